@@ -53,7 +53,8 @@ def run_page(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
     imported.
     """
     path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    if page == README or 'os.environ.setdefault("TRITON_INTERPRET"' in page.read_text(encoding="utf-8"):
+    interprets = ('os.environ.setdefault("TRITON_INTERPRET"', "$ python kernels.py")  # set before triton is imported
+    if page == README or any(text in page.read_text(encoding="utf-8") for text in interprets):
         command = [sys.executable, *STRICT, pages.__file__, str(page)]
         plain: Any = dict(capture_output=True, text=True, timeout=600, check=False)
         return subprocess.run(command, cwd=place, env=path, **plain)

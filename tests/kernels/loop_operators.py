@@ -7,6 +7,8 @@ besides. `python loop_operators.py [NAME…]` compares each with eager, in Trito
 
 from __future__ import annotations
 
+import contextlib
+import io
 import operator
 import os
 import sys
@@ -253,7 +255,8 @@ def inputs(steps: int) -> tuple[Any, ...]:
 
 
 def outcome(name: str) -> tuple[str, float]:
-    """Return whether the loop of an operator is right, and how far its outputs and gradients are from eager.
+    """Return whether the loop of an operator is right, and how far its outputs and gradients are from eager. The file's
+    own comparison has to pass too.
 
     Triton has to be imported with TRITON_INTERPRET=1.
     """
@@ -272,7 +275,10 @@ def outcome(name: str) -> tuple[str, float]:
     has_gradient = [gradient is not None for gradient in lowered.parts.gradients]
     tensors = [tensor.detach().clone() for tensor in case.inputs.values()]
     leaves = [tensor.requires_grad_() for tensor, has in zip(tensors, has_gradient, strict=True) if has]
-    output = lowered.load().program(*tensors)
+    file = lowered.load()
+    with contextlib.redirect_stdout(io.StringIO()):
+        file.compare()
+    output = file.program(*tensors)
     (tangent,) = case.tangents
     results = [output.detach(), *torch.autograd.grad(output, leaves, tangent)]
     rows = [row_of(case, port, mine, eager) for (port, eager), mine in zip(case.results.items(), results, strict=True)]

@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from backprint._torch.pytree import tree_map
 from backprint.errors import RefusedError, UsageError
 from backprint.graph.nouns import Graph, Pair
-from backprint.kernels.loops.call import call_of
+from backprint.kernels.loops.call import call_of, inputs_by_port
 from backprint.kernels.lowered import Lowered
-from backprint.replaying.arguments import arguments
 from backprint.replaying.run import WATCHER, run_graph
 
 SEED = 7
@@ -147,14 +146,23 @@ def row_of(case: Case, port: str, result: Tensor | None, eager: Tensor) -> Lower
     if result is None or result.shape != eager.shape or result.dtype != eager.dtype:
         return LoweredRow(case.size, port, float("inf"), 0.0)
     if eager.dtype in HALVES and port in case.reference:
-        reference = case.reference[port]
-        own = distance(eager, reference)
-        allowed = max(2 * own, 4 * torch.finfo(eager.dtype).eps)
-        return LoweredRow(case.size, port, distance(result, reference), allowed)
+        return row_of_halves(case.size, port, result, eager, case.reference[port])
     half = eager.dtype in HALVES
     allowed = ROUNDINGS * torch.finfo(eager.dtype).eps if half else TOLERANCE.get(eager.dtype, 0.0)
     moved = [TIMES * farthest(results[port], eager) for results in case.nudged if port in results]
     return LoweredRow(case.size, port, farthest(result, eager), max([allowed, *moved]))
+
+
+def row_of_halves(size: str, port: str, result: Tensor, eager: Tensor, reference: Tensor) -> LoweredRow:
+    """Return how far a half is from float32, beside how far eager is. Where eager overflows, it has no right answer to
+    compare with, so such elements are left out; where it is NaN as float32 is, the result has to be too."""
+    is_finite = eager.isfinite() & (reference.abs() <= torch.finfo(eager.dtype).max)
+    is_nan = eager.isnan() & reference.isnan()
+    if not is_finite.any() or not result[is_nan].isnan().all():
+        return LoweredRow(size, port, float("inf"), 0.0)
+    own = distance(eager[is_finite], reference[is_finite])
+    difference = distance(result[is_finite], reference[is_finite])
+    return LoweredRow(size, port, difference, max(2 * own, 4 * torch.finfo(eager.dtype).eps))
 
 
 def wide(value: Tensor) -> Tensor:
@@ -181,9 +189,9 @@ def distance(value: Tensor, reference: Tensor) -> float:
 # ---- Cases of a function or a module
 
 
-def case_of_function(lowered: Lowered, size: str, inputs: Any, nudges: int = NUDGES) -> Case:
+def case_of_function(lowered: Lowered, size: str, given: Any, nudges: int = NUDGES) -> Case:
     """Return the program on these inputs, run in eager, and on as many that differ in their last bit."""
-    call = call_of(inputs)
+    call = call_of(given)
     args, kwargs = copy.deepcopy((call.args, dict(call.kwargs)))
     named = named_inputs(lowered, lowered.function, args, kwargs)
     results, tangents = run_eager(lowered, lowered.function, args, kwargs, named, None)
@@ -202,9 +210,9 @@ def case_of_function(lowered: Lowered, size: str, inputs: Any, nudges: int = NUD
             for parameter in function.parameters():
                 parameter.data = nudge(parameter.data, source)
         args, kwargs = tree_map(lambda value, source=source: nudge(value, source), (call.args, dict(call.kwargs)))
-        inputs_by_port = named_inputs(lowered, function, args, kwargs)
+        inputs = named_inputs(lowered, function, args, kwargs)
         moved = [None if item is None else nudge(item, source) for item in tangents]
-        nudged.append(run_eager(lowered, function, args, kwargs, inputs_by_port, moved)[0])
+        nudged.append(run_eager(lowered, function, args, kwargs, inputs, moved)[0])
     return Case(size, named, tuple(tangents), results, reference, tuple(nudged))
 
 
@@ -237,9 +245,7 @@ def widened(value: Any) -> Any:
 
 def named_inputs(lowered: Lowered, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the inputs of the program by port."""
-    named = dict(lowered.capture.origin.constants) | arguments(lowered.capture, args, kwargs)
-    if isinstance(function, nn.Module):
-        named |= {**dict(function.named_parameters()), **dict(function.named_buffers())}
+    named = inputs_by_port(function, lowered.capture, args, kwargs)
     return {port: named[port] for port in lowered.face.inputs}
 
 

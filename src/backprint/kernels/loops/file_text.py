@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from backprint.kernels.loops.nouns import TensorFacts
+from backprint.kernels.loops.torch_text import PlainText
 from backprint.kernels.loops.triton_text import HALVES, KernelText, Layout, wrapped
 from backprint.kernels.loops.words import FORMULAS
 
@@ -40,6 +41,10 @@ class FileParts:
     short: int = 0
     without_grad: tuple[int, ...] = ()
     """The places of the inputs that did not require grad."""
+    plain: tuple[PlainText, ...] = ()
+    """Both directions in PyTorch."""
+    positive: frozenset[str] = frozenset()
+    """The inputs that had no negative number, so none is drawn for the comparison: a root may be taken of them."""
 
     @property
     def library(self) -> tuple[str, ...]:
@@ -66,6 +71,7 @@ def file_text(parts: FileParts) -> str:
             *(text for short in parts.shorts for text in short_texts(parts, short)),
             helpers_text(parts),
             call_text(parts),
+            *comparison_texts(parts),
         ]
     )
 
@@ -89,7 +95,13 @@ the program, and gradients flow through it. A kernel walks time with its state i
 one lane. Halves are computed in float32. `kept_` tensors are what the forward keeps for the backward.
 """
 
+import os
+
 import torch
+
+if __name__ == "__main__" and not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # the kernels are compared on a CPU
+
 import triton
 import triton.language as tl
 {library_text(parts)}
@@ -186,16 +198,10 @@ def launch(parts: FileParts, kernel: KernelText, save: str) -> list[str]:
 
 def forward_lines(parts: FileParts) -> list[str]:
     layout = parts.layout
-    timed = [name for name in parts.inputs if layout.facts[name].timed]
-    others = [name for name in parts.inputs if not layout.facts[name].timed]
-
-    def whole(name: str) -> str:
-        return f"{name}[..., None]" if layout.facts[name].by_row else name
-
     used = {name for kernel in (parts.forward, parts.backward) if kernel for name in kernel.tensors}
     lines = [
         *checks(parts),
-        f"T, state, n = sizes({listed([*map(whole, timed)])}, {listed([*map(whole, others)])})",
+        f"T, state, n = {sizes_text(parts)}",
     ]
     if parts.backward is not None and parts.without_grad:
         rows = ", ".join(f"{index}: {parts.inputs[index]!r}" for index in parts.without_grad)
@@ -373,6 +379,113 @@ def call_text(parts: FileParts) -> str:
             f"        return {class_name(replace(parts, short=short.length))}.apply({arguments})",
         ]
     return "\n".join([*lines, f"    return {class_name(parts)}.apply({arguments})"]) + "\n"
+
+
+TOLERANCES = {"torch.float64": 1e-12, "torch.float32": 1e-5, "torch.bfloat16": 4 * 2**-7, "torch.float16": 4 * 2**-10}
+
+
+def comparison_texts(parts: FileParts) -> list[str]:
+    """Return both directions in PyTorch, and the function that compares the kernels with them."""
+    dtypes = {str(facts.dtype) for facts in parts.layout.facts.values()}
+    allowed = ", ".join(f"{dtype}: {value}" for dtype, value in TOLERANCES.items() if dtype in dtypes)
+    helpers = f'''def as_tuple(value):
+    """Return a result as a tuple of tensors."""
+    return value if isinstance(value, tuple) else (value,)
+
+
+def same(name, result, plain):
+    """Raise unless two tensors are the same, relative to the largest number, and have a number to compare."""
+    result, plain = result.detach(), plain.sum_to_size(result.shape).to(result.dtype)
+    if not plain.isfinite().any():
+        raise AssertionError(f"{{name}} has no finite number to compare: pass inputs")
+    allowed = {{{allowed}}}.get(result.dtype, 0.0)
+    largest = plain[plain.isfinite()].abs().max().double()
+    is_same = (result == plain) | (result.isnan() & plain.isnan())
+    is_same |= (result.double() - plain.double()).abs() <= allowed * largest
+    if not is_same.all():
+        raise AssertionError(f"{{name}} differs in {{int((~is_same).sum())}} of {{is_same.numel()}} elements")
+'''
+    return [
+        "# ---- The same loops in PyTorch, and the comparison of the kernels with them: python this_file.py\n",
+        *(side.source for side in parts.plain),
+        helpers,
+        "\n".join(compare_lines(parts)) + "\n",
+        'if __name__ == "__main__":\n    compare()\n',
+    ]
+
+
+def compare_lines(parts: FileParts) -> list[str]:
+    """Return the lines of the function that compares."""
+    shown = parts.layout.name
+    forward, *backward = parts.plain
+    arguments = ", ".join(parts.inputs)
+    outputs = list(map(shown, parts.outputs))
+    steps = 1 + max([6, *(short.length for short in parts.shorts)])
+    lines = [
+        f"def compare({', '.join(f'{name}=None' for name in parts.inputs)}, steps={steps}):",
+        '    """Raise unless the kernels give what the loops in PyTorch give, to these inputs or to random ones."""',
+        f"    if {parts.inputs[0]} is None:",
+        "        torch.manual_seed(0)",
+        '        device = "cuda" if torch.cuda.is_available() else "cpu"',
+        *(f"        {name} = {draw_text(parts.layout.facts[name], name in parts.positive)}" for name in parts.inputs),
+        f"    T, state, _ = {sizes_text(parts)}",
+        f"    device = {parts.inputs[0]}.device",
+    ]
+    differentiable = [index for index, gradient in enumerate(parts.gradients) if gradient] if backward else []
+    if differentiable:
+        names = [parts.inputs[index] for index in differentiable]
+        lines += [f"    {name} = {name}.detach().requires_grad_()" for name in names]
+    lines += [f"    results = as_tuple({parts.name}({arguments}))", *plain_call(parts, forward)]
+    lines += [f"    same({quoted(name)}, results[{index}], {name})" for index, name in enumerate(outputs)]
+    if differentiable:
+        tangents = [
+            (index, shown(parts.tangents[name])) for index, name in enumerate(parts.outputs) if name in parts.tangents
+        ]
+        along = ", ".join(tangent for _, tangent in tangents)
+        lines += [
+            *(f"    {tangent} = torch.randn_like({outputs[index]})" for index, tangent in tangents),
+            f"    of = [{', '.join(f'results[{index}]' for index, _ in tangents)}]",
+            f"    gradients = torch.autograd.grad(of, [{', '.join(names)}], [{along}])",
+            *plain_call(parts, backward[0]),
+        ]
+        gradients = [shown(parts.gradients[index] or "") for index in differentiable]
+        lines += [f"    same({quoted(name)}, gradients[{index}], {name})" for index, name in enumerate(gradients)]
+    return [*lines, '    print(f"right: {T} steps of {tuple(state)}")']
+
+
+def quoted(name: str) -> str:
+    """Return a name as a string of Python."""
+    return f'"{name}"'
+
+
+def draw_text(facts: TensorFacts, is_positive: bool) -> str:
+    """Return the text that draws an input."""
+    sizes = [*["steps"] * facts.timed, *map(str, facts.shape)]
+    size = listed(sizes) if sizes else "()"
+    if facts.dtype.is_floating_point:
+        return f"torch.{'rand' if is_positive else 'randn'}({size}, dtype={facts.dtype}, device=device)"
+    return f"torch.randint(0, 2, {size}, device=device).to({facts.dtype})"
+
+
+def plain_call(parts: FileParts, side: PlainText) -> list[str]:
+    """Return the lines that run a direction in PyTorch."""
+    shown = parts.layout.name
+    takes = wrapped([*map(shown, side.takes), "T", "state", "device"])
+    results = listed(list(map(shown, side.returns)))[1:-1].removesuffix(",")
+    text = f"        {results}{',' * (len(side.returns) == 1)} = as_tuple({side.name}({takes}))"
+    first, *rest = text.split("\n")
+    return ["    with torch.no_grad():", first, *(f"        {line}" for line in rest)]
+
+
+def sizes_text(parts: FileParts) -> str:
+    """Return the call that finds out the number of steps and the shape of the state."""
+
+    def whole(name: str) -> str:
+        return f"{name}[..., None]" if parts.layout.facts[name].by_row else name
+
+    timed = [whole(name) for name in parts.inputs if parts.layout.facts[name].timed]
+    others = [whole(name) for name in parts.inputs if not parts.layout.facts[name].timed]
+    return f"sizes({listed(timed)}, {listed(others)})"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -65,6 +65,8 @@ def kept(
     if forward.peeled:
         outputs = {}
     handed_out = outputs_handed_on(forward, outputs, elements)
+    if any(isinstance(slot, Edge) and slot.last for _, slot in uses):  # of one step, that before the last is not there
+        handed_out = {}
     cut = cheapest(each_step, {**outputs, **handed_out}, read_anyway, tensors, state, of_rows)
     if not all(computable(body, cut) for body in at_edges):
         cut = cheapest(each_step | at_edges, {**outputs, **handed_out}, read_anyway, tensors, state, of_rows)
@@ -108,14 +110,14 @@ def kept(
 def outputs_handed_on(forward: Loop, outputs: Mapping[Element, str], elements: Elements) -> dict[Element, str]:
     """Return the carried values that are outputs of the step before, and the tensors that have them.
 
-    The first is a number, which the backward knows.
+    The first is a number, which the backward knows, or an input, which it reads.
     """
     if forward.step < 0:
         return {}
     return {
         elements.make("carried", (index,), following.dtype): outputs[following]
         for index, (start, following) in enumerate(zip(forward.start, forward.following, strict=True))
-        if following in outputs and start.op == "constant"
+        if following in outputs and start.op in ("constant", "load")
     }
 
 
@@ -259,7 +261,8 @@ class Readers:
         """Return a carried value, read from the output of the step before; the first is a number."""
         tensor, start = self.starts[item]
         if isinstance(slot, Now):
-            return self.elements.make("previous", (tensor, start.args[0]), item.dtype)
+            first = start.args[0] if start.op == "constant" else start
+            return self.elements.make("previous", (tensor, first), item.dtype)
         assert isinstance(slot, Edge)
         if slot.last:
             raise RefusedError("the backward reads the last step but one of an output outside of its loop")

@@ -10,13 +10,14 @@ from typing import Any
 from backprint.api import capture
 from backprint.errors import RefusedError, UsageError
 from backprint.graph.nouns import Capture, Pair, Port
-from backprint.kernels.loops.call import call_of
+from backprint.kernels.loops.call import call_of, inputs_by_port
 from backprint.kernels.loops.elements import identifier, port_key, program_of, shape_of
 from backprint.kernels.loops.file_text import FileParts, Short, file_text
 from backprint.kernels.loops.keeping import kept
 from backprint.kernels.loops.lowered import LoweredLoop
 from backprint.kernels.loops.nouns import INPUTS, ROWS, Edge, Elements, Loop, Program, Write, behind
-from backprint.kernels.loops.rolling import Edges, History, Unlike, rolled, written_by
+from backprint.kernels.loops.rolling import Edges, History, NumberChanges, Unlike, rolled, written_by
+from backprint.kernels.loops.torch_text import plain_text
 from backprint.kernels.loops.triton_text import Layout, kernel_text
 from backprint.kernels.lowered import Face
 
@@ -62,11 +63,25 @@ def lower_loop(
         try:
             first = loops_of(pairs, timed, elements, True)
         except RefusedError:
-            raise error from None
+            raise changing_number(pairs, timed) or error from None
     least, shorter = shortest(function, make_inputs, timed, elements, first, min(lengths))
     return lowered(
         function, make_inputs, name or name_of(function), captures[min(lengths)], first, elements, least, shorter, sums
     )
+
+
+def changing_number(pairs: Mapping[int, Pair], timed: frozenset[str]) -> RefusedError | None:
+    """Return the error of a state that depends on no input, so that it is another number at each step; None if that is
+    not why a program is no loop."""
+    elements = Elements()
+    elements.folds = True
+    try:
+        loops_of(pairs, timed, elements, False)
+    except NumberChanges as error:
+        return error
+    except RefusedError:
+        pass
+    return None
 
 
 def loops_of(pairs: Mapping[int, Pair], timed: frozenset[str], elements: Elements, counts: bool) -> Directions:
@@ -281,13 +296,16 @@ def lowered(
     parts = FileParts(
         name, ", ".join(sources[:3]) or name, layout, first, second, inputs, outputs, tangents, gradients, least, sums
     )
+    call = call_of(make_inputs(program.length))
+    given = inputs_by_port(function, item, call.args, dict(call.kwargs))
+    positive = frozenset(key for key in inputs if bool((given[tensors[key].port] >= 0).all()))
     differentiable = {port.name for port in (pair.backward.outputs if pair.backward else ()) if port.role == "gradient"}
     places = [
         index
         for index, key in enumerate(inputs)
         if tensors[key].port not in differentiable and tensors[key].dtype.is_floating_point
     ]
-    parts = replace(parts, without_grad=tuple(places))
+    parts = replace(parts, without_grad=tuple(places), positive=positive)
     shorts = []
     for short in shorter:
         texts = [
@@ -298,7 +316,10 @@ def lowered(
         has = {write.tensor for write in short.backward}
         grads = tuple(item if item in has else None for item in gradients)
         shorts.append(Short(short.length, texts[0], texts[1] if len(texts) > 1 else None, grads))
-    parts = replace(parts, shorts=tuple(shorts))
+    plain = [plain_text(f"{name}_forward_in_torch", forward, layout, read_later)]
+    if backward is not None:
+        plain.append(plain_text(f"{name}_backward_in_torch", backward, layout))
+    parts = replace(parts, shorts=tuple(shorts), plain=tuple(plain))
     return LoweredLoop(
         source=file_text(parts),
         name=name,

@@ -140,6 +140,7 @@ INPUTS = ("input", "parameter", "buffer", "constant")
 RESERVED = frozenset(
     (
         *("t", "T", "n", "e", "at", "last", "mask", "BLOCK", "SAVE", "tl", "triton", "torch"),
+        *("os", "device", "steps", "compare", "same", "as_tuple", "results", "gradients", "of"),
         *("ctx", "state", "row", "rows", "grid", "save", "check", "sizes", "spread", "fitted", *FORMULAS),
     )
 )

@@ -310,9 +310,13 @@ class Alike:
                 raise number_changes(mine, other, there)
 
 
-def number_changes(here: Element, there: Element, user: Element | None = None) -> RefusedError:
-    """Return the error of a Python number that differs from iteration to iteration."""
-    return RefusedError(
+class NumberChanges(RefusedError):
+    """A number differs from iteration to iteration."""
+
+
+def number_changes(here: Element, there: Element, user: Element | None = None) -> NumberChanges:
+    """Return the error of a number that differs from iteration to iteration."""
+    return NumberChanges(
         f"a number changes with time: {here.args[0]!r}, then {there.args[0]!r}{place_of(user or there)}. Each "
         "iteration is then another program. Pass the numbers as a tensor, one a step, and read it at t: c[t]"
     )

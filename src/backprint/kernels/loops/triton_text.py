@@ -125,6 +125,8 @@ def kernel_text(
 class Writer:
     """Writes a kernel."""
 
+    is_triton = True
+
     def __init__(self, name: str, loop: Loop, layout: Layout, sums: str, read_later: frozenset[str]) -> None:
         self.name, self.loop, self.layout, self.sums = name, loop, layout, sums
         self.lines: list[str] = []
@@ -248,6 +250,9 @@ class Writer:
             names.append(name)
             kind = TYPES[following.dtype]
             is_row = index in self.row_carried
+            if start.op in ("constant", "zero") and not self.is_triton:
+                self.lines.append(f"    {name} = {self.number(start)}")
+                continue
             if start.op in ("constant", "zero"):
                 number = literal(start.args[0], start.dtype) if start.op == "constant" else "0.0"
                 text = (
@@ -261,7 +266,8 @@ class Writer:
                 if start.op != "load":
                     self.section([], [start], 1)
                 text = self.expression(start, set())[0]
-                text = text if is_row or self.is_block(start) else f"tl.zeros([BLOCK], {kind}) + {text}"
+                is_plain = is_row or self.is_block(start) or not self.is_triton
+                text = text if is_plain else f"tl.zeros([BLOCK], {kind}) + {text}"
             self.lines.append(f"    {name} = {text}")
         for item in self.order:
             if item.op == "carried":
@@ -410,14 +416,22 @@ class Writer:
         text, _ = self.expression(element, set(), is_root=True)
         if element in self.absent and self.is_inside:
             first = f"T - {self.loop.first.count + 1}" if self.loop.first.last else str(self.loop.first.count)
-            text = f"tl.where(t == {first}, 0.0, {text})"
+            text = self.but_at(first, text)
         if element in self.rounded and self.is_inside:
             text = f"({text}){self.rounding(element)}"
-        if name is not None and not self.is_block(element) and element not in self.rows:
+        if name is not None and self.is_triton and not self.is_block(element) and element not in self.rows:
             text = f"tl.zeros([BLOCK], {TYPES[element.dtype]}) + {text}"
         name = name or self.free(self.wish(element, CALLED.get(element.op, element.op)))
         self.lines.append(f"{'    ' * depth}{name} = {text}")
         self.names[element] = name
+
+    def but_at(self, first: str, text: str) -> str:
+        """Return a value that is 0 in the iteration of a time."""
+        return f"tl.where(t == {first}, 0.0, {text})"
+
+    def number(self, element: Element) -> str:
+        """Return a number as a tensor."""
+        return f"tl.full([BLOCK], {folded(element)}, {TYPES[element.dtype]})"
 
     def rounding(self, element: Element) -> str:
         """Return the casts that round a half as memory does."""
@@ -573,14 +587,17 @@ class Writer:
             return f"-{bracket(*parts[0], 4)}", 4
         if element.op == "to_dtype":
             return self.cast(element, *parts[0])
-        if element.op == "pow" and is_fraction(element.inputs[1]):
-            return f"tl.exp({parts[1][0]} * tl.log({parts[0][0]}))", 5
-        if element.op == "div_rn" and element.dtype == torch.float64:
+        if element.op == "div_rn" and (element.dtype == torch.float64 or not self.is_triton):
             return f"{bracket(*parts[0], 3)} / {bracket(*parts[1], 4)}", 3
-        texts = [text for text, _ in parts]
+        return self.called(element, [text for text, _ in parts])
+
+    def called(self, element: Element, texts: list[str]) -> tuple[str, int]:
+        """Return the text of a function of its arguments."""
+        if element.op == "pow" and is_fraction(element.inputs[1]):
+            return f"tl.exp({texts[1]} * tl.log({texts[0]}))", 5
         if element.op in ON_TENSORS:  # functions of this file that look at a dtype
             texts = [
-                text if folded(item) is None else f"tl.full([BLOCK], {text}, {TYPES[item.dtype]})"
+                text if folded(item) is None else self.number(item)
                 for text, item in zip(texts, element.inputs, strict=True)
             ]
         library = LIBDEVICE | SINGLE if element.inputs[0].dtype == torch.float64 else LIBDEVICE
@@ -619,10 +636,12 @@ class Writer:
         """Return the load of an output of the step before, which of the first step is a number."""
         tensor, start = element.args
         facts = self.layout.facts[tensor]
-        other = literal(start, facts.dtype)
+        is_number = not isinstance(start, Element)
+        other = literal(start if is_number else 0, facts.dtype)
         mask = "t > 0" if self.layout.is_row(tensor) else "mask & (t > 0)"
         text = f"tl.load({self.address(tensor, Now())} - {self.stride(tensor)}, {mask}, {other})"
-        return f"{text}.to(tl.float32)" if facts.dtype in HALVES else text
+        text = f"{text}.to(tl.float32)" if facts.dtype in HALVES else text
+        return text if is_number else f"tl.where(t > 0, {text}, {self.expression(start, set())[0]})"
 
     # ---- Names
 
