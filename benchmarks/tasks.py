@@ -22,13 +22,11 @@ import json
 import logging
 import multiprocessing
 import random
-import signal
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -281,55 +279,45 @@ def graphnet(folder: Path) -> Iterator[tuple[str, Make]]:
         yield str(model.parent.relative_to(folder)), partial(bp.capture, str(model.parent))
 
 
-class TimeIsOver(Exception):
-    """A part took too long."""
-
-
-@contextmanager
-def time_limit(seconds: int) -> Iterator[None]:
-    """Raise TimeIsOver in the block after so many seconds."""
-
-    def end(*_: object) -> None:
-        raise TimeIsOver
-
-    before = signal.signal(signal.SIGALRM, end)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+def in_a_process(seconds: float, function: Callable[..., None], *arguments: Any) -> str:
+    """Run a function in a process of its own, which begins without the memory of those before it; return how it ended,
+    '' if as it should."""
+    process = multiprocessing.get_context("fork").Process(target=function, args=arguments)
+    process.start()
+    process.join(seconds)
+    is_slow = process.is_alive()
+    process.kill()
+    process.join()
+    return "timeout" if is_slow else f"its process ended with {process.exitcode}" if process.exitcode else ""
 
 
 def rows_of_program(name: str, make: Make, options: argparse.Namespace, known: set[str]) -> Iterator[Row]:
     """Yield a row for each different part of a program."""
-    with tempfile.TemporaryDirectory() as folder:
-        process = multiprocessing.get_context("fork").Process(
-            target=write_tasks, args=(name, make, options, known, Path(folder))
-        )
-        process.start()
-        process.join(options.limit)
-        slow = process.is_alive()
-        process.kill()
-        process.join()
-        rows = read_rows(Path(folder) / ROWS)
-        if slow:
-            yield Row(name, "", "", "timeout", "its capture, or the making of its tasks")
-        elif process.exitcode:
-            yield Row(name, "", "", "refused", f"its process ended with {process.exitcode}")
-        for row in rows:
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        ended = in_a_process(options.limit, write_tasks, name, make, options, known, folder)
+        if ended:
+            yield Row(name, "", "", "timeout" if ended == "timeout" else "refused", f"its capture or tasks: {ended}")
+        for row in read_rows(folder / ROWS):
             if row.word != "made":
                 yield row
                 continue
             known.add(row.hash)
-            try:
-                with time_limit(options.limit):
-                    yield row_of_task(row, Path(folder) / row.detail, options.faults)
-            except TimeIsOver:
-                yield replace(row, word="timeout", detail="")
-            except BackprintError as error:
-                yield replace(row, word="refused", detail=f"{error}"[:300])
+            ended = in_a_process(options.limit, judge_task, row, folder / row.detail, options.faults)
+            judged = read_rows(folder / row.detail / ROWS)
+            yield (
+                judged[0] if judged else replace(row, word="timeout" if ended == "timeout" else "refused", detail=ended)
+            )
     yield Row(name, "", "", "done")
+
+
+def judge_task(row: Row, place: Path, wanted: int) -> None:
+    """Write the row of a task into its folder."""
+    try:
+        judged = row_of_task(row, place, wanted)
+    except BackprintError as error:
+        judged = replace(row, word="refused", detail=f"{error}"[:300])
+    append(place / ROWS, judged)
 
 
 ROWS = "rows.jsonl"
@@ -424,6 +412,7 @@ def main() -> int:
     parser.add_argument("--least", type=int, default=2, help="The least operators of a forward.")
     parser.add_argument("--limit", type=int, default=300, help="Seconds of a task, and of a program's capture.")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--programs", type=int, default=10_000, help="The most programs that are run now.")
     parser.add_argument("--only", nargs="*", help="Programs, by name.")
     options = parser.parse_args()
     rows = read_rows(options.json)
@@ -433,9 +422,13 @@ def main() -> int:
         torch.set_num_threads(1)
         done, known = {row.program for row in rows if row.word in ("done",)}, {row.hash for row in rows}
         programs = architectures() if options.source == "architectures" else graphnet(options.folder)
+        count = 0
         for name, make in programs:
+            if count >= options.programs:
+                break
             if name in done or (options.only and name not in options.only):
                 continue
+            count += 1
             for row in rows_of_program(name, make, options, known):
                 rows.append(row)
                 if options.json is not None:

@@ -271,6 +271,18 @@ def test_a_wrong_forward() -> None:
     assert "First fault: forward, float32: output is wrong by 1.0e-03" in str(report)
 
 
+def test_a_wrong_score_beside_the_huge_number_of_a_mask() -> None:
+    hidden = torch.ones(16, 16, dtype=torch.bool).triu(1)
+
+    def masked_scores(x: Tensor, least: float = torch.finfo(torch.float32).min) -> Tensor:
+        return (x @ x.mT).masked_fill(hidden, least)
+
+    x = drawn(16, 4)
+    assert report_of(masked_scores, x, like=masked_scores).good
+    report = report_of(lambda x: masked_scores(x) + 0.01 * ~hidden, x, like=masked_scores)
+    assert "forward" in wrong_checks(report)
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [

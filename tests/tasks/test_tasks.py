@@ -13,6 +13,9 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.errors import RefusedError, SampleError, UsageError
+from backprint.tasks.folder import read_task
+from backprint.tasks.judge import judge_together
+from backprint.tasks.solver import solution_of_text
 
 
 class Block(nn.Module):
@@ -161,6 +164,43 @@ def test_the_report_names_the_worst_element(folder: Path, tmp_path: Path) -> Non
     assert len(lines) <= 6
     assert f"{list(report.first.index)} is " in lines[1]
     assert report.as_json()["fast_1"] is False
+
+
+def test_memory_of_the_judge_is_not_the_solutions(folder: Path) -> None:
+    assert bp.tasks.check(folder, folder / "reference.py", timed=False, memory=0.15).good
+
+
+def test_several_solutions_are_judged_by_the_same_contents(folder: Path) -> None:
+    text = (folder / "reference.py").read_text()
+    wrong = text.replace("shown = tuple(results[place].clone()", "shown = tuple(results[place] * 1.01")
+    solutions = [
+        ("wrong", solution_of_text(wrong)),
+        ("right", solution_of_text(text)),
+        ("no", solution_of_text("1 / 0")),
+    ]
+    reports = judge_together(read_task(folder), solutions, first=True)
+    assert [(report.solution, report.right) for report in reports] == [("wrong", False), ("right", True), ("no", False)]
+    assert len({report.seed for report in reports}) == 1
+
+
+@pytest.mark.slow
+def test_the_reference_is_right_in_any_memory_of_its_inputs(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv1d(3, 8, 1), nn.BatchNorm1d(8)).eval()  # torch 2.13 misreads strided weights here
+    bp.tasks.make(bp.capture(model, torch.randn(2, 3, 1)), tmp_path / "T")
+    report = bp.tasks.check(tmp_path / "T", tmp_path / "T" / "reference.py", timed=False)
+    assert report.good, report
+
+
+@pytest.mark.slow
+def test_a_kernel_that_is_wrong_in_float64_alone_is_right(tmp_path: Path) -> None:
+    class Attention(nn.Module):
+        def forward(self, q: Tensor, k: Tensor, v: Tensor, shown: Tensor) -> Tensor:
+            return nn.functional.scaled_dot_product_attention(q, k, v, shown)
+
+    q, k, v = (torch.randn(1, 2, 6, 4, requires_grad=True) for _ in range(3))
+    bp.tasks.make(bp.capture(Attention(), q, k, v, torch.ones(1, 1, 6, 6).tril().bool()), tmp_path / "T")
+    report = bp.tasks.check(tmp_path / "T", tmp_path / "T" / "reference.py", timed=False)
+    assert report.good, report
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from backprint.derivatives.setting import is_inexact
 from backprint.errors import UsageError
 from backprint.tracing.program import NamedTensor, choose_requires_grad
 from backprint.values.results import outputs_of
-from backprint.values.settings import seed_generators
+from backprint.values.settings import seed_torch
 from backprint.values.tree import bind_names, copy_values, flatten_with_path, leaf_name, number_duplicates
 
 
@@ -58,7 +58,7 @@ class Program:
     def __call__(self, call: Call, values: Mapping[str, Tensor]) -> Any:
         """Call it under the seed."""
         args, kwargs = call.arguments(values)
-        seed_generators(self.seed)
+        seed_torch(self.seed)
         if not isinstance(self.function, nn.Module):
             return self.function(*args, **kwargs)
         state = {own: values[name] for own, name in self.state.items()}
@@ -237,7 +237,7 @@ def draws_random_numbers(program: Program, call: Call, values: Mapping[str, Tens
     if program.is_pure:
         return False
     devices = {value.device for value in values.values() if value.is_cuda}
-    seed_generators(program.seed)
+    seed_torch(program.seed)
     before, on_gpus = torch.get_rng_state(), {device: torch.cuda.get_rng_state(device) for device in devices}
     first = run_forward(program, call, values).outputs
     if not torch.equal(before, torch.get_rng_state()):

@@ -24,7 +24,7 @@ from backprint.lowering.subjects import lifted_draws, opened_graph, steps_that_d
 from backprint.measuring.contents import STEPS, redrawn
 from backprint.replaying.run import run_graph
 from backprint.sample.rerun import laid
-from backprint.values.settings import seed_generators
+from backprint.values.settings import seed_torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,7 +405,7 @@ def with_draws(program: TaskProgram, values: dict[str, Tensor], seed: int) -> di
     """Return the inputs in port order, with the random numbers that the program draws from a seed."""
     if not program.draws:
         return values
-    seed_generators(seed)
+    seed_torch(seed)
     results = run_graph(program.drawing, values, strict=False)
     values = values | {name: results[place].clone() for name, place in program.draws.items()}
     return {port.name: values[port.name] for port in program.inputs}

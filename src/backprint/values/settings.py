@@ -179,7 +179,7 @@ def set_random_states(states: RandomStates) -> None:
         torch.cuda.set_rng_state(state, index)
 
 
-def seed_generators(seed: int) -> None:
+def seed_torch(seed: int) -> None:
     """Seed torch's generators, as `torch.manual_seed` does, which formats three stack traces for devices that a torch
     for CPUs does not have: half a millisecond."""
     if torch.accelerator.current_accelerator() is None:
