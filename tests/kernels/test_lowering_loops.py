@@ -361,7 +361,7 @@ def test_a_difference_is_seen() -> None:
     assert not row_of(case, "output", torch.tensor([1.0, float("nan"), 1.0]), right).ok
     assert not row_of(case, "output", None, right).ok
     half = torch.tensor([1.0, float("inf"), float("nan")]).half()
-    wide: Any = type("Case", (), {"steps": 7, "reference": {"output": torch.tensor([1.0, 1e5, float("nan")])}})
+    wide = Case("7 steps", {}, (), {}, {"output": torch.tensor([1.0, 1e5, float("nan")])})
     assert row_of(wide, "output", half, half).ok, "eager overflows where float32 does not"
     for numbers in ([1.1, 1.0, float("nan")], [1.0, 1.0, 1.0], [float("nan")] * 3):
         assert not row_of(wide, "output", torch.tensor(numbers).half(), half).ok
