@@ -79,6 +79,18 @@ def test_bytes_are_counted_against_the_least(norm: bp.types.LoweredGraph) -> Non
     assert any("is not one with the kernel before, which has 128 elements, each of 17" in line for line in lines)
 
 
+@pytest.mark.slow
+def test_inductor_chooses_for_the_larger_length() -> None:
+    function, inputs = PROGRAMS["layer_norm"]
+    lowered = bp.lower(function, lambda rows: inputs(rows, 1024, FLOAT), (5200, 5248))
+    assert isinstance(lowered, bp.types.LoweredGraph)
+    assert lowered.explain().startswith("layer_norm: 1 kernel forward, 1 kernel backward")
+    assert lowered.traffic()["backward"].ratio < 1.1
+    assert lowered.file.conditions[0] == "n >= 5120", "below, it would choose other kernels"
+    with pytest.raises(UsageError, match=r"is not for 128: only where n >= 5120"):
+        lowered.check((128,))
+
+
 def test_a_loop_is_still_one_kernel_a_direction() -> None:
     def average(x: Tensor) -> Tensor:
         v, out = torch.zeros_like(x[0]), []

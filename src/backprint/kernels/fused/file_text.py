@@ -109,8 +109,6 @@ def head_text(file: FusedFile, libdevice: bool) -> str:
     imports = ["import torch", "import triton", "import triton.language as tl"]
     if "tl_math." in bodies:
         imports.append("from triton.language import math as tl_math")
-    if "math." in " ".join(line for text in file.texts.values() for line in text.lines):
-        imports.insert(0, "import math\n")
     words = (
         f"Written by Backprint from {file.origin}; the kernels are those of {file.compiler} for {file.target}, with "
         f"names of the program. This file needs torch and triton alone. `{file.name}({arguments})` is the program, and "
@@ -118,7 +116,9 @@ def head_text(file: FusedFile, libdevice: bool) -> str:
     )
     lines = [f'"""{file.name} in Triton kernels of Inductor: {", ".join(counts)}{sizes}.', "", *filled(words), '"""']
     needs_types = libdevice or any(word in bodies for word in ("triton_helpers", "tl.atomic", ASSEMBLY))
-    setup = ["import os", "import types", ""] if needs_types else ["import os", ""]
+    launching = [line for text in file.texts.values() for line in (*text.lines, *text.results)]
+    needs_math = any(re.search(r"\bmath\.", line) for line in (*launching, *file.conditions))
+    setup = [*(["import math"] if needs_math else []), "import os", *(["import types"] if needs_types else []), ""]
     lines += ["", *setup, *imports, ""]
     lines.append('INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"')
     if libdevice:

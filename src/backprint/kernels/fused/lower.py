@@ -238,25 +238,34 @@ def graphs_of(pair: Pair) -> list[Graph]:
     return [pair.forward, *([pair.backward] if pair.backward is not None else [])]
 
 
-BOUND = re.compile(r"(?:(?P<times>\d+) \* )?(?P<name>\w+) (?P<word><=|<) (?P<most>\d+)")
+BOUND = re.compile(r"(?:(?P<times>\d+) \* )?(?P<name>\w+) (?P<word><=|<|>=|>) (?P<limit>\d+)")
 """A condition that bounds one symbol."""
 
 
 def bounds(conditions: Iterable[str], symbols: Mapping[str, str]) -> list[str]:
-    """Return conditions on symbols, with the smallest of the upper bounds of each; the others are of shapes, which are
-    compared anyway."""
+    """Return conditions on symbols, with the narrowest bounds of each; the others are of shapes, which are compared
+    anyway."""
+    least: dict[str, int] = {}
     most: dict[str, int] = {}
     others: list[str] = []
     for text in dict.fromkeys(ast.unparse(ast.parse(text)) for text in conditions):
         names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
-        if not names <= {*symbols, "math", "max", "min"}:
+        if not names or not names <= {*symbols, "math", "max", "min"}:
             continue
-        if match := BOUND.fullmatch(text):
-            limit = (int(match["most"]) - (match["word"] == "<")) // int(match["times"] or 1)
-            most[match["name"]] = min(limit, most.get(match["name"], limit))
-        elif names:
+        match = BOUND.fullmatch(text)
+        if match is None:
             others.append(text)
-    return [*others, *(f"{name} <= {limit}" for name, limit in most.items())]
+            continue
+        name, times, limit = match["name"], int(match["times"] or 1), int(match["limit"])
+        if match["word"][0] == "<":
+            most[name] = min((limit - (match["word"] == "<")) // times, most.get(name, limit))
+        else:
+            least[name] = max(-((limit + (match["word"] == ">")) // -times), least.get(name, 0))
+    return [
+        *(f"{name} >= {limit}" for name, limit in least.items()),
+        *others,
+        *(f"{n} <= {m}" for n, m in most.items()),
+    ]
 
 
 def origin_of(item: Capture) -> str:

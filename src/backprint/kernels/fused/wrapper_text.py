@@ -258,7 +258,7 @@ class Reader:
 
     def check_names(self, names: Iterable[str]) -> None:
         """Raise RefusedError for a name that the file would not define."""
-        known = {*self.names.values(), "torch", "device", "laid", *dir(builtins)}
+        known = {*self.names.values(), "torch", "math", "device", "laid", *dir(builtins)}
         known |= {marker[:-2] for marker in self.launches}
         known |= {
             node.id
