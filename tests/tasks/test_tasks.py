@@ -16,6 +16,7 @@ from backprint.errors import RefusedError, SampleError, UsageError
 from backprint.tasks.folder import read_task
 from backprint.tasks.judge import judge_together
 from backprint.tasks.solver import solution_of_text
+from backprint.tasks.solving import digest, same_bits
 
 
 class Block(nn.Module):
@@ -260,3 +261,10 @@ def test_a_set_has_each_different_part_once(capture: bp.Capture, tmp_path: Path)
     ).good
     assert "1 different parts" in (tmp_path / "set" / "README.md").read_text()
     assert json.loads((tmp_path / "set" / row["path"] / "task.json").read_text())["occurs"] == 4
+
+
+def test_bits_of_one_element_with_a_stride_of_0() -> None:
+    value = torch.ones(()).expand(1)
+    assert same_bits(value, torch.ones(1))
+    assert not same_bits(value, torch.zeros(1))
+    assert digest([value]) == digest([torch.ones(()).expand(1)])

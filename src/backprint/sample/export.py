@@ -251,7 +251,7 @@ def data_text(exact: Mapping[str, Tensor]) -> str:
 def tensor_text(tensor: Tensor) -> str:
     """Return a tensor as the text of a tuple."""
     tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-    raw = bytes(tensor.contiguous().reshape(-1).view(torch.uint8).tolist())
+    raw = bytes(tensor.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8).tolist())
     text = base64.b64encode(raw).decode("ascii")
     lines = [f'        "{text[start : start + 100]}"' for start in range(0, len(text), 100)]
     return f"({str(tensor.dtype)[6:]!r}, {list(tensor.shape)}, (\n" + "\n".join(lines or ['        ""']) + "\n    ))"

@@ -369,7 +369,7 @@ def digest(values: Sequence[Tensor]) -> str:
     for value in values:
         plain = value.detach().cpu()
         total.update(f"{plain.dtype}{tuple(plain.shape)}{plain.stride()}".encode())
-        total.update(bytes_of(plain.contiguous().reshape(-1).view(torch.uint8)))
+        total.update(bytes_of(elements(plain)))
     return total.hexdigest()
 
 
@@ -382,8 +382,14 @@ def same_bits(before: Tensor, after: Tensor) -> bool:
     """Whether two tensors have the same shape and bits."""
     if before.shape != after.shape or before.dtype != after.dtype:
         return False
-    left, right = (value.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for value in (before, after))
-    return torch.equal(left, right)
+    return torch.equal(elements(before.detach().cpu()), elements(after.detach().cpu()))
+
+
+def elements(value: Tensor) -> Tensor:
+    """Return the bytes of the elements of a tensor. One element counts as contiguous whatever its stride is, and bytes
+    are viewed of a stride of 1 only."""
+    plain = value.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    return plain.reshape(-1).view(torch.uint8)
 
 
 def relative(before: Tensor | None, now: Tensor | None, least: float = 0.0) -> float:

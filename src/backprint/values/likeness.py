@@ -593,7 +593,8 @@ def describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> Desc
         state.tensors.append(value)
     elif type(value) in (Tensor, nn.Parameter) and value.layout is torch.strided and not value.is_meta:
         with torch.no_grad():
-            content = value.detach().resolve_conj().resolve_neg().cpu().contiguous().flatten().view(torch.uint8)
+            plain = value.detach().resolve_conj().resolve_neg().cpu()
+            content = plain.clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8)
         shape = ", ".join(map(str, value.shape))
         like = {"values": f"{str(value.dtype)[6:]}[{shape}]", "stride": list(value.stride())}
         like["digest"] = likeness_digest(bytes_of(content))
