@@ -7,6 +7,7 @@ import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from backprint.graph.cost import is_view, specs_of
 from backprint.graph.nouns import Graph, Port, TensorSpec
 from backprint.graph.text import HEADER, emit_class
 from backprint.sample import alone
@@ -363,7 +364,9 @@ def readme_lines(task: Task, forward: Graph) -> Iterator[str]:
         f"{count(len(forward.steps), 'operator')} in its forward; `reference.py` is what it computes, in plain PyTorch."
     )
     yield ""
-    operators = list(dict.fromkeys(short_operator(step.target) for step in forward.steps if not step.is_guard))
+    specs = specs_of(forward)
+    computing = [step for step in forward.steps if not step.is_guard and not is_view(step, specs)]
+    operators = list(dict.fromkeys(short_operator(step.target) for step in computing or forward.steps))
     yield f"**What it computes**: {', '.join(operators[:MOST_NAMED])}{' …' if len(operators) > MOST_NAMED else ''}."
     lines = list(dict.fromkeys(line_of(step.source) for step in forward.steps if step.source is not None))
     if lines:
