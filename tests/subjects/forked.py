@@ -19,6 +19,7 @@ import atexit
 import contextlib
 import functools
 import json
+import multiprocessing.process
 import os
 import re
 import shutil
@@ -289,6 +290,7 @@ def kept(asked: socket.socket) -> Callable[[], None]:
     os.environ.clear()
     os.environ.update(call["environment"])
     os.chdir(call["folder"])
+    vars(multiprocessing.process)["ORIGINAL_DIR"] = call["folder"]  # against which a new process looks for the script
     if not sys.flags.ignore_environment:
         added = call["environment"].get("PYTHONPATH", "").split(os.pathsep)
         sys.path[:0] = [place for place in added if place and place not in sys.path]
