@@ -280,6 +280,17 @@ def test_what_kernels_cannot_be_is_refused_by_name(name: str) -> None:
         bp.lower(function, inputs)
 
 
+def test_names_of_a_file_are_left_to_it() -> None:
+    def laid(n: Tensor, device: Tensor) -> Tensor:
+        return (n + device).softmax(-1)
+
+    lowered = bp.lower(laid, lambda rows: (draw(rows, 3), draw(rows, 3)))
+    assert lowered.name == "laid_"
+    assert "def laid_(n_1, device_):" in lowered.source, "n is the free size"
+    assert "n = n_1.shape[0]" in lowered.source
+    assert "def laid(tensor, stride):" in lowered.source
+
+
 def test_wrong_calls() -> None:
     capture = bp.capture(softmax, draw(3, 4))
     with pytest.raises(UsageError, match="a Capture takes no further inputs"):

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from backprint.bench.examine import Examination, inputs_of, names_of_inputs
 from backprint.bench.judge import PartJudge, finite, no_compiled
+from backprint.errors import is_defect
 from backprint.lowering.subjects import BenchStep, RandomState
 from backprint.measuring.clocks import CheatFound
 from backprint.sample.judged import FACTOR, Eager, within_tolerance
@@ -77,7 +78,9 @@ def fault_at_edge(examination: Examination, check: str, contents: Sequence[Any])
     part, part_inputs, part_results = judge.shared_out(inputs, results)[0]
     try:
         run = part.eager_run(part_inputs, part_results, state)
-    except Exception:  # eager does not take such a value, in whatever way
+    except Exception as error:  # eager does not take such a value, in whatever way: there is nothing to compare with
+        if is_defect(error):
+            raise
         return ""
     if all(map(finite, run.results)):
         return "" if examination.near(inputs, results) else finite_fault(examination, inputs, results, state)
@@ -91,7 +94,9 @@ def finite_fault(examination: Examination, inputs: Sequence[Any], results: Seque
     for part, part_inputs, part_results in examination.judge.shared_out(inputs, results):
         try:
             run = part.eager_run(part_inputs, part_results, state)
-        except Exception:  # eager's backward does not take what was saved
+        except Exception as error:  # eager's backward does not take what was saved, in whatever way
+            if is_defect(error):
+                raise
             return ""
         wide = Eager(run, no_compiled).wide
         if isinstance(wide, str) or not all(map(finite, (*run.results, *wide))):

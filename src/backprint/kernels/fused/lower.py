@@ -39,7 +39,7 @@ def lower_inputs(function: Callable[..., Any], inputs: Any, name: str | None, ta
     """Return a function or a module in Inductor's kernels, for the sizes of these inputs."""
     call = call_of(inputs)
     item = capture(function, args=call.args, kwargs=dict(call.kwargs), partition="min-cut")
-    return lower_capture(item, name or name_of(function), target, function)
+    return lower_capture(item, name or name_of(function, "program"), target, function)
 
 
 def lower_sized(
@@ -63,7 +63,7 @@ def lower_sized(
         partition="min-cut",
         dynamic=changing(function, make_inputs, sorted(set(sizes))),
     )
-    name = name or name_of(function)
+    name = name or name_of(function, "program")
     lowered = lower_capture(item, name, target, function, make_inputs)
     if is_right_at_one(lowered, make_inputs(1)):
         return lowered
@@ -116,7 +116,7 @@ def lower_capture(
 ) -> LoweredGraph:
     """Return a Capture in Inductor's kernels; symbolic sizes are `least` or more."""
     pair = pair_of(item)
-    name = name or identifier(item.name)
+    name = identifier(name or item.name)  # a file has functions of its own, such as `laid`
     directions, conditions = directions_of(pair, target_named(target))
     refuse_what_changes_inputs(directions[0])
     taken = {name, f"{name}_forward", f"{name}_backward", *RESERVED}

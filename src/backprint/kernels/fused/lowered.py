@@ -11,9 +11,8 @@ from backprint.graph.nouns import Capture, Pair
 from backprint.graph.sizes import hints
 from backprint.kernels.checking.check import lifted_graph
 from backprint.kernels.fused.file_text import FusedFile, returned, words_of
-from backprint.kernels.fused.kernel_text import FusedKernel
+from backprint.kernels.fused.kernel_text import FusedKernel, FusedText
 from backprint.kernels.fused.nouns import Direction
-from backprint.kernels.fused.traffic import fewest
 from backprint.kernels.loops.traffic import Traffic
 from backprint.kernels.lowered import Lowered, counted
 from backprint.kernels.lowered_build import BuiltFunction, built_function
@@ -160,6 +159,16 @@ def with_draws(case: Case, lowered: LoweredGraph, subject: LoweredGraph) -> Case
     drawn = values_of_steps(forward, [values[port.name].detach() for port in forward.inputs], names)
     inputs = values | {names[local]: value for local, value in drawn.items()}
     return replace(case, inputs={name: inputs[name] for name in subject.face.inputs})
+
+
+def fewest(direction: Direction, text: FusedText) -> int:
+    """Return the fewest bytes that a direction could move at the captured sizes: those of each input that its kernels
+    read, and of each result that is no input, once."""
+    given = {port.name for port in direction.inputs}
+    read = sum(port.size for port in direction.inputs if port.name in text.used)
+    results = zip(direction.outputs, text.results, strict=True)
+    written = {value: port.size for port, value in results if value not in given}
+    return read + sum(written.values())
 
 
 def compiled_with(kernel: FusedKernel) -> tuple[dict[str, str], dict[str, object], int]:

@@ -119,12 +119,12 @@ def captured(function: Callable[..., Any], make_inputs: Callable[[int], Any], le
     return item
 
 
-def name_of(function: Any) -> str:
-    """Return the name of a program as one of Python."""
+def name_of(function: Any, unnamed: str = "loop_program") -> str:
+    """Return the name of a program as one of Python; `unnamed` of a lambda."""
     name = getattr(function, "__name__", type(function).__name__)
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
     name = re.sub(r"\W+", "_", name).strip("_")
-    return identifier(name) if name and name != "lambda" and not name[0].isdigit() else "loop_program"
+    return identifier(name) if name and name != "lambda" and not name[0].isdigit() else unnamed
 
 
 def timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:

@@ -80,7 +80,7 @@ class TorchWriter(Writer):
         written = tuple(dict.fromkeys(write.tensor for write in (*loop.before, *loop.writes, *loop.after)))
         takes = tuple(name for name in self.tensors if name not in written)
         shown = self.layout.name
-        made = [
+        allocations = [
             f"    {shown(name)} = torch.empty({self.size(name)}, dtype={self.layout.facts[name].dtype}, device=device)"
             for name in written
             if self.layout.facts[name].dims is None
@@ -88,7 +88,7 @@ class TorchWriter(Writer):
         head = f"def {self.name}({wrapped([*map(shown, takes), 'T', 'state', 'device'])}):"
         result = f"    return {wrapped([shown(name) for name in written])}"
         lines = [line for line in self.lines if not is_itself(line)]
-        source = "\n".join([head, *made, *lines, result]) + "\n"
+        source = "\n".join([head, *allocations, *lines, result]) + "\n"
         return PlainText(self.name, source, takes, written)
 
     def size(self, tensor: str) -> str:
