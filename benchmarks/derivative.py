@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from planting import changes_of, swaps_of
 from torch import nn
 
 import backprint as bp
@@ -59,7 +60,7 @@ from backprint.derivatives.setting import (
     values_of,
 )
 from backprint.errors import BackprintError
-from backprint.graph.nouns import Capture, Graph, Pair, Ref, Step, TensorSpec
+from backprint.graph.nouns import Capture, Graph, Pair, Step, TensorSpec
 from backprint.graph.sizes import at_hints
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE
 from backprint.replaying.power import widened
@@ -340,39 +341,9 @@ def faults_of(pair: Pair, source: random.Random, by_value: Mapping[str, frozense
     """Yield planted faults of a Pair's backward; `by_value` has the forward steps of steps without an echo."""
     graph = pair.backward
     assert graph is not None
-    specs: dict[str, Any] = {port.local: port.spec for port in graph.inputs}
-    specs |= {step.name: step.spec for step in graph.steps}
-    known: dict[Any, list[str]] = {}
-    for port in graph.inputs:
-        known.setdefault(type_of(port.spec), []).append(port.local)
-    for index, step in enumerate(graph.steps):
-        if step.is_guard:
-            continue
-
-        owners = by_value.get(step.name) or belonging(pair, step)
-
-        def planted(kind: str, other: Step, index: int = index, owners: frozenset[str] = owners) -> Fault:
-            def backward() -> Graph:
-                return replace(graph, steps=(*graph.steps[:index], other, *graph.steps[index + 1 :]))
-
-            return Fault(kind, backward, owners)
-
-        for place, value in enumerate(step.args):
-            before, after = step.args[:place], step.args[place + 1 :]
-            if type(value) is float and value:
-                for factor in FACTORS:
-                    yield planted(f"constant x{factor}", replace(step, args=(*before, value * factor, *after)))
-            if type(value) is Ref:
-                alike = [name for name in known.get(type_of(specs[value.name]), ()) if name != value.name]
-                for name in source.sample(alike, min(2, len(alike))):
-                    yield planted("another operand", replace(step, args=(*before, Ref(name), *after)))
-        first, second = (*step.args, None, None)[:2]
-        if step.target == "aten.add.Tensor" and type(first) is Ref and type(second) is Ref:
-            for kept in (first, second):
-                if same_type(specs[kept.name], step.spec):
-                    alias = replace(step, target="aten.alias.default", args=(kept,), kwargs=())
-                    yield planted("dropped addend", alias)
-        known.setdefault(type_of(step.spec), []).append(step.name)
+    for change in changes_of(graph, source, FACTORS, operands=2):
+        step = graph.steps[change.step]
+        yield Fault(change.kind, change.make, by_value.get(step.name) or belonging(pair, step))
     yield from swapped(pair, graph)
 
 
@@ -383,15 +354,10 @@ def swapped(pair: Pair, graph: Graph) -> Iterator[Fault]:
     for step in pair.forward.steps:
         for name in names_taken(step):
             consumers.setdefault(name, set()).add(step.name)
-    for late, result in enumerate(graph.results):
-        for early in range(late):
-            ports = graph.outputs[early], graph.outputs[late]
-            other = graph.results[early]
-            if type(result) is Ref and type(other) is Ref and result != other and same_type(*(p.spec for p in ports)):
-                results = list(graph.results)
-                results[early], results[late] = result, other
-                steps = frozenset(s for p in ports for s in consumers.get(local_of_port.get(p.name, ""), ()))
-                yield Fault("swapped results", partial(replace, graph, results=tuple(results)), steps)
+    for swap in swaps_of(graph):
+        ports = graph.outputs[swap.early], graph.outputs[swap.late]
+        steps = frozenset(s for p in ports for s in consumers.get(local_of_port.get(p.name, ""), ()))
+        yield Fault("swapped results", swap.make, steps)
 
 
 def names_taken(step: Step) -> list[str]:
@@ -399,15 +365,6 @@ def names_taken(step: Step) -> list[str]:
     from backprint.derivatives.echoes import names_in
 
     return names_in(step)
-
-
-def same_type(one: Any, other: Any) -> bool:
-    return type_of(one) == type_of(other)
-
-
-def type_of(spec: Any) -> Any:
-    """Return the shape and the dtype of a tensor; what equals nothing else for another value."""
-    return (spec.shape, spec.dtype) if isinstance(spec, TensorSpec) else object()
 
 
 def belonging(pair: Pair, step: Step) -> frozenset[str]:

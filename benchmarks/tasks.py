@@ -33,13 +33,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from planting import changes_of, swaps_of, with_step
 from torch import Tensor
 
 import backprint as bp
 from backprint.derivatives.called import Program, run_forward
 from backprint.derivatives.setting import drawn_like, is_inexact, wide
 from backprint.errors import BackprintError
-from backprint.graph.nouns import Capture, Graph, Ref, Step, TensorSpec
+from backprint.graph.nouns import Capture, Graph, Ref, TensorSpec
 from backprint.tasks.folder import ReadTask, read_task
 from backprint.tasks.judge import judge, judge_together
 from backprint.tasks.program import Reference, TaskProgram, captured_values, fresh_values, program_of
@@ -97,47 +98,15 @@ class Row:
 
 def faults_of(graph: Graph, source: random.Random) -> Iterator[tuple[str, Callable[[], Graph]]]:
     """Yield changes of a graph, each with its kind."""
-    specs: dict[str, Any] = {port.local: port.spec for port in graph.inputs}
-    specs |= {step.name: step.spec for step in graph.steps}
-    known: dict[Any, list[str]] = {}
-    for port in graph.inputs:
-        known.setdefault(type_of(port.spec), []).append(port.local)
+    for change in changes_of(graph, source, FACTORS, operands=3):
+        yield f"{change.kind} of {graph.steps[change.step].name}", change.make
     for index, step in enumerate(graph.steps):
-        if step.is_guard:
-            continue
-
-        def changed(other: Step, index: int = index) -> Graph:
-            return replace(graph, steps=(*graph.steps[:index], other, *graph.steps[index + 1 :]))
-
-        for place, value in enumerate(step.args):
-            before, after = step.args[:place], step.args[place + 1 :]
-            if type(value) is float and value:
-                for factor in FACTORS:
-                    other = replace(step, args=(*before, value * factor, *after))
-                    yield f"constant x{factor} of {step.name}", partial(changed, other)
-            if type(value) is Ref:
-                alike = [name for name in known.get(type_of(specs[value.name]), ()) if name != value.name]
-                for name in source.sample(alike, min(3, len(alike))):
-                    other = replace(step, args=(*before, Ref(name), *after))
-                    yield f"another operand of {step.name}", partial(changed, other)
-        first, second = (*step.args, None, None)[:2]
-        if step.target == "aten.add.Tensor" and type(first) is Ref and type(second) is Ref:
-            for kept in (first, second):
-                if type_of(specs[kept.name]) == type_of(step.spec):
-                    alias = replace(step, target="aten.alias.default", args=(kept,), kwargs=())
-                    yield f"dropped addend of {step.name}", partial(changed, alias)
-        if isinstance(step.spec, TensorSpec) and step.spec.dtype.startswith(("float", "bfloat")):
+        if not step.is_guard and isinstance(step.spec, TensorSpec) and step.spec.dtype.startswith(("float", "bfloat")):
             for factor in SCALES:
                 yield f"{step.name} x{factor}", partial(scaled, graph, index, factor)
-        known.setdefault(type_of(step.spec), []).append(step.name)
-    for late, result in enumerate(graph.results):
-        for early in range(late):
-            other_result, ports = graph.results[early], (graph.outputs[early], graph.outputs[late])
-            alike_ports = type_of(ports[0].spec) == type_of(ports[1].spec)
-            if type(result) is Ref and type(other_result) is Ref and result != other_result and alike_ports:
-                results = list(graph.results)
-                results[early], results[late] = result, other_result
-                yield f"swapped {ports[0].name} and {ports[1].name}", partial(replace, graph, results=tuple(results))
+    for swap in swaps_of(graph):
+        early, late = graph.outputs[swap.early], graph.outputs[swap.late]
+        yield f"swapped {early.name} and {late.name}", swap.make
 
 
 def scaled(graph: Graph, index: int, factor: float) -> Graph:
@@ -145,12 +114,7 @@ def scaled(graph: Graph, index: int, factor: float) -> Graph:
     step = graph.steps[index]
     inner = replace(step, name=f"{step.name}_before")
     outer = replace(step, target="aten.mul.Tensor", args=(Ref(inner.name), factor), kwargs=())
-    return replace(graph, steps=(*graph.steps[:index], inner, outer, *graph.steps[index + 1 :]))
-
-
-def type_of(spec: Any) -> Any:
-    """Return the shape and the dtype of a tensor; what equals nothing else for another value."""
-    return (spec.shape, spec.dtype) if isinstance(spec, TensorSpec) else object()
+    return with_step(graph, index, inner, outer)
 
 
 def results_of(reference: Reference, values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor | None]:
