@@ -179,7 +179,7 @@ def card_lines(source: str, by: str, rows: list[dict[str, Any]], skipped: Mappin
     yield "- **Reference**: the graphs that PyTorch ran, proven against autograd when they were captured."
     yield f"- **Left out**: {len(skipped)} parts, with the reason in `set.json`."
     yield ""
-    yield "| task | occurs | operators | split |"
+    yield "| task | occurs | steps, both ways | split |"
     yield "|---|---|---|---|"
     for row in sorted(rows, key=lambda row: -row["occurs"])[:MOST_ROWS]:
         yield f"| `{row['path']}` | {row['occurs']} | {row['steps']} | {row['split']} |"

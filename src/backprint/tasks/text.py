@@ -359,14 +359,15 @@ def readme_text(task: Task, forward: Graph) -> str:
 def readme_lines(task: Task, forward: Graph) -> Iterator[str]:
     yield f"# {task.name}"
     yield ""
+    calls = [step for step in forward.steps if not step.is_guard and step.target != "operator.getitem"]
     yield (
         f"Write the forward and the backward of this part of a model as one `torch.autograd.Function`. It has "
-        f"{count(len(forward.steps), 'operator')} in its forward; `reference.py` is what it computes, in plain PyTorch."
+        f"{count(len(calls), 'operator')} in its forward; `reference.py` is what it computes, in plain PyTorch."
     )
     yield ""
     specs = specs_of(forward)
-    computing = [step for step in forward.steps if not step.is_guard and not is_view(step, specs)]
-    operators = list(dict.fromkeys(short_operator(step.target) for step in computing or forward.steps))
+    computing = [step for step in calls if not is_view(step, specs)]
+    operators = list(dict.fromkeys(short_operator(step.target) for step in computing or calls))
     yield f"**What it computes**: {', '.join(operators[:MOST_NAMED])}{' …' if len(operators) > MOST_NAMED else ''}."
     lines = list(dict.fromkeys(line_of(step.source) for step in forward.steps if step.source is not None))
     if lines:
