@@ -115,6 +115,14 @@ def test_a_state_that_is_an_output_begins_with_an_input() -> None:
     assert sum(side.moved for side in lowered.traffic(1000).values()) / torch.Size(STATE).numel() / 4000 <= 6.01
 
 
+def test_an_input_of_the_step_before_is_not_kept_and_read_once() -> None:
+    lowered = bp.lower(*PROGRAMS["from_the_second"])
+    assert lowered.check().ok
+    assert "kept_" not in lowered.source.partition("class ")[0].partition("@triton")[2]
+    assert lowered.source.count("tl.load(x_ptr + at - n, mask & (t > 0), 0.0)") == 1
+    assert sum(side.moved for side in lowered.traffic(1000).values()) / torch.Size(STATE).numel() / 4000 <= 5.01
+
+
 def test_sums_by_atomics(plif: bp.types.LoweredLoop) -> None:
     atomics = bp.lower(PLIF(33), sequence, sums="atomics")
     assert "tl.atomic_add(grad_w_ptr + e // w_inner % w_size" in atomics.source

@@ -7,6 +7,5 @@ In the order in which a program passes through them:
 - `keeping`: what a forward keeps for its backward. `traffic`: the bytes that a direction moves, and the fewest.
 - `words`: operations in Triton. `triton_text`: a kernel as text. `torch_text`: its loop in PyTorch.
   `file_text`: the file around them.
-- `lower`: all of it, from captures to a Lowered. `lowered`: what a Lowered does. `check`: it compared with eager.
-  `build`: its PTX and cubin.
+- `lower`: all of it, from captures to a LoweredLoop. `lowered`: what a LoweredLoop does. `build`: its PTX and cubin.
 """

@@ -1,14 +1,15 @@
 """Which values of an iteration a forward keeps for its backward: those whose bytes are the fewest.
 
 A value that the backward uses is written and read (twice its bytes), or computed again from others, from inputs of the
-iteration (read once), and from what it carries, which is written and read too. The choice is a minimum cut of the
-iteration's graph between what it takes and what the backward uses: once for one iteration, not for all of time.
+iteration (read once), and from what it carries, which is written and read too, or read once where it is an input or
+an output of another step. The choice is a minimum cut of the iteration's graph between what it takes and what the
+backward uses: once for one iteration, not for all of time.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -26,6 +27,7 @@ from backprint.kernels.loops.nouns import (
     behind,
     row_elements,
 )
+from backprint.kernels.loops.rolling import rebuilt
 
 ENDLESS = 1 << 40
 
@@ -46,8 +48,9 @@ def kept(
     tensors: Mapping[str, TensorFacts],
     state: tuple[int, ...],
     is_row_tensor: Callable[[str], bool],
+    least: int,
 ) -> Kept:
-    """Return the two directions with the fewest bytes between them."""
+    """Return the two directions with the fewest bytes between them, for `least` steps or more."""
     of_rows = row_elements(forward, is_row_tensor) if state else frozenset()
     uses = kept_uses(backward)
     each_step = {body for body, slot in uses if isinstance(slot, Now)}
@@ -64,21 +67,21 @@ def kept(
     }
     if forward.peeled:
         outputs = {}
-    handed_out = outputs_handed_on(forward, outputs, elements)
-    if any(isinstance(slot, Edge) and slot.last for _, slot in uses):  # of one step, that before the last is not there
-        handed_out = {}
-    cut = cheapest(each_step, {**outputs, **handed_out}, read_anyway, tensors, state, of_rows)
+    inputs = {facts.name for facts in tensors.values() if facts.timed and facts.shape == state}
+    handed_on = tensors_handed_on(forward, outputs, inputs, elements)
+    if any(isinstance(slot, Edge) and slot.last and slot.count + 2 > least for _, slot in uses):
+        handed_on = {}  # of so few steps, that before the last is not there
+    at_hand = {*outputs, *handed_on}
+    cut = cheapest(each_step, at_hand, read_anyway, tensors, state, of_rows)
     if not all(computable(body, cut) for body in at_edges):
-        cut = cheapest(each_step | at_edges, {**outputs, **handed_out}, read_anyway, tensors, state, of_rows)
+        cut = cheapest(each_step | at_edges, at_hand, read_anyway, tensors, state, of_rows)
     places: dict[Element, str] = {}
     facts: list[TensorFacts] = []
     writes = list(forward.writes)
     for body in cut:
         if body in outputs:
             places[body] = outputs[body]
-        elif body in handed_out:
-            continue
-        elif body.op != "load":
+        elif body.op != "load" and body not in at_hand:
             places[body] = name = f"kept_{len(facts)}"
             shape = (*state[:-1], 1) if body in of_rows else state
             facts.append(TensorFacts(name, name, "saved", shape, body.dtype, True))
@@ -90,35 +93,65 @@ def kept(
         shape = (*state[:-1], 1) if body in of_rows else state
         facts.append(TensorFacts(name, name, "saved", shape, body.dtype, False))
         after.append(Write(name, None, body))
-    starts = {item: (handed_out[item], forward.start[item.args[0]]) for item in cut if item in handed_out}
+    starts = {item: (handed_on[item], forward.start[item.args[0]]) for item in cut if item in handed_on}
     readers = Readers(elements, places, final_places, starts)
-    return Kept(
-        replace(forward, writes=tuple(writes), after=tuple(after)),
-        replace(
-            backward,
-            start=tuple(map(readers.read, backward.start)),
-            following=tuple(map(readers.read, backward.following)),
-            absent=tuple(map(readers.read, backward.absent)),
-            writes=tuple(map(readers.write, backward.writes)),
-            before=tuple(map(readers.write, backward.before)),
-            after=tuple(map(readers.write, backward.after)),
-        ),
-        tuple(facts),
+    reading = replace(
+        backward,
+        start=tuple(map(readers.read, backward.start)),
+        following=tuple(map(readers.read, backward.following)),
+        absent=tuple(map(readers.read, backward.absent)),
+        writes=tuple(map(readers.write, backward.writes)),
+        before=tuple(map(readers.write, backward.before)),
+        after=tuple(map(readers.write, backward.after)),
+    )
+    return Kept(replace(forward, writes=tuple(writes), after=tuple(after)), read_once(reading, elements), tuple(facts))
+
+
+def tensors_handed_on(
+    forward: Loop, outputs: Mapping[Element, str], inputs: Collection[str], elements: Elements
+) -> dict[Element, str]:
+    """Return the carried values that are an output or an input of the step before, and the tensors that have them.
+
+    The first is a number, which the backward knows, an input, which it reads, or zero for what nothing reads.
+    """
+    if forward.step < 0 or forward.peeled:
+        return {}
+    handed_on = {}
+    for index, (start, following) in enumerate(zip(forward.start, forward.following, strict=True)):
+        tensor = outputs.get(following)
+        if following.op == "load" and following.args[0] in inputs and following.args[1] == Now():
+            tensor = following.args[0]
+        if tensor is not None and start.op in ("constant", "zero", "load") and following.dtype.is_floating_point:
+            handed_on[elements.make("carried", (index,), following.dtype)] = tensor
+    return handed_on
+
+
+def read_once(backward: Loop, elements: Elements) -> Loop:
+    """Return a backward that hands on what it reads of the step before: that is what the next iteration reads."""
+    inside = list(behind([*(write.element for write in backward.writes), *backward.following]))
+    twice = {}
+    for item in inside:
+        if item.op == "previous" and (load := elements.load(item.args[0], Now(), item.dtype)) in inside:
+            twice[load] = item
+    if not twice:
+        return backward
+    count = len(backward.start)
+    memo = {load: elements.make("carried", (count + index,), load.dtype) for index, load in enumerate(twice)}
+    for item in inside:
+        memo.setdefault(item, rebuilt(item, memo, elements))
+    return replace(
+        backward,
+        start=(*backward.start, *(elements.load(load.args[0], backward.first, load.dtype) for load in twice)),
+        following=(*(memo[item] for item in backward.following), *(memo[item] for item in twice.values())),
+        writes=tuple(replace(write, element=memo[write.element]) for write in backward.writes),
+        absent=tuple(memo.get(item, item) for item in backward.absent),
     )
 
 
-def outputs_handed_on(forward: Loop, outputs: Mapping[Element, str], elements: Elements) -> dict[Element, str]:
-    """Return the carried values that are outputs of the step before, and the tensors that have them.
-
-    The first is a number, which the backward knows, or an input, which it reads.
-    """
-    if forward.step < 0:
-        return {}
-    return {
-        elements.make("carried", (index,), following.dtype): outputs[following]
-        for index, (start, following) in enumerate(zip(forward.start, forward.following, strict=True))
-        if following in outputs and start.op in ("constant", "load")
-    }
+def moved(edge: Edge, offset: int) -> Edge | None:
+    """Return the slot that is so many steps later; None if it is not among as many at the same end."""
+    count = edge.count - offset if edge.last else edge.count + offset
+    return Edge(count, edge.last) if count >= 0 else None
 
 
 def all_writes(loop: Loop) -> tuple[Write, ...]:
@@ -149,13 +182,16 @@ def varies(element: Element, memo: dict[Element, bool]) -> bool:
 
 def cheapest(
     uses: Iterable[Element],
-    outputs: Mapping[Element, str],
+    at_hand: Collection[Element],
     read_anyway: Iterable[str],
     tensors: Mapping[str, TensorFacts],
     state: tuple[int, ...],
     of_rows: frozenset[Element],
 ) -> list[Element]:
-    """Return the elements of an iteration to read, from which the uses can be computed, with the fewest bytes."""
+    """Return the elements of an iteration to read, from which the uses can be computed, with the fewest bytes.
+
+    What is `at_hand` is in memory anyway.
+    """
     roots = list(uses)
     order = list(behind(roots))
     memo: dict[Element, bool] = {}
@@ -169,7 +205,7 @@ def cheapest(
             cost = 0 if item.args[0] in reads else round(bytes_of(item) * share * whole)
         else:
             lanes = whole // state[-1] if item in of_rows else whole
-            cost = bytes_of(item) * lanes * (1 if item in outputs else 2)
+            cost = bytes_of(item) * lanes * (1 if item in at_hand else 2)
         net.edge((item, 0), (item, 1), cost + 1)
         if item.op in ("load", "carried"):
             net.edge("source", (item, 0), ENDLESS)
@@ -258,15 +294,23 @@ class Readers:
         self.elements, self.places, self.finals, self.starts = elements, places, finals, starts
 
     def previous(self, item: Element, slot: Slot) -> Element:
-        """Return a carried value, read from the output of the step before; the first is a number."""
+        """Return a carried value, read from the output or the input of the step before, or what it is at first."""
         tensor, start = self.starts[item]
         if isinstance(slot, Now):
-            first = start.args[0] if start.op == "constant" else start
+            first = {"constant": start.args[:1], "zero": (0.0,)}.get(start.op, (start,))[0]
             return self.elements.make("previous", (tensor, first), item.dtype)
         assert isinstance(slot, Edge)
         if slot.last:
-            raise RefusedError("the backward reads the last step but one of an output outside of its loop")
+            return self.elements.load(tensor, Edge(slot.count + 1, True), item.dtype)
         return start if slot.count == 0 else self.elements.load(tensor, Edge(slot.count - 1), item.dtype)
+
+    def loaded(self, load: Element, slot: Slot) -> Element:
+        """Return what a load of an iteration reads at a slot."""
+        tensor, now = load.args
+        place = Now(slot.offset + now.offset) if isinstance(slot, Now) else moved(slot, now.offset)
+        if place is None:
+            raise RefusedError(f"the backward reads '{tensor}' outside of the steps")
+        return self.elements.load(tensor, place, load.dtype)
 
     def write(self, write: Write) -> Write:
         return replace(write, element=self.read(write.element))
@@ -298,7 +342,7 @@ class Readers:
             elif item in self.places:
                 memo[item] = self.elements.load(self.places[item], slot, item.dtype)
             elif item.op == "load" and isinstance(item.args[1], Now):
-                memo[item] = self.elements.load(item.args[0], slot, item.dtype)
+                memo[item] = self.loaded(item, slot)
             elif item.op == "carried":
                 raise RefusedError("the backward uses a carried value that is not kept")
             elif missing := [part for part in item.inputs if part not in memo]:

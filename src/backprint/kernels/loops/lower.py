@@ -274,7 +274,7 @@ def lowered(
     if has_rows(layout, program, *shorter):
         layout.columns = program.state[-1]
     if backward is not None:
-        both = kept(forward, backward, elements, tensors, program.state, layout.is_row)
+        both = kept(forward, backward, elements, tensors, program.state, layout.is_row, least)
         forward, backward = both.forward, both.backward
         tensors |= {facts.name: facts for facts in both.tensors}
     second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None

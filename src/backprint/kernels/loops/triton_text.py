@@ -246,7 +246,9 @@ class Writer:
         """Write the first values of what is carried; return the names."""
         names = []
         for index, (start, following) in enumerate(zip(self.loop.start, self.loop.following, strict=True)):
-            name = self.free(self.wish(following, f"carried_{index}"))
+            is_before = following.op == "previous"
+            name = f"{self.layout.name(following.args[0])}_t" if is_before else self.wish(following, f"carried_{index}")
+            name = self.free(name)
             names.append(name)
             kind = TYPES[following.dtype]
             is_row = index in self.row_carried
@@ -650,13 +652,15 @@ class Writer:
         if element.op == "load":
             tensor, slot = element.args
             name = self.layout.name(tensor)
-            return (
-                name
-                if slot is None
-                else f"{name}_t"
-                if isinstance(slot, Now)
-                else f"{name}_{'last' if slot.last else 'first'}"
-            )
+            match slot:
+                case None:
+                    return name
+                case Now(offset=0):
+                    return f"{name}_t"
+                case Now(offset=offset):
+                    return f"{name}_before" if offset < 0 else f"{name}_after"
+                case Edge(last=last):
+                    return f"{name}_{'last' if last else 'first'}"
         if element.op == "previous":
             return f"{self.layout.name(element.args[0])}_before"
         source = element.source
