@@ -20,7 +20,7 @@ from torch import Tensor
 
 from backprint.graph.cost import UNWRITTEN, operator_name
 from backprint.graph.keys import PortKey
-from backprint.graph.links import consumers, feeds, results
+from backprint.graph.links import consumers, feeds, free_ports, results
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Source, Step, leaves, refs
 from backprint.graph.steps import used
 from backprint.replaying.draws import Draw
@@ -227,7 +227,8 @@ DRAWN = " (on inputs drawn from the recipes, which are not the captured ones)"
 
 def has_drawn_inputs(capture: Capture) -> bool:
     """Whether recipes draw an input at random, so that it does not have the values of the capture."""
-    return any(recipe.get("kind") in RANDOM for recipe in capture.recipes.rows.values())
+    rows = capture.recipes.rows
+    return any(rows[port.name].get("kind") in RANDOM for port in free_ports(capture) if port.name in rows)
 
 
 RANDOM = ("normal", "uniform", "integers", "choice", "permutation")
