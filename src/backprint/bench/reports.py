@@ -635,7 +635,35 @@ def bench_report(run: BenchRun) -> Report:
         FIELDS,
         lambda: cell_rows(run),
         (*outcome_picture(run.cells), *pictures(scored)),
+        answer=answer_text(run, names, without),
     )
+
+
+# ------------------------------------------------------------------ the answer
+
+
+def answer_text(run: BenchRun, names: Sequence[str], without: frozenset[tuple[str, str]]) -> str:
+    """Return for each compiler how many of the judged cells are right, how fast these are, and what the others are."""
+    return "; ".join(f"{name}: {answer_of_compiler(run.of(name), without)}" for name in names)
+
+
+def answer_of_compiler(own: Sequence[BenchCell], without: frozenset[tuple[str, str]]) -> str:
+    """Return the answer for the cells of one compiler."""
+    judged = judged_cells(own, without)
+    left_out = len(own) - len(judged)
+    open_text = f"{left_out:,} not judged" if left_out else ""
+    if not judged:
+        return open_text or "no cells"
+    right = sum(cell.right for cell in judged)
+    speedup = speedup_mean(judged).value
+    count = Counter(cell.outcome for cell in judged if not cell.right)
+    texts = (
+        f"{right:,} of {len(judged):,} right",
+        f"{speedup:.2f}× as fast as eager" if speedup is not None else "",
+        *(f"{count[name]:,} {name}" for name in OUTCOMES if count[name]),
+        open_text,
+    )
+    return ", ".join(filter(None, texts))
 
 
 # ------------------------------------------------------------------ facts

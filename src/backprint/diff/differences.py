@@ -343,9 +343,7 @@ def recomputes(graph: Wired, value: int) -> str | None:
 def takes_recomputed(matching: Matching, forward: Forward, a: int, b: int) -> bool:
     """Whether two steps differ only because one takes saved values that the other graph computes again."""
     lefts, rights = matching.a.takes[a], matching.b.takes[b]
-    others = [
-        (left, right) for left, right in zip(lefts, rights, strict=False) if matching.to_b.get(left) != right
-    ]
+    others = [(left, right) for left, right in zip(lefts, rights, strict=False) if matching.to_b.get(left) != right]
     if len(lefts) != len(rights) or not others:
         return False
     for left, right in others:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from math import prod
 from typing import Any, TypeAlias
 
 from backprint.common.text import amount, printable, short
@@ -19,6 +18,7 @@ from backprint.graph.keys import number_of
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, refs
 from backprint.graph.steps import mapped, used
 from backprint.graph.text import show, show_call, show_spec
+from backprint.graph.together import guard_texts, names_together
 
 # ---- Differences beside the graphs: engine, versions, guards, notes
 
@@ -51,7 +51,7 @@ def capture_texts(capture: Capture) -> dict[str, tuple[str, ...]]:
         "constants of the call": tuple(f"{name} = {value}" for name, value in capture.signature.leaves),
         "constants of the result": tuple(result_constants(capture.signature.output)),
         "symbolic sizes": tuple(symbols),
-        "guards": tuple(f"{guard.kind}: {guard.text}" for guard in capture.guards),
+        "guards": guard_texts(capture.guards),
         "opaque edges": tuple(f"{edge.kind}: {edge.text}" for edge in capture.opaque),
         "graph breaks": capture.breaks,
         "pinned inputs": tuple(f"{name}: {why}" for name, why in capture.pins),
@@ -451,31 +451,6 @@ def difference_of_names(before: str, after: str) -> str:
     return ".".join(parts_a) or before
 
 
-def names_together(names: Sequence[str]) -> str:
-    """Return names that differ in numbers as one: `layers.{0..3}.mlp`, `layers.{0,2}.mlp`."""
-    names = list(dict.fromkeys(names))
-    if len(names) == 1:
-        return names[0]
-    texts, _ = divided_text(names[0])
-    columns = [tuple(dict.fromkeys(column)) for column in zip(*(divided_text(name)[1] for name in names), strict=True)]
-    if prod(map(len, columns)) != len(names):
-        return f"{names[0]}, … {names[-1]}"
-    pieces = [texts[0]]
-    for numbers, text in zip(columns, texts[1:], strict=True):
-        pieces += (numbers_together(numbers), text)
-    return "".join(pieces)
-
-
-def numbers_together(numbers: Sequence[int]) -> str:
-    """Return numbers as `{0..3}` or `{0,2}`."""
-    if len(numbers) == 1:
-        return str(numbers[0])
-    inside = sorted(numbers)
-    if inside[-1] - inside[0] == len(inside) - 1:
-        return f"{{{inside[0]}..{inside[-1]}}}"
-    return f"{{{','.join(map(str, inside[:6]))}{',…' if len(inside) > 6 else ''}}}"
-
-
 # ---- Text and JSON
 
 MOST_GROUPS, MOST_LINES = 24, 16
@@ -528,7 +503,9 @@ def answer_line(diff: Diff) -> str:
         differing = sum(not pair.same for pair in diff.pairs)
         steps = [f"{differing} of {number_of(len(diff.pairs), 'pair')} differ" if differing else ""]
     else:
-        steps = [f"{graph.direction} {change_in_words(diff, graph)}" for graph in diff.pairs[0].graphs if not graph.same]
+        steps = [
+            f"{graph.direction} {change_in_words(diff, graph)}" for graph in diff.pairs[0].graphs if not graph.same
+        ]
     links = "" if diff.links else "the pairs are joined in another way"
     return "; ".join(filter(None, (", ".join(totals), *steps, links)))
 

@@ -24,6 +24,7 @@ from backprint.graph.cost import LiveSpan, is_view, memory_line, specs_of, stora
 from backprint.graph.nouns import Capture, Graph, Pair, Source
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit_class, show, show_spec
+from backprint.graph.together import guard_texts
 from backprint.graph.verdicts import nonfinite_of, reason_of_derivative, verdict_text
 
 if TYPE_CHECKING:
@@ -235,8 +236,8 @@ def page_facts(capture: Capture) -> Iterator[tuple[str, str]]:
     environment = dict(capture.environment)
     yield "torch", environment.get("torch", "")
     yield "inputs", "fake: shapes without values" if capture.fake else ""
-    for guard in capture.guards:
-        yield "guard", guard.text
+    for text in guard_texts(capture.guards):
+        yield "guard", text
     for edge in capture.opaque:
         yield "opaque edge", edge.text
 
