@@ -459,7 +459,8 @@ def test_show_prints_the_code_and_the_numbers(sample: Path) -> None:
     assert pair.backward is not None
     assert pair.forward.code in said
     assert pair.backward.code in said
-    assert "mlp · pair_0 · engine eager · verdict bitwise" in said
+    assert said.startswith("mlp: verdict bitwise")
+    assert "mlp · pair_0 · engine eager\n" in said
     assert f"{len(pair.forward.steps)} forward, {len(pair.backward.steps)} backward" in said
     assert pair.forward.hash()[:16] in said
 

@@ -650,20 +650,18 @@ def answer_text(run: BenchRun, names: Sequence[str], without: frozenset[tuple[st
 def answer_of_compiler(own: Sequence[BenchCell], without: frozenset[tuple[str, str]]) -> str:
     """Return the answer for the cells of one compiler."""
     judged = judged_cells(own, without)
-    left_out = len(own) - len(judged)
-    open_text = f"{left_out:,} not judged" if left_out else ""
-    if not judged:
-        return open_text or "no cells"
-    right = sum(cell.right for cell in judged)
-    speedup = speedup_mean(judged).value
-    count = Counter(cell.outcome for cell in judged if not cell.right)
+    faults = Counter(cell.outcome for cell in own if not cell.right and cell.outcome not in NOT_JUDGED)
+    powerless = sum(cell.right and (cell.sample, cell.graph) in without for cell in own)
+    skipped = sum(cell.outcome in NOT_JUDGED for cell in own)
+    speedup, _, _ = speedup_mean(judged)
     texts = (
-        f"{right:,} of {len(judged):,} right",
+        f"{sum(cell.right for cell in judged):,} of {len(judged):,} right" if judged else "",
         f"{speedup:.2f}× as fast as eager" if speedup is not None else "",
-        *(f"{count[name]:,} {name}" for name in OUTCOMES if count[name]),
-        open_text,
+        *(f"{faults[name]:,} {name}" for name in OUTCOMES if faults[name]),
+        f"{skipped:,} not judged" if skipped else "",
+        f"{powerless:,} equal without power" if powerless else "",
     )
-    return ", ".join(filter(None, texts))
+    return ", ".join(filter(None, texts)) or "no cells"
 
 
 # ------------------------------------------------------------------ facts

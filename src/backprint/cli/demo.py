@@ -48,7 +48,7 @@ def demonstrate(output: Path) -> None:
         title(f"{name}: the backward begins")
         echo(body(backward.code, 14), lines=True)
         title(f"{name}: show")
-        show.print_pair(loaded, 0, loaded.pairs[0])
+        show.print_pair(loaded, 0, loaded.pairs[0], show.MOST)
     title("verify")
     rows = [{"sample": str(place), **row} for place in places for row in verify.rows_of_sample(place, ())]
     verify.print_verdicts(rows)

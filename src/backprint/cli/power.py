@@ -22,7 +22,6 @@ from backprint.jobs.find import missing_sample, samples_in
 from backprint.jobs.task import Task
 from backprint.jobs.verbs import load_only
 
-
 MOST = 24
 """So many redraws of a sample are shown without `--all`."""
 

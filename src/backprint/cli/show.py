@@ -101,7 +101,7 @@ def print_answer(capture: Any) -> None:
         f"saves {amount(saved)} for the backward" if backward else "",
         f"{amount(most.bytes)} of it at {most.line}" if most is not None else "",
     ]
-    echo(f"{capture.name}: {verdict_text(capture.verdict)}; {', '.join(filter(None, facts))}")
+    echo(f"{capture.name}: verdict {verdict_text(capture.verdict)}; {', '.join(filter(None, facts))}")
 
 
 def code(title: str, text: str) -> None:

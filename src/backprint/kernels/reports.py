@@ -245,8 +245,8 @@ def answer_text(groups: KernelGroups) -> str:
     totals = groups.totals()
     unread = f"; {totals.unread:,} files were not read" if totals.unread else ""
     return (
-        f"{totals.uses:,} kernels of {totals.samples:,} samples are {totals.programs:,} programs; {totals.forward:,} of "
-        f"forwards, {totals.backward:,} of backwards, {totals.both:,} of both{unread}"
+        f"{totals.uses:,} kernels of {totals.samples:,} samples are {totals.programs:,} programs; "
+        f"{totals.forward:,} of forwards, {totals.backward:,} of backwards, {totals.both:,} of both{unread}"
     )
 
 

@@ -271,16 +271,20 @@ MOST_PLACES = 3
 
 
 def sentences(trail: Trail, rows: Iterator[Nonfinite]) -> Iterator[str]:
-    """Yield a sentence for each place that NaN or Inf comes from, the first place first."""
+    """Yield a sentence for each place that NaN or Inf comes from, the first place first. Steps of one line that call
+    the same operator, as in several layers, are one place."""
     by_origin: dict[Place, list[Nonfinite]] = {}
     for row in rows:
         by_origin.setdefault(row.origin, []).append(row)
-    order = [place for place in trail.marks if place in by_origin]
-    for place in order[:MOST_PLACES]:
+    keys_of_text: dict[tuple[str, str, str], list[PortKey]] = {}
+    for place in (place for place in trail.marks if place in by_origin):
         named = next(same for role in ROLES if (same := [row for row in by_origin[place] if row.key.role == role]))
-        yield f"{named[0].word} in {results_text([row.key for row in named])}, {origin_text(trail, named[0], place)}"
-    if len(order) > MOST_PLACES:
-        yield f"NaN or Inf in other results, from {len(order) - MOST_PLACES} other places"
+        text = named[0].word, named[0].key.role, origin_text(trail, named[0], place)
+        keys_of_text.setdefault(text, []).extend(row.key for row in named)
+    for (word, _, origin), keys in list(keys_of_text.items())[:MOST_PLACES]:
+        yield f"{word} in {results_text(keys)}, {origin}"
+    if len(keys_of_text) > MOST_PLACES:
+        yield f"NaN or Inf in other results, from {len(keys_of_text) - MOST_PLACES} other places"
 
 
 def results_text(keys: Sequence[PortKey]) -> str:
