@@ -56,7 +56,9 @@ def test_json_is_one_object(places: dict[str, Path]) -> None:
     found = json.loads(result.output)
     assert (result.exit_code, found["same"], found["before"]["name"]) == (1, False, "sin")
     forward = found["pairs"][0]["forward"]
-    assert forward["changes"] == [{"before": 0, "after": 0, "parts": ["operator"], "follows": False, "recomputed": False, "kind": "changed"}]
+    assert forward["changes"] == [
+        {"before": 0, "after": 0, "parts": ["operator"], "follows": False, "recomputed": False, "kind": "changed"}
+    ]
     assert forward["groups"] == [
         {"modules": [""], "lines": [{"kind": "changed", "text": "sin -> cos", "count": 1}], "name": ""}
     ]

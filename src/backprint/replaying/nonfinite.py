@@ -90,11 +90,13 @@ class Trail:
         self.marks: dict[Place, Mark] = {}
         self.graphs: dict[int, tuple[int, bool]] = {}
         self.steps: list[tuple[dict[str, Step], dict[str, Step]]] = []
+        self.ports: dict[Place, Port] = {}
         for index, pair in enumerate(capture.pairs):
             self.steps.append((steps_by_name(pair.forward), steps_by_name(pair.backward)))
             for backward, graph in enumerate((pair.forward, pair.backward)):
                 if graph is not None:
                     self.graphs[id(graph)] = index, bool(backward)
+                    self.ports |= {Place(index, bool(backward), port.local): port for port in graph.inputs}
 
     def watch(self, graph: Graph, name: str, value: Any) -> None:
         """Look at a value of the run. Memory that no step has written yet is not looked at."""
@@ -115,34 +117,26 @@ class Trail:
         """Whether the Inf of a value is written on purpose: as a number, or in values that it is computed from."""
         if step is None:
             before = self.before(place)
-            role = self.port(place).role
+            role = self.ports[place].role
             return all(self.marks[other].meant for other in before) if before else role in MEANT_ROLES
         before = self.before(place)
         return all(self.marks[other].meant for other in before) if before else writes_inf(step)
 
-    def port(self, place: Place) -> Port:
-        """Return the input port of a value."""
-        graph = graph_at(self.capture, place)
-        return next(port for port in graph.inputs if port.local == place.name)
-
     def before(self, place: Place) -> list[Place]:
         """Return the values that are not finite among those that a value is computed from."""
         step = self.step(place)
-        places = sources(self.capture, place, self.port(place)) if step is None else operands(place, step)
+        places = sources(self.capture, place, self.ports[place]) if step is None else operands(place, step)
         return [other for other in dict.fromkeys(places) if other in self.marks]
 
-    def origin(self, place: Place) -> Place:
-        """Return where the way to a value that is not finite begins: of several places the one that ran first."""
-        seen, waiting, ends = {place}, [place], []
-        while waiting:
-            value = waiting.pop()
-            before = [other for other in self.before(value) if not self.marks[other].meant or self.marks[value].meant]
-            if not before:
-                ends.append(value)
-            waiting += [other for other in before if other not in seen]
-            seen.update(before)
+    def origins(self) -> dict[Place, Place]:
+        """Return for each value that is not finite where the way to it begins: of several places the one that ran
+        first. An Inf that is meant is no way to a value that is not."""
         order = {place: number for number, place in enumerate(self.marks)}
-        return min(ends, key=order.__getitem__)
+        begins: dict[Place, Place] = {}
+        for place, mark in self.marks.items():  # in the order of the run: what a value is computed from is known
+            before = [other for other in self.before(place) if mark.meant or not self.marks[other].meant]
+            begins[place] = min((begins[other] for other in before), key=order.__getitem__, default=place)
+        return begins
 
 
 def steps_by_name(graph: Graph | None) -> dict[str, Step]:
@@ -154,14 +148,6 @@ def writes_inf(step: Step) -> bool:
     """Whether a step takes Inf as a number."""
     values = (*step.args, *(value for _, value in step.kwargs))
     return any(isinstance(leaf, float) and math.isinf(leaf) for value in values for leaf in leaves(value))
-
-
-def graph_at(capture: Capture, place: Place) -> Graph:
-    """Return the graph of a value."""
-    pair = capture.pairs[place.pair]
-    graph = pair.backward if place.backward else pair.forward
-    assert graph is not None  # a value of it was watched
-    return graph
 
 
 def operands(place: Place, step: Step) -> list[Place]:
@@ -238,16 +224,18 @@ RANDOM = ("normal", "uniform", "integers", "choice", "permutation")
 def nonfinite_results(trail: Trail, run_results: Results) -> Iterator[Nonfinite]:
     """Yield the results with NaN or Inf. An Inf that is meant is none, except in a gradient or a number such as a
     loss."""
-    order = {place: number for number, place in enumerate(trail.marks)}
+    order, origins = {place: number for number, place in enumerate(trail.marks)}, trail.origins()
     for key, value in run_results.items():
         mark = mark_of(value)
+        if mark is None:
+            continue
         places = [place for place in returned_at(trail.capture, key) if place in trail.marks]
-        if mark is None or not places:
+        if not places:  # a sum over Pairs of finite gradients may overflow
             continue
         is_number = isinstance(value, Tensor) and value.numel() == 1
         if key.role != "gradient" and not is_number and all(trail.marks[place].meant for place in places):
             continue
-        yield Nonfinite(key, mark.word, min(map(trail.origin, places), key=order.__getitem__))
+        yield Nonfinite(key, mark.word, min((origins[place] for place in places), key=order.__getitem__))
 
 
 def returned_at(capture: Capture, key: PortKey) -> Iterator[Place]:
@@ -300,7 +288,7 @@ def origin_text(trail: Trail, row: Nonfinite, place: Place) -> str:
     """Say where NaN or Inf comes from: the line and the operator that make it, or an input that has it."""
     step, mark = trail.step(place), trail.marks[place]
     if step is None:
-        port = trail.port(place)
+        port = trail.ports[place]
         return f"from the {port.role} {port.name}, which has {mark.word} itself"
     word = f"as {mark.word}" if mark.word != row.word else ""
     inside = "in its backward" if is_of_backward(place, step) else ""
