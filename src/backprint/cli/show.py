@@ -50,6 +50,7 @@ def command(
     import backprint as bp
     from backprint.common.formats import GRAPHNET, format_of
     from backprint.errors import UsageError
+    from backprint.graph.cost import summarize_all
     from backprint.jobs.find import missing_sample
 
     if wrong := missing_sample((sample,)):
@@ -63,16 +64,17 @@ def command(
     if as_json:
         echo(json.dumps(capture_numbers(capture, sample)))
         return
+    summaries = summarize_all(capture) if side is None else ()
     if side is None:
-        print_answer(capture)
+        print_answer(capture, summaries)
     if not summary_only:
         for pair in capture.pairs:
             for name, graph in (("forward", pair.forward), ("backward", pair.backward)):
                 if side in (None, name) and graph is not None:
                     code(f"{pair.name} {name}", graph.code if flat else str(graph))
     if side is None:
-        for index, pair in enumerate(capture.pairs):
-            print_pair(capture, index, pair, None if everything else MOST)
+        for index, summary in enumerate(summaries):
+            print_pair(capture, index, summary, None if everything else MOST)
         tell_breaks(capture)
         for text in capture.notes:
             echo(f"note: {text}")
@@ -85,13 +87,10 @@ MOST = 12
 """So many lines of a list are shown without `--all`."""
 
 
-def print_answer(capture: Any) -> None:
+def print_answer(capture: Any, summaries: Sequence[Any]) -> None:
     """Print what the sample is in a line: its verdict, its steps, and what it saves for the backward."""
-    from backprint.graph.cost import summarize_all
-
     if nonfinite := nonfinite_of(capture.verdict):
         echo_styled("", nonfinite, fg="yellow")
-    summaries = summarize_all(capture)
     forward = sum(len(pair.forward.steps) for pair in capture.pairs)
     backward = sum(len(pair.backward.steps) for pair in capture.pairs if pair.backward is not None)
     saved = sum(summary.saved_bytes for summary in summaries)
@@ -153,11 +152,9 @@ def tell_breaks(capture: Any) -> None:
         echo(f"not by {text}")
 
 
-def print_pair(capture: Any, index: int, pair: Any, most: int | None) -> None:
+def print_pair(capture: Any, index: int, summary: Any, most: int | None) -> None:
     """Print a Pair's numbers; at most so many lines of each list, all if it is None."""
-    from backprint.graph.cost import summarize
-
-    summary = summarize(pair)
+    pair = capture.pairs[index]
     head = table_text(f"{capture.name} · {pair.name}", "bold")
     console().print(head.append(printable(f" · engine {capture.engine}"), "not bold"))
     print_facts(capture, index, pair, summary)
