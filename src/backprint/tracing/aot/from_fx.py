@@ -321,13 +321,15 @@ def backward_lines(traced: Traced, ahead: Side) -> Notes:
         if is_sum(node):
             continue
         head = heads.get(node.meta.get("seq_nr", -1))
-        lines[node.name] = (own_line(node, head) or line_under_dynamo(node), None)
+        if (own := own_line(node, head)) is None and head is None and note_of(node) is None:
+            own = line_under_dynamo(node)
+        if own is not None:
+            lines[node.name] = (own, None)
         if head is None or not is_backward(node):
             continue
         links[node.name] = head.name
         if head.name in ahead.locals:
-            note = own_line(node, head) or note_of(head)
-            lines[node.name] = (note, Echo("gradient of", (ahead.locals[head.name],)))
+            lines[node.name] = (own or note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
     for node in traced.backward.graph.nodes:
         if node.op == "call_function" and is_sum(node):
             name = summed_gradients_of(node, links, order, sums, ahead) or summed_gradients_of(
