@@ -53,7 +53,10 @@ def test_outcomes_are_counted_and_shares_leave_out_what_was_not_judged(tmp_path:
         stopped("nondeterministic", "eager", sample="v/7"),
         cell("v/8", outputs=(output(power=False),)),
     ]
-    [row] = table(report_on(tmp_path, cells), "Outcomes")
+    report = report_on(tmp_path, cells)
+    answer = "5 of 7 right, 1.52× as fast as eager, 1 wrong, 1 refused, 1 not judged, 1 equal without power"
+    assert report.answer.endswith(f": {answer}")
+    [row] = table(report, "Outcomes")
     counts = (row["cells"], row["faster"], row["slower"], row["wrong"], row["refused"], row["nondeterministic"])
     assert counts == (9, 5, 1, 1, 1, 1)
     assert (row["right"], row["right and slower"], row["powerless"]) == (5 / 7, 1 / 7, 1)

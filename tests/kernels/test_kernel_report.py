@@ -47,6 +47,7 @@ def test_totals_by_target_and_direction(tmp_path: Path) -> None:
     assert facts["kernels"] == f"{2 * triton + cpp} in 8 samples"
     assert facts["programs"].startswith(f"{triton + cpp}, ")
     assert facts["folders"] == str(tmp_path)
+    assert found.answer.startswith(f"{2 * triton + cpp} kernels of 8 samples are {triton + cpp} programs; ")
     rows = {row["target"]: row for row in table(found, "By target")}
     assert set(rows) == {"cpu:avx2", "cuda:80", "cuda:90"}
     assert [rows[name]["kernels"] for name in rows] == [cpp, triton, triton]

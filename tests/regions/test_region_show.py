@@ -142,3 +142,16 @@ def test_a_dump_with_an_edge_to_nowhere_is_malformed(dump: Path) -> None:
     place.write_text(json.dumps(content))
     with pytest.raises(bp.errors.RegionError, match="is from 'sum' to 'gone', and not both are nodes"):
         read_passes(dump)
+
+
+def test_draw_draws_one_pass(dump: Path) -> None:
+    def draw(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["region", "draw", str(dump), *arguments])
+
+    done = draw("--pass", "2")
+    assert done.exit_code == 0, done.output
+    assert [line.rpartition("/")[2] for line in done.output.splitlines()] == ["graph.svg", "graph.dot", "page.html"]
+    assert len(list(dump.rglob("page.html"))) == 1
+    missing = draw("--pass", "9")
+    assert missing.exit_code == 2
+    assert "has no pass 9; it has 0, 1, 2, 3" in missing.stderr

@@ -635,7 +635,33 @@ def bench_report(run: BenchRun) -> Report:
         FIELDS,
         lambda: cell_rows(run),
         (*outcome_picture(run.cells), *pictures(scored)),
+        answer=answer_text(run, names, without),
     )
+
+
+# ------------------------------------------------------------------ the answer
+
+
+def answer_text(run: BenchRun, names: Sequence[str], without: frozenset[tuple[str, str]]) -> str:
+    """Return for each compiler how many of the judged cells are right, how fast these are, and what the others are."""
+    return "; ".join(f"{name}: {answer_of_compiler(run.of(name), without)}" for name in names)
+
+
+def answer_of_compiler(own: Sequence[BenchCell], without: frozenset[tuple[str, str]]) -> str:
+    """Return the answer for the cells of one compiler."""
+    judged = judged_cells(own, without)
+    faults = Counter(cell.outcome for cell in own if not cell.right and cell.outcome not in NOT_JUDGED)
+    powerless = sum(cell.right and (cell.sample, cell.graph) in without for cell in own)
+    skipped = sum(cell.outcome in NOT_JUDGED for cell in own)
+    speedup, _, _ = speedup_mean(judged)
+    texts = (
+        f"{sum(cell.right for cell in judged):,} of {len(judged):,} right" if judged else "",
+        f"{speedup:.2f}× as fast as eager" if speedup is not None else "",
+        *(f"{faults[name]:,} {name}" for name in OUTCOMES if faults[name]),
+        f"{skipped:,} not judged" if skipped else "",
+        f"{powerless:,} equal without power" if powerless else "",
+    )
+    return ", ".join(filter(None, texts)) or "no cells"
 
 
 # ------------------------------------------------------------------ facts

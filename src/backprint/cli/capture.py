@@ -19,7 +19,15 @@ from backprint import errors
 from backprint.cli.options import ALLOW, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST, choice
 from backprint.cli.say import echo, ending, limits, working
 from backprint.errors import BackprintError, CaptureError, PlaceError, UsageError
-from backprint.graph.verdicts import REFUTED, has_proof, proof_arguments, reason_of_derivative, verdict_text
+from backprint.graph.together import guard_texts
+from backprint.graph.verdicts import (
+    REFUTED,
+    has_proof,
+    nonfinite_of,
+    proof_arguments,
+    reason_of_derivative,
+    verdict_text,
+)
 from backprint.jobs.apart import run_apart, write_answer
 from backprint.jobs.task import TREE_NAMES, Task, stage
 from backprint.jobs.verbs import load_only
@@ -235,11 +243,13 @@ def answer_lines(answer: dict[str, Any], capture: Any) -> Iterator[str]:
         yield text if "::" in text.partition(":")[0] else f"not by {text}"
     for text in capture.breaks:
         yield f"break: {text}"
+    if nonfinite := nonfinite_of(answer):
+        yield nonfinite
     yield f"verdict: {verdict_text(answer)}" + (f" ({answer['detail']})" if answer["detail"] else "")
     if reason := reason_of_derivative(answer.get("derivative")):
         yield f"derivative: {reason}"
-    for guard in capture.guards:
-        yield f"guard: {guard.text}"
+    for text in guard_texts(capture.guards):
+        yield f"guard: {text}"
     for text in answer.get("notes", ()):
         yield f"note: {text}"
 

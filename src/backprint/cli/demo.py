@@ -33,6 +33,7 @@ def demonstrate(output: Path) -> None:
 
     import backprint as bp
     from backprint.cli import show, verify
+    from backprint.graph.cost import summarize
 
     places = []
     for name in MODELS:
@@ -48,7 +49,7 @@ def demonstrate(output: Path) -> None:
         title(f"{name}: the backward begins")
         echo(body(backward.code, 14), lines=True)
         title(f"{name}: show")
-        show.print_pair(loaded, 0, loaded.pairs[0])
+        show.print_pair(loaded, 0, summarize(loaded.pairs[0]), show.MOST)
     title("verify")
     rows = [{"sample": str(place), **row} for place in places for row in verify.rows_of_sample(place, ())]
     verify.print_verdicts(rows)

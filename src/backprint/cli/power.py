@@ -14,12 +14,16 @@ import click
 from backprint.cli.options import ALLOW, MODE, TRUST, power_option
 from backprint.cli.say import console, echo, ending, limits, table_text, working
 from backprint.cli.verify import first_three, numbered
+from backprint.common.text import printable
 from backprint.errors import UsageError
 from backprint.graph.verdicts import GOOD, has_proof, ports_without_power
 from backprint.jobs.apart import run_apart, write_answer
 from backprint.jobs.find import missing_sample, samples_in
 from backprint.jobs.task import Task
 from backprint.jobs.verbs import load_only
+
+MOST = 24
+"""So many redraws of a sample are shown without `--all`."""
 
 
 @click.command("power")
@@ -30,6 +34,7 @@ from backprint.jobs.verbs import load_only
 @TRUST
 @ALLOW
 @limits
+@click.option("--all", "everything", is_flag=True, help="Every redraw, where a long list would be cut.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(
     samples: tuple[Path, ...],
@@ -40,6 +45,7 @@ def command(
     allow: tuple[str, ...],
     timeout: float,
     memory: float | None,
+    everything: bool,
     as_json: bool,
 ) -> None:
     """Measure what a check of these samples can see: how far each result moves when inputs are redrawn.
@@ -65,7 +71,7 @@ def command(
             if as_json:
                 echo(json.dumps(row))
             else:
-                print_power(row)
+                print_power(row, None if everything else MOST)
     if wrong:
         raise UsageError(wrong)
     if not rows or not all(row.get("reacts") and row.get("proof") for row in rows):
@@ -109,22 +115,27 @@ def measured(place: Path, power: str, seconds: float | None, read: Callable[[], 
     }
 
 
-def print_power(row: dict[str, Any]) -> None:
-    """Print a sample's power."""
+def print_power(row: dict[str, Any], most: int | None) -> None:
+    """Print whether a check of a sample sees everything, and its power in each of the first redraws."""
     from rich.table import Table
 
     out = console()
-    out.print(table_text(f"{row['sample']} · {row['name']}", "bold"))
+    head = table_text(f"{row['sample']} · {row['name']}", "bold")
     if "error" in row:
+        out.print(head)
         out.print(table_text(row["error"], "red"))
         return
+    out.print(head.append(printable(f": {verdict(row)}"), "not bold"))
+    echo(f"{row['tried']} of {row['of']} inputs redrawn alone")
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("redrawn", "ports", "least", "of", "most", ""):
         shown.add_column(heading, overflow="fold")
-    for name, trial in row["redrawn"].items():
+    trials = list(row["redrawn"].items())
+    for name, trial in trials[:most]:
         shown.add_row(table_text(name), *map(table_text, cells(trial)))
     out.print(shown)
-    echo(f"{row['tried']} of {row['of']} inputs redrawn alone; {verdict(row)}")
+    if most is not None and len(trials) > most:
+        echo(f"… {len(trials) - most} more; --all")
 
 
 def cells(trial: dict[str, Any]) -> tuple[str, ...]:

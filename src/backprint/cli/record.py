@@ -13,7 +13,7 @@ import click
 
 from backprint.cli.options import choice
 from backprint.common.text import printable
-from backprint.graph.verdicts import verdict_text
+from backprint.graph.verdicts import nonfinite_of, verdict_text
 
 
 @click.command("record", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -53,7 +53,8 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
             shutil.rmtree(place)
             raise CaptureError(f"the verdict of its sample was {verdict}")
         where = os.path.relpath(place, start)
-        print_line(f"step {number}: {len(capture.pairs)} pairs, verdict {verdict_text(kept)}, in {where}")
+        facts = f"{len(capture.pairs)} pairs, verdict {verdict_text(kept)}, in {where}"
+        print_line(f"step {number}: {'; '.join(filter(None, (nonfinite_of(kept), facts)))}")
 
     start, path = os.getcwd(), path_of(script)  # the script may change the directory
     try:

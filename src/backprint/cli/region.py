@@ -77,7 +77,8 @@ def print_passes(dump: Path, run: str, bad: bool, index: int | None, as_json: bo
     show_default=True,
     help="How many nodes and folded frames are seen at most; inner frames are folded.",
 )
-def draw_passes(dump: Path, run: str, nodes: int) -> None:
+@click.option("--pass", "number", type=click.IntRange(min=0), metavar="N", help="Only the pass with this number.")
+def draw_passes(dump: Path, run: str, nodes: int, number: int | None) -> None:
     """Draw each pass into its folder: a picture, graph.svg and graph.dot, and a page, page.html.
 
     The forward runs down on the left and the backward up on the right. Modules are frames, and gradients with NaN or
@@ -89,7 +90,7 @@ def draw_passes(dump: Path, run: str, nodes: int) -> None:
     check_dump(dump)
     for line in chosen(dump, run):
         echo(line)
-    for place in draw_dump(dump, run, nodes):
+    for place in draw_dump(dump, run, nodes, number):
         echo(str(place))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 import click
 
 from backprint.cli.options import ALLOW
-from backprint.cli.say import console, echo, table_text
+from backprint.cli.say import console, echo, echo_styled, table_text
 from backprint.common.collector import collector_paused
 from backprint.common.text import amount, printable, short
-from backprint.graph.verdicts import has_proof, proof_arguments, reason_of_derivative, verdict_text
+from backprint.graph.together import guard_texts
+from backprint.graph.verdicts import has_proof, nonfinite_of, proof_arguments, reason_of_derivative, verdict_text
 
 
 @click.command("show")
@@ -23,13 +24,23 @@ from backprint.graph.verdicts import has_proof, proof_arguments, reason_of_deriv
 @click.option("--forward", "side", flag_value="forward", help="The forward's code alone.")
 @click.option("--flat", is_flag=True, help="Every step, where repeated ones would be shown as loops.")
 @click.option("--summary", "summary_only", is_flag=True, help="The numbers without the code.")
+@click.option("--all", "everything", is_flag=True, help="Every line, where long lists would be cut.")
 @ALLOW
 @click.option("--json", "as_json", is_flag=True, help="The numbers as one JSON object.")
 @collector_paused()
 def command(
-    sample: Path, side: str | None, flat: bool, summary_only: bool, allow: tuple[str, ...], as_json: bool
+    sample: Path,
+    side: str | None,
+    flat: bool,
+    summary_only: bool,
+    everything: bool,
+    allow: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Show a sample: its code, and its cost. Nothing of the sample is run, and torch is not needed.
+
+    The first line says what it is: its verdict, and what it saves for the backward. If results have NaN or Inf, the
+    line before it says where they come from.
 
     Steps that repeat, such as those of layers, are shown as loops where that saves more than a third of the lines.
 
@@ -39,6 +50,7 @@ def command(
     import backprint as bp
     from backprint.common.formats import GRAPHNET, format_of
     from backprint.errors import UsageError
+    from backprint.graph.cost import summarize_all
     from backprint.jobs.find import missing_sample
 
     if wrong := missing_sample((sample,)):
@@ -52,20 +64,43 @@ def command(
     if as_json:
         echo(json.dumps(capture_numbers(capture, sample)))
         return
+    summaries = summarize_all(capture) if side is None else ()
+    if side is None:
+        print_answer(capture, summaries)
     if not summary_only:
         for pair in capture.pairs:
             for name, graph in (("forward", pair.forward), ("backward", pair.backward)):
                 if side in (None, name) and graph is not None:
                     code(f"{pair.name} {name}", graph.code if flat else str(graph))
     if side is None:
-        for index, pair in enumerate(capture.pairs):
-            print_pair(capture, index, pair)
+        for index, summary in enumerate(summaries):
+            print_pair(capture, index, summary, None if everything else MOST)
         tell_breaks(capture)
         for text in capture.notes:
             echo(f"note: {text}")
         print_contradictions(capture)
     elif side == "backward" and all(pair.backward is None for pair in capture.pairs):
         echo("no backward: no output of this program requires grad", err=True)
+
+
+MOST = 12
+"""So many lines of a list are shown without `--all`."""
+
+
+def print_answer(capture: Any, summaries: Sequence[Any]) -> None:
+    """Print what the sample is in a line: its verdict, its steps, and what it saves for the backward."""
+    if nonfinite := nonfinite_of(capture.verdict):
+        echo_styled("", nonfinite, fg="yellow")
+    forward = sum(len(pair.forward.steps) for pair in capture.pairs)
+    backward = sum(len(pair.backward.steps) for pair in capture.pairs if pair.backward is not None)
+    saved = sum(summary.saved_bytes for summary in summaries)
+    most = max((line for summary in summaries for line in summary.saved), key=lambda line: line.bytes, default=None)
+    facts = [
+        f"{forward:,} steps forward, {backward:,} backward" if backward else f"{forward:,} steps forward, no backward",
+        f"saves {amount(saved)} for the backward" if backward else "",
+        f"{amount(most.bytes)} of it at {most.line}" if most is not None else "",
+    ]
+    echo(f"{capture.name}: verdict {verdict_text(capture.verdict)}; {', '.join(filter(None, facts))}")
 
 
 def code(title: str, text: str) -> None:
@@ -117,19 +152,15 @@ def tell_breaks(capture: Any) -> None:
         echo(f"not by {text}")
 
 
-def print_pair(capture: Any, index: int, pair: Any) -> None:
-    """Print a Pair's numbers."""
-    from backprint.graph.cost import summarize
-
-    summary = summarize(pair)
+def print_pair(capture: Any, index: int, summary: Any, most: int | None) -> None:
+    """Print a Pair's numbers; at most so many lines of each list, all if it is None."""
+    pair = capture.pairs[index]
     head = table_text(f"{capture.name} · {pair.name}", "bold")
-    console().print(
-        head.append(printable(f" · engine {capture.engine} · verdict {verdict_text(capture.verdict)}"), "not bold")
-    )
+    console().print(head.append(printable(f" · engine {capture.engine}"), "not bold"))
     print_facts(capture, index, pair, summary)
     print_parts(pair)
-    print_saved(summary)
-    print_operators(summary)
+    print_saved(summary, most)
+    print_operators(summary, most)
 
 
 def print_parts(pair: Any) -> None:
@@ -172,15 +203,25 @@ def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
     facts.add_row(
         "hash", f"{pair.forward.hash()[:16]} forward" + (f", {backward.hash()[:16]} backward" if backward else "")
     )
-    for link in [link for link in capture.links if link.target == index]:
-        facts.add_row("takes", table_text(f"{pair.name} takes {link.name} from pair_{link.source}, {link.port}"))
-    for guard in capture.guards if index == 0 else ():
-        facts.add_row("guard", table_text(guard.text))
+    for text in taken_texts([link for link in capture.links if link.target == index]):
+        facts.add_row("takes", table_text(text))
+    for text in guard_texts(capture.guards) if index == 0 else ():
+        facts.add_row("guard", table_text(text))
     for edge in capture.opaque if index == 0 else ():
         facts.add_row("opaque", table_text(edge.text))
     if index == 0 and (reason := reason_of_derivative((capture.verdict or {}).get("derivative"))):
         facts.add_row("derivative", table_text(reason))
     console().print(facts)
+
+
+def taken_texts(links: Sequence[Any]) -> Iterator[str]:
+    """Yield what a Pair takes from another, the ports of one role together."""
+    groups: dict[tuple[int, str], list[Any]] = {}
+    for link in links:
+        groups.setdefault((link.source, link.port.role), []).append(link)
+    for (source, role), group in groups.items():
+        first = f"{group[0].name} from pair_{source}, {group[0].port}"
+        yield first if len(group) == 1 else f"{len(group)} {role}s of pair_{source}: {first}, …"
 
 
 def cost_rows(summary: Any) -> Iterator[tuple[str, str]]:
@@ -191,21 +232,26 @@ def cost_rows(summary: Any) -> Iterator[tuple[str, str]]:
     yield "peak", f"{amount(summary.peak_bytes)}, beside {amount(summary.held_bytes)} of parameters, buffers, inputs"
 
 
-def print_saved(summary: Any) -> None:
+def print_saved(summary: Any, most: int | None) -> None:
     """Print the lines that save most for the backward."""
     from rich.table import Table
 
     out = console()
     out.print("\n[bold]saved for backward, by the line that saves it[/bold]" if summary.saved else "")
     rows = Table(box=None, show_header=False, pad_edge=False)
-    for line in summary.saved[:12]:
+    for line in summary.saved[:most]:
         rows.add_row(amount(line.bytes), table_text(line.line))
     out.print(rows)
-    if len(summary.saved) > 12:
-        out.print(f"… and {len(summary.saved) - 12} lines more")
+    print_rest("line", summary.saved, most)
 
 
-def print_operators(summary: Any) -> None:
+def print_rest(noun: str, rows: Sequence[Any], most: int | None) -> None:
+    """Print how many rows of a list were left out, if any were."""
+    if most is not None and len(rows) > most:
+        echo(f"… {len(rows) - most} {noun}{'s' if len(rows) > most + 1 else ''} more; --all")
+
+
+def print_operators(summary: Any, most: int | None) -> None:
     """Print what the operators of each direction cost, and how often each is called."""
     from rich.table import Table
 
@@ -218,11 +264,10 @@ def print_operators(summary: Any) -> None:
         rows.add_column("")
         for head in ("calls", "product FLOPs", "other FLOPs", "read", "written"):
             rows.add_column(head, justify="right")
-        for kind in kinds[:12]:
+        for kind in kinds[:most]:
             cost = kind.cost
             flops = (short(cost.product_flops), short(cost.other_flops))
             moved = (amount(cost.read), amount(cost.written))
             rows.add_row(table_text(kind.operator.removeprefix("aten.")), f"{kind.calls:,}", *flops, *moved)
         out.print(rows)
-        if len(kinds) > 12:
-            out.print(f"… and {len(kinds) - 12} operators more")
+        print_rest("operator", kinds, most)

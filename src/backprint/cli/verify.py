@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, MODE, TRUST
-from backprint.cli.say import console, echo, ending, limits, table_text, working
+from backprint.cli.say import console, echo, echo_styled, ending, limits, table_text, working
 from backprint.errors import BackprintError, UsageError
 from backprint.graph.verdicts import (
     GOOD,
@@ -46,7 +46,7 @@ from backprint.jobs.verbs import load_only
     "--json",
     "as_json",
     is_flag=True,
-    help="One JSON object a line: sample, verdict, name, detail, power, vacuous, proof, derivative.",
+    help="One JSON object a line: sample, verdict, name, detail, nonfinite, power, vacuous, proof, derivative.",
 )
 def command(
     samples: tuple[Path, ...],
@@ -147,6 +147,7 @@ def failed_row(name: str, detail: str) -> dict[str, Any]:
         "verdict": "failed",
         "name": name,
         "detail": detail,
+        "nonfinite": "",
         "power": None,
         "vacuous": [],
         "proof": False,
@@ -197,6 +198,7 @@ def verdict_row(verdict: Any) -> dict[str, Any]:
         "verdict": verdict.verdict,
         "name": verdict.name,
         "detail": verdict.detail,
+        "nonfinite": verdict.nonfinite,
         "power": verdict.power if verdict.power is None or verdict.power < float("inf") else "inf",
         "vacuous": list(verdict.vacuous),
         "proof": verdict.proof,
@@ -239,6 +241,9 @@ def print_verdicts(rows: list[dict[str, Any]]) -> None:
         verdict = table_text(words, WORDS[row["verdict"]].color if row["verdict"] in WORDS else "")
         detail = "; ".join(filter(None, [row["detail"], reason_of_derivative(row.get("derivative"))]))
         shown.add_row(table_text(row["sample"]), table_text(row["name"]), verdict, power, table_text(detail))
+    for row in rows:
+        if row["nonfinite"]:
+            echo_styled("", f"{row['sample']}: {row['nonfinite']}", fg="yellow")
     console().print(shown)
     counts: dict[str, int] = {}
     for row in rows:

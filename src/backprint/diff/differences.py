@@ -18,12 +18,15 @@ from itertools import zip_longest
 from typing import Any
 
 from backprint.diff.matching import (
+    Echoes,
     Forward,
+    Items,
     Matching,
     Numbers,
     Wired,
     common_places,
     input_changes,
+    item_of,
     match_inputs,
     match_steps,
     matched_outputs,
@@ -249,12 +252,12 @@ def compare_graphs(
         match_by_number(matching, numbers_a, numbers_b)
     else:
         match_inputs(matching, forward, strictly=True)
-        match_steps(matching, forward.echoes)
+        match_steps(matching, forward)
         match_inputs(matching, forward, strictly=False)
     outputs = (
         {at: at for at in range(len(before.outputs))} if same or only_sizes else matched_outputs(matching, forward)
     )
-    changes = () if same else tuple(step_changes(matching))
+    changes = () if same else tuple(step_changes(matching, forward))
     ports = (*input_changes(matching), *output_changes(matching, outputs))
     orders = () if same else tuple(other_orders(matching, outputs, bool(changes or ports)))
     steps = steps_of_both(matching)
@@ -314,18 +317,54 @@ def flops(graph: Graph) -> int:
 # ---- What differs
 
 
-def step_changes(matching: Matching) -> Iterator[StepChange]:
+def step_changes(matching: Matching, forward: Forward) -> Iterator[StepChange]:
     """Yield the steps that are not the same: those of the first graph, then those that only the second has."""
     a, b = matching.a, matching.b
     for value in range(a.first, len(a.takes)):
         other = matching.to_b.get(value)
         if other is None:
-            yield StepChange(value - a.first, None)
+            yield StepChange(value - a.first, None, recomputed=recomputes(a, value) is not None)
         elif parts := tuple(different_parts(matching, value, other)):
-            yield StepChange(value - a.first, other - b.first, parts, follows(matching, value, parts))
+            only_inputs = parts == ("inputs",) and takes_recomputed(matching, forward, value, other)
+            yield StepChange(value - a.first, other - b.first, parts, follows(matching, value, parts), only_inputs)
     yield from (
-        StepChange(None, value - b.first) for value in range(b.first, len(b.takes)) if value not in matching.to_a
+        StepChange(None, value - b.first, recomputed=recomputes(b, value) is not None)
+        for value in range(b.first, len(b.takes))
+        if value not in matching.to_a
     )
+
+
+def recomputes(graph: Wired, value: int) -> str | None:
+    """Return the step of the forward whose value a step of a backward computes again; None if it does not."""
+    echo = graph.step_of(value).echo if value >= graph.first else None
+    return echo.names[0] if echo is not None and echo.kind == "recomputes" else None
+
+
+def takes_recomputed(matching: Matching, forward: Forward, a: int, b: int) -> bool:
+    """Whether two steps differ only because one takes saved values that the other graph computes again."""
+    lefts, rights = matching.a.takes[a], matching.b.takes[b]
+    others = [(left, right) for left, right in zip(lefts, rights, strict=False) if matching.to_b.get(left) != right]
+    if len(lefts) != len(rights) or not others:
+        return False
+    for left, right in others:
+        before = value_of_forward(matching.a, forward.echoes[0], forward.items[0], left)
+        after = value_of_forward(matching.b, forward.echoes[1], forward.items[1], right)
+        if before is None or before != after or (left < matching.a.first) == (right < matching.b.first):
+            return False
+    return True
+
+
+def value_of_forward(graph: Wired, echoes: Echoes, items: Items, value: int) -> tuple[int, int | None] | None:
+    """Return which value of the forward a value of a backward is, saved or computed again: a number that both sides
+    share, and which of several results it is; None if it is another value."""
+    if value < graph.first:
+        port = graph.graph.inputs[value]
+        name, number = items.get(port.name, (port.name, None)) if port.role == "saved" else ("", None)
+    else:
+        item = item_of(graph.step_of(value))
+        source, number = (graph.places[item[0]], item[1]) if item is not None else (value, None)
+        name = recomputes(graph, source) or ""
+    return (echoes[name], number) if name in echoes else None
 
 
 def different_parts(matching: Matching, a: int, b: int) -> Iterator[str]:

@@ -18,7 +18,7 @@ Modules are kept apart as long as both graphs have them. Only at the end are ste
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -116,16 +116,19 @@ def furthest_on_diagonal(
 # ---- Layers: the modules up to the last number in their paths
 
 
-def paired_blocks(a: Wired, b: Wired) -> dict[str, str]:
+def paired_blocks(a: Wired, b: Wired, of_forward: Mapping[str, str]) -> dict[str, str]:
     """Return the layers of the first graph with those of the second.
 
-    Layers with one name and equal steps are paired first. If a layer was put in front of the others, all names move by
+    The layers of a backward are paired as those of its forward are. Of the others, those with one name and equal steps
+    are paired first. If a layer was put in front of the others, all names move by
     one: so layers with equal steps are paired next, in their order, whatever their names. Then come layers of one name,
     whose steps changed; and of the rest, in their order, those that call mostly the same operators.
     """
     numbers: dict[tuple[int, ...], int] = {}
     lefts, rights = steps_of_blocks(a, numbers), steps_of_blocks(b, numbers)
-    pairs = {name: name for name, steps in lefts.items() if rights.get(name) == steps}
+    pairs = {left: right for left, right in of_forward.items() if left in lefts and right in rights}
+    open_a, open_b = unpaired_names(lefts, rights, pairs)
+    pairs |= {name: name for name in open_a if name in open_b and lefts[name] == rights[name]}
     open_a, open_b = unpaired_names(lefts, rights, pairs)
     places = common_places([lefts[name] for name in open_a], [rights[name] for name in open_b])
     pairs |= {open_a[left]: open_b[right] for left, right in places}
@@ -338,6 +341,9 @@ Labels: TypeAlias = tuple[Sequence[int], Sequence[int]]
 Echoes: TypeAlias = Mapping[str, int]
 """Names of the forward's steps, with a number that both sides' matched steps share."""
 
+Items: TypeAlias = Mapping[str, tuple[str, int]]
+"""Steps that take one result of several, by name: the step that has these, and the number of the result."""
+
 Echoed: TypeAlias = tuple[str, frozenset[int]]
 """The kind of an echo, and the steps of the second forward that it names."""
 
@@ -375,10 +381,16 @@ class Matching:
         """
         self.echoed = echoed_steps(self.a, echoes[0]), echoed_steps(self.b, echoes[1])
 
-    def keep_modules(self) -> None:
-        """From now on, match only steps of one module, or of modules that only one graph has."""
-        self.blocks = paired_blocks(self.a, self.b)
-        modules_a = [self.module_in_b(value) for value in range(len(self.a.takes))]
+    def keep_modules(self, forward: Forward) -> None:
+        """From now on, match only steps of one module, or of modules that only one graph has.
+
+        The modules of a backward are paired as those of its forward are: a wrapper around a layer puts a name into the
+        paths of all modules inside.
+        """
+        self.blocks = paired_blocks(self.a, self.b, forward.blocks)
+        modules_a = [
+            forward.modules.get(self.a.module(value)) or self.module_in_b(value) for value in range(len(self.a.takes))
+        ]
         modules_b = [self.b.module(value) for value in range(len(self.b.takes))]
         self.modules = modules_a, modules_b
         self.shared = frozenset(modules_a[self.a.first :]) & frozenset(modules_b[self.b.first :])
@@ -433,15 +445,16 @@ def echoed_steps(graph: Wired, echoes: Echoes) -> dict[int, Echoed]:
     return echoed
 
 
-def match_steps(matching: Matching, echoes: tuple[Echoes, Echoes]) -> None:
-    """Match the steps of two graphs, some inputs of which are matched already.
+def match_steps(matching: Matching, forward: Forward) -> None:
+    """Match the steps of two graphs, some inputs of which are matched already; `forward` has what is known of the
+    forwards of two backwards.
 
     `strict` labels have the operator, constants and type of a step, `loose` ones the operator alone.
     """
     strict: Labels = matching.a.strict, matching.b.strict
     loose: Labels = matching.a.loose, matching.b.loose
-    matching.keep_modules()
-    matching.keep_echoes(echoes)
+    matching.keep_modules(forward)
+    matching.keep_echoes(forward.echoes)
     for _ in range(ROUNDS):  # a neighbor that is matched is known by its match, so each round tells more steps apart
         count = len(matching.to_b)
         match_unique_steps(matching, strict)
@@ -449,7 +462,7 @@ def match_steps(matching: Matching, echoes: tuple[Echoes, Echoes]) -> None:
         if len(matching.to_b) == count:
             break
     match_equal_calls(matching, strict)
-    match_by_echo(matching, strict, echoes)
+    match_by_echo(matching, strict, forward.echoes)
     spread_matches(matching, strict, list(matching.to_b))
     for labels in (strict, loose):
         # Two of twelve equal layers may differ in one step. Labels that include two rings of neighbors match the steps
@@ -540,15 +553,15 @@ def neighbor_keys(
 def match_by_echo(matching: Matching, labels: Labels, echoes: tuple[Echoes, Echoes]) -> None:
     """Match steps that are the only ones of their kind that compute the gradient of the same step, in one module."""
     keys: list[dict[tuple[object, ...], list[int]]] = []
-    for graph, labels_of_side, numbers_of_names, values in zip(
-        (matching.a, matching.b), labels, echoes, matching.unmatched(), strict=True
+    for graph, modules, labels_of_side, numbers_of_names, values in zip(
+        (matching.a, matching.b), matching.modules, labels, echoes, matching.unmatched(), strict=True
     ):
         table: dict[tuple[object, ...], list[int]] = defaultdict(list)
         for value in values:
             echo = graph.step_of(value).echo
             if echo is not None:
                 names = tuple(numbers_of_names.get(name, -1) for name in echo.names)
-                table[labels_of_side[value], echo.kind, names, graph.module(value)].append(value)
+                table[labels_of_side[value], echo.kind, names, modules[value]].append(value)
         keys.append(table)
     for key, lefts in keys[0].items():
         rights = keys[1].get(key, [])
@@ -570,7 +583,7 @@ def match_in_layers(matching: Matching, labels: Labels) -> None:
         other = matching.blocks.get(block)
         rights = rows[1].get(other, []) if other is not None else []
         labels_a, labels_b = (
-            labels_of_layer(matching, 0, labels, lefts, block),
+            labels_of_layer(matching, 0, labels, lefts, block if other is None else other),
             labels_of_layer(matching, 1, labels, rights, other or ""),
         )
         places = known.get((labels_a, labels_b))
@@ -583,10 +596,10 @@ def match_in_layers(matching: Matching, labels: Labels) -> None:
 def labels_of_layer(
     matching: Matching, side: int, labels: Labels, values: Sequence[int], block: str
 ) -> tuple[int, ...]:
-    """Return what the steps of a layer are, and in which of its modules."""
-    graph = (matching.a, matching.b)[side]
+    """Return what the steps of a layer are, and in which of its modules; `block` is its name in the second graph."""
+    modules = matching.modules[side]
     return tuple(
-        number_of((labels[side][value], graph.module(value)[len(block) :]), matching.numbers) for value in values
+        number_of((labels[side][value], modules[value].removeprefix(block)), matching.numbers) for value in values
     )
 
 
@@ -739,14 +752,22 @@ def candidates(matching: Matching, a: int, offered: set[int]) -> set[int]:
 
 
 class Forward:
-    """The matches of two forwards, for matching their backwards: saved values, inputs and steps by their names."""
+    """The matches of two forwards, for matching their backwards: saved values, inputs and steps by their names, and the
+    modules and layers of the first that are those of the second under other names."""
 
     def __init__(self, matching: Matching | None = None) -> None:
         self.saved: dict[str, str] = {}
         self.renamed: dict[str, str] = {}
         self.echoes: tuple[Echoes, Echoes] = ({}, {})
+        self.items: tuple[Items, Items] = ({}, {})
+        self.modules: dict[str, str] = {}
+        self.blocks: dict[str, str] = {}
         if matching is None:
             return
+        self.items = items_of(matching.a.graph), items_of(matching.b.graph)
+        steps = [(a, b) for a, b in matching.to_b.items() if a >= matching.a.first and b >= matching.b.first]
+        self.modules = most_often((matching.a.module(a), matching.b.module(b)) for a, b in steps)
+        self.blocks = most_often((matching.a.block(a), matching.b.block(b)) for a, b in steps)
         names_a, names_b = saved_values(matching.a), saved_values(matching.b)
         for value, names in names_a.items():
             self.saved |= dict(zip(names, names_b.get(matching.to_b.get(value, -1), ()), strict=False))
@@ -757,6 +778,31 @@ class Forward:
             {name: matching.to_b[value] for name, value in matching.a.places.items() if value in matching.to_b},
             dict(matching.b.places),
         )
+
+
+def items_of(graph: Graph) -> Items:
+    """Return for each step that takes a result of several: which step has these, and the number of the result."""
+    return {step.name: item for step in graph.steps if (item := item_of(step)) is not None}
+
+
+def item_of(step: Step) -> tuple[str, int] | None:
+    """Return of which step, and which of its results, a step takes; None if it does something else."""
+    match step.target, step.args:
+        case "operator.getitem", (Ref(name), int(number)):
+            return name, number
+    return None
+
+
+def most_often(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return for each name of the first graph the name of the second that it is paired with most often; each name
+    once."""
+    pairs: dict[str, str] = {}
+    taken: set[str] = set()
+    for (left, right), _ in Counter(row for row in rows if all(row)).most_common():
+        if left not in pairs and right not in taken:
+            pairs[left] = right
+            taken.add(right)
+    return pairs
 
 
 def saved_values(graph: Wired) -> dict[int, list[str]]:

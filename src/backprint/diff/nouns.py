@@ -34,6 +34,9 @@ class StepChange:
     """Of a step that both have: which of `PARTS` differ."""
     follows: bool = False
     """Whether it differs only because a value that it takes has another type."""
+    recomputed: bool = False
+    """Whether it computes a value of the forward again, as with checkpointing; or takes such a value in the place of a
+    saved one, and differs in nothing else."""
 
     @property
     def kind(self) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from math import prod
 from typing import Any, TypeAlias
 
 from backprint.common.text import amount, printable, short
@@ -19,6 +18,7 @@ from backprint.graph.keys import number_of
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, refs
 from backprint.graph.steps import mapped, used
 from backprint.graph.text import show, show_call, show_spec
+from backprint.graph.together import guard_texts, names_together
 
 # ---- Differences beside the graphs: engine, versions, guards, notes
 
@@ -51,7 +51,7 @@ def capture_texts(capture: Capture) -> dict[str, tuple[str, ...]]:
         "constants of the call": tuple(f"{name} = {value}" for name, value in capture.signature.leaves),
         "constants of the result": tuple(result_constants(capture.signature.output)),
         "symbolic sizes": tuple(symbols),
-        "guards": tuple(f"{guard.kind}: {guard.text}" for guard in capture.guards),
+        "guards": guard_texts(capture.guards),
         "opaque edges": tuple(f"{edge.kind}: {edge.text}" for edge in capture.opaque),
         "graph breaks": capture.breaks,
         "pinned inputs": tuple(f"{name}: {why}" for name, why in capture.pins),
@@ -141,29 +141,42 @@ def change_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[ChangeG
     """Return the changes of a graph's steps, apart from those that only follow from others."""
     shown = ChangeWriter(diff, before, after)
     modules: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
-    wholes = [new_modules(graph, other) for graph, other in ((before, after), (after, before))]
+    wholes = [
+        new_modules(graph, other, (graph.steps[ends[side]] for ends in diff.steps))
+        for side, (graph, other) in enumerate(((before, after), (after, before)))
+    ]
     for change in shown.in_order(diff.changes):
-        if not change.follows:
+        if change.recomputed and change.kind != "changed":
+            modules[shown.layer(change)][change.kind, AGAIN] += 1
+        elif not change.follows and not change.recomputed:
             name = shown.module(change)
-            whole = wholes[change.before is None].get(name) if change.kind != "changed" else None
+            whole = wholes[change.before is None].get(shown.own_module(change)) if change.kind != "changed" else None
             modules[whole or name][change.kind, shown.text(change) if whole is None else ""] += 1
     rows = [(name, tuple(lines_of(lines))) for name, lines in modules.items()]
     return tuple(ChangeGroup(names, lines) for names, lines in alike_rows(rows))
 
 
+AGAIN = "recomputes"
+"""The text of changes that compute values of the forward again, all those of a layer together."""
+
+
 def lines_of(counts: Counter[tuple[str, str]]) -> Iterator[ChangeLine]:
-    """Yield lines with their counts; the steps of a module that only one side has are one line."""
+    """Yield lines with their counts; the steps of a module that only one side has are one line, and so are those of a
+    layer that compute values of the forward again."""
     for (kind, text), count in counts.items():
-        if text:
+        if text == AGAIN:
+            yield ChangeLine(kind, f"recomputes {number_of(count, 'step')} of the forward", 1)
+        elif text:
             yield ChangeLine(kind, text, count)
         else:
             yield ChangeLine(kind, f"the whole module, {number_of(count, 'step')}", 1)
 
 
-def new_modules(graph: Graph, other: Graph) -> dict[str, str]:
+def new_modules(graph: Graph, other: Graph, steps_of_both: Iterable[Step]) -> dict[str, str]:
     """Return, for each module that the other graph does not have, the outermost module around it that it does not have
-    either."""
-    known = {prefix for name in modules_of(other) for prefix in prefixes(name)}
+    either. A module of which the other graph has a step is there under another name."""
+    renamed = {step.source.module for step in steps_of_both if step.source is not None}
+    known = {prefix for name in modules_of(other) | renamed for prefix in prefixes(name)}
     new_names = {}
     for name in modules_of(graph):
         outer = next((prefix for prefix in prefixes(name) if prefix not in known), None)
@@ -213,6 +226,7 @@ class ChangeWriter:
         self.modules = module_of_values(before), module_of_values(after)
         self.ends = dict(diff.steps)
         self.same = same_values(diff, before, after)
+        self.renamed = dict(diff.modules)
 
     def in_order(self, changes: Sequence[StepChange]) -> list[StepChange]:
         """Return changes in the order of the first graph; an added step stands after the one before it that both
@@ -237,10 +251,27 @@ class ChangeWriter:
         return before, after
 
     def module(self, change: StepChange) -> str:
-        """Return the module of a change, after it if there is one."""
+        """Return the module of a change, by its name in the second graph if that has it."""
+        name = self.own_module(change)
+        return self.renamed.get(name, name) if change.after is None else name
+
+    def own_module(self, change: StepChange) -> str:
+        """Return the module of a change, by its name in the graph that has the step; after it if both have."""
+        step = self.own_step(change)
+        return step.source.module if step.source is not None else ""
+
+    def own_step(self, change: StepChange) -> Step:
+        """Return the step of a change, that after it if both graphs have one."""
         before, after = self.sides(change)
         step = after or before
-        return step.source.module if step is not None and step.source is not None else ""
+        assert step is not None  # a change has a step on one side
+        return step
+
+    def layer(self, change: StepChange) -> str:
+        """Return the outermost layer that a change is in, as `blocks.3` of `blocks.3.mlp.0`; else its module."""
+        parts = self.own_module(change).split(".")
+        end = next((place for place, part in enumerate(parts) if part.isdigit()), len(parts) - 1)
+        return ".".join(parts[: end + 1])
 
     def text(self, change: StepChange) -> str:
         """Return a change in a line."""
@@ -420,31 +451,6 @@ def difference_of_names(before: str, after: str) -> str:
     return ".".join(parts_a) or before
 
 
-def names_together(names: Sequence[str]) -> str:
-    """Return names that differ in numbers as one: `layers.{0..3}.mlp`, `layers.{0,2}.mlp`."""
-    names = list(dict.fromkeys(names))
-    if len(names) == 1:
-        return names[0]
-    texts, _ = divided_text(names[0])
-    columns = [tuple(dict.fromkeys(column)) for column in zip(*(divided_text(name)[1] for name in names), strict=True)]
-    if prod(map(len, columns)) != len(names):
-        return f"{names[0]}, … {names[-1]}"
-    pieces = [texts[0]]
-    for numbers, text in zip(columns, texts[1:], strict=True):
-        pieces += (numbers_together(numbers), text)
-    return "".join(pieces)
-
-
-def numbers_together(numbers: Sequence[int]) -> str:
-    """Return numbers as `{0..3}` or `{0,2}`."""
-    if len(numbers) == 1:
-        return str(numbers[0])
-    inside = sorted(numbers)
-    if inside[-1] - inside[0] == len(inside) - 1:
-        return f"{{{inside[0]}..{inside[-1]}}}"
-    return f"{{{','.join(map(str, inside[:6]))}{',…' if len(inside) > 6 else ''}}}"
-
-
 # ---- Text and JSON
 
 MOST_GROUPS, MOST_LINES = 24, 16
@@ -461,6 +467,7 @@ def diff_text(diff: Diff) -> str:
 
 def diff_lines(diff: Diff, everything: bool = False, places: tuple[str, str] = ("", "")) -> Iterator[str]:
     """Yield the lines of a Diff; `places` are the folders of its samples; with `everything` long lists are not cut."""
+    yield answer_line(diff)
     for word, place, capture in zip(("before:", "after: "), places, (diff.before, diff.after), strict=True):
         yield " ".join(filter(None, (word, place, capture.name, f"({capture.engine})")))
     for pair in diff.pairs:
@@ -469,8 +476,56 @@ def diff_lines(diff: Diff, everything: bool = False, places: tuple[str, str] = (
         yield "the pairs are joined in another way"
     for fact in diff.facts:
         yield from fact_lines(fact, everything)
+
+
+# ---- The answer: what changed, in one line
+
+FEW_WORDS = 60
+"""A change of at most so many characters stands in the answer itself."""
+
+
+def answer_line(diff: Diff) -> str:
+    """Return what changed in one line: bytes that are saved, FLOPs, and the steps of each direction."""
     if diff.same:
-        yield "no differences between the graphs (equal hashes)"
+        names = [row for pair in diff.pairs for graph in pair.graphs for row in graph.modules]
+        renamed = "; modules have other names" if names else ""
+        return f"no differences between the graphs (equal hashes){renamed}"
+    costs = (
+        ("saved for backward", sum_of_costs(pair.saved_bytes for pair in diff.pairs), amount),
+        ("FLOPs", sum_of_costs(graph.flops for pair in diff.pairs for graph in pair.graphs), short),
+    )
+    totals = [
+        f"{name} {text(cost.before)} -> {text(cost.after)} ({growth_text(cost)})"
+        for name, cost, text in costs
+        if cost.before != cost.after
+    ]
+    if len(diff.pairs) > 1:
+        differing = sum(not pair.same for pair in diff.pairs)
+        steps = [f"{differing} of {number_of(len(diff.pairs), 'pair')} differ" if differing else ""]
+    else:
+        steps = [
+            f"{graph.direction} {change_in_words(diff, graph)}" for graph in diff.pairs[0].graphs if not graph.same
+        ]
+    links = "" if diff.links else "the pairs are joined in another way"
+    return "; ".join(filter(None, (", ".join(totals), *steps, links)))
+
+
+def sum_of_costs(costs: Iterable[Costs]) -> Costs:
+    """Return the sums of costs, before and after."""
+    rows = list(costs)
+    return Costs(sum(cost.before for cost in rows), sum(cost.after for cost in rows))
+
+
+def change_in_words(diff: Diff, graph: GraphDiff) -> str:
+    """Return a change of one form as it is; else how many steps changed."""
+    before, after = graphs_of(diff, diff.pairs[0], graph.direction)
+    if before is not None and after is not None and all(graph.hashes):
+        groups = change_groups(graph, before, after)
+        lines = [line for group in groups for line in group.lines]
+        if len(lines) == 1 and AGAIN not in lines[0].text and len(lines[0].text) <= FEW_WORDS:
+            where = f" in {groups[0].name}" if groups[0].name else ""
+            return f"{MARKS[lines[0].kind]} {lines[0].text}{where}{often(len(groups[0].modules) * lines[0].count)}"
+    return counts_text(graph, before, after)
 
 
 def pair_lines(diff: Diff, pair: PairDiff, everything: bool) -> Iterator[str]:
@@ -489,27 +544,60 @@ def pair_lines(diff: Diff, pair: PairDiff, everything: bool) -> Iterator[str]:
         before, after = graphs_of(diff, pair, graph.direction)
         lines = list(graph_lines(graph, before, after, pair.graphs[0] if shown_with_forward else None, everything))
         if lines or not graph.same:
-            yield f"{where}: {headline(graph)}"
+            yield f"{where}: {headline(graph, before, after)}"
             yield from lines
     for name, cost in (("saved for backward", pair.saved_bytes), ("parameters and inputs kept", pair.kept_bytes)):
-        if cost.before != cost.after:
+        if cost.before != cost.after and (several or cost is pair.kept_bytes):  # of one pair the answer has the other
             yield f"{name}: {amount(cost.before)} -> {amount(cost.after)} ({growth_text(cost)})"
 
 
-def headline(graph: GraphDiff) -> str:
+def headline(graph: GraphDiff, before: Graph | None, after: Graph | None) -> str:
+    """Return how many steps changed, and how many did not."""
+    text = counts_text(graph, before, after)
+    same = number_of(len(graph.steps) - changed_count(graph), "step")
+    return f"{text}, {same} the same" if all(graph.hashes) and not graph.same else text
+
+
+def counts_text(graph: GraphDiff, before: Graph | None, after: Graph | None) -> str:
     """Return how many steps changed."""
     if not all(graph.hashes):
         return f"only {'before' if graph.hashes[0] else 'after'}, {number_of(len(graph.changes), 'step')}"
     if graph.same:
         return "the same (equal hashes)"
-    counts = Counter(change.kind if not change.follows else "" for change in graph.changes)
-    counted = [f"{counts[kind]} {kind}" for kind in ("added", "removed", "changed") if counts[kind]]
+    counts = Counter(change.kind if not change.follows else "" for change in graph.changes if not change.recomputed)
+    counted = list(recomputed_texts(graph, before, after))
+    counted += [f"{counts[kind]} {kind}" for kind in ("added", "removed", "changed") if counts[kind]]
+    if takers := sum(change.recomputed and change.kind == "changed" for change in graph.changes):
+        counted.append(f"{takers} {'takes' if takers == 1 else 'take'} recomputed values in the place of saved ones")
     if counts[""]:
         takes = "it takes" if counts[""] == 1 else "they take"
         counted.append(f"{counts['']} with other sizes or types, because what {takes} has")
     prefix = "only sizes differ: " if graph.only_sizes else ""
-    same = number_of(len(graph.steps) - changed_count(graph), "step")
-    return f"{prefix}{', '.join(counted) or 'no step changed'}, {same} the same"
+    return f"{prefix}{', '.join(counted) or 'no step changed'}"
+
+
+def kind_of_layers(names: Sequence[str]) -> str:
+    """Return what layers are called, with their names: `blocks (model.blocks.{0..11})`."""
+    words = {".".join(name.split(".")[:-1]).rpartition(".")[2] for name in names}
+    word = words.pop() if len(words) == 1 else ""
+    return f"{word if word.isidentifier() else 'modules'} ({names_together(names)})"
+
+
+def recomputed_texts(graph: GraphDiff, before: Graph | None, after: Graph | None) -> Iterator[str]:
+    """Yield how many steps of the forward a backward computes again, that the other one does not: in all, or in each
+    layer if that is the same number."""
+    if before is None or after is None:
+        return
+    shown = ChangeWriter(graph, before, after)
+    for kind, verb in (("added", "recomputes"), ("removed", "no longer recomputes")):
+        layers = Counter(shown.layer(change) for change in graph.changes if change.recomputed and change.kind == kind)
+        if not layers:
+            continue
+        steps, names = set(layers.values()), [name for name in layers if name]
+        if len(steps) == 1 and len(names) == len(layers) > 1:
+            yield f"{verb} {number_of(min(steps), 'step')} of each of {len(names)} {kind_of_layers(names)}"
+        else:
+            yield f"{verb} {number_of(layers.total(), 'step')} of the forward"
 
 
 def changed_count(graph: GraphDiff) -> int:
@@ -543,8 +631,9 @@ def graph_lines(
         yield f"  FLOPs: {short(graph.flops.before)} -> {short(graph.flops.after)} ({growth_text(graph.flops)})"
     for sub in graph.subgraphs:
         left, right = sub.names
-        yield f"  in {right}{f', before: {left}' if left != right else ''}: {headline(sub)}"
-        for line in graph_lines(sub, dict(before.subgraphs)[left], dict(after.subgraphs)[right], None, everything):
+        bodies = dict(before.subgraphs)[left], dict(after.subgraphs)[right]
+        yield f"  in {right}{f', before: {left}' if left != right else ''}: {headline(sub, *bodies)}"
+        for line in graph_lines(sub, *bodies, None, everything):
             yield f"  {line}"
 
 

@@ -105,7 +105,8 @@ def html_of_verdict(verdict: Verdict) -> str:
         (str(port.key), port.verdict, port.detail, "" if port.power is None else f"{port.power:.3g}", port.witness)
         for port in verdict.ports
     ]
-    cells = table_cells("td", (verdict.name, verdict.verdict, verdict.detail, "", ""))
+    detail = "; ".join(filter(None, (verdict.nonfinite, verdict.detail)))
+    cells = table_cells("td", (verdict.name, verdict.verdict, detail, "", ""))
     body = "".join(f"<tr>{table_cells('td', row)}</tr>" for row in rows)
     return f"<table><thead><tr>{table_cells('th', heads)}</tr></thead><tbody><tr>{cells}</tr>{body}</tbody></table>"
 

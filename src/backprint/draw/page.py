@@ -24,7 +24,8 @@ from backprint.graph.cost import LiveSpan, is_view, memory_line, specs_of, stora
 from backprint.graph.nouns import Capture, Graph, Pair, Source
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit_class, show, show_spec
-from backprint.graph.verdicts import reason_of_derivative, verdict_text
+from backprint.graph.together import guard_texts
+from backprint.graph.verdicts import nonfinite_of, reason_of_derivative, verdict_text
 
 if TYPE_CHECKING:
     from backprint.values.statistics import Stats
@@ -228,14 +229,15 @@ def values_by_name(scene: Scene) -> tuple[dict[str, int], dict[str, int]]:
 
 def page_facts(capture: Capture) -> Iterator[tuple[str, str]]:
     """Yield what the page says about the whole Capture."""
+    yield "not finite", nonfinite_of(capture.verdict)
     yield "engine", capture.engine
     yield "verdict", verdict_text(capture.verdict)
     yield "derivative", reason_of_derivative((capture.verdict or {}).get("derivative"))
     environment = dict(capture.environment)
     yield "torch", environment.get("torch", "")
     yield "inputs", "fake: shapes without values" if capture.fake else ""
-    for guard in capture.guards:
-        yield "guard", guard.text
+    for text in guard_texts(capture.guards):
+        yield "guard", text
     for edge in capture.opaque:
         yield "opaque edge", edge.text
 

@@ -10,7 +10,7 @@
 - `steps`, `depends`, `links`, `sizes`: questions about steps, about what depends on what, about links between Pairs,
   about symbolic sizes.
 - `cost`: floating-point operations, bytes and live memory of steps and graphs.
-- `folding/`: repeated structure, found once.
+- `folding/`: repeated structure, found once. `together`: names and guards that differ in numbers alone, as one.
 """
 
 from __future__ import annotations

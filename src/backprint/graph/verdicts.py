@@ -84,12 +84,17 @@ def proof_arguments(stored: Mapping[str, Any] | None) -> tuple[str, object, Sequ
 
 def verdict_text(stored: Mapping[str, Any] | None) -> str:
     """Return a stored verdict as text: its word, the reason and the first ports if it is not a proof, and whether the
-    backward is the derivative, if that is known."""
+    backward is the derivative, if that is known. Where NaN and Inf come from is `nonfinite_of`."""
     word, power, vacuous = proof_arguments(stored)
     why = why_no_proof(word, power, vacuous)
     ports = f" ({', '.join(vacuous[:3])}{', …' if len(vacuous) > 3 else ''})" if vacuous else ""
     derivative = ((stored or {}).get("derivative") or {}).get("word")
     return ", ".join(filter(None, (word, f"no proof: {why}{ports}" if why else "", derivative)))
+
+
+def nonfinite_of(stored: Mapping[str, Any] | None) -> str:
+    """Return which results of a stored verdict have NaN or Inf, and where it was first made; '' if all are finite."""
+    return str((stored or {}).get("nonfinite") or "")
 
 
 def ports_without_power(count: int) -> str:
@@ -248,6 +253,8 @@ class Verdict:
     `power` is that of the port that moved least when inputs were redrawn; None if nothing was measured, or nothing can
     move. `vacuous` are the ports without power: those that no redraw moved by a tolerance. `derivative` says whether
     the backward is the derivative of the forward, if that was checked: a word of its own, which no verdict implies.
+    `nonfinite` says which results have NaN or Inf, and where it was first made; it is '' if all results are finite.
+    Results with NaN compare equal if the program's have the same, so no verdict implies it either.
     """
 
     verdict: str
@@ -257,9 +264,11 @@ class Verdict:
     power: float | None = None
     vacuous: tuple[str, ...] = ()
     derivative: Derivative | None = None
+    nonfinite: str = ""
 
     def __repr__(self) -> str:
-        detail = f", {in_a_line(self.detail)}" if self.detail else ""
+        detail = "; ".join(map(in_a_line, filter(None, (self.nonfinite, self.detail))))
+        detail = f", {detail}" if detail else ""
         word = f"{self.verdict}, {self.derivative.word}" if self.derivative is not None else self.verdict
         return f"Verdict({word}: {in_a_line(self.name)}, {number_of(len(self.ports), 'port')}{detail})"
 

@@ -236,6 +236,17 @@ def kernel_report(groups: KernelGroups, folders: Iterable[Path] = ()) -> Report:
         lambda: program_rows(groups),
         tuple(sharing_picture(groups)),
         tuple(shared_code(groups)),
+        answer=answer_text(groups),
+    )
+
+
+def answer_text(groups: KernelGroups) -> str:
+    """Return how many different programs the kernels are, and how many of them forwards and backwards share."""
+    totals = groups.totals()
+    unread = f"; {totals.unread:,} files were not read" if totals.unread else ""
+    return (
+        f"{totals.uses:,} kernels of {totals.samples:,} samples are {totals.programs:,} programs; "
+        f"{totals.forward:,} of forwards, {totals.backward:,} of backwards, {totals.both:,} of both{unread}"
     )
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.errors import UsageError
 from backprint.regions.dumps import (
     LATEST,
     check_dump,
+    check_number,
     folders_of,
     number_as_json,
     parse_pass,
@@ -236,9 +236,6 @@ def compare_stats(
 
 # ---- A dump as it is shown: its passes, the first bad one, and a pass as plain values for JSON
 
-LISTED = 20
-"""How many numbers of passes an error lists."""
-
 
 def shown_passes(dump: Path, run: str, index: int | None = None) -> Iterator[Pass]:
     """Yield the passes of a dump without their gradients, one in memory at a time; or those with one number."""
@@ -251,9 +248,8 @@ def shown_passes(dump: Path, run: str, index: int | None = None) -> Iterator[Pas
         known.append(content.get("index"))
         if index is None or known[-1] == index:
             yield parse_pass(content, folder)
-    if index is not None and index not in known:
-        more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
-        raise UsageError(f"{dump}: has no pass {index}; it has {', '.join(map(str, known[:LISTED]))}{more}")
+    if index is not None:
+        check_number(dump, index, known)
 
 
 def shown_unreached(dump: Path, run: str) -> Iterator[str]:

@@ -322,6 +322,17 @@ def folders_of(path: str | os.PathLike[str], run: str = LATEST, unreached: bool 
     return passes
 
 
+LISTED = 20
+"""How many numbers of passes an error lists."""
+
+
+def check_number(path: str | os.PathLike[str], number: int, known: Sequence[Any]) -> None:
+    """Raise unless a pass of a dump has this number; `known` are those of all its passes."""
+    if number not in known:
+        more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
+        raise UsageError(f"{path}: has no pass {number}; it has {', '.join(map(str, known[:LISTED]))}{more}")
+
+
 def runs_of(path: str | os.PathLike[str]) -> list[DumpRun]:
     """Return the runs that wrote to a dump, the latest last; for a pass's own folder, its run."""
     place = Path(path)

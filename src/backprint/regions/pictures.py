@@ -16,7 +16,7 @@ from backprint.draw.scene import BACKWARD, FORWARD, Scene, SceneNode
 from backprint.draw.svg import as_image, svg_of
 from backprint.graph.cost import FREE
 from backprint.graph.nouns import Source
-from backprint.regions.dumps import folders_of, parse_forward, parse_pass, read_graph_json
+from backprint.regions.dumps import check_number, folders_of, parse_forward, parse_pass, read_graph_json
 from backprint.regions.nouns import Edge, Node, NonfiniteOrigin, Pass, RegionForward, Unwatched
 from backprint.values.statistics import Stats
 
@@ -170,10 +170,19 @@ def html_of_pass(region_pass: Pass) -> str:
 PICTURE, DOT, PAGE = "graph.svg", "graph.dot", "page.html"
 
 
-def draw_dump(path: str | os.PathLike[str], run: str, nodes: int = READABLE) -> Iterator[Path]:
-    """Write the picture (as SVG and as DOT) and the page of each pass of a dump into its folder; yield their places."""
-    for folder in folders_of(path, run, unreached=True):
+def draw_dump(
+    path: str | os.PathLike[str], run: str, nodes: int = READABLE, number: int | None = None
+) -> Iterator[Path]:
+    """Write the picture (as SVG and as DOT) and the page of each pass of a dump into its folder; yield their places.
+
+    With a `number`, only the pass with this number is drawn.
+    """
+    known = []
+    for folder in folders_of(path, run, unreached=number is None):
         content = read_graph_json(folder)
+        known.append(content.get("index"))
+        if number not in (None, known[-1]):
+            continue
         if content.get("reached"):
             region_pass = parse_pass(content, folder)
             drawn = drawn_pass(region_pass)
@@ -185,3 +194,5 @@ def draw_dump(path: str | os.PathLike[str], run: str, nodes: int = READABLE) -> 
         yield write_file(folder / PICTURE, [svg_of(picture_of(drawn, opened), drawn.scene.name).encode()])
         yield write_file(folder / DOT, [dot_of(drawn, opened).encode()])
         yield write_file(folder / PAGE, (piece.encode() for piece in page_html(data)))
+    if number is not None:
+        check_number(path, number, known)

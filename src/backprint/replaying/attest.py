@@ -22,6 +22,7 @@ from backprint.graph.verdicts import (
 )
 from backprint.replaying.annotations import Notes
 from backprint.replaying.draws import Draw, draw_from_recipes, second_draw, with_fresh_inputs
+from backprint.replaying.nonfinite import nonfinite_text
 from backprint.replaying.oracles import (
     against_autograd,
     against_kept,
@@ -76,6 +77,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         else:
             verdicts = against_autograd(capture, draw, results, details)
         verdicts = [*verdicts, *other_results, *checked.contradictions]
+        nonfinite = nonfinite_text(capture, draw, replayed)
         parts = part_witness(capture, replayed) if alive else {}
         verdict_of_port = {port.key: port for port in verdicts}
         keep_worst(verdict_of_port, "", capture.origin.not_bitwise)
@@ -89,7 +91,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         base = base_of(draw, replayed)
         measured = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
     details += [*why_without_power(measured), *(guard.text for guard in compared_alone(capture))]
-    verdict = summed_up(capture.name, backward, verdict_of_port, details, dict(measured.most))
+    verdict = summed_up(capture.name, backward, verdict_of_port, details, dict(measured.most), nonfinite)
     rows = (
         {str(key): numbers_of(value) for key, value in expected.items()} | parts | second
         if expected is not None
@@ -154,6 +156,7 @@ def verdict_json(verdict: Verdict, power: Power | None = None) -> dict[str, Any]
         "power": None if verdict.power is None else safe_number(verdict.power),
         "vacuous": list(verdict.vacuous),
         "ports": {str(port.key): port.verdict for port in verdict.ports},
+        **({"nonfinite": verdict.nonfinite[:2000]} if verdict.nonfinite else {}),
         **({"powers": power_json(power)} if power is not None else {}),
         **({"derivative": derivative_json(verdict.derivative)} if verdict.derivative is not None else {}),
     }

@@ -33,6 +33,7 @@ from backprint.graph.verdicts import (
 from backprint.replaying.annotations import Notes
 from backprint.replaying.annotations import holding_annotations as annotations_checked
 from backprint.replaying.draws import DRAWS, FRESH, Draw, draw_from_recipes, draws_at_other_sizes, draws_of
+from backprint.replaying.nonfinite import nonfinite_text
 from backprint.replaying.oracles import against_autograd, against_kept, against_program, part_verdicts, program_fails
 from backprint.replaying.other_inputs import SECOND, unchecked_inputs, why_unchecked
 from backprint.replaying.power import Base, power_of, why_without_power, with_power
@@ -92,6 +93,7 @@ class Tally:
     details: list[str] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     powers: Mapping[str, float] = field(default_factory=dict)
+    nonfinite: str = ""
 
     def note(self, draw: str, verdicts: Sequence[PortVerdict]) -> None:
         """Add one draw's verdicts: of each port the worst counts."""
@@ -101,7 +103,7 @@ class Tally:
     def verdict(self) -> Verdict:
         if self.guards_alone and self.seen:
             return Verdict("undifferentiable", self.name, "returns no tensor: its guards hold")
-        return summed_up(self.name, self.backward, self.verdicts, self.details, self.powers)
+        return summed_up(self.name, self.backward, self.verdicts, self.details, self.powers, self.nonfinite)
 
 
 def tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
@@ -124,6 +126,8 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
                 continue
             if draw.name == "recipe":
                 base = base_of(draw, attempted.replayed)
+            if draw.name == ("captured" if capture.origin.alive else "recipe"):
+                whole.nonfinite = nonfinite_text(capture, draw, attempted.replayed)
             whole.note(draw.name, attempted.verdicts)
             for index, tally in enumerate(parts):
                 pair_run = attempted.replayed.parts[index]
@@ -167,7 +171,12 @@ def keep_worst(worst_by_port: dict[PortKey, PortVerdict], draw: str, verdicts: S
 
 
 def summed_up(
-    name: str, backward: bool, verdicts: Mapping[PortKey, PortVerdict], details: list[str], powers: Mapping[str, float]
+    name: str,
+    backward: bool,
+    verdicts: Mapping[PortKey, PortVerdict],
+    details: list[str],
+    powers: Mapping[str, float],
+    nonfinite: str = "",
 ) -> Verdict:
     """Return one Verdict for the verdicts and powers of all ports."""
     ports = tuple(with_power(port, powers) for port in verdicts.values())
@@ -180,7 +189,8 @@ def summed_up(
     detail = "; ".join([*worst_ports[:3], *(["…"] if len(worst_ports) > 3 else []), *dict.fromkeys(details)])
     if not ports and not detail:
         detail = "nothing was compared"
-    return Verdict(verdict, name, detail, ports, least_power(measured), unmoved_ports(measured))
+    vacuous = unmoved_ports(measured)
+    return Verdict(verdict, name, detail, ports, least_power(measured), vacuous, nonfinite=nonfinite)
 
 
 def base_of(draw: Draw, replayed: Replayed) -> Base:

@@ -49,6 +49,8 @@ BACKTICKS = re.compile(r"`+")
 def markdown_render(report: Report) -> Iterator[str]:
     """Yield the whole report in pieces."""
     yield f"# {escaped(report.title)}\n\n"
+    if report.answer:
+        yield f"{escaped(report.answer)}\n\n"
     yield from (f"- **{escaped(name)}**: {escaped(value)}\n" for name, value in report.facts)
     for table in report.tables:
         yield from markdown_section(table, report)
@@ -197,8 +199,11 @@ def html_render(report: Report) -> Iterator[str]:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{text(report.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{text(report.title)}</h1>\n<dl>\n"
+        f"<title>{text(report.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{text(report.title)}</h1>\n"
     )
+    if report.answer:
+        yield f"<p>{text(report.answer)}</p>\n"
+    yield "<dl>\n"
     yield from (f"<dt>{text(name)}</dt><dd>{text(value)}</dd>\n" for name, value in report.facts)
     tables = (*report.tables, report.samples)
     links = [

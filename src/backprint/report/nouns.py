@@ -76,6 +76,7 @@ class Listing:
 class Report:
     """The report of a run: facts, tables, figures and listings for a reader.
 
+    `answer` is what a reader asks first, in a sentence, and stands above everything else.
     `rows` yields the rows of the report as a JSON or CSV file, and `fields` has the name and the kind of their columns.
     `samples` is the table of all samples. Only the HTML page has it, which can search it: in Markdown and in a terminal
     it would be as long as the corpus.
@@ -91,6 +92,7 @@ class Report:
     listings: tuple[Listing, ...] = ()
     links: Callable[[str], tuple[SampleLink, ...]] = lambda sample: ()
     """Returns links to the files of a sample, whose id it is called with, for the cells that name the sample."""
+    answer: str = ""
 
 
 WORDS = ("text", "name", "sample", "samples", "verdict")

@@ -454,6 +454,8 @@ def read_verdict(field: Field) -> Any:
         field.get("power").number()
     for port in field.get("ports").rows().values():
         port.text(32)
+    if (nonfinite := field.get("nonfinite")).value is not None:
+        nonfinite.free_text()
     if (powers := field.get("powers")).value is not None:
         check_powers(powers)
     if (derivative := field.get("derivative")).value is not None:

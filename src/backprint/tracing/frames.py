@@ -120,6 +120,25 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
     return source(*innermost, module or "") if innermost else None
 
 
+_APPLY = torch.autograd.function.BackwardCFunction.apply.__code__
+"""The code that calls the backward of a custom autograd.Function."""
+
+
+def line_in_backward() -> Source | None:
+    """Return the innermost line of the user in the backward of a custom autograd.Function that runs now; None if no
+    such backward runs."""
+    frame: FrameType | None = sys._getframe(1)
+    user = None
+    while frame is not None:
+        code = frame.f_code
+        if code is _APPLY:
+            return source(*user, "") if user is not None else None
+        if user is None and is_users(code.co_filename):
+            user = (code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back
+    return None
+
+
 _SHOWN = (printing_file(), logging.__file__)
 
 _prints = threading.local()

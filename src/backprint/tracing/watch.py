@@ -116,6 +116,20 @@ FLAGS_CHANGED_BY_PROGRAMS = ("has a gradient", "version")
 DETACH = torch.ops.aten.detach.default
 
 
+def text_of_hidden_update(func: Any) -> str:
+    """Say that an operator updates a tensor that requires grad with gradients off, what that means, and what to do."""
+    function = UPDATES_OF_TORCH.get(str(func))
+    own = f"PyTorch's own {function} does this on purpose; " if function else ""
+    return (
+        f"{func} updates a tensor that requires grad, with gradients off: no gradient flows through the update, in the "
+        f"program as in the capture ({own}in your own code, compute a new tensor with gradients on if one should)"
+    )
+
+
+UPDATES_OF_TORCH = {"aten.clamp_min_.Tensor": "torch.nn.functional.cosine_similarity"}
+"""Operators with which functions of PyTorch update a tensor that requires grad, with gradients off."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A place where the program read values: an operator whose result's value or size does not follow from shapes."""
@@ -398,8 +412,7 @@ class Watch(TorchDispatchMode):
         }
         if schema_of(func).is_mutable:
             for key in self.memory_requiring_grad_of(written_tensors(func, args, kwargs)):
-                text = f"{func} updates a tensor that requires grad, with gradients off"
-                self.hidden_updates[key] = OpaqueEdge("no_grad", text, frames.here(self.paths))
+                self.hidden_updates[key] = OpaqueEdge("no_grad", text_of_hidden_update(func), frames.here(self.paths))
         elif func is not DETACH and not self.seen.opaque and requiring_grad:
             where = frames.here(self.paths)
             self.seen.opaque.append(OpaqueEdge("no_grad", f"{func} runs with gradients off", where))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,8 @@ from backprint.errors import CaptureError
 from backprint.fx.convert import Names, Side, spec_of
 from backprint.graph.nouns import Echo, Port, Ref, Source, Step
 from backprint.graph.steps import READING
-from backprint.tracing.aot.trace import NOTE_KEY, Traced
+from backprint.tracing import frames
+from backprint.tracing.aot.trace import NOTE_KEY, OWN_LINE_KEY, Traced
 from backprint.tracing.assembly import Joint, Note, Result
 from backprint.tracing.program import ScoutedProgram
 from backprint.tracing.watch import Reading
@@ -320,11 +321,15 @@ def backward_lines(traced: Traced, ahead: Side) -> Notes:
         if is_sum(node):
             continue
         head = heads.get(node.meta.get("seq_nr", -1))
+        if (own := own_line(node, head)) is None and head is None and note_of(node) is None:
+            own = line_under_dynamo(node)
+        if own is not None:
+            lines[node.name] = (own, None)
         if head is None or not is_backward(node):
             continue
         links[node.name] = head.name
         if head.name in ahead.locals:
-            lines[node.name] = (note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
+            lines[node.name] = (own or note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
     for node in traced.backward.graph.nodes:
         if node.op == "call_function" and is_sum(node):
             name = summed_gradients_of(node, links, order, sums, ahead) or summed_gradients_of(
@@ -335,11 +340,28 @@ def backward_lines(traced: Traced, ahead: Side) -> Notes:
     return lines
 
 
+def own_line(node: fx.Node, head: fx.Node | None) -> Source | None:
+    """Return the line of a custom autograd.Function's own backward that makes a node, in the module of its forward;
+    None if autograd makes it."""
+    note = (node.meta.get("custom") or {}).get(OWN_LINE_KEY)
+    if not isinstance(note, Source):
+        return None
+    ahead = note_of(head) if head is not None else None
+    return replace(note, module=ahead.module) if ahead is not None else note
+
+
+def line_under_dynamo(node: fx.Node) -> Source | None:
+    """Return the line of a node of a custom autograd.Function's backward that Dynamo has made a graph of."""
+    place = frames.place_in_trace(node.meta.get("stack_trace") or "")
+    return frames.source(*place, "") if place is not None else None
+
+
 def note_of_recomputed(again: fx.Node, head: fx.Node | None, ahead: Side) -> tuple[Source | None, Echo | None]:
     """Return the line of a forward node that the backward recomputes, and the echo of its value."""
     first = again if again.name in ahead.locals else head
     local = ahead.locals.get(first.name) if first is not None else None
-    return note_of(first if first is not None else again), Echo("recomputes", (local,)) if local else None
+    note = note_of(first if first is not None else again) or line_under_dynamo(again)
+    return note, Echo("recomputes", (local,)) if local else None
 
 
 def saved_draws(traced: Traced) -> dict[str, fx.Node]:

@@ -23,6 +23,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from backprint._torch import aot as descriptors
 from backprint._torch import pytree
 from backprint._torch.aot import export_joint, from_functional
+from backprint._torch.autograd import current_node
 from backprint._torch.fake import (
     FakeTensor,
     FakeTensorMode,
@@ -71,6 +72,11 @@ NOTE_KEY = "backprint"
 """The key in a node's `custom` metadata of our note: the Source of the node, or True for a clone of ours."""
 
 
+OWN_LINE_KEY = "backprint own line"
+"""The key in a node's `custom` metadata of the line of a custom autograd.Function's own backward. AOTAutograd gives a
+node of the backward the note of the forward's node as well, so it has a key of its own."""
+
+
 # ---- Notes on nodes
 
 
@@ -96,12 +102,22 @@ class LineNotes(TorchFunctionMode):
             return call_for_mode(self, func, args, kwargs)
 
 
+class OwnBackwardNotes(TorchFunctionMode):
+    """While AOTAutograd traces, notes the user's line on every node that the code of a custom autograd.Function's
+    backward makes."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        where = frames.line_in_backward() if current_node() is not None else None
+        with contextlib.nullcontext() if where is None else node_note(where, OWN_LINE_KEY):
+            return call_for_mode(self, func, args, kwargs or {})
+
+
 @contextlib.contextmanager
-def node_note(note: Any) -> Iterator[None]:
+def node_note(note: Any, key: str = NOTE_KEY) -> Iterator[None]:
     """Put a note on the nodes that are made in this block."""
     meta = fx_traceback.current_meta
     previous = meta.get("custom")
-    meta["custom"] = {NOTE_KEY: note}
+    meta["custom"] = {key: note}
     try:
         yield
     finally:
@@ -654,6 +670,7 @@ def tracing(run: TracedFunction) -> Iterator[contextlib.ExitStack]:
         stack.enter_context(torch.enable_grad())
         stack.enter_context(fx_traceback.preserve_node_meta())
         stack.enter_context(modes_reach_backward())
+        stack.enter_context(OwnBackwardNotes())
         if run.program.outside:
             stack.enter_context(SubstituteTensors(run.table))
         stack.callback(lambda: run.open.close())

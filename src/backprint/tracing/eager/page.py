@@ -263,7 +263,16 @@ class Echoes:
         echo = self.echo(call)
         if echo is not None and call.source is None:  # autograd's engine runs a node in C++, below no line of Python
             return self.calls_by_node[call.node or 0][1].source, echo
-        return call.source, echo
+        return self.with_module_of_forward(call), echo
+
+    def with_module_of_forward(self, call: TapedCall) -> Source | None:
+        """Return the line of a call. The backward of a custom autograd.Function is below no module: its lines have the
+        module of the call of the forward."""
+        source = call.source
+        ahead = self.calls_by_node[call.node][1].source if call.node in self.calls_by_node else None
+        if source is None or source.module or ahead is None or not self.in_backward:
+            return source
+        return replace(source, module=ahead.module)
 
     def echo(self, call: TapedCall) -> Echo | None:
         """Return the echo of a call of the backward."""

@@ -55,15 +55,38 @@ Named = dict[int, tuple[str, Tensor]]
 """Tensors with their names, by identity."""
 
 
-def names_in_frames(frame: Any) -> Named:
-    """Name tensors after the variables of the user's frames; names in a model come first."""
+def objects_in_frames(frame: Any) -> list[tuple[str, Any]]:
+    """Return what the variables of the user's frames hold, by dotted names."""
     roots: list[tuple[str, Any]] = []
     while frame is not None:
         if frames.is_users(frame.f_code.co_filename):
             roots += variables(frame).items()
         frame = frame.f_back
+    return list(reachable_names(roots))
+
+
+def paths_of_modules(reachable: Sequence[tuple[str, Any]]) -> dict[int, str]:
+    """Return the path of every module, by identity: `model.blocks.0`, as its parameters are named."""
+    paths: dict[int, str] = {}
+    for prefix, value in reachable:
+        if isinstance(value, nn.Module):
+            for name, module in value.named_modules(prefix=re.sub(UNNAMED, "_", prefix)):
+                paths.setdefault(id(module), name)
+    return paths
+
+
+UNNAMED = r"[^\w.]+"
+"""What a name cannot have: keys of dictionaries may be any text."""
+
+
+def names_in_frames(frame: Any) -> Named:
+    """Name tensors after the variables of the user's frames; names in a model come first."""
+    return named_tensors(objects_in_frames(frame))
+
+
+def named_tensors(reachable: Sequence[tuple[str, Any]]) -> Named:
+    """Name the tensors among what variables hold; names in a model come first."""
     named: Named = {}
-    reachable = list(reachable_names(roots))
     for prefix, value in reachable:
         if isinstance(value, nn.Module):
             for name, tensor in (*value.named_parameters(), *value.named_buffers()):
@@ -116,7 +139,7 @@ def names_of_outside_tensors(outside: Sequence[Tensor], known: Named) -> dict[st
         name = names.get(id(tensor))
         if name is None and grads.get(id(tensor)):
             name = f"{grads[id(tensor)]}.grad"
-        name = name and re.sub(r"[^\w.]+", "_", name)[:200]  # keys of dicts may be any text
+        name = name and re.sub(UNNAMED, "_", name)[:200]
         if name is None or name in used:
             name, count = f"input_{count}", count + 1
         used.add(name)
@@ -272,8 +295,10 @@ class LiveRecorder(Recorder):
         """Do nothing: opaque edges are found from the nodes behind each loss."""
 
     def know_parameters(self, frame: FrameType) -> None:
-        """Enter the script's parameters from the start, by the variables of its frames."""
-        for _, tensor in names_in_frames(frame).values():
+        """Enter the script's parameters and the paths of its modules from the start, by the variables of its frames."""
+        reachable = objects_in_frames(frame)
+        self.paths = paths_of_modules(reachable)
+        for _, tensor in named_tensors(reachable).values():
             if isinstance(tensor, nn.Parameter):
                 self.place_of(tensor)
 

@@ -1,0 +1,68 @@
+"""Texts that differ in numbers alone, as one: names of modules, and guards of many parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from backprint.graph.folding.nouns import divided_text
+from backprint.graph.nouns import Guard
+
+# ---- Names
+
+
+def names_together(names: Sequence[str]) -> str:
+    """Return names that differ in numbers as one: `layers.{0..3}.mlp`, `layers.{0,2}.mlp`."""
+    names = list(dict.fromkeys(names))
+    if len(names) == 1:
+        return names[0]
+    texts, _ = divided_text(names[0])
+    columns = [tuple(dict.fromkeys(column)) for column in zip(*(divided_text(name)[1] for name in names), strict=True)]
+    if prod(map(len, columns)) != len(names):
+        return f"{names[0]}, … {names[-1]}"
+    pieces = [texts[0]]
+    for numbers, text in zip(columns, texts[1:], strict=True):
+        pieces += (numbers_together(numbers), text)
+    return "".join(pieces)
+
+
+def numbers_together(numbers: Sequence[int]) -> str:
+    """Return numbers as `{0..3}` or `{0,2}`."""
+    if len(numbers) == 1:
+        return str(numbers[0])
+    inside = sorted(numbers)
+    if inside[-1] - inside[0] == len(inside) - 1:
+        return f"{{{inside[0]}..{inside[-1]}}}"
+    return f"{{{','.join(map(str, inside[:6]))}{',…' if len(inside) > 6 else ''}}}"
+
+
+# ---- Guards
+
+
+def guard_texts(guards: Sequence[Guard]) -> tuple[str, ...]:
+    """Return a line for each guard; guards of one line of the program that say the same of several inputs, as of the
+    counters of an optimizer, are one line together."""
+    families: dict[tuple[Any, ...], list[Guard]] = {}
+    for guard in guards:
+        families.setdefault(family_of(guard), []).append(guard)
+    return tuple(family_text(family) for family in families.values())
+
+
+def family_of(guard: Guard) -> tuple[Any, ...]:
+    """Return what guards have in common that are one line together: all but the numbers in the names of the value and
+    of the inputs."""
+    value, equals, number = guard.text.partition(" == ")
+    place = (guard.source.file, guard.source.line) if guard.source is not None else None
+    if not equals or place is None or not guard.inputs:
+        return guard.kind, guard.text, guard.inputs, place
+    return guard.kind, divided_text(value)[0], number, tuple(divided_text(name)[0] for name in guard.inputs), place
+
+
+def family_text(family: Sequence[Guard]) -> str:
+    """Return a guard as its text; several as their number, the inputs that they depend on, and the first."""
+    first = family[0]
+    if len(family) == 1 or first.source is None:
+        return first.text
+    names = names_together([name for guard in family for name in guard.inputs[:1]])
+    return f"{len(family)} guards at {first.source.file}:{first.source.line} on {names}: {first.text}, …"
