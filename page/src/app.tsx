@@ -103,8 +103,10 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
     if (location.protocol !== "about:") this.timer = window.setTimeout(() => history.replaceState(null, "", hashOf(pair, selected, opened)), 250);
   }
 
-  private readonly followed = () => {
-    const begun = this.begin(location.hash);
+  /** The address may have been written anew since it changed: what was asked for is in the event. */
+  private readonly followed = (event: HashChangeEvent) => {
+    clearTimeout(this.timer);
+    const begun = this.begin(new URL(event.newURL).hash);
     this.setState(begun, () => begun.selected !== null && this.picture.show(this.visible(begun.selected)));
   };
 

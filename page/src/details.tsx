@@ -7,7 +7,7 @@ import { type Opened, isOpen, turnOf } from "./layout";
 import { relatedTo } from "./links";
 import { type Go, type Jump, StepLink, StepLinks } from "./parts";
 import { Before, countsSaid } from "./changes";
-import { bytes, flops, inFlop, plural, real, whole } from "./words";
+import { bytes, flops, flopsText, plural, real, whole } from "./words";
 
 interface DetailsProps {
   page: PageData;
@@ -31,14 +31,14 @@ function Facts({ rows }: { rows: [string, ComponentChildren][] }): VNode {
 }
 
 function About({ page, model }: DetailsProps): VNode {
-  const [forward, backward, saved, first, second] = model.frame(0).counts;
+  const [forward, backward, , first, second] = model.frame(0).counts, [all, back] = model.flops[0];
   return (
     <div class="panel">
       <h2><bdi>{page.title}</bdi></h2>
       <Facts rows={[
-        ["Forward", `${plural(forward, "step")}${first ? `, ${inFlop(first)} in products` : ""}`],
-        ["Backward", backward ? `${plural(backward, "step")}${second ? `, ${inFlop(second)} in products` : ""}` : "this graph has no backward"],
-        ["Saved", bytes(saved)],
+        ["Forward", `${plural(forward, "step")}${flopsText(all, first)}`],
+        ["Backward", backward ? `${plural(backward, "step")}${flopsText(back, second)}` : "this graph has no backward"],
+        ["Saved", savedText(model)],
         ["Peak", model.timed ? bytes(model.data.memory.peak[1]) : ""],
         ["Changes", countsSaid(model, 0)],
         ...page.facts.map(([name, text]): [string, ComponentChildren] => [name, <bdi>{text}</bdi>]),
@@ -49,8 +49,15 @@ function About({ page, model }: DetailsProps): VNode {
   );
 }
 
+/** What is saved, and what the rest is that the backward takes, too. */
+function savedText(model: Model): string {
+  const { own: [values, size], rest: [others, more] } = model.savedSum();
+  const rest = others ? `. ${plural(others, "more value")}, ${bytes(more)}, ${others === 1 ? "is" : "are"} the caller's, or ${others === 1 ? "shares" : "share"} memory with these` : "";
+  return values || others ? `${bytes(size)} in ${plural(values, "value")}${rest}` : bytes(0);
+}
+
 function FrameDetails({ model, opened, id, go, onFold, onOpenAll, onTurn }: DetailsProps & { id: number }): VNode {
-  const frame = model.frame(id), [forward, backward, saved, first, second] = frame.counts, turn = frame.kind === "loop" ? turnOf(model, opened, id) : -1;
+  const frame = model.frame(id), [forward, backward, saved, first, second] = frame.counts, [all, back] = model.flops[id], turn = frame.kind === "loop" ? turnOf(model, opened, id) : -1;
   const heavy = frame.kind === "loop" ? [] : [...model.inside(id)].filter(node => model.data.nodes.product[node] > 0).sort((a, b) => model.data.nodes.product[b] - model.data.nodes.product[a]).slice(0, 6);
   return (
     <div class="panel">
@@ -70,8 +77,8 @@ function FrameDetails({ model, opened, id, go, onFold, onOpenAll, onTurn }: Deta
       <Facts rows={[
         ["Kind", frame.kind === "loop" ? `loop of ${whole(frame.units.length)}` : frame.kind],
         [frame.kind === "module" ? "Class" : "Code", frame.label ? <bdi>{model.text(frame.label)}</bdi> : ""],
-        ["Forward", `${plural(forward, "step")}${first ? `, ${inFlop(first)}` : ""}`],
-        ["Backward", `${plural(backward, "step")}${second ? `, ${inFlop(second)}` : ""}`],
+        ["Forward", `${plural(forward, "step")}${flopsText(all, first)}`],
+        ["Backward", `${plural(backward, "step")}${flopsText(back, second)}`],
         ["Saved", bytes(saved)],
         ["Changes", countsSaid(model, id)],
         ["Largest products", heavy.length ? <StepLinks model={model} values={heavy} go={go} /> : ""],

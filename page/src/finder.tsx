@@ -54,7 +54,7 @@ export class Finder extends Component<FinderProps, { open: boolean }> {
         {found && <output class="total">{found.problem ? "?" : whole(found.units.length)}</output>}
         {this.state.open && (
           <div class="results" tabIndex={-1}>
-            {found ? <Results {...{ found, model, at, onGo }} /> : <Help model={model} onQuery={query => { onQuery(query); this.focus(); }} />}
+            {found ? <Results {...{ found, model, at, onGo }} onQuery={query => { onQuery(query); this.focus(); }} /> : <Help model={model} onQuery={query => { onQuery(query); this.focus(); }} />}
           </div>
         )}
       </div>
@@ -65,13 +65,16 @@ export class Finder extends Component<FinderProps, { open: boolean }> {
 function Help({ model, onQuery }: { model: Model; onQuery: (query: string) => void }): VNode {
   return (
     <div class="help">
-      <p class="soft">Words are looked for in names, operators, shapes, source lines, modules and parameters. Filters can be put beside them:</p>
+      <p class="soft">Words are looked for in names and operators; where none has them, in shapes, source lines, modules and parameters, too. Filters can be put beside them:</p>
       <dl>{filtersOf(model).map(([word, meaning]) => [<dt key={word}><button class="link" onClick={() => onQuery(word)}>{word}</button></dt>, <dd key={`${word} `}>{meaning}</dd>])}</dl>
     </div>
   );
 }
 
-function Results({ found, model, at, onGo }: { found: Found; model: Model; at: number; onGo: (at: number) => void }): VNode {
+/** `names 12, shapes 3`. */
+const listed = (counts: Found["counts"]) => counts.map(([place, count]) => `${place} ${whole(count)}`).join(", ");
+
+function Results({ found, model, at, onGo, onQuery }: { found: Found; model: Model; at: number; onGo: (at: number) => void; onQuery: (query: string) => void }): VNode {
   if (found.problem) return <p class="alarm">{found.problem}</p>;
   const backward = found.steps.size - found.forward, frames = found.units.length - found.steps.size;
   const from = Math.max(0, Math.min(at - 20, found.units.length - SHOWN));
@@ -79,8 +82,9 @@ function Results({ found, model, at, onGo }: { found: Found; model: Model; at: n
     <div>
       <p class="soft counts">
         {[found.forward && `${whole(found.forward)} forward`, backward && `${whole(backward)} backward`, frames && plural(frames, "frame")].filter(Boolean).join(", ") || "Nothing has these words."}
-        {found.counts.length > 0 && ` · in ${found.counts.map(([place, count]) => `${place} ${whole(count)}`).join(", ")}`}
+        {found.counts.length > 0 && ` · in ${listed(found.counts)}`}
       </p>
+      {found.elsewhere.steps > 0 && <p><button class="link elsewhere" onClick={() => onQuery(found.elsewhere.query)}>{`${plural(found.elsewhere.steps, "more step")}, not by name: in ${listed(found.elsewhere.counts)}`}</button></p>}
       <ul>
         {found.units.slice(from, from + SHOWN).map((unit, index) => <Result key={unit} {...{ model, unit }} chosen={from + index === at} onGo={() => onGo(from + index)} />)}
       </ul>

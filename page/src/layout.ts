@@ -2,10 +2,11 @@
 
 import { type Bridge, type Edge, type Layout } from "./data";
 import { type Model, type Unit, frameUnit } from "./model";
-import { fit } from "./words";
+import { widthOf } from "./words";
 
 export const GUTTER = 28, NODE = 156, SIDE = 10, ENTRY = GUTTER + SIDE + NODE / 2;
-const TALL = 28, VIEW_TALL = 20, FOLDED = 50, HEAD = 24, FOOT = 8, GAP = 28, PAD = 14, LANE = 10, PILL = 15;
+export const HEAD = 24, PILL = 17, TALL = 28, VIEW_TALL = 20;
+const FOLDED = 50, FOOT = 8, GAP = 30, PAD = 14, LANE = 10;
 
 /** What is open, by structure, and the turn that each loop shows. */
 export interface Opened {
@@ -25,19 +26,25 @@ export interface Box {
   kind: "node" | "folded" | "open";
   /** The depth of an open frame among those that are drawn. */
   level: number;
+  /** The frame in which it is drawn, or null for the outermost. */
+  around: Unit | null;
 }
 
 /** An edge within the frame `within`; ends are units, or null for the frame's own entry and exit. */
 export interface Line {
+  key: string;
   within: number;
   side: "left" | "right" | "bridge";
   from: Unit | null;
   to: Unit | null;
   d: string;
   width: number;
-  /** A spec, or what is saved, and where it stands. */
+  /** A spec, or what is saved. */
   label: string;
-  at: [number, number];
+  /** Points on the line where its label can stand, the best first. */
+  at: Point[];
+  /** Where it begins and ends. */
+  ends: [Point, Point];
   box: [x: number, y: number, w: number, h: number];
 }
 
@@ -79,15 +86,14 @@ export function turnOf(model: Model, opened: Opened, loop: number): number {
 }
 
 export function pillWidth(text: string): number {
-  return Math.min(text.length, 16) * 5.6 + 12;
+  return Math.min(widthOf(text, 10.5, true), 104) + 12;
 }
 
 /** The pills left or right of a step. */
 export function pillsOf(model: Model, node: number): { left: PillRow[]; right: PillRow[] } {
   const found = model.pills.get(node), none: PillRow[] = [];
   if (!found) return { left: none, right: none };
-  const row = (pill: { text: string; title: string; role: string }) => ({ ...pill, text: fit(pill.text, 16) });
-  const all = [...found.outer, ...found.made].map(row);
+  const all = [...found.outer, ...found.made];
   const shown = all.length > 4 ? [...all.slice(0, 3), { text: `+${all.length - 3}`, title: all.slice(3).map(one => one.title).join("\n"), role: "more" }] : all;
   return model.isForward(node) ? { left: shown, right: none } : { left: none, right: shown };
 }
@@ -150,19 +156,19 @@ function putFrames(frames: { unit: Unit; block: Block }[], put: (unit: Unit, x: 
 export function place(model: Model, opened: Opened): Scene {
   const root = measure(model, opened, 0), boxes: Box[] = [], lines: Line[] = [];
   const width = bandWidth(model);
-  const visit = (unit: Unit, block: Block, x: number, y: number, level: number) => {
+  const visit = (unit: Unit, block: Block, x: number, y: number, level: number, around: Unit | null) => {
     const frame = -unit - 1, node = unit >= 0, box: Box = {
       unit, x: x - (node ? NODE / 2 : block.left), y, w: node ? NODE : block.left + block.right, h: block.height,
-      mid: x, kind: node ? "node" : block.inside ? "open" : "folded", level,
+      mid: x, kind: node ? "node" : block.inside ? "open" : "folded", level, around,
     };
     boxes.push(box);
     if (!block.inside) return;
-    for (const child of block.inside) visit(child.unit, child.block, x + child.x, y + child.y, level + 1);
+    for (const child of block.inside) visit(child.unit, child.block, x + child.x, y + child.y, level + 1, unit);
     const shown = shownOf(model, opened, frame);
     lines.push(...edgesOf(model, shown, frame, block, x, y, width));
   };
-  visit(frameUnit(0), root, 0, 0, 0);
-  const byUnit = new Map(boxes.map(box => [box.unit, box])), lineOf = new Map(lines.map(line => [lineKey(line.within, line.side, line.from, line.to), line]));
+  visit(frameUnit(0), root, 0, 0, 0, null);
+  const byUnit = new Map(boxes.map(box => [box.unit, box])), lineOf = new Map(lines.map(line => [line.key, line]));
   return { boxes, lines, byUnit, lineOf, left: -root.left, right: root.right, height: root.height };
 }
 
@@ -209,20 +215,21 @@ function edgesOf(model: Model, shown: number, frame: number, block: Block, x: nu
   return found;
 }
 
-type Point = [number, number];
+export type Point = [number, number];
 type Placed = Map<Unit, NonNullable<Block["inside"]>[number]>;
 interface Path {
   /** SVG commands with coordinates from the frame's gutter and top. */
   parts: [string, ...Point[]][];
-  /** Where its label stands. */
-  at: Point;
+  /** Where its label can stand. */
+  at: Point[];
 }
 
-function lineAt(path: Path, x: number, y: number, rest: Omit<Line, "d" | "at" | "box">): Line {
+function lineAt(path: Path, x: number, y: number, rest: Omit<Line, "key" | "d" | "at" | "ends" | "box">): Line {
   const points = path.parts.flatMap(([, ...all]) => all), [xs, ys] = [points.map(one => one[0] + x), points.map(one => one[1] + y)];
   const [west, north] = [Math.min(...xs), Math.min(...ys)];
   const d = path.parts.map(([command, ...all]) => command + all.map(one => `${round(one[0] + x)},${round(one[1] + y)}`).join(" ")).join("");
-  return { ...rest, d, at: [path.at[0] + x, path.at[1] + y], box: [west, north, Math.max(...xs) - west, Math.max(...ys) - north] };
+  const shifted = ([px, py]: Point): Point => [px + x, py + y];
+  return { ...rest, key: lineKey(rest.within, rest.side, rest.from, rest.to), d, at: path.at.map(shifted), ends: [shifted(points[0]), shifted(points[points.length - 1])], box: [west, north, Math.max(...xs) - west, Math.max(...ys) - north] };
 }
 
 const round = (value: number) => Math.round(value * 10) / 10;
@@ -262,14 +269,15 @@ function endsOf([from, to]: Edge, side: "left" | "right", units: Unit[], placed:
 
 /** Straight out of the row of its source, over to the row of its target, and in. */
 function curve(from: End, to: End): Path {
-  const way = Math.sign(to.clear - from.clear) || Math.sign(to.y - from.y) || 1, at = labelPoint(from, way);
+  const way = Math.sign(to.clear - from.clear) || Math.sign(to.y - from.y) || 1, at = labelPoints(from, to, way);
   if (Math.abs(from.x - to.x) < 0.5) return { parts: [["M", [from.x, from.y]], ["L", [to.x, to.y]]], at };
   const bend = Math.max(10, Math.abs(to.clear - from.clear) / 2) * way;
   const over: [string, ...Point[]] = ["C", [from.x, from.clear + bend], [to.x, to.clear - bend], [to.x, to.clear]];
   return { parts: [["M", [from.x, from.y]], ["L", [from.x, from.clear]], over, ["L", [to.x, to.y]]], at };
 }
 
-const labelPoint = (from: End, way: number): Point => [from.x + 5, from.y + (way > 0 ? 12 : -6)];
+/** Behind the box where a line begins, and before that where it ends. */
+const labelPoints = (from: End, to: End, way: number): Point[] => [[from.x, from.y + way * 14], [to.x, to.y - way * 17], [from.x, from.y + way * 8]];
 
 /** Through the channel beside the rows: right angles with round corners. */
 function channel([from, to]: [End, End], edge: Edge, side: "left" | "right", block: Block): Path {
@@ -277,7 +285,7 @@ function channel([from, to]: [End, End], edge: Edge, side: "left" | "right", blo
   const way = side === "left" ? 1 : -1, apart = 5 + (slot % 4) * 2.5;
   const [leave, arrive] = [from.clear + way * apart, to.clear - way * apart];
   const corners: Point[] = [[from.x, from.y], [from.x, leave], [lane, leave], [lane, arrive], [to.x, arrive], [to.x, to.y]];
-  return { parts: rounded(corners), at: labelPoint(from, way) };
+  return { parts: rounded(corners), at: labelPoints(from, to, way) };
 }
 
 function rounded(points: Point[]): Path["parts"] {
@@ -305,13 +313,15 @@ function towards(from: Point, to: Point, size: number): Point {
 function bridgePath([from, to]: Bridge, units: Unit[], placed: Placed, block: Block, order: number): Path {
   const [source, target] = [from, to].map(position => (position < 0 ? undefined : placed.get(units[position])!));
   const middle = (one: typeof source, none: number) => (one ? one.y + one.block.height / 2 : none);
-  const [high, low] = [middle(source, HEAD), middle(target, block.height - FOOT)];
+  const [high, low] = [middle(source, 0), middle(target, block.height)];
   const end = (one: typeof source, own: number, other: number, sign: number): BandEnd => {
-    if (!one) return { x: 0, y: own, sideways: false };
-    if (one.unit >= 0) return { x: one.x + (sign * NODE) / 2, y: own, sideways: true };
-    return { x: one.x, y: other > own ? one.y + one.block.height : one.y, sideways: false };
+    if (!one) return { x: 0, y: own, clear: own, sideways: false };
+    if (one.unit >= 0) return { x: one.x + (sign * NODE) / 2, y: own, clear: own, sideways: true };
+    const low = other >= own;
+    return { x: one.x, y: low ? one.y + one.block.height : one.y, clear: low ? block.bottoms![one.row] : block.tops![one.row], sideways: false };
   };
   const [a, b] = [end(source, high, low, 1), end(target, low, high, -1)];
+  if (source && target && source.unit < 0 && target.unit < 0 && source.row === target.row) return below(a, b);
   const lane = a.sideways && b.sideways ? (((order * 4) % 9) - 4) * 4 : 0;
   return band(a, b, lane);
 }
@@ -319,19 +329,170 @@ function bridgePath([from, to]: Bridge, units: Unit[], placed: Placed, block: Bl
 interface BandEnd {
   x: number;
   y: number;
+  /** Where the row of a frame begins or ends: beyond it the band may go aside. */
+  clear: number;
   sideways: boolean;
 }
 
+const ASIDE = 15;
+
+/** From a frame to another one beside it, below their row. */
+function below(a: BandEnd, b: BandEnd): Path {
+  const low = Math.max(a.clear, b.clear) + ASIDE + 6;
+  const parts: Path["parts"] = [["M", [a.x, a.y]], ["L", [a.x, a.clear]], ["C", [a.x, low], [b.x, low], [b.x, b.clear]], ["L", [b.x, b.y]]];
+  return { parts, at: [[(a.x + b.x) / 2, low]] };
+}
+
 function band(a: BandEnd, b: BandEnd, lane: number): Path {
-  const at: Point = [(a.x + b.x) / 2, (a.y + b.y) / 2], far = Math.abs(b.y - a.y), way = Math.sign(b.y - a.y);
-  if (far < 3 || (a.x === b.x && !a.sideways && !b.sideways)) return { parts: [["M", [a.x, a.y]], ["L", [b.x, b.y]]], at };
-  const start: Point = [a.x, a.y], end: Point = [b.x, b.y];
-  if (far < 60) {
-    const first: Point = a.sideways ? [(a.x + b.x) / 2, a.y] : [a.x, (a.y + b.y) / 2], last: Point = b.sideways ? [(a.x + b.x) / 2, b.y] : [b.x, (a.y + b.y) / 2];
-    return { parts: [["M", start], ["C", first, last, end]], at };
+  const far = Math.abs(b.y - a.y), way = Math.sign(b.y - a.y), start: Point = [a.x, a.y], end: Point = [b.x, b.y], middle: Point = [(a.x + b.x) / 2, (a.y + b.y) / 2];
+  if (far < 3 || (a.x === b.x && !a.sideways && !b.sideways)) return { parts: [["M", start], ["L", end]], at: [middle] };
+  if (far < 60 && (a.sideways || b.sideways) && a.clear === a.y && b.clear === b.y) {
+    const first: Point = a.sideways ? [middle[0], a.y] : [a.x, middle[1]], last: Point = b.sideways ? [middle[0], b.y] : [b.x, middle[1]];
+    return { parts: [["M", start], ["C", first, last, end]], at: [middle] };
   }
-  const turn = way * 24, [low, high]: Point[] = [[lane, a.y + turn], [lane, b.y - turn]];
-  const leave: Point = a.sideways ? [lane, a.y] : [a.x, a.y + turn * 0.6], arrive: Point = b.sideways ? [lane, b.y] : [b.x, b.y - turn * 0.6];
-  const round = (one: BandEnd, corner: Point): Point => (one.sideways ? corner : [lane, corner[1]]);
-  return { parts: [["M", start], ["C", leave, round(a, leave), low], ["L", high], ["C", round(b, arrive), arrive, end]], at: [lane, at[1]] };
+  const turn = Math.min(24, far / 2) * way, parts: Path["parts"] = [["M", start]];
+  const [from, to] = [a.sideways ? a.y + turn : a.clear + way * ASIDE, b.sideways ? b.y - turn : b.clear - way * ASIDE];
+  if (a.sideways) parts.push(["C", [lane, a.y], [lane, a.y], [lane, from]]);
+  else if (a.x === lane) parts.push(["L", [lane, from]]);
+  else parts.push(["L", [a.x, a.clear]], ["C", [a.x, from], [a.x, from], [(a.x + lane) / 2, from]], ["C", [lane, from], [lane, from], [lane, from + way * Math.min(ASIDE, Math.abs(to - from) / 2)]]);
+  if (b.sideways) parts.push(["L", [lane, to]], ["C", [lane, b.y], [lane, b.y], end]);
+  else if (b.x === lane) parts.push(["L", end]);
+  else parts.push(["L", [lane, to - way * Math.min(ASIDE, Math.abs(to - from) / 2)]], ["C", [lane, to], [lane, to], [(b.x + lane) / 2, to]], ["C", [b.x, to], [b.x, to], [b.x, b.clear]], ["L", end]);
+  return { parts, at: [0.5, 0.35, 0.65, 0.2, 0.8].map((share): Point => [lane, from + (to - from) * share]) };
+}
+
+/** The largest letters that have room on a step, on a folded frame, and in the head of an open one. */
+export const LETTERS = { step: 26, folded: 38, title: 38 };
+
+/** What is drawn where letters of a size are the smallest that can be read: boxes that have room for such letters. */
+export interface Shown {
+  units: ReadonlySet<Unit>;
+  /** Open frames of which nothing inside is drawn: their names stand for all. */
+  whole: ReadonlySet<Unit>;
+}
+
+export function shownAt(scene: Scene, least: number): Shown {
+  const units = new Set<Unit>(), whole = new Set<Unit>();
+  for (const { unit, around, kind, w, h } of scene.boxes) {
+    const room = kind === "node" ? least <= LETTERS.step : kind === "folded" ? least <= LETTERS.folded : least * 1.25 <= h && least * 4 <= w;
+    if (around !== null && !(room && units.has(around))) continue;
+    units.add(unit);
+    if (kind === "open") whole.add(unit);
+    if (around !== null) whole.delete(around);
+  }
+  return { units, whole };
+}
+
+/** The lines of what is shown: both of their ends are. */
+export function isDrawn(line: Line, { units, whole }: Shown): boolean {
+  const frame = frameUnit(line.within);
+  return units.has(frame) && !whole.has(frame) && (line.from === null || units.has(line.from)) && (line.to === null || units.has(line.to));
+}
+
+export interface Label {
+  line: Line;
+  /** The left end of its baseline. */
+  x: number;
+  y: number;
+}
+
+type Area = [left: number, top: number, right: number, bottom: number];
+const CELL = 96;
+
+/** Areas, found by where they are. */
+class Taken {
+  private readonly cells = new Map<string, Area[]>();
+
+  private *near([left, top, right, bottom]: Area): Generator<string> {
+    for (let x = Math.floor(left / CELL); x <= Math.floor(right / CELL); x++) for (let y = Math.floor(top / CELL); y <= Math.floor(bottom / CELL); y++) yield `${x} ${y}`;
+  }
+
+  add(area: Area): void {
+    for (const cell of this.near(area)) {
+      const own = this.cells.get(cell);
+      if (own) own.push(area);
+      else this.cells.set(cell, [area]);
+    }
+  }
+
+  has([left, top, right, bottom]: Area): boolean {
+    for (const cell of this.near([left, top, right, bottom]))
+      for (const other of this.cells.get(cell) ?? []) if (other[0] < right && left < other[2] && other[1] < bottom && top < other[3]) return true;
+    return false;
+  }
+}
+
+/** Points along a path of `M`, `L`, `Q` and `C`, close enough to tell where it runs. */
+export function pointsOf(d: string): Point[] {
+  const found: Point[] = [];
+  for (const [, command, rest] of d.matchAll(/([MLQC])([^MLQC]*)/g)) {
+    const n = rest.split(/[ ,]/).map(Number), start = found[found.length - 1];
+    if (command === "M" || command === "L") found.push([n[0], n[1]]);
+    else for (let step = 1; step <= 8; step++) {
+      const t = step / 8, u = 1 - t;
+      const at = (axis: 0 | 1) => command === "Q"
+        ? u * u * start[axis] + 2 * u * t * n[axis] + t * t * n[2 + axis]
+        : u ** 3 * start[axis] + 3 * u * u * t * n[axis] + 3 * u * t * t * n[2 + axis] + t ** 3 * n[4 + axis];
+      found.push([at(0), at(1)]);
+    }
+  }
+  return found;
+}
+
+/** The areas along a line, in pieces that are no longer than a few letters. */
+function* alongLine(line: Line): Generator<Area> {
+  const points = pointsOf(line.d), half = line.width / 2 + 0.5;
+  for (let at = 1; at < points.length; at++) {
+    const [[x1, y1], [x2, y2]] = [points[at - 1], points[at]], upright = x1 === x2 || y1 === y2, pieces = upright ? 1 : Math.ceil(Math.hypot(x2 - x1, y2 - y1) / 8);
+    for (let piece = 0; piece < pieces; piece++) {
+      const [a, b] = [piece / pieces, (piece + 1) / pieces], xs = [x1 + (x2 - x1) * a, x1 + (x2 - x1) * b], ys = [y1 + (y2 - y1) * a, y1 + (y2 - y1) * b];
+      yield [Math.min(...xs) - half, Math.min(...ys) - half, Math.max(...xs) + half, Math.max(...ys) + half];
+    }
+  }
+}
+
+function* boxAreas(model: Model, box: Box, size: number): Generator<Area> {
+  const { x, y, w, h } = box;
+  if (box.kind === "folded") yield [x - 8, y - 3, x + w + 8, y + h + 8];
+  else if (box.kind === "open") {
+    yield [x, y - 3, x + w, y + Math.max(HEAD, size * 1.35) + 2];
+    for (const [left, right] of [[x, x], [x + w, x + w]]) yield [left - 1, y, right + 1, y + h];
+    yield [x, y + h - 1, x + w, y + h + 1];
+  } else {
+    const { left, right } = pillsOf(model, box.unit), wide = (pills: PillRow[]) => (pills.length ? Math.max(...pills.map(pill => pillWidth(pill.text))) + 6 : 0);
+    yield [x - wide(left) - 1, y - 1, x + w + wide(right) + 4, y + h + 1];
+  }
+}
+
+/** Where labels of one size stand: over no box, no line and no other label. A label without such a place is left out; its step has its text too. */
+export class LabelPlaces {
+  private readonly taken = new Taken();
+  /** The labels that are always there. */
+  readonly labels: Label[];
+
+  constructor(model: Model, scene: Scene, private readonly size: number, private readonly textOf: (line: Line) => string) {
+    for (const box of scene.boxes) for (const part of boxAreas(model, box, size)) this.taken.add(part);
+    for (const line of scene.lines) for (const part of alongLine(line)) this.taken.add(part);
+    this.labels = this.placed(scene.lines.filter(line => line.side !== "bridge"), this.taken);
+  }
+
+  /** The labels of some lines, beside those that are always there. */
+  of(lines: Line[]): Label[] {
+    return this.placed(lines, new Taken());
+  }
+
+  private placed(lines: Line[], own: Taken): Label[] {
+    const { size, taken } = this, high = size * 0.62, found: Label[] = [];
+    for (const line of lines) {
+      const wide = widthOf(this.textOf(line), size), away = 5 + line.width / 2;
+      if (!wide) continue;
+      const area = ({ x, y }: Label): Area => [x - 2, y - high - 2, x + wide + 2, y + 3];
+      const places = line.at.flatMap(([x, y]) => [x + away, x - away - wide].map((left): Label => ({ line, x: left, y: y + high / 2 })));
+      const free = places.find(label => !taken.has(area(label)) && !own.has(area(label)));
+      if (!free) continue;
+      own.add(area(free));
+      found.push(free);
+    }
+    return found;
+  }
 }

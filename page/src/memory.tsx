@@ -4,7 +4,7 @@ import { Component, createRef, type VNode } from "preact";
 import type { Span } from "./data";
 import type { Model, Unit } from "./model";
 import { type Go, StepLink, Table, type Column } from "./parts";
-import { bytes, whole } from "./words";
+import { bytes, whole, widthOf } from "./words";
 
 interface TimelineProps {
   model: Model;
@@ -13,7 +13,7 @@ interface TimelineProps {
   onMoment: (node: number) => void;
 }
 
-const HIGH = 64, TOP = 16;
+const HIGH = 64, TOP = 16, LETTERS = 11;
 
 export class Timeline extends Component<TimelineProps, { wide: number }> {
   override state = { wide: 0 };
@@ -75,7 +75,9 @@ export class Timeline extends Component<TimelineProps, { wide: number }> {
 
   render({ model, moment, selected }: TimelineProps): VNode {
     const { wide } = this.state, { memory, forward } = model.data, [peak, most] = memory.peak, [first, second] = wide && model.count ? this.paths() : ["", ""];
-    const at = (node: number) => (node + 0.5) * this.step, right = at(peak) > wide - 330;
+    const at = (node: number) => (node + 0.5) * this.step;
+    const texts = [`peak ${bytes(most)} + ${bytes(memory.before)} held by the caller`, `peak ${bytes(most)}`], said = texts.find(text => widthOf(text, LETTERS) < wide - 24) ?? "";
+    const room = widthOf(said, LETTERS), beside = at(peak) + 8, x = beside + room < wide - 6 ? beside : Math.max(4, Math.min(at(peak) - 8 - room, wide - room - 6));
     const now = moment === null ? "" : `, ${bytes(memory.live[moment])} at step ${whole(moment + 1)}`;
     return (
       <div class="timeline" ref={this.frame} tabIndex={0} role="slider" aria-label="live bytes over forward and backward"
@@ -86,7 +88,7 @@ export class Timeline extends Component<TimelineProps, { wide: number }> {
           <path class="area backward" d={second} />
           {forward > 0 && forward < model.count && <path class="border" d={`M${forward * this.step} ${TOP}V${TOP + HIGH}`} />}
           {peak >= 0 && model.count > 0 && <circle class="peak" cx={at(peak)} cy={TOP} r={3.5} />}
-          {peak >= 0 && model.count > 0 && <text class="peak" x={at(peak) + (right ? -8 : 8)} y={11} text-anchor={right ? "end" : "start"}>{`peak ${bytes(most)} + ${bytes(memory.before)} held by the caller`}</text>}
+          {peak >= 0 && model.count > 0 && <text class="peak" x={x} y={11}>{said}</text>}
           {selected !== null && selected >= 0 && <path class="cursor selected" d={`M${at(selected)} ${TOP - 4}V${TOP + HIGH}`} />}
           {moment !== null && <path class="cursor" d={`M${at(moment)} ${TOP - 4}V${TOP + HIGH}`} />}
         </svg>

@@ -54,6 +54,8 @@ export class Model {
   readonly badFrames: Set<number>;
   readonly savedFrom: Map<number, [port: number, bytes: number, fresh: number][]>;
   readonly marks = new Map<number, Mark>();
+  /** FLOPs in each frame, forward and backward, products and others. */
+  readonly flops: [forward: number, backward: number][];
   /** Of the steps of each frame and of those inside it, how many are marked. */
   readonly marked = new Map<number, Counts>();
   private lines: Line[] | undefined;
@@ -84,8 +86,18 @@ export class Model {
       const [nan, inf] = [data.stats!.rows[at][6], data.stats!.rows[at][7]];
       if (nan || inf) this.bad.set(value, { nan, inf });
     });
+    this.flops = this.flopsInside();
     data.marks?.node.forEach((node, at) => this.mark(node, at));
     this.badFrames = new Set([...this.bad.keys()].filter(value => value < this.count).flatMap(value => this.above(value)));
+  }
+
+  private flopsInside(): [number, number][] {
+    const { nodes, frames } = this.data, sums = frames.map((): [number, number] => [0, 0]);
+    for (let node = 0; node < this.count; node++) {
+      const count = nodes.product[node] + nodes.other[node];
+      if (count) for (let at = nodes.frame[node]; at >= 0; at = frames[at].parent) sums[at][this.isForward(node) ? 0 : 1] += count;
+    }
+    return sums;
   }
 
   private mark(node: number, at: number): void {
@@ -132,6 +144,17 @@ export class Model {
   moduleOf(node: number): string {
     const source = this.data.sources[this.data.nodes.source[node]];
     return source ? this.strings[source[4]] : "";
+  }
+
+  /** What the forward saves: values and bytes of their own, and values that share memory with others or are the caller's, with the bytes that count for those. */
+  savedSum(): { own: [values: number, bytes: number]; rest: [values: number, bytes: number] } {
+    const sum = { own: [0, 0] as [number, number], rest: [0, 0] as [number, number] };
+    for (const [, , all, fresh] of this.data.saved) {
+      const part = fresh ? sum.own : sum.rest;
+      part[0]++;
+      part[1] += fresh || all;
+    }
+    return sum;
   }
 
   isSaved(node: number): boolean {

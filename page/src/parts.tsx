@@ -27,11 +27,13 @@ export function StepLinks({ model, values, go, most = 8 }: { model: Model; value
   );
 }
 
+const BAR = 30;
+
 export function Bar({ share, side }: { share: number; side: "forward" | "backward" | "saved" }): VNode {
   return (
-    <svg class={`bar ${side}`} width="48" height="8" aria-hidden="true">
-      <rect width="48" height="8" rx="2" class="track" />
-      <rect width={Math.max(share > 0 ? 1 : 0, 48 * Math.min(1, share))} height="8" rx="2" />
+    <svg class={`bar ${side}`} width={BAR} height="8" aria-hidden="true">
+      <rect width={BAR} height="8" rx="2" class="track" />
+      <rect width={Math.max(share > 0 ? 1 : 0, BAR * Math.min(1, share))} height="8" rx="2" />
     </svg>
   );
 }

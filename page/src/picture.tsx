@@ -4,9 +4,9 @@ import { Component, createRef, type VNode } from "preact";
 import { select } from "d3-selection";
 import { type D3ZoomEvent, type ZoomBehavior, type ZoomTransform, zoom, zoomIdentity } from "d3-zoom";
 import type { Model, Unit } from "./model";
-import type { Box, Line, Opened, Scene } from "./layout";
+import { type Box, type Label, LabelPlaces, type Line, type Opened, type Scene, type Shown, isDrawn, shownAt } from "./layout";
 import type { Lit } from "./links";
-import { BoxShape, Drawn, LineShape, type Marks, Tips, detailAt } from "./shapes";
+import { BoxShape, type Detail, Drawn, LabelShape, type Marks, Tips, detailAt, labelSize, textOfLine } from "./shapes";
 
 export interface PictureProps {
   model: Model;
@@ -28,11 +28,11 @@ interface Window {
   y: number;
   w: number;
   h: number;
-  /** The scale, in steps of a fifth, at which things are drawn. */
+  /** The scale, in steps, at which things are drawn: not above that of the window, so that no letter is too small. */
   grade: number;
 }
 
-const grade = (scale: number) => Math.round(Math.log(scale) / Math.log(1.25));
+const STEP = 1.15, grade = (scale: number) => Math.floor(Math.log(scale) / Math.log(STEP) + 1e-6), scaleOf = (graded: number) => STEP ** graded;
 
 export class Picture extends Component<PictureProps, { window: Window | null }> {
   override state = { window: null };
@@ -41,6 +41,8 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
   private zooming!: ZoomBehavior<SVGSVGElement, unknown>;
   private transform: ZoomTransform = zoomIdentity;
   private drawn: { key: unknown[]; node: VNode } | null = null;
+  private readonly places = new WeakMap<Scene, Map<number, LabelPlaces>>();
+  private lit: Element[] = [];
   private lastFold: { frame: number; when: number } | null = null;
   private measured: [number, number] = [1, 1];
   private readonly watcher = new ResizeObserver(() => this.resized());
@@ -66,13 +68,23 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
     this.watcher.observe(svg);
     this.resized();
     this.fit();
+    this.brighten();
   }
 
   override componentWillUnmount(): void {
     this.watcher.disconnect();
   }
 
+  /** What belongs to a selection is bright where it is, so that it covers no letters. */
+  private brighten(): void {
+    for (const line of this.lit) line.classList.remove("bright");
+    const keys = new Set([...(this.props.lit?.lines ?? [])].map(line => line.key));
+    this.lit = keys.size ? [...this.world.current!.querySelectorAll<SVGElement>(".base [data-line]")].filter(line => keys.has(line.dataset["line"]!)) : [];
+    for (const line of this.lit) line.classList.add("bright");
+  }
+
   override componentDidUpdate(before: PictureProps): void {
+    this.brighten();
     if (before.model !== this.props.model) this.fit();
     else if (before.scene !== this.props.scene) {
       const anchor = this.lastFold && [before.scene, this.props.scene].map(scene => scene.byUnit.get(-this.lastFold!.frame - 1));
@@ -102,8 +114,8 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
 
   /** The whole picture where it stays legible, else its top. */
   fit(): void {
-    const { left, right, height } = this.props.scene, [wide, high] = this.size(), room = 34;
-    const across = (wide - 2 * room) / (right - left), down = (high - 2 * room) / height;
+    const { left, right, height } = this.props.scene, [wide, high] = this.size(), [beside, room] = this.room();
+    const across = (wide - 2 * beside) / (right - left), down = (high - 2 * room) / height;
     const scale = Math.max(Math.min(across, down, 1.15), Math.min(across, 0.85), 0.02);
     const x = wide / 2 - ((left + right) / 2) * scale, y = height * scale < high - 2 * room ? (high - height * scale) / 2 : room;
     this.zooming.transform(select(this.svg.current!), zoomIdentity.translate(x, y).scale(scale));
@@ -111,10 +123,15 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
 
   /** The whole picture, however small. */
   fitAll(): void {
-    const { left, right, height } = this.props.scene, [wide, high] = this.size();
-    const scale = Math.min((wide - 40) / (right - left), (high - 40) / height, 1.15);
+    const { left, right, height } = this.props.scene, [wide, high] = this.size(), [beside, room] = this.room();
+    const scale = Math.min((wide - 2 * beside) / (right - left), (high - 2 * room) / height, 1.15);
     const [x, y] = [wide / 2 - ((left + right) / 2) * scale, high / 2 - (height / 2) * scale];
     this.zooming.transform(select(this.svg.current!), zoomIdentity.translate(x, y).scale(scale));
+  }
+
+  /** The margins beside and above a picture that fits; what enters the program stands there. */
+  private room(): [number, number] {
+    return this.size()[0] < 500 ? [8, 30] : [24, 30];
   }
 
   /** Move a unit into the middle unless it is well in the window and legible. */
@@ -136,13 +153,13 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
     this.setState({ window: { x: x - w / 2, y: y - h / 2, w: 2 * w, h: 2 * h, grade: grade(k) } });
   }
 
-  /** The boxes and lines in a window that are large enough to be seen. */
+  /** The boxes and lines in a window. */
   static within(scene: Scene, window: Window): { boxes: Box[]; lines: Map<number, Line[]> } {
-    const scale = 1.25 ** window.grade, small = 1.2 / scale, { x, y, w, h } = window;
+    const { x, y, w, h } = window;
     const touches = (left: number, top: number, wide: number, high: number) => left < x + w && top < y + h && left + wide > x && top + high > y;
-    const boxes = scene.boxes.filter(box => box.h > small && touches(box.x - 120, box.y, box.w + 240, box.h));
+    const boxes = scene.boxes.filter(box => touches(box.x - 120, box.y, box.w + 240, box.h));
     const lines = new Map<number, Line[]>();
-    if (scale > 0.06) for (const line of scene.lines) {
+    for (const line of scene.lines) {
       const [left, top, wide, high] = line.box;
       if (!touches(left - 20, top, wide + 40, high)) continue;
       const own = lines.get(line.within);
@@ -152,31 +169,50 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
     return { boxes, lines };
   }
 
+  /** Where what lines say has a place, found once for a scene and a size. */
+  private placesAt(detail: Detail): LabelPlaces {
+    const { model, scene } = this.props, size = labelSize(detail), known = this.places.get(scene) ?? new Map<number, LabelPlaces>();
+    this.places.set(scene, known);
+    if (!known.has(size)) known.set(size, new LabelPlaces(model, scene, size, textOfLine));
+    return known.get(size)!;
+  }
+
+  private labelsAt(detail: Detail, shown: Shown): Label[] {
+    return detail.near ? this.placesAt(detail).labels.filter(({ line }) => isDrawn(line, shown)) : [];
+  }
+
+  private drawnIn(window: Window): VNode {
+    const { model, opened, scene, marks } = this.props, detail = detailAt(scaleOf(window.grade)), shown = shownAt(scene, detail.least), { x, y, w, h } = window;
+    const labels = this.labelsAt(detail, shown).filter(label => label.x > x - 160 && label.x < x + w && label.y > y && label.y < y + h + 20);
+    return <Drawn {...{ model, opened, marks, detail, shown, labels }} {...Picture.within(scene, window)} />;
+  }
+
   /** What is in the picture now, for a file. */
   visible(): { x: number; y: number; w: number; h: number; node: VNode } {
     const [wide, high] = this.size(), { k } = this.transform, [x, y] = this.transform.invert([0, 0]);
-    const window = { x, y, w: wide / k, h: high / k, grade: grade(k) }, { model, opened, scene, marks } = this.props;
-    return { ...window, node: <Drawn {...{ model, opened, marks }} {...Picture.within(scene, window)} detail={detailAt(1.25 ** window.grade)} /> };
+    const window = { x, y, w: wide / k, h: high / k, grade: grade(k) };
+    return { ...window, node: this.drawnIn(window) };
   }
 
   private base(window: Window): VNode {
-    const { model, opened, scene, marks } = this.props, key = [model, scene, marks.matches, window];
+    const { model, scene, marks } = this.props, key = [model, scene, marks.matches, window];
     if (this.drawn?.key.every((part, at) => part === key[at])) return this.drawn.node;
-    const node = <Drawn {...{ model, opened, marks }} {...Picture.within(scene, window)} detail={detailAt(1.25 ** window.grade)} />;
+    const node = this.drawnIn(window);
     this.drawn = { key, node };
     return node;
   }
 
   private overlay(lit: Lit, window: Window): VNode {
-    const { model, opened, scene, marks } = this.props, detail = detailAt(1.25 ** window.grade);
+    const { model, opened, scene, marks } = this.props, detail = detailAt(scaleOf(window.grade)), shown = shownAt(scene, detail.least), size = labelSize(detail);
     const boxes = [...lit.units].map(([unit, role]): [Box | undefined, string] => [scene.byUnit.get(unit), role]);
-    const bridges = (line: Line) => Number(line.side !== "bridge");
+    const bands = detail.near ? [...lit.lines].filter(line => line.side === "bridge" && isDrawn(line, shown)) : [];
+    const labels = bands.length ? this.placesAt(detail).of(bands) : [];
     return (
       <g class="overlay">
-        {[...lit.lines].sort((a, b) => bridges(a) - bridges(b)).map(line => <LineShape key={line.d} line={line} detail={detail} bright />)}
-        {boxes.map(([box, role]) => box && (box.kind === "open"
+        {boxes.map(([box, role]) => box && (box.kind === "open" || !shown.units.has(box.unit)
           ? <rect key={box.unit} class="ring" x={box.x} y={box.y} width={box.w} height={box.h} rx={8} />
           : <BoxShape key={box.unit} {...{ model, opened, box, detail, marks, role: `is-${role}` }} />))}
+        {labels.map(label => <LabelShape key={label.line.key} {...{ label, size }} bright />)}
       </g>
     );
   }

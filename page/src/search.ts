@@ -11,6 +11,8 @@ export interface Found {
   within: Map<number, number>;
   /** `12 in names`, `3 in shapes`. */
   counts: [place: string, count: number][];
+  /** Steps that have the words, but not in their names: where, how many, and the query that finds them. */
+  elsewhere: { steps: number; counts: [place: string, count: number][]; query: string };
   forward: number;
   /** What is wrong with the query, in words. */
   problem: string;
@@ -19,6 +21,8 @@ export interface Found {
 type Test = (node: number) => boolean;
 
 const SIZES: Record<string, number> = { "": 1, b: 1, k: 1024, kib: 1024, kb: 1e3, m: 1024 ** 2, mib: 1024 ** 2, mb: 1e6, g: 1024 ** 3, gib: 1024 ** 3, gb: 1e9 };
+const NAMES = 0b11, ANYWHERE = "any:";
+/** The bits of names and of operators, among the places below. */
 const PLACES = ["names", "operators", "shapes", "source lines", "modules", "parameters"];
 
 export const FILTERS: [word: string, meaning: string][] = [
@@ -30,6 +34,7 @@ export const FILTERS: [word: string, meaning: string][] = [
   ["module:layers.3", "steps of this module and of those inside it"],
   ["line:model.py:12", "steps of a source line, or of a whole file"],
   ["shape:3,4", "values with these sizes next to one another"],
+  ["any:relu", "steps that have a word anywhere: in source lines, modules, parameters and shapes, too"],
   ["has:nan", "steps whose values were measured and have NaN; also has:inf"],
 ];
 
@@ -51,36 +56,41 @@ export class Searcher {
     this.codes = model.data.sources.map(source => `${this.lower[source[2]]} ${this.lower[source[3]]}`);
   }
 
+  /** Steps whose names have the words; where there are none, those that have the words anywhere. */
   find(query: string): Found | null {
-    const words = [...query.toLowerCase().matchAll(/"([^"]*)"|(\S+)/g)].map(match => match[1] ?? match[2]).filter(Boolean);
+    const words = [...query.toLowerCase().matchAll(/(any:)?"([^"]*)"|(\S+)/g)].map(match => (match[3] ?? `${match[1] ?? ""}${match[2]}`)).filter(Boolean);
     if (!words.length) return null;
-    const tests: Test[] = [], places: Uint8Array[] = [], plain: string[] = [], problems: string[] = [];
+    const tests: Test[] = [], plain: string[] = [], problems: string[] = [];
+    let anywhere = false;
     for (const word of words) {
-      const filter = this.filterOf(word);
+      const filter = word.startsWith(ANYWHERE) && word.length > ANYWHERE.length ? null : this.filterOf(word);
       if (typeof filter === "string") problems.push(filter);
       else if (filter) tests.push(filter);
       else {
-        plain.push(word);
-        places.push(this.placesOf(word));
+        anywhere ||= word.startsWith(ANYWHERE);
+        plain.push(word.replace(ANYWHERE, ""));
       }
     }
-    const { count } = this.model, ranked: number[][] = [[], [], [], []], hits = new Array<number>(PLACES.length).fill(0);
-    const all = places.length;
-    if (!problems.length) for (let node = 0; node < count; node++) {
-      let where = 0;
-      if (!tests.every(test => test(node))) continue;
-      if (all) {
-        if (!places.every(column => column[node])) continue;
-        where = places[0][node];
-        for (let place = 0; place < PLACES.length; place++) if (where & (1 << place)) hits[place]++;
-      }
-      ranked[all ? this.rank(node, plain[0], where) : 0].push(node);
+    const places = plain.map(word => this.placesOf(word)), ranked: number[][] = [[], [], []], others: number[] = [];
+    if (!problems.length) for (let node = 0; node < this.model.count; node++) {
+      if (!tests.every(test => test(node)) || !places.every(column => column[node])) continue;
+      if (!places.length || places.every(column => column[node] & NAMES)) ranked[places.length ? this.rank(node, plain[0]) : 0].push(node);
+      else others.push(node);
     }
-    const frames = problems.length || tests.length ? [[], []] : this.framesOf(plain);
-    return this.sum(frames, ranked.flat(), hits, problems.join(" "));
+    const frames = problems.length || tests.length ? [[], []] : this.framesOf(plain), named = ranked.flat();
+    const all = anywhere || !named.length, counts = (steps: number[]) => this.countsOf(steps, places[0]);
+    const steps = all ? [...named, ...others] : named, rest = all ? [] : others;
+    const wider = words.map(word => (plain.includes(word) ? (/\s/.test(word) ? `any:"${word}"` : `any:${word}`) : word)).join(" ");
+    return { ...this.sum(frames, steps, problems.join(" ")), counts: counts(steps), elsewhere: { steps: rest.length, counts: counts(rest), query: wider } };
   }
 
-  private sum([first, others]: Unit[][], steps: number[], hits: number[], problem: string): Found {
+  /** In how many steps a word is in which place. */
+  private countsOf(steps: number[], column: Uint8Array | undefined): [string, number][] {
+    if (!column) return [];
+    return PLACES.map((name, place): [string, number] => [name, steps.reduce((sum, node) => sum + ((column[node] >> place) & 1), 0)]).filter(([, count]) => count);
+  }
+
+  private sum([first, others]: Unit[][], steps: number[], problem: string): Omit<Found, "counts" | "elsewhere"> {
     const { model } = this, within = new Map<number, number>();
     let forward = 0;
     const own = new Int32Array(model.data.frames.length);
@@ -91,16 +101,14 @@ export class Searcher {
     own.forEach((count, frame) => {
       if (count) for (let at = frame; at >= 0; at = model.frame(at).parent) within.set(at, (within.get(at) ?? 0) + count);
     });
-    const counts = hits.map((count, place): [string, number] => [PLACES[place], count]).filter(one => one[1]);
-    return { units: [...first, ...steps, ...others], steps: new Set(steps), within, counts, forward, problem };
+    return { units: [...first, ...steps, ...others], steps: new Set(steps), within, forward, problem };
   }
 
-  /** 0 for a name or an operator that is the word, 1 for one that begins with it, 2 for one that has it, 3 for others. */
-  private rank(node: number, word: string, where: number): number {
+  /** 0 for a name or an operator that is the word, 1 for one that begins with it, 2 for one that has it. */
+  private rank(node: number, word: string): number {
     const { model } = this, names = [model.shorts[node].toLowerCase(), this.lower[model.data.nodes.name[node]]];
     if (names.includes(word)) return 0;
-    if (names.some(name => name.startsWith(word))) return 1;
-    return where & 3 ? 2 : 3;
+    return names.some(name => name.startsWith(word)) ? 1 : 2;
   }
 
   /** Frames that have the words, one of each structure: first those whose own name begins with the first word. */

@@ -3,36 +3,48 @@
 import type { ComponentChildren, VNode } from "preact";
 import { type Change, CHANGES } from "./data";
 import type { Counts, Model } from "./model";
-import { type Box, type Line, type Opened, ENTRY, GUTTER, bandWidth, pillsOf, pillWidth, turnOf } from "./layout";
-import { SIGNS, bytes, fit, inFlop, plural } from "./words";
+import { type Box, type Label, type Line, type Opened, type Shown, ENTRY, GUTTER, HEAD, LETTERS, PILL, TALL, VIEW_TALL, bandWidth, isDrawn, pillsOf, pillWidth, turnOf } from "./layout";
+import { SIGNS, bytes, cut, inFlop, plural, widthOf } from "./words";
 
-/** What the scale lets a person read. */
+/** What the scale lets a person read: as on a map, a name that is too small is not there, and what is around it has its own. */
 export interface Detail {
-  /** Texts of steps, pills, arrowheads. */
+  /** The size of the smallest letters that can be read. */
+  least: number;
+  /** Second lines of frames, names of ports, labels of lines, arrowheads. */
   near: boolean;
-  /** Shapes on edges. */
-  close: boolean;
-  /** The size of the names of frames. */
-  title: number;
 }
+
+/** Pixels of the smallest letters. */
+const READABLE = 9.05, NEAR = 14;
 
 export function detailAt(scale: number): Detail {
-  return { near: scale > 0.42, close: scale > 0.78, title: Math.min(120, Math.max(12, 9.5 / scale)) };
+  const least = READABLE / scale;
+  return { least, near: least <= NEAR };
 }
 
-const HEAD = 24;
-const LETTER = 6.9;
+const sized = (usual: number, { least }: Detail) => Math.max(usual, least);
+/** How much thicker lines and dots are where the picture is small. */
+const bold = ({ least }: Detail) => Math.max(1, least / NEAR);
+/** Where the baseline is, below the middle of letters. */
+const DROP = 0.36;
 
-export function LineShape({ line, detail, bright }: { line: Line; detail: Detail; bright?: boolean }): VNode {
+export function LineShape({ line, detail }: { line: Line; detail: Detail }): VNode {
   const marker = line.side === "bridge" || !detail.near ? undefined : `url(#tip-${line.side})`;
-  const label = line.side === "bridge" ? bytes(Number(line.label)) : line.label;
-  return (
-    <g class={`line ${line.side}${bright ? " bright" : ""}`}>
-      <path d={line.d} stroke-width={line.width} marker-end={marker} />
-      {detail.close && line.side !== "bridge" && label && <text x={line.at[0]} y={line.at[1]}>{fit(label, 26)}</text>}
-      {detail.close && line.side === "bridge" && bright && line.label !== "0" && <text x={line.at[0]} y={line.at[1]} class="middle">{label}</text>}
-    </g>
-  );
+  return <g class={`line ${line.side}`} data-line={line.key}><path d={line.d} stroke-width={line.width * bold(detail)} marker-end={marker} /></g>;
+}
+
+/** The type of a value; of a band what it saves. */
+export function textOfLine(line: Line): string {
+  return line.side === "bridge" ? (line.label === "0" ? "" : bytes(Number(line.label))) : cut(line.label, 150, 10);
+}
+
+/** Few sizes of labels for all scales at which they are read, so that they stay where they are. */
+export function labelSize({ least }: Detail): number {
+  return [10.5, 12, NEAR].find(size => least <= size) ?? NEAR;
+}
+
+export function LabelShape({ label: { line, x, y }, size, bright }: { label: Label; size: number; bright?: boolean }): VNode {
+  return <text class={`label ${line.side}${bright ? " bright" : ""}`} x={x} y={y} font-size={size}>{textOfLine(line)}</text>;
 }
 
 export interface Marks {
@@ -49,27 +61,27 @@ interface BoxProps {
   role?: string;
 }
 
+/** A step, or a frame that is not open. */
 export function BoxShape(props: BoxProps): VNode {
   const { box } = props;
-  return box.kind === "node" ? <StepShape {...props} /> : box.kind === "folded" ? <FoldedShape {...props} /> : <OpenShape {...props} />;
+  return box.kind === "node" ? <StepShape {...props} /> : <FoldedShape {...props} />;
 }
 
 function StepShape({ model, box, detail, marks, role }: BoxProps): VNode {
   const node = box.unit, side = model.isForward(node) ? "forward" : "backward", bad = model.bad.get(node), change = model.marks.get(node)?.kind;
-  const high = model.isView(node) ? 20 : 28, top = box.y + (box.h - high) / 2, middle = top + high / 2 + 4;
+  const size = sized(model.isView(node) ? 10.5 : 11.5, detail), high = Math.max(model.isView(node) ? VIEW_TALL : TALL, size + 5);
+  const top = box.y + (box.h - high) / 2, middle = top + high / 2 + size * DROP;
   const classes = ["step", side, model.isView(node) && "view", model.kinds[node] === "guard" && "guard", bad && "bad", change, role, marks.steps?.has(node) && "match"];
   const op = model.shorts[node], name = model.nameOf(node), rest = op === "getitem" ? name : restOf(name, op);
-  const room = Math.floor((box.w - 14) / LETTER), said = op === "getitem" ? "" : fit(op, room), left = room - said.length;
+  const room = box.w - 13, said = op === "getitem" ? "" : cut(op, room, size), left = room - widthOf(said, size), more = said === op || !said ? cut(rest, left, size) : "";
   return (
     <g class={classes.filter(Boolean).join(" ")} data-unit={node} role="button" aria-label={`${op} ${name}${change ? `, ${change}` : ""}`}>
       <rect x={box.x} y={top} width={box.w} height={high} rx={model.isView(node) ? 3 : 5} />
-      {detail.near && (
-        <text x={box.x + 7} y={middle}>{said}{left > 1 && <tspan class="soft">{fit(rest, left)}</tspan>}</text>
-      )}
+      <text x={box.x + 7} y={middle} font-size={size}>{said}{more && <tspan class="soft">{more}</tspan>}</text>
       {model.isSaved(node) && <circle class="kept" cx={box.x + box.w} cy={box.y + box.h / 2} r={3} />}
-      {bad && <BadMark x={box.x + box.w - 26} y={top - 6} bad={bad} />}
+      {bad && <BadMark x={box.x + box.w - 26} bottom={top + 3} bad={bad} detail={detail} />}
       {change && <ChangeMark x={box.x} y={top} text={SIGNS[change]} detail={detail} />}
-      {detail.near && <Pills model={model} box={box} />}
+      {detail.near && <Pills model={model} box={box} detail={detail} />}
     </g>
   );
 }
@@ -80,22 +92,28 @@ function restOf(name: string, op: string): string {
   return name === op || name === stem ? "" : name.startsWith(stem) ? name.slice(stem.length) : ` ${name}`;
 }
 
-function BadMark({ x, y, bad }: { x: number; y: number; bad: { nan: number; inf: number } }): VNode {
+/** A plate with a few letters, as large as they must be to be read. */
+function Plate({ kind, x, bottom, text, detail }: { kind: string; x: number; bottom: number; text: string; detail: Detail }): VNode {
+  const size = sized(9.5, detail), wide = widthOf(text, size, true) + size, high = size * 1.4, y = bottom - high;
   return (
-    <g class="badmark">
-      <rect x={x} y={y} width={30} height={13} rx={6.5} />
-      <text x={x + 15} y={y + 9.7}>{bad.nan ? "NaN" : "Inf"}</text>
+    <g class={kind}>
+      <rect x={x} y={y} width={wide} height={high} rx={high / 2} />
+      <text x={x + wide / 2} y={y + high / 2 + size * DROP} font-size={size}>{text}</text>
     </g>
   );
 }
 
+function BadMark({ x, bottom, bad, detail }: { x: number; bottom: number; bad: { nan: number; inf: number }; detail: Detail }): VNode {
+  return <Plate kind="badmark" text={bad.nan ? "NaN" : "Inf"} x={x} bottom={bottom} detail={detail} />;
+}
+
 /** The sign of a change, around a point, or how many steps in a frame have which, behind it; larger where the picture is small. */
 function ChangeMark({ x, y, text, detail }: { x: number; y: number; text: string; detail: Detail }): VNode {
-  const wide = Math.max(15, text.length * 7.6 + 7), left = text.length > 1 ? 0 : -7.5, scale = detail.near ? 1 : Math.min(3, detail.title / 14);
+  const size = sized(11, detail), high = size * 1.36, wide = Math.max(high, widthOf(text, size, true) + size * 0.64), left = text.length > 1 ? 0 : -wide / 2;
   return (
-    <g class="changemark" transform={`translate(${x} ${y}) scale(${scale})`}>
-      <rect x={left} y={-8} width={wide} height={15} rx={7.5} />
-      <text x={left + wide / 2} y={3.6}>{text}</text>
+    <g class="changemark" transform={`translate(${x} ${Math.min(y, y + 7 - high / 2)})`}>
+      <rect x={left} y={-high / 2} width={wide} height={high} rx={high / 2} />
+      <text x={left + wide / 2} y={size * DROP} font-size={size}>{text}</text>
     </g>
   );
 }
@@ -104,50 +122,53 @@ function changesOf(counts: Counts): string {
   return CHANGES.filter((kind: Change) => counts[kind]).map(kind => `${SIGNS[kind]}${counts[kind]}`).join(" ");
 }
 
-function Pills({ model, box }: { model: Model; box: Box }): VNode {
+function Pills({ model, box, detail }: { model: Model; box: Box; detail: Detail }): VNode {
   const { left, right } = pillsOf(model, box.unit), middle = box.y + box.h / 2;
   const draw = (pills: typeof left, sign: number) => pills.map((pill, at) => {
-    const wide = pillWidth(pill.text), x = sign < 0 ? box.x - 5 - wide : box.x + box.w + 5, y = middle + (at - pills.length / 2) * 15;
-    return <PillShape {...pill} {...{ x, y, wide }} />;
+    const wide = pillWidth(pill.text), x = sign < 0 ? box.x - 5 - wide : box.x + box.w + 5, y = middle + (at - pills.length / 2) * PILL;
+    return <PillShape {...pill} {...{ x, y, wide, detail }} />;
   });
   return <g>{draw(left, -1)}{draw(right, 1)}</g>;
 }
 
 function FoldedShape({ model, box, detail, marks, role }: BoxProps): VNode {
-  const id = -box.unit - 1, frame = model.frame(id), [forward, backward, saved, flopsForward, flopsBackward] = frame.counts;
-  const [west, east] = [box.mid - GUTTER, box.mid + GUTTER], middle = box.y + box.h / 2, band = bandWidth(model)(saved);
-  const stacked = frame.kind === "loop", found = marks.matches?.get(id), changes = model.marked.get(id);
-  const half = (side: "forward" | "backward", x: number, wide: number, count: number, products: number, title?: string) => (
-    <g class={`half ${side}${count ? "" : " empty"}`}>
-      {stacked && [6, 3].map(away => <rect class="behind" x={x + (side === "forward" ? -away : away)} y={box.y + away} width={wide} height={box.h} rx={6} />)}
-      <rect x={x} y={box.y} width={wide} height={box.h} rx={6} />
-      {title && <text class="title" x={x + 10} y={detail.near ? box.y + 20 : middle + detail.title * 0.35} font-size={Math.min(detail.title, 26)}>{title}</text>}
-      {detail.near && <text class="soft" x={x + 10} y={box.y + (title ? 38 : 20)}>{count ? plural(count, "step") : "no step"}</text>}
-      {detail.near && products > 0 && <text class="soft" x={x + wide - 10} y={box.y + 38} text-anchor="end">{inFlop(products)}</text>}
-    </g>
-  );
+  const id = -box.unit - 1, frame = model.frame(id), [forward, backward, saved] = frame.counts;
+  const [west, east] = [box.mid - GUTTER, box.mid + GUTTER], middle = box.y + box.h / 2, band = bandWidth(model)(saved), { near } = detail;
+  const stacked = frame.kind === "loop", found = marks.matches?.get(id), changes = model.marked.get(id), size = sized(12.5, detail), small = sized(10.5, detail);
+  const kept = saved > 0 && near && widthOf(bytes(saved), small, true) <= 2 * GUTTER - 4;
+  const half = (side: "forward" | "backward", x: number, wide: number, count: number, products: number) => {
+    const steps = count ? plural(count, "step") : "no step", flops = products > 0 ? inFlop(products) : "", title = cut(titleOf(model, id), wide - 18, size, true);
+    const both = widthOf(`${steps}   ${flops}`, small) <= wide - 20;
+    if (!count && !near) return null;
+    return (
+      <g class={`half ${side}${count ? "" : " empty"}`}>
+        {stacked && [6, 3].map(away => <rect class="behind" x={x + (side === "forward" ? -away : away)} y={box.y + away} width={wide} height={box.h} rx={6} />)}
+        <rect x={x} y={box.y} width={wide} height={box.h} rx={6} />
+        {(count || side === "forward") && <text class="title" x={x + 10} y={near ? box.y + 20 : middle + size * DROP} font-size={size}>{title}</text>}
+        {near && <text class="soft" x={x + 10} y={count || side === "forward" ? box.y + 40 : middle + small * DROP} font-size={small}>{steps}</text>}
+        {near && flops && both && <text class="soft" x={x + wide - 10} y={box.y + 40} text-anchor="end" font-size={small}>{flops}</text>}
+      </g>
+    );
+  };
+  const [flopsForward, flopsBackward] = model.flops[id];
   return (
     <g class={`frame folded ${frame.kind} ${role ?? ""} ${found ? "match" : ""}`} data-unit={box.unit} role="button" aria-expanded="false" aria-label={titleOf(model, id)}>
-      <rect class={box.level % 2 ? "hit" : "hit odd"} x={box.x} y={box.y} width={box.w} height={box.h} />
-      {half("forward", box.x, west - box.x, forward, flopsForward, fit(titleOf(model, id), Math.floor((west - box.x - 16) / (Math.min(detail.title, 26) * 0.58))))}
+      <rect class={box.level % 2 ? "hit" : "hit odd"} x={box.x} y={box.y} width={box.w} height={box.h} rx={6} />
+      {half("forward", box.x, west - box.x, forward, flopsForward)}
       {half("backward", east, box.x + box.w - east, backward, flopsBackward)}
       {saved > 0 && <path class="band" d={`M${west} ${middle}H${east}`} stroke-width={band} />}
-      {saved > 0 && detail.near && <text class="size" x={box.mid} y={middle - band / 2 - 4}>{bytes(saved)}</text>}
-      {model.badFrames.has(id) && <BadMark x={west - 36} y={box.y - 6} bad={{ nan: 1, inf: 0 }} />}
+      {kept && <text class="size" x={box.mid} y={middle - band / 2 - 4} font-size={small}>{bytes(saved)}</text>}
+      {saved > 0 && <Dots points={[[west, middle], [east, middle]]} detail={detail} />}
+      {model.badFrames.has(id) && <BadMark x={west - 36} bottom={box.y + 4} bad={{ nan: 1, inf: 0 }} detail={detail} />}
       {changes && <ChangeMark x={east + 8} y={box.y} text={changesOf(changes)} detail={detail} />}
-      {found && detail.near && <Count x={box.x + 4} y={box.y - 7} count={found} />}
+      {found && <Plate kind="found" x={box.x + 4} bottom={box.y + 6} text={String(found)} detail={detail} />}
     </g>
   );
 }
 
-function Count({ x, y, count }: { x: number; y: number; count: number }): VNode {
-  const wide = String(count).length * 7 + 10;
-  return (
-    <g class="found">
-      <rect x={x} y={y} width={wide} height={14} rx={7} />
-      <text x={x + wide / 2} y={y + 10.5}>{count}</text>
-    </g>
-  );
+/** Where bands end. */
+function Dots({ points, detail }: { points: [number, number][]; detail: Detail }): VNode {
+  return <g class="dots">{points.map(([x, y]) => <circle key={`${x} ${y}`} cx={x} cy={y} r={3 * bold(detail)} />)}</g>;
 }
 
 function titleOf(model: Model, id: number): string {
@@ -156,58 +177,77 @@ function titleOf(model: Model, id: number): string {
   return `${title}${turns}${label && label !== title ? `  ${label}` : ""}`;
 }
 
-function OpenShape({ model, opened, box, detail, role }: BoxProps): VNode {
-  const id = -box.unit - 1, frame = model.frame(id), wide = box.mid - GUTTER - box.x, changes = model.marked.get(id);
-  const size = Math.min(detail.title, Math.max(12, Math.min(box.h * 0.1, 60)));
+/** Whether the name of a frame of which nothing inside is drawn stands in its forward's half, else across the frame. */
+function inHalf(model: Model, box: Box, detail: Detail): boolean {
+  return widthOf(titleOf(model, -box.unit - 1).slice(0, 6), detail.least, true) < box.mid - GUTTER - box.x - 20;
+}
+
+function OpenShape({ box, whole, halved }: { box: Box; whole: boolean; halved: boolean }): VNode {
+  const wide = box.mid - GUTTER - box.x;
   return (
-    <g class={`frame open ${frame.kind} ${box.level % 2 ? "odd" : ""} ${role ?? ""}`} data-unit={box.unit}>
+    <g class={`frame open ${box.level % 2 ? "odd" : ""}${whole ? " whole" : ""}`} data-unit={box.unit}>
       <rect class="body" x={box.x} y={box.y} width={box.w} height={box.h} rx={8} />
-      <rect class="tint forward" x={box.x} y={box.y} width={wide} height={box.h} rx={8} />
-      <rect class="tint backward" x={box.mid + GUTTER} y={box.y} width={box.x + box.w - box.mid - GUTTER} height={box.h} rx={8} />
+      {halved && <rect class="tint forward" x={box.x} y={box.y} width={wide} height={box.h} rx={8} />}
+      {halved && <rect class="tint backward" x={box.mid + GUTTER} y={box.y} width={box.x + box.w - box.mid - GUTTER} height={box.h} rx={8} />}
+    </g>
+  );
+}
+
+/** The head of an open frame, above the lines in it. Where nothing inside can be read, its name stands in its middle. */
+function Head({ model, opened, box, detail, whole }: BoxProps & { whole: boolean }): VNode {
+  const id = -box.unit - 1, frame = model.frame(id), changes = model.marked.get(id), { near } = detail, small = sized(10.5, detail);
+  const halved = whole && inHalf(model, box, detail), half = box.mid - GUTTER - box.x, wide = halved ? half : box.w;
+  const size = whole ? Math.max(sized(12.5, detail), Math.min(box.h * 0.5, detail.least * 1.3, (wide - 20) / Math.max(1, widthOf(titleOf(model, id), 1, true)))) : sized(12.5, detail);
+  const loop = frame.kind === "loop", saved = near && frame.counts[2] > 0 ? `${bytes(frame.counts[2])} saved` : "", sign = near ? "− " : "";
+  const high = Math.max(HEAD, size * 1.35), end = whole ? box.x + wide - 4 : loop && near ? box.mid - 70 : box.x + box.w - 10 - (saved ? widthOf(saved, small) + 14 : 0);
+  const right = loop && near ? box.mid + 70 + (changes ? widthOf(changesOf(changes), 11, true) + 34 : 0) : box.x + widthOf(sign, size) + 40;
+  const title = whole || size <= LETTERS.title ? cut(titleOf(model, id), end - box.x - 14 - widthOf(sign, size), size, true) : "";
+  return (
+    <g class="frame" data-unit={box.unit}>
       <g data-fold={id} class="head" role="button" aria-expanded="true" aria-label={`close ${titleOf(model, id)}`}>
-        <rect x={box.x} y={box.y} width={box.w} height={HEAD} rx={8} />
-        <text class="title" x={box.x + 10} y={box.y + (size > 13 ? size : 16.5)} font-size={size}>
-          {detail.near && <tspan class="sign">− </tspan>}{fit(titleOf(model, id), Math.max(6, Math.floor(((frame.kind === "loop" ? box.mid - 66 - box.x : box.w - 130) - 30) / (size * 0.58))))}
-        </text>
-        {detail.near && frame.counts[2] > 0 && <text class="soft" x={box.x + box.w - 10} y={box.y + 16.5} text-anchor="end">{`${bytes(frame.counts[2])} saved`}</text>}
+        {(title || near) && !whole && <rect x={box.x + 0.6} y={box.y + 0.6} width={box.w - 1.2} height={high} rx={8} />}
+        {title && <text class="title" x={box.x + 10} y={whole ? box.y + box.h / 2 + size * DROP : box.y + high / 2 + size * DROP} font-size={size}>{sign && <tspan class="sign">{sign}</tspan>}{title}</text>}
+        {halved && frame.counts[1] > 0 && <text class="title" x={box.mid + GUTTER + 10} y={box.y + box.h / 2 + size * DROP} font-size={size}>{cut(titleOf(model, id), box.x + box.w - box.mid - GUTTER - 16, size, true)}</text>}
+        {saved && !whole && right + widthOf(saved, small) < box.x + box.w - 10 && <text class="soft" x={box.x + box.w - 10} y={box.y + high / 2 + small * DROP} text-anchor="end" font-size={small}>{saved}</text>}
       </g>
-      {frame.kind === "loop" && detail.near && <Stepper model={model} opened={opened} id={id} x={box.mid} y={box.y} />}
-      {frame.kind === "loop" && changes && <ChangeMark x={box.mid + 80} y={box.y} text={changesOf(changes)} detail={detail} />}
-      {id === 0 && detail.near && <Entries model={model} role="input" middle={box.mid - ENTRY} y={box.y - 20} />}
-      {id === 0 && detail.near && <Entries model={model} role="tangent" middle={box.mid + ENTRY} y={box.y + box.h + 6} />}
+      {loop && near && !whole && <Stepper {...{ model, opened, id, detail }} x={box.mid} y={box.y} />}
+      {loop && changes && near && <ChangeMark x={box.mid + 72} y={box.y + 12} text={changesOf(changes)} detail={detail} />}
+      {id === 0 && near && <Entries model={model} role="input" middle={box.mid - ENTRY} y={box.y - 23} detail={detail} />}
+      {id === 0 && near && <Entries model={model} role="tangent" middle={box.mid + ENTRY} y={box.y + box.h + 7} detail={detail} />}
     </g>
   );
 }
 
 /** What enters the program, above its forward; the gradients that enter its backward, below that. */
-function Entries({ model, role, middle, y }: { model: Model; role: string; middle: number; y: number }): VNode {
+function Entries({ model, role, middle, y, detail }: { model: Model; role: string; middle: number; y: number; detail: Detail }): VNode {
   const ports = model.entering.filter(port => port.role === role), shown = ports.slice(0, ports.length > 3 ? 2 : 3);
-  const texts = shown.map(port => ({ text: fit(model.text(port.name), 16), title: `${role} ${model.text(port.name)} ${model.text(port.spec)}` }));
+  const texts = shown.map(port => ({ text: model.text(port.name), title: `${role} ${model.text(port.name)} ${model.text(port.spec)}` }));
   if (ports.length > 3) texts.push({ text: `+${ports.length - 2}`, title: ports.slice(2).map(port => model.text(port.name)).join("\n") });
   let x = middle - texts.reduce((sum, one) => sum + pillWidth(one.text) + 4, -4) / 2;
   return <g>{texts.map(one => {
     const wide = pillWidth(one.text), left = x;
     x += wide + 4;
-    return <PillShape {...one} role={role} x={left} y={y} wide={wide} />;
+    return <PillShape {...one} {...{ role, y, wide, detail }} x={left} />;
   })}</g>;
 }
 
-function PillShape({ x, y, wide, text, title, role }: { x: number; y: number; wide: number; text: string; title: string; role: string }): VNode {
+function PillShape({ x, y, wide, text, title, role, detail }: { x: number; y: number; wide: number; text: string; title: string; role: string; detail: Detail }): VNode {
+  const size = sized(10, detail), high = PILL - 2;
   return (
     <g class={`pill ${role}`}>
       <title>{title}</title>
-      <rect x={x} y={y + 1} width={wide} height={13} rx={6.5} />
-      <text x={x + wide / 2} y={y + 10.5}>{text}</text>
+      <rect x={x} y={y + 1} width={wide} height={high} rx={high / 2} />
+      <text x={x + wide / 2} y={y + 1 + high / 2 + size * DROP} font-size={size}>{cut(text, wide - 8, size, role === "gradient" || role === "output")}</text>
     </g>
   );
 }
 
-function Stepper({ model, opened, id, x, y }: { model: Model; opened: Opened; id: number; x: number; y: number }): VNode {
-  const turn = turnOf(model, opened, id), { units } = model.frame(id), shown = units[turn];
+function Stepper({ model, opened, id, x, y, detail }: { model: Model; opened: Opened; id: number; x: number; y: number; detail: Detail }): VNode {
+  const size = sized(11.5, detail), turn = turnOf(model, opened, id), { units } = model.frame(id), shown = units[turn];
   const arrow = (to: number, at: number, text: string, label: string) => (
     <g class={`turn${to < 0 || to >= units.length ? " off" : ""}`} data-loop={id} data-turn={to} role="button" aria-label={label}>
       <rect x={at - 11} y={y + 3} width={22} height={18} rx={4} />
-      <text x={at} y={y + 16.5}>{text}</text>
+      <text x={at} y={y + 12 + size * DROP} font-size={size}>{text}</text>
     </g>
   );
   return (
@@ -215,22 +255,36 @@ function Stepper({ model, opened, id, x, y }: { model: Model; opened: Opened; id
       <title>{model.text(model.frame(-shown - 1).name)}</title>
       <rect class="plate" x={x - 66} y={y + 2} width={132} height={20} rx={5} />
       {arrow(turn - 1, x - 54, "‹", "previous turn")}
-      <text x={x} y={y + 16}>{`${turn + 1} of ${units.length}`}</text>
+      <text x={x} y={y + 12 + size * DROP} font-size={size}>{cut(`${turn + 1} of ${units.length}`, 84, size, true)}</text>
       {arrow(turn + 1, x + 54, "›", "next turn")}
     </g>
   );
 }
 
-/** Boxes and lines in the order in which they cover one another. */
-export function Drawn({ model, opened, boxes, lines, detail, marks }: Omit<BoxProps, "box" | "role"> & { boxes: Box[]; lines: Map<number, Line[]> }): VNode {
-  const all: ComponentChildren[] = [];
+interface DrawnProps extends Omit<BoxProps, "box" | "role"> {
+  boxes: Box[];
+  lines: Map<number, Line[]>;
+  shown: Shown;
+  labels: Label[];
+}
+
+/** Boxes and lines in the order in which they cover one another; where bands end, and what lines say, is above all. */
+export function Drawn({ model, opened, boxes, lines, detail, marks, shown, labels }: DrawnProps): VNode {
+  const all: ComponentChildren[] = [], dots = new Map<string, [number, number]>(), size = labelSize(detail);
   for (const box of boxes) {
-    all.push(<BoxShape key={`b${box.unit}`} {...{ model, opened, box, detail, marks }} />);
-    if (box.kind !== "open") continue;
-    const own = lines.get(-box.unit - 1) ?? [];
+    if (!shown.units.has(box.unit)) continue;
+    const whole = shown.whole.has(box.unit);
+    if (box.kind !== "open") {
+      all.push(<BoxShape key={`b${box.unit}`} {...{ model, opened, box, detail, marks }} />);
+      continue;
+    }
+    all.push(<OpenShape key={`b${box.unit}`} box={box} whole={whole} halved={!whole || inHalf(model, box, detail)} />);
+    const own = (lines.get(-box.unit - 1) ?? []).filter(line => isDrawn(line, shown));
+    for (const line of own) if (line.side === "bridge") for (const end of line.ends) dots.set(String(end), end);
     all.push(<g key={`l${box.unit}`} class="lines">{[...own].sort((a, b) => Number(a.side !== "bridge") - Number(b.side !== "bridge")).map(line => <LineShape key={line.d} {...{ line, detail }} />)}</g>);
+    all.push(<Head key={`h${box.unit}`} {...{ model, opened, box, detail, marks, whole }} />);
   }
-  return <g>{all}</g>;
+  return <g>{all}<Dots points={[...dots.values()]} detail={detail} />{labels.map(label => <LabelShape key={label.line.key} {...{ label, size }} />)}</g>;
 }
 
 export function Tips(): VNode {

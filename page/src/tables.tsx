@@ -140,7 +140,7 @@ export function Values({ model, go }: { model: Model; go: Go }): VNode {
 }
 
 export function Ports({ model, go }: { model: Model; go: Go }): VNode {
-  const groups = new Map<string, Port[]>();
+  const groups = new Map<string, Port[]>(), { own: [, own] } = model.savedSum();
   for (const port of model.data.ports) listed(groups, `${port.side ? "Backward" : "Forward"} ${port.into ? "takes" : "gives"}: ${port.role}`).push(port);
   const columns: Column<Port>[] = [
     { name: "name", value: port => model.text(port.name), cell: port => <bdi>{model.text(port.name)}</bdi> },
@@ -156,7 +156,7 @@ export function Ports({ model, go }: { model: Model; go: Go }): VNode {
       <h2>Inputs and outputs</h2>
       {[...groups].map(([title, ports]) => (
         <details key={title} open={ports.length <= 12}>
-          <summary>{title} <span class="soft">{whole(ports.length)}, {bytes(ports.reduce((sum, port) => sum + port.bytes, 0))}</span></summary>
+          <summary>{title} <span class="soft">{whole(ports.length)}, {bytes(ports.reduce((sum, port) => sum + port.bytes, 0))}{ports[0].role === "saved" && `, of which ${bytes(own)} in memory that nothing else has`}</span></summary>
           <Table columns={columns} rows={ports} sort={[2, -1]} empty="" />
         </details>
       ))}

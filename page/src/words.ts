@@ -28,6 +28,12 @@ function digits(count: number, whole: boolean): string {
   return whole ? String(Math.round(count)) : count >= 99.95 ? count.toFixed(0) : count >= 9.995 ? count.toFixed(1) : count.toFixed(2);
 }
 
+/** FLOPs, and how many of them are in products. */
+export function flopsText(all: number, products: number): string {
+  if (!all) return "";
+  return products && products < all ? `, ${inFlop(all)}, of which ${inFlop(products)} in products` : `, ${inFlop(all)}${products ? " in products" : ""}`;
+}
+
 /** A whole number with its thousands apart. */
 export function whole(count: number): string {
   return count.toLocaleString("en-US");
@@ -54,11 +60,40 @@ export function short(op: string): string {
   return parts.length >= 3 ? parts[parts.length - 2] : parts[parts.length - 1];
 }
 
-/** A text in at most so many letters, its middle left out. */
-export function fit(text: string, letters: number): string {
-  if (text.length <= letters) return text;
-  const head = Math.ceil((letters - 1) * 0.55);
-  return `${text.slice(0, head)}…${text.slice(text.length - (letters - 1 - head))}`;
+const FONT = 'system-ui, "Segoe UI", Helvetica, Arial, sans-serif', MEASURED = 100;
+const letters: Record<"normal" | "bold", Map<string, number>> = { normal: new Map(), bold: new Map() };
+let pen: CanvasRenderingContext2D | null = null;
+
+/** The width of a letter of size 1 in the picture's font; a usual one where there is no browser to ask. */
+function letterWidth(letter: string, bold: boolean): number {
+  const known = letters[bold ? "bold" : "normal"], had = known.get(letter);
+  if (had !== undefined) return had;
+  if (typeof document === "undefined") return 0.6;
+  pen ??= document.createElement("canvas").getContext("2d");
+  if (!pen) return 0.65;
+  pen.font = `${bold ? 600 : 400} ${MEASURED}px ${FONT}`;
+  const wide = pen.measureText(letter).width / MEASURED;
+  known.set(letter, wide);
+  return wide;
+}
+
+/** The width of a text in the picture. */
+export function widthOf(text: string, size: number, bold = false): number {
+  let sum = 0;
+  for (const letter of text) sum += letterWidth(letter, bold);
+  return sum * size;
+}
+
+/** A text as far as it fits a width; what is cut off is its end. */
+export function cut(text: string, wide: number, size: number, bold = false): string {
+  if (widthOf(text, size, bold) <= wide) return text;
+  let [room, end] = [wide - widthOf("…", size, bold), 0];
+  for (const letter of text) {
+    room -= letterWidth(letter, bold) * size;
+    if (room < 0) break;
+    end += letter.length;
+  }
+  return end ? `${text.slice(0, end).trimEnd()}…` : "";
 }
 
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff]/gu;

@@ -14,4 +14,5 @@ export function found() {
   return path;
 }
 
-export const launched = () => chromium.launch({ executablePath: found(), args: ["--no-sandbox", ...QUIET] });
+// Scroll bars are shown, as a person sees them.
+export const launched = () => chromium.launch({ executablePath: found(), args: ["--no-sandbox", ...QUIET], ignoreDefaultArgs: ["--hide-scrollbars"] });

@@ -12,8 +12,21 @@ const number = said => {
 const near = (said, right, what) => assert.ok(Math.abs(number(said) - right) <= 0.006 * right, `${what}: the page says ${said}, counted were ${right}`);
 
 test("FLOPs are those of torch's FlopCounterMode", () => opened("stack", async page => {
-  near(/, (.*) in products/.exec(await fact(page, "Forward"))[1], expected.counts.forward_flops, "forward");
-  near(/, (.*) in products/.exec(await fact(page, "Backward"))[1], expected.counts.backward_flops, "backward");
+  near(/of which (.*) in products/.exec(await fact(page, "Forward"))[1], expected.counts.forward_flops, "forward");
+  near(/of which (.*) in products/.exec(await fact(page, "Backward"))[1], expected.counts.backward_flops, "backward");
+}));
+
+test("FLOPs are all that steps count, and what is saved says what the rest is", () => opened("stack", async page => {
+  const { product, other } = stack.nodes, all = (from, to) => sum(product.slice(from, to)) + sum(other.slice(from, to));
+  near(/, (.*?), of which/.exec(await fact(page, "Forward"))[1], all(0, stack.forward), "forward");
+  near(/, (.*?), of which/.exec(await fact(page, "Backward"))[1], all(stack.forward), "backward");
+  const rest = stack.saved.filter(one => !one[3]), [, count, bytes] = /\. (\d+) more values?, ([\d.]+ \w+)/.exec(await fact(page, "Saved"));
+  assert.equal(Number(count), rest.length);
+  near(bytes, sum(rest.map(one => one[2])), "the rest");
+  await page.keyboard.press("i");
+  const group = await page.locator("summary", { hasText: "Forward gives: saved" }).innerText();
+  near(/, ([\d.]+ \w+), of which/.exec(group)[1], sum(stack.saved.map(one => one[2])), "all that is saved");
+  near(/of which ([\d.]+ \w+)/.exec(group)[1], expected.counts.saved, "new memory");
 }));
 
 test("saved bytes are those that autograd's hooks saw", () => opened("stack", async page => {

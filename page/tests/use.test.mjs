@@ -8,7 +8,7 @@ const stack = dataOf("stack").pairs[0], text = id => stack.strings[id];
 const named = name => stack.nodes.name.findIndex(id => text(id) === name);
 const loop = stack.frames.findIndex(frame => frame.kind === "loop");
 const folded = page => page.locator(".base .folded");
-const layers = page => page.locator(`.base .frame[data-unit="${-loop - 1}"]`);
+const layers = page => page.locator(`.base .frame[data-unit="${-loop - 1}"]`).filter({ hasText: "×" });
 
 test("the first picture shows the program with its layers as one box", () => opened("stack", async page => {
   assert.match(await layers(page).textContent(), /× 8/);
@@ -23,7 +23,7 @@ test("a click opens a frame where it is, a click on its head closes it", () => o
   const open = page.locator(`.base .open[data-unit="${unit}"]`), box = await open.boundingBox();
   assert.ok(Math.abs(box.y - before.y) < 2, "the top of the frame stays");
   assert.equal(await page.locator(`.base .folded[data-unit="${unit}"]`).count(), 0);
-  await open.locator(".head").click({ position: { x: 30, y: 8 } });
+  await page.locator(`.base [data-fold="${-unit - 1}"]`).click({ position: { x: 30, y: 8 } });
   assert.equal(await page.locator(`.base .folded[data-unit="${unit}"]`).count(), 1);
 }));
 
@@ -160,6 +160,21 @@ test("results have counts, and a wrong filter says what is right", () => opened(
   assert.match(await page.locator(".results").innerText(), /is is one of saved, view, guard/);
   await search(page, "zzzz");
   assert.match(await page.locator(".results").innerText(), /Nothing has these words/);
+}));
+
+test("a word counts names first, and says how many have it elsewhere", () => opened("stack", async page => {
+  const named = at => [n.name[at], n.op[at]].some(id => text(id).toLowerCase().includes("gelu"));
+  await search(page, "gelu");
+  const steps = async () => [...(await page.locator(".results .counts").innerText()).matchAll(/([\d,]+) (?:forward|backward)/g)].reduce((all, [, count]) => all + Number(count.replaceAll(",", "")), 0);
+  const first = await steps();
+  assert.equal(first, counts(named));
+  const more = page.locator(".results .elsewhere"), rest = Number(/^([\d,]+) more/.exec(await more.innerText())[1].replaceAll(",", ""));
+  assert.ok(rest > 0);
+  await more.click();
+  assert.equal(await steps(), first + rest);
+  assert.equal(await page.locator(".results .elsewhere").count(), 0);
+  await search(page, "layers.5");
+  assert.ok(await total(page) > 5, "where no name has the word, it is looked for everywhere");
 }));
 
 test("the code is in step with the selection, both ways", () => opened("stack", async page => {

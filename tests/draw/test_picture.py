@@ -18,6 +18,7 @@ from torch import Tensor
 import backprint as bp
 from backprint.draw.layout import WIDE, drawn_pair
 from backprint.draw.picture import (
+    WIDEST,
     Area,
     DrawnBox,
     PairPicture,
@@ -383,3 +384,24 @@ def test_a_notebook_shows_the_ports_of_a_verdict() -> None:
     assert ["output output", "bitwise"] in [row[:2] for row in rows]
     hostile = replace(verdict, name=HOSTILE, detail=HOSTILE)
     assert "<script" not in hostile._repr_html_()  # type: ignore[attr-defined]  # bound by the face
+
+
+class WideBranches(torch.nn.Module):
+    """Branches side by side, which have branches side by side."""
+
+    def __init__(self, depth: int = 2) -> None:
+        super().__init__()
+        self.parts = torch.nn.ModuleList(WideBranches(depth - 1) if depth else torch.nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([part(x) for part in self.parts]).tanh().mean(0)
+
+
+def test_a_wide_net_is_folded_until_its_picture_can_be_read(tmp_path: Path) -> None:
+    cap = bp.capture(WideBranches(), torch.randn(2, 8), engine="eager")
+
+    def width(nodes: int) -> float:
+        svg = cap.draw(tmp_path / "wide.svg", nodes=nodes).read_text()
+        return float(svg.split('width="')[1].split('"')[0])
+
+    assert width(300) <= WIDEST < width(2000), (width(300), width(2000))

@@ -75,590 +75,632 @@ LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
 OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
 SOFTWARE.
 */
-"use strict";(()=>{var L,Ir,js,Tt,kn,Te,Ur,Ce,Lr,Mn,$n,Qs,de=Symbol.for("pv"),Ie={},Ue=[],Js=/^m(i|n|o|s|text|space)$/,Sn=Array.isArray,Dr=Ue.slice,Vt=Object.assign;function zt(t){
-t&&t.parentNode&&t.remove()}function Pe(t,e,n,r,i){var s={type:t,props:e,key:n,ref:r,__k:null,__:null,__b:0,__e:null,__c:null,constructor:de,__v:i||++Ir,__i:-1,__u:0};return!i&&L.vnode&&L.
-vnode(s),s}function nt(){return{current:null}}function te(t){return t.children}function V(t,e){this.props=t,this.context=e,this.__g=0}function It(t,e){if(e==null)
-return t.__&&It(t.__,t.__i+1);for(var n;e<t.__k.length;e++)if((n=t.__k[e])&&n.__e)return n.__e;return typeof t.type!="function"||t.props.__P?null:It(t)}function to(t){
-var e,n=t.__v,r=n.__e,i=[],s=[],o=t.__P;o&&((e=Vt({constructor:de},n)).__v=n.__v+1,L.vnode&&L.vnode(e),On(o,e,n,t.__n,o.namespaceURI,32&n.__u?[r]:null,i,r||It(n),
-32&n.__u,s),e.__v=n.__v,e.__.__k[e.__i]=e,Gr(i,e,s),n.__=n.__e=null,e.__e!=r&&Br(e))}function Br(t){if((t=t.__)&&t.__c&&!t.props.__P)return t.__e=null,t.__k.some(
-function(e){return e&&(t.__e=e.__e)}),Br(t)}function Ar(t){(8&t.__g||(t.__g|=8,Tt.push(t),Te++))&&kn==L.debounceRendering||((kn=L.debounceRendering)||queueMicrotask)(
-Fr)}function Fr(){try{for(var t,e=1;Tt.length;)Tt.length>e&&Tt.sort(Ur),t=Tt.shift(),e=Tt.length,8&t.__g&&to(t)}finally{(Te=Tt.length)&&(kn||queueMicrotask)(Fr)}}
-function zr(t,e,n,r,i,s,o,a,u,l,c){var h,p,d,m,y,w,b=r.__k||Ue,_=e.length;for(u=eo(n,e,b,u,_),h=0;h<_;h++)(d=n.__k[h])!=null&&(p=~d.__i&&b[d.__i]||Ie,d.__i=h,w=
-On(t,d,p,i,s,o,a,u,l,c),m=d.__e,(p.ref!=d.ref||8&p.__u)&&(p.ref&&En(p.ref,null,d,p),d.ref&&c.push(d.ref,d.__c||m,d)),y=y||m,4&d.__u?(u=Vr(d,u,t,!p.__v),p.__e&&(p.
-__e=null)):typeof d.type=="function"&&w!==void 0?u=w:m&&(u=m.nextSibling),d.__u&=-21);return n.__e=y,u}function eo(t,e,n,r,i){var s,o,a,u,l,c,h,p,d,m=n.length,y=m,
-w=0,b=0,_=t.__k=Array(i);for(s=0;s<i;s++)(o=e[s])!=null&&typeof o!="boolean"&&typeof o!="function"?(typeof o!="object"||o.constructor===String?o=_[s]=Pe(null,o):
-Sn(o)?o=_[s]=Pe(te,{children:o}):o.constructor===de&&o.__b?o=_[s]=Pe(o.type,o.props,o.key,o.ref,o.__v):_[s]=o,u=s+w,o.__=t,o.__b=t.__b+1,a=null,~(l=o.__i=no(o,n,
-u,y))&&(y--,(a=n[l])&&(a.__u|=2)),a&&a.__v?(o.__u|=16,l==u-1?w--:l==u+1?w++:l!=u&&(l>u?w--:w++,b=1)):(~l||(i>m?w--:i<m&&w++),typeof o.type!="function"&&(o.__u|=
-4))):_[s]=null;if(b){for(c=[],h=[],s=0;s<i;s++)if((o=_[s])&&16&o.__u){for(w=0,p=c.length;w<p;)c[d=w+p>>1]<o.__i?w=d+1:p=d;c[w]=o.__i,h[s]=w+1}for(w=c.length;s--;)
-h[s]&&(h[s]==w?w--:_[s].__u|=4)}if(y)for(s=0;s<m;s++)!(a=n[s])||2&a.__u||(a.__e==r&&(r=It(a)),Nn(a,a));return r}function Vr(t,e,n,r){var i,s,o,a;if(typeof t.type==
-"function"){if(t.props.__P)return e;if(i=t.__k)for(s=0;s<i.length;s++)i[s]&&(i[s].__=t,e=Vr(i[s],e,n,!1));return e}for(e&&!e.parentNode&&(e=It(t))&&!e.parentNode&&
-(e=null),o=t.__e,a=e;a&&a.nodeType==8;)a=a.nextSibling;for(o!=a&&(!r&&n.moveBefore&&o.parentNode?n.moveBefore(o,e):n.insertBefore(o,e||null)),e=o;(e=e&&e.nextSibling)&&
-e.nodeType==8&&!e.data.startsWith("$s"););return e}function no(t,e,n,r){var i,s=t.key,o=t.type,a=e[n],u=a&&!(2&a.__u);if(a===null&&s==null||u&&s==a.key&&o==a.type)return n;if(r>(u?1:0)){for(i=n-1;i>=0;i--)if((a=
-e[i])&&!(2&a.__u)&&s==a.key&&o==a.type)return i;for(i=n+1;i<e.length;i++)if((a=e[i])&&!(2&a.__u)&&s==a.key&&o==a.type)return i}return-1}function Tr(t,e,n){n==null&&
-(n=""),e[0]=="-"?t.setProperty(e,n):t[e]=n}function Ne(t,e,n,r,i){var s,o;if(e=="style")if(typeof n=="string")t.style.cssText=n;else{if(typeof r=="string"&&(t.style.
-cssText=r=""),r)for(e in r)n&&e in n||Tr(t.style,e);if(n)for(e in n)r&&n[e]==r[e]||Tr(t.style,e,n[e])}else if(e[0]=="o"&&e[1]=="n")typeof n!="function"&&(n=null),
-typeof r!="function"&&(r=null),(t.__e||(t.__e={}))[e]=n,n&&r||(o=$n[e]||($n[e]=ro(e)),(t.__a||(t.__a={}))[e]=Mn,s=e!=(e=e.replace(Lr,"$1")),(e=e.slice(2))[0]<"a"&&
-(e=e.toLowerCase()),n?t.addEventListener(e,o,s):t.removeEventListener(e,o,s));else{if(i=="http://www.w3.org/2000/svg")e=e.replace(/xlink(H|:h)/,"h").replace(/sName$/,
-"s");else if(e!="width"&&e!="height"&&e!="href"&&e!="list"&&e!="form"&&e!="tabIndex"&&e!="download"&&e!="rowSpan"&&e!="colSpan"&&e!="role"&&e!="popover"&&e in t)
-try{return void(t[e]=n??"")}catch{}if(typeof n=="function")return;n==null||n===!1&&e[4]!="-"?t.removeAttribute(e):t.setAttribute(e,e=="popover"&&n==1?"":n)}}function ro(t){
-return function(e){var n=this.__e;if(n){if(n=n[t],e[Ce]==null)e[Ce]=Mn++;else if(e[Ce]<this.__a[t])return;return n(L.event?L.event(e):e)}}}function On(t,e,n,r,i,s,o,a,u,l){
-var c,h,p,d,m,y,w,b,_,O,$,T,P,U,K,Q,G,wt,J=e.type;if(e.constructor!==de)return null;128&n.__u&&(u=32&n.__u,c=n.__c.__z)&&(e.__u|=u,h=s=[],c.nodeType==8?a=Ae(c,s):
-s.push(c),a=s[0]||a),(c=L.__b)&&c(e);t:if(typeof J=="function"){p=o.length;try{if(b=e.props,_=(c=J.prototype)&&c.render,O=(c=J.contextType)&&r[c.__c],$=c?O?O.props.
-value:c.__:r,(d=n.__c)?(e.__c=d,2&d.__g&&(d.__g|=1)):(_?e.__c=d=new J(b,$):(e.__c=d=new V(b,$),d.constructor=J,d.render=so),O&&O.sub(d),d.state||(d.state={}),d.
-__n=r,d.__g|=8,d.__h=[],d.__k=[]),_&&(d.__s||(d.__s=d.state),J.getDerivedStateFromProps&&(d.__s==d.state&&(d.__s=Vt({},d.__s)),Vt(d.__s,J.getDerivedStateFromProps(
-b,d.__s)))),m=d.props,y=d.state,d.__v=e,n.__c){if(b!==m&&_&&!J.getDerivedStateFromProps&&d.componentWillReceiveProps&&d.componentWillReceiveProps(b,$),e.__v==n.
-__v&&!(8&d.__g)||!(4&d.__g)&&d.shouldComponentUpdate&&d.shouldComponentUpdate(b,d.__s,$)===!1){e.__v!=n.__v&&(d.props=b,d.state=d.__s,d.__g&=-9),e.__e=n.__e,e.__k=
-n.__k,e.__k.some(function(X){X&&(X.__=e)}),Ue.push.apply(d.__h,d.__k),d.__k=[],d.__h.length&&o.push(d),a=It(n);break t}d.componentWillUpdate&&d.componentWillUpdate(
-b,d.__s,$),_&&d.componentDidUpdate&&d.__h.push(function(){d.componentDidUpdate(m,y,w)})}else _&&!J.getDerivedStateFromProps&&d.componentWillMount&&d.componentWillMount(),
-_&&d.componentDidMount&&d.__h.push(d.componentDidMount);d.context=$,d.props=b,d.__P=t,d.__g&=-5,T=L.__r,P=_?25:0;do d.__g&=-9,T&&T(e),c=d.render(d.props,d.state=
-d.__s,d.context);while(8&d.__g&&++P<25);_&&(Ue.push.apply(d.__h,d.__k),d.__k=[]),d.state=d.__s,d.getChildContext&&(r=Vt({},r,d.getChildContext())),_&&n.__c&&d.getSnapshotBeforeUpdate&&
-(w=d.getSnapshotBeforeUpdate(m,y)),U=c&&c.type===te&&c.key==null?c.props.children:c,b.__P&&(c=a,i=(t=b.__P).namespaceURI,u=s=null,n.props&&n.props.__P!=t&&(n.__k.
-some(function(X){X&&Nn(X,X)}),n.__k=null),a=n.__k?It(n,0):null),a=zr(t,Sn(U)?U:[U],e,n,r,i,s,o,a,u,l),b.__P&&(e.__e=null,a=c),e.__u&=-161,h&&h.some(zt),d.__h.length&&
-o.push(d),1&d.__g&&(d.__g&=-4)}catch(X){if(o.length=p,e.__v=null,u||s)if(X&&X.then){if(e.__u|=128|u,s){for(~(G=s.indexOf(a||void 0))||(G=s.length);(wt=s[G-1])&&
-wt.nodeType==8;)G--;for(;G<s.length;G++)if(wt=s[G])if(s[G]=null,K){if(wt==Q)break}else{if(wt.nodeType!=8)break;wt.data.startsWith("$s")&&(Q=Ae(K=wt))}}if(!K){for(;a&&
-a.nodeType==8&&a.nextSibling;)a=a.nextSibling;K=a}(c=Ae(K=e.__c.__z||(e.__c.__z=K)))?(e.__e=K,a=c):e.__e=a,a=a&&a.nextSibling}else s&&s.some(zt);else e.__e=n.__e;
-e.__k||(e.__k=n.__k||[]),X&&X.then||Rr(e),L.__e(X,e,n)}}else a=e.__e=io(n.__e,e,n,r,i,s,o,u,l,t);return(c=L.diffed)&&c(e),a}function Ae(t,e){if(t&&t.nodeType==8&&
-t.data.startsWith("$s"))for(var n=1;t=t.nextSibling;){if(t.nodeType==8){if(t.data.startsWith("$s"))n++;else if(t.data.startsWith("/$s")&&!--n)return t}e&&e.push(
-t)}}function Rr(t){t&&(t.__c&&(t.__c.__g|=4),t.__k&&t.__k.some(Rr))}function Gr(t,e,n){for(var r=0;r<n.length;)En(n[r++],n[r++],n[r++]);L.__c&&L.__c(e,t),t.some(
-function(i){try{t=i.__h,i.__h=[],t.some(function(s){s.call(i)})}catch(s){L.__e(s,i.__v)}})}function io(t,e,n,r,i,s,o,a,u,l){var c,h,p,d,m,y,w,b,_=n.props||Ie,O=e.
-props,$=e.type;if($=="svg"?i="http://www.w3.org/2000/svg":$=="math"?i="http://www.w3.org/1998/Math/MathML":i||(i="http://www.w3.org/1999/xhtml"),s){for(c=0;c<s.
-length;c++)if((m=s[c])&&($?m.localName==$:m.nodeType==3)){t=m,s[c]=null;break}}if(!t){if(b=l.ownerDocument||document,!$)return b.createTextNode(O);t=b.createElementNS(
-i,$,O.is?O:l),a&&(L.__m&&L.__m(e,s),a=!1),s=null}if($){if(l=$=="template"&&t.content||t,s=$=="textarea"&&O.defaultValue!=null?null:s&&Dr.call(l.childNodes),!a&&
-s)for(_={},c=0;c<t.attributes.length;c++)_[(m=t.attributes[c]).name]=m.value;for(c in _)m=_[c],c=="dangerouslySetInnerHTML"?p=m:c=="children"||c in O||c=="value"&&
-"defaultValue"in O||c=="checked"&&"defaultChecked"in O||Ne(t,c,null,m,i);for(c in O)m=O[c],c=="children"?d=m:c=="dangerouslySetInnerHTML"?h=m:c=="value"?y=m:c==
-"checked"?w=m:a&&typeof m!="function"||_[c]===m||Ne(t,c,m,_[c],i);h?(a||p&&(h.__html==p.__html||h.__html==t.innerHTML)||(t.innerHTML=h.__html),e.__k=[]):(p&&(t.
-textContent=""),($=="foreignObject"||i=="http://www.w3.org/1998/Math/MathML"&&Js.test($))&&(i="http://www.w3.org/1999/xhtml"),zr(l,Sn(d)?d:[d],e,n,r,i,s,o,s?s[0]:
-n.__k&&It(n,0),a,u),s&&s.some(zt)),a&&$!="textarea"||(c="value",$=="progress"&&y==null?t.removeAttribute(c):y==null||y===t[c]&&($!="progress"||y)||Ne(t,c,y,_[c],
-i),c="checked",w!=null&&w!=t[c]&&Ne(t,c,w,_[c],i))}else _===O||a&&t.data==O||(t.data=O);return t}function En(t,e,n,r){try{typeof t=="function"?e?e.__x=t(e)||1:r&&
-(r=r.__c||r.__e)&&(e=r.__x)&&(r.__x=null,typeof e=="function"?e():t(null)):t.current=e}catch(i){L.__e(i,n)}}function Nn(t,e,n){var r,i,s,o;if(L.unmount&&L.unmount(
-t),!(r=t.ref)||r.current&&r.current!=t.__e||En(r,null,e,t),r=t.__c){if(r.componentWillUnmount)try{r.componentWillUnmount()}catch(a){L.__e(a,e)}r.__P=r.__n=null}
-if(r=t.__k)for(o=0;o<r.length;o++)r[o]&&Nn(r[o],e,typeof t.type!="function"||n&&!t.props.__P);!n&&(r=t.__c)&&(r=r.__z)&&(i=Ae(r,s=[]))&&(r==t.__e&&s.some(zt),zt(
-i),zt(r)),n||zt(t.__e),t.__e=t.__c=t.__=null}function so(t,e,n){return this.constructor(t,n)}function ee(t,e){var n,r,i,s;L.__&&L.__(t,e),e.nodeType==9&&(e=e.documentElement),
-r=(n=t&&32&t.__u)?null:e.__k,e.__k=Pe(te,{children:[t]}),i=[],s=[],On(e,e.__k,r||Ie,Ie,e.namespaceURI,r?null:e.firstChild?Dr.call(e.childNodes):null,i,r?r.__e:e.
-firstChild,n,s),Gr(i,e.__k,s),e.__k.props.children=null}L={__e:function(t,e,n,r){for(var i,s,o;e=e.__;)if((i=e.__c)&&!(1&i.__g)){i.__g|=4;try{if((o=(s=i.constructor)&&s.getDerivedStateFromError)&&i.setState(s.getDerivedStateFromError(
-t)),i.componentDidCatch&&(i.componentDidCatch(t,r||{}),o=1),o&&8&i.__g)return void(i.__g|=2)}catch(a){t=a}}throw Te=0,t}},Ir=0,js=function(t){return t!=null&&t.
-constructor===de},V.prototype.setState=function(t,e){var n=this.__s;n&&n!=this.state||(n=this.__s=Vt({},this.state)),typeof t=="function"&&(t=t(Vt({},n),this.props)),
-t&&(Vt(n,t),this.__v&&(e&&this.__k.push(e),Ar(this)))},V.prototype.forceUpdate=function(t){this.__v&&(this.__g|=4,t&&this.__h.push(t),Ar(this))},V.prototype.render=
-te,Tt=[],Te=0,Ur=function(t,e){return t.__v.__b-e.__v.__b},Ce=Symbol(),Lr=/(PointerCapture)$|Capture$/i,Mn=0,$n={},Qs=0;var Hr=["B","KiB","MiB","GiB","TiB","PiB"];function I(t){let e=0;for(;t>=999.5&&e<Hr.length-1;)[t,e]=[t/1024,e+1];return`${qr(t,e===0)} ${Hr[e]}`}var Wr=["","k",
-"M","G","T","P","E"];function ne(t){let e=0;for(;t>=999.5&&e<Wr.length-1;)[t,e]=[t/1e3,e+1];return`${qr(t,e===0)} ${Wr[e]}`.trim()}function dt(t){let e=ne(t);return/\d$/.
-test(e)?`${e} FLOP`:`${e}FLOP`}function qr(t,e){return e?String(Math.round(t)):t>=99.95?t.toFixed(0):t>=9.995?t.toFixed(1):t.toFixed(2)}function M(t){return t.toLocaleString(
-"en-US")}function Ut(t){if(t===null)return"–";if(t===0||Number.isInteger(t)&&Math.abs(t)<1e6)return M(t);let e=Math.abs(t);return e>=.001&&e<1e5?String(Number(
-t.toPrecision(4))):t.toExponential(2)}var Lt={added:"+",removed:"−",changed:"~"};function rt(t,e){return`${M(t)} ${e}${t===1?"":"s"}`}function Kr(t){let e=t.split(
-".");return e.length>=3?e[e.length-2]:e[e.length-1]}function kt(t,e){if(t.length<=e)return t;let n=Math.ceil((e-1)*.55);return`${t.slice(0,n)}…${t.slice(t.length-
-(e-1-n))}`}var oo=/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff]/gu;function it(t){return t.replace(
-oo,e=>`\\u${e.charCodeAt(0).toString(16).padStart(4,"0")}`)}var ao=[["attention",/^_?(scaled_dot_product|flash_attention|efficient_attention|flex_attention)/],[
-"convolution",/^(_?conv|convolution|cudnn_conv|mkldnn_conv|slow_conv|thnn_conv)/],["matmul",/^_?(mm|addmm|bmm|baddbmm|addbmm|mv|addmv|dot|vdot|matmul|linear|scaled_mm|int_mm|grouped_mm|weight_int\w*)(_\w+)?$/],
+"use strict";(()=>{var I,jr,So,It,Bn,Re,Jr,ze,ti,Rn,Fn,Eo,ve=Symbol.for("pv"),Ve={},He=[],Oo=/^m(i|n|o|s|text|space)$/,Vn=Array.isArray,ei=He.slice,Gt=Object.assign;function Ht(e){
+e&&e.parentNode&&e.remove()}function Be(e,t,n,r,i){var s={type:e,props:t,key:n,ref:r,__k:null,__:null,__b:0,__e:null,__c:null,constructor:ve,__v:i||++jr,__i:-1,__u:0};return!i&&I.vnode&&I.
+vnode(s),s}function at(){return{current:null}}function ie(e){return e.children}function H(e,t){this.props=e,this.context=t,this.__g=0}function Ut(e,t){if(t==null)
+return e.__&&Ut(e.__,e.__i+1);for(var n;t<e.__k.length;t++)if((n=e.__k[t])&&n.__e)return n.__e;return typeof e.type!="function"||e.props.__P?null:Ut(e)}function No(e){
+var t,n=e.__v,r=n.__e,i=[],s=[],o=e.__P;o&&((t=Gt({constructor:ve},n)).__v=n.__v+1,I.vnode&&I.vnode(t),Hn(o,t,n,e.__n,o.namespaceURI,32&n.__u?[r]:null,i,r||Ut(n),
+32&n.__u,s),t.__v=n.__v,t.__.__k[t.__i]=t,ai(i,t,s),n.__=n.__e=null,t.__e!=r&&ni(t))}function ni(e){if((e=e.__)&&e.__c&&!e.props.__P)return e.__e=null,e.__k.some(
+function(t){return t&&(e.__e=t.__e)}),ni(e)}function Qr(e){(8&e.__g||(e.__g|=8,It.push(e),Re++))&&Bn==I.debounceRendering||((Bn=I.debounceRendering)||queueMicrotask)(
+ri)}function ri(){try{for(var e,t=1;It.length;)It.length>t&&It.sort(Jr),e=It.shift(),t=It.length,8&e.__g&&No(e)}finally{(Re=It.length)&&(Bn||queueMicrotask)(ri)}}
+function ii(e,t,n,r,i,s,o,a,u,l,c){var h,p,d,m,y,v,g=r.__k||He,_=t.length;for(u=Co(n,t,g,u,_),h=0;h<_;h++)(d=n.__k[h])!=null&&(p=~d.__i&&g[d.__i]||Ve,d.__i=h,v=
+Hn(e,d,p,i,s,o,a,u,l,c),m=d.__e,(p.ref!=d.ref||8&p.__u)&&(p.ref&&Gn(p.ref,null,d,p),d.ref&&c.push(d.ref,d.__c||m,d)),y=y||m,4&d.__u?(u=si(d,u,e,!p.__v),p.__e&&(p.
+__e=null)):typeof d.type=="function"&&v!==void 0?u=v:m&&(u=m.nextSibling),d.__u&=-21);return n.__e=y,u}function Co(e,t,n,r,i){var s,o,a,u,l,c,h,p,d,m=n.length,y=m,
+v=0,g=0,_=e.__k=Array(i);for(s=0;s<i;s++)(o=t[s])!=null&&typeof o!="boolean"&&typeof o!="function"?(typeof o!="object"||o.constructor===String?o=_[s]=Be(null,o):
+Vn(o)?o=_[s]=Be(ie,{children:o}):o.constructor===ve&&o.__b?o=_[s]=Be(o.type,o.props,o.key,o.ref,o.__v):_[s]=o,u=s+v,o.__=e,o.__b=e.__b+1,a=null,~(l=o.__i=Ao(o,n,
+u,y))&&(y--,(a=n[l])&&(a.__u|=2)),a&&a.__v?(o.__u|=16,l==u-1?v--:l==u+1?v++:l!=u&&(l>u?v--:v++,g=1)):(~l||(i>m?v--:i<m&&v++),typeof o.type!="function"&&(o.__u|=
+4))):_[s]=null;if(g){for(c=[],h=[],s=0;s<i;s++)if((o=_[s])&&16&o.__u){for(v=0,p=c.length;v<p;)c[d=v+p>>1]<o.__i?v=d+1:p=d;c[v]=o.__i,h[s]=v+1}for(v=c.length;s--;)
+h[s]&&(h[s]==v?v--:_[s].__u|=4)}if(y)for(s=0;s<m;s++)!(a=n[s])||2&a.__u||(a.__e==r&&(r=Ut(a)),Wn(a,a));return r}function si(e,t,n,r){var i,s,o,a;if(typeof e.type==
+"function"){if(e.props.__P)return t;if(i=e.__k)for(s=0;s<i.length;s++)i[s]&&(i[s].__=e,t=si(i[s],t,n,!1));return t}for(t&&!t.parentNode&&(t=Ut(e))&&!t.parentNode&&
+(t=null),o=e.__e,a=t;a&&a.nodeType==8;)a=a.nextSibling;for(o!=a&&(!r&&n.moveBefore&&o.parentNode?n.moveBefore(o,t):n.insertBefore(o,t||null)),t=o;(t=t&&t.nextSibling)&&
+t.nodeType==8&&!t.data.startsWith("$s"););return t}function Ao(e,t,n,r){var i,s=e.key,o=e.type,a=t[n],u=a&&!(2&a.__u);if(a===null&&s==null||u&&s==a.key&&o==a.type)return n;if(r>(u?1:0)){for(i=n-1;i>=0;i--)if((a=
+t[i])&&!(2&a.__u)&&s==a.key&&o==a.type)return i;for(i=n+1;i<t.length;i++)if((a=t[i])&&!(2&a.__u)&&s==a.key&&o==a.type)return i}return-1}function Zr(e,t,n){n==null&&
+(n=""),t[0]=="-"?e.setProperty(t,n):e[t]=n}function De(e,t,n,r,i){var s,o;if(t=="style")if(typeof n=="string")e.style.cssText=n;else{if(typeof r=="string"&&(e.style.
+cssText=r=""),r)for(t in r)n&&t in n||Zr(e.style,t);if(n)for(t in n)r&&n[t]==r[t]||Zr(e.style,t,n[t])}else if(t[0]=="o"&&t[1]=="n")typeof n!="function"&&(n=null),
+typeof r!="function"&&(r=null),(e.__e||(e.__e={}))[t]=n,n&&r||(o=Fn[t]||(Fn[t]=Po(t)),(e.__a||(e.__a={}))[t]=Rn,s=t!=(t=t.replace(ti,"$1")),(t=t.slice(2))[0]<"a"&&
+(t=t.toLowerCase()),n?e.addEventListener(t,o,s):e.removeEventListener(t,o,s));else{if(i=="http://www.w3.org/2000/svg")t=t.replace(/xlink(H|:h)/,"h").replace(/sName$/,
+"s");else if(t!="width"&&t!="height"&&t!="href"&&t!="list"&&t!="form"&&t!="tabIndex"&&t!="download"&&t!="rowSpan"&&t!="colSpan"&&t!="role"&&t!="popover"&&t in e)
+try{return void(e[t]=n??"")}catch{}if(typeof n=="function")return;n==null||n===!1&&t[4]!="-"?e.removeAttribute(t):e.setAttribute(t,t=="popover"&&n==1?"":n)}}function Po(e){
+return function(t){var n=this.__e;if(n){if(n=n[e],t[ze]==null)t[ze]=Rn++;else if(t[ze]<this.__a[e])return;return n(I.event?I.event(t):t)}}}function Hn(e,t,n,r,i,s,o,a,u,l){
+var c,h,p,d,m,y,v,g,_,$,M,L,P,z,W,et,V,Y,j=t.type;if(t.constructor!==ve)return null;128&n.__u&&(u=32&n.__u,c=n.__c.__z)&&(t.__u|=u,h=s=[],c.nodeType==8?a=Fe(c,s):
+s.push(c),a=s[0]||a),(c=I.__b)&&c(t);t:if(typeof j=="function"){p=o.length;try{if(g=t.props,_=(c=j.prototype)&&c.render,$=(c=j.contextType)&&r[c.__c],M=c?$?$.props.
+value:c.__:r,(d=n.__c)?(t.__c=d,2&d.__g&&(d.__g|=1)):(_?t.__c=d=new j(g,M):(t.__c=d=new H(g,M),d.constructor=j,d.render=Lo),$&&$.sub(d),d.state||(d.state={}),d.
+__n=r,d.__g|=8,d.__h=[],d.__k=[]),_&&(d.__s||(d.__s=d.state),j.getDerivedStateFromProps&&(d.__s==d.state&&(d.__s=Gt({},d.__s)),Gt(d.__s,j.getDerivedStateFromProps(
+g,d.__s)))),m=d.props,y=d.state,d.__v=t,n.__c){if(g!==m&&_&&!j.getDerivedStateFromProps&&d.componentWillReceiveProps&&d.componentWillReceiveProps(g,M),t.__v==n.
+__v&&!(8&d.__g)||!(4&d.__g)&&d.shouldComponentUpdate&&d.shouldComponentUpdate(g,d.__s,M)===!1){t.__v!=n.__v&&(d.props=g,d.state=d.__s,d.__g&=-9),t.__e=n.__e,t.__k=
+n.__k,t.__k.some(function(q){q&&(q.__=t)}),He.push.apply(d.__h,d.__k),d.__k=[],d.__h.length&&o.push(d),a=Ut(n);break t}d.componentWillUpdate&&d.componentWillUpdate(
+g,d.__s,M),_&&d.componentDidUpdate&&d.__h.push(function(){d.componentDidUpdate(m,y,v)})}else _&&!j.getDerivedStateFromProps&&d.componentWillMount&&d.componentWillMount(),
+_&&d.componentDidMount&&d.__h.push(d.componentDidMount);d.context=M,d.props=g,d.__P=e,d.__g&=-5,L=I.__r,P=_?25:0;do d.__g&=-9,L&&L(t),c=d.render(d.props,d.state=
+d.__s,d.context);while(8&d.__g&&++P<25);_&&(He.push.apply(d.__h,d.__k),d.__k=[]),d.state=d.__s,d.getChildContext&&(r=Gt({},r,d.getChildContext())),_&&n.__c&&d.getSnapshotBeforeUpdate&&
+(v=d.getSnapshotBeforeUpdate(m,y)),z=c&&c.type===ie&&c.key==null?c.props.children:c,g.__P&&(c=a,i=(e=g.__P).namespaceURI,u=s=null,n.props&&n.props.__P!=e&&(n.__k.
+some(function(q){q&&Wn(q,q)}),n.__k=null),a=n.__k?Ut(n,0):null),a=ii(e,Vn(z)?z:[z],t,n,r,i,s,o,a,u,l),g.__P&&(t.__e=null,a=c),t.__u&=-161,h&&h.some(Ht),d.__h.length&&
+o.push(d),1&d.__g&&(d.__g&=-4)}catch(q){if(o.length=p,t.__v=null,u||s)if(q&&q.then){if(t.__u|=128|u,s){for(~(V=s.indexOf(a||void 0))||(V=s.length);(Y=s[V-1])&&Y.
+nodeType==8;)V--;for(;V<s.length;V++)if(Y=s[V])if(s[V]=null,W){if(Y==et)break}else{if(Y.nodeType!=8)break;Y.data.startsWith("$s")&&(et=Fe(W=Y))}}if(!W){for(;a&&
+a.nodeType==8&&a.nextSibling;)a=a.nextSibling;W=a}(c=Fe(W=t.__c.__z||(t.__c.__z=W)))?(t.__e=W,a=c):t.__e=a,a=a&&a.nextSibling}else s&&s.some(Ht);else t.__e=n.__e;
+t.__k||(t.__k=n.__k||[]),q&&q.then||oi(t),I.__e(q,t,n)}}else a=t.__e=To(n.__e,t,n,r,i,s,o,u,l,e);return(c=I.diffed)&&c(t),a}function Fe(e,t){if(e&&e.nodeType==8&&
+e.data.startsWith("$s"))for(var n=1;e=e.nextSibling;){if(e.nodeType==8){if(e.data.startsWith("$s"))n++;else if(e.data.startsWith("/$s")&&!--n)return e}t&&t.push(
+e)}}function oi(e){e&&(e.__c&&(e.__c.__g|=4),e.__k&&e.__k.some(oi))}function ai(e,t,n){for(var r=0;r<n.length;)Gn(n[r++],n[r++],n[r++]);I.__c&&I.__c(t,e),e.some(
+function(i){try{e=i.__h,i.__h=[],e.some(function(s){s.call(i)})}catch(s){I.__e(s,i.__v)}})}function To(e,t,n,r,i,s,o,a,u,l){var c,h,p,d,m,y,v,g,_=n.props||Ve,$=t.
+props,M=t.type;if(M=="svg"?i="http://www.w3.org/2000/svg":M=="math"?i="http://www.w3.org/1998/Math/MathML":i||(i="http://www.w3.org/1999/xhtml"),s){for(c=0;c<s.
+length;c++)if((m=s[c])&&(M?m.localName==M:m.nodeType==3)){e=m,s[c]=null;break}}if(!e){if(g=l.ownerDocument||document,!M)return g.createTextNode($);e=g.createElementNS(
+i,M,$.is?$:l),a&&(I.__m&&I.__m(t,s),a=!1),s=null}if(M){if(l=M=="template"&&e.content||e,s=M=="textarea"&&$.defaultValue!=null?null:s&&ei.call(l.childNodes),!a&&
+s)for(_={},c=0;c<e.attributes.length;c++)_[(m=e.attributes[c]).name]=m.value;for(c in _)m=_[c],c=="dangerouslySetInnerHTML"?p=m:c=="children"||c in $||c=="value"&&
+"defaultValue"in $||c=="checked"&&"defaultChecked"in $||De(e,c,null,m,i);for(c in $)m=$[c],c=="children"?d=m:c=="dangerouslySetInnerHTML"?h=m:c=="value"?y=m:c==
+"checked"?v=m:a&&typeof m!="function"||_[c]===m||De(e,c,m,_[c],i);h?(a||p&&(h.__html==p.__html||h.__html==e.innerHTML)||(e.innerHTML=h.__html),t.__k=[]):(p&&(e.
+textContent=""),(M=="foreignObject"||i=="http://www.w3.org/1998/Math/MathML"&&Oo.test(M))&&(i="http://www.w3.org/1999/xhtml"),ii(l,Vn(d)?d:[d],t,n,r,i,s,o,s?s[0]:
+n.__k&&Ut(n,0),a,u),s&&s.some(Ht)),a&&M!="textarea"||(c="value",M=="progress"&&y==null?e.removeAttribute(c):y==null||y===e[c]&&(M!="progress"||y)||De(e,c,y,_[c],
+i),c="checked",v!=null&&v!=e[c]&&De(e,c,v,_[c],i))}else _===$||a&&e.data==$||(e.data=$);return e}function Gn(e,t,n,r){try{typeof e=="function"?t?t.__x=e(t)||1:r&&
+(r=r.__c||r.__e)&&(t=r.__x)&&(r.__x=null,typeof t=="function"?t():e(null)):e.current=t}catch(i){I.__e(i,n)}}function Wn(e,t,n){var r,i,s,o;if(I.unmount&&I.unmount(
+e),!(r=e.ref)||r.current&&r.current!=e.__e||Gn(r,null,t,e),r=e.__c){if(r.componentWillUnmount)try{r.componentWillUnmount()}catch(a){I.__e(a,t)}r.__P=r.__n=null}
+if(r=e.__k)for(o=0;o<r.length;o++)r[o]&&Wn(r[o],t,typeof e.type!="function"||n&&!e.props.__P);!n&&(r=e.__c)&&(r=r.__z)&&(i=Fe(r,s=[]))&&(r==e.__e&&s.some(Ht),Ht(
+i),Ht(r)),n||Ht(e.__e),e.__e=e.__c=e.__=null}function Lo(e,t,n){return this.constructor(e,n)}function se(e,t){var n,r,i,s;I.__&&I.__(e,t),t.nodeType==9&&(t=t.documentElement),
+r=(n=e&&32&e.__u)?null:t.__k,t.__k=Be(ie,{children:[e]}),i=[],s=[],Hn(t,t.__k,r||Ve,Ve,t.namespaceURI,r?null:t.firstChild?ei.call(t.childNodes):null,i,r?r.__e:t.
+firstChild,n,s),ai(i,t.__k,s),t.__k.props.children=null}I={__e:function(e,t,n,r){for(var i,s,o;t=t.__;)if((i=t.__c)&&!(1&i.__g)){i.__g|=4;try{if((o=(s=i.constructor)&&s.getDerivedStateFromError)&&i.setState(s.getDerivedStateFromError(
+e)),i.componentDidCatch&&(i.componentDidCatch(e,r||{}),o=1),o&&8&i.__g)return void(i.__g|=2)}catch(a){e=a}}throw Re=0,e}},jr=0,So=function(e){return e!=null&&e.
+constructor===ve},H.prototype.setState=function(e,t){var n=this.__s;n&&n!=this.state||(n=this.__s=Gt({},this.state)),typeof e=="function"&&(e=e(Gt({},n),this.props)),
+e&&(Gt(n,e),this.__v&&(t&&this.__k.push(t),Qr(this)))},H.prototype.forceUpdate=function(e){this.__v&&(this.__g|=4,e&&this.__h.push(e),Qr(this))},H.prototype.render=
+ie,It=[],Re=0,Jr=function(e,t){return e.__v.__b-t.__v.__b},ze=Symbol(),ti=/(PointerCapture)$|Capture$/i,Rn=0,Fn={},Eo=0;var ui=["B","KiB","MiB","GiB","TiB","PiB"];function C(e){let t=0;for(;e>=999.5&&t<ui.length-1;)[e,t]=[e/1024,t+1];return`${fi(e,t===0)} ${ui[t]}`}var li=["","k",
+"M","G","T","P","E"];function oe(e){let t=0;for(;e>=999.5&&t<li.length-1;)[e,t]=[e/1e3,t+1];return`${fi(e,t===0)} ${li[t]}`.trim()}function Dt(e){let t=oe(e);return/\d$/.
+test(t)?`${t} FLOP`:`${t}FLOP`}function fi(e,t){return t?String(Math.round(e)):e>=99.95?e.toFixed(0):e>=9.995?e.toFixed(1):e.toFixed(2)}function we(e,t){return e?
+t&&t<e?`, ${Dt(e)}, of which ${Dt(t)} in products`:`, ${Dt(e)}${t?" in products":""}`:""}function S(e){return e.toLocaleString("en-US")}function zt(e){if(e===null)
+return"–";if(e===0||Number.isInteger(e)&&Math.abs(e)<1e6)return S(e);let t=Math.abs(e);return t>=.001&&t<1e5?String(Number(e.toPrecision(4))):e.toExponential(
+2)}var Bt={added:"+",removed:"−",changed:"~"};function J(e,t){return`${S(e)} ${t}${e===1?"":"s"}`}function hi(e){let t=e.split(".");return t.length>=3?t[t.length-
+2]:t[t.length-1]}var Io='system-ui, "Segoe UI", Helvetica, Arial, sans-serif',ci=100,Uo={normal:new Map,bold:new Map},Ge=null;function di(e,t){let n=Uo[t?"bold":
+"normal"],r=n.get(e);if(r!==void 0)return r;if(typeof document>"u")return .6;if(Ge??=document.createElement("canvas").getContext("2d"),!Ge)return .65;Ge.font=`${t?
+600:400} ${ci}px ${Io}`;let i=Ge.measureText(e).width/ci;return n.set(e,i),i}function R(e,t,n=!1){let r=0;for(let i of e)r+=di(i,n);return r*t}function Mt(e,t,n,r=!1){
+if(R(e,n,r)<=t)return e;let[i,s]=[t-R("…",n,r),0];for(let o of e){if(i-=di(o,r)*n,i<0)break;s+=o.length}return s?`${e.slice(0,s).trimEnd()}…`:""}var Do=/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff]/gu;
+function ut(e){return e.replace(Do,t=>`\\u${t.charCodeAt(0).toString(16).padStart(4,"0")}`)}var zo=[["attention",/^_?(scaled_dot_product|flash_attention|efficient_attention|flex_attention)/],
+["convolution",/^(_?conv|convolution|cudnn_conv|mkldnn_conv|slow_conv|thnn_conv)/],["matmul",/^_?(mm|addmm|bmm|baddbmm|addbmm|mv|addmv|dot|vdot|matmul|linear|scaled_mm|int_mm|grouped_mm|weight_int\w*)(_\w+)?$/],
 ["norm",/(layer|batch|group|rms|instance)_norm|^_?(weight_norm|native_\w*norm)|cudnn_batch_norm/],["softmax",/softmax/],["embedding",/embedding|^gather|^scatter|index|^take/],
 ["pool",/pool|upsample|interpolate|grid_sample/],["random",/dropout|^(rand|bernoulli|normal|uniform|multinomial|philox)/],["reduction",/^(sum|mean|var|std|amax|amin|max|min|argmax|argmin|any|all|prod|logsumexp|norm|linalg_vector_norm|cum\w+|nll_loss\w*|mse_loss\w*)(_|$)/],
 ["creation",/^(full|zeros|ones|empty|arange|new_|scalar_tensor|eye|tril|triu|linspace)/],["copy",/^(clone|_to_copy|copy|contiguous|cat|stack|constant_pad|roll|flip|sort|topk)/]];
-function Xr(t,e,n){return n?"guard":e?"view":ao.find(([,r])=>r.test(t))?.[0]??"pointwise"}var mt=["added","removed","changed"],Cn=1,Zr=2,jr=4,re=class extends Error{constructor(n,r){super();this.where=n;this.what=r}where;what;get message(){return`${this.
-where}: ${this.what}`}},Yr=["program","module","loop","turn","line","steps"];function Le(t,e){throw new re(t,e)}function E(t,e,n){t||Le(e,n)}function Z(t){let e=JSON.
-stringify(t)??"nothing";return e.length>60?`${e.slice(0,60)}…`:e}function pt(t,e){return E(typeof t=="object"&&t!==null&&!Array.isArray(t),e,`an object was ex\
-pected, found ${Z(t)}`),t}function Rt(t,e){return E(Array.isArray(t),e,`a list was expected, found ${Z(t)}`),t}function st(t,e){E(typeof t=="string",e,`a text w\
-as expected, found ${Z(t)}`)}function $t(t,e,n,r){Number.isSafeInteger(t)&&t>=e&&t<n||Le(r,`${Z(t)} is not a whole number from ${e} to ${n===1/0?"2**53 - 1":n-1}`)}
-function W(t,e){typeof t=="number"&&Number.isFinite(t)&&t>=0||Le(e,`${Z(t)} is not a number of 0 or more`)}function A(t,e,n){let r=Rt(t,e),i=0;try{for(;i<r.length;i++)
-n(r[i],"",i)}catch(s){throw s instanceof re&&(s.where=`${e}[${i}]${s.where}`),s}}function ot(t,e,n){let r=Rt(t,e);E(r.length===n.length,e,`${n.length} entries w\
-ere expected, found ${r.length}`),A(r,e,(i,s,o)=>n[o](i,s))}var B=(t,e)=>(n,r)=>$t(n,t,e,r);function uo(t,e){let n=pt(t.nodes,`${e}.nodes`),r=Rt(n.name,`${e}.no\
-des.name`).length,[i,s]=[B(0,t.strings.length),B(0,1/0)],o={name:i,op:i,args:i,spec:i,echo:i,source:B(-1,t.sources.length),frame:B(0,t.frames.length),product:W,
-other:W,read:s,written:s,memory:s,flags:B(0,8),inputs:(a,u)=>A(a,u,B(0,r+t.ports.length)),partners:(a,u)=>A(a,u,B(0,t.forward))};for(let[a,u]of Object.entries(o)){
-let l=Rt(n[a],`${e}.nodes.${a}`);E(l.length===r,`${e}.nodes.${a}`,`${r} entries were expected, one a step, found ${l.length}`),A(l,`${e}.nodes.${a}`,u)}$t(t.forward,
-0,r+1,`${e}.forward`)}function lo(t,e){let n=t.nodes.name.length,r=B(0,t.strings.length),i=t.ports.filter(a=>a.into).length;A(t.ports,`${e}.ports`,(a,u)=>{let l=pt(
-a,u);$t(l.side,0,2,`${u}.side`),E(typeof l.into=="boolean",`${u}.into`,`true or false was expected, found ${Z(l.into)}`),st(l.role,`${u}.role`),r(l.name,`${u}.n\
-ame`),r(l.spec,`${u}.spec`),W(l.bytes,`${u}.bytes`),$t(l.value,l.into?n:-1,n+i,`${u}.value`)});let s=n;t.ports.forEach((a,u)=>{a.into&&E(a.value===s++,`${e}.por\
-ts[${u}].value`,`${s-1} was expected, found ${a.value}`)});let o=B(0,n+i);A(t.nodes.inputs,`${e}.nodes.inputs`,(a,u)=>A(a,u,o)),A(t.saved,`${e}.saved`,(a,u)=>ot(
-a,u,[o,B(n,n+i),W,W]))}function co(t,e){let{frames:n,layouts:r,nodes:i}=t,s=B(0,t.strings.length),o={steps:new Uint8Array(i.name.length),frames:new Uint8Array(n.
-length)};E(n.length>0,`${e}.frames`,"there is no frame"),n.forEach((u,l)=>{let c=`${e}.frames[${l}]`;s(u.name,`${c}.name`),s(u.label,`${c}.label`),E(Yr.includes(
-u.kind),`${c}.kind`,`${Z(u.kind)} is none of ${Yr.join(", ")}`),$t(u.parent,l?0:-1,l?n.length:0,`${c}.parent`),$t(u.layout,u.kind==="loop"?-1:0,u.kind==="loop"?
-0:r.length,`${c}.layout`),ot(u.counts,`${c}.counts`,[W,W,W,W,W]),A(u.units,`${c}.units`,B(-n.length,i.name.length)),E(u.kind!=="loop"||u.units.length,c,"a loop \
-without a turn");for(let h of u.units){let[p,d]=h<0?[o.frames,-h-1]:[o.steps,h];E(!p[d]++,c,`${h<0?"frame":"step"} ${d} is in two frames`);let m=h<0?n[d].parent:
-i.frame[d];E(m===l,c,`${h<0?"frame":"step"} ${d} says that it is in frame ${m}`),E(u.kind!=="loop"||h<0,c,`step ${d} is a turn of a loop`)}});let a=o.steps.indexOf(
-0);E(a<0,`${e}.frames`,`step ${a} is in no frame`),n.forEach((u,l)=>{let[c,h]=[l,n.length];for(;c>0&&h--;)E(o.frames[c],`${e}.frames[${c}]`,"it is in no frame"),
-c=n[c].parent;E(c<=0,`${e}.frames[${l}]`,"it is inside itself")}),n.forEach((u,l)=>{u.layout>=0&&mo(r[u.layout],u,t.forward,`${e}.frames[${l}]`)}),ho(t,e)}var fo=[
-"steps forward","steps backward","saved bytes","FLOPs of products forward","FLOPs of products backward"];function ho(t,e){let{frames:n,nodes:r,forward:i}=t,s=new Map;
-for(let[a,,,u]of t.saved)s.set(a,(s.get(a)??0)+u);let o=n.map(()=>[0,0,0,0,0]);r.name.forEach((a,u)=>{let l=o[r.frame[u]],c=u<i?0:1;l[c]+=1,l[2]+=s.get(u)??0,l[3+
-c]+=r.product[u]});for(let a of po(n).reverse())a&&o[a].forEach((u,l)=>{o[n[a].parent][l]+=u});n.forEach((a,u)=>a.counts.forEach((l,c)=>E(l===o[u][c]||l>Number.
-MAX_SAFE_INTEGER,`${e}.frames[${u}].counts`,`it says ${l} ${fo[c]}, and its steps add up to ${o[u][c]}`)))}function po(t){let e=[0];for(let n of e)for(let r of t[n].
-units)r<0&&e.push(-r-1);return e}function mo(t,e,n,r){let i=new Uint8Array(e.units.length);for(let s of t.rows)s.forEach((o,a)=>{for(let u of o)E(u<e.units.length&&
-!i[u]++,r,`its layout gives ${u} no place, or two`),E(e.units[u]<0==(a===1),r,`its layout takes unit ${u} for a ${a===1?"frame":"step"}`),E(a===1||e.units[u]<n==
-(a===0),r,`its layout has step ${e.units[u]} on the side of the ${a?"backward":"forward"}`)});E(i.every(Boolean),r,`its layout has no place for unit ${i.indexOf(
-0)}`)}function go(t,e){A(t.layouts,`${e}.layouts`,(n,r)=>{let i=pt(n,r),s=0;A(i.rows,`${r}.rows`,(a,u)=>{ot(a,u,[0,1,2].map(()=>(l,c)=>A(l,c,B(0,1/0)))),s+=a.flat().
-length}),ot(i.slots,`${r}.slots`,[B(0,1e5),B(0,1e5)]);let o=B(-1,s);["left","right"].forEach((a,u)=>A(i[a],`${r}.${a}`,(l,c)=>ot(l,c,[o,o,B(-1,i.slots[u]),B(0,t.
-strings.length),W]))),A(i.bridges,`${r}.bridges`,(a,u)=>ot(a,u,[o,o,W,W]))})}function yo(t,e){let n=t.nodes.name.length,r=pt(t.memory,`${e}.memory`);W(r.before,
-`${e}.memory.before`),A(r.live,`${e}.memory.live`,W),E(t.memory.live.length===n,`${e}.memory.live`,`${n} entries were expected, one a step, found ${t.memory.live.
-length}`);let i=B(-1,n+t.ports.length),s=(o,a)=>ot(o,a,[i,B(0,n+1),B(0,n+1),W,B(0,t.strings.length)]);for(let o of["spans","held"])A(r[o],`${e}.memory.${o}`,s);
-ot(r.peak,`${e}.memory.peak`,[B(-1,Math.max(n,1)),W]),bo(t.memory,n,`${e}.memory`)}function bo({live:t,spans:e,peak:n},r,i){let s=new Float64Array(r+2);for(let[
-,u,l,c]of e)s[u]+=c,s[l+1]-=c;let o=0;for(let u=0;u<r;u++)o+=s[u],E(t[u]===o||o>Number.MAX_SAFE_INTEGER,`${i}.live[${u}]`,`it says ${t[u]} bytes, and its spans \
-add up to ${o}`);let a=t.reduce((u,l)=>Math.max(u,l),0);E(n[1]===a&&(!r||t[n[0]]===a),`${i}.peak`,`it says ${n[1]} bytes at step ${n[0]}, and the most that live\
- are ${a}`)}function vo(t,e){if(t.stats===void 0)return;let{value:n,rows:r}=pt(t.stats,e);A(n,`${e}.value`,B(0,t.nodes.name.length+t.ports.length)),A(r,`${e}.ro\
-ws`,(i,s)=>{E(Rt(i,s).length===9,s,`9 numbers were expected, found ${i.length}`),A(i,s,(o,a)=>E(o===null||Number.isFinite(o),a,`${Z(o)} is not a number`))}),E(n.
-length===r.length,e,`${n.length} values and ${r.length} rows`)}var wo={added:["+ "],removed:["- "],changed:["- ","+ "]};function _o(t,e){let n=pt(t.marks,e),r=t.
-nodes.name.length;$t(n.pair,-1,1/0,`${e}.pair`),A(n.node,`${e}.node`,(i,s,o)=>$t(i,o?n.node[o-1]+1:0,r,s));for(let i of["kind","text","other"]){let s=Rt(n[i],`${e}\
-.${i}`).length;E(s===n.node.length,`${e}.${i}`,`${n.node.length} entries were expected, one a marked step, found ${s}`)}A(n.kind,`${e}.kind`,(i,s)=>E(mt.includes(
-i),s,`${Z(i)} is none of ${mt.join(", ")}`)),A(n.text,`${e}.text`,(i,s,o)=>{st(i,s);let a=i.split(`
-`),u=wo[n.kind[o]];E(a.length===u.length&&u.every((l,c)=>a[c].startsWith(l)),s,`${u.length===1?"a line":"two lines"} with ${u.join("and ").trim()} in front was \
-expected of a step that was ${n.kind[o]}, found ${Z(i)}`)})}function xo(t){t.forEach(({marks:e},n)=>{let r=`pairs[${n}].marks`,{pair:i,node:s,kind:o,text:a,other:u}=e,
-l=t[i]?.marks;$t(i,-1,t.length,`${r}.pair`),E(l?l.pair===n&&i!==n:i<0,`${r}.pair`,`pair ${i} says that its other pair is ${l?.pair}`);let c=new Map(l?.node.map(
-(h,p)=>[h,p]));A(u,`${r}.other`,(h,p,d)=>{if(o[d]!=="changed")return E(h===-1,p,`-1 was expected of a step that was ${o[d]}, found ${Z(h)}`);let m=c.get(h)??-1;
-E(m>=0&&l.other[m]===s[d]&&l.text[m]===a[d],p,`step ${Z(h)} of pair ${i} is not marked as what this step was or became`)})})}function ko(t,e){let n=pt(t,e);st(n.
-name,`${e}.name`),A(n.strings,`${e}.strings`,st),E(n.strings[0]==="",`${e}.strings`,"the first is not the empty text");for(let s of["ports","sources","saved","f\
-rames","layouts"])Rt(n[s],`${e}.${s}`);A(n.frames,`${e}.frames`,pt);let r=B(0,n.strings.length);A(n.sources,`${e}.sources`,(s,o)=>ot(s,o,[r,B(0,1/0),r,r,r])),uo(
-n,e),lo(n,e),go(n,e),co(n,e),yo(n,e);let i=pt(n.code,`${e}.code`);for(let s of[i.forward,i.backward])A(s,`${e}.code`,st);ot(i.ends,`${e}.code.ends`,[0,1].map(()=>(s,o)=>A(
-s,o,st))),vo(n,`${e}.stats`),n.marks!==void 0&&_o(n,`${e}.marks`)}function Qr(t){let e;try{e=JSON.parse(t)}catch(s){Le("data",`they are not JSON (${s.message})`)}
-let n=pt(e,"data");E(n.format===1,"format",`this page reads format 1, found ${Z(n.format)}; write the page again with this version of Backprint`),st(n.title,"ti\
-tle"),A(n.facts,"facts",(s,o)=>ot(s,o,[st,st])),A(n.notes,"notes",st),A(n.pairs,"pairs",ko),E(n.pairs.length,"pairs","there is none");let r=n.changes!==void 0;r&&
-A(n.changes,"changes",st),n.pairs.forEach((s,o)=>E(s.marks!==void 0===r,`pairs[${o}].marks`,r?"the page has changes, and this pair has no marks":"this pair has \
-marks, and the page has no changes")),r&&xo(n.pairs);let i=n.pairs.map(s=>({...s,name:it(s.name)}));return{...n,title:it(n.title),facts:n.facts.map(([s,o])=>[it(
-s),it(o)]),notes:n.notes.map(it),...n.changes&&{changes:n.changes.map(it)},pairs:i}}var z=t=>-t-1,De=class{constructor(e,n=""){this.data=e;this.called=n;let{nodes:r,frames:i}=e;this.count=r.name.length,this.strings=e.strings.map(it),this.entering=
-e.ports.filter(s=>s.into),this.shorts=r.op.map(s=>Kr(this.strings[s])),this.kinds=this.shorts.map((s,o)=>Xr(s,(r.flags[o]&Cn)!==0,(r.flags[o]&Zr)!==0)),[this.starts,
-this.users]=$o(r.inputs,this.count+this.entering.length),this.pulled=Mo(r.partners,this.count),this.place=new Int32Array(this.count),this.framePlace=new Int32Array(
+function pi(e,t,n){return n?"guard":t?"view":zo.find(([,r])=>r.test(e))?.[0]??"pointwise"}var bt=["added","removed","changed"],qn=1,gi=2,bi=4,ae=class extends Error{constructor(n,r){super();this.where=n;this.what=r}where;what;get message(){return`${this.
+where}: ${this.what}`}},mi=["program","module","loop","turn","line","steps"];function We(e,t){throw new ae(e,t)}function O(e,t,n){e||We(t,n)}function nt(e){let t=JSON.
+stringify(e)??"nothing";return t.length>60?`${t.slice(0,60)}…`:t}function gt(e,t){return O(typeof e=="object"&&e!==null&&!Array.isArray(e),t,`an object was ex\
+pected, found ${nt(e)}`),e}function Wt(e,t){return O(Array.isArray(e),t,`a list was expected, found ${nt(e)}`),e}function lt(e,t){O(typeof e=="string",t,`a text\
+ was expected, found ${nt(e)}`)}function St(e,t,n,r){Number.isSafeInteger(e)&&e>=t&&e<n||We(r,`${nt(e)} is not a whole number from ${t} to ${n===1/0?"2**53 - 1":
+n-1}`)}function X(e,t){typeof e=="number"&&Number.isFinite(e)&&e>=0||We(t,`${nt(e)} is not a number of 0 or more`)}function T(e,t,n){let r=Wt(e,t),i=0;try{for(;i<
+r.length;i++)n(r[i],"",i)}catch(s){throw s instanceof ae&&(s.where=`${t}[${i}]${s.where}`),s}}function ct(e,t,n){let r=Wt(e,t);O(r.length===n.length,t,`${n.length}\
+ entries were expected, found ${r.length}`),T(r,t,(i,s,o)=>n[o](i,s))}var D=(e,t)=>(n,r)=>St(n,e,t,r);function Bo(e,t){let n=gt(e.nodes,`${t}.nodes`),r=Wt(n.name,
+`${t}.nodes.name`).length,[i,s]=[D(0,e.strings.length),D(0,1/0)],o={name:i,op:i,args:i,spec:i,echo:i,source:D(-1,e.sources.length),frame:D(0,e.frames.length),product:X,
+other:X,read:s,written:s,memory:s,flags:D(0,8),inputs:(a,u)=>T(a,u,D(0,r+e.ports.length)),partners:(a,u)=>T(a,u,D(0,e.forward))};for(let[a,u]of Object.entries(o)){
+let l=Wt(n[a],`${t}.nodes.${a}`);O(l.length===r,`${t}.nodes.${a}`,`${r} entries were expected, one a step, found ${l.length}`),T(l,`${t}.nodes.${a}`,u)}St(e.forward,
+0,r+1,`${t}.forward`)}function Fo(e,t){let n=e.nodes.name.length,r=D(0,e.strings.length),i=e.ports.filter(a=>a.into).length;T(e.ports,`${t}.ports`,(a,u)=>{let l=gt(
+a,u);St(l.side,0,2,`${u}.side`),O(typeof l.into=="boolean",`${u}.into`,`true or false was expected, found ${nt(l.into)}`),lt(l.role,`${u}.role`),r(l.name,`${u}.\
+name`),r(l.spec,`${u}.spec`),X(l.bytes,`${u}.bytes`),St(l.value,l.into?n:-1,n+i,`${u}.value`)});let s=n;e.ports.forEach((a,u)=>{a.into&&O(a.value===s++,`${t}.po\
+rts[${u}].value`,`${s-1} was expected, found ${a.value}`)});let o=D(0,n+i);T(e.nodes.inputs,`${t}.nodes.inputs`,(a,u)=>T(a,u,o)),T(e.saved,`${t}.saved`,(a,u)=>ct(
+a,u,[o,D(n,n+i),X,X]))}function Ro(e,t){let{frames:n,layouts:r,nodes:i}=e,s=D(0,e.strings.length),o={steps:new Uint8Array(i.name.length),frames:new Uint8Array(n.
+length)};O(n.length>0,`${t}.frames`,"there is no frame"),n.forEach((u,l)=>{let c=`${t}.frames[${l}]`;s(u.name,`${c}.name`),s(u.label,`${c}.label`),O(mi.includes(
+u.kind),`${c}.kind`,`${nt(u.kind)} is none of ${mi.join(", ")}`),St(u.parent,l?0:-1,l?n.length:0,`${c}.parent`),St(u.layout,u.kind==="loop"?-1:0,u.kind==="loop"?
+0:r.length,`${c}.layout`),ct(u.counts,`${c}.counts`,[X,X,X,X,X]),T(u.units,`${c}.units`,D(-n.length,i.name.length)),O(u.kind!=="loop"||u.units.length,c,"a loop \
+without a turn");for(let h of u.units){let[p,d]=h<0?[o.frames,-h-1]:[o.steps,h];O(!p[d]++,c,`${h<0?"frame":"step"} ${d} is in two frames`);let m=h<0?n[d].parent:
+i.frame[d];O(m===l,c,`${h<0?"frame":"step"} ${d} says that it is in frame ${m}`),O(u.kind!=="loop"||h<0,c,`step ${d} is a turn of a loop`)}});let a=o.steps.indexOf(
+0);O(a<0,`${t}.frames`,`step ${a} is in no frame`),n.forEach((u,l)=>{let[c,h]=[l,n.length];for(;c>0&&h--;)O(o.frames[c],`${t}.frames[${c}]`,"it is in no frame"),
+c=n[c].parent;O(c<=0,`${t}.frames[${l}]`,"it is inside itself")}),n.forEach((u,l)=>{u.layout>=0&&Wo(r[u.layout],u,e.forward,`${t}.frames[${l}]`)}),Ho(e,t)}var Vo=[
+"steps forward","steps backward","saved bytes","FLOPs of products forward","FLOPs of products backward"];function Ho(e,t){let{frames:n,nodes:r,forward:i}=e,s=new Map;
+for(let[a,,,u]of e.saved)s.set(a,(s.get(a)??0)+u);let o=n.map(()=>[0,0,0,0,0]);r.name.forEach((a,u)=>{let l=o[r.frame[u]],c=u<i?0:1;l[c]+=1,l[2]+=s.get(u)??0,l[3+
+c]+=r.product[u]});for(let a of Go(n).reverse())a&&o[a].forEach((u,l)=>{o[n[a].parent][l]+=u});n.forEach((a,u)=>a.counts.forEach((l,c)=>O(l===o[u][c]||l>Number.
+MAX_SAFE_INTEGER,`${t}.frames[${u}].counts`,`it says ${l} ${Vo[c]}, and its steps add up to ${o[u][c]}`)))}function Go(e){let t=[0];for(let n of t)for(let r of e[n].
+units)r<0&&t.push(-r-1);return t}function Wo(e,t,n,r){let i=new Uint8Array(t.units.length);for(let s of e.rows)s.forEach((o,a)=>{for(let u of o)O(u<t.units.length&&
+!i[u]++,r,`its layout gives ${u} no place, or two`),O(t.units[u]<0==(a===1),r,`its layout takes unit ${u} for a ${a===1?"frame":"step"}`),O(a===1||t.units[u]<n==
+(a===0),r,`its layout has step ${t.units[u]} on the side of the ${a?"backward":"forward"}`)});O(i.every(Boolean),r,`its layout has no place for unit ${i.indexOf(
+0)}`)}function qo(e,t){T(e.layouts,`${t}.layouts`,(n,r)=>{let i=gt(n,r),s=0;T(i.rows,`${r}.rows`,(a,u)=>{ct(a,u,[0,1,2].map(()=>(l,c)=>T(l,c,D(0,1/0)))),s+=a.flat().
+length}),ct(i.slots,`${r}.slots`,[D(0,1e5),D(0,1e5)]);let o=D(-1,s);["left","right"].forEach((a,u)=>T(i[a],`${r}.${a}`,(l,c)=>ct(l,c,[o,o,D(-1,i.slots[u]),D(0,e.
+strings.length),X]))),T(i.bridges,`${r}.bridges`,(a,u)=>ct(a,u,[o,o,X,X]))})}function Ko(e,t){let n=e.nodes.name.length,r=gt(e.memory,`${t}.memory`);X(r.before,
+`${t}.memory.before`),T(r.live,`${t}.memory.live`,X),O(e.memory.live.length===n,`${t}.memory.live`,`${n} entries were expected, one a step, found ${e.memory.live.
+length}`);let i=D(-1,n+e.ports.length),s=(o,a)=>ct(o,a,[i,D(0,n+1),D(0,n+1),X,D(0,e.strings.length)]);for(let o of["spans","held"])T(r[o],`${t}.memory.${o}`,s);
+ct(r.peak,`${t}.memory.peak`,[D(-1,Math.max(n,1)),X]),Xo(e.memory,n,`${t}.memory`)}function Xo({live:e,spans:t,peak:n},r,i){let s=new Float64Array(r+2);for(let[
+,u,l,c]of t)s[u]+=c,s[l+1]-=c;let o=0;for(let u=0;u<r;u++)o+=s[u],O(e[u]===o||o>Number.MAX_SAFE_INTEGER,`${i}.live[${u}]`,`it says ${e[u]} bytes, and its spans \
+add up to ${o}`);let a=e.reduce((u,l)=>Math.max(u,l),0);O(n[1]===a&&(!r||e[n[0]]===a),`${i}.peak`,`it says ${n[1]} bytes at step ${n[0]}, and the most that live\
+ are ${a}`)}function Yo(e,t){if(e.stats===void 0)return;let{value:n,rows:r}=gt(e.stats,t);T(n,`${t}.value`,D(0,e.nodes.name.length+e.ports.length)),T(r,`${t}.ro\
+ws`,(i,s)=>{O(Wt(i,s).length===9,s,`9 numbers were expected, found ${i.length}`),T(i,s,(o,a)=>O(o===null||Number.isFinite(o),a,`${nt(o)} is not a number`))}),O(
+n.length===r.length,t,`${n.length} values and ${r.length} rows`)}var Qo={added:["+ "],removed:["- "],changed:["- ","+ "]};function Zo(e,t){let n=gt(e.marks,t),r=e.
+nodes.name.length;St(n.pair,-1,1/0,`${t}.pair`),T(n.node,`${t}.node`,(i,s,o)=>St(i,o?n.node[o-1]+1:0,r,s));for(let i of["kind","text","other"]){let s=Wt(n[i],`${t}\
+.${i}`).length;O(s===n.node.length,`${t}.${i}`,`${n.node.length} entries were expected, one a marked step, found ${s}`)}T(n.kind,`${t}.kind`,(i,s)=>O(bt.includes(
+i),s,`${nt(i)} is none of ${bt.join(", ")}`)),T(n.text,`${t}.text`,(i,s,o)=>{lt(i,s);let a=i.split(`
+`),u=Qo[n.kind[o]];O(a.length===u.length&&u.every((l,c)=>a[c].startsWith(l)),s,`${u.length===1?"a line":"two lines"} with ${u.join("and ").trim()} in front was \
+expected of a step that was ${n.kind[o]}, found ${nt(i)}`)})}function jo(e){e.forEach(({marks:t},n)=>{let r=`pairs[${n}].marks`,{pair:i,node:s,kind:o,text:a,other:u}=t,
+l=e[i]?.marks;St(i,-1,e.length,`${r}.pair`),O(l?l.pair===n&&i!==n:i<0,`${r}.pair`,`pair ${i} says that its other pair is ${l?.pair}`);let c=new Map(l?.node.map(
+(h,p)=>[h,p]));T(u,`${r}.other`,(h,p,d)=>{if(o[d]!=="changed")return O(h===-1,p,`-1 was expected of a step that was ${o[d]}, found ${nt(h)}`);let m=c.get(h)??-1;
+O(m>=0&&l.other[m]===s[d]&&l.text[m]===a[d],p,`step ${nt(h)} of pair ${i} is not marked as what this step was or became`)})})}function Jo(e,t){let n=gt(e,t);lt(
+n.name,`${t}.name`),T(n.strings,`${t}.strings`,lt),O(n.strings[0]==="",`${t}.strings`,"the first is not the empty text");for(let s of["ports","sources","saved",
+"frames","layouts"])Wt(n[s],`${t}.${s}`);T(n.frames,`${t}.frames`,gt);let r=D(0,n.strings.length);T(n.sources,`${t}.sources`,(s,o)=>ct(s,o,[r,D(0,1/0),r,r,r])),
+Bo(n,t),Fo(n,t),qo(n,t),Ro(n,t),Ko(n,t);let i=gt(n.code,`${t}.code`);for(let s of[i.forward,i.backward])T(s,`${t}.code`,lt);ct(i.ends,`${t}.code.ends`,[0,1].map(
+()=>(s,o)=>T(s,o,lt))),Yo(n,`${t}.stats`),n.marks!==void 0&&Zo(n,`${t}.marks`)}function yi(e){let t;try{t=JSON.parse(e)}catch(s){We("data",`they are not JSON (${s.
+message})`)}let n=gt(t,"data");O(n.format===1,"format",`this page reads format 1, found ${nt(n.format)}; write the page again with this version of Backprint`),lt(
+n.title,"title"),T(n.facts,"facts",(s,o)=>ct(s,o,[lt,lt])),T(n.notes,"notes",lt),T(n.pairs,"pairs",Jo),O(n.pairs.length,"pairs","there is none");let r=n.changes!==
+void 0;r&&T(n.changes,"changes",lt),n.pairs.forEach((s,o)=>O(s.marks!==void 0===r,`pairs[${o}].marks`,r?"the page has changes, and this pair has no marks":"this\
+ pair has marks, and the page has no changes")),r&&jo(n.pairs);let i=n.pairs.map(s=>({...s,name:ut(s.name)}));return{...n,title:ut(n.title),facts:n.facts.map(([
+s,o])=>[ut(s),ut(o)]),notes:n.notes.map(ut),...n.changes&&{changes:n.changes.map(ut)},pairs:i}}var B=e=>-e-1,qe=class{constructor(t,n=""){this.data=t;this.called=n;let{nodes:r,frames:i}=t;this.count=r.name.length,this.strings=t.strings.map(ut),this.entering=
+t.ports.filter(s=>s.into),this.shorts=r.op.map(s=>hi(this.strings[s])),this.kinds=this.shorts.map((s,o)=>pi(s,(r.flags[o]&qn)!==0,(r.flags[o]&gi)!==0)),[this.starts,
+this.users]=ta(r.inputs,this.count+this.entering.length),this.pulled=ea(r.partners,this.count),this.place=new Int32Array(this.count),this.framePlace=new Int32Array(
 i.length);for(let s of i)s.units.forEach((o,a)=>(o<0?this.framePlace:this.place)[o<0?-o-1:o]=a);[this.alike,this.depth]=this.structure(),this.deepest=this.depth.
-reduce((s,o)=>Math.max(s,o),0),this.timed=e.memory.spans.length>0||e.memory.peak[1]>0||e.memory.before>0,this.savedFrom=new Map;for(let[s,o,a,u]of e.saved)pe(this.
-savedFrom,s).push([o,a,u]);this.pills=this.portPills(),this.bad=new Map,e.stats?.value.forEach((s,o)=>{let[a,u]=[e.stats.rows[o][6],e.stats.rows[o][7]];(a||u)&&
-this.bad.set(s,{nan:a,inf:u})}),e.marks?.node.forEach((s,o)=>this.mark(s,o)),this.badFrames=new Set([...this.bad.keys()].filter(s=>s<this.count).flatMap(s=>this.
-above(s)))}data;called;count;strings;entering;shorts;kinds;starts;users;pulled;place;framePlace;alike;depth;deepest;pills;timed;bad;badFrames;savedFrom;marks=new Map;marked=new Map;lines;paths;lineAt;mark(e,n){
-let{kind:r,text:i,other:s}=this.data.marks,a=i[n].split(`
-`).map(u=>[u.startsWith("-")?"before":"after",it(u.slice(2))]);this.marks.set(e,{kind:r[n],texts:a,other:s[n]});for(let u of this.above(e)){let l=this.marked.get(
-u)??Object.fromEntries(mt.map(c=>[c,0]));this.marked.set(u,l),l[r[n]]++}}text(e){return this.strings[e]}frame(e){return this.data.frames[e]}isForward(e){return e<
-this.data.forward}nameOf(e){return e<0?"a constant":this.strings[e<this.count?this.data.nodes.name[e]:this.entering[e-this.count].name]}specOf(e){return e<0?"":
-this.strings[e<this.count?this.data.nodes.spec[e]:this.entering[e-this.count].spec]}usersOf(e){return[...this.users.subarray(this.starts[e],this.starts[e+1])]}lineOf(e){
-let n=this.data.sources[this.data.nodes.source[e]];return n?`${this.strings[n[0]]}:${n[1]}`:""}moduleOf(e){let n=this.data.sources[this.data.nodes.source[e]];return n?
-this.strings[n[4]]:""}isSaved(e){return(this.data.nodes.flags[e]&jr)!==0}isView(e){return(this.data.nodes.flags[e]&Cn)!==0}above(e){let n=[];for(let r=e<0?this.
-frame(-e-1).parent:this.data.nodes.frame[e];r>=0;r=this.frame(r).parent)n.push(r);return n}title(e){let{name:n,parent:r,kind:i,label:s}=this.frame(e);if(r<0&&this.
-called)return this.called;let[o,a]=[this.strings[n],r>=0?this.strings[this.frame(r).name]:""];return(a&&o.startsWith(`${a}.`)?o.slice(a.length+1):o)||this.strings[s]||
-i}isTurn(e){let{parent:n}=this.frame(e);return n>=0&&this.frame(n).kind==="loop"}path(e){return(this.paths??=this.allPaths())[e]}allPaths(){let e=[],n=r=>{if(e[r]!==
-void 0)return e[r];let{name:i,parent:s,kind:o}=this.frame(r),a=s>0?n(s):"",u=o==="loop"?this.strings[i].replace(/\.?\d+…\d+$/,""):this.strings[i];return e[r]=
-s<0?"":[a,u].filter(Boolean).join(o==="line"?" ":".")};return this.data.frames.forEach((r,i)=>n(i)),e}*inside(e){for(let n of this.frame(e).units)n>=0?yield n:yield*this.
-inside(-n-1)}call(e){let{op:n,args:r,inputs:i}=this.data.nodes,s=this.strings[r[e]].replace(/\{(\d+)\}/g,(o,a)=>a in i[e]?this.nameOf(i[e][a]):o);return`${this.
-strings[n[e]]}(${s})`}echoOf(e){let{echo:n,partners:r}=this.data.nodes,i=this.strings[n[e]];return i&&`${i} ${r[e].map(s=>this.nameOf(s)).join(", ")}`}code(){if(this.
-lines)return this.lines;let{forward:e,code:n}=this.data,r=[],i=a=>r.push({node:-1,text:it(a)}),s="",o=(a,u)=>{for(let l=a;l<u;l++){let c=[this.echoOf(l),this.moduleOf(
-l),this.lineOf(l)].filter(Boolean).join("; ");c&&c!==s&&r.push({node:l,text:`# ${s=c}`}),r.push({node:l,text:null})}};return n.forward.forEach(i),o(0,e),n.ends[0].
-forEach(i),(this.count>e||n.backward.length)&&i(""),n.backward.forEach(i),o(e,this.count),n.ends[1].forEach(i),this.lineAt=new Int32Array(this.count),r.forEach(
-(a,u)=>{a.node>=0&&(this.lineAt[a.node]=u)}),this.lines=r}lineOfCode(e){return this.code(),this.lineAt[e]}structure(){let{frames:e}=this.data,n=new Map,[r,i]=[new Int32Array(
-e.length),new Int32Array(e.length)],s=(o,a,u)=>{let l=a>=0&&e[e[o].parent].kind==="loop",c=`${a}:${l?"*":this.framePlace[o]}`;n.has(c)||n.set(c,n.size),r[o]=n.get(
-c),i[o]=u;for(let h of e[o].units)h<0&&s(-h-1,r[o],l?u:u+1)};return s(0,-1,0),[r,i]}portPills(){let e=new Map,n=i=>e.get(i)??(e.set(i,{outer:[],made:[]}),e.get(
-i)),r=i=>{let s=this.strings[i.name];return{text:s.split(".").at(-1),title:`${i.role} ${s} ${this.strings[i.spec]}`,role:i.role}};for(let i of this.entering)if(i.
-role==="parameter"||i.role==="buffer")for(let s of this.usersOf(i.value))n(s).outer.push(r(i));for(let i of this.data.ports)!i.into&&i.role!=="saved"&&i.value>=
-0&&i.value<this.count&&n(i.value).made.push(r(i));return e}};function pe(t,e){let n=t.get(e)??[];return t.set(e,n),n}function $o(t,e){let n=new Int32Array(e+1),
-r=t.map(o=>[...new Set(o)]);for(let o of r)for(let a of o)n[a+1]++;for(let o=0;o<e;o++)n[o+1]+=n[o];let i=n.slice(),s=new Int32Array(n[e]);return r.forEach((o,a)=>o.
-forEach(u=>s[i[u]++]=a)),[n,s]}function Mo(t,e){let n=Array.from({length:e},()=>[]);return t.forEach((r,i)=>r.forEach(s=>n[s].push(i))),n}var So=Symbol.for("pv"),Oo=0;function f(t,e,n,r,i,s){e||(e={});var o,a,u=e;if("ref"in u&&typeof t!="function")for(a in u={},e)a=="ref"?o=e[a]:u[a]=e[a];var l={type:t,props:u,key:n,ref:o,__k:null,
-__:null,__b:0,__e:null,__c:null,constructor:So,__v:--Oo,__i:-1,__u:0};return(i||s)&&(l.__source=i,l.__self=s),L.vnode&&L.vnode(l),l}function Jr(t){return t.flatMap((e,n)=>{let r=new Map,i=(e.data.marks?.pair??-1)<n;for(let[s,o]of e.marks)(o.other<0||!i)&&pe(r,ti(e,s)).push({pair:n,node:s});return[
-...r.values()].flat()})}function ti(t,e){let n=t.data.nodes.frame[e];return t.moduleOf(e)||t.path(n)||t.title(n)}function Pn(t,e,n,r){let{marks:i,data:s}=e[n],o=s.
-marks?.pair,a=r===null?void 0:i.get(r)?.other;return t.findIndex(u=>u.pair===n&&u.node===r||u.pair===o&&u.node===a)}function An(t,e){let n=t.marked.get(e);return n?
-mt.filter(r=>n[r]).map(r=>`${M(n[r])} ${r}`).join(", "):""}function Tn({page:t,model:e,node:n,jump:r}){let{kind:i,texts:s,other:o}=e.marks.get(n),{pair:a}=e.data.
-marks;return f("div",{class:"change",children:[f("p",{children:[f("b",{class:"sign",children:Lt[i]})," ",i,o>=0&&", ",o>=0&&f("button",{class:"link",onClick:()=>r(
-a,o),children:["see ",f("bdi",{children:t.pairs[a].name})]})]}),f("dl",{children:s.map(([u,l])=>[f("dt",{children:u},u),f("dd",{children:f("code",{children:f("b\
-di",{children:l})})},`${u} `)])})]})}var Eo=200,No=100,Be=class extends V{state={lines:Eo,rows:No};chosen=nt();componentDidUpdate(e){e.at!==this.props.at&&this.
-chosen.current?.scrollIntoView({block:"nearest"})}row(e,n){let{page:r,models:i,jump:s,at:o}=this.props,a=i[e.pair],{kind:u}=a.marks.get(e.node);return f("li",{class:n===
-o?"chosen":"",ref:n===o?this.chosen:null,"aria-current":n===o,children:[f("b",{class:"sign",title:u,children:Lt[u]}),f("button",{class:`link ${a.isForward(e.node)?
-"forward":"backward"}`,title:a.call(e.node),onClick:()=>s(e.pair,e.node),children:f("bdi",{children:a.nameOf(e.node)})}),f("code",{class:"soft",children:a.specOf(
-e.node)}),n===o&&f(Tn,{page:r,model:a,node:e.node,jump:s})]},`${e.pair} ${e.node}`)}rows(e){let{page:n,models:r,marked:i}=this.props,s=({pair:o,node:a})=>`${n.pairs[o].
-name}, ${ti(r[o],a)}`;return i.slice(0,e).flatMap((o,a)=>{let u=this.row(o,a),l=s(o);return a&&s(i[a-1])===l?[u]:[f("li",{class:"head",children:f("bdi",{children:l})},
-`${a} head`),u]})}render({page:e,marked:n,at:r}){let i=e.changes,{lines:s,rows:o}=this.state,a=Math.max(o,r+20);return f("div",{class:"panel",children:[f("h2",{
+reduce((s,o)=>Math.max(s,o),0),this.timed=t.memory.spans.length>0||t.memory.peak[1]>0||t.memory.before>0,this.savedFrom=new Map;for(let[s,o,a,u]of t.saved)_e(this.
+savedFrom,s).push([o,a,u]);this.pills=this.portPills(),this.bad=new Map,t.stats?.value.forEach((s,o)=>{let[a,u]=[t.stats.rows[o][6],t.stats.rows[o][7]];(a||u)&&
+this.bad.set(s,{nan:a,inf:u})}),this.flops=this.flopsInside(),t.marks?.node.forEach((s,o)=>this.mark(s,o)),this.badFrames=new Set([...this.bad.keys()].filter(s=>s<
+this.count).flatMap(s=>this.above(s)))}data;called;count;strings;entering;shorts;kinds;starts;users;pulled;place;framePlace;alike;depth;deepest;pills;timed;bad;badFrames;savedFrom;marks=new Map;flops;marked=new Map;lines;paths;lineAt;flopsInside(){
+let{nodes:t,frames:n}=this.data,r=n.map(()=>[0,0]);for(let i=0;i<this.count;i++){let s=t.product[i]+t.other[i];if(s)for(let o=t.frame[i];o>=0;o=n[o].parent)r[o][this.
+isForward(i)?0:1]+=s}return r}mark(t,n){let{kind:r,text:i,other:s}=this.data.marks,a=i[n].split(`
+`).map(u=>[u.startsWith("-")?"before":"after",ut(u.slice(2))]);this.marks.set(t,{kind:r[n],texts:a,other:s[n]});for(let u of this.above(t)){let l=this.marked.get(
+u)??Object.fromEntries(bt.map(c=>[c,0]));this.marked.set(u,l),l[r[n]]++}}text(t){return this.strings[t]}frame(t){return this.data.frames[t]}isForward(t){return t<
+this.data.forward}nameOf(t){return t<0?"a constant":this.strings[t<this.count?this.data.nodes.name[t]:this.entering[t-this.count].name]}specOf(t){return t<0?"":
+this.strings[t<this.count?this.data.nodes.spec[t]:this.entering[t-this.count].spec]}usersOf(t){return[...this.users.subarray(this.starts[t],this.starts[t+1])]}lineOf(t){
+let n=this.data.sources[this.data.nodes.source[t]];return n?`${this.strings[n[0]]}:${n[1]}`:""}moduleOf(t){let n=this.data.sources[this.data.nodes.source[t]];return n?
+this.strings[n[4]]:""}savedSum(){let t={own:[0,0],rest:[0,0]};for(let[,,n,r]of this.data.saved){let i=r?t.own:t.rest;i[0]++,i[1]+=r||n}return t}isSaved(t){return(this.
+data.nodes.flags[t]&bi)!==0}isView(t){return(this.data.nodes.flags[t]&qn)!==0}above(t){let n=[];for(let r=t<0?this.frame(-t-1).parent:this.data.nodes.frame[t];r>=
+0;r=this.frame(r).parent)n.push(r);return n}title(t){let{name:n,parent:r,kind:i,label:s}=this.frame(t);if(r<0&&this.called)return this.called;let[o,a]=[this.strings[n],
+r>=0?this.strings[this.frame(r).name]:""];return(a&&o.startsWith(`${a}.`)?o.slice(a.length+1):o)||this.strings[s]||i}isTurn(t){let{parent:n}=this.frame(t);return n>=
+0&&this.frame(n).kind==="loop"}path(t){return(this.paths??=this.allPaths())[t]}allPaths(){let t=[],n=r=>{if(t[r]!==void 0)return t[r];let{name:i,parent:s,kind:o}=this.
+frame(r),a=s>0?n(s):"",u=o==="loop"?this.strings[i].replace(/\.?\d+…\d+$/,""):this.strings[i];return t[r]=s<0?"":[a,u].filter(Boolean).join(o==="line"?" ":".")};
+return this.data.frames.forEach((r,i)=>n(i)),t}*inside(t){for(let n of this.frame(t).units)n>=0?yield n:yield*this.inside(-n-1)}call(t){let{op:n,args:r,inputs:i}=this.
+data.nodes,s=this.strings[r[t]].replace(/\{(\d+)\}/g,(o,a)=>a in i[t]?this.nameOf(i[t][a]):o);return`${this.strings[n[t]]}(${s})`}echoOf(t){let{echo:n,partners:r}=this.
+data.nodes,i=this.strings[n[t]];return i&&`${i} ${r[t].map(s=>this.nameOf(s)).join(", ")}`}code(){if(this.lines)return this.lines;let{forward:t,code:n}=this.data,
+r=[],i=a=>r.push({node:-1,text:ut(a)}),s="",o=(a,u)=>{for(let l=a;l<u;l++){let c=[this.echoOf(l),this.moduleOf(l),this.lineOf(l)].filter(Boolean).join("; ");c&&
+c!==s&&r.push({node:l,text:`# ${s=c}`}),r.push({node:l,text:null})}};return n.forward.forEach(i),o(0,t),n.ends[0].forEach(i),(this.count>t||n.backward.length)&&
+i(""),n.backward.forEach(i),o(t,this.count),n.ends[1].forEach(i),this.lineAt=new Int32Array(this.count),r.forEach((a,u)=>{a.node>=0&&(this.lineAt[a.node]=u)}),this.
+lines=r}lineOfCode(t){return this.code(),this.lineAt[t]}structure(){let{frames:t}=this.data,n=new Map,[r,i]=[new Int32Array(t.length),new Int32Array(t.length)],
+s=(o,a,u)=>{let l=a>=0&&t[t[o].parent].kind==="loop",c=`${a}:${l?"*":this.framePlace[o]}`;n.has(c)||n.set(c,n.size),r[o]=n.get(c),i[o]=u;for(let h of t[o].units)
+h<0&&s(-h-1,r[o],l?u:u+1)};return s(0,-1,0),[r,i]}portPills(){let t=new Map,n=i=>t.get(i)??(t.set(i,{outer:[],made:[]}),t.get(i)),r=i=>{let s=this.strings[i.name];
+return{text:s.split(".").at(-1),title:`${i.role} ${s} ${this.strings[i.spec]}`,role:i.role}};for(let i of this.entering)if(i.role==="parameter"||i.role==="buffe\
+r")for(let s of this.usersOf(i.value))n(s).outer.push(r(i));for(let i of this.data.ports)!i.into&&i.role!=="saved"&&i.value>=0&&i.value<this.count&&n(i.value).made.
+push(r(i));return t}};function _e(e,t){let n=e.get(t)??[];return e.set(t,n),n}function ta(e,t){let n=new Int32Array(t+1),r=e.map(o=>[...new Set(o)]);for(let o of r)
+for(let a of o)n[a+1]++;for(let o=0;o<t;o++)n[o+1]+=n[o];let i=n.slice(),s=new Int32Array(n[t]);return r.forEach((o,a)=>o.forEach(u=>s[i[u]++]=a)),[n,s]}function ea(e,t){
+let n=Array.from({length:t},()=>[]);return e.forEach((r,i)=>r.forEach(s=>n[s].push(i))),n}var na=Symbol.for("pv"),ra=0;function f(e,t,n,r,i,s){t||(t={});var o,a,u=t;if("ref"in u&&typeof e!="function")for(a in u={},t)a=="ref"?o=t[a]:u[a]=t[a];var l={type:e,props:u,key:n,ref:o,__k:null,
+__:null,__b:0,__e:null,__c:null,constructor:na,__v:--ra,__i:-1,__u:0};return(i||s)&&(l.__source=i,l.__self=s),I.vnode&&I.vnode(l),l}function vi(e){return e.flatMap((t,n)=>{let r=new Map,i=(t.data.marks?.pair??-1)<n;for(let[s,o]of t.marks)(o.other<0||!i)&&_e(r,wi(t,s)).push({pair:n,node:s});return[
+...r.values()].flat()})}function wi(e,t){let n=e.data.nodes.frame[t];return e.moduleOf(t)||e.path(n)||e.title(n)}function Kn(e,t,n,r){let{marks:i,data:s}=t[n],o=s.
+marks?.pair,a=r===null?void 0:i.get(r)?.other;return e.findIndex(u=>u.pair===n&&u.node===r||u.pair===o&&u.node===a)}function Xn(e,t){let n=e.marked.get(t);return n?
+bt.filter(r=>n[r]).map(r=>`${S(n[r])} ${r}`).join(", "):""}function Yn({page:e,model:t,node:n,jump:r}){let{kind:i,texts:s,other:o}=t.marks.get(n),{pair:a}=t.data.
+marks;return f("div",{class:"change",children:[f("p",{children:[f("b",{class:"sign",children:Bt[i]})," ",i,o>=0&&", ",o>=0&&f("button",{class:"link",onClick:()=>r(
+a,o),children:["see ",f("bdi",{children:e.pairs[a].name})]})]}),f("dl",{children:s.map(([u,l])=>[f("dt",{children:u},u),f("dd",{children:f("code",{children:f("b\
+di",{children:l})})},`${u} `)])})]})}var ia=200,sa=100,Ke=class extends H{state={lines:ia,rows:sa};chosen=at();componentDidUpdate(t){t.at!==this.props.at&&this.
+chosen.current?.scrollIntoView({block:"nearest"})}row(t,n){let{page:r,models:i,jump:s,at:o}=this.props,a=i[t.pair],{kind:u}=a.marks.get(t.node);return f("li",{class:n===
+o?"chosen":"",ref:n===o?this.chosen:null,"aria-current":n===o,children:[f("b",{class:"sign",title:u,children:Bt[u]}),f("button",{class:`link ${a.isForward(t.node)?
+"forward":"backward"}`,title:a.call(t.node),onClick:()=>s(t.pair,t.node),children:f("bdi",{children:a.nameOf(t.node)})}),f("code",{class:"soft",children:a.specOf(
+t.node)}),n===o&&f(Yn,{page:r,model:a,node:t.node,jump:s})]},`${t.pair} ${t.node}`)}rows(t){let{page:n,models:r,marked:i}=this.props,s=({pair:o,node:a})=>`${n.pairs[o].
+name}, ${wi(r[o],a)}`;return i.slice(0,t).flatMap((o,a)=>{let u=this.row(o,a),l=s(o);return a&&s(i[a-1])===l?[u]:[f("li",{class:"head",children:f("bdi",{children:l})},
+`${a} head`),u]})}render({page:t,marked:n,at:r}){let i=t.changes,{lines:s,rows:o}=this.state,a=Math.max(o,r+20);return f("div",{class:"panel",children:[f("h2",{
 children:"Changes"}),f("div",{class:"said",children:i.slice(0,s).map((u,l)=>f("div",{class:/^\s+[-+~!]/.test(u)?"one":"",children:f("bdi",{children:u})},l))}),i.
-length>s&&f("button",{class:"more",onClick:()=>this.setState({lines:1/0}),children:["show more: ",M(s)," of ",rt(i.length,"line")]}),f("h3",{children:"Steps"}),
-n.length?f("ul",{class:"marked",children:this.rows(a)}):f("p",{class:"soft",children:"No step is marked."}),n.length>a&&f("button",{class:"more",onClick:()=>this.
-setState({rows:a*5}),children:["show more: ",M(a)," of ",M(n.length)]})]})}};var Gt=18,Fe=class extends V{state={from:0,count:60};box=nt();watcher=new ResizeObserver(()=>this.scrolled());componentDidMount(){this.watcher.observe(this.box.
-current),this.follow()}componentWillUnmount(){this.watcher.disconnect()}componentDidUpdate(e){(e.selected!==this.props.selected||e.model!==this.props.model)&&this.
-follow()}target(){let{model:e,selected:n}=this.props;return n===null||n>=0?n:e.inside(-n-1).next().value??null}follow(){let e=this.target(),n=this.box.current;if(e!==
-null){let r=this.props.model.lineOfCode(e)*Gt;(r<n.scrollTop+Gt||r>n.scrollTop+n.clientHeight-2*Gt)&&(n.scrollTop=r-n.clientHeight/2)}this.scrolled()}scrolled=()=>{
-let e=this.box.current,n=Math.max(0,Math.floor(e.scrollTop/Gt)-10),r=Math.ceil(e.clientHeight/Gt)+20;(n!==this.state.from||r!==this.state.count)&&this.setState(
-{from:n,count:r})};step(e){let{model:n}=this.props,{op:r,args:i,inputs:s,spec:o}=n.data.nodes,a=[];return n.text(i[e]).split(/\{(\d+)\}/).forEach((l,c)=>{c%2===
-0?a.push(l):Number(l)<s[e].length?a.push(f("span",{class:"value",children:f("bdi",{children:n.nameOf(s[e][Number(l)])})})):a.push(`{${l}}`)}),[f("b",{class:n.isForward(
-e)?"forward":"backward",children:f("bdi",{children:n.nameOf(e)})}),": ",f("i",{children:['"',n.text(o[e]),'"']})," = ",f("span",{class:"op",children:n.text(r[e])}),
-"(",...a,")"]}render({model:e,selected:n,lit:r,go:i}){let s=e.code(),{from:o,count:a}=this.state,u="    ";return f("div",{class:"code",ref:this.box,tabIndex:0,onScroll:this.
-scrolled,"data-lines":s.length,children:f("div",{class:"sheet",style:{height:`${s.length*Gt}px`},children:s.slice(o,o+a).map((l,c)=>{let h=l.node>=0&&l.node===n,
-p=l.node>=0&&r?.has(l.node),d=e.marks.get(l.node);return f("div",{class:`row${h?" chosen":p?" lit":""}${l.text===null?"":l.node>=0?" note":""}`,style:{top:`${(o+
-c)*Gt}px`},onClick:l.node>=0?()=>i(l.node):void 0,children:[f("span",{class:"no",children:[d&&l.text===null&&f("b",{class:"sign",children:[Lt[d.kind]," "]}),o+c+
-1]}),l.text===null?[u,u,this.step(l.node)]:l.node>=0?u+u+l.text:l.text]},o+c)})})})}};var at=28,Mt=156,me=10,ie=at+me+Mt/2,Co=28,si=20,Po=50,ze=24,Dn=8,In=28,ei=14,oi=10,Ao=15;function Ht(t,e,n){return e.open.has(t.alike[n])}function se(t,e,n){let{
-kind:r,units:i}=t.frame(n);return r!=="loop"?n:se(t,e,-i[Math.min(Dt(t,e,n),i.length-1)]-1)}function Dt(t,e,n){return Math.min(e.turn.get(t.alike[n])??0,t.frame(
-n).units.length-1)}function ge(t){return Math.min(t.length,16)*5.6+12}function Bn(t,e){let n=t.pills.get(e),r=[];if(!n)return{left:r,right:r};let i=a=>({...a,text:kt(
-a.text,16)}),s=[...n.outer,...n.made].map(i),o=s.length>4?[...s.slice(0,3),{text:`+${s.length-3}`,title:s.slice(3).map(a=>a.title).join(`
-`),role:"more"}]:s;return t.isForward(e)?{left:o,right:r}:{left:r,right:o}}function To(t,e){let{left:n,right:r}=Bn(t,e),i=o=>o.length?Math.max(...o.map(a=>ge(a.
-text)))+5:0,s=Math.max(t.isView(e)?si:Co,Math.max(n.length,r.length)*Ao);return{left:Mt/2+i(n),right:Mt/2+i(r),height:s}}var Un={left:at+me+Mt,right:at+me+Mt,height:Po};
-function ai(t,e,n){if(!Ht(t,e,n))return Un;let r=t.frame(se(t,e,n)),i=t.data.layouts[r.layout],s=[],o=[],a=[],[u,l,c]=[ze+In,Un.left,Un.right];i.rows.forEach((d,m)=>{
-let y=d.map(T=>T.map(P=>{let U=r.units[P];return{unit:U,block:U<0?ai(t,e,-U-1):To(t,U)}})),w=Math.max(si,...y.flat().map(T=>T.block.height)),b=(T,P,U)=>{s.push(
-{unit:T,x:P,y:u+(w-U.height)/2,block:U,row:m}),[l,c]=[Math.max(l,U.left-P),Math.max(c,U.right+P)]},[_,O]=Io(y[1],b),$=-Math.max(_,at)-me;for(let{unit:T,block:P}of y[0].
-reverse())[$]=[$-P.right-P.left-12,b(T,$-P.right,P)];$=Math.max(O,at)+me;for(let{unit:T,block:P}of y[2])[$]=[$+P.right+P.left+12,b(T,$+P.left,P)];o.push(u),a.push(
-u+w),u+=w+In});let[h,p]=[i.slots.map(d=>d?d*oi+6:0),Math.max(u,ze+In)+Dn];return{left:l+h[0]+ei,right:c+h[1]+ei,height:p,inside:s,tops:o,bottoms:a,walls:[-l-4,c+
-4]}}function Io(t,e){if(!t.length)return[0,0];let n=t.reduce((s,{block:o})=>s+o.left+o.right,0)+(t.length-1)*18,r=t.length===1?-t[0].block.left:-n/2,i=-r;for(let{
-unit:s,block:o}of t)e(s,r+o.left,o),r+=o.left+o.right+18;return[i,r-18]}function ui(t,e){let n=ai(t,e,0),r=[],i=[],s=zn(t),o=(l,c,h,p,d)=>{let m=-l-1,y=l>=0,w={
-unit:l,x:h-(y?Mt/2:c.left),y:p,w:y?Mt:c.left+c.right,h:c.height,mid:h,kind:y?"node":c.inside?"open":"folded",level:d};if(r.push(w),!c.inside)return;for(let _ of c.
-inside)o(_.unit,_.block,h+_.x,p+_.y,d+1);let b=se(t,e,m);i.push(...Uo(t,b,m,c,h,p,s))};o(z(0),n,0,0,0);let a=new Map(r.map(l=>[l.unit,l])),u=new Map(i.map(l=>[Fn(
-l.within,l.side,l.from,l.to),l]));return{boxes:r,lines:i,byUnit:a,lineOf:u,left:-n.left,right:n.right,height:n.height}}function Fn(t,e,n,r){return`${t}/${e}/${n??
-"in"}/${r??"out"}`}function zn(t){let e=Math.max(1,t.frame(0).counts[2],...t.data.saved.map(n=>n[2]));return n=>Math.min(20,Math.max(1.6,20*Math.cbrt(n/e)))}function Uo(t,e,n,r,i,s,o){
-let a=t.data.layouts[t.frame(e).layout],{units:u}=t.frame(e),l=new Map(r.inside.map(h=>[h.unit,h])),c=[];for(let h of["left","right"]){let p=Lo(a,h,u,l),d=new Set;
-a[h].forEach((m,y)=>{let w=Do(m,h,u,l,r,p[y]),b=m[2]<0?Bo(w[0],w[1]):Fo(w,m,h,r);c.push(ni(b,i,s,{within:n,side:h,from:m[0]<0?null:u[m[0]],to:m[1]<0?null:u[m[1]],
-width:1.3+Math.log2(Math.max(1,m[4]))*.35,label:d.has(m[0])?"":t.text(m[3]).replace(/\].*$/,"]")})),d.add(m[0])})}return a.bridges.forEach((h,p)=>{let d=Vo(h,u,
-l,r,p);c.push(ni(d,i,s,{within:n,side:"bridge",from:h[0]<0?null:u[h[0]],to:h[1]<0?null:u[h[1]],width:o(h[2]),label:`${h[2]}`}))}),c}function ni(t,e,n,r){let i=t.
-parts.flatMap(([,...c])=>c),[s,o]=[i.map(c=>c[0]+e),i.map(c=>c[1]+n)],[a,u]=[Math.min(...s),Math.min(...o)],l=t.parts.map(([c,...h])=>c+h.map(p=>`${ri(p[0]+e)},${ri(
-p[1]+n)}`).join(" ")).join("");return{...r,d:l,at:[t.at[0]+e,t.at[1]+n],box:[a,u,Math.max(...s)-a,Math.max(...o)-u]}}var ri=t=>Math.round(t*10)/10;function Lo(t,e,n,r){
-let i=new Map,s=t[e].map(()=>0);t[e].forEach((a,u)=>i.set(a[1],[...i.get(a[1])??[],u]));let o=a=>{let[u,,l]=t[e][a],c=e==="left"?-1:1;return l>=0?c*(1e4+l):u<0?
-c*ie:r.get(n[u]).x};for(let[a,u]of i){if(u.length<2||a<0)continue;u.sort((c,h)=>o(c)-o(h));let l=Math.min(Mt*.6,u.length*16);u.forEach((c,h)=>s[c]=((h+.5)/u.length-
-.5)*l)}return s}function Do([t,e],n,r,i,s,o){let a=n==="left",u=a?-1:1,[l,c]=[ze,s.height-Dn],h=d=>{let m=d===a?l:c;return{x:u*ie,y:m,clear:m}},p=(d,m)=>{if(d<0)
-return h(m);let y=i.get(r[d]),w=m===a;return{x:y.x+(y.unit<0?u*ie:0)+(m?0:o),y:w?y.y+y.block.height:y.y,clear:w?s.bottoms[y.row]:s.tops[y.row]}};return[p(t,!0),
-p(e,!1)]}function Bo(t,e){let n=Math.sign(e.clear-t.clear)||Math.sign(e.y-t.y)||1,r=li(t,n);if(Math.abs(t.x-e.x)<.5)return{parts:[["M",[t.x,t.y]],["L",[e.x,e.y]]],
-at:r};let i=Math.max(10,Math.abs(e.clear-t.clear)/2)*n,s=["C",[t.x,t.clear+i],[e.x,e.clear-i],[e.x,e.clear]];return{parts:[["M",[t.x,t.y]],["L",[t.x,t.clear]],s,
-["L",[e.x,e.y]]],at:r}}var li=(t,e)=>[t.x+5,t.y+(e>0?12:-6)];function Fo([t,e],n,r,i){let s=n[2],o=r==="left"?-1:1,a=i.walls[r==="left"?0:1]+o*(s+1)*oi,u=r==="l\
-eft"?1:-1,l=5+s%4*2.5,[c,h]=[t.clear+u*l,e.clear-u*l],p=[[t.x,t.y],[t.x,c],[a,c],[a,h],[e.x,h],[e.x,e.y]];return{parts:zo(p),at:li(t,u)}}function zo(t){let e=[[
-"M",t[0]]];for(let n=1;n<t.length-1;n++){let[r,i,s]=[t[n-1],t[n],t[n+1]],o=Math.min(6,Ln(r,i)/2,Ln(i,s)/2);e.push(["L",ii(i,r,o)],["Q",i,ii(i,s,o)])}return e.push(
-["L",t[t.length-1]]),e}var Ln=(t,e)=>Math.hypot(t[0]-e[0],t[1]-e[1]);function ii(t,e,n){let r=Ln(t,e)||1;return[t[0]+(e[0]-t[0])*n/r,t[1]+(e[1]-t[1])*n/r]}function Vo([
-t,e],n,r,i,s){let[o,a]=[t,e].map(y=>y<0?void 0:r.get(n[y])),u=(y,w)=>y?y.y+y.block.height/2:w,[l,c]=[u(o,ze),u(a,i.height-Dn)],h=(y,w,b,_)=>y?y.unit>=0?{x:y.x+_*
-Mt/2,y:w,sideways:!0}:{x:y.x,y:b>w?y.y+y.block.height:y.y,sideways:!1}:{x:0,y:w,sideways:!1},[p,d]=[h(o,l,c,1),h(a,c,l,-1)],m=p.sideways&&d.sideways?(s*4%9-4)*4:
-0;return Ro(p,d,m)}function Ro(t,e,n){let r=[(t.x+e.x)/2,(t.y+e.y)/2],i=Math.abs(e.y-t.y),s=Math.sign(e.y-t.y);if(i<3||t.x===e.x&&!t.sideways&&!e.sideways)return{
-parts:[["M",[t.x,t.y]],["L",[e.x,e.y]]],at:r};let o=[t.x,t.y],a=[e.x,e.y];if(i<60){let m=t.sideways?[(t.x+e.x)/2,t.y]:[t.x,(t.y+e.y)/2],y=e.sideways?[(t.x+e.x)/
-2,e.y]:[e.x,(t.y+e.y)/2];return{parts:[["M",o],["C",m,y,a]],at:r}}let u=s*24,[l,c]=[[n,t.y+u],[n,e.y-u]],h=t.sideways?[n,t.y]:[t.x,t.y+u*.6],p=e.sideways?[n,e.y]:
-[e.x,e.y-u*.6],d=(m,y)=>m.sideways?y:[n,y[1]];return{parts:[["M",o],["C",h,d(t,h),l],["L",c],["C",d(e,p),p,a]],at:[n,r[1]]}}var Go=28;function Ve(t){let e=new Set,n={open:e,turn:new Map},r=[0],i=1,s=a=>t.frame(se(t,n,a)).units.length,o=a=>t.frame(a).counts[0]+t.frame(a).counts[1];for(;r.
-length;){r.sort((u,l)=>o(l)-o(u));let a=r.shift();if(a!==0&&i+s(a)>Go)break;e.add(t.alike[a]),i+=s(a);for(let u of t.frame(se(t,n,a)).units)u<0&&r.push(-u-1)}return n}
-function ci(t,e,n){let r=new Set;return t.data.frames.forEach((i,s)=>{t.depth[s]<n&&r.add(t.alike[s])}),{open:r,turn:e.turn}}function fi(t,e){let n=t.deepest+1;
-return t.data.frames.forEach((r,i)=>{!t.isTurn(i)&&!Ht(t,e,i)&&(n=Math.min(n,t.depth[i]))}),n}function hi(t,e,n){let r=new Set(e.open),i=t.alike[n];return r.delete(
-i)||r.add(i),{open:r,turn:e.turn}}function di(t,e,n){let r=new Set(e.open),i=s=>{r.add(t.alike[s]);for(let o of t.frame(s).units)o<0&&i(-o-1)};return i(n),{open:r,
-turn:e.turn}}function pi(t,e,n,r){let i=t.frame(n).units.length-1;return{open:e.open,turn:new Map(e.turn).set(t.alike[n],Math.max(0,Math.min(i,r)))}}function Re(t,e,n){
-let[r,i]=[new Set(e.open),new Map(e.turn)],s=n;for(let o of t.above(n))t.frame(o).kind==="loop"&&i.set(t.alike[o],t.framePlace[-s-1]),r.add(t.alike[o]),s=z(o);return{
-open:r,turn:i}}function St(t,e,n){let r=z(0);for(let i of[...t.above(n).reverse().map(z),n])e.byUnit.has(i)&&(r=i);return r}function Vn(t,e,n){let r=[`pair=${t}`];
-e!==null&&r.push(e<0?`frame=${-e-1}`:`step=${e}`),r.push(`open=${Ho([...n.open])}`);let i=[...n.turn].filter(([,s])=>s).map(([s,o])=>`${s}:${o}`);return`#${[...r,
-...i.length?[`turn=${i.join(".")}`]:[]].join("&")}`}function Ho(t){let e=[];for(let n of t.sort((r,i)=>r-i)){let r=e.at(-1);r&&r[1]===n-1?r[1]=n:e.push([n,n])}return e.
-map(([n,r])=>n===r?`${n}`:`${n}-${r}`).join(".")}function mi(t,e){let n=new Map(t.replace(/^#/,"").split("&").map(l=>l.split("=",2))),r=(l,c)=>{let h=n.get(l),p=Number(
-h);return h&&/^\d+$/.test(h)&&p<c?p:null},i=r("pair",e.length)??0,s=e[i],[o,a]=[r("step",s.count),r("frame",s.data.frames.length)],u=o??(a===null?null:z(a));return{
-pair:i,unit:u,opened:n.has("open")?Wo(n.get("open"),n.get("turn")??""):null}}function Wo(t,e){let n=new Set,r=new Map;for(let[,i,s]of t.matchAll(/(\d{1,6})(?:-(\d{1,6}))?/g))
-for(let o=Number(i);o<=Number(s??i);o++)n.add(o);for(let[,i,s]of e.matchAll(/(\d{1,6}):(\d{1,6})/g))r.set(Number(i),Number(s));return{open:n,turn:r}}function Gn(t,e){let{nodes:n,saved:r}=t.data,i=t.isForward(e),s=i?t.pulled[e]:n.partners[e],o=[...new Set(n.inputs[e])],a=i?(t.savedFrom.get(e)??[]).map(([u,l])=>({
-value:e,users:t.usersOf(u),bytes:l})):r.filter(([,u])=>o.includes(u)).map(([u,,l])=>({value:u,users:[e],bytes:l}));return{partners:s,inputs:o,users:t.usersOf(e),
-saved:a}}function Rn(t,e,n,r,i){let s=[],o=m=>{let y=St(t,e,m),w=t.above(y).filter(b=>e.byUnit.has(-b-1));return{shown:y,frames:w}},[a,u]=[o(n),o(r)],l=a.frames.
-find(m=>u.frames.includes(m));if(l===void 0||a.shown===u.shown)return s;let c=(m,y,w)=>{let b=e.lineOf.get(Fn(m,i,y,w));b&&s.push(b)},h=m=>m.frames.slice(0,m.frames.
-indexOf(l)),p=a.shown;for(let m of h(a))[p]=[-m-1,c(m,p,null)];let d=u.shown;for(let m of h(u))[d]=[-m-1,c(m,null,d)];return c(l,p,d),s}function gi(t,e,n){let r=new Map,
-i=new Set,s=new Set,o=St(t,e,n),a=(c,h)=>{let p=St(t,e,c);s.add(c),p!==o&&!r.has(p)&&e.byUnit.get(p).kind!=="open"&&r.set(p,h)};if(r.set(o,"self"),n<0){for(let c of e.
-lines)(c.from===n||c.to===n)&&i.add(c);return{units:r,lines:i,steps:s}}let u=Gn(t,n),l=t.isForward(n)?"left":"right";u.partners.forEach(c=>a(c,"partner"));for(let{
-value:c,users:h}of u.saved)for(let p of h){if(c<t.count){a(c,"saved");for(let d of Rn(t,e,c,p,"bridge"))i.add(d)}a(p,"saved")}for(let c of u.inputs)if(!(c>=t.count)){
-a(c,"input");for(let h of Rn(t,e,c,n,l))i.add(h)}for(let c of u.users){a(c,"user");for(let h of Rn(t,e,n,c,l))i.add(h)}return{units:r,lines:i,steps:s}}function gt({model:t,value:e,go:n}){return e<0||e>=t.count?f("span",{class:"port",title:t.specOf(e),children:f("bdi",{children:t.nameOf(e)})}):f("button",{class:`\
-link ${t.isForward(e)?"forward":"backward"}`,title:t.call(e),onClick:()=>n(e),children:f("bdi",{children:t.nameOf(e)})})}function oe({model:t,values:e,go:n,most:r=8}){
-return e.length?f("span",{class:"links",children:[e.slice(0,r).map(i=>f(gt,{model:t,value:i,go:n},i)),e.length>r&&f("span",{class:"soft",children:["and ",M(e.length-
-r)," more"]})]}):f("span",{class:"soft",children:"none"})}function Ge({share:t,side:e}){return f("svg",{class:`bar ${e}`,width:"48",height:"8","aria-hidden":"tr\
-ue",children:[f("rect",{width:"48",height:"8",rx:"2",class:"track"}),f("rect",{width:Math.max(t>0?1:0,48*Math.min(1,t)),height:"8",rx:"2"})]})}var qo=60,ut=class extends V{state={
-sort:this.props.sort,most:qo};sorted(){let[e,n]=this.state.sort,{value:r}=this.props.columns[e],i=new Map(this.props.rows.map(s=>[s,r(s)]));return[...this.props.
-rows].sort((s,o)=>{let[a,u]=[i.get(s),i.get(o)];return n*(a<u?-1:a>u?1:0)})}render({columns:e,rows:n,empty:r}){if(!n.length)return f("p",{class:"soft",children:r});
-let{sort:[i,s],most:o}=this.state,a=e.map(l=>typeof l.value(n[0])=="number"),u=(l,c)=>f("th",{class:a[c]?"r":"","aria-sort":i===c?s>0?"ascending":"descending":void 0,
+length>s&&f("button",{class:"more",onClick:()=>this.setState({lines:1/0}),children:["show more: ",S(s)," of ",J(i.length,"line")]}),f("h3",{children:"Steps"}),n.
+length?f("ul",{class:"marked",children:this.rows(a)}):f("p",{class:"soft",children:"No step is marked."}),n.length>a&&f("button",{class:"more",onClick:()=>this.
+setState({rows:a*5}),children:["show more: ",S(a)," of ",S(n.length)]})]})}};var qt=18,Xe=class extends H{state={from:0,count:60};box=at();watcher=new ResizeObserver(()=>this.scrolled());componentDidMount(){this.watcher.observe(this.box.
+current),this.follow()}componentWillUnmount(){this.watcher.disconnect()}componentDidUpdate(t){(t.selected!==this.props.selected||t.model!==this.props.model)&&this.
+follow()}target(){let{model:t,selected:n}=this.props;return n===null||n>=0?n:t.inside(-n-1).next().value??null}follow(){let t=this.target(),n=this.box.current;if(t!==
+null){let r=this.props.model.lineOfCode(t)*qt;(r<n.scrollTop+qt||r>n.scrollTop+n.clientHeight-2*qt)&&(n.scrollTop=r-n.clientHeight/2)}this.scrolled()}scrolled=()=>{
+let t=this.box.current,n=Math.max(0,Math.floor(t.scrollTop/qt)-10),r=Math.ceil(t.clientHeight/qt)+20;(n!==this.state.from||r!==this.state.count)&&this.setState(
+{from:n,count:r})};step(t){let{model:n}=this.props,{op:r,args:i,inputs:s,spec:o}=n.data.nodes,a=[];return n.text(i[t]).split(/\{(\d+)\}/).forEach((l,c)=>{c%2===
+0?a.push(l):Number(l)<s[t].length?a.push(f("span",{class:"value",children:f("bdi",{children:n.nameOf(s[t][Number(l)])})})):a.push(`{${l}}`)}),[f("b",{class:n.isForward(
+t)?"forward":"backward",children:f("bdi",{children:n.nameOf(t)})}),": ",f("i",{children:['"',n.text(o[t]),'"']})," = ",f("span",{class:"op",children:n.text(r[t])}),
+"(",...a,")"]}render({model:t,selected:n,lit:r,go:i}){let s=t.code(),{from:o,count:a}=this.state,u="    ";return f("div",{class:"code",ref:this.box,tabIndex:0,onScroll:this.
+scrolled,"data-lines":s.length,children:f("div",{class:"sheet",style:{height:`${s.length*qt}px`},children:s.slice(o,o+a).map((l,c)=>{let h=l.node>=0&&l.node===n,
+p=l.node>=0&&r?.has(l.node),d=t.marks.get(l.node);return f("div",{class:`row${h?" chosen":p?" lit":""}${l.text===null?"":l.node>=0?" note":""}`,style:{top:`${(o+
+c)*qt}px`},onClick:l.node>=0?()=>i(l.node):void 0,children:[f("span",{class:"no",children:[d&&l.text===null&&f("b",{class:"sign",children:[Bt[d.kind]," "]}),o+c+
+1]}),l.text===null?[u,u,this.step(l.node)]:l.node>=0?u+u+l.text:l.text]},o+c)})})})}};var Q=28,Et=156,ke=10,ue=Q+ke+Et/2,le=24,Je=17,Jn=28,tn=20,oa=50,Mi=8,Qn=30,_i=14,Si=10;function Kt(e,t,n){return t.open.has(e.alike[n])}function ce(e,t,n){let{
+kind:r,units:i}=e.frame(n);return r!=="loop"?n:ce(e,t,-i[Math.min(Ft(e,t,n),i.length-1)]-1)}function Ft(e,t,n){return Math.min(t.turn.get(e.alike[n])??0,e.frame(
+n).units.length-1)}function fe(e){return Math.min(R(e,10.5,!0),104)+12}function en(e,t){let n=e.pills.get(t),r=[];if(!n)return{left:r,right:r};let i=[...n.outer,
+...n.made],s=i.length>4?[...i.slice(0,3),{text:`+${i.length-3}`,title:i.slice(3).map(o=>o.title).join(`
+`),role:"more"}]:i;return e.isForward(t)?{left:s,right:r}:{left:r,right:s}}function aa(e,t){let{left:n,right:r}=en(e,t),i=o=>o.length?Math.max(...o.map(a=>fe(a.
+text)))+5:0,s=Math.max(e.isView(t)?tn:Jn,Math.max(n.length,r.length)*Je);return{left:Et/2+i(n),right:Et/2+i(r),height:s}}var Zn={left:Q+ke+Et,right:Q+ke+Et,height:oa};
+function Ei(e,t,n){if(!Kt(e,t,n))return Zn;let r=e.frame(ce(e,t,n)),i=e.data.layouts[r.layout],s=[],o=[],a=[],[u,l,c]=[le+Qn,Zn.left,Zn.right];i.rows.forEach((d,m)=>{
+let y=d.map(L=>L.map(P=>{let z=r.units[P];return{unit:z,block:z<0?Ei(e,t,-z-1):aa(e,z)}})),v=Math.max(tn,...y.flat().map(L=>L.block.height)),g=(L,P,z)=>{s.push(
+{unit:L,x:P,y:u+(v-z.height)/2,block:z,row:m}),[l,c]=[Math.max(l,z.left-P),Math.max(c,z.right+P)]},[_,$]=ua(y[1],g),M=-Math.max(_,Q)-ke;for(let{unit:L,block:P}of y[0].
+reverse())[M]=[M-P.right-P.left-12,g(L,M-P.right,P)];M=Math.max($,Q)+ke;for(let{unit:L,block:P}of y[2])[M]=[M+P.right+P.left+12,g(L,M+P.left,P)];o.push(u),a.push(
+u+v),u+=v+Qn});let[h,p]=[i.slots.map(d=>d?d*Si+6:0),Math.max(u,le+Qn)+Mi];return{left:l+h[0]+_i,right:c+h[1]+_i,height:p,inside:s,tops:o,bottoms:a,walls:[-l-4,c+
+4]}}function ua(e,t){if(!e.length)return[0,0];let n=e.reduce((s,{block:o})=>s+o.left+o.right,0)+(e.length-1)*18,r=e.length===1?-e[0].block.left:-n/2,i=-r;for(let{
+unit:s,block:o}of e)t(s,r+o.left,o),r+=o.left+o.right+18;return[i,r-18]}function Oi(e,t){let n=Ei(e,t,0),r=[],i=[],s=er(e),o=(l,c,h,p,d,m)=>{let y=-l-1,v=l>=0,g={
+unit:l,x:h-(v?Et/2:c.left),y:p,w:v?Et:c.left+c.right,h:c.height,mid:h,kind:v?"node":c.inside?"open":"folded",level:d,around:m};if(r.push(g),!c.inside)return;for(let $ of c.
+inside)o($.unit,$.block,h+$.x,p+$.y,d+1,l);let _=ce(e,t,y);i.push(...la(e,_,y,c,h,p,s))};o(B(0),n,0,0,0,null);let a=new Map(r.map(l=>[l.unit,l])),u=new Map(i.map(
+l=>[l.key,l]));return{boxes:r,lines:i,byUnit:a,lineOf:u,left:-n.left,right:n.right,height:n.height}}function tr(e,t,n,r){return`${e}/${t}/${n??"in"}/${r??"out"}`}
+function er(e){let t=Math.max(1,e.frame(0).counts[2],...e.data.saved.map(n=>n[2]));return n=>Math.min(20,Math.max(1.6,20*Math.cbrt(n/t)))}function la(e,t,n,r,i,s,o){
+let a=e.data.layouts[e.frame(t).layout],{units:u}=e.frame(t),l=new Map(r.inside.map(h=>[h.unit,h])),c=[];for(let h of["left","right"]){let p=ca(a,h,u,l),d=new Set;
+a[h].forEach((m,y)=>{let v=fa(m,h,u,l,r,p[y]),g=m[2]<0?ha(v[0],v[1]):da(v,m,h,r);c.push(xi(g,i,s,{within:n,side:h,from:m[0]<0?null:u[m[0]],to:m[1]<0?null:u[m[1]],
+width:1.3+Math.log2(Math.max(1,m[4]))*.35,label:d.has(m[0])?"":e.text(m[3]).replace(/\].*$/,"]")})),d.add(m[0])})}return a.bridges.forEach((h,p)=>{let d=ma(h,u,
+l,r,p);c.push(xi(d,i,s,{within:n,side:"bridge",from:h[0]<0?null:u[h[0]],to:h[1]<0?null:u[h[1]],width:o(h[2]),label:`${h[2]}`}))}),c}function xi(e,t,n,r){let i=e.
+parts.flatMap(([,...h])=>h),[s,o]=[i.map(h=>h[0]+t),i.map(h=>h[1]+n)],[a,u]=[Math.min(...s),Math.min(...o)],l=e.parts.map(([h,...p])=>h+p.map(d=>`${ki(d[0]+t)},${ki(
+d[1]+n)}`).join(" ")).join(""),c=([h,p])=>[h+t,p+n];return{...r,key:tr(r.within,r.side,r.from,r.to),d:l,at:e.at.map(c),ends:[c(i[0]),c(i[i.length-1])],box:[a,u,
+Math.max(...s)-a,Math.max(...o)-u]}}var ki=e=>Math.round(e*10)/10;function ca(e,t,n,r){let i=new Map,s=e[t].map(()=>0);e[t].forEach((a,u)=>i.set(a[1],[...i.get(
+a[1])??[],u]));let o=a=>{let[u,,l]=e[t][a],c=t==="left"?-1:1;return l>=0?c*(1e4+l):u<0?c*ue:r.get(n[u]).x};for(let[a,u]of i){if(u.length<2||a<0)continue;u.sort(
+(c,h)=>o(c)-o(h));let l=Math.min(Et*.6,u.length*16);u.forEach((c,h)=>s[c]=((h+.5)/u.length-.5)*l)}return s}function fa([e,t],n,r,i,s,o){let a=n==="left",u=a?-1:
+1,[l,c]=[le,s.height-Mi],h=d=>{let m=d===a?l:c;return{x:u*ue,y:m,clear:m}},p=(d,m)=>{if(d<0)return h(m);let y=i.get(r[d]),v=m===a;return{x:y.x+(y.unit<0?u*ue:0)+
+(m?0:o),y:v?y.y+y.block.height:y.y,clear:v?s.bottoms[y.row]:s.tops[y.row]}};return[p(e,!0),p(t,!1)]}function ha(e,t){let n=Math.sign(t.clear-e.clear)||Math.sign(
+t.y-e.y)||1,r=Ni(e,t,n);if(Math.abs(e.x-t.x)<.5)return{parts:[["M",[e.x,e.y]],["L",[t.x,t.y]]],at:r};let i=Math.max(10,Math.abs(t.clear-e.clear)/2)*n,s=["C",[e.
+x,e.clear+i],[t.x,t.clear-i],[t.x,t.clear]];return{parts:[["M",[e.x,e.y]],["L",[e.x,e.clear]],s,["L",[t.x,t.y]]],at:r}}var Ni=(e,t,n)=>[[e.x,e.y+n*14],[t.x,t.y-
+n*17],[e.x,e.y+n*8]];function da([e,t],n,r,i){let s=n[2],o=r==="left"?-1:1,a=i.walls[r==="left"?0:1]+o*(s+1)*Si,u=r==="left"?1:-1,l=5+s%4*2.5,[c,h]=[e.clear+u*l,
+t.clear-u*l],p=[[e.x,e.y],[e.x,c],[a,c],[a,h],[t.x,h],[t.x,t.y]];return{parts:pa(p),at:Ni(e,t,u)}}function pa(e){let t=[["M",e[0]]];for(let n=1;n<e.length-1;n++){
+let[r,i,s]=[e[n-1],e[n],e[n+1]],o=Math.min(6,jn(r,i)/2,jn(i,s)/2);t.push(["L",$i(i,r,o)],["Q",i,$i(i,s,o)])}return t.push(["L",e[e.length-1]]),t}var jn=(e,t)=>Math.
+hypot(e[0]-t[0],e[1]-t[1]);function $i(e,t,n){let r=jn(e,t)||1;return[e[0]+(t[0]-e[0])*n/r,e[1]+(t[1]-e[1])*n/r]}function ma([e,t],n,r,i,s){let[o,a]=[e,t].map(y=>y<
+0?void 0:r.get(n[y])),u=(y,v)=>y?y.y+y.block.height/2:v,[l,c]=[u(o,0),u(a,i.height)],h=(y,v,g,_)=>{if(!y)return{x:0,y:v,clear:v,sideways:!1};if(y.unit>=0)return{
+x:y.x+_*Et/2,y:v,clear:v,sideways:!0};let $=g>=v;return{x:y.x,y:$?y.y+y.block.height:y.y,clear:$?i.bottoms[y.row]:i.tops[y.row],sideways:!1}},[p,d]=[h(o,l,c,1),
+h(a,c,l,-1)];if(o&&a&&o.unit<0&&a.unit<0&&o.row===a.row)return ga(p,d);let m=p.sideways&&d.sideways?(s*4%9-4)*4:0;return ba(p,d,m)}var xe=15;function ga(e,t){let n=Math.
+max(e.clear,t.clear)+xe+6;return{parts:[["M",[e.x,e.y]],["L",[e.x,e.clear]],["C",[e.x,n],[t.x,n],[t.x,t.clear]],["L",[t.x,t.y]]],at:[[(e.x+t.x)/2,n]]}}function ba(e,t,n){
+let r=Math.abs(t.y-e.y),i=Math.sign(t.y-e.y),s=[e.x,e.y],o=[t.x,t.y],a=[(e.x+t.x)/2,(e.y+t.y)/2];if(r<3||e.x===t.x&&!e.sideways&&!t.sideways)return{parts:[["M",
+s],["L",o]],at:[a]};if(r<60&&(e.sideways||t.sideways)&&e.clear===e.y&&t.clear===t.y){let p=e.sideways?[a[0],e.y]:[e.x,a[1]],d=t.sideways?[a[0],t.y]:[t.x,a[1]];return{
+parts:[["M",s],["C",p,d,o]],at:[a]}}let u=Math.min(24,r/2)*i,l=[["M",s]],[c,h]=[e.sideways?e.y+u:e.clear+i*xe,t.sideways?t.y-u:t.clear-i*xe];return e.sideways?l.
+push(["C",[n,e.y],[n,e.y],[n,c]]):e.x===n?l.push(["L",[n,c]]):l.push(["L",[e.x,e.clear]],["C",[e.x,c],[e.x,c],[(e.x+n)/2,c]],["C",[n,c],[n,c],[n,c+i*Math.min(xe,
+Math.abs(h-c)/2)]]),t.sideways?l.push(["L",[n,h]],["C",[n,t.y],[n,t.y],o]):t.x===n?l.push(["L",o]):l.push(["L",[n,h-i*Math.min(xe,Math.abs(h-c)/2)]],["C",[n,h],
+[n,h],[(t.x+n)/2,h]],["C",[t.x,h],[t.x,h],[t.x,t.clear]],["L",o]),{parts:l,at:[.5,.35,.65,.2,.8].map(p=>[n,c+(h-c)*p])}}var Qe={step:26,folded:38,title:38};function nr(e,t){
+let n=new Set,r=new Set;for(let{unit:i,around:s,kind:o,w:a,h:u}of e.boxes){let l=o==="node"?t<=Qe.step:o==="folded"?t<=Qe.folded:t*1.25<=u&&t*4<=a;s!==null&&!(l&&
+n.has(s))||(n.add(i),o==="open"&&r.add(i),s!==null&&r.delete(s))}return{units:n,whole:r}}function $e(e,{units:t,whole:n}){let r=B(e.within);return t.has(r)&&!n.
+has(r)&&(e.from===null||t.has(e.from))&&(e.to===null||t.has(e.to))}var Ye=96,Ze=class{cells=new Map;*near([t,n,r,i]){for(let s=Math.floor(t/Ye);s<=Math.floor(r/
+Ye);s++)for(let o=Math.floor(n/Ye);o<=Math.floor(i/Ye);o++)yield`${s} ${o}`}add(t){for(let n of this.near(t)){let r=this.cells.get(n);r?r.push(t):this.cells.set(
+n,[t])}}has([t,n,r,i]){for(let s of this.near([t,n,r,i]))for(let o of this.cells.get(s)??[])if(o[0]<r&&t<o[2]&&o[1]<i&&n<o[3])return!0;return!1}};function ya(e){
+let t=[];for(let[,n,r]of e.matchAll(/([MLQC])([^MLQC]*)/g)){let i=r.split(/[ ,]/).map(Number),s=t[t.length-1];if(n==="M"||n==="L")t.push([i[0],i[1]]);else for(let o=1;o<=
+8;o++){let a=o/8,u=1-a,l=c=>n==="Q"?u*u*s[c]+2*u*a*i[c]+a*a*i[2+c]:u**3*s[c]+3*u*u*a*i[c]+3*u*a*a*i[2+c]+a**3*i[4+c];t.push([l(0),l(1)])}}return t}function*va(e){
+let t=ya(e.d),n=e.width/2+.5;for(let r=1;r<t.length;r++){let[[i,s],[o,a]]=[t[r-1],t[r]],u=i===o||s===a,l=u?1:Math.ceil(Math.hypot(o-i,a-s)/8);for(let c=0;c<l;c++){
+let[h,p]=[c/l,(c+1)/l],d=[i+(o-i)*h,i+(o-i)*p],m=[s+(a-s)*h,s+(a-s)*p];yield[Math.min(...d)-n,Math.min(...m)-n,Math.max(...d)+n,Math.max(...m)+n]}}}function*wa(e,t,n){
+let{x:r,y:i,w:s,h:o}=t;if(t.kind==="folded")yield[r-8,i-3,r+s+8,i+o+8];else if(t.kind==="open"){yield[r,i-3,r+s,i+Math.max(le,n*1.35)+2];for(let[a,u]of[[r,r],[r+
+s,r+s]])yield[a-1,i,u+1,i+o];yield[r,i+o-1,r+s,i+o+1]}else{let{left:a,right:u}=en(e,t.unit),l=c=>c.length?Math.max(...c.map(h=>fe(h.text)))+6:0;yield[r-l(a)-1,i-
+1,r+s+l(u)+4,i+o+1]}}var je=class{constructor(t,n,r,i){this.size=r;this.textOf=i;for(let s of n.boxes)for(let o of wa(t,s,r))this.taken.add(o);for(let s of n.lines)
+for(let o of va(s))this.taken.add(o);this.labels=this.placed(n.lines.filter(s=>s.side!=="bridge"),this.taken)}size;textOf;taken=new Ze;labels;of(t){return this.
+placed(t,new Ze)}placed(t,n){let{size:r,taken:i}=this,s=r*.62,o=[];for(let a of t){let u=R(this.textOf(a),r),l=5+a.width/2;if(!u)continue;let c=({x:d,y:m})=>[d-
+2,m-s-2,d+u+2,m+3],p=a.at.flatMap(([d,m])=>[d+l,d-l-u].map(y=>({line:a,x:y,y:m+s/2}))).find(d=>!i.has(c(d))&&!n.has(c(d)));p&&(n.add(c(p)),o.push(p))}return o}};var _a=28;function nn(e){let t=new Set,n={open:t,turn:new Map},r=[0],i=1,s=a=>e.frame(ce(e,n,a)).units.length,o=a=>e.frame(a).counts[0]+e.frame(a).counts[1];for(;r.
+length;){r.sort((u,l)=>o(l)-o(u));let a=r.shift();if(a!==0&&i+s(a)>_a)break;t.add(e.alike[a]),i+=s(a);for(let u of e.frame(ce(e,n,a)).units)u<0&&r.push(-u-1)}return n}
+function Ci(e,t,n){let r=new Set;return e.data.frames.forEach((i,s)=>{e.depth[s]<n&&r.add(e.alike[s])}),{open:r,turn:t.turn}}function Ai(e,t){let n=e.deepest+1;
+return e.data.frames.forEach((r,i)=>{!e.isTurn(i)&&!Kt(e,t,i)&&(n=Math.min(n,e.depth[i]))}),n}function Pi(e,t,n){let r=new Set(t.open),i=e.alike[n];return r.delete(
+i)||r.add(i),{open:r,turn:t.turn}}function Ti(e,t,n){let r=new Set(t.open),i=s=>{r.add(e.alike[s]);for(let o of e.frame(s).units)o<0&&i(-o-1)};return i(n),{open:r,
+turn:t.turn}}function Li(e,t,n,r){let i=e.frame(n).units.length-1;return{open:t.open,turn:new Map(t.turn).set(e.alike[n],Math.max(0,Math.min(i,r)))}}function rn(e,t,n){
+let[r,i]=[new Set(t.open),new Map(t.turn)],s=n;for(let o of e.above(n))e.frame(o).kind==="loop"&&i.set(e.alike[o],e.framePlace[-s-1]),r.add(e.alike[o]),s=B(o);return{
+open:r,turn:i}}function Ot(e,t,n){let r=B(0);for(let i of[...e.above(n).reverse().map(B),n])t.byUnit.has(i)&&(r=i);return r}function rr(e,t,n){let r=[`pair=${e}`];
+t!==null&&r.push(t<0?`frame=${-t-1}`:`step=${t}`),r.push(`open=${xa([...n.open])}`);let i=[...n.turn].filter(([,s])=>s).map(([s,o])=>`${s}:${o}`);return`#${[...r,
+...i.length?[`turn=${i.join(".")}`]:[]].join("&")}`}function xa(e){let t=[];for(let n of e.sort((r,i)=>r-i)){let r=t.at(-1);r&&r[1]===n-1?r[1]=n:t.push([n,n])}return t.
+map(([n,r])=>n===r?`${n}`:`${n}-${r}`).join(".")}function Ii(e,t){let n=new Map(e.replace(/^#/,"").split("&").map(l=>l.split("=",2))),r=(l,c)=>{let h=n.get(l),p=Number(
+h);return h&&/^\d+$/.test(h)&&p<c?p:null},i=r("pair",t.length)??0,s=t[i],[o,a]=[r("step",s.count),r("frame",s.data.frames.length)],u=o??(a===null?null:B(a));return{
+pair:i,unit:u,opened:n.has("open")?ka(n.get("open"),n.get("turn")??""):null}}function ka(e,t){let n=new Set,r=new Map;for(let[,i,s]of e.matchAll(/(\d{1,6})(?:-(\d{1,6}))?/g))
+for(let o=Number(i);o<=Number(s??i);o++)n.add(o);for(let[,i,s]of t.matchAll(/(\d{1,6}):(\d{1,6})/g))r.set(Number(i),Number(s));return{open:n,turn:r}}function sr(e,t){let{nodes:n,saved:r}=e.data,i=e.isForward(t),s=i?e.pulled[t]:n.partners[t],o=[...new Set(n.inputs[t])],a=i?(e.savedFrom.get(t)??[]).map(([u,l])=>({
+value:t,users:e.usersOf(u),bytes:l})):r.filter(([,u])=>o.includes(u)).map(([u,,l])=>({value:u,users:[t],bytes:l}));return{partners:s,inputs:o,users:e.usersOf(t),
+saved:a}}function ir(e,t,n,r,i){let s=[],o=m=>{let y=Ot(e,t,m),v=e.above(y).filter(g=>t.byUnit.has(-g-1));return{shown:y,frames:v}},[a,u]=[o(n),o(r)],l=a.frames.
+find(m=>u.frames.includes(m));if(l===void 0||a.shown===u.shown)return s;let c=(m,y,v)=>{let g=t.lineOf.get(tr(m,i,y,v));g&&s.push(g)},h=m=>m.frames.slice(0,m.frames.
+indexOf(l)),p=a.shown;for(let m of h(a))[p]=[-m-1,c(m,p,null)];let d=u.shown;for(let m of h(u))[d]=[-m-1,c(m,null,d)];return c(l,p,d),s}function Ui(e,t,n){let r=new Map,
+i=new Set,s=new Set,o=Ot(e,t,n),a=(c,h)=>{let p=Ot(e,t,c);s.add(c),p!==o&&!r.has(p)&&t.byUnit.get(p).kind!=="open"&&r.set(p,h)};if(r.set(o,"self"),n<0){for(let c of t.
+lines)(c.from===n||c.to===n)&&i.add(c);return{units:r,lines:i,steps:s}}let u=sr(e,n),l=e.isForward(n)?"left":"right";u.partners.forEach(c=>a(c,"partner"));for(let{
+value:c,users:h}of u.saved)for(let p of h){if(c<e.count){a(c,"saved");for(let d of ir(e,t,c,p,"bridge"))i.add(d)}a(p,"saved")}for(let c of u.inputs)if(!(c>=e.count)){
+a(c,"input");for(let h of ir(e,t,c,n,l))i.add(h)}for(let c of u.users){a(c,"user");for(let h of ir(e,t,n,c,l))i.add(h)}return{units:r,lines:i,steps:s}}function yt({model:e,value:t,go:n}){return t<0||t>=e.count?f("span",{class:"port",title:e.specOf(t),children:f("bdi",{children:e.nameOf(t)})}):f("button",{class:`\
+link ${e.isForward(t)?"forward":"backward"}`,title:e.call(t),onClick:()=>n(t),children:f("bdi",{children:e.nameOf(t)})})}function he({model:e,values:t,go:n,most:r=8}){
+return t.length?f("span",{class:"links",children:[t.slice(0,r).map(i=>f(yt,{model:e,value:i,go:n},i)),t.length>r&&f("span",{class:"soft",children:["and ",S(t.length-
+r)," more"]})]}):f("span",{class:"soft",children:"none"})}var or=30;function sn({share:e,side:t}){return f("svg",{class:`bar ${t}`,width:or,height:"8","aria-hid\
+den":"true",children:[f("rect",{width:or,height:"8",rx:"2",class:"track"}),f("rect",{width:Math.max(e>0?1:0,or*Math.min(1,e)),height:"8",rx:"2"})]})}var $a=60,ft=class extends H{state={
+sort:this.props.sort,most:$a};sorted(){let[t,n]=this.state.sort,{value:r}=this.props.columns[t],i=new Map(this.props.rows.map(s=>[s,r(s)]));return[...this.props.
+rows].sort((s,o)=>{let[a,u]=[i.get(s),i.get(o)];return n*(a<u?-1:a>u?1:0)})}render({columns:t,rows:n,empty:r}){if(!n.length)return f("p",{class:"soft",children:r});
+let{sort:[i,s],most:o}=this.state,a=t.map(l=>typeof l.value(n[0])=="number"),u=(l,c)=>f("th",{class:a[c]?"r":"","aria-sort":i===c?s>0?"ascending":"descending":void 0,
 children:f("button",{onClick:()=>this.setState({sort:[c,i===c?s>0?-1:1:a[c]?-1:1]}),children:l.name})},c);return f("div",{class:"table",children:[f("table",{children:[
-f("thead",{children:f("tr",{children:e.map(u)})}),f("tbody",{children:this.sorted().slice(0,o).map((l,c)=>f("tr",{children:e.map((h,p)=>f("td",{class:a[p]?"r":"",
-children:h.cell(l)}))},c))})]}),n.length>o&&f("button",{class:"more",onClick:()=>this.setState({most:o*5}),children:["show more: ",M(o)," of ",M(n.length)]})]})}};function yi(t){let{selected:e}=t;return e===null?f(Ko,{...t}):e<0?f(Xo,{...t,id:-e-1}):f(Yo,{...t,node:e})}function Hn({rows:t}){return f("dl",{children:t.map(([
-e,n])=>n!==""&&n!==null&&[f("dt",{children:e},e),f("dd",{children:n},`${e} `)])})}function Ko({page:t,model:e}){let[n,r,i,s,o]=e.frame(0).counts;return f("div",
-{class:"panel",children:[f("h2",{children:f("bdi",{children:t.title})}),f(Hn,{rows:[["Forward",`${rt(n,"step")}${s?`, ${dt(s)} in products`:""}`],["Backward",r?
-`${rt(r,"step")}${o?`, ${dt(o)} in products`:""}`:"this graph has no backward"],["Saved",I(i)],["Peak",e.timed?I(e.data.memory.peak[1]):""],["Changes",An(e,0)],
-...t.facts.map(([a,u])=>[a,f("bdi",{children:u})])]}),t.notes.map(a=>f("p",{class:"remark",children:f("bdi",{children:a})},a)),f("p",{class:"soft",children:"The\
- forward runs down on the left, the backward up on the right. Bands between them are saved tensors. Click a frame to open it, a step to see what belongs to it."})]})}
-function Xo({model:t,opened:e,id:n,go:r,onFold:i,onOpenAll:s,onTurn:o}){let a=t.frame(n),[u,l,c,h,p]=a.counts,d=a.kind==="loop"?Dt(t,e,n):-1,m=a.kind==="loop"?[]:
-[...t.inside(n)].filter(y=>t.data.nodes.product[y]>0).sort((y,w)=>t.data.nodes.product[w]-t.data.nodes.product[y]).slice(0,6);return f("div",{class:"panel",children:[
-f("h2",{children:f("bdi",{children:[t.path(n)||t.title(n),d>=0?` × ${a.units.length}`:""]})}),f("p",{class:"buttons",children:[f("button",{onClick:()=>i(n),children:Ht(
-t,e,n)?"close":"open"}),f("button",{onClick:()=>s(n),children:"open all inside"})]}),d>=0&&f("p",{class:"turns",children:[f("button",{"aria-label":"previous tur\
-n",disabled:d===0,onClick:()=>o(n,d-1),children:"‹"}),f("label",{children:["turn ",f("input",{type:"number",min:1,max:a.units.length,value:d+1,onChange:y=>o(n,
-Number(y.currentTarget.value)-1)})," of ",M(a.units.length)]}),f("button",{"aria-label":"next turn",disabled:d===a.units.length-1,onClick:()=>o(n,d+1),children:"\
-›"}),f("bdi",{class:"soft",children:t.path(-a.units[d]-1)})]}),f(Hn,{rows:[["Kind",a.kind==="loop"?`loop of ${M(a.units.length)}`:a.kind],[a.kind==="module"?"\
-Class":"Code",a.label?f("bdi",{children:t.text(a.label)}):""],["Forward",`${rt(u,"step")}${h?`, ${dt(h)}`:""}`],["Backward",`${rt(l,"step")}${p?`, ${dt(p)}`:""}`],
-["Saved",I(c)],["Changes",An(t,n)],["Largest products",m.length?f(oe,{model:t,values:m,go:r}):""],["Inside",a.parent>=0?f("button",{class:"link",onClick:()=>r(z(
-a.parent)),children:f("bdi",{children:t.title(a.parent)})}):""]]})]})}function Yo({page:t,model:e,node:n,go:r,jump:i}){let{nodes:s,sources:o}=e.data,a=Gn(e,n),u=e.
-isForward(n),l=o[s.source[n]],c=e.data.ports.filter(p=>!p.into&&p.role!=="saved"&&p.value===n),h=e.above(n).filter(p=>p>0).reverse();return f("div",{class:"pane\
-l",children:[f("h2",{class:u?"forward":"backward",children:f("bdi",{children:e.nameOf(n)})}),f("p",{class:"soft",children:`${u?"Forward":"Backward"}, step ${M(n+
-1)} of ${M(e.count)}`}),f("pre",{children:f("bdi",{children:e.call(n)})}),e.marks.has(n)&&f(Tn,{page:t,model:e,node:n,jump:i}),f(Hn,{rows:[["Operator",`${e.text(
-s.op[n])} (${e.kinds[n]})`],["Type",f("code",{children:e.text(s.spec[n])})],[u?"In the backward":"In the forward",f(oe,{model:e,values:a.partners,go:r})],["Echo",
-e.echoOf(n)],["Inputs",f(oe,{model:e,values:a.inputs,go:r})],["Users",f(oe,{model:e,values:a.users,go:r})],["Leaves as",c.length?f("span",{class:"links",children:c.
-map(p=>f("span",{class:"port",title:e.text(p.spec),children:[p.role," ",f("bdi",{children:e.text(p.name)})]}))}):""],["Saved",a.saved.length?a.saved.map(p=>f("d\
-iv",{children:[I(p.bytes)," ",u?"for ":"from ",u?f(oe,{model:e,values:p.users,go:r}):f(gt,{model:e,value:p.value,go:r})]},p.value)):""],["FLOPs",s.product[n]||s.
-other[n]?[s.product[n]&&`${ne(s.product[n])} in products`,s.other[n]&&`${ne(s.other[n])} in others`].filter(Boolean).join(", "):""],["Bytes",e.timed?`${I(s.read[n])}\
- read, ${I(s.written[n])} written${e.isView(n)?", a view":s.memory[n]?`, ${I(s.memory[n])} new`:""}`:""],["Live",e.timed?I(e.data.memory.live[n]):""],["Source",
-l?f("span",{children:[f("bdi",{children:e.lineOf(n)}),l[2]?f("span",{class:"soft",children:[" in ",f("bdi",{children:e.text(l[2])})]}):"",f("code",{class:"sourc\
-e",children:f("bdi",{children:e.text(l[3])})})]}):""],["Module",l&&e.moduleOf(n)?f("bdi",{children:e.moduleOf(n)}):""],["Within",h.length?f("span",{class:"links",
-children:h.map(p=>f("button",{class:"link",onClick:()=>r(z(p)),children:f("bdi",{children:e.title(p)})},p))}):""],...Zo(e,n)]})]})}function Zo(t,e){let n=t.data.
-stats?.value.indexOf(e)??-1;if(n<0)return[];let[r,i,s,o,a,u,l,c,h]=t.data.stats.rows[n];return[["NaN and Inf",f("span",{class:l||c?"alarm":"",children:`${M(l)} \
-NaN, ${M(c)} Inf of ${M(r)}`})],["Values",`${Ut(i)} to ${Ut(s)}, mean ${Ut(o)}, deviation ${Ut(a)}, norm ${Ut(u)}, ${M(h)} zero`]]}var bi=`/* The picture alone: also inside exported files. Okabe and Ito's colours, which colour-blind people tell apart. */
-:root { --fwd: #0072b2; --fwd-soft: #e6f1f8; --fwd-line: #8fbcd9; --bwd: #c25400; --bwd-soft: #fcefe4; --bwd-line: #e5b38c;
-  --save: #00805e; --save-soft: #cdebe1; --ink: #1c2127; --soft: #616b76; --line: #cfd6de; --paper: #ffffff; --band: #f6f8fa;
+f("thead",{children:f("tr",{children:t.map(u)})}),f("tbody",{children:this.sorted().slice(0,o).map((l,c)=>f("tr",{children:t.map((h,p)=>f("td",{class:a[p]?"r":"",
+children:h.cell(l)}))},c))})]}),n.length>o&&f("button",{class:"more",onClick:()=>this.setState({most:o*5}),children:["show more: ",S(o)," of ",S(n.length)]})]})}};function Di(e){let{selected:t}=e;return t===null?f(Ma,{...e}):t<0?f(Ea,{...e,id:-t-1}):f(Oa,{...e,node:t})}function ar({rows:e}){return f("dl",{children:e.map(([
+t,n])=>n!==""&&n!==null&&[f("dt",{children:t},t),f("dd",{children:n},`${t} `)])})}function Ma({page:e,model:t}){let[n,r,,i,s]=t.frame(0).counts,[o,a]=t.flops[0];
+return f("div",{class:"panel",children:[f("h2",{children:f("bdi",{children:e.title})}),f(ar,{rows:[["Forward",`${J(n,"step")}${we(o,i)}`],["Backward",r?`${J(r,"\
+step")}${we(a,s)}`:"this graph has no backward"],["Saved",Sa(t)],["Peak",t.timed?C(t.data.memory.peak[1]):""],["Changes",Xn(t,0)],...e.facts.map(([u,l])=>[u,f("\
+bdi",{children:l})])]}),e.notes.map(u=>f("p",{class:"remark",children:f("bdi",{children:u})},u)),f("p",{class:"soft",children:"The forward runs down on the left\
+, the backward up on the right. Bands between them are saved tensors. Click a frame to open it, a step to see what belongs to it."})]})}function Sa(e){let{own:[
+t,n],rest:[r,i]}=e.savedSum(),s=r?`. ${J(r,"more value")}, ${C(i)}, ${r===1?"is":"are"} the caller's, or ${r===1?"shares":"share"} memory with these`:"";return t||
+r?`${C(n)} in ${J(t,"value")}${s}`:C(0)}function Ea({model:e,opened:t,id:n,go:r,onFold:i,onOpenAll:s,onTurn:o}){let a=e.frame(n),[u,l,c,h,p]=a.counts,[d,m]=e.flops[n],
+y=a.kind==="loop"?Ft(e,t,n):-1,v=a.kind==="loop"?[]:[...e.inside(n)].filter(g=>e.data.nodes.product[g]>0).sort((g,_)=>e.data.nodes.product[_]-e.data.nodes.product[g]).
+slice(0,6);return f("div",{class:"panel",children:[f("h2",{children:f("bdi",{children:[e.path(n)||e.title(n),y>=0?` × ${a.units.length}`:""]})}),f("p",{class:"\
+buttons",children:[f("button",{onClick:()=>i(n),children:Kt(e,t,n)?"close":"open"}),f("button",{onClick:()=>s(n),children:"open all inside"})]}),y>=0&&f("p",{class:"\
+turns",children:[f("button",{"aria-label":"previous turn",disabled:y===0,onClick:()=>o(n,y-1),children:"‹"}),f("label",{children:["turn ",f("input",{type:"num\
+ber",min:1,max:a.units.length,value:y+1,onChange:g=>o(n,Number(g.currentTarget.value)-1)})," of ",S(a.units.length)]}),f("button",{"aria-label":"next turn",disabled:y===
+a.units.length-1,onClick:()=>o(n,y+1),children:"›"}),f("bdi",{class:"soft",children:e.path(-a.units[y]-1)})]}),f(ar,{rows:[["Kind",a.kind==="loop"?`loop of ${S(
+a.units.length)}`:a.kind],[a.kind==="module"?"Class":"Code",a.label?f("bdi",{children:e.text(a.label)}):""],["Forward",`${J(u,"step")}${we(d,h)}`],["Backward",`${J(
+l,"step")}${we(m,p)}`],["Saved",C(c)],["Changes",Xn(e,n)],["Largest products",v.length?f(he,{model:e,values:v,go:r}):""],["Inside",a.parent>=0?f("button",{class:"\
+link",onClick:()=>r(B(a.parent)),children:f("bdi",{children:e.title(a.parent)})}):""]]})]})}function Oa({page:e,model:t,node:n,go:r,jump:i}){let{nodes:s,sources:o}=t.
+data,a=sr(t,n),u=t.isForward(n),l=o[s.source[n]],c=t.data.ports.filter(p=>!p.into&&p.role!=="saved"&&p.value===n),h=t.above(n).filter(p=>p>0).reverse();return f(
+"div",{class:"panel",children:[f("h2",{class:u?"forward":"backward",children:f("bdi",{children:t.nameOf(n)})}),f("p",{class:"soft",children:`${u?"Forward":"Back\
+ward"}, step ${S(n+1)} of ${S(t.count)}`}),f("pre",{children:f("bdi",{children:t.call(n)})}),t.marks.has(n)&&f(Yn,{page:e,model:t,node:n,jump:i}),f(ar,{rows:[["\
+Operator",`${t.text(s.op[n])} (${t.kinds[n]})`],["Type",f("code",{children:t.text(s.spec[n])})],[u?"In the backward":"In the forward",f(he,{model:t,values:a.partners,
+go:r})],["Echo",t.echoOf(n)],["Inputs",f(he,{model:t,values:a.inputs,go:r})],["Users",f(he,{model:t,values:a.users,go:r})],["Leaves as",c.length?f("span",{class:"\
+links",children:c.map(p=>f("span",{class:"port",title:t.text(p.spec),children:[p.role," ",f("bdi",{children:t.text(p.name)})]}))}):""],["Saved",a.saved.length?a.
+saved.map(p=>f("div",{children:[C(p.bytes)," ",u?"for ":"from ",u?f(he,{model:t,values:p.users,go:r}):f(yt,{model:t,value:p.value,go:r})]},p.value)):""],["FLOPs",
+s.product[n]||s.other[n]?[s.product[n]&&`${oe(s.product[n])} in products`,s.other[n]&&`${oe(s.other[n])} in others`].filter(Boolean).join(", "):""],["Bytes",t.timed?
+`${C(s.read[n])} read, ${C(s.written[n])} written${t.isView(n)?", a view":s.memory[n]?`, ${C(s.memory[n])} new`:""}`:""],["Live",t.timed?C(t.data.memory.live[n]):
+""],["Source",l?f("span",{children:[f("bdi",{children:t.lineOf(n)}),l[2]?f("span",{class:"soft",children:[" in ",f("bdi",{children:t.text(l[2])})]}):"",f("code",
+{class:"source",children:f("bdi",{children:t.text(l[3])})})]}):""],["Module",l&&t.moduleOf(n)?f("bdi",{children:t.moduleOf(n)}):""],["Within",h.length?f("span",
+{class:"links",children:h.map(p=>f("button",{class:"link",onClick:()=>r(B(p)),children:f("bdi",{children:t.title(p)})},p))}):""],...Na(t,n)]})]})}function Na(e,t){
+let n=e.data.stats?.value.indexOf(t)??-1;if(n<0)return[];let[r,i,s,o,a,u,l,c,h]=e.data.stats.rows[n];return[["NaN and Inf",f("span",{class:l||c?"alarm":"",children:`${S(
+l)} NaN, ${S(c)} Inf of ${S(r)}`})],["Values",`${zt(i)} to ${zt(s)}, mean ${zt(o)}, deviation ${zt(a)}, norm ${zt(u)}, ${S(h)} zero`]]}var zi=`/* The picture alone: also inside exported files. Okabe and Ito's colours, which colour-blind people tell apart. */
+:root { --fwd: #0072b2; --fwd-soft: #e6f1f8; --fwd-line: #8fbcd9; --bwd: #b04c00; --bwd-soft: #fcefe4; --bwd-line: #e5b38c;
+  --save: #00765a; --save-soft: #cdebe1; --ink: #1c2127; --soft: #56606b; --line: #cfd6de; --paper: #ffffff; --band: #f6f8fa;
   --grey: #eef0f3; --found: #f5d000; --found-ink: #3a3200; --alarm: #c0182b; --alarm-ink: #ffffff; --mark: #8a2f9e; }
 @media (prefers-color-scheme: dark) { :root { --fwd: #6fbdec; --fwd-soft: #15293a; --fwd-line: #386a8c; --bwd: #f0a35e; --bwd-soft: #352415;
-  --bwd-line: #8a5a2f; --save: #45cfa5; --save-soft: #14453a; --ink: #e7eaee; --soft: #9aa5b1; --line: #38414c; --paper: #14181d; --band: #1a1f26;
+  --bwd-line: #8a5a2f; --save: #45cfa5; --save-soft: #14453a; --ink: #e7eaee; --soft: #a4afba; --line: #38414c; --paper: #14181d; --band: #1a1f26;
   --grey: #262c34; --found: #d7b600; --found-ink: #1c1900; --alarm: #ff6b78; --alarm-ink: #23060a; --mark: #dd9cec; } }
-@media print { :root { --fwd: #0072b2; --fwd-soft: #e6f1f8; --fwd-line: #8fbcd9; --bwd: #c25400; --bwd-soft: #fcefe4; --bwd-line: #e5b38c;
-  --save: #00805e; --save-soft: #cdebe1; --ink: #1c2127; --soft: #616b76; --line: #cfd6de; --paper: #ffffff; --band: #f6f8fa; --grey: #eef0f3; --mark: #8a2f9e; \
+@media print { :root { --fwd: #0072b2; --fwd-soft: #e6f1f8; --fwd-line: #8fbcd9; --bwd: #b04c00; --bwd-soft: #fcefe4; --bwd-line: #e5b38c;
+  --save: #00765a; --save-soft: #cdebe1; --ink: #1c2127; --soft: #56606b; --line: #cfd6de; --paper: #ffffff; --band: #f6f8fa; --grey: #eef0f3; --mark: #8a2f9e; \
 } }
 .picture { font: 11.5px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; background: var(--paper); }
 .picture text { fill: var(--ink); unicode-bidi: isolate; user-select: none; }
 .picture .soft { fill: var(--soft); }
 .picture .paper { fill: var(--paper); }
-.line path { fill: none; stroke-linecap: butt; }
+.line path, path.band { fill: none; stroke-linecap: butt; }
 .line.left path { stroke: var(--fwd-line); } .line.right path { stroke: var(--bwd-line); stroke-dasharray: 6 2.5; }
 .line.bridge path { stroke: var(--save); opacity: .28; }
 .line.left.bright path { stroke: var(--fwd); } .line.right.bright path { stroke: var(--bwd); } .line.bridge.bright path { opacity: .85; }
-.picture .line text { font-size: 9px; fill: var(--soft); paint-order: stroke; stroke: var(--paper); stroke-width: 3px; stroke-linejoin: round; }
-.picture .line.bridge text { fill: var(--save); font-weight: 600; } .picture .middle { text-anchor: middle; }
+.picture .label { fill: var(--soft); } .picture .label.bridge { fill: var(--save); font-weight: 600; } .dots circle { fill: var(--save); stroke: var(--paper); s\
+troke-width: 1; }
 .tip.left path { fill: var(--fwd-line); } .tip.right path { fill: var(--bwd-line); }
 .step > rect { stroke-width: 1.1; } .step.forward > rect { fill: var(--fwd-soft); stroke: var(--fwd); }
 .step.backward > rect { fill: var(--bwd-soft); stroke: var(--bwd); }
-.step.view > rect, .step.guard > rect { fill: var(--grey); stroke: var(--line); } .picture .step.view > text { fill: var(--soft); font-size: 10px; }
+.step.view > rect, .step.guard > rect { fill: var(--grey); stroke: var(--line); } .picture .step.view > text { fill: var(--soft); }
 .step .kept { fill: var(--save); stroke: var(--paper); stroke-width: 1; }
 .step[role], .folded, .head, .turn { cursor: pointer; }
-.picture .pill rect { fill: var(--paper); stroke: var(--line); stroke-width: 1; } .picture .pill text { font-size: 9.5px; text-anchor: middle; fill: var(--soft)\
-; }
+.picture .pill rect { fill: var(--paper); stroke: var(--line); stroke-width: 1; } .picture .pill text { text-anchor: middle; fill: var(--soft); }
 .picture .pill.gradient rect { fill: var(--bwd); stroke: var(--bwd); } .picture .pill.gradient text { fill: var(--paper); font-weight: 600; }
 .picture .pill.mutation rect { fill: var(--paper); stroke: var(--fwd); stroke-dasharray: 2 1.5; } .picture .pill.mutation text { fill: var(--fwd); }
 .picture .pill.input rect, .picture .pill.tangent rect { stroke: var(--soft); } .picture .pill.input text, .picture .pill.tangent text { fill: var(--ink); }
 .picture .pill.output rect { fill: var(--fwd); stroke: var(--fwd); } .picture .pill.output text { fill: var(--paper); font-weight: 600; }
+.frame .body, .frame .hit, .half rect, .step > rect { vector-effect: non-scaling-stroke; }
 .frame.open .body { fill: var(--paper); stroke: var(--line); stroke-width: 1.2; } .frame.open.odd .body { fill: var(--band); }
-.tint { opacity: .35; } .tint.forward { fill: var(--fwd-soft); } .tint.backward { fill: var(--bwd-soft); }
-.head rect { fill: var(--grey); opacity: .75; } .head:hover rect { opacity: 1; }
+.tint { opacity: .35; } .whole .tint { opacity: .8; } .frame.open.whole .body { stroke: var(--soft); } .tint.forward { fill: var(--fwd-soft); } .tint.backward {\
+ fill: var(--bwd-soft); }
+.head rect { fill: var(--grey); } .head:hover rect { fill: var(--line); }
 .picture .title { font-weight: 600; } .picture .sign { fill: var(--soft); font-weight: 400; }
-.folded .hit { fill: var(--paper); } .folded .hit.odd { fill: var(--band); } .folded .half rect { stroke-width: 1.3; }
+.folded .hit { fill: var(--paper); stroke: var(--line); } .folded .hit.odd { fill: var(--band); } .folded .half rect { stroke-width: 1.3; }
 .half.forward rect { fill: var(--fwd-soft); stroke: var(--fwd); } .half.backward rect { fill: var(--bwd-soft); stroke: var(--bwd); }
 .folded .half.empty rect { fill: none; stroke: var(--line); stroke-dasharray: 3 3; } .folded .half rect.behind { fill: var(--paper); opacity: .7; }
-.folded .band { stroke: var(--save); opacity: .6; fill: none; } .picture .size { fill: var(--save); text-anchor: middle; font-size: 9.5px; font-weight: 600; pai\
-nt-order: stroke; stroke: var(--paper); stroke-width: 3px; }
+.folded .band { stroke: var(--save); opacity: .6; fill: none; } .picture .size { fill: var(--save); text-anchor: middle; font-weight: 600; }
 .folded.steps .half rect, .folded.line .half rect { stroke-width: 1; }
 .stepper .plate { fill: var(--paper); stroke: var(--line); } .picture .stepper text { text-anchor: middle; font-weight: 600; }
-.turn rect { fill: transparent; } .turn:hover rect { fill: var(--grey); } .turn.off { opacity: .25; pointer-events: none; }
+.turn rect { fill: transparent; } .turn:hover rect { fill: var(--grey); } .turn.off { display: none; }
 .picture .step.added > rect, .picture .step.changed > rect, .picture .step.removed > rect { stroke: var(--mark); stroke-width: 2.4; } .picture .step.removed > r\
 ect { stroke-dasharray: 5 3; }
 .changemark { pointer-events: none; } .picture .changemark rect { fill: var(--mark); stroke: var(--paper); stroke-width: 1; } .picture .changemark text { fill: \
-var(--paper); font-size: 11px; font-weight: 700; text-anchor: middle; }
-.badmark rect { fill: var(--alarm); stroke: none; } .picture .badmark text { fill: var(--alarm-ink); font-size: 9px; font-weight: 700; text-anchor: middle; }
+var(--paper); font-weight: 700; text-anchor: middle; }
+.badmark rect { fill: var(--alarm); stroke: none; } .picture .badmark text { fill: var(--alarm-ink); font-weight: 700; text-anchor: middle; }
 .picture .step.bad > rect { stroke: var(--alarm); stroke-width: 2.4; }
-.picture .step.match > rect { stroke: var(--found); stroke-width: 3; } .found rect { fill: var(--found); } .picture .found text { fill: var(--found-ink); font-s\
-ize: 10px; font-weight: 700; text-anchor: middle; }
+.picture .step.match > rect { stroke: var(--found); stroke-width: 3; } .found rect { fill: var(--found); } .picture .found text { fill: var(--found-ink); font-w\
+eight: 700; text-anchor: middle; }
 .ring { fill: none; pointer-events: none; stroke-width: 2.5; stroke: var(--ink); }
 .picture .is-self > rect:not(.hit), .picture .is-self > .half > rect:not(.behind) { stroke: var(--ink); stroke-width: 2.6; }
 .picture .is-partner > rect:not(.hit), .picture .is-partner > .half > rect:not(.behind) { stroke-width: 2.6; }
 .picture .is-partner.forward > rect { fill: var(--fwd-line); } .picture .is-partner.backward > rect { fill: var(--bwd-line); }
+.picture .is-partner .soft, .picture .is-partner.view > text { fill: var(--ink); }
 .picture .is-input > rect:not(.hit), .picture .is-user > rect:not(.hit) { stroke-width: 2; }
 .picture .is-saved > rect:not(.hit), .picture .is-saved > .half > rect:not(.behind) { stroke: var(--save); stroke-width: 2.4; }
-`;function We(t){return{near:t>.42,close:t>.78,title:Math.min(120,Math.max(12,9.5/t))}}var Qo=24,Jo=6.9;function Wn({line:t,detail:e,bright:n}){let r=t.side==="br\
-idge"||!e.near?void 0:`url(#tip-${t.side})`,i=t.side==="bridge"?I(Number(t.label)):t.label;return f("g",{class:`line ${t.side}${n?" bright":""}`,children:[f("pa\
-th",{d:t.d,"stroke-width":t.width,"marker-end":r}),e.close&&t.side!=="bridge"&&i&&f("text",{x:t.at[0],y:t.at[1],children:kt(i,26)}),e.close&&t.side==="bridge"&&
-n&&t.label!=="0"&&f("text",{x:t.at[0],y:t.at[1],class:"middle",children:i})]})}function qn(t){let{box:e}=t;return e.kind==="node"?f(ta,{...t}):e.kind==="folded"?
-f(ra,{...t}):f(sa,{...t})}function ta({model:t,box:e,detail:n,marks:r,role:i}){let s=e.unit,o=t.isForward(s)?"forward":"backward",a=t.bad.get(s),u=t.marks.get(s)?.
-kind,l=t.isView(s)?20:28,c=e.y+(e.h-l)/2,h=c+l/2+4,p=["step",o,t.isView(s)&&"view",t.kinds[s]==="guard"&&"guard",a&&"bad",u,i,r.steps?.has(s)&&"match"],d=t.shorts[s],
-m=t.nameOf(s),y=d==="getitem"?m:ea(m,d),w=Math.floor((e.w-14)/Jo),b=d==="getitem"?"":kt(d,w),_=w-b.length;return f("g",{class:p.filter(Boolean).join(" "),"data-\
-unit":s,role:"button","aria-label":`${d} ${m}${u?`, ${u}`:""}`,children:[f("rect",{x:e.x,y:c,width:e.w,height:l,rx:t.isView(s)?3:5}),n.near&&f("text",{x:e.x+7,y:h,
-children:[b,_>1&&f("tspan",{class:"soft",children:kt(y,_)})]}),t.isSaved(s)&&f("circle",{class:"kept",cx:e.x+e.w,cy:e.y+e.h/2,r:3}),a&&f(wi,{x:e.x+e.w-26,y:c-6,
-bad:a}),u&&f(Kn,{x:e.x,y:c,text:Lt[u],detail:n}),n.near&&f(na,{model:t,box:e})]})}function ea(t,e){let n=e.replace(/^_+/,"");return t===e||t===n?"":t.startsWith(
-n)?t.slice(n.length):` ${t}`}function wi({x:t,y:e,bad:n}){return f("g",{class:"badmark",children:[f("rect",{x:t,y:e,width:30,height:13,rx:6.5}),f("text",{x:t+15,
-y:e+9.7,children:n.nan?"NaN":"Inf"})]})}function Kn({x:t,y:e,text:n,detail:r}){let i=Math.max(15,n.length*7.6+7),s=n.length>1?0:-7.5,o=r.near?1:Math.min(3,r.title/
-14);return f("g",{class:"changemark",transform:`translate(${t} ${e}) scale(${o})`,children:[f("rect",{x:s,y:-8,width:i,height:15,rx:7.5}),f("text",{x:s+i/2,y:3.6,
-children:n})]})}function _i(t){return mt.filter(e=>t[e]).map(e=>`${Lt[e]}${t[e]}`).join(" ")}function na({model:t,box:e}){let{left:n,right:r}=Bn(t,e.unit),i=e.y+
-e.h/2,s=(o,a)=>o.map((u,l)=>{let c=ge(u.text),h=a<0?e.x-5-c:e.x+e.w+5,p=i+(l-o.length/2)*15;return f(xi,{...u,x:h,y:p,wide:c})});return f("g",{children:[s(n,-1),
-s(r,1)]})}function ra({model:t,box:e,detail:n,marks:r,role:i}){let s=-e.unit-1,o=t.frame(s),[a,u,l,c,h]=o.counts,[p,d]=[e.mid-at,e.mid+at],m=e.y+e.h/2,y=zn(t)(l),
-w=o.kind==="loop",b=r.matches?.get(s),_=t.marked.get(s),O=($,T,P,U,K,Q)=>f("g",{class:`half ${$}${U?"":" empty"}`,children:[w&&[6,3].map(G=>f("rect",{class:"beh\
-ind",x:T+($==="forward"?-G:G),y:e.y+G,width:P,height:e.h,rx:6})),f("rect",{x:T,y:e.y,width:P,height:e.h,rx:6}),Q&&f("text",{class:"title",x:T+10,y:n.near?e.y+20:
-m+n.title*.35,"font-size":Math.min(n.title,26),children:Q}),n.near&&f("text",{class:"soft",x:T+10,y:e.y+(Q?38:20),children:U?rt(U,"step"):"no step"}),n.near&&K>
-0&&f("text",{class:"soft",x:T+P-10,y:e.y+38,"text-anchor":"end",children:dt(K)})]});return f("g",{class:`frame folded ${o.kind} ${i??""} ${b?"match":""}`,"data-\
-unit":e.unit,role:"button","aria-expanded":"false","aria-label":He(t,s),children:[f("rect",{class:e.level%2?"hit":"hit odd",x:e.x,y:e.y,width:e.w,height:e.h}),O(
-"forward",e.x,p-e.x,a,c,kt(He(t,s),Math.floor((p-e.x-16)/(Math.min(n.title,26)*.58)))),O("backward",d,e.x+e.w-d,u,h),l>0&&f("path",{class:"band",d:`M${p} ${m}H${d}`,
-"stroke-width":y}),l>0&&n.near&&f("text",{class:"size",x:e.mid,y:m-y/2-4,children:I(l)}),t.badFrames.has(s)&&f(wi,{x:p-36,y:e.y-6,bad:{nan:1,inf:0}}),_&&f(Kn,{x:d+
-8,y:e.y,text:_i(_),detail:n}),b&&n.near&&f(ia,{x:e.x+4,y:e.y-7,count:b})]})}function ia({x:t,y:e,count:n}){let r=String(n).length*7+10;return f("g",{class:"foun\
-d",children:[f("rect",{x:t,y:e,width:r,height:14,rx:7}),f("text",{x:t+r/2,y:e+10.5,children:n})]})}function He(t,e){let n=t.frame(e),r=t.title(e),i=t.text(n.label),
-s=n.kind==="loop"?` × ${n.units.length}`:"";return`${r}${s}${i&&i!==r?`  ${i}`:""}`}function sa({model:t,opened:e,box:n,detail:r,role:i}){let s=-n.unit-1,o=t.frame(
-s),a=n.mid-at-n.x,u=t.marked.get(s),l=Math.min(r.title,Math.max(12,Math.min(n.h*.1,60)));return f("g",{class:`frame open ${o.kind} ${n.level%2?"odd":""} ${i??""}`,
-"data-unit":n.unit,children:[f("rect",{class:"body",x:n.x,y:n.y,width:n.w,height:n.h,rx:8}),f("rect",{class:"tint forward",x:n.x,y:n.y,width:a,height:n.h,rx:8}),
-f("rect",{class:"tint backward",x:n.mid+at,y:n.y,width:n.x+n.w-n.mid-at,height:n.h,rx:8}),f("g",{"data-fold":s,class:"head",role:"button","aria-expanded":"true",
-"aria-label":`close ${He(t,s)}`,children:[f("rect",{x:n.x,y:n.y,width:n.w,height:Qo,rx:8}),f("text",{class:"title",x:n.x+10,y:n.y+(l>13?l:16.5),"font-size":l,children:[
-r.near&&f("tspan",{class:"sign",children:"− "}),kt(He(t,s),Math.max(6,Math.floor(((o.kind==="loop"?n.mid-66-n.x:n.w-130)-30)/(l*.58))))]}),r.near&&o.counts[2]>
-0&&f("text",{class:"soft",x:n.x+n.w-10,y:n.y+16.5,"text-anchor":"end",children:`${I(o.counts[2])} saved`})]}),o.kind==="loop"&&r.near&&f(oa,{model:t,opened:e,id:s,
-x:n.mid,y:n.y}),o.kind==="loop"&&u&&f(Kn,{x:n.mid+80,y:n.y,text:_i(u),detail:r}),s===0&&r.near&&f(vi,{model:t,role:"input",middle:n.mid-ie,y:n.y-20}),s===0&&r.near&&
-f(vi,{model:t,role:"tangent",middle:n.mid+ie,y:n.y+n.h+6})]})}function vi({model:t,role:e,middle:n,y:r}){let i=t.entering.filter(u=>u.role===e),o=i.slice(0,i.length>
-3?2:3).map(u=>({text:kt(t.text(u.name),16),title:`${e} ${t.text(u.name)} ${t.text(u.spec)}`}));i.length>3&&o.push({text:`+${i.length-2}`,title:i.slice(2).map(u=>t.
-text(u.name)).join(`
-`)});let a=n-o.reduce((u,l)=>u+ge(l.text)+4,-4)/2;return f("g",{children:o.map(u=>{let l=ge(u.text),c=a;return a+=l+4,f(xi,{...u,role:e,x:c,y:r,wide:l})})})}function xi({
-x:t,y:e,wide:n,text:r,title:i,role:s}){return f("g",{class:`pill ${s}`,children:[f("title",{children:i}),f("rect",{x:t,y:e+1,width:n,height:13,rx:6.5}),f("text",
-{x:t+n/2,y:e+10.5,children:r})]})}function oa({model:t,opened:e,id:n,x:r,y:i}){let s=Dt(t,e,n),{units:o}=t.frame(n),a=o[s],u=(l,c,h,p)=>f("g",{class:`turn${l<0||
-l>=o.length?" off":""}`,"data-loop":n,"data-turn":l,role:"button","aria-label":p,children:[f("rect",{x:c-11,y:i+3,width:22,height:18,rx:4}),f("text",{x:c,y:i+16.5,
-children:h})]});return f("g",{class:"stepper",children:[f("title",{children:t.text(t.frame(-a-1).name)}),f("rect",{class:"plate",x:r-66,y:i+2,width:132,height:20,
-rx:5}),u(s-1,r-54,"‹","previous turn"),f("text",{x:r,y:i+16,children:`${s+1} of ${o.length}`}),u(s+1,r+54,"›","next turn")]})}function Xn({model:t,opened:e,
-boxes:n,lines:r,detail:i,marks:s}){let o=[];for(let a of n){if(o.push(f(qn,{model:t,opened:e,box:a,detail:i,marks:s},`b${a.unit}`)),a.kind!=="open")continue;let u=r.
-get(-a.unit-1)??[];o.push(f("g",{class:"lines",children:[...u].sort((l,c)=>+(l.side!=="bridge")-+(c.side!=="bridge")).map(l=>f(Wn,{line:l,detail:i},l.d))},`l${a.
-unit}`))}return f("g",{children:o})}function qe(){let t=e=>f("marker",{id:`tip-${e}`,class:`tip ${e}`,viewBox:"0 0 8 8",refX:"7",refY:"4",markerWidth:"7",markerHeight:"\
-7",markerUnits:"userSpaceOnUse",orient:"auto",children:f("path",{d:"M0 .8L8 4L0 7.2Z"})});return f("defs",{children:[t("left"),t("right")]})}function ki(t,e){let{x:n,y:r,w:i,h:s,node:o}=t.visible(),a=document.createElementNS("http://www.w3.org/2000/svg","svg");ee([f("title",{children:e}),f("rect",{class:"\
-paper",x:n,y:r,width:i,height:s}),f(qe,{}),o],a);let u={viewBox:`${n} ${r} ${i} ${s}`,width:String(Math.round(i)),height:String(Math.round(s)),class:"picture"};
-for(let[c,h]of Object.entries(u))a.setAttribute(c,h);let l=new XMLSerializer().serializeToString(a).replace("</title>",`</title><style>${bi}</style>`);return ee(
+`;var Aa=9.05,on=14;function lr(e){let t=Aa/e;return{least:t,near:t<=on}}var vt=(e,{least:t})=>Math.max(e,t),Fi=({least:e})=>Math.max(1,e/on),it=.36;function Pa({
+line:e,detail:t}){let n=e.side==="bridge"||!t.near?void 0:`url(#tip-${e.side})`;return f("g",{class:`line ${e.side}`,"data-line":e.key,children:f("path",{d:e.d,
+"stroke-width":e.width*Fi(t),"marker-end":n})})}function cr(e){return e.side==="bridge"?e.label==="0"?"":C(Number(e.label)):Mt(e.label,150,10)}function an({least:e}){
+return[10.5,12,on].find(t=>e<=t)??on}function fr({label:{line:e,x:t,y:n},size:r,bright:i}){return f("text",{class:`label ${e.side}${i?" bright":""}`,x:t,y:n,"fo\
+nt-size":r,children:cr(e)})}function hr(e){let{box:t}=e;return t.kind==="node"?f(Ta,{...e}):f(Ua,{...e})}function Ta({model:e,box:t,detail:n,marks:r,role:i}){let s=t.
+unit,o=e.isForward(s)?"forward":"backward",a=e.bad.get(s),u=e.marks.get(s)?.kind,l=vt(e.isView(s)?10.5:11.5,n),c=Math.max(e.isView(s)?tn:Jn,l+5),h=t.y+(t.h-c)/2,
+p=h+c/2+l*it,d=["step",o,e.isView(s)&&"view",e.kinds[s]==="guard"&&"guard",a&&"bad",u,i,r.steps?.has(s)&&"match"],m=e.shorts[s],y=e.nameOf(s),v=m==="getitem"?y:
+La(y,m),g=t.w-13,_=m==="getitem"?"":Mt(m,g,l),$=g-R(_,l),M=_===m||!_?Mt(v,$,l):"";return f("g",{class:d.filter(Boolean).join(" "),"data-unit":s,role:"button","a\
+ria-label":`${m} ${y}${u?`, ${u}`:""}`,children:[f("rect",{x:t.x,y:h,width:t.w,height:c,rx:e.isView(s)?3:5}),f("text",{x:t.x+7,y:p,"font-size":l,children:[_,M&&
+f("tspan",{class:"soft",children:M})]}),e.isSaved(s)&&f("circle",{class:"kept",cx:t.x+t.w,cy:t.y+t.h/2,r:3}),a&&f(Vi,{x:t.x+t.w-26,bottom:h+3,bad:a,detail:n}),u&&
+f(dr,{x:t.x,y:h,text:Bt[u],detail:n}),n.near&&f(Ia,{model:e,box:t,detail:n})]})}function La(e,t){let n=t.replace(/^_+/,"");return e===t||e===n?"":e.startsWith(n)?
+e.slice(n.length):` ${e}`}function Ri({kind:e,x:t,bottom:n,text:r,detail:i}){let s=vt(9.5,i),o=R(r,s,!0)+s,a=s*1.4,u=n-a;return f("g",{class:e,children:[f("rect",
+{x:t,y:u,width:o,height:a,rx:a/2}),f("text",{x:t+o/2,y:u+a/2+s*it,"font-size":s,children:r})]})}function Vi({x:e,bottom:t,bad:n,detail:r}){return f(Ri,{kind:"ba\
+dmark",text:n.nan?"NaN":"Inf",x:e,bottom:t,detail:r})}function dr({x:e,y:t,text:n,detail:r}){let i=vt(11,r),s=i*1.36,o=Math.max(s,R(n,i,!0)+i*.64),a=n.length>1?
+0:-o/2;return f("g",{class:"changemark",transform:`translate(${e} ${Math.min(t,t+7-s/2)})`,children:[f("rect",{x:a,y:-s/2,width:o,height:s,rx:s/2}),f("text",{x:a+
+o/2,y:i*it,"font-size":i,children:n})]})}function ur(e){return bt.filter(t=>e[t]).map(t=>`${Bt[t]}${e[t]}`).join(" ")}function Ia({model:e,box:t,detail:n}){let{
+left:r,right:i}=en(e,t.unit),s=t.y+t.h/2,o=(a,u)=>a.map((l,c)=>{let h=fe(l.text),p=u<0?t.x-5-h:t.x+t.w+5,d=s+(c-a.length/2)*Je;return f(Wi,{...l,x:p,y:d,wide:h,
+detail:n})});return f("g",{children:[o(r,-1),o(i,1)]})}function Ua({model:e,box:t,detail:n,marks:r,role:i}){let s=-t.unit-1,o=e.frame(s),[a,u,l]=o.counts,[c,h]=[
+t.mid-Q,t.mid+Q],p=t.y+t.h/2,d=er(e)(l),{near:m}=n,y=o.kind==="loop",v=r.matches?.get(s),g=e.marked.get(s),_=vt(12.5,n),$=vt(10.5,n),M=l>0&&m&&R(C(l),$,!0)<=2*Q-
+4,L=(W,et,V,Y,j)=>{let q=Y?J(Y,"step"):"no step",b=j>0?Dt(j):"",x=Mt(Xt(e,s),V-18,_,!0),w=R(`${q}   ${b}`,$)<=V-20;return!Y&&!m?null:f("g",{class:`half ${W}${Y?
+"":" empty"}`,children:[y&&[6,3].map(k=>f("rect",{class:"behind",x:et+(W==="forward"?-k:k),y:t.y+k,width:V,height:t.h,rx:6})),f("rect",{x:et,y:t.y,width:V,height:t.
+h,rx:6}),(Y||W==="forward")&&f("text",{class:"title",x:et+10,y:m?t.y+20:p+_*it,"font-size":_,children:x}),m&&f("text",{class:"soft",x:et+10,y:Y||W==="forward"?t.
+y+40:p+$*it,"font-size":$,children:q}),m&&b&&w&&f("text",{class:"soft",x:et+V-10,y:t.y+40,"text-anchor":"end","font-size":$,children:b})]})},[P,z]=e.flops[s];return f(
+"g",{class:`frame folded ${o.kind} ${i??""} ${v?"match":""}`,"data-unit":t.unit,role:"button","aria-expanded":"false","aria-label":Xt(e,s),children:[f("rect",{class:t.
+level%2?"hit":"hit odd",x:t.x,y:t.y,width:t.w,height:t.h,rx:6}),L("forward",t.x,c-t.x,a,P),L("backward",h,t.x+t.w-h,u,z),l>0&&f("path",{class:"band",d:`M${c} ${p}\
+H${h}`,"stroke-width":d}),M&&f("text",{class:"size",x:t.mid,y:p-d/2-4,"font-size":$,children:C(l)}),l>0&&f(Hi,{points:[[c,p],[h,p]],detail:n}),e.badFrames.has(s)&&
+f(Vi,{x:c-36,bottom:t.y+4,bad:{nan:1,inf:0},detail:n}),g&&f(dr,{x:h+8,y:t.y,text:ur(g),detail:n}),v&&f(Ri,{kind:"found",x:t.x+4,bottom:t.y+6,text:String(v),detail:n})]})}
+function Hi({points:e,detail:t}){return f("g",{class:"dots",children:e.map(([n,r])=>f("circle",{cx:n,cy:r,r:3*Fi(t)},`${n} ${r}`))})}function Xt(e,t){let n=e.frame(
+t),r=e.title(t),i=e.text(n.label),s=n.kind==="loop"?` × ${n.units.length}`:"";return`${r}${s}${i&&i!==r?`  ${i}`:""}`}function Gi(e,t,n){return R(Xt(e,-t.unit-
+1).slice(0,6),n.least,!0)<t.mid-Q-t.x-20}function Da({box:e,whole:t,halved:n}){let r=e.mid-Q-e.x;return f("g",{class:`frame open ${e.level%2?"odd":""}${t?" whol\
+e":""}`,"data-unit":e.unit,children:[f("rect",{class:"body",x:e.x,y:e.y,width:e.w,height:e.h,rx:8}),n&&f("rect",{class:"tint forward",x:e.x,y:e.y,width:r,height:e.
+h,rx:8}),n&&f("rect",{class:"tint backward",x:e.mid+Q,y:e.y,width:e.x+e.w-e.mid-Q,height:e.h,rx:8})]})}function za({model:e,opened:t,box:n,detail:r,whole:i}){let s=-n.
+unit-1,o=e.frame(s),a=e.marked.get(s),{near:u}=r,l=vt(10.5,r),c=i&&Gi(e,n,r),h=n.mid-Q-n.x,p=c?h:n.w,d=i?Math.max(vt(12.5,r),Math.min(n.h*.5,r.least*1.3,(p-20)/
+Math.max(1,R(Xt(e,s),1,!0)))):vt(12.5,r),m=o.kind==="loop",y=u&&o.counts[2]>0?`${C(o.counts[2])} saved`:"",v=u?"− ":"",g=Math.max(le,d*1.35),_=i?n.x+p-4:m&&u?
+n.mid-70:n.x+n.w-10-(y?R(y,l)+14:0),$=m&&u?n.mid+70+(a?R(ur(a),11,!0)+34:0):n.x+R(v,d)+40,M=i||d<=Qe.title?Mt(Xt(e,s),_-n.x-14-R(v,d),d,!0):"";return f("g",{class:"\
+frame","data-unit":n.unit,children:[f("g",{"data-fold":s,class:"head",role:"button","aria-expanded":"true","aria-label":`close ${Xt(e,s)}`,children:[(M||u)&&!i&&
+f("rect",{x:n.x+.6,y:n.y+.6,width:n.w-1.2,height:g,rx:8}),M&&f("text",{class:"title",x:n.x+10,y:i?n.y+n.h/2+d*it:n.y+g/2+d*it,"font-size":d,children:[v&&f("tspa\
+n",{class:"sign",children:v}),M]}),c&&o.counts[1]>0&&f("text",{class:"title",x:n.mid+Q+10,y:n.y+n.h/2+d*it,"font-size":d,children:Mt(Xt(e,s),n.x+n.w-n.mid-Q-16,
+d,!0)}),y&&!i&&$+R(y,l)<n.x+n.w-10&&f("text",{class:"soft",x:n.x+n.w-10,y:n.y+g/2+l*it,"text-anchor":"end","font-size":l,children:y})]}),m&&u&&!i&&f(Ba,{model:e,
+opened:t,id:s,detail:r,x:n.mid,y:n.y}),m&&a&&u&&f(dr,{x:n.mid+72,y:n.y+12,text:ur(a),detail:r}),s===0&&u&&f(Bi,{model:e,role:"input",middle:n.mid-ue,y:n.y-23,detail:r}),
+s===0&&u&&f(Bi,{model:e,role:"tangent",middle:n.mid+ue,y:n.y+n.h+7,detail:r})]})}function Bi({model:e,role:t,middle:n,y:r,detail:i}){let s=e.entering.filter(l=>l.
+role===t),a=s.slice(0,s.length>3?2:3).map(l=>({text:e.text(l.name),title:`${t} ${e.text(l.name)} ${e.text(l.spec)}`}));s.length>3&&a.push({text:`+${s.length-2}`,
+title:s.slice(2).map(l=>e.text(l.name)).join(`
+`)});let u=n-a.reduce((l,c)=>l+fe(c.text)+4,-4)/2;return f("g",{children:a.map(l=>{let c=fe(l.text),h=u;return u+=c+4,f(Wi,{...l,role:t,y:r,wide:c,detail:i,x:h})})})}
+function Wi({x:e,y:t,wide:n,text:r,title:i,role:s,detail:o}){let a=vt(10,o),u=Je-2;return f("g",{class:`pill ${s}`,children:[f("title",{children:i}),f("rect",{x:e,
+y:t+1,width:n,height:u,rx:u/2}),f("text",{x:e+n/2,y:t+1+u/2+a*it,"font-size":a,children:Mt(r,n-8,a,s==="gradient"||s==="output")})]})}function Ba({model:e,opened:t,
+id:n,x:r,y:i,detail:s}){let o=vt(11.5,s),a=Ft(e,t,n),{units:u}=e.frame(n),l=u[a],c=(h,p,d,m)=>f("g",{class:`turn${h<0||h>=u.length?" off":""}`,"data-loop":n,"da\
+ta-turn":h,role:"button","aria-label":m,children:[f("rect",{x:p-11,y:i+3,width:22,height:18,rx:4}),f("text",{x:p,y:i+12+o*it,"font-size":o,children:d})]});return f(
+"g",{class:"stepper",children:[f("title",{children:e.text(e.frame(-l-1).name)}),f("rect",{class:"plate",x:r-66,y:i+2,width:132,height:20,rx:5}),c(a-1,r-54,"‹",
+"previous turn"),f("text",{x:r,y:i+12+o*it,"font-size":o,children:Mt(`${a+1} of ${u.length}`,84,o,!0)}),c(a+1,r+54,"›","next turn")]})}function qi({model:e,opened:t,
+boxes:n,lines:r,detail:i,marks:s,shown:o,labels:a}){let u=[],l=new Map,c=an(i);for(let h of n){if(!o.units.has(h.unit))continue;let p=o.whole.has(h.unit);if(h.kind!==
+"open"){u.push(f(hr,{model:e,opened:t,box:h,detail:i,marks:s},`b${h.unit}`));continue}u.push(f(Da,{box:h,whole:p,halved:!p||Gi(e,h,i)},`b${h.unit}`));let d=(r.get(
+-h.unit-1)??[]).filter(m=>$e(m,o));for(let m of d)if(m.side==="bridge")for(let y of m.ends)l.set(String(y),y);u.push(f("g",{class:"lines",children:[...d].sort((m,y)=>+(m.
+side!=="bridge")-+(y.side!=="bridge")).map(m=>f(Pa,{line:m,detail:i},m.d))},`l${h.unit}`)),u.push(f(za,{model:e,opened:t,box:h,detail:i,marks:s,whole:p},`h${h.unit}`))}
+return f("g",{children:[u,f(Hi,{points:[...l.values()],detail:i}),a.map(h=>f(fr,{label:h,size:c},h.line.key))]})}function un(){let e=t=>f("marker",{id:`tip-${t}`,
+class:`tip ${t}`,viewBox:"0 0 8 8",refX:"7",refY:"4",markerWidth:"7",markerHeight:"7",markerUnits:"userSpaceOnUse",orient:"auto",children:f("path",{d:"M0 .8L8 4\
+L0 7.2Z"})});return f("defs",{children:[e("left"),e("right")]})}function Ki(e,t){let{x:n,y:r,w:i,h:s,node:o}=e.visible(),a=document.createElementNS("http://www.w3.org/2000/svg","svg");se([f("title",{children:t}),f("rect",{class:"\
+paper",x:n,y:r,width:i,height:s}),f(un,{}),o],a);let u={viewBox:`${n} ${r} ${i} ${s}`,width:String(Math.round(i)),height:String(Math.round(s)),class:"picture"};
+for(let[c,h]of Object.entries(u))a.setAttribute(c,h);let l=new XMLSerializer().serializeToString(a).replace("</title>",`</title><style>${zi}</style>`);return se(
 null,a),`<?xml version="1.0" encoding="UTF-8"?>
 ${l}
-`}function $i(t,e){let n=URL.createObjectURL(new Blob([e],{type:"image/svg+xml"})),r=document.createElement("a");r.href=n,r.download=t,r.click(),setTimeout(()=>URL.
-revokeObjectURL(n),1e3)}async function Mi(t){try{return await navigator.clipboard.writeText(t),"The link is copied."}catch{return t}}var aa={"":1,b:1,k:1024,kib:1024,kb:1e3,m:1024**2,mib:1024**2,mb:1e6,g:1024**3,gib:1024**3,gb:1e9},Yn=["names","operators","shapes","source lines","modules","pa\
-rameters"],Si=[["op:mm","steps whose operator is mm (op:mm* for those that begin with it)"],["kind:matmul","matmul, convolution, attention, norm, softmax, reduc\
-tion, pointwise, embedding, copy, creation, view, guard"],["is:saved","steps whose value is saved for the backward; also is:view, is:guard"],["side:backward","s\
-teps of the backward; also side:forward"],[">1MiB","steps that write more than 1 MiB; also <4KiB"],["module:layers.3","steps of this module and of those inside \
-it"],["line:model.py:12","steps of a source line, or of a whole file"],["shape:3,4","values with these sizes next to one another"],["has:nan","steps whose value\
-s were measured and have NaN; also has:inf"]];function Oi(t){return t.data.marks?[...Si,["is:changed","steps that changed; also is:added, is:removed"]]:Si}var Ke=class{constructor(e){
-this.model=e;this.lower=e.strings.map(n=>n.toLowerCase()),this.lines=e.data.sources.map(n=>`${this.lower[n[0]]}:${n[1]}`),this.paths=e.data.frames.map((n,r)=>e.
-path(r).toLowerCase()),this.codes=e.data.sources.map(n=>`${this.lower[n[2]]} ${this.lower[n[3]]}`)}model;lower;lines;codes;paths;find(e){let n=[...e.toLowerCase().
-matchAll(/"([^"]*)"|(\S+)/g)].map(p=>p[1]??p[2]).filter(Boolean);if(!n.length)return null;let r=[],i=[],s=[],o=[];for(let p of n){let d=this.filterOf(p);typeof d==
-"string"?o.push(d):d?r.push(d):(s.push(p),i.push(this.placesOf(p)))}let{count:a}=this.model,u=[[],[],[],[]],l=new Array(Yn.length).fill(0),c=i.length;if(!o.length)
-for(let p=0;p<a;p++){let d=0;if(r.every(m=>m(p))){if(c){if(!i.every(m=>m[p]))continue;d=i[0][p];for(let m=0;m<Yn.length;m++)d&1<<m&&l[m]++}u[c?this.rank(p,s[0],
-d):0].push(p)}}let h=o.length||r.length?[[],[]]:this.framesOf(s);return this.sum(h,u.flat(),l,o.join(" "))}sum([e,n],r,i,s){let{model:o}=this,a=new Map,u=0,l=new Int32Array(
-o.data.frames.length);for(let h of r)o.isForward(h)&&u++,l[o.data.nodes.frame[h]]++;l.forEach((h,p)=>{if(h)for(let d=p;d>=0;d=o.frame(d).parent)a.set(d,(a.get(d)??
-0)+h)});let c=i.map((h,p)=>[Yn[p],h]).filter(h=>h[1]);return{units:[...e,...r,...n],steps:new Set(r),within:a,counts:c,forward:u,problem:s}}rank(e,n,r){let{model:i}=this,
-s=[i.shorts[e].toLowerCase(),this.lower[i.data.nodes.name[e]]];return s.includes(n)?0:s.some(o=>o.startsWith(n))?1:r&3?2:3}framesOf(e){let{model:n}=this,r=[[],[]],
-i=new Set;return n.data.frames.forEach((s,o)=>{let a=this.lower[s.name],u=`${this.paths[o]} ${this.lower[s.label]}`;o===0||i.has(n.alike[o])||!e.every(l=>u.includes(
-l))||e.some(l=>a.includes(l)||this.lower[s.label].includes(l)||l.includes("."))&&(i.add(n.alike[o]),r[a.startsWith(e[0])||this.paths[o]===e[0]?0:1].push(z(o)))}),
-r}placesOf(e){let{model:n}=this,{nodes:r,sources:i}=n.data,s=Uint8Array.from(this.lower,l=>Number(l.includes(e))),o=Uint8Array.from(i,(l,c)=>(this.lines[c].includes(
-e)||this.codes[c].includes(e)?8:0)|(s[l[4]]?16:0)),a=Uint8Array.from(n.entering,l=>s[l.name]?32:0),u=new Uint8Array(n.count);for(let l=0;l<n.count;l++){let c=s[r.
-name[l]]|s[r.op[l]]<<1|s[r.spec[l]]<<2;r.source[l]>=0&&(c|=o[r.source[l]]);for(let h of r.inputs[l])h>=n.count&&(c|=a[h-n.count]);u[l]=c}return u}filterOf(e){let n=/^([<>])=?([\d.]+)([a-z]*)$/.
-exec(e);if(n){let s=aa[n[3]];if(s===void 0)return`“${e}”: the unit is B, KiB, MiB or GiB.`;let o=Number(n[2])*s,{written:a}=this.model.data.nodes;return n[1]===
-">"?u=>a[u]>o:u=>a[u]<o}let[,r,i]=/^(op|kind|is|side|module|line|shape|has):(.*)$/.exec(e)??[];return r?i?this.keyed(r,i):`“${e}” needs something behind the c\
-olon.`:null}keyed(e,n){let{model:r}=this,{nodes:i,sources:s}=r.data,o=u=>`“${e}:${n}”: ${e} is one of ${u.join(", ")}.`;return{op:()=>{let u=n.endsWith("*")?
-n.slice(0,-1):null,l=r.strings.map((c,h)=>this.lower[h]);return c=>{let[h,p]=[r.shorts[c].toLowerCase(),l[i.op[c]]];return u===null?h===n||p===n||p.endsWith(`.${n}`)||
-p.startsWith(`${n}.`):h.startsWith(u)||p.startsWith(u)}},kind:()=>{let u=[...new Set(r.kinds)].sort();return u.includes(n)?l=>r.kinds[l]===n:o(u)},is:()=>{let u={
-saved:l=>r.isSaved(l),view:l=>r.isView(l),guard:l=>r.kinds[l]==="guard"};if(r.data.marks)for(let l of mt)u[l]=c=>r.marks.get(c)?.kind===l;return Object.hasOwn(u,
-n)?u[n]:o(Object.keys(u))},side:()=>n==="forward"||n==="backward"?u=>r.isForward(u)===(n==="forward"):o(["forward","backward"]),module:()=>{let u=h=>h===n||h.startsWith(
-`${n}.`)||h.includes(`.${n}.`)||h.endsWith(`.${n}`),l=r.strings.map((h,p)=>u(this.lower[p])),c=this.paths.map(u);return h=>c[i.frame[h]]||i.source[h]>=0&&l[s[i.
-source[h]][4]]},line:()=>{let u=this.lines.map(l=>l===n||l.endsWith(`/${n}`)||l.startsWith(`${n}:`)||l.includes(`/${n}:`));return l=>i.source[l]>=0&&u[i.source[l]]},
-shape:()=>{let u=`,${n.replace(/[^\w,*]/g,"")},`,l=r.strings.map(c=>/\[/.test(c)&&`,${c.slice(c.indexOf("[")+1,c.lastIndexOf("]")).replace(/\s/g,"")},`.includes(
-u));return c=>l[i.spec[c]]},has:()=>r.data.stats?n==="nan"||n==="inf"?u=>(r.bad.get(u)?.[n]??0)>0:o(["nan","inf"]):"This capture has no statistics of values, so\
- has: finds nothing."}[e]()}};var Xe=50,Ye=class extends V{state={open:!1};input=nt();componentDidMount(){this.props.mounted(this)}focus(){this.input.current.focus(),this.input.current.select()}pressed=e=>{
-let{found:n,at:r,onGo:i,onLeave:s}=this.props,o=n?.units.length??0;if(e.stopPropagation(),e.key==="Escape")e.preventDefault(),this.setState({open:!1}),s();else if(o&&
-(e.key==="Enter"||e.key==="ArrowDown"||e.key==="ArrowUp")){e.preventDefault();let a=e.key==="ArrowUp"||e.shiftKey;this.setState({open:e.key!=="Enter"}),i(r<0?a?
-o-1:0:(r+(a?o-1:1))%o)}};render({query:e,found:n,model:r,at:i,onQuery:s,onGo:o}){return f("div",{class:"finder",role:"search",onFocusOut:a=>{a.currentTarget.contains(
-a.relatedTarget)||this.setState({open:!1})},children:[f("input",{ref:this.input,type:"search",value:e,placeholder:"search: name, operator, shape, line   /","ari\
+`}function Xi(e,t){let n=URL.createObjectURL(new Blob([t],{type:"image/svg+xml"})),r=document.createElement("a");r.href=n,r.download=e,r.click(),setTimeout(()=>URL.
+revokeObjectURL(n),1e3)}async function Yi(e){try{return await navigator.clipboard.writeText(e),"The link is copied."}catch{return e}}var Fa={"":1,b:1,k:1024,kib:1024,kb:1e3,m:1024**2,mib:1024**2,mb:1e6,g:1024**3,gib:1024**3,gb:1e9},Ra=3,ln="any:",Va=["names","operators","shapes","source lines",
+"modules","parameters"],Qi=[["op:mm","steps whose operator is mm (op:mm* for those that begin with it)"],["kind:matmul","matmul, convolution, attention, norm, s\
+oftmax, reduction, pointwise, embedding, copy, creation, view, guard"],["is:saved","steps whose value is saved for the backward; also is:view, is:guard"],["side\
+:backward","steps of the backward; also side:forward"],[">1MiB","steps that write more than 1 MiB; also <4KiB"],["module:layers.3","steps of this module and of \
+those inside it"],["line:model.py:12","steps of a source line, or of a whole file"],["shape:3,4","values with these sizes next to one another"],["any:relu","ste\
+ps that have a word anywhere: in source lines, modules, parameters and shapes, too"],["has:nan","steps whose values were measured and have NaN; also has:inf"]];
+function Zi(e){return e.data.marks?[...Qi,["is:changed","steps that changed; also is:added, is:removed"]]:Qi}var cn=class{constructor(t){this.model=t;this.lower=
+t.strings.map(n=>n.toLowerCase()),this.lines=t.data.sources.map(n=>`${this.lower[n[0]]}:${n[1]}`),this.paths=t.data.frames.map((n,r)=>t.path(r).toLowerCase()),this.
+codes=t.data.sources.map(n=>`${this.lower[n[2]]} ${this.lower[n[3]]}`)}model;lower;lines;codes;paths;find(t){let n=[...t.toLowerCase().matchAll(/(any:)?"([^"]*)"|(\S+)/g)].
+map(g=>g[3]??`${g[1]??""}${g[2]}`).filter(Boolean);if(!n.length)return null;let r=[],i=[],s=[],o=!1;for(let g of n){let _=g.startsWith(ln)&&g.length>ln.length?null:
+this.filterOf(g);typeof _=="string"?s.push(_):_?r.push(_):(o||=g.startsWith(ln),i.push(g.replace(ln,"")))}let a=i.map(g=>this.placesOf(g)),u=[[],[],[]],l=[];if(!s.
+length)for(let g=0;g<this.model.count;g++)!r.every(_=>_(g))||!a.every(_=>_[g])||(!a.length||a.every(_=>_[g]&Ra)?u[a.length?this.rank(g,i[0]):0].push(g):l.push(g));
+let c=s.length||r.length?[[],[]]:this.framesOf(i),h=u.flat(),p=o||!h.length,d=g=>this.countsOf(g,a[0]),m=p?[...h,...l]:h,y=p?[]:l,v=n.map(g=>i.includes(g)?/\s/.
+test(g)?`any:"${g}"`:`any:${g}`:g).join(" ");return{...this.sum(c,m,s.join(" ")),counts:d(m),elsewhere:{steps:y.length,counts:d(y),query:v}}}countsOf(t,n){return n?
+Va.map((r,i)=>[r,t.reduce((s,o)=>s+(n[o]>>i&1),0)]).filter(([,r])=>r):[]}sum([t,n],r,i){let{model:s}=this,o=new Map,a=0,u=new Int32Array(s.data.frames.length);for(let l of r)
+s.isForward(l)&&a++,u[s.data.nodes.frame[l]]++;return u.forEach((l,c)=>{if(l)for(let h=c;h>=0;h=s.frame(h).parent)o.set(h,(o.get(h)??0)+l)}),{units:[...t,...r,...n],
+steps:new Set(r),within:o,forward:a,problem:i}}rank(t,n){let{model:r}=this,i=[r.shorts[t].toLowerCase(),this.lower[r.data.nodes.name[t]]];return i.includes(n)?0:
+i.some(s=>s.startsWith(n))?1:2}framesOf(t){let{model:n}=this,r=[[],[]],i=new Set;return n.data.frames.forEach((s,o)=>{let a=this.lower[s.name],u=`${this.paths[o]}\
+ ${this.lower[s.label]}`;o===0||i.has(n.alike[o])||!t.every(l=>u.includes(l))||t.some(l=>a.includes(l)||this.lower[s.label].includes(l)||l.includes("."))&&(i.add(
+n.alike[o]),r[a.startsWith(t[0])||this.paths[o]===t[0]?0:1].push(B(o)))}),r}placesOf(t){let{model:n}=this,{nodes:r,sources:i}=n.data,s=Uint8Array.from(this.lower,
+l=>Number(l.includes(t))),o=Uint8Array.from(i,(l,c)=>(this.lines[c].includes(t)||this.codes[c].includes(t)?8:0)|(s[l[4]]?16:0)),a=Uint8Array.from(n.entering,l=>s[l.
+name]?32:0),u=new Uint8Array(n.count);for(let l=0;l<n.count;l++){let c=s[r.name[l]]|s[r.op[l]]<<1|s[r.spec[l]]<<2;r.source[l]>=0&&(c|=o[r.source[l]]);for(let h of r.
+inputs[l])h>=n.count&&(c|=a[h-n.count]);u[l]=c}return u}filterOf(t){let n=/^([<>])=?([\d.]+)([a-z]*)$/.exec(t);if(n){let s=Fa[n[3]];if(s===void 0)return`“${t}\
+”: the unit is B, KiB, MiB or GiB.`;let o=Number(n[2])*s,{written:a}=this.model.data.nodes;return n[1]===">"?u=>a[u]>o:u=>a[u]<o}let[,r,i]=/^(op|kind|is|side|module|line|shape|has):(.*)$/.
+exec(t)??[];return r?i?this.keyed(r,i):`“${t}” needs something behind the colon.`:null}keyed(t,n){let{model:r}=this,{nodes:i,sources:s}=r.data,o=u=>`“${t}\
+:${n}”: ${t} is one of ${u.join(", ")}.`;return{op:()=>{let u=n.endsWith("*")?n.slice(0,-1):null,l=r.strings.map((c,h)=>this.lower[h]);return c=>{let[h,p]=[r.
+shorts[c].toLowerCase(),l[i.op[c]]];return u===null?h===n||p===n||p.endsWith(`.${n}`)||p.startsWith(`${n}.`):h.startsWith(u)||p.startsWith(u)}},kind:()=>{let u=[
+...new Set(r.kinds)].sort();return u.includes(n)?l=>r.kinds[l]===n:o(u)},is:()=>{let u={saved:l=>r.isSaved(l),view:l=>r.isView(l),guard:l=>r.kinds[l]==="guard"};
+if(r.data.marks)for(let l of bt)u[l]=c=>r.marks.get(c)?.kind===l;return Object.hasOwn(u,n)?u[n]:o(Object.keys(u))},side:()=>n==="forward"||n==="backward"?u=>r.isForward(
+u)===(n==="forward"):o(["forward","backward"]),module:()=>{let u=h=>h===n||h.startsWith(`${n}.`)||h.includes(`.${n}.`)||h.endsWith(`.${n}`),l=r.strings.map((h,p)=>u(
+this.lower[p])),c=this.paths.map(u);return h=>c[i.frame[h]]||i.source[h]>=0&&l[s[i.source[h]][4]]},line:()=>{let u=this.lines.map(l=>l===n||l.endsWith(`/${n}`)||
+l.startsWith(`${n}:`)||l.includes(`/${n}:`));return l=>i.source[l]>=0&&u[i.source[l]]},shape:()=>{let u=`,${n.replace(/[^\w,*]/g,"")},`,l=r.strings.map(c=>/\[/.
+test(c)&&`,${c.slice(c.indexOf("[")+1,c.lastIndexOf("]")).replace(/\s/g,"")},`.includes(u));return c=>l[i.spec[c]]},has:()=>r.data.stats?n==="nan"||n==="inf"?u=>(r.
+bad.get(u)?.[n]??0)>0:o(["nan","inf"]):"This capture has no statistics of values, so has: finds nothing."}[t]()}};var fn=50,hn=class extends H{state={open:!1};input=at();componentDidMount(){this.props.mounted(this)}focus(){this.input.current.focus(),this.input.current.select()}pressed=t=>{
+let{found:n,at:r,onGo:i,onLeave:s}=this.props,o=n?.units.length??0;if(t.stopPropagation(),t.key==="Escape")t.preventDefault(),this.setState({open:!1}),s();else if(o&&
+(t.key==="Enter"||t.key==="ArrowDown"||t.key==="ArrowUp")){t.preventDefault();let a=t.key==="ArrowUp"||t.shiftKey;this.setState({open:t.key!=="Enter"}),i(r<0?a?
+o-1:0:(r+(a?o-1:1))%o)}};render({query:t,found:n,model:r,at:i,onQuery:s,onGo:o}){return f("div",{class:"finder",role:"search",onFocusOut:a=>{a.currentTarget.contains(
+a.relatedTarget)||this.setState({open:!1})},children:[f("input",{ref:this.input,type:"search",value:t,placeholder:"search: name, operator, shape, line   /","ari\
 a-label":"search",spellcheck:!1,onInput:a=>{s(a.currentTarget.value),this.setState({open:!0})},onFocus:()=>this.setState({open:!0}),onKeyDown:this.pressed}),n&&
-f("output",{class:"total",children:n.problem?"?":M(n.units.length)}),this.state.open&&f("div",{class:"results",tabIndex:-1,children:n?f(la,{found:n,model:r,at:i,
-onGo:o}):f(ua,{model:r,onQuery:a=>{s(a),this.focus()}})})]})}};function ua({model:t,onQuery:e}){return f("div",{class:"help",children:[f("p",{class:"soft",children:"\
-Words are looked for in names, operators, shapes, source lines, modules and parameters. Filters can be put beside them:"}),f("dl",{children:Oi(t).map(([n,r])=>[
-f("dt",{children:f("button",{class:"link",onClick:()=>e(n),children:n})},n),f("dd",{children:r},`${n} `)])})]})}function la({found:t,model:e,at:n,onGo:r}){if(t.
-problem)return f("p",{class:"alarm",children:t.problem});let i=t.steps.size-t.forward,s=t.units.length-t.steps.size,o=Math.max(0,Math.min(n-20,t.units.length-Xe));
-return f("div",{children:[f("p",{class:"soft counts",children:[[t.forward&&`${M(t.forward)} forward`,i&&`${M(i)} backward`,s&&rt(s,"frame")].filter(Boolean).join(
-", ")||"Nothing has these words.",t.counts.length>0&&` · in ${t.counts.map(([a,u])=>`${a} ${M(u)}`).join(", ")}`]}),f("ul",{children:t.units.slice(o,o+Xe).map(
-(a,u)=>f(ca,{model:e,unit:a,chosen:o+u===n,onGo:()=>r(o+u)},a))}),t.units.length>Xe&&f("p",{class:"soft",children:`${M(o+1)} to ${M(Math.min(t.units.length,o+Xe))}\
- of ${M(t.units.length)}; Enter goes on`})]})}function ca({model:t,unit:e,chosen:n,onGo:r}){let i=s=>{s.preventDefault(),r()};if(e<0){let s=-e-1;return f("li",{
-class:n?"chosen":"",onMouseDown:i,children:[f("b",{children:f("bdi",{children:t.path(s)})}),f("span",{class:"soft",children:f("bdi",{children:t.text(t.frame(s).
-label)})})]})}return f("li",{class:n?"chosen":"",onMouseDown:i,children:[f("b",{class:t.isForward(e)?"forward":"backward",children:f("bdi",{children:t.nameOf(e)})}),
-f("code",{children:t.specOf(e)}),f("span",{class:"soft",children:f("bdi",{children:[t.moduleOf(e),t.lineOf(e)].filter(Boolean).join("  ")})})]})}var Ei=[["/","search; Enter goes to the first, then to the next; Shift+Enter back; Escape leaves"],["↓ ↑","along the flow, as it is drawn: the forward runs \
+f("output",{class:"total",children:n.problem?"?":S(n.units.length)}),this.state.open&&f("div",{class:"results",tabIndex:-1,children:n?f(Ga,{found:n,model:r,at:i,
+onGo:o,onQuery:a=>{s(a),this.focus()}}):f(Ha,{model:r,onQuery:a=>{s(a),this.focus()}})})]})}};function Ha({model:e,onQuery:t}){return f("div",{class:"help",children:[
+f("p",{class:"soft",children:"Words are looked for in names and operators; where none has them, in shapes, source lines, modules and parameters, too. Filters ca\
+n be put beside them:"}),f("dl",{children:Zi(e).map(([n,r])=>[f("dt",{children:f("button",{class:"link",onClick:()=>t(n),children:n})},n),f("dd",{children:r},`${n}\
+ `)])})]})}var ji=e=>e.map(([t,n])=>`${t} ${S(n)}`).join(", ");function Ga({found:e,model:t,at:n,onGo:r,onQuery:i}){if(e.problem)return f("p",{class:"alarm",children:e.
+problem});let s=e.steps.size-e.forward,o=e.units.length-e.steps.size,a=Math.max(0,Math.min(n-20,e.units.length-fn));return f("div",{children:[f("p",{class:"soft\
+ counts",children:[[e.forward&&`${S(e.forward)} forward`,s&&`${S(s)} backward`,o&&J(o,"frame")].filter(Boolean).join(", ")||"Nothing has these words.",e.counts.
+length>0&&` · in ${ji(e.counts)}`]}),e.elsewhere.steps>0&&f("p",{children:f("button",{class:"link elsewhere",onClick:()=>i(e.elsewhere.query),children:`${J(e.elsewhere.
+steps,"more step")}, not by name: in ${ji(e.elsewhere.counts)}`})}),f("ul",{children:e.units.slice(a,a+fn).map((u,l)=>f(Wa,{model:t,unit:u,chosen:a+l===n,onGo:()=>r(
+a+l)},u))}),e.units.length>fn&&f("p",{class:"soft",children:`${S(a+1)} to ${S(Math.min(e.units.length,a+fn))} of ${S(e.units.length)}; Enter goes on`})]})}function Wa({
+model:e,unit:t,chosen:n,onGo:r}){let i=s=>{s.preventDefault(),r()};if(t<0){let s=-t-1;return f("li",{class:n?"chosen":"",onMouseDown:i,children:[f("b",{children:f(
+"bdi",{children:e.path(s)})}),f("span",{class:"soft",children:f("bdi",{children:e.text(e.frame(s).label)})})]})}return f("li",{class:n?"chosen":"",onMouseDown:i,
+children:[f("b",{class:e.isForward(t)?"forward":"backward",children:f("bdi",{children:e.nameOf(t)})}),f("code",{children:e.specOf(t)}),f("span",{class:"soft",children:f(
+"bdi",{children:[e.moduleOf(t),e.lineOf(t)].filter(Boolean).join("  ")})})]})}var Ji=[["/","search; Enter goes to the first, then to the next; Shift+Enter back; Escape leaves"],["↓ ↑","along the flow, as it is drawn: the forward runs \
 down, the backward up"],["← →","to the partner in the other direction"],["Enter","open or close the selected frame, or the one around the selected step"],["\
 Shift+Enter","open everything inside the selected frame"],["[ ]","previous or next turn of the loop around the selection"],["n p","next or previous match of the\
  search"],["1 – 9","open every frame to that depth; 0 closes all but the first"],["+ − f a","zoom in, zoom out, fit, fit all"],["m c l o i d","memory, code,\
  lines, operators, inputs and outputs, details"],["Escape","select nothing"],["wheel","move; with Ctrl or ⌘, zoom. Drag moves, too. On the time line: ← → move t\
-he moment"]];function Ni(t){let e=[["n p","next or previous match of the search; without a search, next or previous change"],["h","changes"]];return t?Ei.flatMap(
-n=>n[0]==="n p"?e:[n]):Ei}function Zn(t,e,n,r){if(n===null)return Ci(e);let i=n<0||t.isForward(n),s=St(t,e,n),o=u=>u<t.count?St(t,e,u):s,a=i===(r===1);for(let u of fa(
-t,n,a)){let l=o(u),c=e.byUnit.get(l);if(l!==s&&c&&c.kind!=="open"&&!t.above(s).includes(-l-1))return l}return ha(e,s,r,i)}function fa(t,e,n){let r=e>=0?[e]:[...t.
-inside(-e-1)].filter(o=>t.isForward(o)),i=new Set(r);return r.flatMap(o=>n?t.usersOf(o):t.data.nodes.inputs[o]).filter(o=>o<t.count&&!i.has(o)).sort((o,a)=>n?o-
-a:a-o)}function ha(t,e,n,r){let i=t.byUnit.get(e);if(!i)return Ci(t);let[s,o]=[e,1/0];for(let a of t.boxes){let u=(a.y-i.y)*n;if(a.kind==="open"||u<=0||a.kind===
-"node"&&a.mid<0!==r)continue;let l=u+Math.abs(a.mid-i.mid)/20;l<o&&([s,o]=[a.unit,l])}return s}function Ci(t){return t.boxes.find(e=>e.kind!=="open")?.unit??null}
-function jn(t,e,n){return e===null||e<0||t.isForward(e)!==n?e:(n?t.pulled[e]:t.data.nodes.partners[e])[0]??e}var Wt=64,lt=16,Ze=class extends V{state={wide:0};frame=nt();watcher=new ResizeObserver(()=>this.setState({wide:this.frame.current.clientWidth}));shape=null;componentDidMount(){
-this.watcher.observe(this.frame.current),this.setState({wide:this.frame.current.clientWidth})}componentWillUnmount(){this.watcher.disconnect()}shouldComponentUpdate(e,n){
-let{model:r,moment:i,selected:s}=this.props;return e.model!==r||e.moment!==i||e.selected!==s||n.wide!==this.state.wide}get step(){return this.state.wide/Math.max(
-1,this.props.model.count)}paths(){let{model:e}=this.props,{wide:n}=this.state;if(this.shape?.model===e&&this.shape.wide===n)return this.shape.paths;let{live:r}=e.
-data.memory,i=Math.max(1,Pi(r)),s=Math.max(1,Math.floor(1/this.step/1.5)),o=(u,l)=>{if(u>=l)return"";let c=`M${(u*this.step).toFixed(1)} ${lt+Wt}`;for(let h=u;h<
-l;h+=s){let p=Math.min(l,h+s),d=lt+Wt*(1-Pi(r,h,p)/i);c+=`L${(h*this.step).toFixed(1)} ${d.toFixed(1)}L${(p*this.step).toFixed(1)} ${d.toFixed(1)}`}return`${c}L${(l*
-this.step).toFixed(1)} ${lt+Wt}Z`},a=[o(0,e.data.forward),o(e.data.forward,e.count)];return this.shape={model:e,wide:n,paths:a},a}chosen=e=>{let n=Math.floor((e.
-clientX-this.frame.current.getBoundingClientRect().left)/this.step);this.props.onMoment(Math.max(0,Math.min(this.props.model.count-1,n)))};pressed=e=>{let{model:n,
-moment:r,onMoment:i}=this.props,s={ArrowRight:1,ArrowLeft:-1,PageDown:10,PageUp:-10}[e.key],o=r??n.data.memory.peak[0],a=e.key==="Home"?0:e.key==="End"?n.count-
-1:s===void 0?null:o+s*(e.shiftKey?10:1);a!==null&&(e.preventDefault(),e.stopPropagation(),i(Math.max(0,Math.min(n.count-1,a))))};render({model:e,moment:n,selected:r}){
-let{wide:i}=this.state,{memory:s,forward:o}=e.data,[a,u]=s.peak,[l,c]=i&&e.count?this.paths():["",""],h=m=>(m+.5)*this.step,p=h(a)>i-330,d=n===null?"":`, ${I(s.
-live[n])} at step ${M(n+1)}`;return f("div",{class:"timeline",ref:this.frame,tabIndex:0,role:"slider","aria-label":"live bytes over forward and backward","aria-\
-valuemin":0,"aria-valuemax":Math.max(0,e.count-1),"aria-valuenow":n??Math.max(0,a),"aria-valuetext":`peak ${I(u)}${d}`,onClick:this.chosen,onMouseMove:m=>m.buttons===
-1&&this.chosen(m),onKeyDown:this.pressed,children:f("svg",{width:i,height:lt+Wt+1,children:[f("path",{class:"area forward",d:l}),f("path",{class:"area backward",
-d:c}),o>0&&o<e.count&&f("path",{class:"border",d:`M${o*this.step} ${lt}V${lt+Wt}`}),a>=0&&e.count>0&&f("circle",{class:"peak",cx:h(a),cy:lt,r:3.5}),a>=0&&e.count>
-0&&f("text",{class:"peak",x:h(a)+(p?-8:8),y:11,"text-anchor":p?"end":"start",children:`peak ${I(u)} + ${I(s.before)} held by the caller`}),r!==null&&r>=0&&f("pa\
-th",{class:"cursor selected",d:`M${h(r)} ${lt-4}V${lt+Wt}`}),n!==null&&f("path",{class:"cursor",d:`M${h(n)} ${lt-4}V${lt+Wt}`})]})})}};function Pi(t,e=0,n=t.length){
-let r=0;for(let i=e;i<n;i++)t[i]>r&&(r=t[i]);return r}function da(t,e){return t.data.memory.spans.filter(([,n,r])=>n<=e&&e<=r).sort((n,r)=>r[3]-n[3])}function Ai({
-model:t,moment:e,go:n,onMoment:r}){let{memory:i}=t.data,[s,o]=i.peak,a=e??s;if(a<0||!t.count)return f("div",{class:"panel",children:[f("h2",{children:"Memory"}),
-f("p",{class:"soft",children:"There is no step, so nothing is live."})]});let u=da(t,a),l=u.reduce((h,p)=>h+p[3],0),c=[{name:"value",value:h=>t.nameOf(h[0]),cell:h=>f(
-gt,{model:t,value:h[0],go:n})},{name:"bytes",value:h=>h[3],cell:h=>I(h[3])},{name:"as",value:h=>t.text(h[4]),cell:h=>t.text(h[4])},{name:"steps",value:h=>h[2]-h[1]+
-1,cell:h=>`${M(h[1]+1)}–${h[2]<t.count?M(h[2]+1):"end"}`}];return f("div",{class:"panel",children:[f("h2",{children:"Memory"}),f("dl",{children:[f("dt",{children:"\
-Step"}),f("dd",{children:[`${M(a+1)} of ${M(t.count)}: `,f(gt,{model:t,value:a,go:n})]}),f("dt",{children:"Live"}),f("dd",{children:[`${I(i.live[a])} in ${M(u.length)}\
- values`,Math.abs(l-i.live[a])>.5&&f("span",{class:"soft",children:` (${I(l)} listed below)`})]}),f("dt",{children:"Peak"}),f("dd",{children:[`${I(o)} at `,f("b\
-utton",{class:"link",onClick:()=>r(s),children:`step ${M(s+1)}`})]}),f("dt",{children:"Before"}),f("dd",{children:`${I(i.before)} of parameters, buffers and inp\
-uts, held by the caller`})]}),f(ut,{columns:c,rows:u,sort:[1,-1],empty:"Nothing is held at this step."},a),f("h3",{children:"Held by the caller throughout"}),f(
-ut,{columns:c.slice(0,3),rows:i.held,sort:[1,-1],empty:"Nothing."})]})}var Qn="http://www.w3.org/1999/xhtml",Ti={svg:"http://www.w3.org/2000/svg",xhtml:Qn,xlink:"http://www.w3.org/1999/xlink",xml:"http://www.w3.org/XML/1998/namespa\
-ce",xmlns:"http://www.w3.org/2000/xmlns/"};function ye(t){var e=t+="",n=e.indexOf(":");return n>=0&&(e=t.slice(0,n))!=="xmlns"&&(t=t.slice(n+1)),Ti.hasOwnProperty(
-e)?{space:Ti[e],local:t}:t}function pa(t){return function(){var e=this.ownerDocument,n=this.namespaceURI;return n===Qn&&e.documentElement.namespaceURI===Qn?e.createElement(
-t):e.createElementNS(n,t)}}function ma(t){return function(){return this.ownerDocument.createElementNS(t.space,t.local)}}function Ii(t){var e=ye(t);return(e.local?
-ma:pa)(e)}function ga(){}function Qe(t){return t==null?ga:function(){return this.querySelector(t)}}function ya(t){typeof t!="function"&&(t=Qe(t));for(var e=this.
-_groups,n=e.length,r=new Array(n),i=0;i<n;++i)for(var s=e[i],o=s.length,a=r[i]=new Array(o),u,l,c=0;c<o;++c)(u=s[c])&&(l=t.call(u,u.__data__,c,s))&&("__data__"in
-u&&(l.__data__=u.__data__),a[c]=l);return new j(r,this._parents)}function ba(t){return t==null?[]:Array.isArray(t)?t:Array.from(t)}function va(){return[]}function tr(t){
-return t==null?va:function(){return this.querySelectorAll(t)}}function wa(t){return function(){return ba(t.apply(this,arguments))}}function _a(t){typeof t=="fun\
-ction"?t=wa(t):t=tr(t);for(var e=this._groups,n=e.length,r=[],i=[],s=0;s<n;++s)for(var o=e[s],a=o.length,u,l=0;l<a;++l)(u=o[l])&&(r.push(t.call(u,u.__data__,l,o)),
-i.push(u));return new j(r,i)}function er(t){return function(){return this.matches(t)}}function Ui(t){return function(e){return e.matches(t)}}var xa=Array.prototype.
-find;function ka(t){return function(){return xa.call(this.children,t)}}function $a(){return this.firstElementChild}function Ma(t){return this.select(t==null?$a:
-ka(typeof t=="function"?t:Ui(t)))}var Sa=Array.prototype.filter;function Oa(){return Array.from(this.children)}function Ea(t){return function(){return Sa.call(this.
-children,t)}}function Na(t){return this.selectAll(t==null?Oa:Ea(typeof t=="function"?t:Ui(t)))}function Ca(t){typeof t!="function"&&(t=er(t));for(var e=this._groups,
-n=e.length,r=new Array(n),i=0;i<n;++i)for(var s=e[i],o=s.length,a=r[i]=[],u,l=0;l<o;++l)(u=s[l])&&t.call(u,u.__data__,l,s)&&a.push(u);return new j(r,this._parents)}
-function Li(t){return new Array(t.length)}function Pa(){return new j(this._enter||this._groups.map(Li),this._parents)}function je(t,e){this.ownerDocument=t.ownerDocument,
-this.namespaceURI=t.namespaceURI,this._next=null,this._parent=t,this.__data__=e}je.prototype={constructor:je,appendChild:function(t){return this._parent.insertBefore(
-t,this._next)},insertBefore:function(t,e){return this._parent.insertBefore(t,e)},querySelector:function(t){return this._parent.querySelector(t)},querySelectorAll:function(t){
-return this._parent.querySelectorAll(t)}};function Aa(t){return function(){return t}}function Ta(t,e,n,r,i,s){for(var o=0,a,u=e.length,l=s.length;o<l;++o)(a=e[o])?
-(a.__data__=s[o],r[o]=a):n[o]=new je(t,s[o]);for(;o<u;++o)(a=e[o])&&(i[o]=a)}function Ia(t,e,n,r,i,s,o){var a,u,l=new Map,c=e.length,h=s.length,p=new Array(c),d;
-for(a=0;a<c;++a)(u=e[a])&&(p[a]=d=o.call(u,u.__data__,a,e)+"",l.has(d)?i[a]=u:l.set(d,u));for(a=0;a<h;++a)d=o.call(t,s[a],a,s)+"",(u=l.get(d))?(r[a]=u,u.__data__=
-s[a],l.delete(d)):n[a]=new je(t,s[a]);for(a=0;a<c;++a)(u=e[a])&&l.get(p[a])===u&&(i[a]=u)}function Ua(t){return t.__data__}function La(t,e){if(!arguments.length)
-return Array.from(this,Ua);var n=e?Ia:Ta,r=this._parents,i=this._groups;typeof t!="function"&&(t=Aa(t));for(var s=i.length,o=new Array(s),a=new Array(s),u=new Array(
-s),l=0;l<s;++l){var c=r[l],h=i[l],p=h.length,d=Da(t.call(c,c&&c.__data__,l,r)),m=d.length,y=a[l]=new Array(m),w=o[l]=new Array(m),b=u[l]=new Array(p);n(c,h,y,w,
-b,d,e);for(var _=0,O=0,$,T;_<m;++_)if($=y[_]){for(_>=O&&(O=_+1);!(T=w[O])&&++O<m;);$._next=T||null}}return o=new j(o,r),o._enter=a,o._exit=u,o}function Da(t){return typeof t==
-"object"&&"length"in t?t:Array.from(t)}function Ba(){return new j(this._exit||this._groups.map(Li),this._parents)}function Fa(t,e,n){var r=this.enter(),i=this,s=this.
-exit();return typeof t=="function"?(r=t(r),r&&(r=r.selection())):r=r.append(t+""),e!=null&&(i=e(i),i&&(i=i.selection())),n==null?s.remove():n(s),r&&i?r.merge(i).
-order():i}function za(t){for(var e=t.selection?t.selection():t,n=this._groups,r=e._groups,i=n.length,s=r.length,o=Math.min(i,s),a=new Array(i),u=0;u<o;++u)for(var l=n[u],
-c=r[u],h=l.length,p=a[u]=new Array(h),d,m=0;m<h;++m)(d=l[m]||c[m])&&(p[m]=d);for(;u<i;++u)a[u]=n[u];return new j(a,this._parents)}function Va(){for(var t=this._groups,
-e=-1,n=t.length;++e<n;)for(var r=t[e],i=r.length-1,s=r[i],o;--i>=0;)(o=r[i])&&(s&&o.compareDocumentPosition(s)^4&&s.parentNode.insertBefore(o,s),s=o);return this}
-function Ra(t){t||(t=Ga);function e(h,p){return h&&p?t(h.__data__,p.__data__):!h-!p}for(var n=this._groups,r=n.length,i=new Array(r),s=0;s<r;++s){for(var o=n[s],
-a=o.length,u=i[s]=new Array(a),l,c=0;c<a;++c)(l=o[c])&&(u[c]=l);u.sort(e)}return new j(i,this._parents).order()}function Ga(t,e){return t<e?-1:t>e?1:t>=e?0:NaN}
-function Ha(){var t=arguments[0];return arguments[0]=this,t.apply(null,arguments),this}function Wa(){return Array.from(this)}function qa(){for(var t=this._groups,
-e=0,n=t.length;e<n;++e)for(var r=t[e],i=0,s=r.length;i<s;++i){var o=r[i];if(o)return o}return null}function Ka(){let t=0;for(let e of this)++t;return t}function Xa(){
-return!this.node()}function Ya(t){for(var e=this._groups,n=0,r=e.length;n<r;++n)for(var i=e[n],s=0,o=i.length,a;s<o;++s)(a=i[s])&&t.call(a,a.__data__,s,i);return this}
-function Za(t){return function(){this.removeAttribute(t)}}function ja(t){return function(){this.removeAttributeNS(t.space,t.local)}}function Qa(t,e){return function(){
-this.setAttribute(t,e)}}function Ja(t,e){return function(){this.setAttributeNS(t.space,t.local,e)}}function tu(t,e){return function(){var n=e.apply(this,arguments);
-n==null?this.removeAttribute(t):this.setAttribute(t,n)}}function eu(t,e){return function(){var n=e.apply(this,arguments);n==null?this.removeAttributeNS(t.space,
-t.local):this.setAttributeNS(t.space,t.local,n)}}function nu(t,e){var n=ye(t);if(arguments.length<2){var r=this.node();return n.local?r.getAttributeNS(n.space,n.
-local):r.getAttribute(n)}return this.each((e==null?n.local?ja:Za:typeof e=="function"?n.local?eu:tu:n.local?Ja:Qa)(n,e))}function Di(t){return t.ownerDocument&&
-t.ownerDocument.defaultView||t.document&&t||t.defaultView}function ru(t){return function(){this.style.removeProperty(t)}}function iu(t,e,n){return function(){this.
-style.setProperty(t,e,n)}}function su(t,e,n){return function(){var r=e.apply(this,arguments);r==null?this.style.removeProperty(t):this.style.setProperty(t,r,n)}}
-function ou(t,e,n){return arguments.length>1?this.each((e==null?ru:typeof e=="function"?su:iu)(t,e,n??"")):qt(this.node(),t)}function qt(t,e){return t.style.getPropertyValue(
-e)||Di(t).getComputedStyle(t,null).getPropertyValue(e)}function au(t){return function(){delete this[t]}}function uu(t,e){return function(){this[t]=e}}function lu(t,e){
-return function(){var n=e.apply(this,arguments);n==null?delete this[t]:this[t]=n}}function cu(t,e){return arguments.length>1?this.each((e==null?au:typeof e=="fu\
-nction"?lu:uu)(t,e)):this.node()[t]}function Bi(t){return t.trim().split(/^|\s+/)}function nr(t){return t.classList||new Fi(t)}function Fi(t){this._node=t,this.
-_names=Bi(t.getAttribute("class")||"")}Fi.prototype={add:function(t){var e=this._names.indexOf(t);e<0&&(this._names.push(t),this._node.setAttribute("class",this.
-_names.join(" ")))},remove:function(t){var e=this._names.indexOf(t);e>=0&&(this._names.splice(e,1),this._node.setAttribute("class",this._names.join(" ")))},contains:function(t){
-return this._names.indexOf(t)>=0}};function zi(t,e){for(var n=nr(t),r=-1,i=e.length;++r<i;)n.add(e[r])}function Vi(t,e){for(var n=nr(t),r=-1,i=e.length;++r<i;)n.
-remove(e[r])}function fu(t){return function(){zi(this,t)}}function hu(t){return function(){Vi(this,t)}}function du(t,e){return function(){(e.apply(this,arguments)?
-zi:Vi)(this,t)}}function pu(t,e){var n=Bi(t+"");if(arguments.length<2){for(var r=nr(this.node()),i=-1,s=n.length;++i<s;)if(!r.contains(n[i]))return!1;return!0}return this.
-each((typeof e=="function"?du:e?fu:hu)(n,e))}function mu(){this.textContent=""}function gu(t){return function(){this.textContent=t}}function yu(t){return function(){
-var e=t.apply(this,arguments);this.textContent=e??""}}function bu(t){return arguments.length?this.each(t==null?mu:(typeof t=="function"?yu:gu)(t)):this.node().textContent}
-function vu(){this.innerHTML=""}function wu(t){return function(){this.innerHTML=t}}function _u(t){return function(){var e=t.apply(this,arguments);this.innerHTML=
-e??""}}function xu(t){return arguments.length?this.each(t==null?vu:(typeof t=="function"?_u:wu)(t)):this.node().innerHTML}function ku(){this.nextSibling&&this.parentNode.
-appendChild(this)}function $u(){return this.each(ku)}function Mu(){this.previousSibling&&this.parentNode.insertBefore(this,this.parentNode.firstChild)}function Su(){
-return this.each(Mu)}function Ou(t){var e=typeof t=="function"?t:Ii(t);return this.select(function(){return this.appendChild(e.apply(this,arguments))})}function Eu(){
-return null}function Nu(t,e){var n=typeof t=="function"?t:Ii(t),r=e==null?Eu:typeof e=="function"?e:Qe(e);return this.select(function(){return this.insertBefore(
-n.apply(this,arguments),r.apply(this,arguments)||null)})}function Cu(){var t=this.parentNode;t&&t.removeChild(this)}function Pu(){return this.each(Cu)}function Au(){
-var t=this.cloneNode(!1),e=this.parentNode;return e?e.insertBefore(t,this.nextSibling):t}function Tu(){var t=this.cloneNode(!0),e=this.parentNode;return e?e.insertBefore(
-t,this.nextSibling):t}function Iu(t){return this.select(t?Tu:Au)}function Uu(t){return arguments.length?this.property("__data__",t):this.node().__data__}function Lu(t){
-return function(e){t.call(this,e,this.__data__)}}function Du(t){return t.trim().split(/^|\s+/).map(function(e){var n="",r=e.indexOf(".");return r>=0&&(n=e.slice(
-r+1),e=e.slice(0,r)),{type:e,name:n}})}function Bu(t){return function(){var e=this.__on;if(e){for(var n=0,r=-1,i=e.length,s;n<i;++n)s=e[n],(!t.type||s.type===t.
-type)&&s.name===t.name?this.removeEventListener(s.type,s.listener,s.options):e[++r]=s;++r?e.length=r:delete this.__on}}}function Fu(t,e,n){return function(){var r=this.
-__on,i,s=Lu(e);if(r){for(var o=0,a=r.length;o<a;++o)if((i=r[o]).type===t.type&&i.name===t.name){this.removeEventListener(i.type,i.listener,i.options),this.addEventListener(
-i.type,i.listener=s,i.options=n),i.value=e;return}}this.addEventListener(t.type,s,n),i={type:t.type,name:t.name,value:e,listener:s,options:n},r?r.push(i):this.__on=
-[i]}}function zu(t,e,n){var r=Du(t+""),i,s=r.length,o;if(arguments.length<2){var a=this.node().__on;if(a){for(var u=0,l=a.length,c;u<l;++u)for(i=0,c=a[u];i<s;++i)
-if((o=r[i]).type===c.type&&o.name===c.name)return c.value}return}for(a=e?Fu:Bu,i=0;i<s;++i)this.each(a(r[i],e,n));return this}function Ri(t,e,n){var r=Di(t),i=r.
-CustomEvent;typeof i=="function"?i=new i(e,n):(i=r.document.createEvent("Event"),n?(i.initEvent(e,n.bubbles,n.cancelable),i.detail=n.detail):i.initEvent(e,!1,!1)),
-t.dispatchEvent(i)}function Vu(t,e){return function(){return Ri(this,t,e)}}function Ru(t,e){return function(){return Ri(this,t,e.apply(this,arguments))}}function Gu(t,e){
-return this.each((typeof e=="function"?Ru:Vu)(t,e))}function*Hu(){for(var t=this._groups,e=0,n=t.length;e<n;++e)for(var r=t[e],i=0,s=r.length,o;i<s;++i)(o=r[i])&&
-(yield o)}var Gi=[null];function j(t,e){this._groups=t,this._parents=e}function Kt(){return new j([[document.documentElement]],Gi)}function Wu(){return this}j.prototype=
-Kt.prototype={constructor:j,select:ya,selectAll:_a,selectChild:Ma,selectChildren:Na,filter:Ca,data:La,enter:Pa,exit:Ba,join:Fa,merge:za,selection:Wu,order:Va,sort:Ra,
-call:Ha,nodes:Wa,node:qa,size:Ka,empty:Xa,each:Ya,attr:nu,style:ou,property:cu,classed:pu,text:bu,html:xu,raise:$u,lower:Su,append:Ou,insert:Nu,remove:Pu,clone:Iu,
-datum:Uu,on:zu,dispatch:Gu,[Symbol.iterator]:Hu};function q(t){return typeof t=="string"?new j([[document.querySelector(t)]],[document.documentElement]):new j([
-[t]],Gi)}var qu=0;function Ku(){return new Jn}function Jn(){this._="@"+(++qu).toString(36)}Jn.prototype=Ku.prototype={constructor:Jn,get:function(t){for(var e=this._;!(e in
-t);)if(!(t=t.parentNode))return;return t[e]},set:function(t,e){return t[this._]=e},remove:function(t){return this._ in t&&delete t[this._]},toString:function(){
-return this._}};function Xu(t){let e;for(;e=t.sourceEvent;)t=e;return t}function Ot(t,e){if(t=Xu(t),e===void 0&&(e=t.currentTarget),e){var n=e.ownerSVGElement||
-e;if(n.createSVGPoint){var r=n.createSVGPoint();return r.x=t.clientX,r.y=t.clientY,r=r.matrixTransform(e.getScreenCTM().inverse()),[r.x,r.y]}if(e.getBoundingClientRect){
-var i=e.getBoundingClientRect();return[t.clientX-i.left-e.clientLeft,t.clientY-i.top-e.clientTop]}}return[t.pageX,t.pageY]}var Yu={value:()=>{}};function be(){for(var t=0,e=arguments.length,n={},r;t<e;++t){if(!(r=arguments[t]+"")||r in n||/[\s.]/.test(r))throw new Error("illegal typ\
-e: "+r);n[r]=[]}return new Je(n)}function Je(t){this._=t}function Zu(t,e){return t.trim().split(/^|\s+/).map(function(n){var r="",i=n.indexOf(".");if(i>=0&&(r=n.
-slice(i+1),n=n.slice(0,i)),n&&!e.hasOwnProperty(n))throw new Error("unknown type: "+n);return{type:n,name:r}})}Je.prototype=be.prototype={constructor:Je,on:function(t,e){
-var n=this._,r=Zu(t+"",n),i,s=-1,o=r.length;if(arguments.length<2){for(;++s<o;)if((i=(t=r[s]).type)&&(i=ju(n[i],t.name)))return i;return}if(e!=null&&typeof e!="\
-function")throw new Error("invalid callback: "+e);for(;++s<o;)if(i=(t=r[s]).type)n[i]=Hi(n[i],t.name,e);else if(e==null)for(i in n)n[i]=Hi(n[i],t.name,null);return this},
-copy:function(){var t={},e=this._;for(var n in e)t[n]=e[n].slice();return new Je(t)},call:function(t,e){if((i=arguments.length-2)>0)for(var n=new Array(i),r=0,i,
-s;r<i;++r)n[r]=arguments[r+2];if(!this._.hasOwnProperty(t))throw new Error("unknown type: "+t);for(s=this._[t],r=0,i=s.length;r<i;++r)s[r].value.apply(e,n)},apply:function(t,e,n){
-if(!this._.hasOwnProperty(t))throw new Error("unknown type: "+t);for(var r=this._[t],i=0,s=r.length;i<s;++i)r[i].value.apply(e,n)}};function ju(t,e){for(var n=0,
-r=t.length,i;n<r;++n)if((i=t[n]).name===e)return i.value}function Hi(t,e,n){for(var r=0,i=t.length;r<i;++r)if(t[r].name===e){t[r]=Yu,t=t.slice(0,r).concat(t.slice(
-r+1));break}return n!=null&&t.push({name:e,value:n}),t}var rr={capture:!0,passive:!1};function ir(t){t.preventDefault(),t.stopImmediatePropagation()}function Wi(t){var e=t.document.documentElement,n=q(t).on("dragstart.drag",ir,rr);"onselectstart"in
-e?n.on("selectstart.drag",ir,rr):(e.__noselect=e.style.MozUserSelect,e.style.MozUserSelect="none")}function qi(t,e){var n=t.document.documentElement,r=q(t).on("\
-dragstart.drag",null);e&&(r.on("click.drag",ir,rr),setTimeout(function(){r.on("click.drag",null)},0)),"onselectstart"in n?r.on("selectstart.drag",null):(n.style.
-MozUserSelect=n.__noselect,delete n.__noselect)}function Qu(t,{sourceEvent:e,subject:n,target:r,identifier:i,active:s,x:o,y:a,dx:u,dy:l,dispatch:c}){Object.defineProperties(this,{type:{value:t,enumerable:!0,configurable:!0},
-sourceEvent:{value:e,enumerable:!0,configurable:!0},subject:{value:n,enumerable:!0,configurable:!0},target:{value:r,enumerable:!0,configurable:!0},identifier:{value:i,
+he moment"]];function ts(e){let t=[["n p","next or previous match of the search; without a search, next or previous change"],["h","changes"]];return e?Ji.flatMap(
+n=>n[0]==="n p"?t:[n]):Ji}function pr(e,t,n,r){if(n===null)return es(t);let i=n<0||e.isForward(n),s=Ot(e,t,n),o=u=>u<e.count?Ot(e,t,u):s,a=i===(r===1);for(let u of qa(
+e,n,a)){let l=o(u),c=t.byUnit.get(l);if(l!==s&&c&&c.kind!=="open"&&!e.above(s).includes(-l-1))return l}return Ka(t,s,r,i)}function qa(e,t,n){let r=t>=0?[t]:[...e.
+inside(-t-1)].filter(o=>e.isForward(o)),i=new Set(r);return r.flatMap(o=>n?e.usersOf(o):e.data.nodes.inputs[o]).filter(o=>o<e.count&&!i.has(o)).sort((o,a)=>n?o-
+a:a-o)}function Ka(e,t,n,r){let i=e.byUnit.get(t);if(!i)return es(e);let[s,o]=[t,1/0];for(let a of e.boxes){let u=(a.y-i.y)*n;if(a.kind==="open"||u<=0||a.kind===
+"node"&&a.mid<0!==r)continue;let l=u+Math.abs(a.mid-i.mid)/20;l<o&&([s,o]=[a.unit,l])}return s}function es(e){return e.boxes.find(t=>t.kind!=="open")?.unit??null}
+function mr(e,t,n){return t===null||t<0||e.isForward(t)!==n?t:(n?e.pulled[t]:e.data.nodes.partners[t])[0]??t}var Yt=64,ht=16,ns=11,dn=class extends H{state={wide:0};frame=at();watcher=new ResizeObserver(()=>this.setState({wide:this.frame.current.clientWidth}));shape=null;componentDidMount(){
+this.watcher.observe(this.frame.current),this.setState({wide:this.frame.current.clientWidth})}componentWillUnmount(){this.watcher.disconnect()}shouldComponentUpdate(t,n){
+let{model:r,moment:i,selected:s}=this.props;return t.model!==r||t.moment!==i||t.selected!==s||n.wide!==this.state.wide}get step(){return this.state.wide/Math.max(
+1,this.props.model.count)}paths(){let{model:t}=this.props,{wide:n}=this.state;if(this.shape?.model===t&&this.shape.wide===n)return this.shape.paths;let{live:r}=t.
+data.memory,i=Math.max(1,rs(r)),s=Math.max(1,Math.floor(1/this.step/1.5)),o=(u,l)=>{if(u>=l)return"";let c=`M${(u*this.step).toFixed(1)} ${ht+Yt}`;for(let h=u;h<
+l;h+=s){let p=Math.min(l,h+s),d=ht+Yt*(1-rs(r,h,p)/i);c+=`L${(h*this.step).toFixed(1)} ${d.toFixed(1)}L${(p*this.step).toFixed(1)} ${d.toFixed(1)}`}return`${c}L${(l*
+this.step).toFixed(1)} ${ht+Yt}Z`},a=[o(0,t.data.forward),o(t.data.forward,t.count)];return this.shape={model:t,wide:n,paths:a},a}chosen=t=>{let n=Math.floor((t.
+clientX-this.frame.current.getBoundingClientRect().left)/this.step);this.props.onMoment(Math.max(0,Math.min(this.props.model.count-1,n)))};pressed=t=>{let{model:n,
+moment:r,onMoment:i}=this.props,s={ArrowRight:1,ArrowLeft:-1,PageDown:10,PageUp:-10}[t.key],o=r??n.data.memory.peak[0],a=t.key==="Home"?0:t.key==="End"?n.count-
+1:s===void 0?null:o+s*(t.shiftKey?10:1);a!==null&&(t.preventDefault(),t.stopPropagation(),i(Math.max(0,Math.min(n.count-1,a))))};render({model:t,moment:n,selected:r}){
+let{wide:i}=this.state,{memory:s,forward:o}=t.data,[a,u]=s.peak,[l,c]=i&&t.count?this.paths():["",""],h=_=>(_+.5)*this.step,p=[`peak ${C(u)} + ${C(s.before)} he\
+ld by the caller`,`peak ${C(u)}`],d=p.find(_=>R(_,ns)<i-24)??"",m=R(d,ns),y=h(a)+8,v=y+m<i-6?y:Math.max(4,Math.min(h(a)-8-m,i-m-6)),g=n===null?"":`, ${C(s.live[n])}\
+ at step ${S(n+1)}`;return f("div",{class:"timeline",ref:this.frame,tabIndex:0,role:"slider","aria-label":"live bytes over forward and backward","aria-valuemin":0,
+"aria-valuemax":Math.max(0,t.count-1),"aria-valuenow":n??Math.max(0,a),"aria-valuetext":`peak ${C(u)}${g}`,onClick:this.chosen,onMouseMove:_=>_.buttons===1&&this.
+chosen(_),onKeyDown:this.pressed,children:f("svg",{width:i,height:ht+Yt+1,children:[f("path",{class:"area forward",d:l}),f("path",{class:"area backward",d:c}),o>
+0&&o<t.count&&f("path",{class:"border",d:`M${o*this.step} ${ht}V${ht+Yt}`}),a>=0&&t.count>0&&f("circle",{class:"peak",cx:h(a),cy:ht,r:3.5}),a>=0&&t.count>0&&f("\
+text",{class:"peak",x:v,y:11,children:d}),r!==null&&r>=0&&f("path",{class:"cursor selected",d:`M${h(r)} ${ht-4}V${ht+Yt}`}),n!==null&&f("path",{class:"cursor",d:`\
+M${h(n)} ${ht-4}V${ht+Yt}`})]})})}};function rs(e,t=0,n=e.length){let r=0;for(let i=t;i<n;i++)e[i]>r&&(r=e[i]);return r}function Xa(e,t){return e.data.memory.spans.
+filter(([,n,r])=>n<=t&&t<=r).sort((n,r)=>r[3]-n[3])}function is({model:e,moment:t,go:n,onMoment:r}){let{memory:i}=e.data,[s,o]=i.peak,a=t??s;if(a<0||!e.count)return f(
+"div",{class:"panel",children:[f("h2",{children:"Memory"}),f("p",{class:"soft",children:"There is no step, so nothing is live."})]});let u=Xa(e,a),l=u.reduce((h,p)=>h+
+p[3],0),c=[{name:"value",value:h=>e.nameOf(h[0]),cell:h=>f(yt,{model:e,value:h[0],go:n})},{name:"bytes",value:h=>h[3],cell:h=>C(h[3])},{name:"as",value:h=>e.text(
+h[4]),cell:h=>e.text(h[4])},{name:"steps",value:h=>h[2]-h[1]+1,cell:h=>`${S(h[1]+1)}–${h[2]<e.count?S(h[2]+1):"end"}`}];return f("div",{class:"panel",children:[
+f("h2",{children:"Memory"}),f("dl",{children:[f("dt",{children:"Step"}),f("dd",{children:[`${S(a+1)} of ${S(e.count)}: `,f(yt,{model:e,value:a,go:n})]}),f("dt",
+{children:"Live"}),f("dd",{children:[`${C(i.live[a])} in ${S(u.length)} values`,Math.abs(l-i.live[a])>.5&&f("span",{class:"soft",children:` (${C(l)} listed belo\
+w)`})]}),f("dt",{children:"Peak"}),f("dd",{children:[`${C(o)} at `,f("button",{class:"link",onClick:()=>r(s),children:`step ${S(s+1)}`})]}),f("dt",{children:"Be\
+fore"}),f("dd",{children:`${C(i.before)} of parameters, buffers and inputs, held by the caller`})]}),f(ft,{columns:c,rows:u,sort:[1,-1],empty:"Nothing is held a\
+t this step."},a),f("h3",{children:"Held by the caller throughout"}),f(ft,{columns:c.slice(0,3),rows:i.held,sort:[1,-1],empty:"Nothing."})]})}var gr="http://www.w3.org/1999/xhtml",ss={svg:"http://www.w3.org/2000/svg",xhtml:gr,xlink:"http://www.w3.org/1999/xlink",xml:"http://www.w3.org/XML/1998/namespa\
+ce",xmlns:"http://www.w3.org/2000/xmlns/"};function Me(e){var t=e+="",n=t.indexOf(":");return n>=0&&(t=e.slice(0,n))!=="xmlns"&&(e=e.slice(n+1)),ss.hasOwnProperty(
+t)?{space:ss[t],local:e}:e}function Ya(e){return function(){var t=this.ownerDocument,n=this.namespaceURI;return n===gr&&t.documentElement.namespaceURI===gr?t.createElement(
+e):t.createElementNS(n,e)}}function Qa(e){return function(){return this.ownerDocument.createElementNS(e.space,e.local)}}function os(e){var t=Me(e);return(t.local?
+Qa:Ya)(t)}function Za(){}function mn(e){return e==null?Za:function(){return this.querySelector(e)}}function ja(e){typeof e!="function"&&(e=mn(e));for(var t=this.
+_groups,n=t.length,r=new Array(n),i=0;i<n;++i)for(var s=t[i],o=s.length,a=r[i]=new Array(o),u,l,c=0;c<o;++c)(u=s[c])&&(l=e.call(u,u.__data__,c,s))&&("__data__"in
+u&&(l.__data__=u.__data__),a[c]=l);return new rt(r,this._parents)}function Ja(e){return e==null?[]:Array.isArray(e)?e:Array.from(e)}function tu(){return[]}function yr(e){
+return e==null?tu:function(){return this.querySelectorAll(e)}}function eu(e){return function(){return Ja(e.apply(this,arguments))}}function nu(e){typeof e=="fun\
+ction"?e=eu(e):e=yr(e);for(var t=this._groups,n=t.length,r=[],i=[],s=0;s<n;++s)for(var o=t[s],a=o.length,u,l=0;l<a;++l)(u=o[l])&&(r.push(e.call(u,u.__data__,l,o)),
+i.push(u));return new rt(r,i)}function vr(e){return function(){return this.matches(e)}}function as(e){return function(t){return t.matches(e)}}var ru=Array.prototype.
+find;function iu(e){return function(){return ru.call(this.children,e)}}function su(){return this.firstElementChild}function ou(e){return this.select(e==null?su:
+iu(typeof e=="function"?e:as(e)))}var au=Array.prototype.filter;function uu(){return Array.from(this.children)}function lu(e){return function(){return au.call(this.
+children,e)}}function cu(e){return this.selectAll(e==null?uu:lu(typeof e=="function"?e:as(e)))}function fu(e){typeof e!="function"&&(e=vr(e));for(var t=this._groups,
+n=t.length,r=new Array(n),i=0;i<n;++i)for(var s=t[i],o=s.length,a=r[i]=[],u,l=0;l<o;++l)(u=s[l])&&e.call(u,u.__data__,l,s)&&a.push(u);return new rt(r,this._parents)}
+function us(e){return new Array(e.length)}function hu(){return new rt(this._enter||this._groups.map(us),this._parents)}function pn(e,t){this.ownerDocument=e.ownerDocument,
+this.namespaceURI=e.namespaceURI,this._next=null,this._parent=e,this.__data__=t}pn.prototype={constructor:pn,appendChild:function(e){return this._parent.insertBefore(
+e,this._next)},insertBefore:function(e,t){return this._parent.insertBefore(e,t)},querySelector:function(e){return this._parent.querySelector(e)},querySelectorAll:function(e){
+return this._parent.querySelectorAll(e)}};function du(e){return function(){return e}}function pu(e,t,n,r,i,s){for(var o=0,a,u=t.length,l=s.length;o<l;++o)(a=t[o])?
+(a.__data__=s[o],r[o]=a):n[o]=new pn(e,s[o]);for(;o<u;++o)(a=t[o])&&(i[o]=a)}function mu(e,t,n,r,i,s,o){var a,u,l=new Map,c=t.length,h=s.length,p=new Array(c),d;
+for(a=0;a<c;++a)(u=t[a])&&(p[a]=d=o.call(u,u.__data__,a,t)+"",l.has(d)?i[a]=u:l.set(d,u));for(a=0;a<h;++a)d=o.call(e,s[a],a,s)+"",(u=l.get(d))?(r[a]=u,u.__data__=
+s[a],l.delete(d)):n[a]=new pn(e,s[a]);for(a=0;a<c;++a)(u=t[a])&&l.get(p[a])===u&&(i[a]=u)}function gu(e){return e.__data__}function bu(e,t){if(!arguments.length)
+return Array.from(this,gu);var n=t?mu:pu,r=this._parents,i=this._groups;typeof e!="function"&&(e=du(e));for(var s=i.length,o=new Array(s),a=new Array(s),u=new Array(
+s),l=0;l<s;++l){var c=r[l],h=i[l],p=h.length,d=yu(e.call(c,c&&c.__data__,l,r)),m=d.length,y=a[l]=new Array(m),v=o[l]=new Array(m),g=u[l]=new Array(p);n(c,h,y,v,
+g,d,t);for(var _=0,$=0,M,L;_<m;++_)if(M=y[_]){for(_>=$&&($=_+1);!(L=v[$])&&++$<m;);M._next=L||null}}return o=new rt(o,r),o._enter=a,o._exit=u,o}function yu(e){return typeof e==
+"object"&&"length"in e?e:Array.from(e)}function vu(){return new rt(this._exit||this._groups.map(us),this._parents)}function wu(e,t,n){var r=this.enter(),i=this,
+s=this.exit();return typeof e=="function"?(r=e(r),r&&(r=r.selection())):r=r.append(e+""),t!=null&&(i=t(i),i&&(i=i.selection())),n==null?s.remove():n(s),r&&i?r.merge(
+i).order():i}function _u(e){for(var t=e.selection?e.selection():e,n=this._groups,r=t._groups,i=n.length,s=r.length,o=Math.min(i,s),a=new Array(i),u=0;u<o;++u)for(var l=n[u],
+c=r[u],h=l.length,p=a[u]=new Array(h),d,m=0;m<h;++m)(d=l[m]||c[m])&&(p[m]=d);for(;u<i;++u)a[u]=n[u];return new rt(a,this._parents)}function xu(){for(var e=this.
+_groups,t=-1,n=e.length;++t<n;)for(var r=e[t],i=r.length-1,s=r[i],o;--i>=0;)(o=r[i])&&(s&&o.compareDocumentPosition(s)^4&&s.parentNode.insertBefore(o,s),s=o);return this}
+function ku(e){e||(e=$u);function t(h,p){return h&&p?e(h.__data__,p.__data__):!h-!p}for(var n=this._groups,r=n.length,i=new Array(r),s=0;s<r;++s){for(var o=n[s],
+a=o.length,u=i[s]=new Array(a),l,c=0;c<a;++c)(l=o[c])&&(u[c]=l);u.sort(t)}return new rt(i,this._parents).order()}function $u(e,t){return e<t?-1:e>t?1:e>=t?0:NaN}
+function Mu(){var e=arguments[0];return arguments[0]=this,e.apply(null,arguments),this}function Su(){return Array.from(this)}function Eu(){for(var e=this._groups,
+t=0,n=e.length;t<n;++t)for(var r=e[t],i=0,s=r.length;i<s;++i){var o=r[i];if(o)return o}return null}function Ou(){let e=0;for(let t of this)++e;return e}function Nu(){
+return!this.node()}function Cu(e){for(var t=this._groups,n=0,r=t.length;n<r;++n)for(var i=t[n],s=0,o=i.length,a;s<o;++s)(a=i[s])&&e.call(a,a.__data__,s,i);return this}
+function Au(e){return function(){this.removeAttribute(e)}}function Pu(e){return function(){this.removeAttributeNS(e.space,e.local)}}function Tu(e,t){return function(){
+this.setAttribute(e,t)}}function Lu(e,t){return function(){this.setAttributeNS(e.space,e.local,t)}}function Iu(e,t){return function(){var n=t.apply(this,arguments);
+n==null?this.removeAttribute(e):this.setAttribute(e,n)}}function Uu(e,t){return function(){var n=t.apply(this,arguments);n==null?this.removeAttributeNS(e.space,
+e.local):this.setAttributeNS(e.space,e.local,n)}}function Du(e,t){var n=Me(e);if(arguments.length<2){var r=this.node();return n.local?r.getAttributeNS(n.space,n.
+local):r.getAttribute(n)}return this.each((t==null?n.local?Pu:Au:typeof t=="function"?n.local?Uu:Iu:n.local?Lu:Tu)(n,t))}function ls(e){return e.ownerDocument&&
+e.ownerDocument.defaultView||e.document&&e||e.defaultView}function zu(e){return function(){this.style.removeProperty(e)}}function Bu(e,t,n){return function(){this.
+style.setProperty(e,t,n)}}function Fu(e,t,n){return function(){var r=t.apply(this,arguments);r==null?this.style.removeProperty(e):this.style.setProperty(e,r,n)}}
+function Ru(e,t,n){return arguments.length>1?this.each((t==null?zu:typeof t=="function"?Fu:Bu)(e,t,n??"")):Qt(this.node(),e)}function Qt(e,t){return e.style.getPropertyValue(
+t)||ls(e).getComputedStyle(e,null).getPropertyValue(t)}function Vu(e){return function(){delete this[e]}}function Hu(e,t){return function(){this[e]=t}}function Gu(e,t){
+return function(){var n=t.apply(this,arguments);n==null?delete this[e]:this[e]=n}}function Wu(e,t){return arguments.length>1?this.each((t==null?Vu:typeof t=="fu\
+nction"?Gu:Hu)(e,t)):this.node()[e]}function cs(e){return e.trim().split(/^|\s+/)}function wr(e){return e.classList||new fs(e)}function fs(e){this._node=e,this.
+_names=cs(e.getAttribute("class")||"")}fs.prototype={add:function(e){var t=this._names.indexOf(e);t<0&&(this._names.push(e),this._node.setAttribute("class",this.
+_names.join(" ")))},remove:function(e){var t=this._names.indexOf(e);t>=0&&(this._names.splice(t,1),this._node.setAttribute("class",this._names.join(" ")))},contains:function(e){
+return this._names.indexOf(e)>=0}};function hs(e,t){for(var n=wr(e),r=-1,i=t.length;++r<i;)n.add(t[r])}function ds(e,t){for(var n=wr(e),r=-1,i=t.length;++r<i;)n.
+remove(t[r])}function qu(e){return function(){hs(this,e)}}function Ku(e){return function(){ds(this,e)}}function Xu(e,t){return function(){(t.apply(this,arguments)?
+hs:ds)(this,e)}}function Yu(e,t){var n=cs(e+"");if(arguments.length<2){for(var r=wr(this.node()),i=-1,s=n.length;++i<s;)if(!r.contains(n[i]))return!1;return!0}return this.
+each((typeof t=="function"?Xu:t?qu:Ku)(n,t))}function Qu(){this.textContent=""}function Zu(e){return function(){this.textContent=e}}function ju(e){return function(){
+var t=e.apply(this,arguments);this.textContent=t??""}}function Ju(e){return arguments.length?this.each(e==null?Qu:(typeof e=="function"?ju:Zu)(e)):this.node().textContent}
+function tl(){this.innerHTML=""}function el(e){return function(){this.innerHTML=e}}function nl(e){return function(){var t=e.apply(this,arguments);this.innerHTML=
+t??""}}function rl(e){return arguments.length?this.each(e==null?tl:(typeof e=="function"?nl:el)(e)):this.node().innerHTML}function il(){this.nextSibling&&this.parentNode.
+appendChild(this)}function sl(){return this.each(il)}function ol(){this.previousSibling&&this.parentNode.insertBefore(this,this.parentNode.firstChild)}function al(){
+return this.each(ol)}function ul(e){var t=typeof e=="function"?e:os(e);return this.select(function(){return this.appendChild(t.apply(this,arguments))})}function ll(){
+return null}function cl(e,t){var n=typeof e=="function"?e:os(e),r=t==null?ll:typeof t=="function"?t:mn(t);return this.select(function(){return this.insertBefore(
+n.apply(this,arguments),r.apply(this,arguments)||null)})}function fl(){var e=this.parentNode;e&&e.removeChild(this)}function hl(){return this.each(fl)}function dl(){
+var e=this.cloneNode(!1),t=this.parentNode;return t?t.insertBefore(e,this.nextSibling):e}function pl(){var e=this.cloneNode(!0),t=this.parentNode;return t?t.insertBefore(
+e,this.nextSibling):e}function ml(e){return this.select(e?pl:dl)}function gl(e){return arguments.length?this.property("__data__",e):this.node().__data__}function bl(e){
+return function(t){e.call(this,t,this.__data__)}}function yl(e){return e.trim().split(/^|\s+/).map(function(t){var n="",r=t.indexOf(".");return r>=0&&(n=t.slice(
+r+1),t=t.slice(0,r)),{type:t,name:n}})}function vl(e){return function(){var t=this.__on;if(t){for(var n=0,r=-1,i=t.length,s;n<i;++n)s=t[n],(!e.type||s.type===e.
+type)&&s.name===e.name?this.removeEventListener(s.type,s.listener,s.options):t[++r]=s;++r?t.length=r:delete this.__on}}}function wl(e,t,n){return function(){var r=this.
+__on,i,s=bl(t);if(r){for(var o=0,a=r.length;o<a;++o)if((i=r[o]).type===e.type&&i.name===e.name){this.removeEventListener(i.type,i.listener,i.options),this.addEventListener(
+i.type,i.listener=s,i.options=n),i.value=t;return}}this.addEventListener(e.type,s,n),i={type:e.type,name:e.name,value:t,listener:s,options:n},r?r.push(i):this.__on=
+[i]}}function _l(e,t,n){var r=yl(e+""),i,s=r.length,o;if(arguments.length<2){var a=this.node().__on;if(a){for(var u=0,l=a.length,c;u<l;++u)for(i=0,c=a[u];i<s;++i)
+if((o=r[i]).type===c.type&&o.name===c.name)return c.value}return}for(a=t?wl:vl,i=0;i<s;++i)this.each(a(r[i],t,n));return this}function ps(e,t,n){var r=ls(e),i=r.
+CustomEvent;typeof i=="function"?i=new i(t,n):(i=r.document.createEvent("Event"),n?(i.initEvent(t,n.bubbles,n.cancelable),i.detail=n.detail):i.initEvent(t,!1,!1)),
+e.dispatchEvent(i)}function xl(e,t){return function(){return ps(this,e,t)}}function kl(e,t){return function(){return ps(this,e,t.apply(this,arguments))}}function $l(e,t){
+return this.each((typeof t=="function"?kl:xl)(e,t))}function*Ml(){for(var e=this._groups,t=0,n=e.length;t<n;++t)for(var r=e[t],i=0,s=r.length,o;i<s;++i)(o=r[i])&&
+(yield o)}var ms=[null];function rt(e,t){this._groups=e,this._parents=t}function Zt(){return new rt([[document.documentElement]],ms)}function Sl(){return this}rt.
+prototype=Zt.prototype={constructor:rt,select:ja,selectAll:nu,selectChild:ou,selectChildren:cu,filter:fu,data:bu,enter:hu,exit:vu,join:wu,merge:_u,selection:Sl,
+order:xu,sort:ku,call:Mu,nodes:Su,node:Eu,size:Ou,empty:Nu,each:Cu,attr:Du,style:Ru,property:Wu,classed:Yu,text:Ju,html:rl,raise:sl,lower:al,append:ul,insert:cl,
+remove:hl,clone:ml,datum:gl,on:_l,dispatch:$l,[Symbol.iterator]:Ml};function Z(e){return typeof e=="string"?new rt([[document.querySelector(e)]],[document.documentElement]):
+new rt([[e]],ms)}var El=0;function Ol(){return new br}function br(){this._="@"+(++El).toString(36)}br.prototype=Ol.prototype={constructor:br,get:function(e){for(var t=this._;!(t in
+e);)if(!(e=e.parentNode))return;return e[t]},set:function(e,t){return e[this._]=t},remove:function(e){return this._ in e&&delete e[this._]},toString:function(){
+return this._}};function Nl(e){let t;for(;t=e.sourceEvent;)e=t;return e}function Nt(e,t){if(e=Nl(e),t===void 0&&(t=e.currentTarget),t){var n=t.ownerSVGElement||
+t;if(n.createSVGPoint){var r=n.createSVGPoint();return r.x=e.clientX,r.y=e.clientY,r=r.matrixTransform(t.getScreenCTM().inverse()),[r.x,r.y]}if(t.getBoundingClientRect){
+var i=t.getBoundingClientRect();return[e.clientX-i.left-t.clientLeft,e.clientY-i.top-t.clientTop]}}return[e.pageX,e.pageY]}var Cl={value:()=>{}};function Se(){for(var e=0,t=arguments.length,n={},r;e<t;++e){if(!(r=arguments[e]+"")||r in n||/[\s.]/.test(r))throw new Error("illegal typ\
+e: "+r);n[r]=[]}return new gn(n)}function gn(e){this._=e}function Al(e,t){return e.trim().split(/^|\s+/).map(function(n){var r="",i=n.indexOf(".");if(i>=0&&(r=n.
+slice(i+1),n=n.slice(0,i)),n&&!t.hasOwnProperty(n))throw new Error("unknown type: "+n);return{type:n,name:r}})}gn.prototype=Se.prototype={constructor:gn,on:function(e,t){
+var n=this._,r=Al(e+"",n),i,s=-1,o=r.length;if(arguments.length<2){for(;++s<o;)if((i=(e=r[s]).type)&&(i=Pl(n[i],e.name)))return i;return}if(t!=null&&typeof t!="\
+function")throw new Error("invalid callback: "+t);for(;++s<o;)if(i=(e=r[s]).type)n[i]=gs(n[i],e.name,t);else if(t==null)for(i in n)n[i]=gs(n[i],e.name,null);return this},
+copy:function(){var e={},t=this._;for(var n in t)e[n]=t[n].slice();return new gn(e)},call:function(e,t){if((i=arguments.length-2)>0)for(var n=new Array(i),r=0,i,
+s;r<i;++r)n[r]=arguments[r+2];if(!this._.hasOwnProperty(e))throw new Error("unknown type: "+e);for(s=this._[e],r=0,i=s.length;r<i;++r)s[r].value.apply(t,n)},apply:function(e,t,n){
+if(!this._.hasOwnProperty(e))throw new Error("unknown type: "+e);for(var r=this._[e],i=0,s=r.length;i<s;++i)r[i].value.apply(t,n)}};function Pl(e,t){for(var n=0,
+r=e.length,i;n<r;++n)if((i=e[n]).name===t)return i.value}function gs(e,t,n){for(var r=0,i=e.length;r<i;++r)if(e[r].name===t){e[r]=Cl,e=e.slice(0,r).concat(e.slice(
+r+1));break}return n!=null&&e.push({name:t,value:n}),e}var _r={capture:!0,passive:!1};function xr(e){e.preventDefault(),e.stopImmediatePropagation()}function bs(e){var t=e.document.documentElement,n=Z(e).on("dragstart.drag",xr,_r);"onselectstart"in
+t?n.on("selectstart.drag",xr,_r):(t.__noselect=t.style.MozUserSelect,t.style.MozUserSelect="none")}function ys(e,t){var n=e.document.documentElement,r=Z(e).on("\
+dragstart.drag",null);t&&(r.on("click.drag",xr,_r),setTimeout(function(){r.on("click.drag",null)},0)),"onselectstart"in n?r.on("selectstart.drag",null):(n.style.
+MozUserSelect=n.__noselect,delete n.__noselect)}function Tl(e,{sourceEvent:t,subject:n,target:r,identifier:i,active:s,x:o,y:a,dx:u,dy:l,dispatch:c}){Object.defineProperties(this,{type:{value:e,enumerable:!0,configurable:!0},
+sourceEvent:{value:t,enumerable:!0,configurable:!0},subject:{value:n,enumerable:!0,configurable:!0},target:{value:r,enumerable:!0,configurable:!0},identifier:{value:i,
 enumerable:!0,configurable:!0},active:{value:s,enumerable:!0,configurable:!0},x:{value:o,enumerable:!0,configurable:!0},y:{value:a,enumerable:!0,configurable:!0},
-dx:{value:u,enumerable:!0,configurable:!0},dy:{value:l,enumerable:!0,configurable:!0},_:{value:c}})}Qu.prototype.on=function(){var t=this._.on.apply(this._,arguments);
-return t===this._?this:t};function ce(t,e,n){t.prototype=e.prototype=n,n.constructor=t}function _e(t,e){var n=Object.create(t.prototype);for(var r in e)n[r]=e[r];return n}function Bt(){}
-var jt=.7,le=1/jt,ae="\\s*([+-]?\\d+)\\s*",ve="\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)\\s*",yt="\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)%\\s*",Ju=/^#([0-9a-f]{3,8})$/,
-tl=new RegExp(`^rgb\\(${ae},${ae},${ae}\\)$`),el=new RegExp(`^rgb\\(${yt},${yt},${yt}\\)$`),nl=new RegExp(`^rgba\\(${ae},${ae},${ae},${ve}\\)$`),rl=new RegExp(`\
-^rgba\\(${yt},${yt},${yt},${ve}\\)$`),il=new RegExp(`^hsl\\(${ve},${yt},${yt}\\)$`),sl=new RegExp(`^hsla\\(${ve},${yt},${yt},${ve}\\)$`),Ki={aliceblue:15792383,
+dx:{value:u,enumerable:!0,configurable:!0},dy:{value:l,enumerable:!0,configurable:!0},_:{value:c}})}Tl.prototype.on=function(){var e=this._.on.apply(this._,arguments);
+return e===this._?this:e};function ge(e,t,n){e.prototype=t.prototype=n,n.constructor=e}function Ne(e,t){var n=Object.create(e.prototype);for(var r in t)n[r]=t[r];return n}function Rt(){}
+var ee=.7,me=1/ee,de="\\s*([+-]?\\d+)\\s*",Ee="\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)\\s*",wt="\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)%\\s*",Ll=/^#([0-9a-f]{3,8})$/,
+Il=new RegExp(`^rgb\\(${de},${de},${de}\\)$`),Ul=new RegExp(`^rgb\\(${wt},${wt},${wt}\\)$`),Dl=new RegExp(`^rgba\\(${de},${de},${de},${Ee}\\)$`),zl=new RegExp(`\
+^rgba\\(${wt},${wt},${wt},${Ee}\\)$`),Bl=new RegExp(`^hsl\\(${Ee},${wt},${wt}\\)$`),Fl=new RegExp(`^hsla\\(${Ee},${wt},${wt},${Ee}\\)$`),vs={aliceblue:15792383,
 antiquewhite:16444375,aqua:65535,aquamarine:8388564,azure:15794175,beige:16119260,bisque:16770244,black:0,blanchedalmond:16772045,blue:255,blueviolet:9055202,brown:10824234,
 burlywood:14596231,cadetblue:6266528,chartreuse:8388352,chocolate:13789470,coral:16744272,cornflowerblue:6591981,cornsilk:16775388,crimson:14423100,cyan:65535,darkblue:139,
 darkcyan:35723,darkgoldenrod:12092939,darkgray:11119017,darkgreen:25600,darkgrey:11119017,darkkhaki:12433259,darkmagenta:9109643,darkolivegreen:5597999,darkorange:16747520,
@@ -675,344 +717,348 @@ paleturquoise:11529966,palevioletred:14381203,papayawhip:16773077,peachpuff:1676
 rebeccapurple:6697881,red:16711680,rosybrown:12357519,royalblue:4286945,saddlebrown:9127187,salmon:16416882,sandybrown:16032864,seagreen:3050327,seashell:16774638,
 sienna:10506797,silver:12632256,skyblue:8900331,slateblue:6970061,slategray:7372944,slategrey:7372944,snow:16775930,springgreen:65407,steelblue:4620980,tan:13808780,
 teal:32896,thistle:14204888,tomato:16737095,turquoise:4251856,violet:15631086,wheat:16113331,white:16777215,whitesmoke:16119285,yellow:16776960,yellowgreen:10145074};
-ce(Bt,Qt,{copy(t){return Object.assign(new this.constructor,this,t)},displayable(){return this.rgb().displayable()},hex:Xi,formatHex:Xi,formatHex8:ol,formatHsl:al,
-formatRgb:Yi,toString:Yi});function Xi(){return this.rgb().formatHex()}function ol(){return this.rgb().formatHex8()}function al(){return is(this).formatHsl()}function Yi(){
-return this.rgb().formatRgb()}function Qt(t){var e,n;return t=(t+"").trim().toLowerCase(),(e=Ju.exec(t))?(n=e[1].length,e=parseInt(e[1],16),n===6?Zi(e):n===3?new R(
-e>>8&15|e>>4&240,e>>4&15|e&240,(e&15)<<4|e&15,1):n===8?tn(e>>24&255,e>>16&255,e>>8&255,(e&255)/255):n===4?tn(e>>12&15|e>>8&240,e>>8&15|e>>4&240,e>>4&15|e&240,((e&
-15)<<4|e&15)/255):null):(e=tl.exec(t))?new R(e[1],e[2],e[3],1):(e=el.exec(t))?new R(e[1]*255/100,e[2]*255/100,e[3]*255/100,1):(e=nl.exec(t))?tn(e[1],e[2],e[3],e[4]):
-(e=rl.exec(t))?tn(e[1]*255/100,e[2]*255/100,e[3]*255/100,e[4]):(e=il.exec(t))?Ji(e[1],e[2]/100,e[3]/100,1):(e=sl.exec(t))?Ji(e[1],e[2]/100,e[3]/100,e[4]):Ki.hasOwnProperty(
-t)?Zi(Ki[t]):t==="transparent"?new R(NaN,NaN,NaN,0):null}function Zi(t){return new R(t>>16&255,t>>8&255,t&255,1)}function tn(t,e,n,r){return r<=0&&(t=e=n=NaN),new R(
-t,e,n,r)}function cr(t){return t instanceof Bt||(t=Qt(t)),t?(t=t.rgb(),new R(t.r,t.g,t.b,t.opacity)):new R}function xe(t,e,n,r){return arguments.length===1?cr(t):
-new R(t,e,n,r??1)}function R(t,e,n,r){this.r=+t,this.g=+e,this.b=+n,this.opacity=+r}ce(R,xe,_e(Bt,{brighter(t){return t=t==null?le:Math.pow(le,t),new R(this.r*t,
-this.g*t,this.b*t,this.opacity)},darker(t){return t=t==null?jt:Math.pow(jt,t),new R(this.r*t,this.g*t,this.b*t,this.opacity)},rgb(){return this},clamp(){return new R(
-Yt(this.r),Yt(this.g),Yt(this.b),nn(this.opacity))},displayable(){return-.5<=this.r&&this.r<255.5&&-.5<=this.g&&this.g<255.5&&-.5<=this.b&&this.b<255.5&&0<=this.
-opacity&&this.opacity<=1},hex:ji,formatHex:ji,formatHex8:ul,formatRgb:Qi,toString:Qi}));function ji(){return`#${Xt(this.r)}${Xt(this.g)}${Xt(this.b)}`}function ul(){
-return`#${Xt(this.r)}${Xt(this.g)}${Xt(this.b)}${Xt((isNaN(this.opacity)?1:this.opacity)*255)}`}function Qi(){let t=nn(this.opacity);return`${t===1?"rgb(":"rgba\
-("}${Yt(this.r)}, ${Yt(this.g)}, ${Yt(this.b)}${t===1?")":`, ${t})`}`}function nn(t){return isNaN(t)?1:Math.max(0,Math.min(1,t))}function Yt(t){return Math.max(
-0,Math.min(255,Math.round(t)||0))}function Xt(t){return t=Yt(t),(t<16?"0":"")+t.toString(16)}function Ji(t,e,n,r){return r<=0?t=e=n=NaN:n<=0||n>=1?t=e=NaN:e<=0&&
-(t=NaN),new ct(t,e,n,r)}function is(t){if(t instanceof ct)return new ct(t.h,t.s,t.l,t.opacity);if(t instanceof Bt||(t=Qt(t)),!t)return new ct;if(t instanceof ct)
-return t;t=t.rgb();var e=t.r/255,n=t.g/255,r=t.b/255,i=Math.min(e,n,r),s=Math.max(e,n,r),o=NaN,a=s-i,u=(s+i)/2;return a?(e===s?o=(n-r)/a+(n<r)*6:n===s?o=(r-e)/a+
-2:o=(e-n)/a+4,a/=u<.5?s+i:2-s-i,o*=60):a=u>0&&u<1?0:o,new ct(o,a,u,t.opacity)}function sn(t,e,n,r){return arguments.length===1?is(t):new ct(t,e,n,r??1)}function ct(t,e,n,r){
-this.h=+t,this.s=+e,this.l=+n,this.opacity=+r}ce(ct,sn,_e(Bt,{brighter(t){return t=t==null?le:Math.pow(le,t),new ct(this.h,this.s,this.l*t,this.opacity)},darker(t){
-return t=t==null?jt:Math.pow(jt,t),new ct(this.h,this.s,this.l*t,this.opacity)},rgb(){var t=this.h%360+(this.h<0)*360,e=isNaN(t)||isNaN(this.s)?0:this.s,n=this.
-l,r=n+(n<.5?n:1-n)*e,i=2*n-r;return new R(sr(t>=240?t-240:t+120,i,r),sr(t,i,r),sr(t<120?t+240:t-120,i,r),this.opacity)},clamp(){return new ct(ts(this.h),en(this.
-s),en(this.l),nn(this.opacity))},displayable(){return(0<=this.s&&this.s<=1||isNaN(this.s))&&0<=this.l&&this.l<=1&&0<=this.opacity&&this.opacity<=1},formatHsl(){
-let t=nn(this.opacity);return`${t===1?"hsl(":"hsla("}${ts(this.h)}, ${en(this.s)*100}%, ${en(this.l)*100}%${t===1?")":`, ${t})`}`}}));function ts(t){return t=(t||
-0)%360,t<0?t+360:t}function en(t){return Math.max(0,Math.min(1,t||0))}function sr(t,e,n){return(t<60?e+(n-e)*t/60:t<180?n:t<240?e+(n-e)*(240-t)/60:e)*255}var ss=Math.
-PI/180,os=180/Math.PI,rn=18,as=.96422,us=1,ls=.82521,cs=4/29,ue=6/29,fs=3*ue*ue,ll=ue*ue*ue;function hs(t){if(t instanceof bt)return new bt(t.l,t.a,t.b,t.opacity);
-if(t instanceof Et)return ps(t);t instanceof R||(t=cr(t));var e=lr(t.r),n=lr(t.g),r=lr(t.b),i=or((.2225045*e+.7168786*n+.0606169*r)/us),s,o;return e===n&&n===r?
-s=o=i:(s=or((.4360747*e+.3850649*n+.1430804*r)/as),o=or((.0139322*e+.0971045*n+.7141733*r)/ls)),new bt(116*i-16,500*(s-i),200*(i-o),t.opacity)}function ds(t,e,n,r){return arguments.length===1?hs(t):new bt(t,e,n,r??1)}function bt(t,e,n,r){this.l=+t,this.a=+e,this.b=+n,this.opacity=+r}ce(bt,ds,_e(Bt,{brighter(t){
-return new bt(this.l+rn*(t??1),this.a,this.b,this.opacity)},darker(t){return new bt(this.l-rn*(t??1),this.a,this.b,this.opacity)},rgb(){var t=(this.l+16)/116,e=isNaN(
-this.a)?t:t+this.a/500,n=isNaN(this.b)?t:t-this.b/200;return e=as*ar(e),t=us*ar(t),n=ls*ar(n),new R(ur(3.1338561*e-1.6168667*t-.4906146*n),ur(-.9787684*e+1.9161415*
-t+.033454*n),ur(.0719453*e-.2289914*t+1.4052427*n),this.opacity)}}));function or(t){return t>ll?Math.pow(t,1/3):t/fs+cs}function ar(t){return t>ue?t*t*t:fs*(t-cs)}
-function ur(t){return 255*(t<=.0031308?12.92*t:1.055*Math.pow(t,1/2.4)-.055)}function lr(t){return(t/=255)<=.04045?t/12.92:Math.pow((t+.055)/1.055,2.4)}function cl(t){
-if(t instanceof Et)return new Et(t.h,t.c,t.l,t.opacity);if(t instanceof bt||(t=hs(t)),t.a===0&&t.b===0)return new Et(NaN,0<t.l&&t.l<100?0:NaN,t.l,t.opacity);var e=Math.
-atan2(t.b,t.a)*os;return new Et(e<0?e+360:e,Math.sqrt(t.a*t.a+t.b*t.b),t.l,t.opacity)}function on(t,e,n,r){return arguments.length===1?cl(t):new Et(t,e,n,r??1)}function Et(t,e,n,r){this.h=+t,this.c=+e,this.l=+n,this.opacity=+r}function ps(t){if(isNaN(
-t.h))return new bt(t.l,0,0,t.opacity);var e=t.h*ss;return new bt(t.l,Math.cos(e)*t.c,Math.sin(e)*t.c,t.opacity)}ce(Et,on,_e(Bt,{brighter(t){return new Et(this.h,
-this.c,this.l+rn*(t??1),this.opacity)},darker(t){return new Et(this.h,this.c,this.l-rn*(t??1),this.opacity)},rgb(){return ps(this).rgb()}}));var ms=-.14861,fr=1.78277,
-hr=-.29227,an=-.90649,we=1.97294,es=we*an,ns=we*fr,rs=fr*hr-an*ms;function fl(t){if(t instanceof Zt)return new Zt(t.h,t.s,t.l,t.opacity);t instanceof R||(t=cr(t));
-var e=t.r/255,n=t.g/255,r=t.b/255,i=(rs*r+es*e-ns*n)/(rs+es-ns),s=r-i,o=(we*(n-i)-hr*s)/an,a=Math.sqrt(o*o+s*s)/(we*i*(1-i)),u=a?Math.atan2(o,s)*os-120:NaN;return new Zt(
-u<0?u+360:u,a,i,t.opacity)}function un(t,e,n,r){return arguments.length===1?fl(t):new Zt(t,e,n,r??1)}function Zt(t,e,n,r){this.h=+t,this.s=+e,this.l=+n,this.opacity=
-+r}ce(Zt,un,_e(Bt,{brighter(t){return t=t==null?le:Math.pow(le,t),new Zt(this.h,this.s,this.l*t,this.opacity)},darker(t){return t=t==null?jt:Math.pow(jt,t),new Zt(
-this.h,this.s,this.l*t,this.opacity)},rgb(){var t=isNaN(this.h)?0:(this.h+120)*ss,e=+this.l,n=isNaN(this.s)?0:this.s*e*(1-e),r=Math.cos(t),i=Math.sin(t);return new R(
-255*(e+n*(ms*r+fr*i)),255*(e+n*(hr*r+an*i)),255*(e+n*(we*r)),this.opacity)}}));function bs(t,e,n,r,i){var s=t*t,o=s*t;return((1-3*t+3*s-o)*e+(4-6*s+3*o)*n+(1+3*t+3*s-3*o)*r+o*i)/6}function hl(t){var e=t.length-1;return function(n){var r=n<=
-0?n=0:n>=1?(n=1,e-1):Math.floor(n*e),i=t[r],s=t[r+1],o=r>0?t[r-1]:2*i-s,a=r<e-1?t[r+2]:2*s-i;return bs((n-r/e)*e,o,i,s,a)}}function dl(t){var e=t.length;return function(n){
-var r=Math.floor(((n%=1)<0?++n:n)*e),i=t[(r+e-1)%e],s=t[r%e],o=t[(r+1)%e],a=t[(r+2)%e];return bs((n-r/e)*e,i,s,o,a)}}var gr=t=>()=>t;function vs(t,e){return function(n){
-return t+n*e}}function pl(t,e,n){return t=Math.pow(t,n),e=Math.pow(e,n)-t,n=1/n,function(r){return Math.pow(t+r*e,n)}}function yr(t,e){var n=e-t;return n?vs(t,n>
-180||n<-180?n-360*Math.round(n/360):n):gr(isNaN(t)?e:t)}function ml(t){return(t=+t)==1?Y:function(e,n){return n-e?pl(e,n,t):gr(isNaN(e)?n:e)}}function Y(t,e){var n=e-
-t;return n?vs(t,n):gr(isNaN(t)?e:t)}var br=(function t(e){var n=ml(e);function r(i,s){var o=n((i=xe(i)).r,(s=xe(s)).r),a=n(i.g,s.g),u=n(i.b,s.b),l=Y(i.opacity,s.
-opacity);return function(c){return i.r=o(c),i.g=a(c),i.b=u(c),i.opacity=l(c),i+""}}return r.gamma=t,r})(1);function ws(t){return function(e){var n=e.length,r=new Array(
-n),i=new Array(n),s=new Array(n),o,a;for(o=0;o<n;++o)a=xe(e[o]),r[o]=a.r||0,i[o]=a.g||0,s[o]=a.b||0;return r=t(r),i=t(i),s=t(s),a.opacity=1,function(u){return a.
-r=r(u),a.g=i(u),a.b=s(u),a+""}}}var dh=ws(hl),ph=ws(dl);function Nt(t,e){return t=+t,e=+e,function(n){return t*(1-n)+e*n}}var pr=/[-+]?(?:\d+\.?\d*|\.?\d+)(?:[eE][-+]?\d+)?/g,dr=new RegExp(pr.source,"g");function gl(t){return function(){return t}}function yl(t){return function(e){return t(
-e)+""}}function _s(t,e){var n=pr.lastIndex=dr.lastIndex=0,r,i,s,o=-1,a=[],u=[];for(t=t+"",e=e+"";(r=pr.exec(t))&&(i=dr.exec(e));)(s=i.index)>n&&(s=e.slice(n,s),
-a[o]?a[o]+=s:a[++o]=s),(r=r[0])===(i=i[0])?a[o]?a[o]+=i:a[++o]=i:(a[++o]=null,u.push({i:o,x:Nt(r,i)})),n=dr.lastIndex;return n<e.length&&(s=e.slice(n),a[o]?a[o]+=
-s:a[++o]=s),a.length<2?u[0]?yl(u[0].x):gl(e):(e=u.length,function(l){for(var c=0,h;c<e;++c)a[(h=u[c]).i]=h.x(l);return a.join("")})}var gs=180/Math.PI,mr={translateX:0,translateY:0,rotate:0,skewX:0,scaleX:1,scaleY:1};function xs(t,e,n,r,i,s){var o,a,u;return(o=Math.sqrt(t*t+e*e))&&(t/=o,e/=o),
-(u=t*n+e*r)&&(n-=t*u,r-=e*u),(a=Math.sqrt(n*n+r*r))&&(n/=a,r/=a,u/=a),t*r<e*n&&(t=-t,e=-e,u=-u,o=-o),{translateX:i,translateY:s,rotate:Math.atan2(e,t)*gs,skewX:Math.
-atan(u)*gs,scaleX:o,scaleY:a}}var ln;function bl(t){let e=new(typeof DOMMatrix=="function"?DOMMatrix:WebKitCSSMatrix)(t+"");return e.isIdentity?mr:xs(e.a,e.b,e.
-c,e.d,e.e,e.f)}function vl(t){return t==null||(ln||(ln=document.createElementNS("http://www.w3.org/2000/svg","g")),ln.setAttribute("transform",t),!(t=ln.transform.
-baseVal.consolidate()))?mr:(t=t.matrix,xs(t.a,t.b,t.c,t.d,t.e,t.f))}function ks(t,e,n,r){function i(l){return l.length?l.pop()+" ":""}function s(l,c,h,p,d,m){if(l!==
-h||c!==p){var y=d.push("translate(",null,e,null,n);m.push({i:y-4,x:Nt(l,h)},{i:y-2,x:Nt(c,p)})}else(h||p)&&d.push("translate("+h+e+p+n)}function o(l,c,h,p){l!==
-c?(l-c>180?c+=360:c-l>180&&(l+=360),p.push({i:h.push(i(h)+"rotate(",null,r)-2,x:Nt(l,c)})):c&&h.push(i(h)+"rotate("+c+r)}function a(l,c,h,p){l!==c?p.push({i:h.push(
-i(h)+"skewX(",null,r)-2,x:Nt(l,c)}):c&&h.push(i(h)+"skewX("+c+r)}function u(l,c,h,p,d,m){if(l!==h||c!==p){var y=d.push(i(d)+"scale(",null,",",null,")");m.push({
-i:y-4,x:Nt(l,h)},{i:y-2,x:Nt(c,p)})}else(h!==1||p!==1)&&d.push(i(d)+"scale("+h+","+p+")")}return function(l,c){var h=[],p=[];return l=t(l),c=t(c),s(l.translateX,
+ge(Rt,ne,{copy(e){return Object.assign(new this.constructor,this,e)},displayable(){return this.rgb().displayable()},hex:ws,formatHex:ws,formatHex8:Rl,formatHsl:Vl,
+formatRgb:_s,toString:_s});function ws(){return this.rgb().formatHex()}function Rl(){return this.rgb().formatHex8()}function Vl(){return Cs(this).formatHsl()}function _s(){
+return this.rgb().formatRgb()}function ne(e){var t,n;return e=(e+"").trim().toLowerCase(),(t=Ll.exec(e))?(n=t[1].length,t=parseInt(t[1],16),n===6?xs(t):n===3?new G(
+t>>8&15|t>>4&240,t>>4&15|t&240,(t&15)<<4|t&15,1):n===8?bn(t>>24&255,t>>16&255,t>>8&255,(t&255)/255):n===4?bn(t>>12&15|t>>8&240,t>>8&15|t>>4&240,t>>4&15|t&240,((t&
+15)<<4|t&15)/255):null):(t=Il.exec(e))?new G(t[1],t[2],t[3],1):(t=Ul.exec(e))?new G(t[1]*255/100,t[2]*255/100,t[3]*255/100,1):(t=Dl.exec(e))?bn(t[1],t[2],t[3],t[4]):
+(t=zl.exec(e))?bn(t[1]*255/100,t[2]*255/100,t[3]*255/100,t[4]):(t=Bl.exec(e))?Ms(t[1],t[2]/100,t[3]/100,1):(t=Fl.exec(e))?Ms(t[1],t[2]/100,t[3]/100,t[4]):vs.hasOwnProperty(
+e)?xs(vs[e]):e==="transparent"?new G(NaN,NaN,NaN,0):null}function xs(e){return new G(e>>16&255,e>>8&255,e&255,1)}function bn(e,t,n,r){return r<=0&&(e=t=n=NaN),new G(
+e,t,n,r)}function Or(e){return e instanceof Rt||(e=ne(e)),e?(e=e.rgb(),new G(e.r,e.g,e.b,e.opacity)):new G}function Ce(e,t,n,r){return arguments.length===1?Or(e):
+new G(e,t,n,r??1)}function G(e,t,n,r){this.r=+e,this.g=+t,this.b=+n,this.opacity=+r}ge(G,Ce,Ne(Rt,{brighter(e){return e=e==null?me:Math.pow(me,e),new G(this.r*e,
+this.g*e,this.b*e,this.opacity)},darker(e){return e=e==null?ee:Math.pow(ee,e),new G(this.r*e,this.g*e,this.b*e,this.opacity)},rgb(){return this},clamp(){return new G(
+Jt(this.r),Jt(this.g),Jt(this.b),vn(this.opacity))},displayable(){return-.5<=this.r&&this.r<255.5&&-.5<=this.g&&this.g<255.5&&-.5<=this.b&&this.b<255.5&&0<=this.
+opacity&&this.opacity<=1},hex:ks,formatHex:ks,formatHex8:Hl,formatRgb:$s,toString:$s}));function ks(){return`#${jt(this.r)}${jt(this.g)}${jt(this.b)}`}function Hl(){
+return`#${jt(this.r)}${jt(this.g)}${jt(this.b)}${jt((isNaN(this.opacity)?1:this.opacity)*255)}`}function $s(){let e=vn(this.opacity);return`${e===1?"rgb(":"rgba\
+("}${Jt(this.r)}, ${Jt(this.g)}, ${Jt(this.b)}${e===1?")":`, ${e})`}`}function vn(e){return isNaN(e)?1:Math.max(0,Math.min(1,e))}function Jt(e){return Math.max(
+0,Math.min(255,Math.round(e)||0))}function jt(e){return e=Jt(e),(e<16?"0":"")+e.toString(16)}function Ms(e,t,n,r){return r<=0?e=t=n=NaN:n<=0||n>=1?e=t=NaN:t<=0&&
+(e=NaN),new dt(e,t,n,r)}function Cs(e){if(e instanceof dt)return new dt(e.h,e.s,e.l,e.opacity);if(e instanceof Rt||(e=ne(e)),!e)return new dt;if(e instanceof dt)
+return e;e=e.rgb();var t=e.r/255,n=e.g/255,r=e.b/255,i=Math.min(t,n,r),s=Math.max(t,n,r),o=NaN,a=s-i,u=(s+i)/2;return a?(t===s?o=(n-r)/a+(n<r)*6:n===s?o=(r-t)/a+
+2:o=(t-n)/a+4,a/=u<.5?s+i:2-s-i,o*=60):a=u>0&&u<1?0:o,new dt(o,a,u,e.opacity)}function _n(e,t,n,r){return arguments.length===1?Cs(e):new dt(e,t,n,r??1)}function dt(e,t,n,r){
+this.h=+e,this.s=+t,this.l=+n,this.opacity=+r}ge(dt,_n,Ne(Rt,{brighter(e){return e=e==null?me:Math.pow(me,e),new dt(this.h,this.s,this.l*e,this.opacity)},darker(e){
+return e=e==null?ee:Math.pow(ee,e),new dt(this.h,this.s,this.l*e,this.opacity)},rgb(){var e=this.h%360+(this.h<0)*360,t=isNaN(e)||isNaN(this.s)?0:this.s,n=this.
+l,r=n+(n<.5?n:1-n)*t,i=2*n-r;return new G(kr(e>=240?e-240:e+120,i,r),kr(e,i,r),kr(e<120?e+240:e-120,i,r),this.opacity)},clamp(){return new dt(Ss(this.h),yn(this.
+s),yn(this.l),vn(this.opacity))},displayable(){return(0<=this.s&&this.s<=1||isNaN(this.s))&&0<=this.l&&this.l<=1&&0<=this.opacity&&this.opacity<=1},formatHsl(){
+let e=vn(this.opacity);return`${e===1?"hsl(":"hsla("}${Ss(this.h)}, ${yn(this.s)*100}%, ${yn(this.l)*100}%${e===1?")":`, ${e})`}`}}));function Ss(e){return e=(e||
+0)%360,e<0?e+360:e}function yn(e){return Math.max(0,Math.min(1,e||0))}function kr(e,t,n){return(e<60?t+(n-t)*e/60:e<180?n:e<240?t+(n-t)*(240-e)/60:t)*255}var As=Math.
+PI/180,Ps=180/Math.PI,wn=18,Ts=.96422,Ls=1,Is=.82521,Us=4/29,pe=6/29,Ds=3*pe*pe,Gl=pe*pe*pe;function zs(e){if(e instanceof _t)return new _t(e.l,e.a,e.b,e.opacity);
+if(e instanceof Ct)return Fs(e);e instanceof G||(e=Or(e));var t=Er(e.r),n=Er(e.g),r=Er(e.b),i=$r((.2225045*t+.7168786*n+.0606169*r)/Ls),s,o;return t===n&&n===r?
+s=o=i:(s=$r((.4360747*t+.3850649*n+.1430804*r)/Ts),o=$r((.0139322*t+.0971045*n+.7141733*r)/Is)),new _t(116*i-16,500*(s-i),200*(i-o),e.opacity)}function Bs(e,t,n,r){return arguments.length===1?zs(e):new _t(e,t,n,r??1)}function _t(e,t,n,r){this.l=+e,this.a=+t,this.b=+n,this.opacity=+r}ge(_t,Bs,Ne(Rt,{brighter(e){
+return new _t(this.l+wn*(e??1),this.a,this.b,this.opacity)},darker(e){return new _t(this.l-wn*(e??1),this.a,this.b,this.opacity)},rgb(){var e=(this.l+16)/116,t=isNaN(
+this.a)?e:e+this.a/500,n=isNaN(this.b)?e:e-this.b/200;return t=Ts*Mr(t),e=Ls*Mr(e),n=Is*Mr(n),new G(Sr(3.1338561*t-1.6168667*e-.4906146*n),Sr(-.9787684*t+1.9161415*
+e+.033454*n),Sr(.0719453*t-.2289914*e+1.4052427*n),this.opacity)}}));function $r(e){return e>Gl?Math.pow(e,1/3):e/Ds+Us}function Mr(e){return e>pe?e*e*e:Ds*(e-Us)}
+function Sr(e){return 255*(e<=.0031308?12.92*e:1.055*Math.pow(e,1/2.4)-.055)}function Er(e){return(e/=255)<=.04045?e/12.92:Math.pow((e+.055)/1.055,2.4)}function Wl(e){
+if(e instanceof Ct)return new Ct(e.h,e.c,e.l,e.opacity);if(e instanceof _t||(e=zs(e)),e.a===0&&e.b===0)return new Ct(NaN,0<e.l&&e.l<100?0:NaN,e.l,e.opacity);var t=Math.
+atan2(e.b,e.a)*Ps;return new Ct(t<0?t+360:t,Math.sqrt(e.a*e.a+e.b*e.b),e.l,e.opacity)}function xn(e,t,n,r){return arguments.length===1?Wl(e):new Ct(e,t,n,r??1)}function Ct(e,t,n,r){this.h=+e,this.c=+t,this.l=+n,this.opacity=+r}function Fs(e){if(isNaN(
+e.h))return new _t(e.l,0,0,e.opacity);var t=e.h*As;return new _t(e.l,Math.cos(t)*e.c,Math.sin(t)*e.c,e.opacity)}ge(Ct,xn,Ne(Rt,{brighter(e){return new Ct(this.h,
+this.c,this.l+wn*(e??1),this.opacity)},darker(e){return new Ct(this.h,this.c,this.l-wn*(e??1),this.opacity)},rgb(){return Fs(this).rgb()}}));var Rs=-.14861,Nr=1.78277,
+Cr=-.29227,kn=-.90649,Oe=1.97294,Es=Oe*kn,Os=Oe*Nr,Ns=Nr*Cr-kn*Rs;function ql(e){if(e instanceof te)return new te(e.h,e.s,e.l,e.opacity);e instanceof G||(e=Or(e));
+var t=e.r/255,n=e.g/255,r=e.b/255,i=(Ns*r+Es*t-Os*n)/(Ns+Es-Os),s=r-i,o=(Oe*(n-i)-Cr*s)/kn,a=Math.sqrt(o*o+s*s)/(Oe*i*(1-i)),u=a?Math.atan2(o,s)*Ps-120:NaN;return new te(
+u<0?u+360:u,a,i,e.opacity)}function $n(e,t,n,r){return arguments.length===1?ql(e):new te(e,t,n,r??1)}function te(e,t,n,r){this.h=+e,this.s=+t,this.l=+n,this.opacity=
++r}ge(te,$n,Ne(Rt,{brighter(e){return e=e==null?me:Math.pow(me,e),new te(this.h,this.s,this.l*e,this.opacity)},darker(e){return e=e==null?ee:Math.pow(ee,e),new te(
+this.h,this.s,this.l*e,this.opacity)},rgb(){var e=isNaN(this.h)?0:(this.h+120)*As,t=+this.l,n=isNaN(this.s)?0:this.s*t*(1-t),r=Math.cos(e),i=Math.sin(e);return new G(
+255*(t+n*(Rs*r+Nr*i)),255*(t+n*(Cr*r+kn*i)),255*(t+n*(Oe*r)),this.opacity)}}));function Gs(e,t,n,r,i){var s=e*e,o=s*e;return((1-3*e+3*s-o)*t+(4-6*s+3*o)*n+(1+3*e+3*s-3*o)*r+o*i)/6}function Kl(e){var t=e.length-1;return function(n){var r=n<=
+0?n=0:n>=1?(n=1,t-1):Math.floor(n*t),i=e[r],s=e[r+1],o=r>0?e[r-1]:2*i-s,a=r<t-1?e[r+2]:2*s-i;return Gs((n-r/t)*t,o,i,s,a)}}function Xl(e){var t=e.length;return function(n){
+var r=Math.floor(((n%=1)<0?++n:n)*t),i=e[(r+t-1)%t],s=e[r%t],o=e[(r+1)%t],a=e[(r+2)%t];return Gs((n-r/t)*t,i,s,o,a)}}var Lr=e=>()=>e;function Ws(e,t){return function(n){
+return e+n*t}}function Yl(e,t,n){return e=Math.pow(e,n),t=Math.pow(t,n)-e,n=1/n,function(r){return Math.pow(e+r*t,n)}}function Ir(e,t){var n=t-e;return n?Ws(e,n>
+180||n<-180?n-360*Math.round(n/360):n):Lr(isNaN(e)?t:e)}function Ql(e){return(e=+e)==1?tt:function(t,n){return n-t?Yl(t,n,e):Lr(isNaN(t)?n:t)}}function tt(e,t){
+var n=t-e;return n?Ws(e,n):Lr(isNaN(e)?t:e)}var Ur=(function e(t){var n=Ql(t);function r(i,s){var o=n((i=Ce(i)).r,(s=Ce(s)).r),a=n(i.g,s.g),u=n(i.b,s.b),l=tt(i.
+opacity,s.opacity);return function(c){return i.r=o(c),i.g=a(c),i.b=u(c),i.opacity=l(c),i+""}}return r.gamma=e,r})(1);function qs(e){return function(t){var n=t.length,
+r=new Array(n),i=new Array(n),s=new Array(n),o,a;for(o=0;o<n;++o)a=Ce(t[o]),r[o]=a.r||0,i[o]=a.g||0,s[o]=a.b||0;return r=e(r),i=e(i),s=e(s),a.opacity=1,function(u){
+return a.r=r(u),a.g=i(u),a.b=s(u),a+""}}}var Xh=qs(Kl),Yh=qs(Xl);function At(e,t){return e=+e,t=+t,function(n){return e*(1-n)+t*n}}var Pr=/[-+]?(?:\d+\.?\d*|\.?\d+)(?:[eE][-+]?\d+)?/g,Ar=new RegExp(Pr.source,"g");function Zl(e){return function(){return e}}function jl(e){return function(t){return e(
+t)+""}}function Ks(e,t){var n=Pr.lastIndex=Ar.lastIndex=0,r,i,s,o=-1,a=[],u=[];for(e=e+"",t=t+"";(r=Pr.exec(e))&&(i=Ar.exec(t));)(s=i.index)>n&&(s=t.slice(n,s),
+a[o]?a[o]+=s:a[++o]=s),(r=r[0])===(i=i[0])?a[o]?a[o]+=i:a[++o]=i:(a[++o]=null,u.push({i:o,x:At(r,i)})),n=Ar.lastIndex;return n<t.length&&(s=t.slice(n),a[o]?a[o]+=
+s:a[++o]=s),a.length<2?u[0]?jl(u[0].x):Zl(t):(t=u.length,function(l){for(var c=0,h;c<t;++c)a[(h=u[c]).i]=h.x(l);return a.join("")})}var Vs=180/Math.PI,Tr={translateX:0,translateY:0,rotate:0,skewX:0,scaleX:1,scaleY:1};function Xs(e,t,n,r,i,s){var o,a,u;return(o=Math.sqrt(e*e+t*t))&&(e/=o,t/=o),
+(u=e*n+t*r)&&(n-=e*u,r-=t*u),(a=Math.sqrt(n*n+r*r))&&(n/=a,r/=a,u/=a),e*r<t*n&&(e=-e,t=-t,u=-u,o=-o),{translateX:i,translateY:s,rotate:Math.atan2(t,e)*Vs,skewX:Math.
+atan(u)*Vs,scaleX:o,scaleY:a}}var Mn;function Jl(e){let t=new(typeof DOMMatrix=="function"?DOMMatrix:WebKitCSSMatrix)(e+"");return t.isIdentity?Tr:Xs(t.a,t.b,t.
+c,t.d,t.e,t.f)}function tc(e){return e==null||(Mn||(Mn=document.createElementNS("http://www.w3.org/2000/svg","g")),Mn.setAttribute("transform",e),!(e=Mn.transform.
+baseVal.consolidate()))?Tr:(e=e.matrix,Xs(e.a,e.b,e.c,e.d,e.e,e.f))}function Ys(e,t,n,r){function i(l){return l.length?l.pop()+" ":""}function s(l,c,h,p,d,m){if(l!==
+h||c!==p){var y=d.push("translate(",null,t,null,n);m.push({i:y-4,x:At(l,h)},{i:y-2,x:At(c,p)})}else(h||p)&&d.push("translate("+h+t+p+n)}function o(l,c,h,p){l!==
+c?(l-c>180?c+=360:c-l>180&&(l+=360),p.push({i:h.push(i(h)+"rotate(",null,r)-2,x:At(l,c)})):c&&h.push(i(h)+"rotate("+c+r)}function a(l,c,h,p){l!==c?p.push({i:h.push(
+i(h)+"skewX(",null,r)-2,x:At(l,c)}):c&&h.push(i(h)+"skewX("+c+r)}function u(l,c,h,p,d,m){if(l!==h||c!==p){var y=d.push(i(d)+"scale(",null,",",null,")");m.push({
+i:y-4,x:At(l,h)},{i:y-2,x:At(c,p)})}else(h!==1||p!==1)&&d.push(i(d)+"scale("+h+","+p+")")}return function(l,c){var h=[],p=[];return l=e(l),c=e(c),s(l.translateX,
 l.translateY,c.translateX,c.translateY,h,p),o(l.rotate,c.rotate,h,p),a(l.skewX,c.skewX,h,p),u(l.scaleX,l.scaleY,c.scaleX,c.scaleY,h,p),l=c=null,function(d){for(var m=-1,
-y=p.length,w;++m<y;)h[(w=p[m]).i]=w.x(d);return h.join("")}}}var $s=ks(bl,"px, ","px)","deg)"),Ms=ks(vl,", ",")",")"),wl=1e-12;function ys(t){return((t=Math.exp(
-t))+1/t)/2}function _l(t){return((t=Math.exp(t))-1/t)/2}function xl(t){return((t=Math.exp(2*t))-1)/(t+1)}var Ss=(function t(e,n,r){function i(s,o){var a=s[0],u=s[1],
-l=s[2],c=o[0],h=o[1],p=o[2],d=c-a,m=h-u,y=d*d+m*m,w,b;if(y<wl)b=Math.log(p/l)/e,w=function(U){return[a+U*d,u+U*m,l*Math.exp(e*U*b)]};else{var _=Math.sqrt(y),O=(p*
-p-l*l+r*y)/(2*l*n*_),$=(p*p-l*l-r*y)/(2*p*n*_),T=Math.log(Math.sqrt(O*O+1)-O),P=Math.log(Math.sqrt($*$+1)-$);b=(P-T)/e,w=function(U){var K=U*b,Q=ys(T),G=l/(n*_)*
-(Q*xl(e*K+T)-_l(T));return[a+G*d,u+G*m,l*Q/ys(e*K+T)]}}return w.duration=Math.abs(b)*1e3*e/Math.SQRT2,w}return i.rho=function(s){var o=Math.max(.001,+s),a=o*o,u=a*
-a;return t(o,a,u)},i})(Math.SQRT2,2,4);function Os(t){return function(e,n){var r=t((e=sn(e)).h,(n=sn(n)).h),i=Y(e.s,n.s),s=Y(e.l,n.l),o=Y(e.opacity,n.opacity);return function(a){
-return e.h=r(a),e.s=i(a),e.l=s(a),e.opacity=o(a),e+""}}}var mh=Os(yr),gh=Os(Y);function Es(t){return function(e,n){var r=t((e=on(e)).h,(n=on(n)).h),i=Y(e.c,n.c),s=Y(e.l,n.l),o=Y(e.opacity,n.opacity);return function(a){return e.h=r(a),e.c=i(
-a),e.l=s(a),e.opacity=o(a),e+""}}}var yh=Es(yr),bh=Es(Y);function Ns(t){return(function e(n){n=+n;function r(i,s){var o=t((i=un(i)).h,(s=un(s)).h),a=Y(i.s,s.s),
-u=Y(i.l,s.l),l=Y(i.opacity,s.opacity);return function(c){return i.h=o(c),i.s=a(c),i.l=u(Math.pow(c,n)),i.opacity=l(c),i+""}}return r.gamma=e,r})(1)}var vh=Ns(yr),
-wh=Ns(Y);var fe=0,$e=0,ke=0,Ps=1e3,cn,Me,fn=0,Jt=0,dn=0,Se=typeof performance=="object"&&performance.now?performance:Date,As=typeof window=="object"&&window.requestAnimationFrame?
-window.requestAnimationFrame.bind(window):function(t){setTimeout(t,17)};function pn(){return Jt||(As(kl),Jt=Se.now()+dn)}function kl(){Jt=0}function hn(){this._call=
-this._time=this._next=null}hn.prototype=wr.prototype={constructor:hn,restart:function(t,e,n){if(typeof t!="function")throw new TypeError("callback is not a func\
-tion");n=(n==null?pn():+n)+(e==null?0:+e),!this._next&&Me!==this&&(Me?Me._next=this:cn=this,Me=this),this._call=t,this._time=n,vr()},stop:function(){this._call&&
-(this._call=null,this._time=1/0,vr())}};function wr(t,e,n){var r=new hn;return r.restart(t,e,n),r}function $l(){pn(),++fe;for(var t=cn,e;t;)(e=Jt-t._time)>=0&&t.
-_call.call(void 0,e),t=t._next;--fe}function Cs(){Jt=(fn=Se.now())+dn,fe=$e=0;try{$l()}finally{fe=0,Sl(),Jt=0}}function Ml(){var t=Se.now(),e=t-fn;e>Ps&&(dn-=e,
-fn=t)}function Sl(){for(var t,e=cn,n,r=1/0;e;)e._call?(r>e._time&&(r=e._time),t=e,e=e._next):(n=e._next,e._next=null,e=t?t._next=n:cn=n);Me=t,vr(r)}function vr(t){
-if(!fe){$e&&($e=clearTimeout($e));var e=t-Jt;e>24?(t<1/0&&($e=setTimeout(Cs,Math.ceil(t-Se.now()-dn)+1)),ke&&(ke=clearInterval(ke))):(ke||(fn=Se.now(),ke=setInterval(
-Ml,Ps)),fe=1,As(Cs))}}function _r(t,e,n){var r=new hn;return e=e==null?0:+e,r.restart(i=>{r.stop(),t(i+e)},e,n),r}function Is(t){return((t*=2)<=1?t*t*t:(t-=2)*t*t+2)/2}var xr=3,kh=(function t(e){e=+e;function n(r){return Math.pow(r,e)}return n.exponent=t,n})(xr),$h=(function t(e){
-e=+e;function n(r){return 1-Math.pow(1-r,e)}return n.exponent=t,n})(xr),Mh=(function t(e){e=+e;function n(r){return((r*=2)<=1?Math.pow(r,e):2-Math.pow(2-r,e))/2}
-return n.exponent=t,n})(xr),Ol=Math.PI,Sh=Ol/2;function mn(t){return(Math.pow(2,-10*t)-.0009765625)*1.0009775171065494}var Ts=4/11,Oh=6/11,Eh=8/11,Nh=3/4,Ch=9/11,Ph=10/11,Ah=15/16,Th=21/22,Ih=63/64,Uh=1/Ts/Ts;var kr=1.70158,Lh=(function t(e){e=+e;function n(r){return(r=+r)*r*(e*(r-1)+r)}return n.overshoot=t,n})(kr),Dh=(function t(e){e=+e;function n(r){return--r*r*((r+
-1)*e+r)+1}return n.overshoot=t,n})(kr),Bh=(function t(e){e=+e;function n(r){return((r*=2)<1?r*r*((e+1)*r-e):(r-=2)*r*((e+1)*r+e)+2)/2}return n.overshoot=t,n})(kr),
-he=2*Math.PI,$r=1,Mr=.3,Fh=(function t(e,n){var r=Math.asin(1/(e=Math.max(1,e)))*(n/=he);function i(s){return e*mn(- --s)*Math.sin((r-s)/n)}return i.amplitude=function(s){
-return t(s,n*he)},i.period=function(s){return t(e,s)},i})($r,Mr),zh=(function t(e,n){var r=Math.asin(1/(e=Math.max(1,e)))*(n/=he);function i(s){return 1-e*mn(s=
-+s)*Math.sin((s+r)/n)}return i.amplitude=function(s){return t(s,n*he)},i.period=function(s){return t(e,s)},i})($r,Mr),Vh=(function t(e,n){var r=Math.asin(1/(e=Math.
-max(1,e)))*(n/=he);function i(s){return((s=s*2-1)<0?e*mn(-s)*Math.sin((r-s)/n):2-e*mn(s)*Math.sin((r+s)/n))/2}return i.amplitude=function(s){return t(s,n*he)},i.
-period=function(s){return t(e,s)},i})($r,Mr);var El=be("start","end","cancel","interrupt"),Nl=[],Ds=0,Us=1,Sr=2,gn=3,Ls=4,Or=5,yn=6;function bn(t,e,n,r,i,s){var o=t.__transition;if(!o)t.__transition={};else if(n in
-o)return;Cl(t,n,{name:e,index:r,group:i,on:El,tween:Nl,time:s.time,delay:s.delay,duration:s.duration,ease:s.ease,timer:null,state:Ds})}function Er(t,e){var n=ft(
-t,e);if(n.state>Ds)throw new Error("too late; already scheduled");return n}function vt(t,e){var n=ft(t,e);if(n.state>gn)throw new Error("too late; already runni\
-ng");return n}function ft(t,e){var n=t.__transition;if(!n||!(n=n[e]))throw new Error("transition not found");return n}function Cl(t,e,n){var r=t.__transition,i;
-r[e]=n,n.timer=wr(s,0,n.time);function s(l){n.state=Us,n.timer.restart(o,n.delay,n.time),n.delay<=l&&o(l-n.delay)}function o(l){var c,h,p,d;if(n.state!==Us)return u();
-for(c in r)if(d=r[c],d.name===n.name){if(d.state===gn)return _r(o);d.state===Ls?(d.state=yn,d.timer.stop(),d.on.call("interrupt",t,t.__data__,d.index,d.group),delete r[c]):
-+c<e&&(d.state=yn,d.timer.stop(),d.on.call("cancel",t,t.__data__,d.index,d.group),delete r[c])}if(_r(function(){n.state===gn&&(n.state=Ls,n.timer.restart(a,n.delay,
-n.time),a(l))}),n.state=Sr,n.on.call("start",t,t.__data__,n.index,n.group),n.state===Sr){for(n.state=gn,i=new Array(p=n.tween.length),c=0,h=-1;c<p;++c)(d=n.tween[c].
-value.call(t,t.__data__,n.index,n.group))&&(i[++h]=d);i.length=h+1}}function a(l){for(var c=l<n.duration?n.ease.call(null,l/n.duration):(n.timer.restart(u),n.state=
-Or,1),h=-1,p=i.length;++h<p;)i[h].call(t,c);n.state===Or&&(n.on.call("end",t,t.__data__,n.index,n.group),u())}function u(){n.state=yn,n.timer.stop(),delete r[e];
-for(var l in r)return;delete t.__transition}}function Oe(t,e){var n=t.__transition,r,i,s=!0,o;if(n){e=e==null?null:e+"";for(o in n){if((r=n[o]).name!==e){s=!1;continue}
-i=r.state>Sr&&r.state<Or,r.state=yn,r.timer.stop(),r.on.call(i?"interrupt":"cancel",t,t.__data__,r.index,r.group),delete n[o]}s&&delete t.__transition}}function Pl(t){
-return this.each(function(){Oe(this,t)})}function Al(t,e){var n,r;return function(){var i=vt(this,t),s=i.tween;if(s!==n){r=n=s;for(var o=0,a=r.length;o<a;++o)if(r[o].
-name===e){r=r.slice(),r.splice(o,1);break}}i.tween=r}}function Tl(t,e,n){var r,i;if(typeof n!="function")throw new Error;return function(){var s=vt(this,t),o=s.
-tween;if(o!==r){i=(r=o).slice();for(var a={name:e,value:n},u=0,l=i.length;u<l;++u)if(i[u].name===e){i[u]=a;break}u===l&&i.push(a)}s.tween=i}}function Il(t,e){var n=this.
-_id;if(t+="",arguments.length<2){for(var r=ft(this.node(),n).tween,i=0,s=r.length,o;i<s;++i)if((o=r[i]).name===t)return o.value;return null}return this.each((e==
-null?Al:Tl)(n,t,e))}function Nr(t,e,n){var r=t._id;return t.each(function(){var i=vt(this,r);(i.value||(i.value={}))[e]=n.apply(this,arguments)}),function(i){return ft(
-i,r).value[e]}}function Bs(t,e){var n;return(typeof e=="number"?Nt:e instanceof Qt?br:(n=Qt(e))?(e=n,br):_s)(t,e)}function Ul(t){return function(){this.removeAttribute(
-t)}}function Ll(t){return function(){this.removeAttributeNS(t.space,t.local)}}function Dl(t,e,n){var r,i=n+"",s;return function(){var o=this.getAttribute(t);return o===
-i?null:o===r?s:s=e(r=o,n)}}function Bl(t,e,n){var r,i=n+"",s;return function(){var o=this.getAttributeNS(t.space,t.local);return o===i?null:o===r?s:s=e(r=o,n)}}
-function Fl(t,e,n){var r,i,s;return function(){var o,a=n(this),u;return a==null?void this.removeAttribute(t):(o=this.getAttribute(t),u=a+"",o===u?null:o===r&&u===
-i?s:(i=u,s=e(r=o,a)))}}function zl(t,e,n){var r,i,s;return function(){var o,a=n(this),u;return a==null?void this.removeAttributeNS(t.space,t.local):(o=this.getAttributeNS(
-t.space,t.local),u=a+"",o===u?null:o===r&&u===i?s:(i=u,s=e(r=o,a)))}}function Vl(t,e){var n=ye(t),r=n==="transform"?Ms:Bs;return this.attrTween(t,typeof e=="fun\
-ction"?(n.local?zl:Fl)(n,r,Nr(this,"attr."+t,e)):e==null?(n.local?Ll:Ul)(n):(n.local?Bl:Dl)(n,r,e))}function Rl(t,e){return function(n){this.setAttribute(t,e.call(
-this,n))}}function Gl(t,e){return function(n){this.setAttributeNS(t.space,t.local,e.call(this,n))}}function Hl(t,e){var n,r;function i(){var s=e.apply(this,arguments);
-return s!==r&&(n=(r=s)&&Gl(t,s)),n}return i._value=e,i}function Wl(t,e){var n,r;function i(){var s=e.apply(this,arguments);return s!==r&&(n=(r=s)&&Rl(t,s)),n}return i.
-_value=e,i}function ql(t,e){var n="attr."+t;if(arguments.length<2)return(n=this.tween(n))&&n._value;if(e==null)return this.tween(n,null);if(typeof e!="function")
-throw new Error;var r=ye(t);return this.tween(n,(r.local?Hl:Wl)(r,e))}function Kl(t,e){return function(){Er(this,t).delay=+e.apply(this,arguments)}}function Xl(t,e){
-return e=+e,function(){Er(this,t).delay=e}}function Yl(t){var e=this._id;return arguments.length?this.each((typeof t=="function"?Kl:Xl)(e,t)):ft(this.node(),e).
-delay}function Zl(t,e){return function(){vt(this,t).duration=+e.apply(this,arguments)}}function jl(t,e){return e=+e,function(){vt(this,t).duration=e}}function Ql(t){
-var e=this._id;return arguments.length?this.each((typeof t=="function"?Zl:jl)(e,t)):ft(this.node(),e).duration}function Jl(t,e){if(typeof e!="function")throw new Error;
-return function(){vt(this,t).ease=e}}function tc(t){var e=this._id;return arguments.length?this.each(Jl(e,t)):ft(this.node(),e).ease}function ec(t,e){return function(){
-var n=e.apply(this,arguments);if(typeof n!="function")throw new Error;vt(this,t).ease=n}}function nc(t){if(typeof t!="function")throw new Error;return this.each(
-ec(this._id,t))}function rc(t){typeof t!="function"&&(t=er(t));for(var e=this._groups,n=e.length,r=new Array(n),i=0;i<n;++i)for(var s=e[i],o=s.length,a=r[i]=[],
-u,l=0;l<o;++l)(u=s[l])&&t.call(u,u.__data__,l,s)&&a.push(u);return new Pt(r,this._parents,this._name,this._id)}function ic(t){if(t._id!==this._id)throw new Error;
-for(var e=this._groups,n=t._groups,r=e.length,i=n.length,s=Math.min(r,i),o=new Array(r),a=0;a<s;++a)for(var u=e[a],l=n[a],c=u.length,h=o[a]=new Array(c),p,d=0;d<
-c;++d)(p=u[d]||l[d])&&(h[d]=p);for(;a<r;++a)o[a]=e[a];return new Pt(o,this._parents,this._name,this._id)}function sc(t){return(t+"").trim().split(/^|\s+/).every(
-function(e){var n=e.indexOf(".");return n>=0&&(e=e.slice(0,n)),!e||e==="start"})}function oc(t,e,n){var r,i,s=sc(e)?Er:vt;return function(){var o=s(this,t),a=o.
-on;a!==r&&(i=(r=a).copy()).on(e,n),o.on=i}}function ac(t,e){var n=this._id;return arguments.length<2?ft(this.node(),n).on.on(t):this.each(oc(n,t,e))}function uc(t){
-return function(){var e=this.parentNode;for(var n in this.__transition)if(+n!==t)return;e&&e.removeChild(this)}}function lc(){return this.on("end.remove",uc(this.
-_id))}function cc(t){var e=this._name,n=this._id;typeof t!="function"&&(t=Qe(t));for(var r=this._groups,i=r.length,s=new Array(i),o=0;o<i;++o)for(var a=r[o],u=a.
-length,l=s[o]=new Array(u),c,h,p=0;p<u;++p)(c=a[p])&&(h=t.call(c,c.__data__,p,a))&&("__data__"in c&&(h.__data__=c.__data__),l[p]=h,bn(l[p],e,n,p,l,ft(c,n)));return new Pt(
-s,this._parents,e,n)}function fc(t){var e=this._name,n=this._id;typeof t!="function"&&(t=tr(t));for(var r=this._groups,i=r.length,s=[],o=[],a=0;a<i;++a)for(var u=r[a],
-l=u.length,c,h=0;h<l;++h)if(c=u[h]){for(var p=t.call(c,c.__data__,h,u),d,m=ft(c,n),y=0,w=p.length;y<w;++y)(d=p[y])&&bn(d,e,n,y,p,m);s.push(p),o.push(c)}return new Pt(
-s,o,e,n)}var hc=Kt.prototype.constructor;function dc(){return new hc(this._groups,this._parents)}function pc(t,e){var n,r,i;return function(){var s=qt(this,t),o=(this.
-style.removeProperty(t),qt(this,t));return s===o?null:s===n&&o===r?i:i=e(n=s,r=o)}}function Fs(t){return function(){this.style.removeProperty(t)}}function mc(t,e,n){
-var r,i=n+"",s;return function(){var o=qt(this,t);return o===i?null:o===r?s:s=e(r=o,n)}}function gc(t,e,n){var r,i,s;return function(){var o=qt(this,t),a=n(this),
-u=a+"";return a==null&&(u=a=(this.style.removeProperty(t),qt(this,t))),o===u?null:o===r&&u===i?s:(i=u,s=e(r=o,a))}}function yc(t,e){var n,r,i,s="style."+e,o="en\
-d."+s,a;return function(){var u=vt(this,t),l=u.on,c=u.value[s]==null?a||(a=Fs(e)):void 0;(l!==n||i!==c)&&(r=(n=l).copy()).on(o,i=c),u.on=r}}function bc(t,e,n){var r=(t+=
-"")=="transform"?$s:Bs;return e==null?this.styleTween(t,pc(t,r)).on("end.style."+t,Fs(t)):typeof e=="function"?this.styleTween(t,gc(t,r,Nr(this,"style."+t,e))).
-each(yc(this._id,t)):this.styleTween(t,mc(t,r,e),n).on("end.style."+t,null)}function vc(t,e,n){return function(r){this.style.setProperty(t,e.call(this,r),n)}}function wc(t,e,n){
-var r,i;function s(){var o=e.apply(this,arguments);return o!==i&&(r=(i=o)&&vc(t,o,n)),r}return s._value=e,s}function _c(t,e,n){var r="style."+(t+="");if(arguments.
-length<2)return(r=this.tween(r))&&r._value;if(e==null)return this.tween(r,null);if(typeof e!="function")throw new Error;return this.tween(r,wc(t,e,n??""))}function xc(t){
-return function(){this.textContent=t}}function kc(t){return function(){var e=t(this);this.textContent=e??""}}function $c(t){return this.tween("text",typeof t=="\
-function"?kc(Nr(this,"text",t)):xc(t==null?"":t+""))}function Mc(t){return function(e){this.textContent=t.call(this,e)}}function Sc(t){var e,n;function r(){var i=t.
-apply(this,arguments);return i!==n&&(e=(n=i)&&Mc(i)),e}return r._value=t,r}function Oc(t){var e="text";if(arguments.length<1)return(e=this.tween(e))&&e._value;if(t==
-null)return this.tween(e,null);if(typeof t!="function")throw new Error;return this.tween(e,Sc(t))}function Ec(){for(var t=this._name,e=this._id,n=zs(),r=this._groups,
-i=r.length,s=0;s<i;++s)for(var o=r[s],a=o.length,u,l=0;l<a;++l)if(u=o[l]){var c=ft(u,e);bn(u,t,n,l,o,{time:c.time+c.delay+c.duration,delay:0,duration:c.duration,
-ease:c.ease})}return new Pt(r,this._parents,t,n)}function Nc(){var t,e,n=this,r=n._id,i=n.size();return new Promise(function(s,o){var a={value:o},u={value:function(){
---i===0&&s()}};n.each(function(){var l=vt(this,r),c=l.on;c!==t&&(e=(t=c).copy(),e._.cancel.push(a),e._.interrupt.push(a),e._.end.push(u)),l.on=e}),i===0&&s()})}
-var Cc=0;function Pt(t,e,n,r){this._groups=t,this._parents=e,this._name=n,this._id=r}function Pc(t){return Kt().transition(t)}function zs(){return++Cc}var Ct=Kt.
-prototype;Pt.prototype=Pc.prototype={constructor:Pt,select:cc,selectAll:fc,selectChild:Ct.selectChild,selectChildren:Ct.selectChildren,filter:rc,merge:ic,selection:dc,
-transition:Ec,call:Ct.call,nodes:Ct.nodes,node:Ct.node,size:Ct.size,empty:Ct.empty,each:Ct.each,on:ac,attr:Vl,attrTween:ql,style:bc,styleTween:_c,text:$c,textTween:Oc,
-remove:lc,tween:Il,delay:Yl,duration:Ql,ease:tc,easeVarying:nc,end:Nc,[Symbol.iterator]:Ct[Symbol.iterator]};var Ac={time:null,delay:0,duration:250,ease:Is};function Tc(t,e){
-for(var n;!(n=t.__transition)||!(n=n[e]);)if(!(t=t.parentNode))throw new Error(`transition ${e} not found`);return n}function Ic(t){var e,n;t instanceof Pt?(e=t.
-_id,t=t._name):(e=zs(),(n=Ac).time=pn(),t=t==null?null:t+"");for(var r=this._groups,i=r.length,s=0;s<i;++s)for(var o=r[s],a=o.length,u,l=0;l<a;++l)(u=o[l])&&bn(
-u,t,e,l,o,n||Tc(u,e));return new Pt(r,this._parents,t,e)}Kt.prototype.interrupt=Pl;Kt.prototype.transition=Ic;var vn=t=>()=>t;function Uc(t,{sourceEvent:e,target:n,transform:r,dispatch:i}){Object.defineProperties(this,{type:{value:t,enumerable:!0,configurable:!0},sourceEvent:{
-value:e,enumerable:!0,configurable:!0},target:{value:n,enumerable:!0,configurable:!0},transform:{value:r,enumerable:!0,configurable:!0},_:{value:i}})}function At(t,e,n){
-this.k=t,this.x=e,this.y=n}At.prototype={constructor:At,scale:function(t){return t===1?this:new At(this.k*t,this.x,this.y)},translate:function(t,e){return t===0&
-e===0?this:new At(this.k,this.x+this.k*t,this.y+this.k*e)},apply:function(t){return[t[0]*this.k+this.x,t[1]*this.k+this.y]},applyX:function(t){return t*this.k+this.
-x},applyY:function(t){return t*this.k+this.y},invert:function(t){return[(t[0]-this.x)/this.k,(t[1]-this.y)/this.k]},invertX:function(t){return(t-this.x)/this.k},
-invertY:function(t){return(t-this.y)/this.k},rescaleX:function(t){return t.copy().domain(t.range().map(this.invertX,this).map(t.invert,t))},rescaleY:function(t){
-return t.copy().domain(t.range().map(this.invertY,this).map(t.invert,t))},toString:function(){return"translate("+this.x+","+this.y+") scale("+this.k+")"}};var Ft=new At(
-1,0,0);Lc.prototype=At.prototype;function Lc(t){for(;!t.__zoom;)if(!(t=t.parentNode))return Ft;return t.__zoom}function Cr(t){t.stopImmediatePropagation()}function Ee(t){
-t.preventDefault(),t.stopImmediatePropagation()}function Dc(t){return(!t.ctrlKey||t.type==="wheel")&&!t.button}function Bc(){var t=this;return t instanceof SVGElement?
-(t=t.ownerSVGElement||t,t.hasAttribute("viewBox")?(t=t.viewBox.baseVal,[[t.x,t.y],[t.x+t.width,t.y+t.height]]):[[0,0],[t.width.baseVal.value,t.height.baseVal.value]]):
-[[0,0],[t.clientWidth,t.clientHeight]]}function Vs(){return this.__zoom||Ft}function Fc(t){return-t.deltaY*(t.deltaMode===1?.05:t.deltaMode?1:.002)*(t.ctrlKey?10:
-1)}function zc(){return navigator.maxTouchPoints||"ontouchstart"in this}function Vc(t,e,n){var r=t.invertX(e[0][0])-n[0][0],i=t.invertX(e[1][0])-n[1][0],s=t.invertY(
-e[0][1])-n[0][1],o=t.invertY(e[1][1])-n[1][1];return t.translate(i>r?(r+i)/2:Math.min(0,r)||Math.max(0,i),o>s?(s+o)/2:Math.min(0,s)||Math.max(0,o))}function Rs(){
-var t=Dc,e=Bc,n=Vc,r=Fc,i=zc,s=[0,1/0],o=[[-1/0,-1/0],[1/0,1/0]],a=250,u=Ss,l=be("start","zoom","end"),c,h,p,d=500,m=150,y=0,w=10;function b(g){g.property("__zo\
-om",Vs).on("wheel.zoom",K,{passive:!1}).on("mousedown.zoom",Q).on("dblclick.zoom",G).filter(i).on("touchstart.zoom",wt).on("touchmove.zoom",J).on("touchend.zoom\
- touchcancel.zoom",X).style("-webkit-tap-highlight-color","rgba(0,0,0,0)")}b.transform=function(g,x,v,k){var S=g.selection?g.selection():g;S.property("__zoom",Vs),
-g!==S?T(g,x,v,k):S.interrupt().each(function(){P(this,arguments).event(k).start().zoom(null,typeof x=="function"?x.apply(this,arguments):x).end()})},b.scaleBy=function(g,x,v,k){
-b.scaleTo(g,function(){var S=this.__zoom.k,N=typeof x=="function"?x.apply(this,arguments):x;return S*N},v,k)},b.scaleTo=function(g,x,v,k){b.transform(g,function(){
-var S=e.apply(this,arguments),N=this.__zoom,C=v==null?$(S):typeof v=="function"?v.apply(this,arguments):v,D=N.invert(C),F=typeof x=="function"?x.apply(this,arguments):
-x;return n(O(_(N,F),C,D),S,o)},v,k)},b.translateBy=function(g,x,v,k){b.transform(g,function(){return n(this.__zoom.translate(typeof x=="function"?x.apply(this,arguments):
-x,typeof v=="function"?v.apply(this,arguments):v),e.apply(this,arguments),o)},null,k)},b.translateTo=function(g,x,v,k,S){b.transform(g,function(){var N=e.apply(
-this,arguments),C=this.__zoom,D=k==null?$(N):typeof k=="function"?k.apply(this,arguments):k;return n(Ft.translate(D[0],D[1]).scale(C.k).translate(typeof x=="fun\
-ction"?-x.apply(this,arguments):-x,typeof v=="function"?-v.apply(this,arguments):-v),N,o)},k,S)};function _(g,x){return x=Math.max(s[0],Math.min(s[1],x)),x===g.
-k?g:new At(x,g.x,g.y)}function O(g,x,v){var k=x[0]-v[0]*g.k,S=x[1]-v[1]*g.k;return k===g.x&&S===g.y?g:new At(g.k,k,S)}function $(g){return[(+g[0][0]+ +g[1][0])/
-2,(+g[0][1]+ +g[1][1])/2]}function T(g,x,v,k){g.on("start.zoom",function(){P(this,arguments).event(k).start()}).on("interrupt.zoom end.zoom",function(){P(this,arguments).
-event(k).end()}).tween("zoom",function(){var S=this,N=arguments,C=P(S,N).event(k),D=e.apply(S,N),F=v==null?$(D):typeof v=="function"?v.apply(S,N):v,ht=Math.max(
-D[1][0]-D[0][0],D[1][1]-D[0][1]),H=S.__zoom,tt=typeof x=="function"?x.apply(S,N):x,_t=u(H.invert(F).concat(ht/H.k),tt.invert(F).concat(ht/tt.k));return function(et){
-if(et===1)et=tt;else{var xt=_t(et),xn=ht/xt[2];et=new At(xn,F[0]-xt[0]*xn,F[1]-xt[1]*xn)}C.zoom(null,et)}})}function P(g,x,v){return!v&&g.__zooming||new U(g,x)}
-function U(g,x){this.that=g,this.args=x,this.active=0,this.sourceEvent=null,this.extent=e.apply(g,x),this.taps=0}U.prototype={event:function(g){return g&&(this.
-sourceEvent=g),this},start:function(){return++this.active===1&&(this.that.__zooming=this,this.emit("start")),this},zoom:function(g,x){return this.mouse&&g!=="mo\
-use"&&(this.mouse[1]=x.invert(this.mouse[0])),this.touch0&&g!=="touch"&&(this.touch0[1]=x.invert(this.touch0[0])),this.touch1&&g!=="touch"&&(this.touch1[1]=x.invert(
-this.touch1[0])),this.that.__zoom=x,this.emit("zoom"),this},end:function(){return--this.active===0&&(delete this.that.__zooming,this.emit("end")),this},emit:function(g){
-var x=q(this.that).datum();l.call(g,this.that,new Uc(g,{sourceEvent:this.sourceEvent,target:b,transform:this.that.__zoom,dispatch:l}),x)}};function K(g,...x){if(!t.
-apply(this,arguments))return;var v=P(this,x).event(g),k=this.__zoom,S=Math.max(s[0],Math.min(s[1],k.k*Math.pow(2,r.apply(this,arguments)))),N=Ot(g);if(v.wheel)(v.
-mouse[0][0]!==N[0]||v.mouse[0][1]!==N[1])&&(v.mouse[1]=k.invert(v.mouse[0]=N)),clearTimeout(v.wheel);else{if(k.k===S)return;v.mouse=[N,k.invert(N)],Oe(this),v.start()}
-Ee(g),v.wheel=setTimeout(C,m),v.zoom("mouse",n(O(_(k,S),v.mouse[0],v.mouse[1]),v.extent,o));function C(){v.wheel=null,v.end()}}function Q(g,...x){if(p||!t.apply(
-this,arguments))return;var v=g.currentTarget,k=P(this,x,!0).event(g),S=q(g.view).on("mousemove.zoom",F,!0).on("mouseup.zoom",ht,!0),N=Ot(g,v),C=g.clientX,D=g.clientY;
-Wi(g.view),Cr(g),k.mouse=[N,this.__zoom.invert(N)],Oe(this),k.start();function F(H){if(Ee(H),!k.moved){var tt=H.clientX-C,_t=H.clientY-D;k.moved=tt*tt+_t*_t>y}k.
-event(H).zoom("mouse",n(O(k.that.__zoom,k.mouse[0]=Ot(H,v),k.mouse[1]),k.extent,o))}function ht(H){S.on("mousemove.zoom mouseup.zoom",null),qi(H.view,k.moved),Ee(
-H),k.event(H).end()}}function G(g,...x){if(t.apply(this,arguments)){var v=this.__zoom,k=Ot(g.changedTouches?g.changedTouches[0]:g,this),S=v.invert(k),N=v.k*(g.shiftKey?
-.5:2),C=n(O(_(v,N),k,S),e.apply(this,x),o);Ee(g),a>0?q(this).transition().duration(a).call(T,C,k,g):q(this).call(b.transform,C,k,g)}}function wt(g,...x){if(t.apply(
-this,arguments)){var v=g.touches,k=v.length,S=P(this,x,g.changedTouches.length===k).event(g),N,C,D,F;for(Cr(g),C=0;C<k;++C)D=v[C],F=Ot(D,this),F=[F,this.__zoom.
-invert(F),D.identifier],S.touch0?!S.touch1&&S.touch0[2]!==F[2]&&(S.touch1=F,S.taps=0):(S.touch0=F,N=!0,S.taps=1+!!c);c&&(c=clearTimeout(c)),N&&(S.taps<2&&(h=F[0],
-c=setTimeout(function(){c=null},d)),Oe(this),S.start())}}function J(g,...x){if(this.__zooming){var v=P(this,x).event(g),k=g.changedTouches,S=k.length,N,C,D,F;for(Ee(
-g),N=0;N<S;++N)C=k[N],D=Ot(C,this),v.touch0&&v.touch0[2]===C.identifier?v.touch0[0]=D:v.touch1&&v.touch1[2]===C.identifier&&(v.touch1[0]=D);if(C=v.that.__zoom,v.
-touch1){var ht=v.touch0[0],H=v.touch0[1],tt=v.touch1[0],_t=v.touch1[1],et=(et=tt[0]-ht[0])*et+(et=tt[1]-ht[1])*et,xt=(xt=_t[0]-H[0])*xt+(xt=_t[1]-H[1])*xt;C=_(C,
-Math.sqrt(et/xt)),D=[(ht[0]+tt[0])/2,(ht[1]+tt[1])/2],F=[(H[0]+_t[0])/2,(H[1]+_t[1])/2]}else if(v.touch0)D=v.touch0[0],F=v.touch0[1];else return;v.zoom("touch",
-n(O(C,D,F),v.extent,o))}}function X(g,...x){if(this.__zooming){var v=P(this,x).event(g),k=g.changedTouches,S=k.length,N,C;for(Cr(g),p&&clearTimeout(p),p=setTimeout(
-function(){p=null},d),N=0;N<S;++N)C=k[N],v.touch0&&v.touch0[2]===C.identifier?delete v.touch0:v.touch1&&v.touch1[2]===C.identifier&&delete v.touch1;if(v.touch1&&
-!v.touch0&&(v.touch0=v.touch1,delete v.touch1),v.touch0)v.touch0[1]=this.__zoom.invert(v.touch0[0]);else if(v.end(),v.taps===2&&(C=Ot(C,this),Math.hypot(h[0]-C[0],
-h[1]-C[1])<w)){var D=q(this).on("dblclick.zoom");D&&D.apply(this,arguments)}}}return b.wheelDelta=function(g){return arguments.length?(r=typeof g=="function"?g:
-vn(+g),b):r},b.filter=function(g){return arguments.length?(t=typeof g=="function"?g:vn(!!g),b):t},b.touchable=function(g){return arguments.length?(i=typeof g=="\
-function"?g:vn(!!g),b):i},b.extent=function(g){return arguments.length?(e=typeof g=="function"?g:vn([[+g[0][0],+g[0][1]],[+g[1][0],+g[1][1]]]),b):e},b.scaleExtent=
-function(g){return arguments.length?(s[0]=+g[0],s[1]=+g[1],b):[s[0],s[1]]},b.translateExtent=function(g){return arguments.length?(o[0][0]=+g[0][0],o[1][0]=+g[1][0],
-o[0][1]=+g[0][1],o[1][1]=+g[1][1],b):[[o[0][0],o[0][1]],[o[1][0],o[1][1]]]},b.constrain=function(g){return arguments.length?(n=g,b):n},b.duration=function(g){return arguments.
-length?(a=+g,b):a},b.interpolate=function(g){return arguments.length?(u=g,b):u},b.on=function(){var g=l.on.apply(l,arguments);return g===l?b:g},b.clickDistance=
-function(g){return arguments.length?(y=(g=+g)*g,b):Math.sqrt(y)},b.tapDistance=function(g){return arguments.length?(w=+g,b):w},b}var Pr=t=>Math.round(Math.log(t)/Math.log(1.25)),wn=class t extends V{state={window:null};svg=nt();world=nt();zooming;transform=Ft;drawn=null;lastFold=null;measured=[
-1,1];watcher=new ResizeObserver(()=>this.resized());componentDidMount(){this.props.mounted(this);let e=this.svg.current;this.zooming=Rs().scaleExtent([.015,4]).
+y=p.length,v;++m<y;)h[(v=p[m]).i]=v.x(d);return h.join("")}}}var Qs=Ys(Jl,"px, ","px)","deg)"),Zs=Ys(tc,", ",")",")"),ec=1e-12;function Hs(e){return((e=Math.exp(
+e))+1/e)/2}function nc(e){return((e=Math.exp(e))-1/e)/2}function rc(e){return((e=Math.exp(2*e))-1)/(e+1)}var js=(function e(t,n,r){function i(s,o){var a=s[0],u=s[1],
+l=s[2],c=o[0],h=o[1],p=o[2],d=c-a,m=h-u,y=d*d+m*m,v,g;if(y<ec)g=Math.log(p/l)/t,v=function(z){return[a+z*d,u+z*m,l*Math.exp(t*z*g)]};else{var _=Math.sqrt(y),$=(p*
+p-l*l+r*y)/(2*l*n*_),M=(p*p-l*l-r*y)/(2*p*n*_),L=Math.log(Math.sqrt($*$+1)-$),P=Math.log(Math.sqrt(M*M+1)-M);g=(P-L)/t,v=function(z){var W=z*g,et=Hs(L),V=l/(n*_)*
+(et*rc(t*W+L)-nc(L));return[a+V*d,u+V*m,l*et/Hs(t*W+L)]}}return v.duration=Math.abs(g)*1e3*t/Math.SQRT2,v}return i.rho=function(s){var o=Math.max(.001,+s),a=o*o,
+u=a*a;return e(o,a,u)},i})(Math.SQRT2,2,4);function Js(e){return function(t,n){var r=e((t=_n(t)).h,(n=_n(n)).h),i=tt(t.s,n.s),s=tt(t.l,n.l),o=tt(t.opacity,n.opacity);
+return function(a){return t.h=r(a),t.s=i(a),t.l=s(a),t.opacity=o(a),t+""}}}var Qh=Js(Ir),Zh=Js(tt);function to(e){return function(t,n){var r=e((t=xn(t)).h,(n=xn(n)).h),i=tt(t.c,n.c),s=tt(t.l,n.l),o=tt(t.opacity,n.opacity);return function(a){return t.h=r(a),t.
+c=i(a),t.l=s(a),t.opacity=o(a),t+""}}}var jh=to(Ir),Jh=to(tt);function eo(e){return(function t(n){n=+n;function r(i,s){var o=e((i=$n(i)).h,(s=$n(s)).h),a=tt(i.s,
+s.s),u=tt(i.l,s.l),l=tt(i.opacity,s.opacity);return function(c){return i.h=o(c),i.s=a(c),i.l=u(Math.pow(c,n)),i.opacity=l(c),i+""}}return r.gamma=t,r})(1)}var td=eo(
+Ir),ed=eo(tt);var be=0,Pe=0,Ae=0,ro=1e3,Sn,Te,En=0,re=0,Nn=0,Le=typeof performance=="object"&&performance.now?performance:Date,io=typeof window=="object"&&window.requestAnimationFrame?
+window.requestAnimationFrame.bind(window):function(e){setTimeout(e,17)};function Cn(){return re||(io(ic),re=Le.now()+Nn)}function ic(){re=0}function On(){this._call=
+this._time=this._next=null}On.prototype=zr.prototype={constructor:On,restart:function(e,t,n){if(typeof e!="function")throw new TypeError("callback is not a func\
+tion");n=(n==null?Cn():+n)+(t==null?0:+t),!this._next&&Te!==this&&(Te?Te._next=this:Sn=this,Te=this),this._call=e,this._time=n,Dr()},stop:function(){this._call&&
+(this._call=null,this._time=1/0,Dr())}};function zr(e,t,n){var r=new On;return r.restart(e,t,n),r}function sc(){Cn(),++be;for(var e=Sn,t;e;)(t=re-e._time)>=0&&e.
+_call.call(void 0,t),e=e._next;--be}function no(){re=(En=Le.now())+Nn,be=Pe=0;try{sc()}finally{be=0,ac(),re=0}}function oc(){var e=Le.now(),t=e-En;t>ro&&(Nn-=t,
+En=e)}function ac(){for(var e,t=Sn,n,r=1/0;t;)t._call?(r>t._time&&(r=t._time),e=t,t=t._next):(n=t._next,t._next=null,t=e?e._next=n:Sn=n);Te=e,Dr(r)}function Dr(e){
+if(!be){Pe&&(Pe=clearTimeout(Pe));var t=e-re;t>24?(e<1/0&&(Pe=setTimeout(no,Math.ceil(e-Le.now()-Nn)+1)),Ae&&(Ae=clearInterval(Ae))):(Ae||(En=Le.now(),Ae=setInterval(
+oc,ro)),be=1,io(no))}}function Br(e,t,n){var r=new On;return t=t==null?0:+t,r.restart(i=>{r.stop(),e(i+t)},t,n),r}function oo(e){return((e*=2)<=1?e*e*e:(e-=2)*e*e+2)/2}var Fr=3,id=(function e(t){t=+t;function n(r){return Math.pow(r,t)}return n.exponent=e,n})(Fr),sd=(function e(t){
+t=+t;function n(r){return 1-Math.pow(1-r,t)}return n.exponent=e,n})(Fr),od=(function e(t){t=+t;function n(r){return((r*=2)<=1?Math.pow(r,t):2-Math.pow(2-r,t))/2}
+return n.exponent=e,n})(Fr),uc=Math.PI,ad=uc/2;function An(e){return(Math.pow(2,-10*e)-.0009765625)*1.0009775171065494}var so=4/11,ud=6/11,ld=8/11,cd=3/4,fd=9/11,hd=10/11,dd=15/16,pd=21/22,md=63/64,gd=1/so/so;var Rr=1.70158,bd=(function e(t){t=+t;function n(r){return(r=+r)*r*(t*(r-1)+r)}return n.overshoot=e,n})(Rr),yd=(function e(t){t=+t;function n(r){return--r*r*((r+
+1)*t+r)+1}return n.overshoot=e,n})(Rr),vd=(function e(t){t=+t;function n(r){return((r*=2)<1?r*r*((t+1)*r-t):(r-=2)*r*((t+1)*r+t)+2)/2}return n.overshoot=e,n})(Rr),
+ye=2*Math.PI,Vr=1,Hr=.3,wd=(function e(t,n){var r=Math.asin(1/(t=Math.max(1,t)))*(n/=ye);function i(s){return t*An(- --s)*Math.sin((r-s)/n)}return i.amplitude=function(s){
+return e(s,n*ye)},i.period=function(s){return e(t,s)},i})(Vr,Hr),_d=(function e(t,n){var r=Math.asin(1/(t=Math.max(1,t)))*(n/=ye);function i(s){return 1-t*An(s=
++s)*Math.sin((s+r)/n)}return i.amplitude=function(s){return e(s,n*ye)},i.period=function(s){return e(t,s)},i})(Vr,Hr),xd=(function e(t,n){var r=Math.asin(1/(t=Math.
+max(1,t)))*(n/=ye);function i(s){return((s=s*2-1)<0?t*An(-s)*Math.sin((r-s)/n):2-t*An(s)*Math.sin((r+s)/n))/2}return i.amplitude=function(s){return e(s,n*ye)},i.
+period=function(s){return e(t,s)},i})(Vr,Hr);var lc=Se("start","end","cancel","interrupt"),cc=[],lo=0,ao=1,Gr=2,Pn=3,uo=4,Wr=5,Tn=6;function Ln(e,t,n,r,i,s){var o=e.__transition;if(!o)e.__transition={};else if(n in
+o)return;fc(e,n,{name:t,index:r,group:i,on:lc,tween:cc,time:s.time,delay:s.delay,duration:s.duration,ease:s.ease,timer:null,state:lo})}function qr(e,t){var n=pt(
+e,t);if(n.state>lo)throw new Error("too late; already scheduled");return n}function xt(e,t){var n=pt(e,t);if(n.state>Pn)throw new Error("too late; already runni\
+ng");return n}function pt(e,t){var n=e.__transition;if(!n||!(n=n[t]))throw new Error("transition not found");return n}function fc(e,t,n){var r=e.__transition,i;
+r[t]=n,n.timer=zr(s,0,n.time);function s(l){n.state=ao,n.timer.restart(o,n.delay,n.time),n.delay<=l&&o(l-n.delay)}function o(l){var c,h,p,d;if(n.state!==ao)return u();
+for(c in r)if(d=r[c],d.name===n.name){if(d.state===Pn)return Br(o);d.state===uo?(d.state=Tn,d.timer.stop(),d.on.call("interrupt",e,e.__data__,d.index,d.group),delete r[c]):
++c<t&&(d.state=Tn,d.timer.stop(),d.on.call("cancel",e,e.__data__,d.index,d.group),delete r[c])}if(Br(function(){n.state===Pn&&(n.state=uo,n.timer.restart(a,n.delay,
+n.time),a(l))}),n.state=Gr,n.on.call("start",e,e.__data__,n.index,n.group),n.state===Gr){for(n.state=Pn,i=new Array(p=n.tween.length),c=0,h=-1;c<p;++c)(d=n.tween[c].
+value.call(e,e.__data__,n.index,n.group))&&(i[++h]=d);i.length=h+1}}function a(l){for(var c=l<n.duration?n.ease.call(null,l/n.duration):(n.timer.restart(u),n.state=
+Wr,1),h=-1,p=i.length;++h<p;)i[h].call(e,c);n.state===Wr&&(n.on.call("end",e,e.__data__,n.index,n.group),u())}function u(){n.state=Tn,n.timer.stop(),delete r[t];
+for(var l in r)return;delete e.__transition}}function Ie(e,t){var n=e.__transition,r,i,s=!0,o;if(n){t=t==null?null:t+"";for(o in n){if((r=n[o]).name!==t){s=!1;continue}
+i=r.state>Gr&&r.state<Wr,r.state=Tn,r.timer.stop(),r.on.call(i?"interrupt":"cancel",e,e.__data__,r.index,r.group),delete n[o]}s&&delete e.__transition}}function hc(e){
+return this.each(function(){Ie(this,e)})}function dc(e,t){var n,r;return function(){var i=xt(this,e),s=i.tween;if(s!==n){r=n=s;for(var o=0,a=r.length;o<a;++o)if(r[o].
+name===t){r=r.slice(),r.splice(o,1);break}}i.tween=r}}function pc(e,t,n){var r,i;if(typeof n!="function")throw new Error;return function(){var s=xt(this,e),o=s.
+tween;if(o!==r){i=(r=o).slice();for(var a={name:t,value:n},u=0,l=i.length;u<l;++u)if(i[u].name===t){i[u]=a;break}u===l&&i.push(a)}s.tween=i}}function mc(e,t){var n=this.
+_id;if(e+="",arguments.length<2){for(var r=pt(this.node(),n).tween,i=0,s=r.length,o;i<s;++i)if((o=r[i]).name===e)return o.value;return null}return this.each((t==
+null?dc:pc)(n,e,t))}function Kr(e,t,n){var r=e._id;return e.each(function(){var i=xt(this,r);(i.value||(i.value={}))[t]=n.apply(this,arguments)}),function(i){return pt(
+i,r).value[t]}}function co(e,t){var n;return(typeof t=="number"?At:t instanceof ne?Ur:(n=ne(t))?(t=n,Ur):Ks)(e,t)}function gc(e){return function(){this.removeAttribute(
+e)}}function bc(e){return function(){this.removeAttributeNS(e.space,e.local)}}function yc(e,t,n){var r,i=n+"",s;return function(){var o=this.getAttribute(e);return o===
+i?null:o===r?s:s=t(r=o,n)}}function vc(e,t,n){var r,i=n+"",s;return function(){var o=this.getAttributeNS(e.space,e.local);return o===i?null:o===r?s:s=t(r=o,n)}}
+function wc(e,t,n){var r,i,s;return function(){var o,a=n(this),u;return a==null?void this.removeAttribute(e):(o=this.getAttribute(e),u=a+"",o===u?null:o===r&&u===
+i?s:(i=u,s=t(r=o,a)))}}function _c(e,t,n){var r,i,s;return function(){var o,a=n(this),u;return a==null?void this.removeAttributeNS(e.space,e.local):(o=this.getAttributeNS(
+e.space,e.local),u=a+"",o===u?null:o===r&&u===i?s:(i=u,s=t(r=o,a)))}}function xc(e,t){var n=Me(e),r=n==="transform"?Zs:co;return this.attrTween(e,typeof t=="fun\
+ction"?(n.local?_c:wc)(n,r,Kr(this,"attr."+e,t)):t==null?(n.local?bc:gc)(n):(n.local?vc:yc)(n,r,t))}function kc(e,t){return function(n){this.setAttribute(e,t.call(
+this,n))}}function $c(e,t){return function(n){this.setAttributeNS(e.space,e.local,t.call(this,n))}}function Mc(e,t){var n,r;function i(){var s=t.apply(this,arguments);
+return s!==r&&(n=(r=s)&&$c(e,s)),n}return i._value=t,i}function Sc(e,t){var n,r;function i(){var s=t.apply(this,arguments);return s!==r&&(n=(r=s)&&kc(e,s)),n}return i.
+_value=t,i}function Ec(e,t){var n="attr."+e;if(arguments.length<2)return(n=this.tween(n))&&n._value;if(t==null)return this.tween(n,null);if(typeof t!="function")
+throw new Error;var r=Me(e);return this.tween(n,(r.local?Mc:Sc)(r,t))}function Oc(e,t){return function(){qr(this,e).delay=+t.apply(this,arguments)}}function Nc(e,t){
+return t=+t,function(){qr(this,e).delay=t}}function Cc(e){var t=this._id;return arguments.length?this.each((typeof e=="function"?Oc:Nc)(t,e)):pt(this.node(),t).
+delay}function Ac(e,t){return function(){xt(this,e).duration=+t.apply(this,arguments)}}function Pc(e,t){return t=+t,function(){xt(this,e).duration=t}}function Tc(e){
+var t=this._id;return arguments.length?this.each((typeof e=="function"?Ac:Pc)(t,e)):pt(this.node(),t).duration}function Lc(e,t){if(typeof t!="function")throw new Error;
+return function(){xt(this,e).ease=t}}function Ic(e){var t=this._id;return arguments.length?this.each(Lc(t,e)):pt(this.node(),t).ease}function Uc(e,t){return function(){
+var n=t.apply(this,arguments);if(typeof n!="function")throw new Error;xt(this,e).ease=n}}function Dc(e){if(typeof e!="function")throw new Error;return this.each(
+Uc(this._id,e))}function zc(e){typeof e!="function"&&(e=vr(e));for(var t=this._groups,n=t.length,r=new Array(n),i=0;i<n;++i)for(var s=t[i],o=s.length,a=r[i]=[],
+u,l=0;l<o;++l)(u=s[l])&&e.call(u,u.__data__,l,s)&&a.push(u);return new Tt(r,this._parents,this._name,this._id)}function Bc(e){if(e._id!==this._id)throw new Error;
+for(var t=this._groups,n=e._groups,r=t.length,i=n.length,s=Math.min(r,i),o=new Array(r),a=0;a<s;++a)for(var u=t[a],l=n[a],c=u.length,h=o[a]=new Array(c),p,d=0;d<
+c;++d)(p=u[d]||l[d])&&(h[d]=p);for(;a<r;++a)o[a]=t[a];return new Tt(o,this._parents,this._name,this._id)}function Fc(e){return(e+"").trim().split(/^|\s+/).every(
+function(t){var n=t.indexOf(".");return n>=0&&(t=t.slice(0,n)),!t||t==="start"})}function Rc(e,t,n){var r,i,s=Fc(t)?qr:xt;return function(){var o=s(this,e),a=o.
+on;a!==r&&(i=(r=a).copy()).on(t,n),o.on=i}}function Vc(e,t){var n=this._id;return arguments.length<2?pt(this.node(),n).on.on(e):this.each(Rc(n,e,t))}function Hc(e){
+return function(){var t=this.parentNode;for(var n in this.__transition)if(+n!==e)return;t&&t.removeChild(this)}}function Gc(){return this.on("end.remove",Hc(this.
+_id))}function Wc(e){var t=this._name,n=this._id;typeof e!="function"&&(e=mn(e));for(var r=this._groups,i=r.length,s=new Array(i),o=0;o<i;++o)for(var a=r[o],u=a.
+length,l=s[o]=new Array(u),c,h,p=0;p<u;++p)(c=a[p])&&(h=e.call(c,c.__data__,p,a))&&("__data__"in c&&(h.__data__=c.__data__),l[p]=h,Ln(l[p],t,n,p,l,pt(c,n)));return new Tt(
+s,this._parents,t,n)}function qc(e){var t=this._name,n=this._id;typeof e!="function"&&(e=yr(e));for(var r=this._groups,i=r.length,s=[],o=[],a=0;a<i;++a)for(var u=r[a],
+l=u.length,c,h=0;h<l;++h)if(c=u[h]){for(var p=e.call(c,c.__data__,h,u),d,m=pt(c,n),y=0,v=p.length;y<v;++y)(d=p[y])&&Ln(d,t,n,y,p,m);s.push(p),o.push(c)}return new Tt(
+s,o,t,n)}var Kc=Zt.prototype.constructor;function Xc(){return new Kc(this._groups,this._parents)}function Yc(e,t){var n,r,i;return function(){var s=Qt(this,e),o=(this.
+style.removeProperty(e),Qt(this,e));return s===o?null:s===n&&o===r?i:i=t(n=s,r=o)}}function fo(e){return function(){this.style.removeProperty(e)}}function Qc(e,t,n){
+var r,i=n+"",s;return function(){var o=Qt(this,e);return o===i?null:o===r?s:s=t(r=o,n)}}function Zc(e,t,n){var r,i,s;return function(){var o=Qt(this,e),a=n(this),
+u=a+"";return a==null&&(u=a=(this.style.removeProperty(e),Qt(this,e))),o===u?null:o===r&&u===i?s:(i=u,s=t(r=o,a))}}function jc(e,t){var n,r,i,s="style."+t,o="en\
+d."+s,a;return function(){var u=xt(this,e),l=u.on,c=u.value[s]==null?a||(a=fo(t)):void 0;(l!==n||i!==c)&&(r=(n=l).copy()).on(o,i=c),u.on=r}}function Jc(e,t,n){var r=(e+=
+"")=="transform"?Qs:co;return t==null?this.styleTween(e,Yc(e,r)).on("end.style."+e,fo(e)):typeof t=="function"?this.styleTween(e,Zc(e,r,Kr(this,"style."+e,t))).
+each(jc(this._id,e)):this.styleTween(e,Qc(e,r,t),n).on("end.style."+e,null)}function tf(e,t,n){return function(r){this.style.setProperty(e,t.call(this,r),n)}}function ef(e,t,n){
+var r,i;function s(){var o=t.apply(this,arguments);return o!==i&&(r=(i=o)&&tf(e,o,n)),r}return s._value=t,s}function nf(e,t,n){var r="style."+(e+="");if(arguments.
+length<2)return(r=this.tween(r))&&r._value;if(t==null)return this.tween(r,null);if(typeof t!="function")throw new Error;return this.tween(r,ef(e,t,n??""))}function rf(e){
+return function(){this.textContent=e}}function sf(e){return function(){var t=e(this);this.textContent=t??""}}function of(e){return this.tween("text",typeof e=="\
+function"?sf(Kr(this,"text",e)):rf(e==null?"":e+""))}function af(e){return function(t){this.textContent=e.call(this,t)}}function uf(e){var t,n;function r(){var i=e.
+apply(this,arguments);return i!==n&&(t=(n=i)&&af(i)),t}return r._value=e,r}function lf(e){var t="text";if(arguments.length<1)return(t=this.tween(t))&&t._value;if(e==
+null)return this.tween(t,null);if(typeof e!="function")throw new Error;return this.tween(t,uf(e))}function cf(){for(var e=this._name,t=this._id,n=ho(),r=this._groups,
+i=r.length,s=0;s<i;++s)for(var o=r[s],a=o.length,u,l=0;l<a;++l)if(u=o[l]){var c=pt(u,t);Ln(u,e,n,l,o,{time:c.time+c.delay+c.duration,delay:0,duration:c.duration,
+ease:c.ease})}return new Tt(r,this._parents,e,n)}function ff(){var e,t,n=this,r=n._id,i=n.size();return new Promise(function(s,o){var a={value:o},u={value:function(){
+--i===0&&s()}};n.each(function(){var l=xt(this,r),c=l.on;c!==e&&(t=(e=c).copy(),t._.cancel.push(a),t._.interrupt.push(a),t._.end.push(u)),l.on=t}),i===0&&s()})}
+var hf=0;function Tt(e,t,n,r){this._groups=e,this._parents=t,this._name=n,this._id=r}function df(e){return Zt().transition(e)}function ho(){return++hf}var Pt=Zt.
+prototype;Tt.prototype=df.prototype={constructor:Tt,select:Wc,selectAll:qc,selectChild:Pt.selectChild,selectChildren:Pt.selectChildren,filter:zc,merge:Bc,selection:Xc,
+transition:cf,call:Pt.call,nodes:Pt.nodes,node:Pt.node,size:Pt.size,empty:Pt.empty,each:Pt.each,on:Vc,attr:xc,attrTween:Ec,style:Jc,styleTween:nf,text:of,textTween:lf,
+remove:Gc,tween:mc,delay:Cc,duration:Tc,ease:Ic,easeVarying:Dc,end:ff,[Symbol.iterator]:Pt[Symbol.iterator]};var pf={time:null,delay:0,duration:250,ease:oo};function mf(e,t){
+for(var n;!(n=e.__transition)||!(n=n[t]);)if(!(e=e.parentNode))throw new Error(`transition ${t} not found`);return n}function gf(e){var t,n;e instanceof Tt?(t=e.
+_id,e=e._name):(t=ho(),(n=pf).time=Cn(),e=e==null?null:e+"");for(var r=this._groups,i=r.length,s=0;s<i;++s)for(var o=r[s],a=o.length,u,l=0;l<a;++l)(u=o[l])&&Ln(
+u,e,t,l,o,n||mf(u,t));return new Tt(r,this._parents,e,t)}Zt.prototype.interrupt=hc;Zt.prototype.transition=gf;var In=e=>()=>e;function bf(e,{sourceEvent:t,target:n,transform:r,dispatch:i}){Object.defineProperties(this,{type:{value:e,enumerable:!0,configurable:!0},sourceEvent:{
+value:t,enumerable:!0,configurable:!0},target:{value:n,enumerable:!0,configurable:!0},transform:{value:r,enumerable:!0,configurable:!0},_:{value:i}})}function Lt(e,t,n){
+this.k=e,this.x=t,this.y=n}Lt.prototype={constructor:Lt,scale:function(e){return e===1?this:new Lt(this.k*e,this.x,this.y)},translate:function(e,t){return e===0&
+t===0?this:new Lt(this.k,this.x+this.k*e,this.y+this.k*t)},apply:function(e){return[e[0]*this.k+this.x,e[1]*this.k+this.y]},applyX:function(e){return e*this.k+this.
+x},applyY:function(e){return e*this.k+this.y},invert:function(e){return[(e[0]-this.x)/this.k,(e[1]-this.y)/this.k]},invertX:function(e){return(e-this.x)/this.k},
+invertY:function(e){return(e-this.y)/this.k},rescaleX:function(e){return e.copy().domain(e.range().map(this.invertX,this).map(e.invert,e))},rescaleY:function(e){
+return e.copy().domain(e.range().map(this.invertY,this).map(e.invert,e))},toString:function(){return"translate("+this.x+","+this.y+") scale("+this.k+")"}};var Vt=new Lt(
+1,0,0);yf.prototype=Lt.prototype;function yf(e){for(;!e.__zoom;)if(!(e=e.parentNode))return Vt;return e.__zoom}function Xr(e){e.stopImmediatePropagation()}function Ue(e){
+e.preventDefault(),e.stopImmediatePropagation()}function vf(e){return(!e.ctrlKey||e.type==="wheel")&&!e.button}function wf(){var e=this;return e instanceof SVGElement?
+(e=e.ownerSVGElement||e,e.hasAttribute("viewBox")?(e=e.viewBox.baseVal,[[e.x,e.y],[e.x+e.width,e.y+e.height]]):[[0,0],[e.width.baseVal.value,e.height.baseVal.value]]):
+[[0,0],[e.clientWidth,e.clientHeight]]}function po(){return this.__zoom||Vt}function _f(e){return-e.deltaY*(e.deltaMode===1?.05:e.deltaMode?1:.002)*(e.ctrlKey?10:
+1)}function xf(){return navigator.maxTouchPoints||"ontouchstart"in this}function kf(e,t,n){var r=e.invertX(t[0][0])-n[0][0],i=e.invertX(t[1][0])-n[1][0],s=e.invertY(
+t[0][1])-n[0][1],o=e.invertY(t[1][1])-n[1][1];return e.translate(i>r?(r+i)/2:Math.min(0,r)||Math.max(0,i),o>s?(s+o)/2:Math.min(0,s)||Math.max(0,o))}function mo(){
+var e=vf,t=wf,n=kf,r=_f,i=xf,s=[0,1/0],o=[[-1/0,-1/0],[1/0,1/0]],a=250,u=js,l=Se("start","zoom","end"),c,h,p,d=500,m=150,y=0,v=10;function g(b){b.property("__zo\
+om",po).on("wheel.zoom",W,{passive:!1}).on("mousedown.zoom",et).on("dblclick.zoom",V).filter(i).on("touchstart.zoom",Y).on("touchmove.zoom",j).on("touchend.zoom\
+ touchcancel.zoom",q).style("-webkit-tap-highlight-color","rgba(0,0,0,0)")}g.transform=function(b,x,w,k){var E=b.selection?b.selection():b;E.property("__zoom",po),
+b!==E?L(b,x,w,k):E.interrupt().each(function(){P(this,arguments).event(k).start().zoom(null,typeof x=="function"?x.apply(this,arguments):x).end()})},g.scaleBy=function(b,x,w,k){
+g.scaleTo(b,function(){var E=this.__zoom.k,N=typeof x=="function"?x.apply(this,arguments):x;return E*N},w,k)},g.scaleTo=function(b,x,w,k){g.transform(b,function(){
+var E=t.apply(this,arguments),N=this.__zoom,A=w==null?M(E):typeof w=="function"?w.apply(this,arguments):w,U=N.invert(A),F=typeof x=="function"?x.apply(this,arguments):
+x;return n($(_(N,F),A,U),E,o)},w,k)},g.translateBy=function(b,x,w,k){g.transform(b,function(){return n(this.__zoom.translate(typeof x=="function"?x.apply(this,arguments):
+x,typeof w=="function"?w.apply(this,arguments):w),t.apply(this,arguments),o)},null,k)},g.translateTo=function(b,x,w,k,E){g.transform(b,function(){var N=t.apply(
+this,arguments),A=this.__zoom,U=k==null?M(N):typeof k=="function"?k.apply(this,arguments):k;return n(Vt.translate(U[0],U[1]).scale(A.k).translate(typeof x=="fun\
+ction"?-x.apply(this,arguments):-x,typeof w=="function"?-w.apply(this,arguments):-w),N,o)},k,E)};function _(b,x){return x=Math.max(s[0],Math.min(s[1],x)),x===b.
+k?b:new Lt(x,b.x,b.y)}function $(b,x,w){var k=x[0]-w[0]*b.k,E=x[1]-w[1]*b.k;return k===b.x&&E===b.y?b:new Lt(b.k,k,E)}function M(b){return[(+b[0][0]+ +b[1][0])/
+2,(+b[0][1]+ +b[1][1])/2]}function L(b,x,w,k){b.on("start.zoom",function(){P(this,arguments).event(k).start()}).on("interrupt.zoom end.zoom",function(){P(this,arguments).
+event(k).end()}).tween("zoom",function(){var E=this,N=arguments,A=P(E,N).event(k),U=t.apply(E,N),F=w==null?M(U):typeof w=="function"?w.apply(E,N):w,mt=Math.max(
+U[1][0]-U[0][0],U[1][1]-U[0][1]),K=E.__zoom,st=typeof x=="function"?x.apply(E,N):x,kt=u(K.invert(F).concat(mt/K.k),st.invert(F).concat(mt/st.k));return function(ot){
+if(ot===1)ot=st;else{var $t=kt(ot),zn=mt/$t[2];ot=new Lt(zn,F[0]-$t[0]*zn,F[1]-$t[1]*zn)}A.zoom(null,ot)}})}function P(b,x,w){return!w&&b.__zooming||new z(b,x)}
+function z(b,x){this.that=b,this.args=x,this.active=0,this.sourceEvent=null,this.extent=t.apply(b,x),this.taps=0}z.prototype={event:function(b){return b&&(this.
+sourceEvent=b),this},start:function(){return++this.active===1&&(this.that.__zooming=this,this.emit("start")),this},zoom:function(b,x){return this.mouse&&b!=="mo\
+use"&&(this.mouse[1]=x.invert(this.mouse[0])),this.touch0&&b!=="touch"&&(this.touch0[1]=x.invert(this.touch0[0])),this.touch1&&b!=="touch"&&(this.touch1[1]=x.invert(
+this.touch1[0])),this.that.__zoom=x,this.emit("zoom"),this},end:function(){return--this.active===0&&(delete this.that.__zooming,this.emit("end")),this},emit:function(b){
+var x=Z(this.that).datum();l.call(b,this.that,new bf(b,{sourceEvent:this.sourceEvent,target:g,transform:this.that.__zoom,dispatch:l}),x)}};function W(b,...x){if(!e.
+apply(this,arguments))return;var w=P(this,x).event(b),k=this.__zoom,E=Math.max(s[0],Math.min(s[1],k.k*Math.pow(2,r.apply(this,arguments)))),N=Nt(b);if(w.wheel)(w.
+mouse[0][0]!==N[0]||w.mouse[0][1]!==N[1])&&(w.mouse[1]=k.invert(w.mouse[0]=N)),clearTimeout(w.wheel);else{if(k.k===E)return;w.mouse=[N,k.invert(N)],Ie(this),w.start()}
+Ue(b),w.wheel=setTimeout(A,m),w.zoom("mouse",n($(_(k,E),w.mouse[0],w.mouse[1]),w.extent,o));function A(){w.wheel=null,w.end()}}function et(b,...x){if(p||!e.apply(
+this,arguments))return;var w=b.currentTarget,k=P(this,x,!0).event(b),E=Z(b.view).on("mousemove.zoom",F,!0).on("mouseup.zoom",mt,!0),N=Nt(b,w),A=b.clientX,U=b.clientY;
+bs(b.view),Xr(b),k.mouse=[N,this.__zoom.invert(N)],Ie(this),k.start();function F(K){if(Ue(K),!k.moved){var st=K.clientX-A,kt=K.clientY-U;k.moved=st*st+kt*kt>y}k.
+event(K).zoom("mouse",n($(k.that.__zoom,k.mouse[0]=Nt(K,w),k.mouse[1]),k.extent,o))}function mt(K){E.on("mousemove.zoom mouseup.zoom",null),ys(K.view,k.moved),Ue(
+K),k.event(K).end()}}function V(b,...x){if(e.apply(this,arguments)){var w=this.__zoom,k=Nt(b.changedTouches?b.changedTouches[0]:b,this),E=w.invert(k),N=w.k*(b.shiftKey?
+.5:2),A=n($(_(w,N),k,E),t.apply(this,x),o);Ue(b),a>0?Z(this).transition().duration(a).call(L,A,k,b):Z(this).call(g.transform,A,k,b)}}function Y(b,...x){if(e.apply(
+this,arguments)){var w=b.touches,k=w.length,E=P(this,x,b.changedTouches.length===k).event(b),N,A,U,F;for(Xr(b),A=0;A<k;++A)U=w[A],F=Nt(U,this),F=[F,this.__zoom.
+invert(F),U.identifier],E.touch0?!E.touch1&&E.touch0[2]!==F[2]&&(E.touch1=F,E.taps=0):(E.touch0=F,N=!0,E.taps=1+!!c);c&&(c=clearTimeout(c)),N&&(E.taps<2&&(h=F[0],
+c=setTimeout(function(){c=null},d)),Ie(this),E.start())}}function j(b,...x){if(this.__zooming){var w=P(this,x).event(b),k=b.changedTouches,E=k.length,N,A,U,F;for(Ue(
+b),N=0;N<E;++N)A=k[N],U=Nt(A,this),w.touch0&&w.touch0[2]===A.identifier?w.touch0[0]=U:w.touch1&&w.touch1[2]===A.identifier&&(w.touch1[0]=U);if(A=w.that.__zoom,w.
+touch1){var mt=w.touch0[0],K=w.touch0[1],st=w.touch1[0],kt=w.touch1[1],ot=(ot=st[0]-mt[0])*ot+(ot=st[1]-mt[1])*ot,$t=($t=kt[0]-K[0])*$t+($t=kt[1]-K[1])*$t;A=_(A,
+Math.sqrt(ot/$t)),U=[(mt[0]+st[0])/2,(mt[1]+st[1])/2],F=[(K[0]+kt[0])/2,(K[1]+kt[1])/2]}else if(w.touch0)U=w.touch0[0],F=w.touch0[1];else return;w.zoom("touch",
+n($(A,U,F),w.extent,o))}}function q(b,...x){if(this.__zooming){var w=P(this,x).event(b),k=b.changedTouches,E=k.length,N,A;for(Xr(b),p&&clearTimeout(p),p=setTimeout(
+function(){p=null},d),N=0;N<E;++N)A=k[N],w.touch0&&w.touch0[2]===A.identifier?delete w.touch0:w.touch1&&w.touch1[2]===A.identifier&&delete w.touch1;if(w.touch1&&
+!w.touch0&&(w.touch0=w.touch1,delete w.touch1),w.touch0)w.touch0[1]=this.__zoom.invert(w.touch0[0]);else if(w.end(),w.taps===2&&(A=Nt(A,this),Math.hypot(h[0]-A[0],
+h[1]-A[1])<v)){var U=Z(this).on("dblclick.zoom");U&&U.apply(this,arguments)}}}return g.wheelDelta=function(b){return arguments.length?(r=typeof b=="function"?b:
+In(+b),g):r},g.filter=function(b){return arguments.length?(e=typeof b=="function"?b:In(!!b),g):e},g.touchable=function(b){return arguments.length?(i=typeof b=="\
+function"?b:In(!!b),g):i},g.extent=function(b){return arguments.length?(t=typeof b=="function"?b:In([[+b[0][0],+b[0][1]],[+b[1][0],+b[1][1]]]),g):t},g.scaleExtent=
+function(b){return arguments.length?(s[0]=+b[0],s[1]=+b[1],g):[s[0],s[1]]},g.translateExtent=function(b){return arguments.length?(o[0][0]=+b[0][0],o[1][0]=+b[1][0],
+o[0][1]=+b[0][1],o[1][1]=+b[1][1],g):[[o[0][0],o[0][1]],[o[1][0],o[1][1]]]},g.constrain=function(b){return arguments.length?(n=b,g):n},g.duration=function(b){return arguments.
+length?(a=+b,g):a},g.interpolate=function(b){return arguments.length?(u=b,g):u},g.on=function(){var b=l.on.apply(l,arguments);return b===l?g:b},g.clickDistance=
+function(b){return arguments.length?(y=(b=+b)*b,g):Math.sqrt(y)},g.tapDistance=function(b){return arguments.length?(v=+b,g):v},g}var bo=1.15,Yr=e=>Math.floor(Math.log(e)/Math.log(bo)+1e-6),go=e=>bo**e,Un=class e extends H{state={window:null};svg=at();world=at();zooming;transform=Vt;drawn=null;places=new WeakMap;lit=[];lastFold=null;measured=[
+1,1];watcher=new ResizeObserver(()=>this.resized());componentDidMount(){this.props.mounted(this);let t=this.svg.current;this.zooming=mo().scaleExtent([.015,4]).
 filter(n=>n.type==="wheel"?n.ctrlKey||n.metaKey:!n.button).on("zoom",n=>{this.transform=n.transform,this.world.current.setAttribute("transform",n.transform.toString()),
-this.lookAround()}),q(e).call(this.zooming).on("dblclick.zoom",null),e.addEventListener("wheel",n=>{if(n.ctrlKey||n.metaKey)return;n.preventDefault();let r=n.deltaMode?
-16:1,[i,s]=n.shiftKey?[n.deltaY,0]:[n.deltaX,n.deltaY];this.moveBy(-i*r/this.transform.k,-s*r/this.transform.k)},{passive:!1}),this.watcher.observe(e),this.resized(),
-this.fit()}componentWillUnmount(){this.watcher.disconnect()}componentDidUpdate(e){if(e.model!==this.props.model)this.fit();else if(e.scene!==this.props.scene){let n=this.
-lastFold&&[e.scene,this.props.scene].map(r=>r.byUnit.get(-this.lastFold.frame-1));n?.[0]&&n[1]&&this.moveBy(n[0].mid-n[1].mid,n[0].y-n[1].y),this.lookAround()}}size(){
-return this.measured}resized(){let{clientWidth:e,clientHeight:n}=this.svg.current;this.measured=[Math.max(1,e),Math.max(1,n)],this.lookAround()}moveBy(e,n){(e||
-n)&&this.zooming.translateBy(q(this.svg.current),e,n)}scaleBy(e){this.zooming.scaleBy(q(this.svg.current),e)}fit(){let{left:e,right:n,height:r}=this.props.scene,
-[i,s]=this.size(),o=34,a=(i-2*o)/(n-e),u=(s-2*o)/r,l=Math.max(Math.min(a,u,1.15),Math.min(a,.85),.02),c=i/2-(e+n)/2*l,h=r*l<s-2*o?(s-r*l)/2:o;this.zooming.transform(
-q(this.svg.current),Ft.translate(c,h).scale(l))}fitAll(){let{left:e,right:n,height:r}=this.props.scene,[i,s]=this.size(),o=Math.min((i-40)/(n-e),(s-40)/r,1.15),
-[a,u]=[i/2-(e+n)/2*o,s/2-r/2*o];this.zooming.transform(q(this.svg.current),Ft.translate(a,u).scale(o))}show(e){let n=this.props.scene.byUnit.get(e);if(!n)return;
-let[r,i]=this.size(),{k:s}=this.transform,[o,a]=this.transform.apply([n.mid,n.y]);if(o>60&&o<r-60&&a>30&&a+Math.min(n.h*s,i/2)<i-20&&s>=.45)return;let l=Math.max(
-s,.8),c=n.y+Math.min(n.h,i/l)/2;this.zooming.transform(q(this.svg.current),Ft.translate(r/2-n.mid*l,i/2-c*l).scale(l))}lookAround(){let[e,n]=this.size(),{k:r}=this.
-transform,[i,s]=this.transform.invert([0,0]),o=this.state.window,[a,u]=[e/r,n/r];o&&o.grade===Pr(r)&&i>=o.x&&s>=o.y&&i+a<=o.x+o.w&&s+u<=o.y+o.h||this.setState({
-window:{x:i-a/2,y:s-u/2,w:2*a,h:2*u,grade:Pr(r)}})}static within(e,n){let r=1.25**n.grade,i=1.2/r,{x:s,y:o,w:a,h:u}=n,l=(p,d,m,y)=>p<s+a&&d<o+u&&p+m>s&&d+y>o,c=e.
-boxes.filter(p=>p.h>i&&l(p.x-120,p.y,p.w+240,p.h)),h=new Map;if(r>.06)for(let p of e.lines){let[d,m,y,w]=p.box;if(!l(d-20,m,y+40,w))continue;let b=h.get(p.within);
-b?b.push(p):h.set(p.within,[p])}return{boxes:c,lines:h}}visible(){let[e,n]=this.size(),{k:r}=this.transform,[i,s]=this.transform.invert([0,0]),o={x:i,y:s,w:e/r,
-h:n/r,grade:Pr(r)},{model:a,opened:u,scene:l,marks:c}=this.props;return{...o,node:f(Xn,{model:a,opened:u,marks:c,...t.within(l,o),detail:We(1.25**o.grade)})}}base(e){
-let{model:n,opened:r,scene:i,marks:s}=this.props,o=[n,i,s.matches,e];if(this.drawn?.key.every((u,l)=>u===o[l]))return this.drawn.node;let a=f(Xn,{model:n,opened:r,
-marks:s,...t.within(i,e),detail:We(1.25**e.grade)});return this.drawn={key:o,node:a},a}overlay(e,n){let{model:r,opened:i,scene:s,marks:o}=this.props,a=We(1.25**
-n.grade),u=[...e.units].map(([c,h])=>[s.byUnit.get(c),h]),l=c=>+(c.side!=="bridge");return f("g",{class:"overlay",children:[[...e.lines].sort((c,h)=>l(c)-l(h)).
-map(c=>f(Wn,{line:c,detail:a,bright:!0},c.d)),u.map(([c,h])=>c&&(c.kind==="open"?f("rect",{class:"ring",x:c.x,y:c.y,width:c.w,height:c.h,rx:8},c.unit):f(qn,{model:r,
-opened:i,box:c,detail:a,marks:o,role:`is-${h}`},c.unit)))]})}at(e){let n=e.target,r=s=>{let o=n.closest(`[data-${s}]`)?.getAttribute(`data-${s}`);return o==null?
-null:Number(o)},i=r("loop");return{unit:r("unit"),fold:r("fold"),turn:i===null?null:[i,r("turn")]}}clicked=e=>{let{unit:n,fold:r,turn:i}=this.at(e),{scene:s}=this.
-props;if(e.detail>1)return;if(this.lastFold=null,i)return this.props.onTurn(...i);let o=n!==null&&s.byUnit.get(n)?.kind==="folded"?-n-1:r;if(o===null)return this.
-props.onClick(n);this.lastFold={frame:o,when:e.timeStamp},this.props.onFold(o)};doubled=e=>{this.lastFold&&e.timeStamp-this.lastFold.when<700&&this.props.onOpenAll(
-this.lastFold.frame)};hold(e){this.lastFold?.frame!==e&&(this.lastFold={frame:e,when:-1/0})}render({scene:e,lit:n,pinned:r,onHover:i}){let s=this.state.window;return f(
-"svg",{ref:this.svg,class:`picture${r?" pinned":""}`,tabindex:0,role:"application","aria-label":"forward and backward","data-boxes":e.boxes.length,onClick:this.
-clicked,onDblClick:this.doubled,onMouseOver:o=>i(this.at(o).unit),onMouseLeave:()=>i(null),children:[f(qe,{}),f("g",{ref:this.world,children:[f("g",{class:"base",
-children:s&&this.base(s)}),s&&n&&this.overlay(n,s)]})]})}};function Gs(t,e){let n=new Map,{product:r,other:i,read:s,written:o}=t.data.nodes;for(let a=0;a<t.count;a++){let u=e(a),l=t.isForward(a)?0:1,c=n.get(u)??{name:u,
-steps:[0,0],flops:[0,0],bytes:[0,0]};n.set(u,c),c.steps[l]++,c.flops[l]+=r[a]+i[a],c.bytes[l]+=s[a]+o[a]}return[...n.values()]}var Hs=new WeakMap;function qs({model:t,
-search:e}){let n=Hs.get(t)??{kinds:Gs(t,i=>t.kinds[i]),operators:Gs(t,i=>t.shorts[i])};Hs.set(t,n);let r=Rc(n.kinds);return f("div",{class:"panel",children:[f("\
-h2",{children:"Operators"}),f("p",{class:"soft",children:`Forward ${dt(r.flops[0])}, ${I(r.bytes[0])} read and written. Backward ${dt(r.flops[1])}, ${I(r.bytes[1])}\
-.`}),f(Ws,{title:"kind",prefix:"kind:",rows:n.kinds,search:e}),f(Ws,{title:"operator",prefix:"op:",rows:n.operators,search:e})]})}function Rc(t){let e=n=>[0,1].
-map(r=>t.reduce((i,s)=>i+s[n][r],0));return{name:"",steps:e("steps"),flops:e("flops"),bytes:e("bytes")}}function Ws({title:t,prefix:e,rows:n,search:r}){let i=a=>Math.
-max(1,...n.flatMap(u=>u[a])),s=(a,u)=>{let l=i(a);return c=>f("span",{class:"pair",children:[f("span",{children:[f(Ge,{share:c[a][0]/l,side:"forward"}),u(c[a][0])]}),
-f("span",{children:[f(Ge,{share:c[a][1]/l,side:"backward"}),u(c[a][1])]})]})},o=[{name:t,value:a=>a.name,cell:a=>f("button",{class:"link",onClick:()=>r(`${e}${a.
-name}`),children:f("bdi",{children:a.name})})},{name:"steps",value:a=>a.steps[0]+a.steps[1],cell:a=>f("span",{class:"pair",children:[f("span",{children:M(a.steps[0])}),
-f("span",{children:M(a.steps[1])})]})},{name:"FLOPs",value:a=>a.flops[0]+a.flops[1],cell:s("flops",ne)},{name:"bytes",value:a=>a.bytes[0]+a.bytes[1],cell:s("byt\
-es",I)}];return f(ut,{columns:o,rows:n,sort:[2,-1],empty:"There is no step."})}function Gc(t){let e=new Map,{nodes:n,sources:r,saved:i}=t.data;for(let[s,,,o]of i){
-let a=s<t.count?r[n.source[s]]:void 0,u=s>=t.count?"inputs and parameters":t.lineOf(s)||"no source line",l=e.get(u)??{line:u,code:a?t.text(a[3]):"",bytes:0,values:[]};
-e.set(u,l),l.bytes+=o,l.values.push(s)}return[...e.values()]}function Ks({model:t,go:e,search:n}){let r=Gc(t),i=r.reduce((a,u)=>a+u.bytes,0),s=Math.max(1,...r.map(
+this.lookAround()}),Z(t).call(this.zooming).on("dblclick.zoom",null),t.addEventListener("wheel",n=>{if(n.ctrlKey||n.metaKey)return;n.preventDefault();let r=n.deltaMode?
+16:1,[i,s]=n.shiftKey?[n.deltaY,0]:[n.deltaX,n.deltaY];this.moveBy(-i*r/this.transform.k,-s*r/this.transform.k)},{passive:!1}),this.watcher.observe(t),this.resized(),
+this.fit(),this.brighten()}componentWillUnmount(){this.watcher.disconnect()}brighten(){for(let n of this.lit)n.classList.remove("bright");let t=new Set([...this.
+props.lit?.lines??[]].map(n=>n.key));this.lit=t.size?[...this.world.current.querySelectorAll(".base [data-line]")].filter(n=>t.has(n.dataset.line)):[];for(let n of this.
+lit)n.classList.add("bright")}componentDidUpdate(t){if(this.brighten(),t.model!==this.props.model)this.fit();else if(t.scene!==this.props.scene){let n=this.lastFold&&
+[t.scene,this.props.scene].map(r=>r.byUnit.get(-this.lastFold.frame-1));n?.[0]&&n[1]&&this.moveBy(n[0].mid-n[1].mid,n[0].y-n[1].y),this.lookAround()}}size(){return this.
+measured}resized(){let{clientWidth:t,clientHeight:n}=this.svg.current;this.measured=[Math.max(1,t),Math.max(1,n)],this.lookAround()}moveBy(t,n){(t||n)&&this.zooming.
+translateBy(Z(this.svg.current),t,n)}scaleBy(t){this.zooming.scaleBy(Z(this.svg.current),t)}fit(){let{left:t,right:n,height:r}=this.props.scene,[i,s]=this.size(),
+[o,a]=this.room(),u=(i-2*o)/(n-t),l=(s-2*a)/r,c=Math.max(Math.min(u,l,1.15),Math.min(u,.85),.02),h=i/2-(t+n)/2*c,p=r*c<s-2*a?(s-r*c)/2:a;this.zooming.transform(
+Z(this.svg.current),Vt.translate(h,p).scale(c))}fitAll(){let{left:t,right:n,height:r}=this.props.scene,[i,s]=this.size(),[o,a]=this.room(),u=Math.min((i-2*o)/(n-
+t),(s-2*a)/r,1.15),[l,c]=[i/2-(t+n)/2*u,s/2-r/2*u];this.zooming.transform(Z(this.svg.current),Vt.translate(l,c).scale(u))}room(){return this.size()[0]<500?[8,30]:
+[24,30]}show(t){let n=this.props.scene.byUnit.get(t);if(!n)return;let[r,i]=this.size(),{k:s}=this.transform,[o,a]=this.transform.apply([n.mid,n.y]);if(o>60&&o<r-
+60&&a>30&&a+Math.min(n.h*s,i/2)<i-20&&s>=.45)return;let l=Math.max(s,.8),c=n.y+Math.min(n.h,i/l)/2;this.zooming.transform(Z(this.svg.current),Vt.translate(r/2-n.
+mid*l,i/2-c*l).scale(l))}lookAround(){let[t,n]=this.size(),{k:r}=this.transform,[i,s]=this.transform.invert([0,0]),o=this.state.window,[a,u]=[t/r,n/r];o&&o.grade===
+Yr(r)&&i>=o.x&&s>=o.y&&i+a<=o.x+o.w&&s+u<=o.y+o.h||this.setState({window:{x:i-a/2,y:s-u/2,w:2*a,h:2*u,grade:Yr(r)}})}static within(t,n){let{x:r,y:i,w:s,h:o}=n,a=(c,h,p,d)=>c<
+r+s&&h<i+o&&c+p>r&&h+d>i,u=t.boxes.filter(c=>a(c.x-120,c.y,c.w+240,c.h)),l=new Map;for(let c of t.lines){let[h,p,d,m]=c.box;if(!a(h-20,p,d+40,m))continue;let y=l.
+get(c.within);y?y.push(c):l.set(c.within,[c])}return{boxes:u,lines:l}}placesAt(t){let{model:n,scene:r}=this.props,i=an(t),s=this.places.get(r)??new Map;return this.
+places.set(r,s),s.has(i)||s.set(i,new je(n,r,i,cr)),s.get(i)}labelsAt(t,n){return t.near?this.placesAt(t).labels.filter(({line:r})=>$e(r,n)):[]}drawnIn(t){let{model:n,
+opened:r,scene:i,marks:s}=this.props,o=lr(go(t.grade)),a=nr(i,o.least),{x:u,y:l,w:c,h}=t,p=this.labelsAt(o,a).filter(d=>d.x>u-160&&d.x<u+c&&d.y>l&&d.y<l+h+20);return f(
+qi,{model:n,opened:r,marks:s,detail:o,shown:a,labels:p,...e.within(i,t)})}visible(){let[t,n]=this.size(),{k:r}=this.transform,[i,s]=this.transform.invert([0,0]),
+o={x:i,y:s,w:t/r,h:n/r,grade:Yr(r)};return{...o,node:this.drawnIn(o)}}base(t){let{model:n,scene:r,marks:i}=this.props,s=[n,r,i.matches,t];if(this.drawn?.key.every(
+(a,u)=>a===s[u]))return this.drawn.node;let o=this.drawnIn(t);return this.drawn={key:s,node:o},o}overlay(t,n){let{model:r,opened:i,scene:s,marks:o}=this.props,a=lr(
+go(n.grade)),u=nr(s,a.least),l=an(a),c=[...t.units].map(([d,m])=>[s.byUnit.get(d),m]),h=a.near?[...t.lines].filter(d=>d.side==="bridge"&&$e(d,u)):[],p=h.length?
+this.placesAt(a).of(h):[];return f("g",{class:"overlay",children:[c.map(([d,m])=>d&&(d.kind==="open"||!u.units.has(d.unit)?f("rect",{class:"ring",x:d.x,y:d.y,width:d.
+w,height:d.h,rx:8},d.unit):f(hr,{model:r,opened:i,box:d,detail:a,marks:o,role:`is-${m}`},d.unit))),p.map(d=>f(fr,{label:d,size:l,bright:!0},d.line.key))]})}at(t){
+let n=t.target,r=s=>{let o=n.closest(`[data-${s}]`)?.getAttribute(`data-${s}`);return o==null?null:Number(o)},i=r("loop");return{unit:r("unit"),fold:r("fold"),turn:i===
+null?null:[i,r("turn")]}}clicked=t=>{let{unit:n,fold:r,turn:i}=this.at(t),{scene:s}=this.props;if(t.detail>1)return;if(this.lastFold=null,i)return this.props.onTurn(
+...i);let o=n!==null&&s.byUnit.get(n)?.kind==="folded"?-n-1:r;if(o===null)return this.props.onClick(n);this.lastFold={frame:o,when:t.timeStamp},this.props.onFold(
+o)};doubled=t=>{this.lastFold&&t.timeStamp-this.lastFold.when<700&&this.props.onOpenAll(this.lastFold.frame)};hold(t){this.lastFold?.frame!==t&&(this.lastFold={
+frame:t,when:-1/0})}render({scene:t,lit:n,pinned:r,onHover:i}){let s=this.state.window;return f("svg",{ref:this.svg,class:`picture${r?" pinned":""}`,tabindex:0,
+role:"application","aria-label":"forward and backward","data-boxes":t.boxes.length,onClick:this.clicked,onDblClick:this.doubled,onMouseOver:o=>i(this.at(o).unit),
+onMouseLeave:()=>i(null),children:[f(un,{}),f("g",{ref:this.world,children:[f("g",{class:"base",children:s&&this.base(s)}),s&&n&&this.overlay(n,s)]})]})}};function yo(e,t){let n=new Map,{product:r,other:i,read:s,written:o}=e.data.nodes;for(let a=0;a<e.count;a++){let u=t(a),l=e.isForward(a)?0:1,c=n.get(u)??{name:u,
+steps:[0,0],flops:[0,0],bytes:[0,0]};n.set(u,c),c.steps[l]++,c.flops[l]+=r[a]+i[a],c.bytes[l]+=s[a]+o[a]}return[...n.values()]}var vo=new WeakMap;function _o({model:e,
+search:t}){let n=vo.get(e)??{kinds:yo(e,i=>e.kinds[i]),operators:yo(e,i=>e.shorts[i])};vo.set(e,n);let r=$f(n.kinds);return f("div",{class:"panel",children:[f("\
+h2",{children:"Operators"}),f("p",{class:"soft",children:`Forward ${Dt(r.flops[0])}, ${C(r.bytes[0])} read and written. Backward ${Dt(r.flops[1])}, ${C(r.bytes[1])}\
+.`}),f(wo,{title:"kind",prefix:"kind:",rows:n.kinds,search:t}),f(wo,{title:"operator",prefix:"op:",rows:n.operators,search:t})]})}function $f(e){let t=n=>[0,1].
+map(r=>e.reduce((i,s)=>i+s[n][r],0));return{name:"",steps:t("steps"),flops:t("flops"),bytes:t("bytes")}}function wo({title:e,prefix:t,rows:n,search:r}){let i=a=>Math.
+max(1,...n.flatMap(u=>u[a])),s=(a,u)=>{let l=i(a);return c=>f("span",{class:"pair",children:[f("span",{children:[f(sn,{share:c[a][0]/l,side:"forward"}),u(c[a][0])]}),
+f("span",{children:[f(sn,{share:c[a][1]/l,side:"backward"}),u(c[a][1])]})]})},o=[{name:e,value:a=>a.name,cell:a=>f("button",{class:"link",onClick:()=>r(`${t}${a.
+name}`),children:f("bdi",{children:a.name})})},{name:"steps",value:a=>a.steps[0]+a.steps[1],cell:a=>f("span",{class:"pair",children:[f("span",{children:S(a.steps[0])}),
+f("span",{children:S(a.steps[1])})]})},{name:"FLOPs",value:a=>a.flops[0]+a.flops[1],cell:s("flops",oe)},{name:"bytes",value:a=>a.bytes[0]+a.bytes[1],cell:s("byt\
+es",C)}];return f(ft,{columns:o,rows:n,sort:[2,-1],empty:"There is no step."})}function Mf(e){let t=new Map,{nodes:n,sources:r,saved:i}=e.data;for(let[s,,,o]of i){
+let a=s<e.count?r[n.source[s]]:void 0,u=s>=e.count?"inputs and parameters":e.lineOf(s)||"no source line",l=t.get(u)??{line:u,code:a?e.text(a[3]):"",bytes:0,values:[]};
+t.set(u,l),l.bytes+=o,l.values.push(s)}return[...t.values()]}function xo({model:e,go:t,search:n}){let r=Mf(e),i=r.reduce((a,u)=>a+u.bytes,0),s=Math.max(1,...r.map(
 a=>a.bytes)),o=[{name:"source line",value:a=>a.line,cell:a=>f("span",{children:[a.line.includes(":")?f("button",{class:"link",title:a.line,onClick:()=>n(`line:${a.
 line}`),children:f("bdi",{children:a.line.split("/").at(-1)})}):a.line,f("code",{class:"soft",children:f("bdi",{children:a.code})})]})},{name:"saved",value:a=>a.
-bytes,cell:a=>f("span",{children:[f(Ge,{share:a.bytes/s,side:"saved"})," ",I(a.bytes)]})},{name:"values",value:a=>a.values.length,cell:a=>f("span",{children:[M(
-a.values.length)," ",f(gt,{model:t,value:a.values[0],go:e})]})}];return f("div",{class:"panel",children:[f("h2",{children:"Saved, by source line"}),f("p",{class:"\
-soft",children:`${I(i)} that the caller does not hold anyway. A value that shares memory with another counts once.`}),f(ut,{columns:o,rows:r,sort:[1,-1],empty:"\
-Nothing is saved."})]})}function Xs({model:t,go:e}){let n=new Map;for(let h of t.data.ports)!h.into&&h.role==="gradient"&&n.set(h.value,t.text(h.name));let{value:r,
-rows:i}=t.data.stats,s=r.map((h,p)=>({value:h,gradient:n.get(h)??"",row:i[p]})),o=(h,p)=>({name:h,value:d=>d.row[p]??NaN,cell:d=>f("span",{class:(p===6||p===7)&&
-d.row[p]?"alarm":"",children:Ut(d.row[p])})}),a=[{name:"value",value:h=>h.gradient||t.nameOf(h.value),cell:h=>f("span",{children:[h.gradient&&f("span",{class:"t\
-ag",children:["gradient of ",f("bdi",{children:h.gradient})]}),f(gt,{model:t,value:h.value,go:e})]})},o("NaN",6),o("Inf",7),o("norm",5),o("mean",3),o("std",4),o(
+bytes,cell:a=>f("span",{children:[f(sn,{share:a.bytes/s,side:"saved"})," ",C(a.bytes)]})},{name:"values",value:a=>a.values.length,cell:a=>f("span",{children:[S(
+a.values.length)," ",f(yt,{model:e,value:a.values[0],go:t})]})}];return f("div",{class:"panel",children:[f("h2",{children:"Saved, by source line"}),f("p",{class:"\
+soft",children:`${C(i)} that the caller does not hold anyway. A value that shares memory with another counts once.`}),f(ft,{columns:o,rows:r,sort:[1,-1],empty:"\
+Nothing is saved."})]})}function ko({model:e,go:t}){let n=new Map;for(let h of e.data.ports)!h.into&&h.role==="gradient"&&n.set(h.value,e.text(h.name));let{value:r,
+rows:i}=e.data.stats,s=r.map((h,p)=>({value:h,gradient:n.get(h)??"",row:i[p]})),o=(h,p)=>({name:h,value:d=>d.row[p]??NaN,cell:d=>f("span",{class:(p===6||p===7)&&
+d.row[p]?"alarm":"",children:zt(d.row[p])})}),a=[{name:"value",value:h=>h.gradient||e.nameOf(h.value),cell:h=>f("span",{children:[h.gradient&&f("span",{class:"t\
+ag",children:["gradient of ",f("bdi",{children:h.gradient})]}),f(yt,{model:e,value:h.value,go:t})]})},o("NaN",6),o("Inf",7),o("norm",5),o("mean",3),o("std",4),o(
 "min",1),o("max",2),o("zeros",8),o("count",0)],u=s.filter(h=>h.row[6]||h.row[7]).length,l=s.filter(h=>h.gradient),c=s.filter(h=>!h.gradient);return f("div",{class:"\
-panel",children:[f("h2",{children:"Values"}),f("p",{class:u?"alarm":"soft",children:u?`${M(u)} of ${M(s.length)} measured values have NaN or Inf.`:`No NaN and n\
-o Inf in ${M(s.length)} measured values.`}),l.length>0&&f("h3",{children:"Gradients"}),l.length>0&&f(ut,{columns:a,rows:l,sort:[u?1:3,-1],empty:""}),f("h3",{children:"\
-Other values"}),f(ut,{columns:a,rows:c,sort:[u?1:3,-1],empty:"No other value was measured."})]})}function Ys({model:t,go:e}){let n=new Map;for(let i of t.data.ports)
-pe(n,`${i.side?"Backward":"Forward"} ${i.into?"takes":"gives"}: ${i.role}`).push(i);let r=[{name:"name",value:i=>t.text(i.name),cell:i=>f("bdi",{children:t.text(
-i.name)})},{name:"type",value:i=>t.text(i.spec),cell:i=>f("code",{children:t.text(i.spec)})},{name:"bytes",value:i=>i.bytes,cell:i=>I(i.bytes)},{name:"step",value:i=>i.
-into?t.usersOf(i.value)[0]??-1:i.value,cell:i=>{let s=i.into?t.usersOf(i.value)[0]:i.value;return s===void 0?f("span",{class:"soft",children:"unused"}):f(gt,{model:t,
-value:s,go:e})}}];return f("div",{class:"panel",children:[f("h2",{children:"Inputs and outputs"}),[...n].map(([i,s])=>f("details",{open:s.length<=12,children:[f(
-"summary",{children:[i," ",f("span",{class:"soft",children:[M(s.length),", ",I(s.reduce((o,a)=>o+a.bytes,0))]})]}),f(ut,{columns:r,rows:s,sort:[2,-1],empty:""})]},
-i))]})}var Hc=[["changes","Changes","h"],["details","Details","d"],["code","Code","c"],["memory","Memory","m"],["lines","Lines","l"],["operators","Operators","o"],["va\
-lues","Values","v"],["ports","In/out","i"]],_n=class extends V{picture;finder;searchers=new Map;keep=new Map;timer=0;marking=0;changes=Jr(this.props.models);lastChange=-1;state={
-...this.begin(location.hash),hovered:null,query:"",found:null,marked:null,at:-1,moment:null,tab:this.props.page.changes?"changes":"details",help:!1,told:"",wide:430};begin(e){
-let{models:n}=this.props,{pair:r,unit:i,opened:s}=mi(e,n),o=n[r],a=s??Ve(o);return{pair:r,selected:i,opened:i===null||s?a:Re(o,a,i)}}get model(){return this.props.
-models[this.state.pair]}get scene(){return this.kept("scene",[this.model,this.state.opened],()=>ui(this.model,this.state.opened))}get searcher(){let{model:e}=this;
-return this.searchers.has(e)||this.searchers.set(e,new Ke(e)),this.searchers.get(e)}kept(e,n,r){let i=this.keep.get(e);if(i&&i.key.length===n.length&&i.key.every(
-(o,a)=>o===n[a]))return i.value;let s=r();return this.keep.set(e,{key:n,value:s}),s}componentDidMount(){document.addEventListener("keydown",this.pressed),addEventListener(
+panel",children:[f("h2",{children:"Values"}),f("p",{class:u?"alarm":"soft",children:u?`${S(u)} of ${S(s.length)} measured values have NaN or Inf.`:`No NaN and n\
+o Inf in ${S(s.length)} measured values.`}),l.length>0&&f("h3",{children:"Gradients"}),l.length>0&&f(ft,{columns:a,rows:l,sort:[u?1:3,-1],empty:""}),f("h3",{children:"\
+Other values"}),f(ft,{columns:a,rows:c,sort:[u?1:3,-1],empty:"No other value was measured."})]})}function $o({model:e,go:t}){let n=new Map,{own:[,r]}=e.savedSum();
+for(let s of e.data.ports)_e(n,`${s.side?"Backward":"Forward"} ${s.into?"takes":"gives"}: ${s.role}`).push(s);let i=[{name:"name",value:s=>e.text(s.name),cell:s=>f(
+"bdi",{children:e.text(s.name)})},{name:"type",value:s=>e.text(s.spec),cell:s=>f("code",{children:e.text(s.spec)})},{name:"bytes",value:s=>s.bytes,cell:s=>C(s.bytes)},
+{name:"step",value:s=>s.into?e.usersOf(s.value)[0]??-1:s.value,cell:s=>{let o=s.into?e.usersOf(s.value)[0]:s.value;return o===void 0?f("span",{class:"soft",children:"\
+unused"}):f(yt,{model:e,value:o,go:t})}}];return f("div",{class:"panel",children:[f("h2",{children:"Inputs and outputs"}),[...n].map(([s,o])=>f("details",{open:o.
+length<=12,children:[f("summary",{children:[s," ",f("span",{class:"soft",children:[S(o.length),", ",C(o.reduce((a,u)=>a+u.bytes,0)),o[0].role==="saved"&&`, of w\
+hich ${C(r)} in memory that nothing else has`]})]}),f(ft,{columns:i,rows:o,sort:[2,-1],empty:""})]},s))]})}var Sf=[["changes","Changes","h"],["details","Details","d"],["code","Code","c"],["memory","Memory","m"],["lines","Lines","l"],["operators","Operators","o"],["va\
+lues","Values","v"],["ports","In/out","i"]],Dn=class extends H{picture;finder;searchers=new Map;keep=new Map;timer=0;marking=0;changes=vi(this.props.models);lastChange=-1;state={
+...this.begin(location.hash),hovered:null,query:"",found:null,marked:null,at:-1,moment:null,tab:this.props.page.changes?"changes":"details",help:!1,told:"",wide:430};begin(t){
+let{models:n}=this.props,{pair:r,unit:i,opened:s}=Ii(t,n),o=n[r],a=s??nn(o);return{pair:r,selected:i,opened:i===null||s?a:rn(o,a,i)}}get model(){return this.props.
+models[this.state.pair]}get scene(){return this.kept("scene",[this.model,this.state.opened],()=>Oi(this.model,this.state.opened))}get searcher(){let{model:t}=this;
+return this.searchers.has(t)||this.searchers.set(t,new cn(t)),this.searchers.get(t)}kept(t,n,r){let i=this.keep.get(t);if(i&&i.key.length===n.length&&i.key.every(
+(o,a)=>o===n[a]))return i.value;let s=r();return this.keep.set(t,{key:n,value:s}),s}componentDidMount(){document.addEventListener("keydown",this.pressed),addEventListener(
 "hashchange",this.followed),setTimeout(()=>this.searcher,300),this.state.selected!==null&&this.picture.show(this.visible(this.state.selected))}componentWillUnmount(){
-document.removeEventListener("keydown",this.pressed),removeEventListener("hashchange",this.followed)}componentDidUpdate(e,n){let{pair:r,selected:i,opened:s}=this.
+document.removeEventListener("keydown",this.pressed),removeEventListener("hashchange",this.followed)}componentDidUpdate(t,n){let{pair:r,selected:i,opened:s}=this.
 state;n.pair===r&&n.selected===i&&n.opened===s||(clearTimeout(this.timer),location.protocol!=="about:"&&(this.timer=window.setTimeout(()=>history.replaceState(null,
-"",Vn(r,i,s)),250)))}followed=()=>{let e=this.begin(location.hash);this.setState(e,()=>e.selected!==null&&this.picture.show(this.visible(e.selected)))};visible(e){
-return St(this.model,this.scene,e)}go=e=>{let n=this.scene.byUnit.has(e)?this.state.opened:Re(this.model,this.state.opened,e);this.setState({opened:n,selected:e,
-hovered:null,...this.momentOf(e)},()=>this.picture.show(this.visible(e)))};momentOf(e){return e!==null&&e>=0&&this.state.tab!=="memory"?{moment:null}:{}}select=e=>{
-let{tab:n}=this.state,r=e===z(0)?null:e;this.setState({selected:r,told:"",tab:n==="changes"&&r!==null?"details":n})};fold=e=>{this.picture.hold(e);let n=hi(this.
-model,this.state.opened,e),r=this.state.selected,i=r!==null&&!Ht(this.model,n,e)&&this.model.above(r).includes(e);this.setState({opened:n,selected:e===0?this.state.
-selected:i||r===null||r<0?z(e):r})};openAll=e=>{this.picture.hold(e),this.setState({opened:di(this.model,this.state.opened,e),selected:e===0?null:z(e)})};turn=(e,n)=>{
-this.picture.hold(e);let{model:r}=this,{selected:i}=this.state,s=pi(r,this.state.opened,e,n);this.setState({opened:s,selected:i!==null&&r.above(i).includes(e)?this.
-sameIn(e,s,i):i})};sameIn(e,n,r){let{model:i}=this,s=[r,...i.above(r).map(z)],o=s.indexOf(z(e)),a=i.frame(e).units[Dt(i,n,e)];for(let u of s.slice(0,o-1).reverse()){
-let l=u<0?i.framePlace[-u-1]:i.place[u],c=a<0?i.frame(-a-1).units[l]:void 0;if(c===void 0)return z(e);a=c}return a}depth=e=>this.setState({opened:ci(this.model,
-this.state.opened,e)},()=>{this.state.selected!==null?this.picture.show(this.visible(this.state.selected)):this.picture.fit()});search=e=>{let n=this.searcher.find(
-e);this.setState({query:e,found:n,at:-1}),clearTimeout(this.marking),this.marking=window.setTimeout(()=>this.setState({marked:n}),90)};ask=e=>{this.search(e),this.
-finder.focus()};goMatch=e=>{let n=this.state.found.units[e];this.setState({at:e}),this.go(n)};nextMatch(e){let{found:n,at:r}=this.state,i=n?.units.length??0;i&&
-this.goMatch(r<0?e>0?0:i-1:(r+e+i)%i)}moment=e=>this.setState({moment:e,tab:"memory"});exported=()=>{let e=this.props.page.title.replace(/[^\w.-]+/g,"_").slice(
-0,60)||"graph";$i(`${e}.svg`,ki(this.picture,this.props.page.title))};link=()=>{let{pair:e,selected:n,opened:r}=this.state,i=location.href.replace(/#.*$/,"")+Vn(
-e,n,r);Mi(i).then(s=>this.setState({told:s}))};choose=e=>{let n=Ve(this.props.models[e]);this.setState({pair:e,opened:n,selected:null,hovered:null,query:"",found:null,
-marked:null,at:-1,moment:null})};jump=(e,n)=>{if(e===this.state.pair)return this.go(n);let r=this.props.models[e];this.choose(e),this.setState({opened:Re(r,Ve(r),
-n),selected:n},()=>this.picture.show(this.visible(n)))};nextChange(e){let{changes:n}=this,{pair:r,selected:i}=this.state,s=Pn(n,this.props.models,r,i);if(!n.length)
-return;let o=s<0?this.lastChange:s;this.lastChange=o<0?e>0?0:n.length-1:(o+e+n.length)%n.length,this.jump(n[this.lastChange].pair,n[this.lastChange].node)}turnAround(e){
+"",rr(r,i,s)),250)))}followed=t=>{clearTimeout(this.timer);let n=this.begin(new URL(t.newURL).hash);this.setState(n,()=>n.selected!==null&&this.picture.show(this.
+visible(n.selected)))};visible(t){return Ot(this.model,this.scene,t)}go=t=>{let n=this.scene.byUnit.has(t)?this.state.opened:rn(this.model,this.state.opened,t);
+this.setState({opened:n,selected:t,hovered:null,...this.momentOf(t)},()=>this.picture.show(this.visible(t)))};momentOf(t){return t!==null&&t>=0&&this.state.tab!==
+"memory"?{moment:null}:{}}select=t=>{let{tab:n}=this.state,r=t===B(0)?null:t;this.setState({selected:r,told:"",tab:n==="changes"&&r!==null?"details":n})};fold=t=>{
+this.picture.hold(t);let n=Pi(this.model,this.state.opened,t),r=this.state.selected,i=r!==null&&!Kt(this.model,n,t)&&this.model.above(r).includes(t);this.setState(
+{opened:n,selected:t===0?this.state.selected:i||r===null||r<0?B(t):r})};openAll=t=>{this.picture.hold(t),this.setState({opened:Ti(this.model,this.state.opened,t),
+selected:t===0?null:B(t)})};turn=(t,n)=>{this.picture.hold(t);let{model:r}=this,{selected:i}=this.state,s=Li(r,this.state.opened,t,n);this.setState({opened:s,selected:i!==
+null&&r.above(i).includes(t)?this.sameIn(t,s,i):i})};sameIn(t,n,r){let{model:i}=this,s=[r,...i.above(r).map(B)],o=s.indexOf(B(t)),a=i.frame(t).units[Ft(i,n,t)];
+for(let u of s.slice(0,o-1).reverse()){let l=u<0?i.framePlace[-u-1]:i.place[u],c=a<0?i.frame(-a-1).units[l]:void 0;if(c===void 0)return B(t);a=c}return a}depth=t=>this.
+setState({opened:Ci(this.model,this.state.opened,t)},()=>{this.state.selected!==null?this.picture.show(this.visible(this.state.selected)):this.picture.fit()});search=t=>{
+let n=this.searcher.find(t);this.setState({query:t,found:n,at:-1}),clearTimeout(this.marking),this.marking=window.setTimeout(()=>this.setState({marked:n}),90)};ask=t=>{
+this.search(t),this.finder.focus()};goMatch=t=>{let n=this.state.found.units[t];this.setState({at:t}),this.go(n)};nextMatch(t){let{found:n,at:r}=this.state,i=n?.
+units.length??0;i&&this.goMatch(r<0?t>0?0:i-1:(r+t+i)%i)}moment=t=>this.setState({moment:t,tab:"memory"});exported=()=>{let t=this.props.page.title.replace(/[^\w.-]+/g,
+"_").slice(0,60)||"graph";Xi(`${t}.svg`,Ki(this.picture,this.props.page.title))};link=()=>{let{pair:t,selected:n,opened:r}=this.state,i=location.href.replace(/#.*$/,
+"")+rr(t,n,r);Yi(i).then(s=>this.setState({told:s}))};choose=t=>{let n=nn(this.props.models[t]);this.setState({pair:t,opened:n,selected:null,hovered:null,query:"",
+found:null,marked:null,at:-1,moment:null})};jump=(t,n)=>{if(t===this.state.pair)return this.go(n);let r=this.props.models[t];this.choose(t),this.setState({opened:rn(
+r,nn(r),n),selected:n},()=>this.picture.show(this.visible(n)))};nextChange(t){let{changes:n}=this,{pair:r,selected:i}=this.state,s=Kn(n,this.props.models,r,i);if(!n.
+length)return;let o=s<0?this.lastChange:s;this.lastChange=o<0?t>0?0:n.length-1:(o+t+n.length)%n.length,this.jump(n[this.lastChange].pair,n[this.lastChange].node)}turnAround(t){
 let{selected:n,opened:r}=this.state,s=(n===null?[]:[...n<0?[-n-1]:[],...this.model.above(n)]).find(o=>this.model.frame(o).kind==="loop")??this.onlyLoop();s!==void 0&&
-this.turn(s,Dt(this.model,r,s)+e)}onlyLoop(){let e=this.scene.boxes.filter(n=>n.unit<0&&this.model.frame(-n.unit-1).kind==="loop");return e.length?-e[0].unit-1:
-void 0}pressed=e=>{let n=e.target;if(e.ctrlKey||e.metaKey||e.altKey||/^(INPUT|SELECT|TEXTAREA)$/.test(n.tagName)||e.key==="Enter"&&n.tagName==="BUTTON"||e.key.startsWith(
-"Arrow")&&n.closest(".code, .side"))return;let r=this.actions(e)[e.key];r&&(e.preventDefault(),r())};actions(e){let{model:n,scene:r}=this,{selected:i}=this.state,
+this.turn(s,Ft(this.model,r,s)+t)}onlyLoop(){let t=this.scene.boxes.filter(n=>n.unit<0&&this.model.frame(-n.unit-1).kind==="loop");return t.length?-t[0].unit-1:
+void 0}pressed=t=>{let n=t.target;if(t.ctrlKey||t.metaKey||t.altKey||/^(INPUT|SELECT|TEXTAREA)$/.test(n.tagName)||t.key==="Enter"&&n.tagName==="BUTTON"||t.key.startsWith(
+"Arrow")&&n.closest(".code, .side"))return;let r=this.actions(t)[t.key];r&&(t.preventDefault(),r())};actions(t){let{model:n,scene:r}=this,{selected:i}=this.state,
 s=this.picture,o=l=>l!==null&&this.go(l),a=l=>this.state.found?this.nextMatch(l):this.nextChange(l);return{"/":()=>this.finder.focus(),"?":()=>this.setState({help:!this.
 state.help}),Escape:()=>this.state.help?this.setState({help:!1}):this.select(null),Enter:()=>{if(i===null)return;let l=i<0?-i-1:r.byUnit.has(i)?n.above(i).find(
-c=>r.byUnit.has(z(c))):-this.visible(i)-1;e.shiftKey?this.openAll(l):this.fold(l)},ArrowDown:()=>o(Zn(n,r,i,1)),ArrowUp:()=>o(Zn(n,r,i,-1)),ArrowLeft:()=>o(jn(n,
-i,!1)),ArrowRight:()=>o(jn(n,i,!0)),"[":()=>this.turnAround(-1),"]":()=>this.turnAround(1),n:()=>a(1),p:()=>a(-1),"+":()=>s.scaleBy(1.3),"=":()=>s.scaleBy(1.3),
+c=>r.byUnit.has(B(c))):-this.visible(i)-1;t.shiftKey?this.openAll(l):this.fold(l)},ArrowDown:()=>o(pr(n,r,i,1)),ArrowUp:()=>o(pr(n,r,i,-1)),ArrowLeft:()=>o(mr(n,
+i,!1)),ArrowRight:()=>o(mr(n,i,!0)),"[":()=>this.turnAround(-1),"]":()=>this.turnAround(1),n:()=>a(1),p:()=>a(-1),"+":()=>s.scaleBy(1.3),"=":()=>s.scaleBy(1.3),
 "-":()=>s.scaleBy(1/1.3),f:()=>s.fit(),a:()=>s.fitAll(),...Object.fromEntries(this.tabs().map(([l,,c])=>[c,()=>this.setState({tab:l})])),...Object.fromEntries(Array.
-from({length:10},(l,c)=>[String(c),()=>this.depth(Math.max(1,c))]))}}tabs(){let{stats:e}=this.model.data,n=[!this.props.page.changes&&"changes",!e&&"values",!this.
-model.timed&&"memory",!this.model.timed&&"lines"];return Hc.filter(([r])=>!n.includes(r))}lit(){let{model:e,scene:n}=this,{selected:r,hovered:i}=this.state,s=i??
-r;if(s===null||s===z(0)||i!==null&&n.byUnit.get(i)?.kind==="open"&&r===null)return null;let o=i!==null&&n.byUnit.get(i)?.kind==="open"?r:s;return this.kept("lit",
-[n,o],()=>gi(e,n,o))}panel(){let{model:e,go:n,jump:r}=this,{pair:i,tab:s,opened:o,selected:a,moment:u}=this.state,{page:l,models:c}=this.props,h=s==="code"?this.
-lit():null;return this.kept("panel",[e,s,o,a,u,h],()=>s==="changes"&&l.changes?f(Be,{page:l,models:c,jump:r,marked:this.changes,at:Pn(this.changes,c,i,a)}):s===
-"code"?f(Fe,{model:e,selected:a,go:n,lit:h?.steps??null}):s==="memory"&&e.timed?f(Ai,{model:e,moment:u,go:n,onMoment:this.moment}):s==="lines"&&e.timed?f(Ks,{model:e,
-go:n,search:this.ask}):s==="operators"?f(qs,{model:e,search:this.ask}):s==="values"&&e.data.stats?f(Xs,{model:e,go:n}):s==="ports"?f(Ys,{model:e,go:n}):f(yi,{page:l,
-model:e,opened:o,selected:a,go:n,jump:r,onFold:this.fold,onOpenAll:this.openAll,onTurn:this.turn}))}bar(){let{page:e,models:n}=this.props,{pair:r,query:i,found:s,
-at:o,told:a}=this.state,{model:u}=this,l=fi(u,this.state.opened);return f("header",{children:[f("h1",{title:e.title,children:f("bdi",{children:e.title})}),n.length>
+from({length:10},(l,c)=>[String(c),()=>this.depth(Math.max(1,c))]))}}tabs(){let{stats:t}=this.model.data,n=[!this.props.page.changes&&"changes",!t&&"values",!this.
+model.timed&&"memory",!this.model.timed&&"lines"];return Sf.filter(([r])=>!n.includes(r))}lit(){let{model:t,scene:n}=this,{selected:r,hovered:i}=this.state,s=i??
+r;if(s===null||s===B(0)||i!==null&&n.byUnit.get(i)?.kind==="open"&&r===null)return null;let o=i!==null&&n.byUnit.get(i)?.kind==="open"?r:s;return this.kept("lit",
+[n,o],()=>Ui(t,n,o))}panel(){let{model:t,go:n,jump:r}=this,{pair:i,tab:s,opened:o,selected:a,moment:u}=this.state,{page:l,models:c}=this.props,h=s==="code"?this.
+lit():null;return this.kept("panel",[t,s,o,a,u,h],()=>s==="changes"&&l.changes?f(Ke,{page:l,models:c,jump:r,marked:this.changes,at:Kn(this.changes,c,i,a)}):s===
+"code"?f(Xe,{model:t,selected:a,go:n,lit:h?.steps??null}):s==="memory"&&t.timed?f(is,{model:t,moment:u,go:n,onMoment:this.moment}):s==="lines"&&t.timed?f(xo,{model:t,
+go:n,search:this.ask}):s==="operators"?f(_o,{model:t,search:this.ask}):s==="values"&&t.data.stats?f(ko,{model:t,go:n}):s==="ports"?f($o,{model:t,go:n}):f(Di,{page:l,
+model:t,opened:o,selected:a,go:n,jump:r,onFold:this.fold,onOpenAll:this.openAll,onTurn:this.turn}))}bar(){let{page:t,models:n}=this.props,{pair:r,query:i,found:s,
+at:o,told:a}=this.state,{model:u}=this,l=Ai(u,this.state.opened);return f("header",{children:[f("h1",{title:t.title,children:f("bdi",{children:t.title})}),n.length>
 1&&f("select",{"aria-label":"pairs of graphs",value:r,onChange:c=>this.choose(Number(c.currentTarget.value)),children:n.map((c,h)=>f("option",{value:h,children:c.
-data.name||`pair ${h+1}`},h))}),f(Ye,{mounted:c=>this.finder=c,model:u,query:i,found:s,at:o,onQuery:this.search,onGo:this.goMatch,onLeave:()=>this.focusPicture()}),
+data.name||`pair ${h+1}`},h))}),f(hn,{mounted:c=>this.finder=c,model:u,query:i,found:s,at:o,onQuery:this.search,onGo:this.goMatch,onLeave:()=>this.focusPicture()}),
 f("span",{class:"group",role:"group","aria-label":"depth",children:[f("button",{title:"close one level",disabled:l<=1,onClick:()=>this.depth(Math.max(1,l-1)),children:"\
 −"}),f("span",{class:"soft",title:"frames are open to this depth",children:["depth ",l]}),f("button",{title:"open one level",disabled:l>u.deepest,onClick:()=>this.
 depth(l+1),children:"+"})]}),f("span",{class:"group",children:[f("button",{title:"the whole picture (a)",onClick:()=>this.picture.fitAll(),children:"fit"}),f("b\
 utton",{title:"copy a link to the selection",onClick:this.link,children:"link"}),f("button",{title:"save the visible part as an SVG file",onClick:this.exported,
 children:"SVG"}),f("button",{title:"keys (?)",onClick:()=>this.setState({help:!0}),children:"?"})]}),a&&(a.includes("#")?f("input",{class:"told",readOnly:!0,value:a,
 "aria-label":"link",onFocus:c=>c.currentTarget.select()}):f("output",{class:"told",children:a}))]})}focusPicture(){document.querySelector("svg.picture").focus()}caption(){
-let{model:e}=this,{hovered:n,selected:r}=this.state,i=n??r;if(i===null)return"";if(i<0)return[e.text(e.frame(-i-1).name),e.text(e.frame(-i-1).label)].filter(Boolean).
-join("  ");let s=e.data.sources[e.data.nodes.source[i]]?.[3];return[`${e.nameOf(i)}: ${e.specOf(i)} = ${e.call(i)}`,e.lineOf(i),s===void 0?"":e.text(s)].filter(
-Boolean).join("   ")}dragged=e=>{e.buttons===1&&this.setState({wide:Math.max(240,Math.min(innerWidth-200,innerWidth-e.clientX))})};render(){let{model:e,scene:n}=this,
+let{model:t}=this,{hovered:n,selected:r}=this.state,i=n??r;if(i===null)return"";if(i<0)return[t.text(t.frame(-i-1).name),t.text(t.frame(-i-1).label)].filter(Boolean).
+join("  ");let s=t.data.sources[t.data.nodes.source[i]]?.[3];return[`${t.nameOf(i)}: ${t.specOf(i)} = ${t.call(i)}`,t.lineOf(i),s===void 0?"":t.text(s)].filter(
+Boolean).join("   ")}dragged=t=>{t.buttons===1&&this.setState({wide:Math.max(240,Math.min(innerWidth-200,innerWidth-t.clientX))})};render(){let{model:t,scene:n}=this,
 {selected:r,marked:i,tab:s,help:o,moment:a,wide:u,opened:l}=this.state,c=this.kept("marks",[i],()=>({matches:i?.within??null,steps:i?.steps??null}));return f("d\
-iv",{class:"app",style:{"--wide":`${u}px`},children:[this.bar(),f("main",{children:[f("div",{class:"stage",children:[f(wn,{mounted:h=>this.picture=h,model:e,scene:n,
+iv",{class:"app",style:{"--wide":`${u}px`},children:[this.bar(),f("main",{children:[f("div",{class:"stage",children:[f(Un,{mounted:h=>this.picture=h,model:t,scene:n,
 opened:l,marks:c,lit:this.lit(),pinned:r!==null&&r>=0,onClick:this.select,onFold:this.fold,onOpenAll:this.openAll,onTurn:this.turn,onHover:this.hover}),f("div",
 {class:"legend","aria-hidden":"true",children:[f("span",{class:"forward",children:"forward ↓"}),f("span",{class:"saved",children:"saved"}),f("span",{class:"ba\
 ckward",children:"backward ↑"})]}),f("div",{class:"caption",children:f("bdi",{children:this.caption()})})]}),f("div",{class:"grip",onPointerDown:h=>h.currentTarget.
 setPointerCapture(h.pointerId),onPointerMove:this.dragged}),f("section",{class:"side",children:[f("nav",{role:"tablist",children:this.tabs().map(([h,p,d])=>f("b\
-utton",{role:"tab","aria-selected":s===h,title:`key ${d}`,onClick:()=>this.setState({tab:h}),children:p},h))}),this.panel()]})]}),e.timed&&f(Ze,{model:e,moment:a,
-selected:r,onMoment:this.moment}),o&&f(Wc,{changes:this.props.page.changes!==void 0,onClose:()=>this.setState({help:!1})})]})}hover=e=>{e!==this.state.hovered&&
-this.setState({hovered:e})}};function Wc({changes:t,onClose:e}){return f("div",{class:"cover",onClick:e,children:f("div",{class:"card",role:"dialog","aria-label":"\
-keys",children:[f("h2",{children:"Keys"}),f("dl",{children:Ni(t).map(([n,r])=>[f("dt",{children:f("kbd",{children:n})},n),f("dd",{children:r},`${n} `)])}),f("bu\
-tton",{onClick:e,children:"close"})]})})}function qc(t){let e=Qr(document.getElementById("data")?.textContent??"");document.title=e.title||document.title,ee(f(_n,{page:e,models:e.pairs.map(n=>new De(n,
-e.pairs.length>1?n.name:e.title))}),t)}var Zs=document.getElementById("app");try{qc(Zs)}catch(t){let e=t instanceof Error?t.message:String(t);ee(f("div",{class:"\
-wrong",role:"alert",children:[f("h1",{children:"This page cannot be drawn"}),f("p",{children:t instanceof re?"Its data are not whole, or are not what this page \
-reads. The first thing that is wrong:":"Something in the page itself failed:"}),f("pre",{children:e}),f("p",{children:["Write the page again: ",f("code",{children:"\
-backprint view SAMPLE -o page.html"}),"."]})]}),Zs)}})();
+utton",{role:"tab","aria-selected":s===h,title:`key ${d}`,onClick:()=>this.setState({tab:h}),children:p},h))}),this.panel()]})]}),t.timed&&f(dn,{model:t,moment:a,
+selected:r,onMoment:this.moment}),o&&f(Ef,{changes:this.props.page.changes!==void 0,onClose:()=>this.setState({help:!1})})]})}hover=t=>{t!==this.state.hovered&&
+this.setState({hovered:t})}};function Ef({changes:e,onClose:t}){return f("div",{class:"cover",onClick:t,children:f("div",{class:"card",role:"dialog","aria-label":"\
+keys",children:[f("h2",{children:"Keys"}),f("dl",{children:ts(e).map(([n,r])=>[f("dt",{children:f("kbd",{children:n})},n),f("dd",{children:r},`${n} `)])}),f("bu\
+tton",{onClick:t,children:"close"})]})})}function Of(e){let t=yi(document.getElementById("data")?.textContent??"");document.title=t.title||document.title,se(f(Dn,{page:t,models:t.pairs.map(n=>new qe(n,
+t.pairs.length>1?n.name:t.title))}),e)}var Mo=document.getElementById("app");try{Of(Mo)}catch(e){let t=e instanceof Error?e.message:String(e);se(f("div",{class:"\
+wrong",role:"alert",children:[f("h1",{children:"This page cannot be drawn"}),f("p",{children:e instanceof ae?"Its data are not whole, or are not what this page \
+reads. The first thing that is wrong:":"Something in the page itself failed:"}),f("pre",{children:t}),f("p",{children:["Write the page again: ",f("code",{children:"\
+backprint view SAMPLE -o page.html"}),"."]})]}),Mo)}})();

@@ -541,17 +541,21 @@ def places_for(line: DrawnLine) -> Iterator[LineLabel]:
 READABLE = 300
 """How many steps and folded frames a picture shows at most, if it has a choice."""
 
+WIDEST = 1400.0
+"""How wide a picture is at most, if it has a choice: a page that shows it at half its size still shows its letters."""
 
-def opened_frames(drawn: DrawnPair, most: int = READABLE) -> frozenset[int]:
-    """Return the frames to open, outer ones first, while what is seen is no more than `most`; of a loop its first
-    turn."""
+
+def opened_frames(drawn: DrawnPair, most: int = READABLE, widest: float = math.inf) -> frozenset[int]:
+    """Return the frames to open, outer ones first, while what is seen is no more than `most`, and no wider than
+    `widest`; of a loop its first turn."""
     opened: set[int] = set()
     seen = 1
     waiting = deque([0])
+    builder = PictureBuilder(drawn, frozenset())
     while waiting:
         number = waiting.popleft()
         inside = units_shown(drawn, number)
-        if opened and seen - 1 + len(inside) > most:
+        if opened and (seen - 1 + len(inside) > most or builder.width_with({*opened, number}) > widest):
             continue
         opened.add(number)
         seen += len(inside) - 1
@@ -628,6 +632,12 @@ class PictureBuilder:
         self.ports = ports_beside(self.drawn)
 
     # ---- Sizes
+
+    def width_with(self, opened: Collection[int]) -> float:
+        """Return how wide the picture is in which these frames are open."""
+        self.opened = frozenset(opened)
+        self.extents = {unit: extent for unit, extent in self.extents.items() if unit >= 0}
+        return self.extent_of(frame_unit(0)).width + 2 * PAD
 
     def extent_of(self, unit: int) -> Extent:
         """Return the extent of a unit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from backprint.common.files import write_file
 from backprint.draw.dot import dot_of
 from backprint.draw.layout import DrawnPair, drawn_pair
-from backprint.draw.picture import READABLE, opened_frames, picture_of
+from backprint.draw.picture import READABLE, WIDEST, PairPicture, opened_frames, picture_of
 from backprint.draw.svg import svg_of
 from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
@@ -50,7 +51,12 @@ def check_numbers(pair: int, nodes: int, scale: float) -> None:
 
 def as_svg(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> bytes:
     """Return a picture as SVG."""
-    return svg_of(picture_of(drawn, opened_frames(drawn, nodes)), title).encode()
+    return svg_of(readable_picture(drawn, nodes), title).encode()
+
+
+def readable_picture(drawn: DrawnPair, nodes: int) -> PairPicture:
+    """Return a picture of at most so many steps and folded frames. If that is more than usual, it may be wider, too."""
+    return picture_of(drawn, opened_frames(drawn, nodes, WIDEST if nodes <= READABLE else math.inf))
 
 
 def as_dot(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> bytes:
@@ -67,7 +73,7 @@ def as_png(drawn: DrawnPair, title: str, nodes: int, scale: float) -> bytes:
             "a PNG is made with the package resvg-py: pip install '.[png]' in Backprint's folder; .svg and .dot need "
             "no package"
         ) from None
-    picture = picture_of(drawn, opened_frames(drawn, nodes))
+    picture = readable_picture(drawn, nodes)
     fits = min(scale, EDGE / max(picture.width, picture.height))
     return bytes(resvg_py.svg_to_bytes(svg_string=svg_of(picture, title), zoom=fits))
 
