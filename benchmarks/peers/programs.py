@@ -39,7 +39,8 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(self.norm_1(x)).chunk(3, -1))
+        parts = self.qkv(self.norm_1(x)).chunk(3, -1)
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         weights = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5, -1)
         x = x + self.proj((weights @ v).transpose(1, 2).flatten(2))
         x = x + self.down(Round.apply(F.gelu(self.up(self.norm_2(x)))))

@@ -34,7 +34,8 @@ ENVIRONMENTS = {
 }
 """What these are switched on by, in a process for each program."""
 
-TOOLS = ("Backprint", "torch.export", "its joint graph", "TORCH_LOGS=aot", "tlparse", "depyf", "torchlens", "Model Explorer")
+OF_PYTORCH = ("torch.export", "its joint graph", "TORCH_LOGS=aot")
+TOOLS = ("Backprint", *OF_PYTORCH, "tlparse", "depyf", "torchlens", "Model Explorer")
 
 Row = dict[str, Any]
 
@@ -103,7 +104,7 @@ def call(python: Path, script: Path, tool: str, place: Path, arguments: tuple[st
 def table(rows: dict[str, Row]) -> str:
     """Return the table as Markdown: a row for each tool, a cell with the three programs for each question."""
     names = ", ".join(f"{package.replace('==', ' ')}" for package in PACKAGES)
-    head = ["tool", "steps forward", "steps backward", "saved values", "runs without the program", "gradients that are right"]
+    head = ["tool", "steps forward", "steps backward", "saved values", "runs without the program", "right gradients"]
     lines = [
         f"torch {version('torch')}, {names}. Each cell has the {', the '.join(PROGRAMS)}.",
         "",
@@ -113,8 +114,8 @@ def table(rows: dict[str, Row]) -> str:
     for tool, programs in rows.items():
         answers = [programs[name] for name in PROGRAMS]
         cells = [
-            joined(answer["error"] and "refused" or answer["forward"] or "none" for answer in answers),
-            joined(answer["error"] and "refused" or answer["backward"] or "none" for answer in answers),
+            joined("refused" if answer["error"] else answer["forward"] or "none" for answer in answers),
+            joined("refused" if answer["error"] else answer["backward"] or "none" for answer in answers),
             joined(saved(answer) for answer in answers),
             joined("refused" if answer["error"] else answer["alone"].partition(":")[0] for answer in answers),
             joined(answer["gradients"] or "none" for answer in answers),

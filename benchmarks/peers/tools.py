@@ -57,7 +57,7 @@ def backprint_make(model: torch.nn.Module, inputs: tuple[Tensor, ...], place: Pa
         len(pair.forward.steps),
         len(pair.backward.steps),
         len(saved),
-        sum(tensor_bytes(str(port.spec)) for port in saved),
+        sum(port.spec.nbytes for port in saved),
         f"its own verdict: {', '.join(own)}",
     )
 
@@ -101,7 +101,8 @@ def joint_make(model: torch.nn.Module, inputs: tuple[Tensor, ...], place: Path) 
 def joint_alone(place: Path, inputs: tuple[Tensor, ...], state: Mapping[str, Tensor]) -> Gradients:
     program = torch.export.load(place / "program.pt2")
     tensors = iter(inputs)
-    values = [program.state_dict.get(port.target) if port.target else next(tensors) for port in program.graph_signature.input_specs]
+    names = [port.target for port in program.graph_signature.input_specs]
+    values = [program.state_dict.get(name) if name else next(tensors) for name in names]
     results = program.graph_module(*values)
     kinds = torch.export.graph_signature.OutputKind
     return {
@@ -151,7 +152,7 @@ def depyf_make(model: torch.nn.Module, inputs: tuple[Tensor, ...], place: Path) 
 
     with depyf.prepare_debug(str(place / "dump")):
         compiled_step(model, inputs)
-    files = [path for path in (place / "dump").rglob("*.py")]
+    files = list((place / "dump").rglob("*.py"))
     texts = [
         f"{name} {path.read_text()}"
         for name in ("Forward", "Backward")
@@ -170,7 +171,8 @@ def from_texts(texts: list[str]) -> Kept:
         name = text.split()[0]
         steps[name] += len(re.findall(r"= torch\.ops\.", text))
         if name == "Backward":
-            ports = re.findall(r'(\w+): "([a-z]+\d+\[[^"]*\])[^"]*"', text.partition("def forward(")[2].partition("):")[0])
+            arguments = text.partition("def forward(")[2].partition("):")[0]
+            ports = re.findall(r'(\w+): "([a-z]+\d+\[[^"]*\])[^"]*"', arguments)
             saved += [tensor_bytes(spec) for port, spec in ports if not port.startswith("tangents")]
     return Kept(steps["Forward"], steps["Backward"], len(saved), sum(saved))
 
@@ -285,7 +287,7 @@ def shape_of(node: torch.fx.Node) -> Iterator[Any]:
     yield from value.shape if isinstance(value, Tensor) else ()
 
 
-SIZES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "b8": 1, "u8": 1, "i8": 1, "float32": 4, "int64": 8, "bool": 1}
+SIZES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "b8": 1, "u8": 1, "i8": 1}
 
 
 def tensor_bytes(spec: str) -> int:

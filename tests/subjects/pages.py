@@ -4,9 +4,9 @@ Each block runs alone, in a new process and an empty folder. A block whose first
 `continues` is the next step of the block above it, and runs in the same folder after it, with its names.
 
 A `python` block prints exactly the `# ->` comments in it, and then the `text` block directly below it, if there is one.
-A block that begins with `# NAME.py` is a file; it runs once as a script, and is written for the steps that continue. The
-commands of a `bash` block all end with 0, and print the `text` block directly below; without one, their output is not
-looked at. `...` stands for any text. Other `text` blocks are listings.
+A block that begins with `# NAME.py` is a file, which the steps that continue use. The commands of a `bash` block all
+end with 0, and print the `text` block directly below; without one, their output is not looked at. `...` stands for any
+text. Other `text` blocks are listings.
 
     python pages.py PAGE            runs a page in the current folder
     python pages.py PAGE --write    puts what the blocks print now where the page shows something else
@@ -35,9 +35,6 @@ ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w/]+\.py)\b[^\n]*\n")
 CONTINUES = re.compile(r"#[^\n]*\bcontinues\b")
-NEEDS = re.compile(r"# [\w/]+\.py\b[^\n]*\bneeds\b")
-"""The first line of a file that runs only with a package that the page names."""
-
 ARROW = re.compile(r"# .*?-> (.*)$", re.MULTILINE)
 
 LOADED = "torch", "torch._dynamo", "backprint.tracing.entry"
@@ -165,6 +162,7 @@ def in_a_process(steps: Sequence[Block], folder: Path, environment: Mapping[str,
     if child := os.fork():
         return os.waitpid(child, 0)[1] == 0
     os.chdir(place)
+    sys.path.insert(0, "")  # as at Python's prompt
     names: dict[str, Any] = {"__name__": "__main__"}
     try:
         for block in steps:
@@ -181,8 +179,6 @@ def run(block: Block, place: Path, names: dict[str, Any], environment: Mapping[s
     if block.file:
         (place / block.file).parent.mkdir(exist_ok=True)
         (place / block.file).write_text(block.text, encoding="utf-8")
-        if not NEEDS.match(block.text):
-            run_python(block.text, place / block.file, {"__name__": "__main__"})
         return ""
     if block.language == "python":
         source = place / f"line_{block.line}.py"
