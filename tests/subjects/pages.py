@@ -197,7 +197,7 @@ def run_python(text: str, source: Path, names: dict[str, Any]) -> str:
 def run_bash(block: Block, place: Path, environment: Mapping[str, str]) -> str:
     """Run commands, each of which must end with 0, and return what they print."""
     command = ["bash", "-e", "-o", "pipefail", "-c", block.text]
-    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, f"line {block.line}: exit {done.returncode}\n{done.stdout}{done.stderr}"
     return done.stdout
 
