@@ -24,13 +24,13 @@ html_css_files = ["copy.css"]
 html_js_files = [("copy.js", {"defer": "defer"})]  # a copy button at each block of code
 
 DARK = r'<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">'
-PICTURE = re.compile(rf'<picture>\s*{DARK}\s*<img src="([^"]+)"')
+PICTURE = re.compile(rf'<picture>\s*{DARK}\s*<img src="([^"]+)"([^>]*)></picture>')
 
 
 def both_pictures(_app: Any, _name: str, source: list[str]) -> None:
     """Write a `<picture>` as two images, of which the theme shows one: on the site, a reader can choose the look."""
-    two = r'<img src="\1" alt="" class="only-dark" width="800"><img class="only-light" src="\2"'
-    source[0] = PICTURE.sub(two, source[0]).replace("</picture>", "")
+    two = r'<img src="\1" class="only-dark"\3><img src="\2" class="only-light"\3>'
+    source[0] = PICTURE.sub(two, source[0])
 
 
 def setup(app: Any) -> None:
