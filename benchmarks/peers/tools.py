@@ -184,7 +184,7 @@ def torchlens_make(model: torch.nn.Module, inputs: tuple[Tensor, ...], place: Pa
 
     trace = torchlens.trace(model, list(inputs), capture=torchlens.options.CaptureOptions(save_grads=True))
     trace.log_backward(trace[trace.output_layers[0]].out)
-    trace.save(str(place / "trace.tlspec"))
+    torchlens.save(trace, str(place / "trace.tlspec"), level="runnable")
     valid = torchlens.validate(model, list(inputs), scope="backward", loss_fn=lambda loss: loss)
     return Kept(
         len(trace.layers),
