@@ -184,7 +184,7 @@ def torchlens_make(model: torch.nn.Module, inputs: tuple[Tensor, ...], place: Pa
 
     trace = torchlens.trace(model, list(inputs), capture=torchlens.options.CaptureOptions(save_grads=True))
     trace.log_backward(trace[trace.output_layers[0]].out)
-    torchlens.save(trace, str(place / "trace.tlspec"), level="runnable")
+    trace.save(str(place / "trace.tlspec"))
     valid = torchlens.validate(model, list(inputs), scope="backward", loss_fn=lambda loss: loss)
     return Kept(
         len(trace.layers),
@@ -193,15 +193,6 @@ def torchlens_make(model: torch.nn.Module, inputs: tuple[Tensor, ...], place: Pa
         int(trace.total_autograd_memory),
         f"{trace.num_saved_ops} activations, {trace.num_saved_grad_layers} gradients; its own validation: {valid}",
     )
-
-
-def torchlens_alone(place: Path, inputs: tuple[Tensor, ...], state: Mapping[str, Tensor]) -> Gradients:
-    import torchlens
-
-    trace = torchlens.load(str(place / "trace.tlspec"))
-    trace.load_state_dict(state)
-    trace.run(inputs=list(inputs))
-    return {}
 
 
 def explorer_make(model: torch.nn.Module, inputs: tuple[Tensor, ...], place: Path) -> Kept:
@@ -228,7 +219,7 @@ TOOLS: dict[str, tuple[Make, Run | None]] = {
     "TORCH_LOGS=aot": (logs_make, None),
     "tlparse": (tlparse_make, None),
     "depyf": (depyf_make, None),
-    "torchlens": (torchlens_make, torchlens_alone),
+    "torchlens": (torchlens_make, None),
     "Model Explorer": (explorer_make, None),
 }
 
