@@ -123,6 +123,7 @@ def logs_make(model: torch.nn.Module, inputs: tuple[Tensor, ...], place: Path) -
     """Read what TORCH_LOGS=aot,aot_graphs writes to the file of TORCH_LOGS_OUT."""
     compiled_step(model, inputs)
     text = (place.parent / "log").read_text()
+    (place / "log").write_text(text)  # so that its size is counted
     lines = [re.sub(r"^\S+ \S+ \S+ \S+\] (?:\[\S+\] )*", "", line) for line in text.splitlines()]
     parts = re.split(r"=+ (?=Forward graph|Backward graph|Joint graph)", "\n".join(lines))
     return from_texts([part for part in parts if part.startswith(("Forward", "Backward"))])
