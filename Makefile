@@ -5,6 +5,7 @@
 #   make compat BUILD=2.15.0        the suite on another build of torch, in an environment of its own; without BUILD on all
 #   make compat COMPAT=--keep       the same, and its options: python scripts/compat.py --help
 #   make page                       builds src/backprint/draw/page.js and page.css from page/
+#   make pictures                   takes the pictures of a page in the docs anew, light and dark
 #   make browser                    uses pages in headless Chromium, as a person does
 #   make plain                      what a user installs and nothing more, in an environment of its own
 #   make smoke                      a part of the suite on the newest torch, where pip can get it
@@ -23,7 +24,7 @@ BY_HAND := $(addprefix benchmarks/,architectures.py bench_cost.py compilers.py d
 # planting.py is a module of two of them.
 BENCHES := $(filter-out $(BY_HAND) benchmarks/planting.py,$(sort $(wildcard benchmarks/*.py)))
 
-.PHONY: venv demo test test-all check docs tiny truth conformance fuzz bench architectures compat smoke plain clean page page-check browser
+.PHONY: venv demo test test-all check docs tiny truth conformance fuzz bench architectures compat smoke plain clean page page-check pictures browser
 
 venv: $(STAMP)
 
@@ -87,6 +88,13 @@ browser: $(STAMP) page/node_modules/.installed
 	@$(CHROMIUM) || { test "$$(id -u)" = 0 && apt-get update --quiet && apt-get install --yes --quiet chromium && $(CHROMIUM); } || { echo "make browser: there is no Chromium on PATH; install it, for example: sudo apt-get install chromium" >&2; exit 1; }
 	@$(BIN)/python tests/draw/browser_pages.py build/page
 	@$(NPM) test --silent
+
+# The pictures of a page in README and docs/drawing.md: `gelu` is selected by the search, and both looks are taken.
+pictures: $(STAMP) page/node_modules/.installed
+	@mkdir -p build
+	@$(BIN)/backprint capture backprint.examples.gpt:factory -o build/gpt --overwrite
+	@$(BIN)/backprint view build/gpt -o build/gpt.html
+	@PATH="$(CURDIR)/$(BIN):$$PATH" node page/picture.mjs build/gpt.html "/ o p : g e l u * Enter Escape" docs/pictures/page.png
 
 tiny: $(STAMP)
 	$(BIN)/python -m pytest tests/test_tiny.py

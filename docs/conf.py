@@ -1,5 +1,8 @@
 """The settings of `make docs`: Sphinx builds a site from the Markdown here and from the docstrings of `backprint`."""
 
+import re
+from typing import Any
+
 from backprint.version import __version__
 
 project = "Backprint"
@@ -15,3 +18,21 @@ default_role = "code"  # docstrings write `name`, as Markdown does
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 88
+
+html_static_path = ["_static"]
+html_css_files = ["copy.css"]
+html_js_files = [("copy.js", {"defer": "defer"})]  # a copy button at each block of code
+
+DARK = r'<source media="\(prefers-color-scheme: dark\)" srcset="([^"]+)">'
+PICTURE = re.compile(rf'<picture>\s*{DARK}\s*<img src="([^"]+)"([^>]*)></picture>')
+
+
+def both_pictures(_app: Any, _name: str, source: list[str]) -> None:
+    """Write a `<picture>` as two images, of which the theme shows one: on the site, a reader can choose the look."""
+    two = r'<img src="\1" class="only-dark"\3><img src="\2" class="only-light"\3>'
+    source[0] = PICTURE.sub(two, source[0])
+
+
+def setup(app: Any) -> None:
+    """Connect what changes pages before they are read."""
+    app.connect("source-read", both_pictures)

@@ -282,7 +282,7 @@ def with_triton(python: Path, place: Path, torch: str, only: str) -> Iterator[Ro
 
 def has_code(path: Path) -> bool:
     """Whether a page has code that runs."""
-    return re.search(r"^```(python|console)$", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+    return re.search(r"^```(python|bash)$", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
 
 
 def page(python: Path, path: Path, place: Path) -> Row:

@@ -35,8 +35,9 @@ class Page(HTMLParser):
         self.anchors.add(given.get("id") or "")
         if tag == "a":
             self.links.append(given.get("href") or "")
-        if address := given.get(LOADS.get(tag, "")):
-            self.loads.append(address)
+        for address in (given.get(LOADS.get(tag, "")), given.get("srcset")):
+            if address:
+                self.loads.append(address)
 
 
 def read(path: Path) -> Page:

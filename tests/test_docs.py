@@ -30,7 +30,7 @@ TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for
 BLOCKS = [(page, block) for page, text in TEXTS.items() for block in pages.blocks(text)]
 UNTRIED = "Backprint was tried with torch"
 """How the warning begins that a torch is newer than those that were tried; pages run with it too."""
-RUNNABLE = sorted({page for page, block in BLOCKS if block.language in ("python", "console")})
+RUNNABLE = sorted({page for page, block in BLOCKS if block.runs})
 
 
 # ------------------------------------------------------------------ code blocks
@@ -38,7 +38,7 @@ RUNNABLE = sorted({page for page, block in BLOCKS if block.language in ("python"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNABLE)
-def test_every_block_of_a_page_runs_and_prints_what_the_page_shows(page: str, tmp_path: Path) -> None:
+def test_every_block_of_a_page_runs_alone_and_prints_what_the_page_shows(page: str, tmp_path: Path) -> None:
     done = run_page(ROOT / page, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -47,13 +47,13 @@ STRICT = "-W", "error", "-W", f"ignore:{UNTRIED}"
 
 
 def run_page(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
-    """Run a page, and its commands, in processes that need not load PyTorch.
+    """Run each block of a page, and its commands, in processes that need not load PyTorch.
 
     The first page is run as a reader does, and so is one with Triton's interpreter, which is chosen before Triton is
     imported.
     """
     path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    interprets = ('os.environ.setdefault("TRITON_INTERPRET"', "$ python kernels.py")  # set before triton is imported
+    interprets = ('os.environ.setdefault("TRITON_INTERPRET"', "\npython kernels.py\n")  # set before triton is imported
     if page == README or any(text in page.read_text(encoding="utf-8") for text in interprets):
         command = [sys.executable, *STRICT, pages.__file__, str(page)]
         plain: Any = dict(capture_output=True, text=True, timeout=600, check=False)
@@ -65,19 +65,19 @@ def run_page(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_page_with_code_is_run() -> None:
+    afternoons = "find_a_nan make_it_fit overnight"
     names = "README capturing checking commands compilers corpora derivative diff drawing engines folding graphnet"
     others = "drop_ins fused_neuron kernels lowering recording refusals regions samples swapping tasks thousand_tasks"
-    assert {Path(page).stem for page in RUNNABLE} == {*names.split(), *others.split(), "verdicts"}
+    assert {Path(page).stem for page in RUNNABLE} == {*names.split(), *others.split(), *afternoons.split(), "verdicts"}
 
 
 @pytest.mark.parametrize(("page", "block"), BLOCKS, ids=[f"{Path(page).stem}-{block.line}" for page, block in BLOCKS])
 def test_a_block_says_how_it_is_checked(page: str, block: pages.Block) -> None:
-    assert block.language in ("python", "console", "text") or page in ("docs/index.md", "docs/api.md")
-    if block.language == "text" and not block.below:
-        assert not block.text.startswith("$")
+    assert block.runs or block.language == "text" or page in ("docs/index.md", "docs/api.md")
+    assert not re.search(r"^\$ ", block.text, re.MULTILINE), "what is copied with a prompt does not run"
     if block.file:
         folder = block.file.partition("/")[0]
-        assert any(folder in each.text for of, each in BLOCKS if of == page and each.language == "console")
+        assert any(folder in other.text for of, other in BLOCKS if of == page and other.language == "bash")
     elif block.language == "python":
         assert block.printed.strip(" .\n") or "assert " in block.text, "it shows nothing that could be wrong"
 
@@ -90,9 +90,11 @@ def test_a_block_says_how_it_is_checked(page: str, block: pages.Block) -> None:
         "```python\nprint(1)\n```\n\n```text\n2\n```\n",
         "```python\nimport backprint\nbackprint.absent()\n```\n",
         "```python\nimport warnings\nwarnings.warn('x')\n```\n",
-        "```console\n$ echo 1\n2\n```\n",
-        "```console\n$ echo 1\n```\n",
-        "```console\n$ backprint absent\n...\n```\n",
+        "```bash\necho 1\n```\n\n```text\n2\n```\n",
+        "```bash\nbackprint absent\n```\n",
+        "```bash\nbackprint absent\necho 1\n```\n",
+        "```python\nx = 1\n```\n\n```python\nprint(x)  # -> 1\n```\n",
+        "```bash\necho 1 > file\n```\n\n```bash\ncat file\n```\n",
     ],
 )
 def test_a_block_that_shows_something_else_is_noticed(wrong: str, tmp_path: Path) -> None:
@@ -100,14 +102,23 @@ def test_a_block_that_shows_something_else_is_noticed(wrong: str, tmp_path: Path
     assert run_page(tmp_path / "page.md", tmp_path).returncode == 1
 
 
-def test_blocks_share_names_files_and_the_folder(tmp_path: Path) -> None:
+def test_blocks_that_continue_share_names_files_and_the_folder(tmp_path: Path) -> None:
     right = (
-        "```python\n# one.py\nprint('one')\n```\n\n```python\nx = 1\n```\n\n```python\nprint(x)  # the x -> 1\n"
-        "print(x + 1)\n```\n\n```text\n2...\n```\n\n```console\n$ python one.py\no...e\n```\n"
+        "```python\n# one.py\nprint('one')\n```\n\n```python\n# continues\nx = 1\n```\n\n"
+        "```python\n# continues the block above\nprint(x)  # the x -> 1\nprint(x + 1)\n```\n\n```text\n2...\n```\n\n"
+        "```bash\n# continues\npython one.py\n```\n\n```text\no...e\n```\n"
     )
     (tmp_path / "page.md").write_text(right, encoding="utf-8")
     done = run_page(tmp_path / "page.md", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_page_is_rewritten_where_it_shows_something_else(tmp_path: Path) -> None:
+    old = "```python\nprint(1)  # -> 1\nprint(2)\n```\n\n```text\n3\n```\n\n```bash\necho 4\n```\n\n```text\n...\n```\n"
+    (tmp_path / "page.md").write_text(old, encoding="utf-8")
+    command = [sys.executable, pages.__file__, "page.md", "--write"]
+    assert subprocess.run(command, cwd=tmp_path, check=False).returncode == 0
+    assert (tmp_path / "page.md").read_text(encoding="utf-8") == old.replace("3\n", "2\n")
 
 
 # ------------------------------------------------------------------ verbs, options, names

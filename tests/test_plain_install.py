@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from subjects import pages
 
 ROOT = Path(__file__).parents[1]
 SPEC = importlib.util.spec_from_file_location("plain_install", ROOT / "scripts" / "plain_install.py")
@@ -61,6 +62,7 @@ def test_every_verb_is_used_by_a_page_or_by_the_script() -> None:
     from backprint.cli import VERBS
 
     texts = [page.read_text(encoding="utf-8") for page in plain.PAGES]
-    commands = [*plain.USES.values(), *(line for text in texts for line in text.splitlines() if line.startswith("$ "))]
+    blocks = [block.text for text in texts for block in pages.blocks(text) if block.language == "bash"]
+    commands = [*plain.USES.values(), *blocks]
     assert [verb for verb in VERBS if not any(f"backprint {verb}" in command for command in commands)] == []
     assert {name.split()[0] for name in plain.EVERY} == set(VERBS)

@@ -1,21 +1,29 @@
-"""README and the pages of docs/: run their code blocks in order, as a reader would, and compare them with the results
-shown.
+"""README and the pages of docs/: run their code blocks as a reader pastes them, and compare them with what is shown.
 
-The `python` blocks of a page share their names. A block prints exactly the `# ->` comments in it, and then the `text`
-block directly below it, if there is one. A block that begins with `# NAME.py` is a file. A `console` block runs the
-lines after `$ `, and the lines below each are its output. `...` stands for any text. Other `text` blocks are listings.
+Each block runs alone, in a new process and an empty folder. A block whose first line is a comment with the word
+`continues` is the next step of the block above it, and runs in the same folder after it, with its names.
 
-    python pages.py PAGE    runs a page in the current folder
+A `python` block prints exactly the `# ->` comments in it, and then the `text` block directly below it, if there is one.
+A block that begins with `# NAME.py` is a file, which the steps that continue use. The commands of a `bash` block all
+end with 0, and print the `text` block directly below; without one, their output is not looked at. `...` stands for any
+text. Other `text` blocks are listings.
+
+    python pages.py PAGE            runs a page in the current folder
+    python pages.py PAGE --write    puts what the blocks print now where the page shows something else
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
+import json
 import os
 import re
 import subprocess
 import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,18 +33,25 @@ from subjects import forked
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"# ([\w/]+\.py)\n")
+FILE = re.compile(r"# ([\w/]+\.py)\b[^\n]*\n")
+CONTINUES = re.compile(r"#[^\n]*\bcontinues\b")
 ARROW = re.compile(r"# .*?-> (.*)$", re.MULTILINE)
+
+LOADED = "torch", "torch._dynamo", "backprint.tracing.entry"
+"""What is loaded before blocks are forked; Triton's interpreter has to be chosen before all but the first."""
+
+Printed = Callable[["Block", str], None]
+"""What is done with the text that a block printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block. `shown` is the `text` block directly below a `python` one, whose `below` is then true."""
+    """A fenced block. `shown` is the `text` block directly below it, whose `below` is then true."""
 
     line: int
     language: str
     text: str
-    shown: str = ""
+    shown: str | None = None
     below: bool = False
 
     @property
@@ -46,42 +61,87 @@ class Block:
         return named[1] if named else ""
 
     @property
+    def runs(self) -> bool:
+        """Whether the block is code, and not text to read."""
+        return self.language in ("python", "bash")
+
+    @property
+    def continues(self) -> bool:
+        """Whether the block is the next step of the block above it."""
+        return self.runs and CONTINUES.match(self.text) is not None
+
+    @property
+    def arrows(self) -> list[str]:
+        """The lines that the comments of a `python` block show."""
+        return ARROW.findall(self.text)
+
+    @property
     def printed(self) -> str:
         """The text that a `python` block must print."""
-        return "\n".join([*ARROW.findall(self.text), self.shown])
+        return "\n".join([*self.arrows, self.shown or ""])
 
 
 def blocks(text: str) -> tuple[Block, ...]:
     """Return the fenced blocks of a page, in order."""
-    found: list[Block] = []
+    fenced: list[Block] = []
     end = -1
     for fence in FENCE.finditer(text):
         block = Block(text.count("\n", 0, fence.start()) + 1, fence[1], fence[2])
-        if block.language == "text" and found and found[-1].language == "python" and text[end : fence.start()] == "\n":
-            found[-1:] = [replace(found[-1], shown=block.text)]
+        if block.language == "text" and fenced and fenced[-1].runs and text[end : fence.start()] == "\n":
+            fenced[-1:] = [replace(fenced[-1], shown=block.text)]
             block = replace(block, below=True)
-        found.append(block)
+        fenced.append(block)
         end = fence.end()
-    return tuple(found)
+    return tuple(fenced)
 
 
-def run_page(text: str, folder: Path) -> None:
-    """Run the blocks of a page in `folder`; an AssertionError names the line of the block that shows another result."""
-    environment = prepare(folder)
-    names: dict[str, Any] = {"__name__": "__main__"}
+def sequences(text: str) -> tuple[tuple[Block, ...], ...]:
+    """Return the blocks of a page that run, each with the blocks that continue it."""
+    steps: list[list[Block]] = []
     for block in blocks(text):
-        if block.file:
-            (folder / block.file).parent.mkdir(exist_ok=True)
-            (folder / block.file).write_text(block.text, encoding="utf-8")
-        elif block.language == "python":
-            check_python(block, folder, names)
-        elif block.language == "console":
-            check_console(block, folder, environment)
+        if block.continues and steps:
+            steps[-1].append(block)
+        elif block.runs:
+            steps.append([block])
+    return tuple(map(tuple, steps))
+
+
+# ------------------------------------------------------------------ a page
+
+
+def run_page(text: str, folder: Path) -> list[int]:
+    """Run the blocks of a page; return the lines of those that show something else, and say on standard error what."""
+    environment = prepare(folder)
+    return [steps[0].line for steps in sequences(text) if not in_a_process(steps, folder, environment, check)]
+
+
+def rewritten(text: str, folder: Path) -> str:
+    """Return the page with what its blocks print now, where it shows something else."""
+    environment = prepare(folder)
+    new: dict[str, str] = {}
+
+    def note(block: Block, printed: str) -> None:
+        first = len(block.arrows)
+        lines = trimmed(printed).splitlines()
+        if block.shown is not None and not matches("\n".join(lines[first:]), block.shown):
+            new[str(block.line)] = "\n".join(lines[first:]) + "\n"
+        (folder / "printed.json").write_text(json.dumps(new), encoding="utf-8")
+
+    for steps in sequences(text):
+        in_a_process(steps, folder, environment, note)
+        if (folder / "printed.json").exists():
+            new.update(json.loads((folder / "printed.json").read_text(encoding="utf-8")))
+    shown = {block.line: block for block in blocks(text)}
+    for line, printed in new.items():
+        block = shown[int(line)]
+        old = f"```{block.language}\n{block.text}```\n\n```text\n"
+        assert text.count(f"{old}{block.shown}```") == 1, f"line {line} stands twice on the page"
+        text = text.replace(f"{old}{block.shown}```", f"{old}{printed}```")
+    return text
 
 
 def prepare(folder: Path) -> dict[str, str]:
-    """Put `examples` and a `backprint` command for this Python into a folder; return the environment to run in."""
-    (folder / "examples").symlink_to(ROOT / "examples")
+    """Put a `backprint` and a `python` command for this Python into a folder; return the environment to run in."""
     commands = folder / ".bin"
     commands.mkdir()
     python = f'"{sys.executable}"'
@@ -94,33 +154,67 @@ def prepare(folder: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "COLUMNS": "120"}
 
 
-def check_python(block: Block, folder: Path, names: dict[str, Any]) -> None:
-    """Run a `python` block on the names of the page; it must print what is shown."""
-    source = folder / f"line_{block.line}.py"
-    source.write_text(block.text, encoding="utf-8")
+def in_a_process(steps: Sequence[Block], folder: Path, environment: Mapping[str, str], printed: Printed) -> bool:
+    """Run a block and those that continue it in a process that is forked from this one; return whether all is right."""
+    place = folder / f"line_{steps[0].line}"
+    place.mkdir()
+    sys.stdout.flush()
+    if child := os.fork():
+        return os.waitpid(child, 0)[1] == 0
+    os.chdir(place)
+    sys.path.insert(0, "")  # as at Python's prompt
+    names: dict[str, Any] = {"__name__": "__main__"}
+    try:
+        for block in steps:
+            printed(block, run(block, place, names, environment))
+    except BaseException:
+        print(f"a block at line {block.line}:", file=sys.stderr)
+        traceback.print_exc()
+        sys.exit(1)
+    sys.exit(0)
+
+
+def run(block: Block, place: Path, names: dict[str, Any], environment: Mapping[str, str]) -> str:
+    """Run a block in a folder, and return what it prints."""
+    if block.file:
+        (place / block.file).parent.mkdir(exist_ok=True)
+        (place / block.file).write_text(block.text, encoding="utf-8")
+        return ""
+    if block.language == "python":
+        source = place / f"line_{block.line}.py"
+        source.write_text(block.text, encoding="utf-8")
+        return run_python(block.text, source, names)
+    return run_bash(block, place, environment)
+
+
+def run_python(text: str, source: Path, names: dict[str, Any]) -> str:
+    """Run Python code on some names, and return what it prints."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile(block.text, str(source), "exec"), names)
-    check_output(block.line, printed.getvalue(), block.printed)
+        exec(compile(text, str(source), "exec"), names)
+    return printed.getvalue()
 
 
-def check_console(block: Block, folder: Path, environment: dict[str, str]) -> None:
-    """Run the commands of a `console` block in order; each must exit with 0 and print the lines below it."""
-    for session in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
-        command, _, shown = session.partition("\n")
-        done = subprocess.run(
-            ["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode == 0, f"line {block.line}: {command}: exit {done.returncode}\n{done.stdout}{done.stderr}"
-        check_output(block.line, done.stdout, shown)
+def run_bash(block: Block, place: Path, environment: Mapping[str, str]) -> str:
+    """Run commands, each of which must end with 0, and return what they print."""
+    command = ["bash", "-e", "-o", "pipefail", "-c", block.text]
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"line {block.line}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout
 
 
-def check_output(line: int, printed: str, shown: str) -> None:
-    """Compare printed text with what a page shows, where `...` stands for any text."""
-    assert matches(printed, shown), f"line {line}: the page shows\n{shown}\nand this was printed\n{printed}"
+# ------------------------------------------------------------------ what a page shows
+
+
+def check(block: Block, printed: str) -> None:
+    """Compare printed text with what a page shows."""
+    if block.file or (block.language == "bash" and block.shown is None):
+        return
+    shown = block.printed if block.language == "python" else block.shown or ""
+    assert matches(printed, shown), f"line {block.line}: the page shows\n{shown}\nand this was printed\n{printed}"
 
 
 def matches(printed: str, shown: str) -> bool:
-    """Whether a text is the one shown, apart from space at the ends of lines."""
+    """Whether a text is the one shown, apart from space at the ends of lines; `...` stands for any text."""
     parts = [re.escape(part) for part in trimmed(shown).split("...")]
     return re.fullmatch(".*?".join(parts), trimmed(printed), re.DOTALL) is not None
 
@@ -130,5 +224,17 @@ def trimmed(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
 
 
+def main(page: Path, write: bool) -> int:
+    """Run or rewrite a page; return the exit code."""
+    text = page.read_text(encoding="utf-8")
+    for name in ("torch",) if "triton" in text.lower() else LOADED:
+        importlib.import_module(name)
+    if write:
+        page.write_text(rewritten(text, Path.cwd()), encoding="utf-8")
+        return 0
+    wrong = run_page(text, Path.cwd())
+    return 1 if wrong else 0
+
+
 if __name__ == "__main__":
-    run_page(Path(sys.argv[1]).read_text(encoding="utf-8"), Path.cwd())
+    sys.exit(main(Path(sys.argv[1]), "--write" in sys.argv[2:]))
