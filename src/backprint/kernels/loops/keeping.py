@@ -307,7 +307,12 @@ class Readers:
     def loaded(self, load: Element, slot: Slot) -> Element:
         """Return what a load of an iteration reads at a slot."""
         tensor, now = load.args
-        place = Now(slot.offset + now.offset) if isinstance(slot, Now) else moved(slot, now.offset)
+        place: Slot = None
+        match slot:
+            case Now(offset):
+                place = Now(offset + now.offset)
+            case Edge():
+                place = moved(slot, now.offset)
         if place is None:
             raise RefusedError(f"the backward reads '{tensor}' outside of the steps")
         return self.elements.load(tensor, place, load.dtype)
