@@ -85,6 +85,7 @@ def widened(graph: Graph) -> Graph:
     )
 
 
+@functools.lru_cache(maxsize=4096)
 def wide_spec(spec: Spec) -> Spec:
     """Return the spec of a tensor in float64."""
     return replace(spec, dtype=WIDE.get(spec.dtype, spec.dtype)) if isinstance(spec, TensorSpec) else spec

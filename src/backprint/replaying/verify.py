@@ -156,9 +156,8 @@ def keep_worst(worst_by_port: dict[PortKey, PortVerdict], draw: str, verdicts: S
     """Add the verdicts of one draw: a port keeps its worst."""
     for verdict in verdicts:
         key = verdict.key
-        verdict = replace(
-            verdict, detail=f"{draw} inputs: {verdict.detail}" if verdict.detail and draw else verdict.detail
-        )
+        if verdict.detail and draw:
+            verdict = replace(verdict, detail=f"{draw} inputs: {verdict.detail}")
         if (
             key not in worst_by_port
             or worst([worst_by_port[key].verdict, verdict.verdict]) != worst_by_port[key].verdict
