@@ -223,9 +223,7 @@ def sparse(recipe: Recipe, bases: Mapping[str, Any], layout: str, of: tuple[str,
         raise ValueError(f"its parts do not make a {layout} tensor of {list(recipe.shape)}: {cause}") from cause
 
 
-def make(
-    recipe: Recipe, exact: Any = None, bases: Mapping[str, Any] | None = None, drawn: Words | None = None
-) -> Any:
+def make(recipe: Recipe, exact: Any = None, bases: Mapping[str, Any] | None = None, drawn: Words | None = None) -> Any:
     """The tensor of a recipe on its device: `exact` is its kept data, `bases` has the tensors that it is made of.
 
     `drawn` are the random words of its counters, if they were drawn with those of other recipes.
