@@ -46,7 +46,7 @@ from backprint.graph.verdicts import Moved, PortVerdict, Power, Trial, side_of
 from backprint.replaying.other_inputs import held_by_guards, unchecked_inputs
 from backprint.replaying.results import Results, is_inexact, moved, moves, stands, strength
 from backprint.replaying.whole import replay_values
-from backprint.sample.redraws import neutral, others, units
+from backprint.sample.redraws import neutral, others_together, units
 from backprint.values import settings
 from backprint.values.tree import strided_parts
 
@@ -214,7 +214,7 @@ def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEE
         for names in units(recipes).values()
         if all(name in values and name not in guarded and roles.get(name) != "constant" for name in names)
     ]
-    return others(free, recipes, values, seed)
+    return others_together(free, recipes, values, seed)
 
 
 class PowerMeasurement:
@@ -439,7 +439,7 @@ class PowerMeasurement:
         for floats_only, step in ways:
             chosen = [name for name in names if not floats_only or is_inexact(self.base.values[name])]
             chosen_units = [self.units[name] for name in chosen]
-            values = others(chosen_units, self.recipes, self.base.values, self.seed, self.fresh, step)
+            values = others_together(chosen_units, self.recipes, self.base.values, self.seed, self.fresh, step)
             if not values or before == (set(values), step):
                 continue
             before = (set(values), step)

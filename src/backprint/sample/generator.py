@@ -91,7 +91,7 @@ def counters(recipe: Recipe) -> int:
 
 
 def draw(recipe: Recipe, turn: Callable[..., Any], drawn: Words | None = None, dtype: str = "") -> Any:
-    """The flat storage: `turn` makes each element of its words; `drawn` are those of all counters, if they are known."""
+    """The flat storage: `turn` makes each element of its words; `drawn` are those of all counters, if known."""
     part, zero = PARTS.get(recipe.dtype), torch.zeros(1, dtype=torch.int64, device="cpu")
     rows, words = counters(recipe), WORDS[recipe.kind]
     table = torch.empty(rows, 4 // words, dtype=getattr(torch, dtype or part or recipe.dtype), device="cpu")

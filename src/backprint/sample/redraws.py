@@ -64,7 +64,7 @@ def another(
     return None if fresh is None else laid(unit, recipes, name, fresh)
 
 
-def others(
+def others_together(
     chosen: Iterable[tuple[str, ...]],
     recipes: Mapping[str, Recipe],
     tensors: Mapping[str, Tensor],
