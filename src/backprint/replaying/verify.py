@@ -8,7 +8,7 @@ the whole program, and a fake one with a small twin.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import NamedTuple
@@ -128,6 +128,7 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
             for index, tally in enumerate(parts):
                 pair_run = attempted.replayed.parts[index]
                 tally.note(draw.name, part_verdicts(capture, index, pair_run, draw.name, tally.details))
+            del draw, attempted  # all inputs and all results, which may be gigabytes
         if "resized" in draws and capture.recipes.complete:
             keep_worst(
                 whole.verdicts, "resized", resize(capture, draw_from_recipes(capture, "fresh", FRESH), whole.details)
@@ -188,7 +189,7 @@ def base_of(draw: Draw, replayed: Replayed) -> Base:
     return Base(with_tangents(draw.values, draw.tangents or {}), replayed.results, parts)
 
 
-def first_attempt(capture: Capture, candidates: Sequence[Draw], details: list[str]) -> tuple[Draw, Attempt | None]:
+def first_attempt(capture: Capture, candidates: Iterable[Draw], details: list[str]) -> tuple[Draw, Attempt | None]:
     """Return the first of several draws that the program runs on, with its Attempt; if none, note why."""
     for draw in candidates:
         reasons: list[str] = []
