@@ -361,7 +361,7 @@ def words_of_group(seeds: Sequence[int], counts: Sequence[int]) -> Iterator[Word
     index = torch.arange(len(starts), device="cpu") - starts
     four = generator.philox(index, zero, zero, zero, signed.repeat_interleave(lengths))
     for count, *words in zip(counts, *(column.split(counts) for column in four), strict=True):
-        yield tuple(words) if count else None  # type: ignore[misc]  # four columns
+        yield tuple(words) if count else None
 
 
 def redraw(recipe: Recipe, seed: int) -> Recipe:

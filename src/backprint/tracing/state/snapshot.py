@@ -374,13 +374,15 @@ class Snapshot:
         keys, values = list(kind.keys(dictionary)), list(kind.values(dictionary))
 
         def undo() -> None:
+            if not keys and kind.__len__(dictionary) == 0:  # as most dictionaries of hooks are
+                return
             if not (same_elements(kind.keys(dictionary), keys) and same_elements(kind.values(dictionary), values)):
                 kind.clear(dictionary)
                 for key, value in zip(keys, values, strict=True):
                     kind.__setitem__(dictionary, key, value)
 
         self.undo.append(undo)
-        if search_contents:
+        if search_contents and keys:
             self.push_all(name, zip(keys, values, strict=True), functools.partial(kind.__setitem__, dictionary))
             objects = ((index, key) for index, key in enumerate(keys) if type(key) not in STATELESS_TYPES)
             self.push_all(name, ((f"key {index}", key) for index, key in objects))
