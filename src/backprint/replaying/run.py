@@ -15,7 +15,6 @@ from torch import Tensor, fx
 from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint._torch.modes import DisableAutocast
-from backprint.common.collector import collector_paused
 from backprint.errors import GuardError, ReplayError, for_program
 from backprint.fx.values import check_call, check_guard_step, checked_function, resolve, value_evaluator
 from backprint.graph.isolation import check_here
@@ -65,7 +64,7 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
         for name in last.get(index, ()):
             del env[name]
 
-    with torch.enable_grad(), AS_WRITTEN(), collector_paused():  # operators make no cycles
+    with torch.enable_grad(), AS_WRITTEN():
         make = perform_steps(graph.steps, env, subgraphs(graph), after=settle)
         results = tuple(make(result) for result in graph.results)
     if sheet is not None:
