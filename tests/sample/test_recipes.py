@@ -198,7 +198,6 @@ def test_recipes_that_are_drawn_together_make_the_golden_bits():
     assert all(digest(tensors[f"{kind} {dtype}"]) == DIGESTS[kind, dtype] for kind, dtype in CASES)
     full = [tensor for tensor in tensors.values() if tensor.numel()]
     assert len({tensor.untyped_storage().data_ptr() for tensor in full}) == len(full)
-    assert all(tensor.untyped_storage().nbytes() == tensor.nbytes for tensor in full)
 
 
 @pytest.mark.parametrize("seed", [0, 2**53 - 1, 2**63, 2**64 - 1])
