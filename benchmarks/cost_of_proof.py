@@ -178,7 +178,14 @@ def loading(model: Any, x: Any, engine: str, folder: Path) -> Step:
     _, status = os.wait()
     if status:
         raise SystemExit("the process that saves the sample failed")
-    return lambda: bp.load(folder / "sample")
+
+    def load() -> Any:
+        capture = bp.load(folder / "sample")
+        if any(pair.forward is None or pair.backward is None for pair in capture.pairs):  # reads the graphs
+            raise SystemExit("a sample without a backward")
+        return capture
+
+    return load
 
 
 STAGES: dict[str, Callable[[Any, Any, str, Path], Step]] = {
