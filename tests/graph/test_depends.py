@@ -105,6 +105,17 @@ def test_the_second_name_of_a_tensor_is_its_first() -> None:
     assert dependence(capture)[PortKey("output", "output")] == {"x"}
 
 
+def test_sets_of_inputs_are_numbers_and_names() -> None:
+    capture = bp.capture(lambda x, y, z: (x * y, y + z), *torch.randn(3, 2).unbind())
+    depends = dependence(capture)
+    assert len(depends) == len(list(depends)) == len(depends.sets)
+    for key, names in depends.items():
+        assert depends.names_of(depends.set_of(names)) == names
+        assert depends.set_of([*names, "no input"]) == depends.sets[key]
+    first, second = (depends.sets[PortKey("output", f"output.{index}")] for index in (0, 1))
+    assert depends.names_of(first & second) == {"y"}
+
+
 MAKERS = {
     name: Step(name, "aten.add.Tensor", tuple(map(Ref, used)))
     for name, used in {"y": "xx", "z": "yw", "loss": "zy", "other": "v"}.items()

@@ -185,6 +185,28 @@ def test_chunks_are_no_part_of_the_draw(chunk, monkeypatch):
         assert digest(make(sample_recipe(kind, FACTS[kind][0][0]))) == DIGESTS[kind, FACTS[kind][0][0]]
 
 
+def test_recipes_that_are_drawn_together_make_the_golden_bits():
+    rows = {f"{kind} {dtype}": sample_recipe(kind, dtype) for kind, dtype in CASES}
+    empty = replace(sample_recipe("normal", "float32"), shape=(0,), extent=0)
+    large = replace(sample_recipe("uniform", "float32"), shape=(2**17,), extent=2**17)
+    rows = {"empty": empty, "large": large} | rows | {"last": replace(empty, shape=(1,), extent=1)}
+    with torch.device("meta"):
+        tensors = make_all(rows, {})
+    assert {name: digest(tensor) for name, tensor in tensors.items()} == {
+        name: digest(make(recipe)) for name, recipe in rows.items()
+    }
+    assert all(digest(tensors[f"{kind} {dtype}"]) == DIGESTS[kind, dtype] for kind, dtype in CASES)
+    full = [tensor for tensor in tensors.values() if tensor.numel()]
+    assert len({tensor.untyped_storage().data_ptr() for tensor in full}) == len(full)
+
+
+@pytest.mark.parametrize("seed", [0, 2**53 - 1, 2**63, 2**64 - 1])
+def test_a_seed_draws_the_same_beside_others(seed):
+    recipe = replace(sample_recipe("normal", "float64"), seed=seed)
+    together = make_all({"before": sample_recipe("uniform", "float32"), "x": recipe}, {})
+    assert digest(together["x"]) == digest(make(recipe))
+
+
 def test_a_default_dtype_and_device_and_the_thread_count_change_nothing():
     threads = torch.get_num_threads()
     try:

@@ -38,9 +38,13 @@ def bound_by_schema(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any
     for name, kind, fits, default in rows:
         if name not in arguments:
             arguments[name] = default
-        elif not fits(arguments[name]):
+        elif not (type(arguments[name]) is Tensor and kind in TENSORS) and not fits(arguments[name]):
             return {}, f"{name}={describe_argument(arguments[name])} where the schema wants {kind}"
     return arguments, ""
+
+
+TENSORS = frozenset({"Tensor", "Optional[Tensor]"})
+"""Types of arguments that any tensor fits: most arguments are such tensors, and need no more than a look."""
 
 
 @functools.cache

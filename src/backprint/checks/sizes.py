@@ -163,7 +163,7 @@ def has_own_values(leaf: Any) -> bool:
 def call_key(value: Any) -> Any:
     """Return a call's arguments as a hashable key: tensors by shape, stride and dtype."""
     if isinstance(value, Tensor):
-        return TensorKey(tuple(value.shape), value.stride(), value.dtype)
+        return TensorKey(value.shape, value.stride(), value.dtype)
     if isinstance(value, list):
         return (ListMark, *map(call_key, value))
     if isinstance(value, tuple):

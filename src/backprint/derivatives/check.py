@@ -262,7 +262,7 @@ def inputs_of_pairs(capture: Capture, names: Sequence[str] = CAPTURED_FIRST) -> 
     """Return the inputs of each Pair by name; those of a later Pair are what the earlier ones return, in float64."""
     if capture.fake:
         raise CannotTell("it was captured without values")
-    draw = next((draws[0] for name in names for draws in draws_of(capture, (name,)) if draws), None)
+    draw = next((draw for name in names for draws in draws_of(capture, (name,)) for draw in draws), None)
     if draw is None:
         raise CannotTell("its program is gone, and the sample keeps no recipes for its inputs")
     if len(capture.pairs) == 1:

@@ -65,20 +65,21 @@ PYTHON_FUNCTIONS = {
 
 @dataclass(slots=True)
 class Names:
-    """The locals used so far in one graph: unique, and none reserved."""
+    """The locals used so far in one graph: unique, and none reserved. `numbers` has the last number of each stem."""
 
     used: set[str] = field(default_factory=set)
+    numbers: dict[str, int] = field(default_factory=dict)
 
     def free(self, wanted: str, *, avoid: Collection[str] = ()) -> str:
         """Return the wanted name, with a number appended if needed; none of those to `avoid`."""
         stem = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_") or "value"
         stem = f"_{stem}" if stem[0].isdigit() else stem
-        name, count = stem[:200], 0
+        stem = name = stem[:200]
         while (
             name in self.used or name in RESERVED or name in avoid or keyword.iskeyword(name) or name.startswith("__")
         ):
-            count += 1
-            name = f"{stem[:200]}_{count}"
+            self.numbers[stem] = self.numbers.get(stem, 0) + 1
+            name = f"{stem}_{self.numbers[stem]}"
         self.used.add(name)
         return name
 

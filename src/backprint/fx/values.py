@@ -63,6 +63,8 @@ def resolve(target: str) -> Callable[..., Any]:
 
 def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise RefusedError unless a target accepts these arguments safely."""
+    if target == "operator.getitem" and isinstance(args[0], tuple) and type(args[1]) is int:
+        return  # one of several results that are there: nothing is computed
     if target in PLAIN_TARGETS:
         complaint = growth_complaint(target, args) or complaint_about_division(target, args)
     elif isinstance(function, OpOverload):

@@ -6,7 +6,7 @@ not move is tried with numbers (`replaying/power.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from backprint.graph.keys import PortKey, tangent_name
 from backprint.graph.links import FREE, between, consumers, feeds, results
@@ -48,21 +48,51 @@ TAKEN: Mapping[str, Mapping[int, tuple[int, ...]]] = {
 """Operators of several results that do not all take every argument: result -> the arguments that it takes."""
 
 
-def dependence(capture: Capture) -> dict[PortKey, frozenset[str]]:
-    """Return, for each result, the inputs that it depends on; a tangent's name is `tangent y`."""
+class Dependence(Mapping[PortKey, frozenset[str]]):
+    """For each result, the inputs that it depends on; a tangent's name is `tangent y`.
+
+    A set of inputs is kept as the bits of a number (`sets`), and questions about many results are asked in numbers:
+    names of thousands of inputs for each of thousands of results would take gigabytes.
+    """
+
+    def __init__(self, bits: Mapping[str, int], sets: Sets) -> None:
+        self.bits, self.sets = bits, sets
+
+    def __getitem__(self, key: PortKey) -> frozenset[str]:
+        return self.names_of(self.sets[key])
+
+    def __iter__(self) -> Iterator[PortKey]:
+        return iter(self.sets)
+
+    def __len__(self) -> int:
+        return len(self.sets)
+
+    def set_of(self, names: Iterable[str]) -> int:
+        """Return the set of these inputs; a name that is no input adds nothing."""
+        inputs = 0
+        for name in names:
+            inputs |= self.bits.get(name, 0)
+        return inputs
+
+    def names_of(self, inputs: int) -> frozenset[str]:
+        """Return the names in a set."""
+        return frozenset(name for name, bit in self.bits.items() if bit & inputs)
+
+
+def dependence(capture: Capture) -> Dependence:
+    """Return the Dependence of the Capture's own results."""
     walk = DependenceWalk(capture)
-    return {key: walk.named(inputs) for key, inputs in walk.results().items()}
+    sets = walk.results()
+    return Dependence(walk.bits, sets)
 
 
-def dependence_of_parts(capture: Capture) -> tuple[dict[PortKey, frozenset[str]], ...]:
-    """Return, for each of several Pairs, the inputs of the whole that each of its own results depends on."""
+def dependence_of_parts(capture: Capture) -> tuple[Dependence, ...]:
+    """Return, for each of several Pairs, the Dependence of its own results on the inputs of the whole."""
     if len(capture.pairs) == 1:
         return ()
     walk = DependenceWalk(capture)
-    return tuple(
-        {key: walk.named(inputs) for key, inputs in {**walk.forward(index), **walk.backward(index)}.items()}
-        for index in range(len(capture.pairs))
-    )
+    sets = [{**walk.forward(index), **walk.backward(index)} for index in range(len(capture.pairs))]
+    return tuple(Dependence(walk.bits, sets_of_part) for sets_of_part in sets)
 
 
 class DependenceWalk:
@@ -71,7 +101,6 @@ class DependenceWalk:
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
         self.first = {right: left for left, right in capture.signature.same}
-        self.names: list[str] = []
         self.bits: dict[str, int] = {}
         self.sides: dict[tuple[int, str], Sets] = {}
 
@@ -79,13 +108,8 @@ class DependenceWalk:
         """Return the set of one input; the second name of a tensor has its first's."""
         name = self.first.get(name, name)
         if name not in self.bits:
-            self.bits[name] = 1 << len(self.names)
-            self.names.append(name)
+            self.bits[name] = 1 << len(self.bits)
         return self.bits[name]
-
-    def named(self, inputs: int) -> frozenset[str]:
-        """Return the names in a set."""
-        return frozenset(name for name in self.names if self.bits[name] & inputs)
 
     def forward(self, index: int) -> Sets:
         """Return what each output port of a forward depends on."""

@@ -278,7 +278,7 @@ def of_direction(side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[st
 
 def alike(port: Port, other: Port | None, text: str, whole: bool = False) -> Iterator[Contradiction]:
     """Yield a Contradiction if two ports should have one shape, or with `whole` one spec, and do not."""
-    if other is None or port.spec is None or other.spec is None:
+    if other is None or port.spec is None or other.spec is None or port.spec == other.spec:
         return
     if kind(port.spec, whole) != kind(other.spec, whole):
         yield Contradiction(port.role, port.name, text.format(show_spec(port.spec), show_spec(other.spec)))

@@ -381,7 +381,7 @@ class Symbol:
             raise GraphError(f"symbol {self.name}: no size is in [{low}, {high}]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Graph:
     """One direction of one program: ports in, straight-line steps, ports out. `print(graph)` shows it as Python."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -45,9 +45,9 @@ class Draw:
     anew: bool = False
 
 
-def draws_of(capture: Capture, draws: tuple[str, ...]) -> Iterator[tuple[Draw, ...]]:
-    """Yield the draws that a Capture is compared on. Each is a tuple of alternatives, of which the first is taken that
-    the program runs on."""
+def draws_of(capture: Capture, draws: tuple[str, ...]) -> Iterator[Iterable[Draw]]:
+    """Yield the draws that a Capture is compared on. Each is a row of alternatives, of which the first is taken that
+    the program runs on; the others are not drawn."""
     alive = capture.origin.alive
     if "captured" in draws and alive:
         yield (Draw("captured", capture.origin.values(), None, capture.seed),)
@@ -61,7 +61,13 @@ def draws_of(capture: Capture, draws: tuple[str, ...]) -> Iterator[tuple[Draw, .
     # A recorded program has results for its own inputs alone, and so has a sample with a witness. Of a sample without
     # one, the results are compared with autograd of the forward, which runs on any inputs.
     if "fresh" in draws and not capture.origin.partial and (alive or capture.witness is None):
-        yield draw_of_other_values(capture), draw_from_recipes(capture, "fresh", FRESH)
+        yield fresh_draws(capture)
+
+
+def fresh_draws(capture: Capture) -> Iterator[Draw]:
+    """Yield a draw in which everything has other values, then one in which only what the recipes draw has."""
+    yield draw_of_other_values(capture)
+    yield draw_from_recipes(capture, "fresh", FRESH)
 
 
 def second_draw(capture: Capture, first: Draw, kept_by_sample: bool = False) -> Draw | None:

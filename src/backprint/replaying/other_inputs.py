@@ -18,7 +18,7 @@ from backprint.graph.sizes import at, evaluate, known, outside, sizes_in_words
 from backprint.replaying.results import Row, numbers_of
 from backprint.replaying.whole import SIZE
 from backprint.sample.generator import digest
-from backprint.sample.redraws import another, units
+from backprint.sample.redraws import others_together, units
 
 # ---- The second draw: inputs of a sample that have one value everywhere get different values
 # At ones, a product and a quotient are equal; at zeros, a sum and a difference; and where all elements are equal, so is
@@ -65,10 +65,7 @@ def is_flat(value: Tensor) -> bool:
 
 def second_values(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return other values for the inputs and tangents that have one value everywhere; empty if there are none."""
-    moved: dict[str, Tensor] = {}
-    for names in flat_inputs(capture, values).values():
-        moved |= another(names, capture.recipes.recipes, values, SEED) or {}
-    return moved
+    return others_together(flat_inputs(capture, values).values(), capture.recipes.recipes, values, SEED)
 
 
 def given_row(moved: Mapping[str, Tensor]) -> Row:

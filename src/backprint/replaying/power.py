@@ -12,11 +12,12 @@ move is tried once more at a neutral point, in float64 (`PowerMeasurement.indepe
 
 from __future__ import annotations
 
+import functools
+import operator
 import random
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -45,7 +46,7 @@ from backprint.graph.verdicts import Moved, PortVerdict, Power, Trial, side_of
 from backprint.replaying.other_inputs import held_by_guards, unchecked_inputs
 from backprint.replaying.results import Results, is_inexact, moved, moves, stands, strength
 from backprint.replaying.whole import replay_values
-from backprint.sample.redraws import another, neutral, units
+from backprint.sample.redraws import neutral, others_together, units
 from backprint.values import settings
 from backprint.values.tree import strided_parts
 
@@ -84,6 +85,7 @@ def widened(graph: Graph) -> Graph:
     )
 
 
+@functools.lru_cache(maxsize=4096)
 def wide_spec(spec: Spec) -> Spec:
     """Return the spec of a tensor in float64."""
     return replace(spec, dtype=WIDE.get(spec.dtype, spec.dtype)) if isinstance(spec, TensorSpec) else spec
@@ -207,11 +209,12 @@ def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEE
     recipes = capture.recipes.recipes
     roles = {port.name: port.role for port in free_ports(capture)}
     guarded = held_by_guards(capture)
-    redrawn: dict[str, Tensor] = {}
-    for names in units(recipes).values():
-        if all(name in values and name not in guarded and roles.get(name) != "constant" for name in names):
-            redrawn |= another(names, recipes, values, seed) or {}
-    return redrawn
+    free = [
+        names
+        for names in units(recipes).values()
+        if all(name in values and name not in guarded and roles.get(name) != "constant" for name in names)
+    ]
+    return others_together(free, recipes, values, seed)
 
 
 class PowerMeasurement:
@@ -227,6 +230,8 @@ class PowerMeasurement:
         self.roles = {port.name: port.role for port in free_ports(capture)}
         self.depends = (dependence(capture), *dependence_of_parts(capture))
         """For the whole Capture, then for each linked Pair: the inputs that each result depends on."""
+        self.read = [functools.reduce(operator.or_, depends.sets.values(), 0) for depends in self.depends]
+        """The same for all results together."""
         self.units = {name: names for name, names in units(recipes).items() if self.is_needed(names)}
         """The inputs to redraw, each with its views."""
         self.guarded = held_by_guards(capture)
@@ -237,7 +242,7 @@ class PowerMeasurement:
         self.compared_alone = frozenset(name for guard in compared_alone(capture) for name in guard.inputs)
         self.neutral_point: Base | str | None = None
         self.largest = [
-            {key: 0.0 for key, value in ports.items() if moves(value) and depends.get(key)}
+            {key: 0.0 for key, value in ports.items() if moves(value) and depends.sets.get(key)}
             for depends, ports in zip(self.depends, (base.ports, *base.parts), strict=False)
         ]
         """The largest movement so far of each port, of the whole and of each Pair."""
@@ -246,7 +251,7 @@ class PowerMeasurement:
 
     def is_needed(self, names: Collection[str]) -> bool:
         """Whether any result depends on one of these inputs."""
-        return any(not inputs.isdisjoint(names) for depends in self.depends for inputs in depends.values())
+        return any(depends.set_of(names) & read for depends, read in zip(self.depends, self.read, strict=True))
 
     def is_fixed(self, name: str) -> bool:
         """Whether a guard fixes the one number of an input."""
@@ -309,13 +314,14 @@ class PowerMeasurement:
         depends only on pinned inputs is left out: no call can move it, so no check can miss that.
         """
         caps = {} if index else self.caps
-        depends, unseen = self.depends[index], self.unchecked | self.compared_alone
+        depends = self.depends[index]
+        unseen = depends.set_of(self.unchecked | self.compared_alone)
         powers = {
-            key: min(by, caps.get(key, by)) if unseen.isdisjoint(depends[key]) else 0.0
+            key: 0.0 if depends.sets[key] & unseen else min(by, caps.get(key, by))
             for key, by in self.largest[index].items()
         }
-        fixed = self.pinned - self.compared_alone
-        return tuple((str(key), by) for key, by in powers.items() if by >= 1 or not depends[key] <= fixed)
+        fixed = depends.set_of(self.pinned - self.compared_alone)
+        return tuple((str(key), by) for key, by in powers.items() if by >= 1 or depends.sets[key] & ~fixed)
 
     # ---- The standard redraws
 
@@ -355,10 +361,10 @@ class PowerMeasurement:
 
     def update_only_buffers(self) -> tuple[str, ...]:
         """Return buffers that only updates of tensors depend on, such as running statistics in training."""
-        read: set[str] = set()
-        for key, inputs in self.depends[0].items():
-            read |= set() if key.role == "mutation" else inputs
-        return tuple(name for name in self.inputs_of_roles("buffer") if name not in read)
+        depends = self.depends[0]
+        sets_of_others = (inputs for key, inputs in depends.sets.items() if key.role != "mutation")
+        read = functools.reduce(operator.or_, sets_of_others, 0)
+        return tuple(name for name in self.inputs_of_roles("buffer") if not depends.set_of([name]) & read)
 
     def further_redraws(self, own: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...], tuple[Way, ...]]]:
         """Yield the redraws to try while some port does not move: larger groups, then small steps, then one input.
@@ -381,9 +387,8 @@ class PowerMeasurement:
         """Return the inputs of ports that have not moved yet; a capped port has none, as movement would not count."""
         waiting: set[str] = set()
         for index, (depends, largest) in enumerate(zip(self.depends, self.largest, strict=False)):
-            for key, by in largest.items():
-                if by < 1 and (index or key not in self.caps):
-                    waiting |= depends[key]
+            unmoved = (key for key, by in largest.items() if by < 1 and (index or key not in self.caps))
+            waiting |= depends.names_of(functools.reduce(operator.or_, map(depends.sets.__getitem__, unmoved), 0))
         return frozenset(waiting) - self.pinned
 
     # ---- One redraw
@@ -407,7 +412,8 @@ class PowerMeasurement:
         values, sides = run
         redrawn, shown = frozenset(values), tuple(name for name in free if name not in along)
         depends = self.depends[0]
-        dependent = [key for key in sides[0] if depends[key] & redrawn and not depends[key] & along]
+        moving, besides = depends.set_of(redrawn), depends.set_of(along)
+        dependent = [key for key in sides[0] if depends.sets[key] & moving and not depends.sets[key] & besides]
         movement = {
             key: by for key in dependent if (by := moved(self.base.ports.get(key), sides[0].get(key))) is not None
         }
@@ -431,10 +437,9 @@ class PowerMeasurement:
         reason, is_guarded = "", False
         before: tuple[set[str], float | None] = (set(), 0.0)
         for floats_only, step in ways:
-            values: dict[str, Tensor] = {}
-            for name in names:
-                if not floats_only or is_inexact(self.base.values[name]):
-                    values |= self.other_values_of(name, step)
+            chosen = [name for name in names if not floats_only or is_inexact(self.base.values[name])]
+            chosen_units = [self.units[name] for name in chosen]
+            values = others_together(chosen_units, self.recipes, self.base.values, self.seed, self.fresh, step)
             if not values or before == (set(values), step):
                 continue
             before = (set(values), step)
@@ -447,18 +452,14 @@ class PowerMeasurement:
             self.pinned |= set(names)
         return reason or "its dtype has no other values that could be drawn"
 
-    def other_values_of(self, name: str, step: float | None = None) -> dict[str, Tensor]:
-        """Return other values of an input, and of the views of it; none if its dtype has no others."""
-        fresh = self.fresh.get(name)
-        return another(self.units[name], self.recipes, self.base.values, self.seed, fresh, step) or {}
-
     def add_movement(self, redrawn: frozenset[str], sides: Sides, movement: Mapping[PortKey, float]) -> None:
         """Add a redraw to the largest movement of the ports that depend on it; `movement` has that of the whole."""
         rows = zip(self.largest, self.depends, (self.base.ports, *self.base.parts), sides, strict=False)
         for index, (largest, depends, ports, others) in enumerate(rows):
             known: Mapping[PortKey, float] = {} if index else movement
+            moving = depends.set_of(redrawn)
             for key, by in largest.items():
-                if depends[key] & redrawn:
+                if depends.sets[key] & moving:
                     now = known[key] if key in known else strength(ports[key], others.get(key))
                     largest[key] = max(by, now)
 
@@ -487,7 +488,7 @@ class PowerMeasurement:
             return frozenset()
         return frozenset(key for key in unmoved if stands(point.ports.get(key), ports.get(key)))
 
-    @cached_property
+    @functools.cached_property
     def in_float64(self) -> Capture:
         """The Capture in float64, computed once."""
         return wide(self.capture)

@@ -6,12 +6,13 @@ The steps run as they are written: autocast around them has no effect, because t
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint._torch.modes import DisableAutocast
 from backprint.errors import GuardError, ReplayError, for_program
@@ -174,11 +175,15 @@ def taken_dtype(step: Step, args: Sequence[Any], kwargs: Mapping[str, Any]) -> c
     graph that runs alone knows it by the annotation of the step.
     """
     wanted = TAKEN.get(step.spec.dtype) if isinstance(step.spec, TensorSpec) else None
+    if wanted is None or wanted is torch.get_default_dtype():
+        return AS_IT_IS
     makes_floats = step.target.startswith(("aten.", "torch.ops.higher_order.run_with_rng_state"))
-    if wanted is None or wanted == torch.get_default_dtype() or not makes_floats:
-        return contextlib.nullcontext()
     decided = any(isinstance(leaf, torch.dtype) or is_inexact(leaf) for leaf in plain_leaves(*args, *kwargs.values()))
-    return contextlib.nullcontext() if decided else default_dtype(wanted)
+    return default_dtype(wanted) if makes_floats and not decided else AS_IT_IS
+
+
+AS_IT_IS = contextlib.nullcontext()
+"""A context in which the default dtype stays."""
 
 
 TAKEN: Mapping[str, torch.dtype] = {
@@ -204,8 +209,7 @@ def feed(graph: Graph, inputs: Given, strict: bool, graded: bool = False) -> dic
     env: dict[str, Any] = {}
     passed: list[tuple[Port, Any]] = []
     for port in graph.inputs:
-        keys = (port.key, str(port.key), port.name, port.local)
-        tensor = next((known[key] for key in keys if key in known), _MISSING)
+        tensor = value_for_port(port, known)
         if tensor is _MISSING:
             raise ReplayError(
                 f"input {port.name!r} ({port.role}) is missing; given are {', '.join(map(str, inputs)) or 'none'}"
@@ -218,6 +222,14 @@ def feed(graph: Graph, inputs: Given, strict: bool, graded: bool = False) -> dic
 
 
 _MISSING = object()
+
+
+def value_for_port(port: Port, known: Mapping[Any, Any]) -> Any:
+    """Return the value of a port by its key, by its key as a text, by its name or by its local."""
+    key = port.key
+    if key in known:
+        return known[key]
+    return next((known[name] for name in (str(key), port.name, port.local) if name in known), _MISSING)
 
 
 def check(graph: Graph, passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
@@ -281,18 +293,31 @@ def agrees(size: str, now: int, sizes: Mapping[str, int]) -> bool:
 def sizes_of(passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
     """Return the symbolic sizes that these values imply: by shapes, then by numbers, then by strides."""
     seen: list[tuple[Size, int]] = []
-    tensors = [(port.spec, value) for port, value in passed if isinstance(value, Tensor)]
+    tensors = [
+        (port.spec, value) for port, value in passed if isinstance(value, Tensor) and isinstance(port.spec, TensorSpec)
+    ]
     for spec, value in tensors:
-        if isinstance(spec, TensorSpec):
+        if any(type(size) is not int for size in spec.shape):
             seen += zip(spec.shape, value.shape, strict=False)
     seen += [(port.spec.expression, value) for port, value in passed if isinstance(port.spec, ScalarSpec)]
     for spec, value in tensors:
-        if isinstance(spec, TensorSpec) and spec.stride and value.layout is torch.strided:
+        if spec.stride and any(type(step) is not int for step in spec.stride) and value.layout is torch.strided:
             seen += zip(spec.stride, value.stride(), strict=False)
     return implied(seen)
 
 
+LAST_USES: MutableMapping[Graph, dict[int, list[str]]] = WeakIdKeyDictionary()
+"""The last uses in graphs that have run: a proof runs each several times."""
+
+
 def last_uses(graph: Graph) -> dict[int, list[str]]:
+    """Return, for each step, the values that are not used after it."""
+    if graph not in LAST_USES:
+        LAST_USES[graph] = find_last_uses(graph)
+    return LAST_USES[graph]
+
+
+def find_last_uses(graph: Graph) -> dict[int, list[str]]:
     """Return, for each step, the values that are not used after it."""
     kept = {name for result in graph.results for name in refs(result)}
     last: dict[str, int] = {}

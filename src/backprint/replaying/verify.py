@@ -8,7 +8,7 @@ the whole program, and a fake one with a small twin.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import NamedTuple
@@ -132,6 +132,7 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
             for index, tally in enumerate(parts):
                 pair_run = attempted.replayed.parts[index]
                 tally.note(draw.name, part_verdicts(capture, index, pair_run, draw.name, tally.details))
+            del draw, attempted  # all inputs and all results, which may be gigabytes
         if "resized" in draws and capture.recipes.complete:
             keep_worst(
                 whole.verdicts, "resized", resize(capture, draw_from_recipes(capture, "fresh", FRESH), whole.details)
@@ -160,9 +161,8 @@ def keep_worst(worst_by_port: dict[PortKey, PortVerdict], draw: str, verdicts: S
     """Add the verdicts of one draw: a port keeps its worst."""
     for verdict in verdicts:
         key = verdict.key
-        verdict = replace(
-            verdict, detail=f"{draw} inputs: {verdict.detail}" if verdict.detail and draw else verdict.detail
-        )
+        if verdict.detail and draw:
+            verdict = replace(verdict, detail=f"{draw} inputs: {verdict.detail}")
         if (
             key not in worst_by_port
             or worst([worst_by_port[key].verdict, verdict.verdict]) != worst_by_port[key].verdict
@@ -199,7 +199,7 @@ def base_of(draw: Draw, replayed: Replayed) -> Base:
     return Base(with_tangents(draw.values, draw.tangents or {}), replayed.results, parts)
 
 
-def first_attempt(capture: Capture, candidates: Sequence[Draw], details: list[str]) -> tuple[Draw, Attempt | None]:
+def first_attempt(capture: Capture, candidates: Iterable[Draw], details: list[str]) -> tuple[Draw, Attempt | None]:
     """Return the first of several draws that the program runs on, with its Attempt; if none, note why."""
     for draw in candidates:
         reasons: list[str] = []

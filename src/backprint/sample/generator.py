@@ -64,8 +64,14 @@ def plain(value: Any) -> Any:
     return tuple(map(plain, value)) if isinstance(value, list) else SPELLED.get(value, value)
 
 
-def philox(c0: Any, c1: Any, c2: Any, c3: Any, seed: int) -> tuple[Any, Any, Any, Any]:
-    """Four tensors of 32-bit words for four of counters; a product's wrapped sign bits fall to the mask."""
+Words = tuple[Any, Any, Any, Any]
+
+
+def philox(c0: Any, c1: Any, c2: Any, c3: Any, seed: Any) -> Words:
+    """Four tensors of 32-bit words for four of counters; a product's wrapped sign bits fall to the mask.
+
+    `seed` is a number, or an int64 tensor with one for each counter, its upper half negative.
+    """
     k0, k1 = seed & MASK, seed >> 32 & MASK
     for _ in range(10):
         p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
@@ -76,18 +82,27 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, seed: int) -> tuple[Any, Any, Any
     return c0, c1 & MASK, c2, c3 & MASK
 
 
-def draw(recipe: Recipe, turn: Callable[..., Any], dtype: str = "", words: int = 2) -> Any:
-    """The flat storage: `turn` makes each element of one word or two; a counter has those of four elements or two."""
+WORDS = {"normal": 1, "uniform": 2, "integers": 2, "choice": 2, "permutation": 2}  # an element, by kind
+
+
+def counters(recipe: Recipe) -> int:
+    """How many counters a recipe's draw takes: one has the words of four elements or two."""
+    return -(-recipe.extent * (2 if recipe.dtype in PARTS else 1) * WORDS[recipe.kind] // 4)
+
+
+def draw(recipe: Recipe, turn: Callable[..., Any], drawn: Words | None = None, dtype: str = "") -> Any:
+    """The flat storage: `turn` makes each element of its words; `drawn` are those of all counters, if known."""
     part, zero = PARTS.get(recipe.dtype), torch.zeros(1, dtype=torch.int64, device="cpu")
-    size, each = recipe.extent * (2 if part else 1), 4 // words
-    rows = -(-size // each)
-    table = torch.empty(rows, each, dtype=getattr(torch, dtype or part or recipe.dtype), device="cpu")
-    for start in range(0, rows, CHUNK):
+    rows, words = counters(recipe), WORDS[recipe.kind]
+    table = torch.empty(rows, 4 // words, dtype=getattr(torch, dtype or part or recipe.dtype), device="cpu")
+    if drawn is not None:
+        table.copy_(turn(*(torch.stack(drawn[word::words], 1) for word in range(words))))
+    for start in range(0, rows if drawn is None else 0, CHUNK):
         block = torch.arange(start, min(start + CHUNK, rows), device="cpu")
         four = philox(block & MASK, block >> 32, zero, zero, recipe.seed)
-        for column in range(each):
+        for column in range(4 // words):
             table[start : start + CHUNK, column] = turn(*four[column * words : (column + 1) * words])
-    flat = table.flatten()[:size]
+    flat = table.flatten()[: recipe.extent * (2 if part else 1)]
     return torch.view_as_complex(flat.view(-1, 2)) if part else flat
 
 
@@ -102,17 +117,17 @@ def scaled(a: Any, b: Any, span: int) -> Any:
     return a * high + (a * low >> 32 & MASK) + (b * high >> 32 & MASK)
 
 
-def normal(recipe: Recipe, mean: float, std: float, low: float, high: float) -> Any:
+def normal(recipe: Recipe, drawn: Words | None, mean: float, std: float, low: float, high: float) -> Any:
     """Irwin-Hall: a sum of three numbers of 11, 11 and 10 bits, centred, times `std`, plus `mean`, in [low, high]."""
 
     def turn(a: Any) -> Any:
         total = (a & 0x7FF).add_(a >> 11 & 0x7FF).add_(a >> 22, alpha=2).sub_(3070)
         return total.to(real(recipe)).mul_(std * IRWIN_HALL).add_(mean).clamp_(low, high)
 
-    return draw(recipe, turn, words=1)
+    return draw(recipe, turn, drawn)
 
 
-def uniform(recipe: Recipe, low: float, high: float) -> Any:
+def uniform(recipe: Recipe, drawn: Words | None, low: float, high: float) -> Any:
     """Even over [low, high]: 24 random bits an element, 53 for float64."""
 
     def turn(a: Any, b: Any) -> Any:
@@ -120,24 +135,24 @@ def uniform(recipe: Recipe, low: float, high: float) -> Any:
         unit = ((a >> 5) * 2**26 + (b >> 6)).double() * 2**-53 if wide else (a >> 8).float() * 2**-24
         return unit.mul_(high - low).add_(low).clamp_(low, high)
 
-    return draw(recipe, turn)
+    return draw(recipe, turn, drawn)
 
 
-def integers(recipe: Recipe, low: int, high: int) -> Any:
+def integers(recipe: Recipe, drawn: Words | None, low: int, high: int) -> Any:
     """Even over low .. high, both included."""
-    return draw(recipe, lambda a, b: scaled(a, b, high - low + 1) + low)
+    return draw(recipe, lambda a, b: scaled(a, b, high - low + 1) + low, drawn)
 
 
-def choice(recipe: Recipe, values: tuple[Any, ...], weights: tuple[int, ...]) -> Any:
+def choice(recipe: Recipe, drawn: Words | None, values: tuple[Any, ...], weights: tuple[int, ...]) -> Any:
     """One of `values`, as often as its integer weight says."""
     table = torch.tensor(values, dtype=getattr(torch, PARTS.get(recipe.dtype, recipe.dtype)), device="cpu")
     bounds = torch.tensor(weights, dtype=torch.int64, device="cpu").cumsum(0)
-    return draw(recipe, lambda a, b: table[torch.bucketize(scaled(a, b, sum(weights)), bounds, right=True)])
+    return draw(recipe, lambda a, b: table[torch.bucketize(scaled(a, b, sum(weights)), bounds, right=True)], drawn)
 
 
-def permutation(recipe: Recipe, low: int) -> Any:
+def permutation(recipe: Recipe, drawn: Words | None, low: int) -> Any:
     """low .. low + extent - 1, shuffled."""
-    order = draw(recipe, lambda a, b: a << 31 | b >> 1, "int64").argsort(stable=True) + low
+    order = draw(recipe, lambda a, b: a << 31 | b >> 1, drawn, "int64").argsort(stable=True) + low
     return order.to(getattr(torch, recipe.dtype))
 
 
@@ -208,8 +223,11 @@ def sparse(recipe: Recipe, bases: Mapping[str, Any], layout: str, of: tuple[str,
         raise ValueError(f"its parts do not make a {layout} tensor of {list(recipe.shape)}: {cause}") from cause
 
 
-def make(recipe: Recipe, exact: Any = None, bases: Mapping[str, Any] | None = None) -> Any:
-    """The tensor of a recipe on its device: `exact` is its kept data, `bases` has the tensors that it is made of."""
+def make(recipe: Recipe, exact: Any = None, bases: Mapping[str, Any] | None = None, drawn: Words | None = None) -> Any:
+    """The tensor of a recipe on its device: `exact` is its kept data, `bases` has the tensors that it is made of.
+
+    `drawn` are the random words of its counters, if they were drawn with those of other recipes.
+    """
     facts = dict(recipe.facts)
     if recipe.kind == "view":
         return torch.as_strided((bases or {})[facts["of"]], recipe.shape, recipe.stride, recipe.offset)
@@ -217,7 +235,10 @@ def make(recipe: Recipe, exact: Any = None, bases: Mapping[str, Any] | None = No
         return sparse(recipe, bases or {}, **facts)
     if recipe.kind == "none":
         raise ValueError(f"no recipe: {facts.get('why', 'its values were never seen')}")
-    flat = restore(recipe, exact) if recipe.kind == "exact" else DRAWS[recipe.kind](recipe, **facts)
+    if recipe.kind == "exact":
+        flat = restore(recipe, exact)
+    else:
+        flat = DRAWS[recipe.kind](recipe, *([drawn] if recipe.kind in WORDS else []), **facts)
     return flat.to(recipe.device).as_strided(recipe.shape, recipe.stride, recipe.offset)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from backprint.errors import ReplayError, SampleError
 from backprint.graph.nouns import DEVICES
 from backprint.sample import generator
-from backprint.sample.generator import PARTS, Recipe, parse
+from backprint.sample.generator import PARTS, WORDS, Recipe, Words, parse
 
 # ---- JSON
 
@@ -275,7 +275,7 @@ def dtype_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-DRAWN_KINDS = ("normal", "uniform", "integers", "choice", "permutation")
+DRAWN_KINDS = tuple(WORDS)
 """Kinds that draw random numbers."""
 
 
@@ -284,15 +284,20 @@ def derive(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "little") >> 11
 
 
-def make(recipe: Recipe, exact: Tensor | None = None, bases: Mapping[str, Tensor] | None = None) -> Tensor:
+def make(
+    recipe: Recipe,
+    exact: Tensor | None = None,
+    bases: Mapping[str, Tensor] | None = None,
+    drawn: Words | None = None,
+) -> Tensor:
     """Return the tensor of a recipe, on its device: `exact` is its kept data, `bases` has the tensors that it is made
-    of."""
+    of, and `drawn` its random words, if they were drawn with others'."""
     if recipe.kind == "none":
         raise ReplayError(f"cannot be made: {dict(recipe.facts).get('why', 'its values were never seen')}")
     if recipe.kind in RANKS:
         check_bases(recipe, bases or {})
     try:
-        return generator.make(recipe, exact, bases)
+        return generator.make(recipe, exact, bases, drawn)
     except (ValueError, TypeError, OverflowError) as cause:
         raise SampleError(f"a recipe of kind {recipe.kind!r} cannot be made: {cause}") from cause
     except (RuntimeError, AssertionError) as cause:  # out of memory; no such device in this build of torch
@@ -320,12 +325,43 @@ def check_bases(recipe: Recipe, bases: Mapping[str, Tensor]) -> None:
 def make_all(recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of all recipes, by name and in order; views and sparse tensors share their bases' storage."""
     tensors: dict[str, Tensor] = {}
-    for name, recipe in sorted(recipes.items(), key=lambda item: RANKS.get(item[1].kind, 0)):
+    ordered = sorted(recipes.items(), key=lambda item: RANKS.get(item[1].kind, 0))
+    for (name, recipe), drawn in zip(ordered, words_of_many([recipe for _, recipe in ordered]), strict=True):
         try:
-            tensors[name] = make(recipe, exact.get(name), tensors)
+            tensors[name] = make(recipe, exact.get(name), tensors, drawn)
         except (SampleError, ReplayError) as cause:
             raise type(cause)(f"input {name!r}: {cause}") from cause
     return {name: tensors[name] for name in recipes}
+
+
+FEW_COUNTERS = generator.CHUNK // 4
+"""Recipes that take up to so many counters are drawn together: each alone would be a hundred calls on little data."""
+
+
+def words_of_many(recipes: Sequence[Recipe]) -> Iterator[Words | None]:
+    """Yield the random words of each recipe, those of many small ones drawn in one call; None for a recipe that draws
+    nothing, or so much that it is drawn alone."""
+    counts = [generator.counters(recipe) if recipe.kind in DRAWN_KINDS else 0 for recipe in recipes]
+    counts = [count if count <= FEW_COUNTERS else 0 for count in counts]
+    start = 0
+    while start < len(recipes):
+        end, total = start + 1, counts[start]
+        while end < len(recipes) and total + counts[end] <= generator.CHUNK:
+            end, total = end + 1, total + counts[end]
+        yield from words_of_group([recipe.seed for recipe in recipes[start:end]], counts[start:end])
+        start = end
+
+
+def words_of_group(seeds: Sequence[int], counts: Sequence[int]) -> Iterator[Words | None]:
+    """Yield the words of so many counters for each seed, from one call of Philox; None for no counters."""
+    lengths = torch.tensor(counts, device="cpu")
+    signed = torch.tensor([seed - 2**64 if seed >= 2**63 else seed for seed in seeds], device="cpu")
+    starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+    zero = torch.zeros_like(starts)
+    index = torch.arange(len(starts), device="cpu") - starts
+    four = generator.philox(index, zero, zero, zero, signed.repeat_interleave(lengths))
+    for count, *words in zip(counts, *(column.split(counts) for column in four), strict=True):
+        yield tuple(words) if count else None
 
 
 def redraw(recipe: Recipe, seed: int) -> Recipe:

@@ -9,14 +9,14 @@ is made (exact bytes, a recorded step's, ones) is another one here.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
 
 from backprint.sample import generator
 from backprint.sample.generator import Recipe
-from backprint.sample.recipes import DRAWN_KINDS, FLOATS, INTEGERS, bases_of, derive, make, redraw
+from backprint.sample.recipes import DRAWN_KINDS, FLOATS, INTEGERS, bases_of, derive, make, make_all, redraw
 from backprint.values.tree import strided_parts
 
 SHARE = 0.05
@@ -51,7 +51,7 @@ def another(
 
     With a `step`, floats move by that share of their size instead.
     """
-    name = next(member for member in unit if recipes[member].kind != "view")
+    name = base_of_unit(unit, recipes)
     recipe = recipes[name]
     if recipe.kind == "sparse":
         return sparse(name, recipes, tensors[name], seed, step)
@@ -62,6 +62,32 @@ def another(
     if fresh is None or near(fresh, tensors[name]):
         fresh = disturbed(tensors[name], derive(seed, name))
     return None if fresh is None else laid(unit, recipes, name, fresh)
+
+
+def others_together(
+    chosen: Iterable[tuple[str, ...]],
+    recipes: Mapping[str, Recipe],
+    tensors: Mapping[str, Tensor],
+    seed: int,
+    fresh: Mapping[str, Tensor] | None = None,
+    step: float | None = None,
+) -> dict[str, Tensor]:
+    """Return other values for many tensors and their views, drawn together; those whose dtype has no others are left
+    out. `fresh` has values by the name of a base, and `step` is as in `another`."""
+    bases = {base_of_unit(unit, recipes): unit for unit in chosen}
+    ready = dict(fresh or {})
+    if step is None:
+        drawn = [name for name in bases if recipes[name].kind in DRAWN_KINDS and name not in ready]
+        ready |= make_all({name: redraw(recipes[name], seed) for name in drawn}, {})
+    values: dict[str, Tensor] = {}
+    for name, unit in bases.items():
+        values |= another(unit, recipes, tensors, seed, ready.get(name), step) or {}
+    return values
+
+
+def base_of_unit(unit: tuple[str, ...], recipes: Mapping[str, Recipe]) -> str:
+    """Return the name of the tensor of which the others are views."""
+    return next(member for member in unit if recipes[member].kind != "view")
 
 
 def sparse(

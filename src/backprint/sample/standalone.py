@@ -188,6 +188,7 @@ KNOWN_FOOTERS = frozenset(
         "990dc979418ce1d08806332cb135cee4170bfe5d5f93f54544972e5a074e0dc9",
         "7c8596545aceb579baf4f40ccab351652040ca48f1826a8fb475ffd52f06f591",
         "f5d14724ddcd9b61c3f3810a6ef20f78f938578395ce67599cfa421e177ac8cf",
+        "b6b98fb98e4d00641b3b6cb4270b7e4d7382f740c7ab56266a824db911b695c4",
     }
 )
 """The digests (`footer_digest`) of the footers, from MARKER on, that earlier versions wrote. Samples with these are

@@ -303,9 +303,9 @@ def write_backward(run: RecordedStep, writer: Writer) -> tuple[list[Step], list[
     steps: list[Step] = []
     writer.begin_backward()
     writer.write_into(steps, tape.calls[tape.boundary or 0 :])
-    order = [named.name for named in run.program.tensors]
+    names = dict.fromkeys(named.name for named in run.program.tensors)
     gradients: list[Result] = []
-    for name in sorted(run.gradients.keys() & set(order), key=order.index):
+    for name in (name for name in names if name in run.gradients):
         place = run.gradients[name]
         value = None if place is None else writer.value_at(place)
         gradients.append((Port(name, "gradient", placement_spec(place)), value))

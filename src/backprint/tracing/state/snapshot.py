@@ -21,6 +21,7 @@ import functools
 import io
 import itertools
 import logging
+import operator
 import sys
 import threading
 import types
@@ -28,7 +29,7 @@ import warnings
 import weakref
 import zlib
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from torch import Tensor
@@ -370,18 +371,21 @@ class Snapshot:
     def visit_dict(self, name: str, dictionary: dict[Any, Any], search_contents: bool = True) -> None:
         """Remember a dictionary; without `look`, what it holds is not looked into."""
         kind = OrderedDict if isinstance(dictionary, OrderedDict) else dict
-        content = list(kind.items(dictionary))
+        keys, values = list(kind.keys(dictionary)), list(kind.values(dictionary))
 
         def undo() -> None:
-            if not same_items(kind.items(dictionary), content):
+            if not keys and kind.__len__(dictionary) == 0:  # as most dictionaries of hooks are
+                return
+            if not (same_elements(kind.keys(dictionary), keys) and same_elements(kind.values(dictionary), values)):
                 kind.clear(dictionary)
-                for key, value in content:
+                for key, value in zip(keys, values, strict=True):
                     kind.__setitem__(dictionary, key, value)
 
         self.undo.append(undo)
-        if search_contents:
-            self.push_all(name, content, functools.partial(kind.__setitem__, dictionary))
-            self.push_all(name, ((f"key {index}", key) for index, (key, _) in enumerate(content)))
+        if search_contents and keys:
+            self.push_all(name, zip(keys, values, strict=True), functools.partial(kind.__setitem__, dictionary))
+            objects = ((index, key) for index, key in enumerate(keys) if type(key) not in STATELESS_TYPES)
+            self.push_all(name, ((f"key {index}", key) for index, key in objects))
 
     def visit_container(self, name: str, container: Any, search_contents: bool = True) -> None:
         """Remember a list, a set, a deque or a bytearray; without `look`, what it holds is not looked into."""
@@ -903,16 +907,9 @@ def is_backprints(value: Any) -> bool:
     return str(name).partition(".")[0] == "backprint"
 
 
-def same_items(now: Iterable[tuple[Any, Any]], then: list[tuple[Any, Any]]) -> bool:
-    """Whether a dictionary has the same keys with the same values, in the same order."""
-    now = list(now)
-    return len(now) == len(then) and all(a is c and b is d for (a, b), (c, d) in zip(now, then, strict=True))
-
-
-def same_elements(now: Iterable[Any], then: list[Any]) -> bool:
-    """Whether a container has the same elements."""
-    now = list(now)
-    return len(now) == len(then) and all(a is b for a, b in zip(now, then, strict=True))
+def same_elements(now: Collection[Any], then: list[Any]) -> bool:
+    """Whether a container has the same elements, in the same order."""
+    return len(now) == len(then) and all(map(operator.is_, now, then))
 
 
 EMPTY = object()
