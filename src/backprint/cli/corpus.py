@@ -23,6 +23,7 @@ from backprint.cli.options import (
     LAYOUT,
     MODE,
     TRUST,
+    WHERE,
     F,
     choice,
     power_option,
@@ -37,7 +38,7 @@ NAMED = 5
 """How many samples without power are named at the end."""
 
 
-@click.group("corpus", cls=Listing, others=("report", "dedup", "split", "tasks"))
+@click.group("corpus", cls=Listing, others=("report", "export", "dedup", "split", "tasks"))
 def command() -> None:
     """Work on every sample below a folder, resumably, each in a process of its own.
 
@@ -51,6 +52,7 @@ def options(function: F) -> F:
         click.option("--json", "as_json", is_flag=True, help="One JSON object per sample, as it finishes."),
         ALLOW_UNPROVEN,
         click.option("--list", type=click.Path(path_type=Path), help="A file with one sample id per line."),
+        WHERE,
         run_options(),
     ):
         function = option(function)
@@ -216,15 +218,20 @@ def closing_lines(done: CorpusRun) -> Iterator[str]:
 
 @command.command("status")
 @click.argument("out", type=click.Path(path_type=Path))
+@WHERE
+@click.option("--estimate", type=click.IntRange(1), metavar="N", help="Also say what N samples like these would cost.")
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
-def status(out: Path, as_json: bool) -> None:
-    """Show the state of the run in OUT: counts, rate, running samples, the slowest samples, the last ones that are not
-    good."""
+def status(out: Path, where: tuple[str, ...], estimate: int | None, as_json: bool) -> None:
+    """Show the state of the run in OUT: counts, the time left, running samples, the slowest samples, the last ones that
+    are not good."""
     from backprint.jobs import progress as reading
 
-    answer = reading.state(out)
+    answer = reading.state(out, where)
+    costs = reading.estimate(out, estimate, where) if estimate else None
     if as_json:
-        echo(json.dumps(answer))
+        echo(json.dumps(answer | ({"estimate": costs} if costs else {})))
         return
     for text in reading.report_lines(answer):
         echo(text)
+    if costs:
+        echo(reading.estimate_line(costs))
