@@ -90,7 +90,7 @@ def test_parquet_has_operators_of_samples_and_samples_of_operators(out: Path, tm
     parquet = pytest.importorskip("pyarrow.parquet")
     called(out, "-o", tmp_path / "s.parquet")
     by = {row["id"]: row for row in parquet.read_table(tmp_path / "s.parquet").to_pylist()}
-    assert dict(by["vision/a"]["operators"]) == MM
+    assert {item["name"]: item["value"] for item in by["vision/a"]["operators"]} == MM
     called(out, "--rows", "operator", "-o", tmp_path / "o.parquet")
     [mm] = [row for row in parquet.read_table(tmp_path / "o.parquet").to_pylist() if row["operator"] == "aten.mm"]
     assert (mm["calls"], mm["samples"], dict(mm["dtypes"])) == (

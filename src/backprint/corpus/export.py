@@ -243,7 +243,7 @@ def card_lines(name: str, where: tuple[str, ...], license: str | None, tally: Ta
     yield from ("", "```python", "from datasets import load_dataset", "")
     yield f'graphs = load_dataset("parquet", data_files="{GRAPHS}", split="train")'
     yield from ("```", "")
-    yield "To make a Graph of a row, with Backprint: `bp.parse(row[\"text\"])`. The text is parsed and checked, not run."
+    yield 'To make a Graph of a row, with Backprint: `bp.parse(row["text"])`. The text is parsed and checked, not run.'
     yield from counted("verdict", [(word, tally.verdicts[word]) for word in VERDICTS if tally.verdicts[word]])
     yield from counted("family", sorted(tally.families.items()))
     yield from counted("torch", sorted(tally.versions.items()))

@@ -478,18 +478,21 @@ def column_statements(columns: Collection[str]) -> list[str]:
 def create_view(connection: sqlite3.Connection, missing: Collection[str], where: Sequence[Condition]) -> None:
     """Let a connection that reads see the samples with all columns, and only those that meet all conditions."""
     if where:
-        names = dict.fromkeys(name for condition in where for name in condition.columns if name not in missing)
+        if gone := [name for condition in where for name in condition.columns if name in missing]:
+            raise UsageError(
+                f"--where: the ledger has no {gone[0]} in it: it is of an earlier version. `backprint corpus verify` of "
+                "its folder writes one that has"
+            )
+        names = dict.fromkeys(name for condition in where for name in condition.columns)
         rows = connection.execute(f"select {', '.join(('rowid', *names))} from main.samples")
-        values = ((row[0], dict.fromkeys(missing) | dict(zip(names, row[1:], strict=True))) for row in rows)
+        values = ((row[0], dict(zip(names, row[1:], strict=True))) for row in rows)
         kept = [(place,) for place, row in values if all(condition.holds(row) for condition in where)]
         connection.execute("create temp table kept (place integer primary key)")
         connection.executemany("insert into temp.kept values (?)", kept)
     if missing or where:
         nulls = "".join(f", null as {name}" for name in missing)
         condition = "where rowid in (select place from temp.kept)" if where else ""
-        connection.execute(
-            f"create temp view samples as select rowid as rowid, *{nulls} from main.samples {condition}"
-        )
+        connection.execute(f"create temp view samples as select rowid as rowid, *{nulls} from main.samples {condition}")
 
 
 def check_ledger(connection: sqlite3.Connection, path: Path) -> None:

@@ -54,8 +54,7 @@ class RunTally:
     working: dict[str, tuple[str, str, float]] = field(default_factory=dict)
     pace: Pace = field(default_factory=Pace)
     sized: bool = False
-    ends: TimeLeft | None = None
-    """When the run probably ends, on the monotonic clock; it changes only when a sample ends."""
+    began: dict[str, float] = field(default_factory=dict)
 
     def take(self, event: Begun | Written | Stage) -> None:
         """Count one more event."""
@@ -63,15 +62,15 @@ class RunTally:
             case Begun(total, done, jobs, pace):
                 self.total, self.before, self.started = total, done, time.monotonic()
                 self.pace, self.sized = pace or Pace.of_equals(total - done, jobs), pace is not None
-                self.foresee()
             case Stage(id, worker, stage):
+                self.began.setdefault(id, time.monotonic())
                 self.working[worker] = (id, stage, time.monotonic())
             case Written(row):
                 self.verdicts[row["verdict"]] += 1
                 self.working.pop(row.get("worker") or "", None)
                 sizes = (row.get("source_bytes"), row.get("tensor_bytes")) if self.sized else (None, None)
                 self.pace.finish(expected(*sizes), row.get("seconds"))
-                self.foresee()
+                self.began.pop(row["id"], None)
                 if row["verdict"] not in GOOD:
                     self.bad.append(row)
                 elif row.get("vacuous"):
@@ -87,16 +86,11 @@ class RunTally:
         """Samples a second, in this call."""
         return self.verdicts.total() / max(time.monotonic() - self.started, 1e-9)
 
-    def foresee(self) -> None:
-        """Estimate anew when the run ends."""
-        left, now = self.pace.time_left(), time.monotonic()
-        self.ends = left and TimeLeft(*(now + seconds for seconds in left))
-
     @property
     def left(self) -> TimeLeft | None:
         """The seconds that the rest probably takes."""
         now = time.monotonic()
-        return self.ends and TimeLeft(*(max(0.0, end - now) for end in self.ends))
+        return self.pace.time_left([now - began for began in self.began.values()])
 
 
 def tally_line(tally: RunTally) -> str:
@@ -277,7 +271,8 @@ def state(out: Path, where: Sequence[str] = ()) -> dict[str, Any]:
         failures = list(ledger.rows(f"verdict not in ({good})", order="finished desc", limit=10))
         slowest = list(ledger.rows("state = 'done'", order="seconds desc", limit=5))
         jobs = int(facts["jobs"]) if isinstance(facts.get("jobs"), int) else 1
-        left = Pace.of_rows(ledger.paces(), max(1, jobs)).time_left()
+        under_way = [since(row["started"]) for row in running(ledger)] if at_work(out) else []
+        left = Pace.of_rows(ledger.paces(), max(1, jobs)).time_left(under_way)
         return {
             "source": facts.get("source"),
             "verb": facts.get("verb"),

@@ -385,9 +385,10 @@ def write_parquet_rows(
         "texts": arrow.list_(text),
         "pairs": arrow.list_(arrow.struct([("name", text), ("why", text)])),
         "ports": arrow.list_(arrow.struct(port)),
-        "numbers": arrow.map_(text, arrow.float64()),
-        "counts": arrow.map_(text, arrow.int64()),
-        "words": arrow.map_(text, text),
+        **{
+            kind: arrow.list_(arrow.struct([("name", text), ("value", value)]))  # `datasets` loads no maps
+            for kind, value in (("numbers", arrow.float64()), ("counts", arrow.int64()), ("words", text))
+        },
     }
     schema = arrow.schema([(name, kinds[kind]) for name, kind in fields])
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
@@ -419,11 +420,12 @@ def arrow_value(value: Any, kind: str) -> Any:
         case "pairs", _:
             return [{"name": name, "why": why} for name, why in value]
         case "numbers", _:
-            return [(key, float(item)) for key, item in value.items()]
+            return [{"name": key, "value": float(item)} for key, item in value.items()]
         case "counts", _:
-            return list(value.items())
+            return [{"name": key, "value": item} for key, item in value.items()]
         case "words", _:
-            return [(key, item if isinstance(item, str) else json.dumps(item)) for key, item in value.items()]
+            texts = {key: item if isinstance(item, str) else json.dumps(item) for key, item in value.items()}
+            return [{"name": key, "value": item} for key, item in texts.items()]
     return value
 
 
