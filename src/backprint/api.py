@@ -469,6 +469,7 @@ def parse(text: str, allow: Sequence[str] = ()) -> Graph:
     refused where it is run.
     """
     from backprint.common.text import check_sequence
+    from backprint.errors import UsageError
     from backprint.sample.load import parse_graph
 
     if not isinstance(text, str):

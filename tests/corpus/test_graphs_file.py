@@ -14,7 +14,7 @@ from subjects.ledgers import ledger
 
 import backprint as bp
 from backprint.cli import main
-from backprint.corpus.export import FIELDS
+from backprint.corpus.graphs_file import FIELDS
 from backprint.errors import RefusedError, UsageError
 from backprint.jobs.verbs import sample_row
 from backprint.report.formats import GROUP, batches

@@ -52,7 +52,6 @@ def options(function: F) -> F:
         click.option("--json", "as_json", is_flag=True, help="One JSON object per sample, as it finishes."),
         ALLOW_UNPROVEN,
         click.option("--list", type=click.Path(path_type=Path), help="A file with one sample id per line."),
-        WHERE,
         run_options(),
     ):
         function = option(function)
@@ -105,6 +104,7 @@ def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
 @SOURCE
 @click.option("-o", "--output", "out", metavar="OUT", type=click.Path(path_type=Path), help="Keep the ledger here.")
 @ALLOW
+@WHERE
 @options
 def verify(source: Path, out: Path | None, allow: tuple[str, ...], **options_of_run: Any) -> None:
     """Prove every sample of Backprint's below SRC again, each from its files alone in a fresh process."""
@@ -118,6 +118,7 @@ def verify(source: Path, out: Path | None, allow: tuple[str, ...], **options_of_
 @SOURCE
 @OUT
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the verb.")
+@WHERE
 @options
 def run_verb(verb: str, source: Path, out: Path, settings: tuple[str, ...], **options_of_run: Any) -> None:
     """Run any verb on every sample below SRC: `backward`, `verify`, …, or file.py:function of your own.

@@ -2,8 +2,8 @@
 
 This module is the face: `run`, `dedup` and `export`.
 
-- `duplicates`: samples, and parts of samples, that are the same program. `report`: the report of a run. `export`: its
-  graphs as one Parquet file.
+- `duplicates`: samples, and parts of samples, that are the same program. `report`: the report of a run.
+- `graphs_file`: the graphs of a run as one Parquet file with a card.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from backprint.jobs.verbs import VERBS, Verb
 
 if TYPE_CHECKING:
     from backprint.corpus.duplicates import Dedup, SharedParts
-    from backprint.corpus.export import Exported
+    from backprint.corpus.graphs_file import Exported
 
 __all__ = ["dedup", "export", "run"]
 
@@ -116,7 +116,7 @@ def export(
     A row is one graph, which `bp.parse(row["text"])` returns. `where` are conditions on the samples, such as
     `"seconds<10"`; `license` is the licence of the programs, if it is known.
     """
-    from backprint.corpus.export import export as export_graphs
+    from backprint.corpus.graphs_file import export as export_graphs
 
     check_sequence("where", where)
     return export_graphs(Path(run), Path(out), tuple(where), license, overwrite)

@@ -150,8 +150,8 @@ class Sample:
 
 @dataclass(frozen=True)
 class RunView:
-    """A corpus run that is finished or in progress, for reading; `place` is its folder or its ledger. With `where`, only
-    the samples are there whose rows meet these conditions."""
+    """A corpus run that is finished or in progress, for reading; `place` is its folder or its ledger. With `where`, it
+    has only the samples whose rows meet these conditions."""
 
     place: Path
     where: tuple[str, ...] = ()

@@ -6,7 +6,8 @@ This module is the face: `run_corpus`. The parent process does not load torch.
 - `run`: one run, from samples to rows. `ledger`: the one record. `places`: results put in place by renames.
 - `pool`: workers on this machine; `worker`: such a process, which forks one for each sample; `ray`: workers on a
   cluster; `processes`: limits, children and how they are ended. `apart`: a few samples without a run.
-- `progress`: progress and state of a run; `estimate`: the time it still takes. `where`: conditions on rows. `split`, `parts`: samples cut into parts. `turns`: timed parts take turns.
+- `progress`: progress and state of a run; `estimate`: the time it still takes. `where`: conditions on rows.
+- `split`, `parts`: samples cut into parts. `turns`: timed parts take turns.
 """
 
 from __future__ import annotations

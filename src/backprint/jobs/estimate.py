@@ -1,9 +1,9 @@
 """The time that a run still takes, from the sizes of its samples and the seconds of those that are done.
 
-The seconds of a sample are expected to be a sum of terms, one for each size that is known before it is processed: a
-constant, the bytes of its code (each line is a step to trace and compare) and the bytes of its tensors (which are drawn,
-and computed with). Their proportions are constants; how fast this run is, is learned. A count of samples alone would
-take the large ones of the next family for as fast as the small ones of the first.
+The seconds of a sample are expected to be a sum of terms: a constant, the bytes of its code (each line is a step to
+trace and to compare) and the bytes of its tensors (which are drawn and computed with). These are known before a sample
+is processed. Their proportions are constants, and the speed of the run is learned. A count of samples alone would take
+the large ones of the next family for as fast as the small ones of the first.
 """
 
 from __future__ import annotations

@@ -417,8 +417,10 @@ def families(rows: Collection[tuple[str, str]]) -> dict[str, str]:
     """Return the family of each sample, from pairs of an id and the family by its first folder: the first folder by
     which samples differ, without the folders that all of them are below."""
     folders = {id: tuple(id.split("/")[:-1]) for id, _ in rows}
-    common = os.path.commonprefix(list(folders.values()))
-    return {id: first_of_family(folders[id], len(common), first) for id, first in rows}
+    least, most = min(folders.values(), default=()), max(folders.values(), default=())
+    differing = (depth for depth, (a, b) in enumerate(zip(least, most, strict=False)) if a != b)
+    common = next(differing, min(len(least), len(most)))
+    return {id: first_of_family(folders[id], common, first) for id, first in rows}
 
 
 def first_of_family(folders: tuple[str, ...], common: int, first: str) -> str:

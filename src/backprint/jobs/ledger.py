@@ -78,8 +78,8 @@ COLUMNS: Mapping[str, str] = {
 """The columns of a row: `stages` (stage -> seconds), `versions` and `operators` (`forward aten.mm.default float32` ->
 calls) are JSON objects, `vacuous`, `asks` and `notes` lists. `derivative` says whether the backward is the
 derivative of the forward; it is empty if that was not checked. `flops` and `moved_bytes` are those of all graphs, each
-step as a kernel of its own. `source_bytes` and `tensor_bytes` are the sizes of the sample's code and of the tensors that
-its metadata lists, known before the sample is processed."""
+step as a kernel of its own. `source_bytes` and `tensor_bytes` are the sizes of the sample's code and of the tensors
+that its metadata lists, known before the sample is processed."""
 
 ADDED = ("operators", "derivative", "flops", "moved_bytes", "source_bytes", "tensor_bytes")
 """Columns that ledgers of earlier versions of Backprint do not have, in the order in which they came; there they are
@@ -480,8 +480,8 @@ def create_view(connection: sqlite3.Connection, missing: Collection[str], where:
     if where:
         if gone := [name for condition in where for name in condition.columns if name in missing]:
             raise UsageError(
-                f"--where: the ledger has no {gone[0]} in it: it is of an earlier version. `backprint corpus verify` of "
-                "its folder writes one that has"
+                f"--where: the ledger has no {gone[0]} in it: it is of an earlier version. `backprint corpus verify` "
+                "of its folder writes one that has"
             )
         names = dict.fromkeys(name for condition in where for name in condition.columns)
         rows = connection.execute(f"select {', '.join(('rowid', *names))} from main.samples")

@@ -112,7 +112,8 @@ ITS_OWN = frozenset(
 class RunPlan:
     """The plan of a run: a verb with its options, on the samples below a folder.
 
-    `where` are conditions on the rows of an earlier run, whose OUT is the source. With `keeps`, the folder of a failed sample is kept, as the table of verbs says for its own.
+    `where` are conditions on the rows of an earlier run, whose OUT is the source. With `keeps`, the folder of a failed
+    sample is kept, as the table of verbs says for its own.
     """
 
     verb: str
@@ -241,10 +242,11 @@ def search(plan: RunPlan, ledger: Ledger) -> None:
     broken = []
     kinds = VERBS[plan.verb].kinds if plan.verb in VERBS else ()
     chosen = ids_where(plan.source, plan.where) if plan.where else None
-    options = {"names": plan.names, "only": plan.only, "limit": plan.limit, "without": plan.out, "among": chosen}
 
     def good() -> Iterator[Any]:
-        for job in find(plan.source, **options):
+        for job in find(
+            plan.source, names=plan.names, only=plan.only, limit=plan.limit, without=plan.out, among=chosen
+        ):
             if kinds and job.kind not in kinds and not job.cause:
                 continue
             if job.cause:
