@@ -29,8 +29,8 @@ def command(out: Path, output: Path, where: tuple[str, ...], license: str | None
     """
     from backprint import corpus
 
-    with ending(lambda: f"nothing was written to {output}"), working(f"{out}: writing graphs"):
-        exported = corpus.export(out, output, where=where, license=license, overwrite=overwrite)
+    with ending(lambda: f"nothing was written to {output}"), working(f"{out}: writing graphs") as at:
+        exported = corpus.export(out, output, where=where, license=license, overwrite=overwrite, watch=at)
     left = f"; {len(exported.left_out):,} samples left out" if exported.left_out else ""
     echo(f"{exported.graphs:,} graphs of {exported.samples:,} samples in {output}, with a card{left}")
     for id, why in exported.left_out[:NAMED]:

@@ -9,7 +9,7 @@ This module is the face: `run`, `dedup` and `export`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -109,17 +109,18 @@ def export(
     where: Sequence[str] = (),
     license: str | None = None,
     overwrite: bool = False,
+    watch: Callable[[str], None] | None = None,
 ) -> Exported:
     """Write the graphs of a corpus run to `out/graphs.parquet`, with the card `out/README.md`, as `backprint corpus
     export` does.
 
     A row is one graph, which `bp.parse(row["text"])` returns. `where` are conditions on the samples, such as
-    `"seconds<10"`; `license` is the licence of the programs, if it is known.
+    `"seconds<10"`; `license` is the licence of the programs, if it is known. `watch` is called with each sample's turn.
     """
     from backprint.corpus.graphs_file import export as export_graphs
 
     check_sequence("where", where)
-    return export_graphs(Path(run), Path(out), tuple(where), license, overwrite)
+    return export_graphs(Path(run), Path(out), tuple(where), license, overwrite, watch or (lambda what: None))
 
 
 # ------------------------------------------------------------------ the verb that notes the parts of a sample

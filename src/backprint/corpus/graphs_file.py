@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,9 +95,15 @@ class Tally:
 
 
 def export(
-    run: Path, out: Path, where: tuple[str, ...] = (), license: str | None = None, overwrite: bool = False
+    run: Path,
+    out: Path,
+    where: tuple[str, ...] = (),
+    license: str | None = None,
+    overwrite: bool = False,
+    watch: Callable[[str], None] = lambda what: None,
 ) -> Exported:
-    """Write the graphs of a run's samples to a folder, with a card. Each file appears whole."""
+    """Write the graphs of a run's samples to a folder, with a card. Each file appears whole. `watch` is called with what
+    is being done."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a folder: name the folder of the data set")
     for name in (GRAPHS, CARD) if not overwrite else ():
@@ -106,7 +112,7 @@ def export(
     tally = Tally()
     kinds = [(name, kind) for name, kind, _ in FIELDS]
     with whole_file(out / GRAPHS) as graphs, whole_file(out / CARD) as card:
-        write_parquet_rows(kinds, rows_of_run(run, where, license, tally), graphs, GROUP_ROWS)
+        write_parquet_rows(kinds, rows_of_run(run, where, license, tally, watch), graphs, GROUP_ROWS)
         if not tally.samples:
             why = f": {tally.left_out[0][0]}: {tally.left_out[0][1]}" if tally.left_out else ""
             raise UsageError(f"{run}: no sample with graphs to write{why}")
@@ -118,11 +124,15 @@ def export(
 # ------------------------------------------------------------------ rows
 
 
-def rows_of_run(run: Path, where: tuple[str, ...], license: str | None, tally: Tally) -> Iterator[dict[str, Any]]:
+def rows_of_run(
+    run: Path, where: tuple[str, ...], license: str | None, tally: Tally, watch: Callable[[str], None]
+) -> Iterator[dict[str, Any]]:
     """Yield a row for each graph of a run's finished samples, and count them."""
     folder = run if run.is_dir() else run.parent
     with Ledger.reading(run, conditions(where)) as ledger:
-        for row in ledger.rows("state = 'done'", order="id"):
+        total = ledger.counts("state").get("done", 0)
+        for number, row in enumerate(ledger.rows("state = 'done'", order="id"), 1):
+            watch(f"{number:,} of {total:,} samples: {row['id']}")
             try:
                 rows = rows_of_sample(folder, row)
             except (BackprintError, OSError) as error:
