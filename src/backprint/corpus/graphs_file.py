@@ -102,8 +102,8 @@ def export(
     overwrite: bool = False,
     watch: Callable[[str], None] = lambda what: None,
 ) -> Exported:
-    """Write the graphs of a run's samples to a folder, with a card. Each file appears whole. `watch` is called with what
-    is being done."""
+    """Write the graphs of a run's samples to a folder, with a card. Each file appears whole. `watch` is called with
+    what is being done."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a folder: name the folder of the data set")
     for name in (GRAPHS, CARD) if not overwrite else ():
