@@ -461,6 +461,23 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool
     return read(path, allow, trust)
 
 
+def parse(text: str, allow: Sequence[str] = ()) -> Graph:
+    """Return the Graph of a text, such as `graph.code` or a row of `backprint corpus export`. Runs none of it.
+
+    Anything that is not a graph of known tensor operators is refused with its line. `allow` names the custom operators
+    that the text may call. A graph with a call that no check of arguments makes safe can be read and shown, and is
+    refused where it is run.
+    """
+    from backprint.common.text import check_sequence
+    from backprint.errors import UsageError
+    from backprint.sample.load import parse_graph
+
+    if not isinstance(text, str):
+        raise UsageError(f"text is a {type(text).__name__}, not the text of a graph")
+    check_sequence("allow", allow)
+    return parse_graph(text, allow)
+
+
 def inputs(capture: Capture) -> dict[str, Tensor]:
     """Return the tensors that a Capture's recipes make, by the program's own names: parameters, buffers, inputs,
     constants."""

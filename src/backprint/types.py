@@ -7,6 +7,7 @@ from backprint.bench.cells import BenchCell, BenchOutput, BenchTiming
 from backprint.bench.minify_sample import MinifiedSample
 from backprint.bench.runs import BenchRun
 from backprint.common.web_page import WebPage
+from backprint.corpus.graphs_file import Exported
 from backprint.derivatives.checked import CheckReport, CheckRow
 from backprint.diff.nouns import Diff
 from backprint.graph.folding.nouns import FoldedGraph
@@ -43,6 +44,7 @@ __all__ = [
     "CorpusRun",
     "Derivative",
     "Diff",
+    "Exported",
     "FoldedGraph",
     "Graph",
     "Guard",

@@ -14,7 +14,7 @@ from subjects.corpora import corpus
 
 from backprint.errors import UsageError
 from backprint.jobs import find as find_module
-from backprint.jobs.find import DEPTH, MOST_BYTES, Job, escape, find, unescape
+from backprint.jobs.find import DEPTH, MOST_BYTES, Job, escape, families, find, unescape
 
 
 def found(source: Path, **options: object) -> dict[str, Job]:
@@ -45,7 +45,7 @@ def test_a_job_has_family_kind_and_hash(tmp_path: Path) -> None:
     jobs = found(tmp_path)
     text = (tmp_path / "timm/resnet/model.py").read_bytes()
     assert jobs["timm/resnet"] == Job(
-        "timm/resnet", "timm/resnet", "timm", "graphnet", hashlib.sha256(text).hexdigest()
+        "timm/resnet", "timm/resnet", "timm", "graphnet", hashlib.sha256(text).hexdigest(), source_bytes=len(text)
     )
     assert (jobs["flat"].family, jobs["ours"].kind) == ("torchvision", "backprint")
 
@@ -222,3 +222,30 @@ def test_folders_that_link_to_each_other_end(tmp_path: Path, monkeypatch: pytest
     assert jobs["good"].cause == jobs["z"].cause == ""
     assert any(job.detail == "more than 50 links to other folders are not followed" for job in jobs.values())
     assert len(jobs) < 1000
+
+
+@pytest.mark.parametrize(
+    ("ids", "families_of"),
+    [
+        (["timm/a", "timm/b", "nets/x"], ["timm", "timm", "nets"]),
+        (["samples/timm/a", "samples/timm/b", "samples/nets/deep/x"], ["timm", "timm", "nets"]),
+        (["samples/timm/a", "samples/timm/b"], ["timm", "timm"]),
+        (["samples/timm/a", "samples/b"], ["timm", "samples"]),
+        (["timm/a"], ["timm"]),
+        (["a", "b"], ["declared", "declared"]),
+        ([], []),
+    ],
+)
+def test_a_family_is_the_first_folder_by_which_samples_differ(ids: list[str], families_of: list[str]) -> None:
+    found = families([(id, id.split("/")[0] if "/" in id else "declared") for id in ids])
+    assert [found[id] for id in ids] == families_of
+
+
+def test_the_sizes_of_a_sample_are_known_before_it_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "src" / "net"
+    folder.mkdir(parents=True)
+    (folder / "model.py").write_text("x = 1\n")
+    (folder / "graph_net.json").write_text("{}")
+    (folder / "weight_meta.py").write_text('class A:\n    shape = [2, 3]\n    dtype = "torch.float32"\n')
+    [job] = find(tmp_path / "src")
+    assert (job.source_bytes, job.tensor_bytes) == (6, 24)

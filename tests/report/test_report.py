@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sqlite3
 import sys
 from collections.abc import Iterable, Mapping
@@ -14,12 +15,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 from subjects.ledgers import ledger, many
 
 from backprint.cli.corpus_report import command
 from backprint.corpus.report import ReportPlan, RunView, report
 from backprint.errors import PlaceError, SampleError, UsageError
 from backprint.report.nouns import Column, Report, cell_text
+from backprint.report.terminal import on_terminal
 
 EVIL = "<script>alert('x')</script>"
 
@@ -178,7 +181,7 @@ def test_duplicates_are_told_and_count_once_by_their_worst(tmp_path: Path) -> No
     made = report(RunView(out))
     found = {row["first"]: (row["same"], row["samples"], row["the others"]) for row in table(made, "Duplicates")}
     assert found == {"a": ("graphs", 2, "b"), "e0": ("source", 2, "e1")}
-    assert dict(made.facts)["distinct"] == "4"
+    assert dict(made.facts)["distinct"] == "4 of the 6"
     once = report(RunView(out), ReportPlan(unique=True))
     assert {row["verdict"]: row["samples"] for row in table(once, "Verdicts")} == {
         "bitwise": 2,
@@ -192,7 +195,7 @@ def test_duplicates_are_told_and_count_once_by_their_worst(tmp_path: Path) -> No
 def test_an_empty_ledger_is_an_empty_report(tmp_path: Path) -> None:
     made = report(RunView(ledger(tmp_path / "out", [])))
     assert titles(made) == ["This run"]
-    assert dict(made.facts)["samples"] == "0, of which 0 are not done"
+    assert dict(made.facts)["samples"] == "0 of 0 done"
     for format in ("markdown", "html", "csv"):
         assert called(tmp_path / "out", "--format", format)
 
@@ -304,7 +307,7 @@ def test_parquet_has_typed_columns(out: Path, tmp_path: Path) -> None:
     assert len(by) == 8
     assert by["vision/b"]["asks"] == [{"name": "w", "why": "a parameter"}, {"name": "x", "why": "an input"}]
     assert by["vision/c"]["vacuous"] == ["output logits", "gradient w"]
-    assert dict(by["vision/a"]["stages"]) == {"capture": 1.5, "verify": 0.5}
+    assert by["vision/a"]["stages"] == [{"name": "capture", "value": 1.5}, {"name": "verify", "value": 0.5}]
     assert by["vision/a"]["seconds"] == 1.0
     assert by["vision/a"]["proved"] is True
 
@@ -483,3 +486,38 @@ def test_ten_thousand_samples_are_no_trouble(tmp_path: Path) -> None:
     rows = [row | {"asks": []} for row in many(10_000)]
     text = called(ledger(tmp_path / "out", rows), "--format", "html")
     assert text.count("<tr>") > 10_000
+
+
+# ------------------------------------------------------------------ on a terminal
+
+
+def shown(made: Report, width: int) -> list[str]:
+    """The lines of a report on a terminal of a width."""
+    console = Console(file=io.StringIO(), width=width)
+    for item in on_terminal(made, width):
+        console.print(item)
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_tables_fit_the_terminal_and_no_number_is_cut(tmp_path: Path, width: int) -> None:
+    rows = list(many(40))
+    made = report(RunView(ledger(tmp_path / "out", rows)))
+    lines = shown(made, width)
+    assert max(map(len, lines)) <= width
+    [first, facts] = lines[:2]
+    assert (first, facts) == ("Corpus report: out", "samples: 40 of 40 done")
+    start = lines.index("By family")
+    [family] = [line for line in lines[start:] if line.startswith("family_0")][:1]
+    row = next(row for row in table(made, "By family") if row["family"] == "family_0")
+    assert family.split()[:3] == ["family_0", str(row["samples"]), str(row["proved"])]
+    assert not re.search(r"\d…", family)
+
+
+def test_what_a_terminal_does_not_show_is_named(tmp_path: Path) -> None:
+    made = report(RunView(ledger(tmp_path / "out", [{"id": f"f{n}/a", "verdict": "bitwise"} for n in range(20)])))
+    lines = shown(made, 80)
+    assert any(line.startswith("0 in each row: vacuous, undifferentiable, unproven") for line in lines)
+    assert "and 9 more rows; -o FILE writes all" in lines
+    narrow = shown(made, 40)
+    assert any(line.startswith("not shown, for want of width: ") for line in narrow)

@@ -133,10 +133,10 @@ def across(watch: Watcher, runs: int) -> Callable[[str], Watcher]:
     def tell(compiler: str) -> Watcher:
         def take(event: Begun | Written | Stage) -> None:
             match event:
-                case Begun(total, done):
+                case Begun(total, done, jobs):
                     done_counts.append(done)
                     if done or len(done_counts) == 1:
-                        watch(Begun(total * runs, sum(done_counts)))
+                        watch(Begun(total * runs, sum(done_counts), jobs))
                 case Written(row):
                     watch(Written({**row, "id": f"{row['id']} by {compiler}"}))
                 case Stage(id, worker, stage):

@@ -23,6 +23,7 @@ from backprint.cli.options import (
     LAYOUT,
     MODE,
     TRUST,
+    WHERE,
     F,
     choice,
     power_option,
@@ -37,7 +38,7 @@ NAMED = 5
 """How many samples without power are named at the end."""
 
 
-@click.group("corpus", cls=Listing, others=("report", "dedup", "split", "tasks"))
+@click.group("corpus", cls=Listing, others=("report", "export", "dedup", "split", "tasks"))
 def command() -> None:
     """Work on every sample below a folder, resumably, each in a process of its own.
 
@@ -103,6 +104,7 @@ def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
 @SOURCE
 @click.option("-o", "--output", "out", metavar="OUT", type=click.Path(path_type=Path), help="Keep the ledger here.")
 @ALLOW
+@WHERE
 @options
 def verify(source: Path, out: Path | None, allow: tuple[str, ...], **options_of_run: Any) -> None:
     """Prove every sample of Backprint's below SRC again, each from its files alone in a fresh process."""
@@ -116,6 +118,7 @@ def verify(source: Path, out: Path | None, allow: tuple[str, ...], **options_of_
 @SOURCE
 @OUT
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An option of the verb.")
+@WHERE
 @options
 def run_verb(verb: str, source: Path, out: Path, settings: tuple[str, ...], **options_of_run: Any) -> None:
     """Run any verb on every sample below SRC: `backward`, `verify`, …, or file.py:function of your own.
@@ -216,15 +219,20 @@ def closing_lines(done: CorpusRun) -> Iterator[str]:
 
 @command.command("status")
 @click.argument("out", type=click.Path(path_type=Path))
+@WHERE
+@click.option("--estimate", type=click.IntRange(1), metavar="N", help="Also say what N samples like these would cost.")
 @click.option("--json", "as_json", is_flag=True, help="Answer with one JSON object.")
-def status(out: Path, as_json: bool) -> None:
-    """Show the state of the run in OUT: counts, rate, running samples, the slowest samples, the last ones that are not
-    good."""
+def status(out: Path, where: tuple[str, ...], estimate: int | None, as_json: bool) -> None:
+    """Show the state of the run in OUT: counts, the time left, running samples, the slowest samples, the last ones that
+    are not good."""
     from backprint.jobs import progress as reading
 
-    answer = reading.state(out)
+    answer = reading.state(out, where)
+    costs = reading.estimate(out, estimate, where) if estimate else None
     if as_json:
-        echo(json.dumps(answer))
+        echo(json.dumps(answer | ({"estimate": costs} if costs else {})))
         return
     for text in reading.report_lines(answer):
         echo(text)
+    if costs:
+        echo(reading.estimate_line(costs))

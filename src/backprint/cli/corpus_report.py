@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backprint.cli.options import WHERE
 from backprint.cli.reporting import report_options, write_or_print
 from backprint.cli.say import echo, working
 from backprint.errors import UsageError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     help="What a row of CSV, Parquet and JSON is; an operator's row names all samples that call it.",
 )
 @click.option("--title", metavar="TEXT", help="The title of the report; else the name of OUT.")
+@WHERE
 @report_options("sample")
 def command(
     out: Path,
@@ -37,6 +39,7 @@ def command(
     unique: bool,
     rows: str,
     title: str | None,
+    where: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Report the results of a corpus run: verdicts by family and cause, operators and dtypes, sizes, power, duplicates,
@@ -57,7 +60,7 @@ def command(
     }
 
     def make() -> Report:
-        built = corpus_report(out, against, plan)
+        built = corpus_report(out, against, where, plan)
         if missing := dict(built.facts).get("operators not counted"):
             echo(f"operators: {missing}", err=True)
         shown = output is None and not as_json and format in (None, "markdown")
@@ -66,14 +69,14 @@ def command(
     write_or_print(make, format, output, as_json, f"report of {out}")
 
 
-def corpus_report(out: Path, against: Path | None, plan: dict[str, Any]) -> Report:
-    """Return the report of a run, beside an earlier one if it is given."""
+def corpus_report(out: Path, against: Path | None, where: tuple[str, ...], plan: dict[str, Any]) -> Report:
+    """Return the report of a run, beside an earlier one if it is given; of both, the samples that meet conditions."""
     from backprint.corpus.report import ReportPlan, RunView, report
     from backprint.corpus.report import against as compared
 
     with working("reading the ledger"):
-        built = report(RunView(out), ReportPlan(**plan))
-        return built if against is None else compared(built, RunView(against), RunView(out))
+        built = report(RunView(out, where), ReportPlan(**plan))
+        return built if against is None else compared(built, RunView(against, where), RunView(out, where))
 
 
 def without_links(built: Report) -> Report:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backprint.cli.corpus import carry_out, options, summarize_run
-from backprint.cli.options import ALLOW, DATA
+from backprint.cli.options import ALLOW, DATA, WHERE
 from backprint.cli.say import console, echo, table_text
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @DATA
 @click.option("--unique", is_flag=True, help="Write parts whose graphs are equal once.")
 @ALLOW
+@WHERE
 @options
 def command(
     source: Path, out: Path, by: str, data: str, unique: bool, allow: tuple[str, ...], as_json: bool, **rest: Any

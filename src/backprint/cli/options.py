@@ -33,6 +33,13 @@ def power_option(default: str) -> Any:
     return choice("power", "What is redrawn to measure power.", default)
 
 
+WHERE = click.option(
+    "--where",
+    multiple=True,
+    metavar="CONDITION",
+    help="Samples whose row in the ledger meets this: 'seconds<10', 'flops>=1G', verdict=bitwise,close, family=timm*.",
+)
+
 JOBS = click.option("--jobs", type=click.IntRange(1), help="Workers; else one a core, as far as memory allows.")
 TIMEOUT = click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds a sample may take.")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backprint.cli.options import F, all_of
-from backprint.cli.say import echo
+from backprint.cli.say import console, echo
 
 if TYPE_CHECKING:
     from backprint.report.nouns import Report
@@ -52,6 +52,12 @@ def write_or_print(
     elif output is not None:
         write_report(report, chosen, output)
         echo(f"{chosen} {title} in {output}", err=True)
+    elif format is None and sys.stdout.isatty():
+        from backprint.report.terminal import on_terminal
+
+        terminal = console()
+        for shown in on_terminal(report, terminal.width):
+            terminal.print(shown)
     else:
         FORMATS[chosen].write(report, sys.stdout.buffer)
         sys.stdout.flush()

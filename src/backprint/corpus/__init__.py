@@ -1,18 +1,19 @@
 """Corpora of samples, for Python and the command line. Nothing here imports torch; worker processes do.
 
-This module is the face: `run` and `dedup`.
+This module is the face: `run`, `dedup` and `export`.
 
 - `duplicates`: samples, and parts of samples, that are the same program. `report`: the report of a run.
+- `graphs_file`: the graphs of a run as one Parquet file with a card.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from backprint.common.text import check_choice
+from backprint.common.text import check_choice, check_sequence
 from backprint.errors import UsageError
 from backprint.jobs import run_corpus
 from backprint.jobs.task import Task
@@ -20,8 +21,9 @@ from backprint.jobs.verbs import VERBS, Verb
 
 if TYPE_CHECKING:
     from backprint.corpus.duplicates import Dedup, SharedParts
+    from backprint.corpus.graphs_file import Exported
 
-__all__ = ["dedup", "run"]
+__all__ = ["dedup", "export", "run"]
 
 run = run_corpus
 
@@ -98,6 +100,27 @@ def parts_of_corpus(source: Path, out: Path, ignore_sizes: bool, run: Mapping[st
 
     run_corpus("parts", source, out, sizes=not ignore_sizes, **run)
     return all_shared_parts(source, out, "shape" if ignore_sizes else "exact")
+
+
+def export(
+    run: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    where: Sequence[str] = (),
+    license: str | None = None,
+    overwrite: bool = False,
+    watch: Callable[[str], None] | None = None,
+) -> Exported:
+    """Write the graphs of a corpus run to `out/graphs.parquet`, with the card `out/README.md`, as `backprint corpus
+    export` does.
+
+    A row is one graph, which `bp.parse(row["text"])` returns. `where` are conditions on the samples, such as
+    `"seconds<10"`; `license` is the licence of the programs, if it is known. `watch` is called with each sample's turn.
+    """
+    from backprint.corpus.graphs_file import export as export_graphs
+
+    check_sequence("where", where)
+    return export_graphs(Path(run), Path(out), tuple(where), license, overwrite, watch or (lambda what: None))
 
 
 # ------------------------------------------------------------------ the verb that notes the parts of a sample

@@ -37,6 +37,7 @@ from backprint.graph.verdicts import (
 from backprint.jobs.find import unescape
 from backprint.jobs.ledger import COLUMNS as SCHEMA
 from backprint.jobs.ledger import Ledger, naming_ledger
+from backprint.jobs.where import conditions
 from backprint.report.nouns import (
     NAMED,
     Cell,
@@ -149,9 +150,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class RunView:
-    """A corpus run that is finished or in progress, for reading; `place` is its folder or its ledger."""
+    """A corpus run that is finished or in progress, for reading; `place` is its folder or its ledger. With `where`, it
+    has only the samples whose rows meet these conditions."""
 
     place: Path
+    where: tuple[str, ...] = ()
 
     @cached_property
     def samples(self) -> tuple[Sample, ...]:
@@ -162,7 +165,7 @@ class RunView:
     @cached_property
     def facts(self) -> dict[str, str]:
         """The facts that the run recorded about itself."""
-        with Ledger.reading(self.place) as ledger:
+        with Ledger.reading(self.place, conditions(self.where)) as ledger:
             return {name: one_line(fact_text(name, value)) for name, value in sorted(ledger.facts().items())}
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -178,7 +181,7 @@ class RunView:
 
     def select(self, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
         """Yield some columns of all samples, one row at a time."""
-        with Ledger.reading(self.place) as ledger, naming_ledger(ledger.path):
+        with Ledger.reading(self.place, conditions(self.where)) as ledger, naming_ledger(ledger.path):
             for row in ledger.connection.execute(f"select {', '.join(columns)} from samples order by id"):
                 yield tuple(map(read_column, columns, row))
 
@@ -204,6 +207,9 @@ EMPTY: dict[str, Any] = {
     "pairs": (),
 }
 
+UNKNOWN = ("power", "flops", "moved_bytes", "source_bytes", "tensor_bytes")
+"""Columns whose value may be unknown, where 0 would be a value."""
+
 READERS: dict[str, Callable[[Any], Any]] = {
     "text": str,
     "count": int,
@@ -220,7 +226,7 @@ def read_column(column: str, value: Any) -> Any:
     """Return a column's value; raise, by the column's name, if the ledger is damaged."""
     kind = COLUMNS[column]
     if value is None or value == "":
-        return None if column == "power" else EMPTY[kind]
+        return None if column in UNKNOWN else EMPTY[kind]
     try:
         return READERS[kind](value)
     except (ValueError, TypeError) as error:
@@ -476,7 +482,8 @@ def report(run: RunView, plan: ReportPlan = ReportPlan()) -> Report:
             if (id := row["id"]) in proved:
                 yield row | {"proved": proved[id], "duplicate_of": first.get(id, "")} | folders.columns(id)
 
-    run_facts = facts(run, counted, len(groups), plan.unique, operators_of_run)
+    distinct = sum(any(sample.done for sample in group) for group in groups)
+    run_facts = facts(run, counted, distinct, plan.unique, operators_of_run)
     kinds = (*COLUMNS.items(), ("proved", "flag"), *((name, "text") for name in ("duplicate_of", "code", "page")))
     title = plan.title or f"Corpus report: {folders.out.resolve().name}"
     whole = Report(
@@ -517,8 +524,9 @@ def facts(
     done = sum(sample.done for sample in run.samples)
     proof_counts = proofs_of(counted)
     rows = [
-        ("samples", f"{len(run.samples):,}, of which {len(run.samples) - done:,} are not done"),
-        ("distinct", f"{groups:,}" + ("; each counts once below" if unique else "")),
+        *([("where", " and ".join(run.where))] if run.where else []),
+        ("samples", f"{done:,} of {len(run.samples):,} done"),
+        ("distinct", f"{groups:,} of the {done:,}" + ("; each counts once below" if unique else "")),
         (
             "proved",
             proof_counts.in_one_line()

@@ -350,6 +350,10 @@ SIZE = re.compile(r"\b[0-9]{1,19}\b")
 ITEMSIZE = re.compile(r"([0-9]{1,4})")
 
 
+MOST_LISTED = 2**63 - 1
+"""As many bytes as a column of a table can count; a stranger's metadata may list more."""
+
+
 def listed_bytes(folder: Path) -> int:
     """Return the bytes of the tensors that a GraphNet sample's metadata lists; 0 where it lists none."""
     try:

@@ -6,7 +6,8 @@ This module is the face: `run_corpus`. The parent process does not load torch.
 - `run`: one run, from samples to rows. `ledger`: the one record. `places`: results put in place by renames.
 - `pool`: workers on this machine; `worker`: such a process, which forks one for each sample; `ray`: workers on a
   cluster; `processes`: limits, children and how they are ended. `apart`: a few samples without a run.
-- `progress`: progress and state of a run. `split`, `parts`: samples cut into parts. `turns`: timed parts take turns.
+- `progress`: progress and state of a run; `estimate`: the time it still takes. `where`: conditions on rows.
+- `split`, `parts`: samples cut into parts. `turns`: timed parts take turns.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ def run_corpus(
     list: str | os.PathLike[str] | None = None,
     only: Sequence[str] = (),
     limit: int | None = None,
+    where: Sequence[str] = (),
     restart: bool = False,
     retry: Sequence[str] = (),
     watch: Watcher | None = None,
@@ -79,12 +81,14 @@ def run_corpus(
 
     check_choice("executor", executor)
     check_sequence("only", only)
+    check_sequence("where", where)
     check_sequence("retry", retry)
     verb, chosen = resolve_verb(verb, options)
     known = VERBS.get(verb)
     if known is not None and known.check is not None:
         known.check(Path(source), chosen)
-    plan = RunPlan(verb, Path(source), Path(out), chosen, Path(list) if list is not None else None, tuple(only), limit)
+    names = Path(list) if list is not None else None
+    plan = RunPlan(verb, Path(source), Path(out), chosen, names, tuple(only), limit, where=tuple(where))
     count, limits, elsewhere = workplace(plan, executor, ray_address, jobs, (timeout, memory, disk))
     going_on = partial(run_plan, plan, limits, count, watcher=watch or ignore, executor=elsewhere)
     verdicts = going_on(restart=restart, retry=retry)

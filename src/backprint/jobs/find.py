@@ -56,8 +56,8 @@ MOST_LINKS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One sample of a corpus: `id` is its printable name, `path` is relative to SRC. `cause` says why it is
-    unusable."""
+    """One sample of a corpus: `id` is its printable name, `path` is relative to SRC; `source_bytes` and `tensor_bytes`
+    are the sizes of its code and of the tensors that it lists. `cause` says why it is unusable."""
 
     id: str
     path: str
@@ -66,6 +66,8 @@ class Job:
     source_hash: str = ""
     cause: str = ""
     detail: str = ""
+    source_bytes: int = 0
+    tensor_bytes: int = 0
 
 
 def find(
@@ -75,8 +77,10 @@ def find(
     only: str | Collection[str] | None = None,
     limit: int | None = None,
     without: Path | None = None,
+    among: Collection[str] | None = None,
 ) -> Iterator[Job]:
-    """Yield every sample below `source`, or those listed in the file `names`, that match one of `only`.
+    """Yield every sample below `source`, or those listed in the file `names`, that match one of `only` and whose id is
+    in `among`, if it is given.
 
     `without` is not searched.
     """
@@ -87,6 +91,8 @@ def find(
     for path in paths if names is None else unique_paths(paths):
         name = escape(path or source.resolve().name or ".")
         if name_patterns and not any(fnmatchcase(name, pattern) for pattern in name_patterns):
+            continue
+        if among is not None and name not in among:
             continue
         if limit is not None and count >= limit:
             return
@@ -268,7 +274,8 @@ def job_of(source: Path, path: str, name: str) -> Job:
     main, kind = (BACKPRINT if ours else GRAPHNET).main, (BACKPRINT if ours else GRAPHNET).name
     try:
         _plain(folder / main).close()
-        return Job(name, path, family, kind, source_hash(folder))
+        hash, (code, tensors) = source_hash(folder), sizes(folder)
+        return Job(name, path, family, kind, hash, source_bytes=code, tensor_bytes=tensors)
     except OSError as error:
         return Job(name, path, family, kind, "", *_unread(main, error))
 
@@ -342,6 +349,16 @@ def source_hash(folder: Path) -> str:
     return hashlib.sha256("".join(rows).encode("utf-8", "surrogateescape")).hexdigest()
 
 
+def sizes(folder: Path) -> tuple[int, int]:
+    """Return the bytes of a sample's code, and of the tensors that its metadata lists: of GraphNet's `model.py`, or of
+    the graphs of all pairs."""
+    from backprint.graphnet.metas import MOST_LISTED, listed_bytes
+
+    places = [folder / name for name in _read_of(folder) if os.path.basename(name) == GRAPHNET.main]
+    tensors = sum(listed_bytes(place.parent) for place in places)
+    return sum(place.lstat().st_size for place in places), min(tensors, MOST_LISTED)
+
+
 def _read_of(folder: Path) -> Iterator[str]:
     """Yield the files that are read of a sample, if they exist."""
     ours = os.path.lexists(folder / CAPTURE)
@@ -391,6 +408,26 @@ def _plain(path: Path) -> io.BufferedReader:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+# ------------------------------------------------------------------ families
+
+
+def families(rows: Collection[tuple[str, str]]) -> dict[str, str]:
+    """Return the family of each sample, from pairs of an id and the family by its first folder: the first folder by
+    which samples differ, without the folders that all of them are below."""
+    folders = {id: tuple(id.split("/")[:-1]) for id, _ in rows}
+    least, most = min(folders.values(), default=()), max(folders.values(), default=())
+    differing = (depth for depth, (a, b) in enumerate(zip(least, most, strict=False)) if a != b)
+    common = next(differing, min(len(least), len(most)))
+    return {id: first_of_family(folders[id], common, first) for id, first in rows}
+
+
+def first_of_family(folders: tuple[str, ...], common: int, first: str) -> str:
+    """Return the first folder below those in common; of a sample beside them, the last of these."""
+    if len(folders) > common:
+        return folders[common]
+    return folders[-1] if folders else first
 
 
 # ------------------------------------------------------------------ several sources of one run

@@ -16,15 +16,17 @@ import os
 import reprlib
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from backprint.common.files import check_schema, check_types, distrust
 from backprint.errors import SampleError, UsageError
 from backprint.graph.verdicts import VERDICTS, Proofs, proofs
+from backprint.jobs.estimate import SamplePace
 from backprint.jobs.find import Job, unescape
 from backprint.jobs.task import failure
+from backprint.jobs.where import Condition
 
 # ------------------------------------------------------------------ the columns of a row
 
@@ -68,16 +70,28 @@ COLUMNS: Mapping[str, str] = {
     "versions": "json",
     "operators": "json",
     "derivative": "text",
+    "flops": "integer",
+    "moved_bytes": "integer",
+    "source_bytes": "integer",
+    "tensor_bytes": "integer",
 }
 """The columns of a row: `stages` (stage -> seconds), `versions` and `operators` (`forward aten.mm.default float32` ->
 calls) are JSON objects, `vacuous`, `asks` and `notes` lists. `derivative` says whether the backward is the
-derivative of the forward; it is empty if that was not checked."""
+derivative of the forward; it is empty if that was not checked. `flops` and `moved_bytes` are those of all graphs, each
+step as a kernel of its own. `source_bytes` and `tensor_bytes` are the sizes of the sample's code and of the tensors
+that its metadata lists, known before the sample is processed."""
 
-ADDED = ("operators", "derivative")
+ADDED = ("operators", "derivative", "flops", "moved_bytes", "source_bytes", "tensor_bytes")
 """Columns that ledgers of earlier versions of Backprint do not have, in the order in which they came; there they are
 empty."""
 
 GIVEN = ("id", "path", "family", "kind", "source_hash", "state", "attempts")
+"""Columns that the ledger sets, and that are never empty."""
+
+KNOWN_BEFORE = ("source_bytes", "tensor_bytes")
+"""Columns that the search for samples sets; empty in ledgers of earlier versions."""
+
+SET_BY_LEDGER = frozenset((*GIVEN, *KNOWN_BEFORE))
 """Columns that the ledger sets; a verb sets the others."""
 
 NO_ROW = "no row"
@@ -103,10 +117,9 @@ def check_row(row: Any) -> dict[str, Any]:
     if not isinstance(row, Mapping):
         raise UsageError(f"the verb returned {type(row).__name__}, and a verb returns a dict")
     for key in row:
-        if type(key) is not str or key not in COLUMNS or key in GIVEN:
-            raise UsageError(
-                f"a verb's row has {short_text(key)}, which is not one of {', '.join(set(COLUMNS) - set(GIVEN))}"
-            )
+        if type(key) is not str or key not in COLUMNS or key in SET_BY_LEDGER:
+            known = ", ".join(name for name in COLUMNS if name not in SET_BY_LEDGER)
+            raise UsageError(f"a verb's row has {short_text(key)}, which is not one of {known}")
     verdict = row.get("verdict")
     if type(verdict) is not str or verdict not in VERDICTS:
         raise UsageError(f"a verb's row has verdict {short_text(verdict)}, which is not one of {', '.join(VERDICTS)}")
@@ -278,8 +291,9 @@ class Ledger:
         return cls(path, connection)
 
     @classmethod
-    def reading(cls, path: Path) -> Ledger:
-        """Return the ledger at a path, or in a run's folder, read-only."""
+    def reading(cls, path: Path, where: Sequence[Condition] = ()) -> Ledger:
+        """Return the ledger at a path, or in a run's folder, read-only; with `where`, only the rows that meet all
+        conditions."""
         path = path / NAME if path.is_dir() else path
         if not path.is_file():
             raise UsageError(f"{path}: no ledger here; name the OUT of a corpus run")
@@ -294,11 +308,8 @@ class Ledger:
             raise SampleError(f"{path}: is not a ledger of this version: {reason}")
         with naming_ledger(path):
             check_ledger(connection, path)
-        if empty := [name for name in ADDED if name not in columns]:  # a view of this connection alone
-            nulls = ", ".join(f"null as {name}" for name in empty)
-            with naming_ledger(path):
-                view = f"create temp view samples as select rowid as rowid, *, {nulls} from main.samples"
-                connection.execute(view)
+        with naming_ledger(path):
+            create_view(connection, [name for name in ADDED if name not in columns], where)
         return cls(path, connection)
 
     def __enter__(self) -> Ledger:
@@ -333,16 +344,35 @@ class Ledger:
     def add(self, jobs: Iterable[Job]) -> int:
         """Add new samples as `todo`, and reset those whose source has changed. Return how many samples these are."""
         before = self.connection.total_changes
-        fresh = f"insert into samples ({', '.join(GIVEN)}) values (?, ?, ?, ?, ?, 'todo', 0)"
+        names = ", ".join((*GIVEN, *KNOWN_BEFORE))
+        fresh = f"insert into samples ({names}) values (?, ?, ?, ?, ?, 'todo', 0, ?, ?)"
         again = (
             "on conflict (id) do update set state = 'todo', attempts = 0, kind = excluded.kind, "
+            "source_bytes = excluded.source_bytes, tensor_bytes = excluded.tensor_bytes, "
             "source_hash = excluded.source_hash where source_hash != excluded.source_hash"
         )
         with self.transaction():
             for job in jobs:
                 row = (job.id, escape_path(job), job.family, job.kind, job.source_hash)
-                self.connection.execute(f"{fresh} {again}", row)
+                self.connection.execute(f"{fresh} {again}", (*row, job.source_bytes, job.tensor_bytes))
         return self.connection.total_changes - before
+
+    def families(self) -> list[tuple[str, str]]:
+        """Return the id and the family of every sample."""
+        with naming_ledger(self.path):
+            return [(id, family) for id, family in self.connection.execute("select id, family from samples")]
+
+    def paces(self) -> Iterator[SamplePace]:
+        """Yield the pace of every sample."""
+        with naming_ledger(self.path):
+            query = "select state, source_bytes, tensor_bytes, seconds from samples"
+            yield from (SamplePace(*row) for row in self.connection.execute(query))
+
+    def write_families(self, families: Mapping[str, str]) -> None:
+        """Write the families of samples, by id."""
+        query = "update samples set family = ? where id = ? and family != ?"
+        with self.transaction():
+            self.connection.executemany(query, [(family, id, family) for id, family in families.items()])
 
     def unfinished(self, page: int = 1000) -> Iterator[dict[str, Any]]:
         """Yield the rows that are not done, in the order they were added. Rows may be finished meanwhile."""
@@ -370,7 +400,7 @@ class Ledger:
         chosen = f"state = 'done' and ({' or '.join(['verdict = ?', 'cause = ?'] * len(words))})"
         values = tuple(word for word in words for _ in range(2))
         old = list(self.rows(chosen, values)) if words else []
-        cleared = ", ".join(f"{name} = null" for name in COLUMNS if name not in GIVEN)
+        cleared = ", ".join(f"{name} = null" for name in COLUMNS if name not in SET_BY_LEDGER)
         with self.transaction():
             for row in old:
                 query = f"update samples set state = 'todo', attempts = 0, {cleared} where id = ?"
@@ -438,7 +468,31 @@ def schema(columns: Iterable[str]) -> tuple[str, str, str]:
 
 def column_statements(columns: Collection[str]) -> list[str]:
     """Return the statements that add the columns which a ledger of an earlier version does not have."""
-    return [f"alter table samples add column {name} text" for name in ADDED if name not in columns]
+    return [
+        f"alter table samples add column {name} {COLUMNS[name].replace('json', 'text')}"
+        for name in ADDED
+        if name not in columns
+    ]
+
+
+def create_view(connection: sqlite3.Connection, missing: Collection[str], where: Sequence[Condition]) -> None:
+    """Let a connection that reads see the samples with all columns, and only those that meet all conditions."""
+    if where:
+        if gone := [name for condition in where for name in condition.columns if name in missing]:
+            raise UsageError(
+                f"--where: the ledger has no {gone[0]} in it: it is of an earlier version. `backprint corpus verify` "
+                "of its folder writes one that has"
+            )
+        names = dict.fromkeys(name for condition in where for name in condition.columns)
+        rows = connection.execute(f"select {', '.join(('rowid', *names))} from main.samples")
+        values = ((row[0], dict(zip(names, row[1:], strict=True))) for row in rows)
+        kept = [(place,) for place, row in values if all(condition.holds(row) for condition in where)]
+        connection.execute("create temp table kept (place integer primary key)")
+        connection.executemany("insert into temp.kept values (?)", kept)
+    if missing or where:
+        nulls = "".join(f", null as {name}" for name in missing)
+        condition = "where rowid in (select place from temp.kept)" if where else ""
+        connection.execute(f"create temp view samples as select rowid as rowid, *{nulls} from main.samples {condition}")
 
 
 def check_ledger(connection: sqlite3.Connection, path: Path) -> None:

@@ -16,12 +16,16 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from backprint.common.text import printable
+from backprint.errors import UsageError
 from backprint.graph.verdicts import GOOD, VERDICTS, WORDS, has_proof, ports_without_power
+from backprint.jobs.estimate import Pace, TimeLeft, expected
 from backprint.jobs.ledger import Ledger, without_infinities
 from backprint.jobs.places import WORK, log_of
 from backprint.jobs.pool import Stage
 from backprint.jobs.run import Begun, Written
 from backprint.jobs.task import one_line
+from backprint.jobs.where import conditions
+from backprint.report.nouns import size
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -48,17 +52,25 @@ class RunTally:
     ports: int = 0
     bad: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=5))
     working: dict[str, tuple[str, str, float]] = field(default_factory=dict)
+    pace: Pace = field(default_factory=Pace)
+    sized: bool = False
+    began: dict[str, float] = field(default_factory=dict)
 
     def take(self, event: Begun | Written | Stage) -> None:
         """Count one more event."""
         match event:
-            case Begun(total, done):
+            case Begun(total, done, jobs, pace):
                 self.total, self.before, self.started = total, done, time.monotonic()
+                self.pace, self.sized = pace or Pace.of_equals(total - done, jobs), pace is not None
             case Stage(id, worker, stage):
+                self.began.setdefault(id, time.monotonic())
                 self.working[worker] = (id, stage, time.monotonic())
             case Written(row):
                 self.verdicts[row["verdict"]] += 1
                 self.working.pop(row.get("worker") or "", None)
+                sizes = (row.get("source_bytes"), row.get("tensor_bytes")) if self.sized else (None, None)
+                self.pace.finish(expected(*sizes), row.get("seconds"))
+                self.began.pop(row["id"], None)
                 if row["verdict"] not in GOOD:
                     self.bad.append(row)
                 elif row.get("vacuous"):
@@ -75,17 +87,44 @@ class RunTally:
         return self.verdicts.total() / max(time.monotonic() - self.started, 1e-9)
 
     @property
-    def left(self) -> float | None:
-        """Estimated seconds for the rest."""
-        return (self.total - self.done) / self.rate if self.rate else None
+    def left(self) -> TimeLeft | None:
+        """The seconds that the rest probably takes."""
+        now = time.monotonic()
+        return self.pace.time_left([now - began for began in self.began.values()])
 
 
 def tally_line(tally: RunTally) -> str:
     """Return the state of a run in one line."""
     counts = ", ".join(f"{tally.verdicts[name]} {name}" for name in VERDICTS if tally.verdicts[name])
-    left = f", {duration(tally.left)} left" if tally.left is not None and tally.done < tally.total else ""
     counts += f"; no proof of {tally.without}: {ports_without_power(tally.ports)}" if tally.without else ""
-    return f"{tally.done}/{tally.total} samples, {rate_text(tally.rate)}{left}" + (f": {counts}" if counts else "")
+    parts = [f"{tally.done} of {tally.total} samples done", counts]
+    if tally.done < tally.total:
+        parts += [left_text(tally.left), rate_text(tally.rate) if tally.verdicts else ""]
+    return "; ".join(filter(None, parts))
+
+
+def left_text(left: TimeLeft | None) -> str:
+    """Return the time that a run still takes as text: a range, unless its ends are nearly the same."""
+    if left is None:
+        return ""
+    low, likely, high = map(rough_duration, left)
+    if low == high or left.high < CLOSE * left.low:
+        return f"about {likely} left"
+    number, _, unit = low.rpartition(" ")
+    return f"{number if high.endswith(unit) and high.count(' ') == 1 else low} to {high} left"
+
+
+CLOSE = 1.5
+"""A range whose ends differ by less than this factor is one number."""
+
+
+def rough_duration(seconds: float) -> str:
+    """Return seconds as text with two digits."""
+    if seconds < 90:
+        return f"{max(1, round(seconds, -1 if seconds > 20 else 0)):.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 36000 else f"{seconds / 3600:.0f} h"
 
 
 def rate_text(rate: float) -> str:
@@ -224,17 +263,21 @@ WINDOW = 600.0
 """The rate is over the last so many seconds in which a sample was finished."""
 
 
-def state(out: Path) -> dict[str, Any]:
-    """Return the state of a run as one plain object."""
-    with Ledger.reading(out) as ledger:
+def state(out: Path, where: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the state of a run as one plain object; with `where`, of the samples whose rows meet these conditions."""
+    with Ledger.reading(out, conditions(where)) as ledger:
         facts = ledger.facts()
         good = ", ".join(f"'{verdict}'" for verdict in GOOD)
         failures = list(ledger.rows(f"verdict not in ({good})", order="finished desc", limit=10))
         slowest = list(ledger.rows("state = 'done'", order="seconds desc", limit=5))
+        jobs = int(facts["jobs"]) if isinstance(facts.get("jobs"), int) else 1
+        under_way = [since(row["started"]) for row in running(ledger)] if at_work(out) else []
+        left = Pace.of_rows(ledger.paces(), max(1, jobs)).time_left(under_way)
         return {
             "source": facts.get("source"),
             "verb": facts.get("verb"),
             "options": facts.get("options"),
+            "where": list(where),
             "at_work": at_work(out),
             "states": ledger.counts("state"),
             "verdicts": ledger.counts("verdict", "verdict is not null"),
@@ -242,6 +285,7 @@ def state(out: Path) -> dict[str, Any]:
             "derivatives": ledger.counts("derivative", "derivative is not null"),
             "causes": ledger.counts("cause", "cause != ''"),
             "rate": rate(ledger),
+            "left": left and left._asdict(),
             "running": [{"sample": row["id"], "seconds": since(row["started"])} for row in running(ledger)],
             "slowest": [{"sample": row["id"], "seconds": row["seconds"]} for row in slowest],
             "failures": [without_infinities(as_object(row)) | {"log": log(out, row["id"])} for row in failures],
@@ -299,6 +343,43 @@ def rate(ledger: Ledger) -> float:
     return (count - 1) / (last - first) if count > 1 and last > first else 0.0
 
 
+def estimate(out: Path, count: int, where: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what `count` samples like those of a run would cost: seconds with as many at a time, bytes of disk, and
+    the memory of a sample."""
+    with Ledger.reading(out, conditions(where)) as ledger:
+        jobs = ledger.facts().get("jobs")
+        rows = list(ledger.rows("state = 'done' and seconds is not null"))
+    if not rows:
+        raise UsageError(f"{out}: no sample is done yet, so nothing is known of what others would cost")
+    seconds = sorted(row["seconds"] for row in rows)
+    peaks = sorted(row["peak_bytes"] or 0 for row in rows)
+    at_a_time = jobs if isinstance(jobs, int) and jobs > 0 else 1
+    pace = Pace.of_equals(len(rows) + count, at_a_time)
+    for took in seconds:
+        pace.finish(expected(None, None), took)
+    left = pace.time_left()
+    return {
+        "samples": count,
+        "from": len(rows),
+        "jobs": at_a_time,
+        "seconds_each": sum(seconds) / len(seconds),
+        "time": left and left._asdict(),
+        "disk_bytes": count * sum(row["disk_bytes"] or 0 for row in rows) // len(rows),
+        "peak_bytes_ninth_decile": peaks[-(-9 * len(peaks) // 10) - 1],
+        "peak_bytes": peaks[-1],
+    }
+
+
+def estimate_line(costs: Mapping[str, Any]) -> str:
+    """Return what more samples would cost as a line."""
+    took = left_text(TimeLeft(**costs["time"])).removesuffix(" left") if costs["time"] else "an unknown time"
+    return (
+        f"{costs['samples']:,} samples like these {costs['from']:,}: {took} with {costs['jobs']} at a time "
+        f"({costs['seconds_each']:.3g} s each); {size(costs['disk_bytes'])} of disk; memory of a sample: "
+        f"{size(costs['peak_bytes_ninth_decile'])} for nine of ten, {size(costs['peak_bytes'])} at most"
+    )
+
+
 def derivatives_text(counts: Mapping[str, int]) -> str:
     """Return in a line how many backwards are the derivative of their forward."""
     return "backwards: " + ", ".join(f"{count} {word}" for word, count in counts.items())
@@ -308,14 +389,15 @@ def report_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     """Yield the state of a run as lines of text."""
     states = answer["states"]
     total, done = sum(states.values()), states.get("done", 0)
-    yield f"{answer['verb']} of {answer['source']}: {done} of {total} samples are done" + (
-        "" if answer["at_work"] or done == total else "; nothing is running, the same command resumes it"
-    )
-    seconds_left = (total - done) / answer["rate"] if answer["rate"] and answer["at_work"] else None
-    yield f"{rate_text(answer['rate'])}" + (f", {duration(seconds_left)} left" if seconds_left is not None else "")
-    for name in ("verdicts", "causes"):
-        if answer[name]:
-            yield f"{name}: " + ", ".join(f"{count} {text or 'none'}" for text, count in answer[name].items())
+    chosen = f" that meet {' and '.join(answer['where'])}" if answer["where"] else ""
+    counts = ", ".join(f"{answer['verdicts'][word]} {word}" for word in VERDICTS if word in answer["verdicts"])
+    left = left_text(TimeLeft(**answer["left"])) if answer["left"] else ""
+    resume = "" if answer["at_work"] or done == total else "nothing is running, the same command resumes it"
+    yield "; ".join(filter(None, (f"{done} of {total} samples{chosen} are done", counts, left, resume)))
+    pace = f"; {rate_text(answer['rate'])} lately" if answer["rate"] and answer["at_work"] else ""
+    yield f"{answer['verb']} of {answer['source']}{pace}"
+    if answer["causes"]:
+        yield "causes: " + ", ".join(f"{count} {text or 'none'}" for text, count in answer["causes"].items())
     if any(answer["verdicts"].get(word) for word in GOOD):
         yield f"proved: {answer['proofs']['told']}"
     if answer["derivatives"]:

@@ -24,7 +24,8 @@ from typing import Any
 from backprint.common.files import read_json
 from backprint.errors import SampleError, UsageError
 from backprint.jobs import processes
-from backprint.jobs.find import find, patterns
+from backprint.jobs.estimate import Pace
+from backprint.jobs.find import families, find, patterns
 from backprint.jobs.ledger import (
     FORMAT,
     NAME,
@@ -41,6 +42,7 @@ from backprint.jobs.pool import Event, Executor, Pool, Stage, TaskOutcome, remov
 from backprint.jobs.processes import FREE, Limits
 from backprint.jobs.task import TREES, Task, failure
 from backprint.jobs.verbs import VERBS
+from backprint.jobs.where import conditions
 
 # ------------------------------------------------------------------ Ctrl-C and SIGTERM
 
@@ -110,7 +112,8 @@ ITS_OWN = frozenset(
 class RunPlan:
     """The plan of a run: a verb with its options, on the samples below a folder.
 
-    With `keeps`, the folder of a failed sample is kept, as the table of verbs says for its own.
+    `where` are conditions on the rows of an earlier run, whose OUT is the source. With `keeps`, the folder of a failed
+    sample is kept, as the table of verbs says for its own.
     """
 
     verb: str
@@ -121,22 +124,31 @@ class RunPlan:
     only: str | tuple[str, ...] | None = None
     limit: int | None = None
     keeps: bool = False
+    where: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, Any]:
         """Return the facts that a resumed run must share."""
         several = patterns(self.only)
         only = several[0] if len(several) == 1 else list(several) or None
-        chosen = {"list": os.fspath(self.names) if self.names else None, "only": only, "limit": self.limit}
+        chosen = {
+            "list": os.fspath(self.names) if self.names else None,
+            "only": only,
+            "limit": self.limit,
+            "where": list(self.where) or None,
+        }
         options = {**self.options, **{name: value for name, value in chosen.items() if value is not None}}
         return {"format": FORMAT, "verb": self.verb, "source": os.fspath(self.source.resolve()), "options": options}
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A run has started or resumed: how many samples it has, and how many of them were done before."""
+    """A run has started or resumed: how many samples it has, how many of them were done before, how many are
+    processed at a time, and its Pace, if the sizes of its samples are known."""
 
     total: int
     done: int
+    jobs: int = 1
+    pace: Pace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +193,14 @@ def run_plan(
         total = sum(ledger.counts("state").values())
         if not total:
             raise UsageError(f"{plan.source}: no samples here (a folder with model.py or capture.json is one)")
-        watcher(Begun(total, ledger.counts("state").get("done", 0)))
+        ledger.write_facts(jobs=jobs)
+        done = ledger.counts("state").get("done", 0)
+        watcher(Begun(total, done, jobs, Pace.of_rows(ledger.paces(), jobs)))
         work = plan.out / WORK / secrets.token_hex(4)
-        remaining = total - ledger.counts("state").get("done", 0)
         with contextlib.ExitStack() as callbacks:  # all callbacks run, the last first, even if one fails
             callbacks.callback(reset_running, ledger)
             callbacks.callback(remove_work, work)
-            make = executor or partial(Pool, plan.verb, plan.options, limits, min(jobs, remaining))
+            make = executor or partial(Pool, plan.verb, plan.options, limits, min(jobs, total - done))
             stop_signals.waits = executor is not None
             at_work = make(work, name)
             callbacks.callback(at_work.close)
@@ -228,9 +241,12 @@ def search(plan: RunPlan, ledger: Ledger) -> None:
     """Add every sample to the ledger; an unusable one is finished with its failure."""
     broken = []
     kinds = VERBS[plan.verb].kinds if plan.verb in VERBS else ()
+    chosen = ids_where(plan.source, plan.where) if plan.where else None
 
     def good() -> Iterator[Any]:
-        for job in find(plan.source, names=plan.names, only=plan.only, limit=plan.limit, without=plan.out):
+        for job in find(
+            plan.source, names=plan.names, only=plan.only, limit=plan.limit, without=plan.out, among=chosen
+        ):
             if kinds and job.kind not in kinds and not job.cause:
                 continue
             if job.cause:
@@ -238,9 +254,18 @@ def search(plan: RunPlan, ledger: Ledger) -> None:
             yield job
 
     ledger.add(good())
+    ledger.write_families(families(ledger.families()))
     with ledger.transaction():
         for job in broken:
             ledger.finish(job.id, failure(job.cause, job.detail, "find") | {"finished": time.time()})
+
+
+def ids_where(source: Path, where: tuple[str, ...]) -> frozenset[str]:
+    """Return the samples whose rows meet these conditions, in the ledger of the run that made the source."""
+    if not (source / NAME).is_file():
+        raise UsageError(f"--where chooses by the ledger of an earlier run, and {source} has none: name the OUT of one")
+    with Ledger.reading(source, conditions(where)) as ledger:
+        return frozenset(id for id, _ in ledger.families())
 
 
 def adopt(out: Path, ledger: Ledger, name: str) -> None:

@@ -392,7 +392,7 @@ def sample_row(capture: Any, verdict: Mapping[str, Any]) -> Row:
 
 def capture_columns(capture: Any) -> Row:
     """Return the columns of a Capture."""
-    from backprint.graph.cost import usage_of
+    from backprint.graph.cost import MOST_FLOPS, step_costs, total_cost, usage_of
     from backprint.graph.links import free_ports
     from backprint.graph.sizes import at_hints
 
@@ -402,6 +402,7 @@ def capture_columns(capture: Any) -> Row:
     inputs = [hinted.get(port.name, port) for port in free_ports(capture)]
     outputs = [port for graph in map(at_hints, forwards) for port in graph.outputs]
     gradients = {port.name for graph in backwards for port in graph.outputs if port.role == "gradient"}
+    cost = total_cost(cost for graph in (*forwards, *backwards) for cost in step_costs(graph))
     return dict(
         engine=capture.engine,
         forward_hash=joined_hash([graph.hash() for graph in forwards]),
@@ -415,6 +416,8 @@ def capture_columns(capture: Any) -> Row:
         outputs=len({port.name for port in outputs if port.role == "output"}),
         gradients=len(gradients),
         input_bytes=sum(map(nbytes, inputs)),
+        flops=min(cost.flops, MOST_FLOPS),
+        moved_bytes=min(cost.moved, MOST_FLOPS),
         guards=len(capture.guards),
         operators=usage_of({"forward": forwards, "backward": backwards}),
         notes=[

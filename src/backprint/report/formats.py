@@ -10,9 +10,8 @@ import html
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -359,36 +358,63 @@ def text_of(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, (dict, tuple)) else value
 
 
+GROUP = 32 << 20
+"""About as many characters are in memory at a time, and in a row group of the file."""
+
+
 def write_parquet(report: Report, file: BinaryIO) -> None:
     """Write a table of typed columns, with some thousand rows in memory at a time."""
+    write_parquet_rows(report.fields, report.rows(), file)
+
+
+def write_parquet_rows(
+    fields: Sequence[tuple[str, str]], rows: Iterator[dict[str, Any]], file: BinaryIO, batch_rows: int = BATCH
+) -> None:
+    """Write rows as a table of typed columns, in row groups of at most `batch_rows` rows and about GROUP characters."""
     try:
         import pyarrow as arrow
         from pyarrow import parquet
     except ImportError as error:
         raise UsageError(
-            "--format parquet needs pyarrow, which is not installed: pip install '.[parquet]' in Backprint's folder, "
-            "or take --format csv"
+            "Parquet needs pyarrow, which is not installed: pip install '.[parquet]' in Backprint's folder"
         ) from error
 
-    pair = arrow.struct([("name", arrow.string()), ("why", arrow.string())])
+    text = arrow.string()
+    sizes = arrow.list_(arrow.int64())
+    port = [("name", text), ("role", text), ("spec", text), ("dtype", text), ("shape", sizes)]
     kinds = {
-        "text": arrow.string(),
+        "text": text,
         "count": arrow.int64(),
         "number": arrow.float64(),
         "flag": arrow.bool_(),
-        "texts": arrow.list_(arrow.string()),
-        "pairs": arrow.list_(pair),
-        "numbers": arrow.map_(arrow.string(), arrow.float64()),
-        "counts": arrow.map_(arrow.string(), arrow.int64()),
-        "words": arrow.map_(arrow.string(), arrow.string()),
+        "texts": arrow.list_(text),
+        "pairs": arrow.list_(arrow.struct([("name", text), ("why", text)])),
+        "ports": arrow.list_(arrow.struct(port)),
+        **{
+            kind: arrow.list_(arrow.struct([("name", text), ("value", value)]))  # `datasets` loads no maps
+            for kind, value in (("numbers", arrow.float64()), ("counts", arrow.int64()), ("words", text))
+        },
     }
-    schema = arrow.schema([(name, kinds[kind]) for name, kind in report.fields])
-    rows = report.rows()
+    schema = arrow.schema([(name, kinds[kind]) for name, kind in fields])
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-        while batch := list(islice(rows, BATCH)):
-            columns = [[arrow_value(row[name], kind) for row in batch] for name, kind in report.fields]
+        for batch in batches(rows, batch_rows):
+            columns = [[arrow_value(row[name], kind) for row in batch] for name, kind in fields]
             arrays = [arrow.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
             writer.write_batch(arrow.record_batch(arrays, schema=schema))
+
+
+def batches(rows: Iterator[dict[str, Any]], most: int) -> Iterator[list[dict[str, Any]]]:
+    """Yield rows together, at most so many, and no more after about GROUP characters."""
+    batch: list[dict[str, Any]] = []
+    characters = 0
+    for row in rows:
+        batch.append(row)
+        characters += sum(len(value) for value in row.values() if isinstance(value, str))
+        if len(batch) >= most or characters >= GROUP:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
 
 
 def arrow_value(value: Any, kind: str) -> Any:
@@ -399,11 +425,12 @@ def arrow_value(value: Any, kind: str) -> Any:
         case "pairs", _:
             return [{"name": name, "why": why} for name, why in value]
         case "numbers", _:
-            return [(key, float(item)) for key, item in value.items()]
+            return [{"name": key, "value": float(item)} for key, item in value.items()]
         case "counts", _:
-            return list(value.items())
+            return [{"name": key, "value": item} for key, item in value.items()]
         case "words", _:
-            return [(key, item if isinstance(item, str) else json.dumps(item)) for key, item in value.items()]
+            texts = {key: item if isinstance(item, str) else json.dumps(item) for key, item in value.items()}
+            return [{"name": key, "value": item} for key, item in texts.items()]
     return value
 
 

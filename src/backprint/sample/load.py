@@ -150,6 +150,23 @@ def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gra
     return graph
 
 
+def parse_graph(text: str, allow: Sequence[str] = ()) -> Graph:
+    """Return the graph of a text that may be a stranger's. `allow` names the custom operators that it may call."""
+    graph = parse(text)
+    for step, target in custom_operators(graph):
+        if not allowed(target, allow):
+            name = target.removeprefix("torch.ops.")
+            raise RefusedError(
+                f"step {step.name!r} calls {name}, which is not an operator of PyTorch: allow it by name "
+                f"(allow=({name!r},)) to read this text"
+            )
+    calls = needs_isolation(graph, allow)
+    return replace(graph, isolated=f"the text calls {', '.join(calls)}; {NOT_ALONE}") if calls else graph
+
+
+NOT_ALONE = "no check of arguments makes that safe, and only samples are run in a process of their own"
+
+
 def with_isolation(graph: Graph, folder: Path, allow: Sequence[str]) -> Graph:
     """Return an untrusted graph, marked if it calls anything that is only safe in a process of its own."""
     why = isolation_request(folder, needs_isolation(graph, allow), f"bp.load({str(folder)!r}, trust=True)")

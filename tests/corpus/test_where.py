@@ -1,0 +1,139 @@
+"""Conditions on the rows of a ledger: `--where`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from subjects.corpora import VERBS, corpus, rows
+from subjects.ledgers import ledger
+
+from backprint.cli import main
+from backprint.corpus.report import RunView, report
+from backprint.errors import UsageError
+from backprint.jobs.ledger import ADDED, COLUMNS, NAME, Ledger
+from backprint.jobs.where import NAMES, NUMBERS, TEXTS, conditions
+
+ROWS = (
+    {"id": "timm/small", "seconds": 2.0, "flops": 3 * 10**9, "saved_bytes": 4 << 20},
+    {"id": "timm/large", "seconds": 90.0, "flops": 5 * 10**10, "saved_bytes": 1 << 30, "backward_steps": 500},
+    {"id": "nets/wrong", "seconds": 7.0, "verdict": "wrong", "flops": 10**6, "derivative": "derivative"},
+    {"id": "nets/failed", "verdict": "failed", "cause": "timeout", "seconds": 600.0, "forward_hash": ""},
+    {"id": "nets/later", "state": "todo"},
+)
+
+
+def backprint(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [*map(str, arguments)], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ledger(tmp_path_factory.mktemp("run") / "out", ROWS)
+
+
+@pytest.mark.parametrize(
+    ("where", "ids"),
+    [
+        (["seconds<10"], ["nets/wrong", "timm/small"]),
+        (["seconds >= 1.5min"], ["nets/failed", "timm/large"]),
+        (["flops>1G"], ["timm/large", "timm/small"]),
+        (["flops<=5e10", "family=timm"], ["timm/large", "timm/small"]),
+        (["saved_bytes>=1GiB"], ["timm/large"]),
+        (["steps>100"], ["timm/large"]),
+        (["verdict=wrong,failed"], ["nets/failed", "nets/wrong"]),
+        (["verdict!=bitwise"], ["nets/failed", "nets/wrong"]),
+        (["id=*/l*"], ["nets/later", "timm/large"]),
+        (["cause=timeout"], ["nets/failed"]),
+        (["derivative=*"], ["nets/wrong"]),
+        (["seconds<1"], []),
+    ],
+)
+def test_the_rows_that_meet_all_conditions_are_there(out: Path, where: list[str], ids: list[str]) -> None:
+    with Ledger.reading(out, conditions(where)) as book:
+        assert sorted(row["id"] for row in book.rows()) == ids
+        assert sum(book.counts("state").values()) == len(ids)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("seconds", "write COLUMN<VALUE"),
+        ("colour=green", "'colour' is not one of id, family, kind, verdict"),
+        ("verdict<wrong", "verdict is a text: compare it with = or !="),
+        ("seconds<soon", "'soon' is not a number of seconds (units: ms, s, min, h)"),
+        ("seconds<3GiB", "'3GiB' is not a number of seconds"),
+        ("flops<", "'' is not a number of flops"),
+        ("flops<nan", "'nan' is not a number of flops"),
+        ("seconds<1; drop table samples", "is not a number of seconds"),
+    ],
+)
+def test_a_condition_that_cannot_be_read_is_refused(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        conditions([text])
+    assert said in str(caught.value)
+
+
+def test_every_quantity_is_a_column_of_its_kind() -> None:
+    assert all(COLUMNS[name].startswith("text") for name in TEXTS)
+    assert all(COLUMNS[name] in ("integer", "real") for names in NUMBERS.values() for name in names)
+    assert len(set(NAMES)) == len(NAMES)
+
+
+def test_status_and_report_are_of_these_samples(out: Path) -> None:
+    done = backprint("corpus", "status", out, "--where", "seconds<10", "--where", "flops>0")
+    assert done.stdout.splitlines()[0] == (
+        "2 of 2 samples that meet seconds<10 and flops>0 are done; 1 bitwise, 1 wrong"
+    )
+    facts = dict(report(RunView(out, ("family=nets",))).facts)
+    assert (facts["where"], facts["samples"], facts["distinct"]) == ("family=nets", "2 of 3 done", "2 of the 2")
+    lines = backprint("corpus", "report", out, "--where", "verdict=wrong", "--json").stdout.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["nets/wrong"]
+
+
+def test_a_run_over_a_run_takes_the_samples_that_its_ledger_chooses(tmp_path: Path) -> None:
+    source = corpus(tmp_path / "src", ["a/good", "a/raise", "b/good"])
+    first, second = tmp_path / "first", tmp_path / "second"
+    backprint("corpus", "run", f"{VERBS}:act", source, "-o", first, "--jobs", 1)
+    for name in rows(first):
+        (first / name).mkdir(parents=True, exist_ok=True)
+        (first / name / "model.py").write_text("x = 1")
+    done = backprint(
+        "corpus", "run", f"{VERBS}:act", first, "-o", second, "--jobs", 1, "--where", "verdict=failed", "--limit", 1
+    )
+    assert done.exit_code == 1, done.output
+    assert sorted(rows(second)) == ["a/raise"]
+    other = backprint("corpus", "run", f"{VERBS}:act", first, "-o", second, "--where", "verdict=bitwise")
+    assert "this run was begun with other options" in " ".join(other.stderr.split())
+
+
+def test_a_source_without_a_ledger_cannot_be_chosen_from(tmp_path: Path) -> None:
+    source = corpus(tmp_path / "src", ["good"])
+    done = backprint("corpus", "verify", source, "--where", "seconds<1")
+    assert done.exit_code == 2
+    assert "--where chooses by the ledger of an earlier run" in " ".join(done.stderr.split())
+
+
+def test_a_ledger_of_an_earlier_version_says_what_it_does_not_have(tmp_path: Path) -> None:
+    out = ledger(tmp_path / "old", ROWS)
+    connection = sqlite3.connect(out / NAME, isolation_level=None)
+    for name in reversed(ADDED):
+        connection.execute(f"alter table samples drop column {name}")
+    connection.close()
+    with Ledger.reading(out, conditions(["seconds<10"])) as book:
+        assert [row["flops"] for row in book.rows()] == [None, None]
+    with pytest.raises(UsageError, match="no flops in it: it is of an earlier version"):
+        Ledger.reading(out, conditions(["flops>1"]))
+
+
+def test_what_more_samples_would_cost(out: Path) -> None:
+    done = backprint("corpus", "status", out, "--estimate", 6000, "--where", "family=timm")
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("6,000 samples")]
+    assert "like these 2: " in line
+    assert "(46 s each); 172 MiB of disk; memory of a sample: 500 MiB for nine of ten, 500 MiB at most" in line
+    costs = json.loads(backprint("corpus", "status", out, "--estimate", 10, "--json").stdout)["estimate"]
+    assert (costs["samples"], costs["from"], costs["jobs"]) == (10, 4, 1)
+    assert costs["time"]["low"] < costs["time"]["likely"] < costs["time"]["high"]
