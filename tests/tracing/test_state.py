@@ -397,6 +397,15 @@ def test_the_process_is_as_it_was() -> None:
     assert not lock.locked()
 
 
+def test_a_name_among_the_builtins_is_taken_back() -> None:
+    """Their dictionary is emptied and filled again, and between the two no builtin can be called."""
+    names: dict[str, Any] = {}
+    exec("def program(x):\n    __builtins__['added'] = 1\n    return x * 2\n", names)
+    assert bp.capture(names["program"], torch.ones(3, requires_grad=True)).verify()[0].verdict == "bitwise"
+    assert "added" not in names["__builtins__"]
+    assert "zip" in names["__builtins__"]
+
+
 @pytest.mark.usefixtures("threads_of_this_test")
 @pytest.mark.parametrize("runs", [False, True])
 def test_a_lock_is_released_unless_another_thread_that_runs_may_hold_it(runs: bool) -> None:

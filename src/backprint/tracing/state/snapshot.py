@@ -377,8 +377,9 @@ class Snapshot:
             if not keys and kind.__len__(dictionary) == 0:  # as most dictionaries of hooks are
                 return
             if not (same_elements(kind.keys(dictionary), keys) and same_elements(kind.values(dictionary), values)):
-                kind.clear(dictionary)
-                for key, value in zip(keys, values, strict=True):
+                content = list(zip(keys, values, strict=True))
+                kind.clear(dictionary)  # of builtins too: until it is filled again, no builtin can be called
+                for key, value in content:
                     kind.__setitem__(dictionary, key, value)
 
         self.undo.append(undo)
