@@ -76,7 +76,7 @@ def test_show_capture_and_verify_tell_of_every_pair(tmp_path: Path, monkeypatch:
     _, path = saved("an_item", tmp_path)
     shown = CliRunner().invoke(main, ["show", "--summary", str(path)])
     assert shown.exit_code == 0, shown.output
-    for text in ("pair_0", "pair_1", "item", "return y * n.max().item()", "pair_1 takes"):
+    for text in ("pair_0", "pair_1", "item", "return y * n.max().item()", "pair_0.y from pair_0, output pair_0.y"):
         assert text in shown.output, shown.output
     facts = json.loads(CliRunner().invoke(main, ["show", "--json", str(path)]).stdout)
     assert [row["name"] for row in facts["pairs"]] == ["pair_0", "pair_1"]

@@ -125,7 +125,7 @@ def print_power(row: dict[str, Any], most: int | None) -> None:
         out.print(head)
         out.print(table_text(row["error"], "red"))
         return
-    out.print(head.append(printable(f": {verdict(row)}"), "not bold"))
+    out.print(head.append(printable(f": {verdict(row)}"), "not bold"), soft_wrap=True)
     echo(f"{row['tried']} of {row['of']} inputs redrawn alone")
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("redrawn", "ports", "least", "of", "most", ""):
