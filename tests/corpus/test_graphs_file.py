@@ -152,7 +152,7 @@ def test_a_text_that_is_no_graph_is_refused_and_not_run(exported: Path, tmp_path
         bp.parse(text + f"\nopen({str(tmp_path / 'made')!r}, 'w')\n")
     assert not (tmp_path / "made").exists()
     with pytest.raises(UsageError, match="not the text of a graph"):
-        bp.parse(None)  # type: ignore[arg-type]
+        bp.parse(None)  # type: ignore[arg-type]  # no text, on purpose
 
 
 def test_an_operator_that_is_allowed_can_be_read_and_one_that_is_not_safe_is_not_run(exported: Path) -> None:

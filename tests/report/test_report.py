@@ -496,7 +496,7 @@ def shown(made: Report, width: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
     for item in on_terminal(made, width):
         console.print(item)
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the file is a StringIO
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

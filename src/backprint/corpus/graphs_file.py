@@ -139,7 +139,7 @@ def rows_of_run(
                 tally.left_out.append((row["id"], str(error)))
                 continue
             count(tally, row, rows)
-            yield from (each | {"license": license} for each in rows)
+            yield from (graph | {"license": license} for graph in rows)
 
 
 def rows_of_sample(run: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -154,7 +154,7 @@ def rows_of_sample(run: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
             if graph is not None:
                 rows.append(about | {"pair": number, "direction": direction} | columns_of_graph(graph))
     for direction in ("forward", "backward"):
-        known = joined_hash([each["hash"] for each in rows if each["direction"] == direction])
+        known = joined_hash([graph["hash"] for graph in rows if graph["direction"] == direction])
         if known != (row[f"{direction}_hash"] or None):
             raise SampleError(f"its {direction} is not the one that the run proved: its files were changed since")
     return rows
@@ -213,8 +213,8 @@ def count(tally: Tally, row: Mapping[str, Any], rows: list[dict[str, Any]]) -> N
     """Count a sample and its graphs."""
     tally.samples += 1
     tally.proved += rows[0]["proved"]
-    tally.steps += sum(each["steps"] for each in rows)
-    tally.directions.update(each["direction"] for each in rows)
+    tally.steps += sum(graph["steps"] for graph in rows)
+    tally.directions.update(graph["direction"] for graph in rows)
     tally.verdicts[row["verdict"]] += 1
     tally.families[row["family"] or "(none)"] += 1
     tally.versions[rows[0]["torch"]] += 1

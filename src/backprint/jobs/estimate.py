@@ -114,9 +114,9 @@ class Pace:
         samples have taken so far that are being processed."""
         if not (self.done and self.left):
             return None
-        each = self.speed * self.expected_left / self.left
-        rests = [max(each - took, OVERDUE * took) for took in under_way[: self.left]]
-        waiting = each * (self.left - len(rests))
+        a_sample = self.speed * self.expected_left / self.left
+        rests = [max(a_sample - took, OVERDUE * took) for took in under_way[: self.left]]
+        waiting = a_sample * (self.left - len(rests))
         likely = max((waiting + sum(rests)) / min(self.jobs, self.left), *rests, 0.0)
         factor = math.exp(SURE * self.deviation())
         return TimeLeft(likely / factor, likely, likely * factor)

@@ -190,10 +190,10 @@ def words_of(results: Iterable[tuple[str, str]]) -> str:
 def returned(file: FusedFile, direction: Direction) -> list[tuple[str, str]]:
     """Return the results of a direction's function, name and expression: each once, and none that is an input."""
     values = file.texts[direction.name].results
-    given = {port.name for port in direction.inputs}
+    taken = {port.name for port in direction.inputs}
     rows: dict[str, str] = {}
     for port, value in zip(direction.outputs, values, strict=True):
-        if value not in given and value not in rows.values() and value != "None":
+        if value not in taken and value not in rows.values() and value != "None":
             name = value if re.fullmatch(r"[A-Za-z_]\w*", value) else port.name
             while name in rows:
                 name += "_"

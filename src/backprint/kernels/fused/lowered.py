@@ -164,10 +164,10 @@ def with_draws(case: Case, lowered: LoweredGraph, subject: LoweredGraph) -> Case
 def fewest(direction: Direction, text: FusedText) -> int:
     """Return the fewest bytes that a direction could move at the captured sizes: those of each input that its kernels
     read, and of each result that is no input, once."""
-    given = {port.name for port in direction.inputs}
+    taken = {port.name for port in direction.inputs}
     read = sum(port.size for port in direction.inputs if port.name in text.used)
     results = zip(direction.outputs, text.results, strict=True)
-    written = {value: port.size for port, value in results if value not in given}
+    written = {value: port.size for port, value in results if value not in taken}
     return read + sum(written.values())
 
 
