@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +18,22 @@ from backprint._torch import private
 from backprint._torch.private import Private, Probe, look_up, probes_of, takes, uses
 
 PRIVATE_REGION = "isolate_recompiles"
+
+
+def is_loaded() -> bool:
+    """Whether Dynamo is loaded. It is large, and most programs need none of it; nothing is compiled before."""
+    return "torch._dynamo" in sys.modules
+
+
+@uses("torch._dynamo.OptimizedModule", needed_by=(private.CAPTURE,))
+def is_optimized(module: Any) -> bool:
+    """Whether a module is what `torch.compile` makes of a module."""
+    return is_loaded() and isinstance(module, torch._dynamo.OptimizedModule)
+
+
+def eager_stance() -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which what `torch.compile` has made runs as eager code."""
+    return torch.compiler.set_stance("force_eager") if is_loaded() else contextlib.nullcontext()
 
 
 @uses("torch._dynamo.eval_frame._optimize", needed_by=(private.DYNAMO,))
@@ -246,9 +263,6 @@ NAMES = {
     ),
     "config": Private("torch._dynamo.config", "Dynamo's settings.", (private.DYNAMO,), holds=settings_are_patched),
     "lookup_backend": Private("torch._dynamo.lookup_backend", "Return the backend that has a name.", (private.BENCH,)),
-    "OptimizedModule": Private(
-        "torch._dynamo.OptimizedModule", "The class of what `torch.compile` makes of a module.", (private.CAPTURE,)
-    ),
     "SkipFrame": Private(
         "torch._dynamo.exc.SkipFrame",
         "Raised by a backend so that Dynamo runs the frame without it.",

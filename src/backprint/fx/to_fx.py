@@ -16,7 +16,8 @@ from torch import Tensor, fx, nn
 
 from backprint._torch.fake import FakeTensor, FakeTensorMode, FunctionalTensor
 from backprint._torch.graphs import side_effectful, tensor_metadata, tracing_mode
-from backprint._torch.shapes import ConstantSource, DimDynamic, ShapeEnv, check_size
+from backprint._torch import shapes as torch_shapes
+from backprint._torch.shapes import DimDynamic, ShapeEnv, check_size
 from backprint._torch.tensors import assert_async
 from backprint.errors import BackprintError, GraphError
 from backprint.fx.values import check_guard, line_text, resolve, value_evaluator
@@ -158,7 +159,7 @@ def empty(shape: list[Any], strides: list[Any] | None, dtype: Any, device: str) 
 
 def symbolic(shapes: Any, symbol: Symbol) -> Any:
     """Return a symbolic size with its value at capture."""
-    source = ConstantSource(symbol.name)
+    source = torch_shapes.ConstantSource(symbol.name)  # looked up here, as that loads Dynamo
     created = shapes.create_symbol(symbol.hint, source, dynamic_dim=DimDynamic.DYNAMIC)
     return shapes.create_symintnode(created, hint=symbol.hint, source=source)
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from torch import fx
 
+from backprint._torch import aot
 from backprint._torch.aot import config as functorch_config
-from backprint._torch.aot import default_partition, min_cut_partition
 from backprint.errors import CaptureError
 from backprint.fx.convert import Names, Side
 from backprint.fx.to_fx import to_fx
@@ -27,11 +27,8 @@ from backprint.graph.nouns import Echo, Graph, Port, Ref, ScalarSpec, Step, Tens
 from backprint.graph.steps import SAVING, mapped, used, with_names
 from backprint.tracing.assembly import NO_NOTE, Joint, Result, constant_ports, names_of
 
-PARTITIONS: dict[str, Callable[..., Any]] = {
-    "min-cut": min_cut_partition,
-    "default": default_partition,
-}
-"""The partition functions by name."""
+PARTITIONS = {"min-cut": "min_cut_partition", "default": "default_partition"}
+"""The partition functions by name, and what each is called in `_torch.aot`: to look one up there loads Inductor."""
 
 
 def why_partition_needs_all_layers(partition: str | Callable[..., Any] | None) -> str:
@@ -45,15 +42,23 @@ def why_partition_needs_all_layers(partition: str | Callable[..., Any] | None) -
 
 def partition_joint(joint: fx.GraphModule, partition: str | Callable[..., Any], outputs: int) -> tuple[Any, Any]:
     """Partition a joint torch.fx graph into a forward and a backward; the first `outputs` results are the forward's."""
-    function = PARTITIONS.get(partition) if isinstance(partition, str) else partition if callable(partition) else None
-    if function is None:
-        raise CaptureError(f"partition={partition!r} is not one of {', '.join(PARTITIONS)}, nor a callable")
+    function = partition_function(partition)
     for node in joint.graph.nodes:
         if node.meta.get("ac_graph_id", 0) is None:  # a selective checkpoint; partition functions sort by it
             node.meta["ac_graph_id"] = 0
     with functorch_config.patch(graphsafe_rng_functionalization=False):  # which keeps random states as generators
         forward, backward = function(joint, [], num_fwd_outputs=outputs)
     return forward, backward
+
+
+def partition_function(partition: str | Callable[..., Any]) -> Callable[..., Any]:
+    """Return a partition function by its name; a function is its own."""
+    if callable(partition):
+        return partition
+    if partition not in PARTITIONS:
+        raise CaptureError(f"partition={partition!r} is not one of {', '.join(PARTITIONS)}, nor a callable")
+    function: Callable[..., Any] = getattr(aot, PARTITIONS[partition])
+    return function
 
 
 def repartition(joint: Joint, partition: str | Callable[..., Any]) -> Joint:

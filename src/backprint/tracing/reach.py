@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from backprint._torch.dynamo import OptimizedModule
+from backprint._torch.dynamo import is_optimized
 from backprint._torch.modules import INLINED, compiled_call
 
 
@@ -184,7 +184,7 @@ def compiled_parts(target: Any, title: str) -> Iterator[str]:
         if hasattr(value, INLINED):
             yield root
         for path, module in value.named_modules() if isinstance(value, nn.Module) else ():
-            if isinstance(module, OptimizedModule) or compiled_call(module) is not None:
+            if is_optimized(module) or compiled_call(module) is not None:
                 yield ".".join(part for part in (root, path) if part) or title
 
 

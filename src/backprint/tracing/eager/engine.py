@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint._torch.dynamo import eager_stance, is_loaded
 from backprint._torch.script import scripts_seen
 from backprint.common.collector import collector_paused
 from backprint.errors import BackprintError, CaptureError, DataDependentError, is_defect
@@ -108,7 +109,7 @@ def runs_untouched(program: CalledProgram) -> bool:
 def record_step(program: CalledProgram) -> RecordedStep:
     """Record one live step; everything of the caller's is restored."""
     try:
-        run = record_once(program)
+        run = record_without_loading(program)
     except RuntimeError as error:
         requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
         if "leaf Variable" not in str(error) or requiring_grad <= program.cloned_in_eager:
@@ -128,6 +129,18 @@ def record_step(program: CalledProgram) -> RecordedStep:
     return run
 
 
+def record_without_loading(program: CalledProgram) -> RecordedStep:
+    """Record one live step, and again if that loaded Dynamo: the first cannot have run compiled parts as eager code."""
+    was_loaded = is_loaded()
+    try:
+        run = record_once(program)
+    except Exception:  # of the program, which the second run raises again
+        if was_loaded or not is_loaded():
+            raise
+        return record_once(program)
+    return run if was_loaded or not is_loaded() else record_once(program)
+
+
 def record_once(program: CalledProgram) -> RecordedStep:
     """Record one live step, without a second try. Function modes are on for the program only, because they are slow."""
     paths = module_paths(program.target())
@@ -144,7 +157,7 @@ def record_once(program: CalledProgram) -> RecordedStep:
                 yield
 
         try:
-            stance = torch.compiler.set_stance("force_eager")
+            stance = eager_stance()
             seeing = noting_threads(recorder.seen, paths), noting_overlap_checks(recorder.seen, paths)
             with stance, seeing[0], seeing[1], frames.noting_prints(), staged(program) as stage:
                 return record_backward(run_forward(stage, modes), recorder, opener)
