@@ -24,7 +24,7 @@ BY_HAND := $(addprefix benchmarks/,architectures.py bench_cost.py compilers.py d
 # planting.py is a module of two of them.
 BENCHES := $(filter-out $(BY_HAND) benchmarks/planting.py,$(sort $(wildcard benchmarks/*.py)))
 
-.PHONY: venv demo test test-all check docs tiny truth conformance fuzz bench architectures compat smoke plain clean page page-check pictures browser
+.PHONY: venv demo test test-all thorough check docs tiny truth conformance fuzz bench architectures compat smoke plain clean page page-check pictures browser
 
 venv: $(STAMP)
 
@@ -49,6 +49,11 @@ test: $(STAMP)
 test-all: $(STAMP)
 	@$(BIN)/python -m compileall -q src
 	$(BIN)/python -m pytest -n 2
+
+# With those of tests/thorough.txt, too: variations that take long.
+thorough: $(STAMP)
+	@$(BIN)/python -m compileall -q src
+	$(BIN)/python -m pytest -n 2 --thorough
 
 check: $(STAMP)
 	$(BIN)/ruff check

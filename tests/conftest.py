@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 import torch
@@ -30,6 +32,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["part", "all"],
         help="part: a fixed part of PyTorch's databases; all: every sample of them",
     )
+
+    parser.addoption("--thorough", action="store_true", help="with the tests that thorough.txt leaves out")
+
+
+THOROUGH = Path(__file__).with_name("thorough.txt")
+
+
+def patterns_left_out() -> list[str]:
+    """The patterns of thorough.txt: node ids below tests/, where `*` stands for any text; brackets are brackets."""
+    lines = THOROUGH.read_text(encoding="utf-8").splitlines()
+    return [line.strip().replace("[", "[[]") for line in lines if line.strip() and not line.startswith("#")]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what thorough.txt has, unless it is asked for, or a test is named on the command line."""
+    if config.getoption("--thorough") or any("::" in argument for argument in config.args):
+        return
+    patterns = patterns_left_out()
+    left_out = {item for item in items if any(fnmatchcase(item.nodeid, f"tests/{pattern}") for pattern in patterns)}
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -57,7 +57,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], str, str, str]] = {
 }
 BROKEN = {"no_model": "missing file", "no_meta": "missing file", "dangling": "missing file", "folder": "unreadable"}
 
-LIMITS = Limits(timeout=20.0, memory=3 * GIB // 2, disk=GIB)
+LIMITS = Limits(timeout=12.0, memory=3 * GIB // 2, disk=GIB)
 
 
 @pytest.fixture(scope="module")

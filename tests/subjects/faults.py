@@ -1,4 +1,4 @@
-"""Compilers with planted faults, as functions of a graph and its inputs, and programs of about 500 operators for them.
+"""Compilers with planted faults, as functions of a graph and its inputs, and programs of 25 operators a block for them.
 
 Each fault is in a few operators that the programs' forwards and backwards have, among many that are right.
 """

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 import logging
 import sys
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,9 +22,53 @@ from backprint._torch.private import Private, Probe, look_up, probes_of, takes, 
 PRIVATE_REGION = "isolate_recompiles"
 
 
+# ---- Not loading it
+
+DYNAMO = "torch._dynamo"
+
+
+class Unloaded(types.ModuleType):
+    """Stands for Dynamo in `sys.modules` where it is asked only not to trace a function: before it is loaded, nothing
+    is traced. Whatever else is asked of it loads Dynamo."""
+
+    def __init__(self) -> None:
+        super().__init__(DYNAMO)
+        self.functions: list[Any] = []
+
+    def disable(self, fn: Any, recursive: bool = True, *, wrapping: bool = True) -> Any:
+        self.functions.append(fn)
+        return fn
+
+    def __getattr__(self, name: str) -> Any:
+        if sys.modules.get(DYNAMO) is self:
+            del sys.modules[DYNAMO]
+        return getattr(importlib.import_module(DYNAMO), name)
+
+
 def is_loaded() -> bool:
-    """Whether Dynamo is loaded. It is large, and most programs need none of it; nothing is compiled before."""
-    return "torch._dynamo" in sys.modules
+    """Whether Dynamo is loaded. It takes seconds and 150 MiB, and most programs need none of it."""
+    return not isinstance(sys.modules.get(DYNAMO), Unloaded | None)
+
+
+@contextlib.contextmanager
+def not_loading() -> Iterator[None]:
+    """Run torch's own kernels in Python, which ask Dynamo at their first call not to trace them, without loading it."""
+    if DYNAMO in sys.modules:
+        yield
+        return
+    stand_in = sys.modules[DYNAMO] = Unloaded()
+    try:
+        yield
+    finally:
+        if sys.modules.get(DYNAMO) is stand_in:
+            del sys.modules[DYNAMO]
+        for function in stand_in.functions:
+            if hasattr(function, DISABLED):
+                delattr(function, DISABLED)
+
+
+DISABLED = "__dynamo_disable"
+"""Where a function of torch keeps what Dynamo made of it at its first call."""
 
 
 @uses("torch._dynamo.OptimizedModule", needed_by=(private.CAPTURE,))

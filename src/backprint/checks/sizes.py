@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.dynamo import not_loading
 from backprint._torch.functorch import is_functorch_tensor
 from backprint._torch.modes import TorchDispatchMode, without_modes
 from backprint._torch.operators import OpOverload, schema_of
@@ -204,7 +205,7 @@ def largest_result(function: Callable[..., Any], args: Any, kwargs: Any) -> tupl
     visits."""
     visits = VisitedBytes()
     try:
-        with torch.no_grad(), without_modes(), visits, warnings.catch_warnings():
+        with not_loading(), torch.no_grad(), without_modes(), visits, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             keywords = {key: call_from_key(item) for key, item in kwargs}
             positional = call_from_key(args)

@@ -19,6 +19,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
 from backprint._torch.autograd import load_tangent_decompositions
+from backprint._torch.dynamo import not_loading
 from backprint._torch.operators import OpOverload, decomposition_table, schema_of
 from backprint._torch.pytree import tree_flatten, tree_map, tree_unflatten
 from backprint.errors import BackprintError, ReplayError, for_program
@@ -90,7 +91,7 @@ class DualRun:
     def along(self, inputs: Mapping[Any, Any], direction: Mapping[str, Tensor]) -> Tangents:
         """Return the results on these inputs, with their tangents along a direction; both are by a port's name."""
         load_tangent_decompositions()
-        with forward_ad.dual_level(), AS_WRITTEN(), torch.enable_grad():
+        with not_loading(), forward_ad.dual_level(), AS_WRITTEN(), torch.enable_grad():
             duals = {
                 name: forward_ad.make_dual(copied(value), direction[name]) if name in direction else copied(value)
                 for name, value in inputs.items()

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from backprint._torch import shapes as torch_shapes
 from backprint._torch.fake import FakeTensor, FakeTensorMode, FunctionalTensor
 from backprint._torch.graphs import side_effectful, tensor_metadata, tracing_mode
-from backprint._torch import shapes as torch_shapes
 from backprint._torch.shapes import DimDynamic, ShapeEnv, check_size
 from backprint._torch.tensors import assert_async
 from backprint.errors import BackprintError, GraphError

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from backprint._torch.dynamo import not_loading
 from backprint._torch.operators import overload_name_of, schema_of
 from backprint.errors import CaptureError
 from backprint.fx.convert import Names, pack, target_name
@@ -175,7 +176,8 @@ class ResultGeometry:
         if key not in self.cache:
             meta_args, meta_kwargs = self.with_meta_tensors(tuple(args)), self.with_meta_tensors(kwargs)
             try:
-                results = func(*meta_args, **meta_kwargs)
+                with not_loading():
+                    results = func(*meta_args, **meta_kwargs)
             except (RuntimeError, TypeError, ValueError, IndexError) as error:  # whatever a meta kernel raises
                 raise NoFunctionalForm(
                     f"{func} cannot be foreseen: {type(error).__name__}: {str(error)[:300]}"
