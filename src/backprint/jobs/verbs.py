@@ -113,11 +113,14 @@ def warm(options: Options) -> dict[str, str]:
     import torch
 
     from backprint import api, target
+    from backprint._torch import dynamo
     from backprint.replaying.verify import verify_capture
     from backprint.sample.save import write_staged
 
     _ = target.read_target, verify_capture, write_staged  # loaded, for the processes that are forked from this one
 
+    if options.get("engine", "eager") != "eager":
+        dynamo.load()  # a process that is forked from this one would load it for each sample that needs it
     torch.set_num_threads(1)  # a thread pool made here would be missing in them
     torch.manual_seed(0)
     if on_cpu(options):  # a process that has used a GPU cannot be forked
