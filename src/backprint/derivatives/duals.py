@@ -28,6 +28,7 @@ from backprint.graph.nouns import Graph, Step, TensorSpec
 from backprint.graph.text import show_step
 from backprint.lowering.operators import OWN, RECURRENT
 from backprint.replaying.run import AS_WRITTEN, feed, last_uses, subgraphs, taken_dtype
+from backprint.replaying.scatter import can_be_an_update
 from backprint.values.tree import plain_leaves
 
 aten = torch.ops.aten
@@ -334,27 +335,14 @@ def copied_values(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any
 
 
 def scattered(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Write a source into a strided part of a tensor. Autograd of `as_strided_scatter` itself is wrong: its gradient of
-    the tensor is 1 where it was overwritten, and 0 elsewhere."""
+    """Write a source into a strided part of a tensor by an operator whose gradient is right."""
     value, source, *geometry = args
     size, stride, offset = (*geometry, *kwargs.values(), None)[:3]
-    recorded = value.requires_grad or source.requires_grad
-    plain = value.is_contiguous() and not value.storage_offset() and value.untyped_storage().nbytes() == value.nbytes
-    if not recorded or not plain or overlaps(size, stride):
+    if not can_be_an_update(value, source, size, stride):
         return function(*args, **kwargs)
     places = torch.arange(value.numel(), device=value.device).as_strided(size, stride, offset or 0)
     whole = value.reshape(-1).scatter(0, places.reshape(-1), source.to(value.dtype).reshape(-1))
     return whole.view(value.shape)
-
-
-def overlaps(size: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether elements of a strided tensor may share memory."""
-    reach = 0
-    for step, length in sorted(zip(stride, size, strict=True)):
-        if length > 1 and step <= reach:
-            return True
-        reach += step * (length - 1)
-    return False
 
 
 def hardsigmoid(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -14,6 +14,11 @@ from backprint._torch.modules import own_buffers, own_modules, own_parameters
 from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, TensorSpec, filled
 from backprint.graph.sizes import at_hints
 from backprint.replaying.run import At, feed, perform_steps, subgraphs
+from backprint.replaying.scatter import SCATTER, scattered_in_place
+
+
+DIFFERENTIATED = {SCATTER: scattered_in_place}
+"""What runs in the place of operators whose gradient in autograd is wrong."""
 
 
 class Again(nn.Module):
@@ -30,7 +35,7 @@ class Again(nn.Module):
         # autograd may have saved tensors that are written to below
         run_on = {name: value.clone() if name in changed else value for name, value in values.items()}
         env = feed(self.graph, run_on, True, graded=True)
-        make = perform_steps(self.graph.steps, env, subgraphs(self.graph), at=self.at)
+        make = perform_steps(self.graph.steps, env, subgraphs(self.graph), at=self.at, instead=DIFFERENTIATED)
         named: dict[str, Any] = {}
         for port, result in zip(self.graph.outputs, self.graph.results, strict=True):
             if port.role == "output":
@@ -47,7 +52,7 @@ def function_of(at: At) -> Callable[[Graph], Callable[..., tuple[Any, ...]]]:
     def made(graph: Graph) -> Callable[..., tuple[Any, ...]]:
         def run_on(**inputs: Any) -> tuple[Any, ...]:
             env = feed(graph, {port.key: inputs[port.local] for port in graph.inputs}, True, graded=True)
-            make = perform_steps(graph.steps, env, subgraphs(graph), at=at)
+            make = perform_steps(graph.steps, env, subgraphs(graph), at=at, instead=DIFFERENTIATED)
             return tuple(make(result) for result in graph.results)
 
         return run_on

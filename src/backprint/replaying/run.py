@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -130,13 +131,14 @@ def perform_steps(
     *,
     at: At = lambda source: contextlib.nullcontext(),
     after: Callable[[int, Step], None] = lambda index, step: None,
+    instead: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
 ) -> Callable[[Value], Any]:
     """Run steps in an environment; return the function that evaluates Values there. Every run of a graph uses this
-    loop."""
+    loop; `instead` has functions to run in the place of operators."""
     make = value_evaluator(env, bodies)
     for index, step in enumerate(steps):
         with at(step.source):
-            perform(step, env, make)
+            perform(step, env, make, instead)
         after(index, step)
     return make
 
@@ -145,7 +147,9 @@ CHECKING = "aten._linalg_check_errors.default"
 """The operator that raises if a decomposition failed. A program may catch that and take another branch."""
 
 
-def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> None:
+def perform(
+    step: Step, env: dict[str, Any], make: Callable[[Value], Any], instead: Mapping[str, Callable[..., Any]]
+) -> None:
     """Run one step: put its value into the environment, or check its guard."""
     try:
         if step.is_guard:
@@ -155,7 +159,7 @@ def perform(step: Step, env: dict[str, Any], make: Callable[[Value], Any]) -> No
         args, kwargs = [make(value) for value in step.args], {key: make(value) for key, value in step.kwargs}
         check_call(step.target, function, args, kwargs)
         with taken_dtype(step, args, kwargs):
-            env[step.name] = for_program(function, *args, **kwargs)
+            env[step.name] = for_program(instead.get(step.target, function), *args, **kwargs)
     except ReplayError:
         raise
     except Exception as error:

@@ -44,7 +44,7 @@ class Findings:
     """The findings of a watched run.
 
     `readings` are reads of values by operators, `unseen` those without an operator, each by function and line; `casts`
-    counts the leaves that autocast casts.
+    counts the leaves that autocast casts; `checkpoints` is whether the program packs what it saves, as activation checkpoints do.
     """
 
     outcome: Outcome
@@ -53,6 +53,7 @@ class Findings:
     reads_without_operator: tuple[tuple[str, Source | None], ...]
     flags: Mapping[tuple[str, str], tuple[Any, Source | None]]
     casts: int
+    checkpoints: bool
 
 
 def scout(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[ScoutedProgram, Findings]:
@@ -90,6 +91,7 @@ def scout(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[S
         tuple(seen.reads_without_operator),
         seen.flags,
         seen.casts,
+        seen.checkpoints,
     )
 
 

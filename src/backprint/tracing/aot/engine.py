@@ -19,6 +19,12 @@ from backprint.tracing.scout import Findings, scout
 from backprint.tracing.stamping.stamp import attempt_stamp
 
 
+WITHOUT_CHECKPOINTS = (
+    "these graphs are without the program's checkpoints, which AOTAutograd does not trace: they save what the program "
+    "does not, and their peak is higher; the engines eager and dynamo capture what it saves and computes again"
+)
+
+
 def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
     """Capture a program by engine `aot`; stamp it if it is fake and has many equal layers."""
     if not options.fake or not options.stamp:
@@ -33,7 +39,7 @@ def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
             return attempt.result
         scouted, seen = (attempt.run.scouted, attempt.run.findings) if attempt.run is not None else scout(program)
     result = traced_in_full(program, options, scouted, seen)
-    return replace(result, notes=(f"{IN_FULL}{attempt.why}",)) if attempt.why else result
+    return replace(result, notes=(f"{IN_FULL}{attempt.why}", *result.notes)) if attempt.why else result
 
 
 def traced_by(scouted: ScoutedProgram, seen: Findings, options: CaptureOptions) -> Traced:
@@ -61,4 +67,5 @@ def traced_in_full(
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
         unguarded=() if options.fake else describe_unchecked_reads(seen.reads_without_operator, traced.unforeseen),
+        notes=(WITHOUT_CHECKPOINTS,) if seen.checkpoints else (),
     )

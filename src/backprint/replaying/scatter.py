@@ -1,0 +1,43 @@
+"""`as_strided_scatter`, which stands in a graph for an update of a view in place, where autograd is to differentiate it.
+
+PyTorch's own gradient of the operator is wrong: that of the tensor is 1 where it was overwritten, and 0 elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+SCATTER = "aten.as_strided_scatter.default"
+
+
+def scattered_in_place(
+    value: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """Write a source into a strided part of a copy, as the update that the operator stands for did."""
+    if not can_be_an_update(value, source, size, stride):
+        return torch.as_strided_scatter(value, source, size, stride, storage_offset)
+    whole = value.clone()
+    whole.as_strided(size, stride, storage_offset or 0).copy_(source)
+    return whole
+
+
+def can_be_an_update(value: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether autograd records this call, and the update of a view is one that autograd knows."""
+    recorded = torch.is_grad_enabled() and (value.requires_grad or source.requires_grad)
+    fills_its_memory = (
+        value.is_contiguous() and not value.storage_offset() and value.untyped_storage().nbytes() == value.nbytes
+    )
+    return recorded and fills_its_memory and not overlaps(size, stride)
+
+
+def overlaps(size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Whether elements of a strided tensor may share memory."""
+    reach = 0
+    for step, length in sorted(zip(stride, size, strict=True)):
+        if length > 1 and step <= reach:
+            return True
+        reach += step * (length - 1)
+    return False
