@@ -12,6 +12,7 @@ from subjects.disturbed import picture
 from subjects.programs import PROGRAMS
 from subjects.steps import STEPS
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
 from backprint.graph.nouns import Graph, Ref, refs
@@ -312,3 +313,15 @@ def test_an_update_of_a_detached_tensor_is_an_opaque_edge() -> None:
     capture = bp.capture(f, torch.randn(3, requires_grad=True), engine="eager")
     assert [edge.kind for edge in capture.opaque] == ["detach"]
     assert proved(capture) == "bitwise"
+
+
+@pytest.mark.parametrize("engine", ["aot", "eager"])
+def test_a_capture_without_the_checkpoints_of_its_program_says_so(engine: str) -> None:
+    def program(x: Tensor) -> Tensor:
+        return checkpoint(lambda x: x.sin().exp(), x, use_reentrant=False).sum()
+
+    capture = bp.capture(program, torch.randn(3, requires_grad=True), engine=engine)
+    (pair,) = capture.pairs
+    recomputes = any(step.target == "aten.sin.default" for step in pair.backward.steps)
+    assert recomputes == (engine == "eager")
+    assert any("without the program's checkpoints" in note for note in capture.notes) == (engine == "aot")

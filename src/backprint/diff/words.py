@@ -570,8 +570,8 @@ def counts_text(graph: GraphDiff, before: Graph | None, after: Graph | None) -> 
     if takers := sum(change.recomputed and change.kind == "changed" for change in graph.changes):
         counted.append(f"{takers} {'takes' if takers == 1 else 'take'} recomputed values in the place of saved ones")
     if counts[""]:
-        takes = "it takes" if counts[""] == 1 else "they take"
-        counted.append(f"{counts['']} with other sizes or types, because what {takes} has")
+        whose = "its" if counts[""] == 1 else "their"
+        counted.append(f"{counts['']} with other sizes or types because of {whose} arguments")
     prefix = "only sizes differ: " if graph.only_sizes else ""
     return f"{prefix}{', '.join(counted) or 'no step changed'}"
 
@@ -623,10 +623,10 @@ def graph_lines(
         yield f"  ~ module {right}, before: {left}"
     for count, singular, several in (
         (graph.moved, "stands in another order", "stand in another order"),
-        (graph.lines, "comes from another line of the program", "come from other lines of the program"),
+        (graph.lines, "is of another line of the program", "are of other lines of the program"),
     ):
         if count and not graph.same:
-            yield f"  ({number_of(count, 'step')} that both have {singular if count == 1 else several})"
+            yield f"  ({number_of(count, 'common step')} {singular if count == 1 else several})"
     if graph.flops.before != graph.flops.after:
         yield f"  FLOPs: {short(graph.flops.before)} -> {short(graph.flops.after)} ({growth_text(graph.flops)})"
     for sub in graph.subgraphs:

@@ -16,7 +16,6 @@ from backprint.graph.sizes import at_hints
 from backprint.replaying.run import At, feed, perform_steps, subgraphs
 from backprint.replaying.scatter import SCATTER, scattered_in_place
 
-
 DIFFERENTIATED = {SCATTER: scattered_in_place}
 """What runs in the place of operators whose gradient in autograd is wrong."""
 

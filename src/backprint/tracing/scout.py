@@ -44,7 +44,7 @@ class Findings:
     """The findings of a watched run.
 
     `readings` are reads of values by operators, `unseen` those without an operator, each by function and line; `casts`
-    counts the leaves that autocast casts; `checkpoints` is whether the program packs what it saves, as activation checkpoints do.
+    counts the leaves that autocast casts; `checkpoints` is whether the program packs what it saves, as checkpoints do.
     """
 
     outcome: Outcome

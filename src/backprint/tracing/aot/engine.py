@@ -18,7 +18,6 @@ from backprint.tracing.request import EngineResult
 from backprint.tracing.scout import Findings, scout
 from backprint.tracing.stamping.stamp import attempt_stamp
 
-
 WITHOUT_CHECKPOINTS = (
     "these graphs are without the program's checkpoints, which AOTAutograd does not trace: they save what the program "
     "does not, and their peak is higher; the engines eager and dynamo capture what it saves and computes again"
