@@ -172,6 +172,18 @@ def test_a_run_goes_on_where_it_was_ended_and_adds_compilers(samples: Path, tmp_
 
 
 @pytest.mark.slow
+def test_a_run_does_not_go_on_with_a_compiler_whose_file_was_edited(samples: Path, tmp_path: Path) -> None:
+    """The verdicts of the file as it was would be taken for those of the file as it is."""
+    compiler = tmp_path / "mine.py"
+    compiler.write_text("def compiler(module, inputs):\n    return module\n")
+    name, out = f"{compiler}:compiler", tmp_path / "run"
+    bp.bench.run(samples / "functions", name, out, timed=False, directions=["forward"])
+    compiler.write_text("def compiler(module, inputs):\n    return lambda *args: 1 / 0\n")
+    with pytest.raises(UsageError, match=r"has results of another .*mine.py:compiler: mine.py \w+ there, \w+ now"):
+        bp.bench.run(samples / "functions", name, out, timed=False, directions=["forward"])
+
+
+@pytest.mark.slow
 def test_a_killed_run_goes_on(samples: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     command = [sys.executable, "-m", "backprint", "bench", str(samples), "--compiler", own("right"), "--no-timing"]

@@ -16,7 +16,7 @@ from torch import Tensor, fx, nn
 
 aten = torch.ops.aten
 
-LARGE = 0.8
+LARGE = 0.3
 """The numbers that `wrong_for_large_values` computes wrongly are larger."""
 
 

@@ -318,7 +318,8 @@ def reason_of(change: BenchChange) -> str:
     """Return the reason of the new outcome, and its wrong outputs."""
     if change.new is None:
         return ""
-    wrong = (f"{output.role} {output.name}: {output.detail}".strip(": ") for output in wrong_outputs(change.new))
+    outputs = [output for output in wrong_outputs(change.new) if output.role != "cell"]
+    wrong = (f"{output.role} {output.name}: {output.detail}".strip(": ") for output in outputs)
     derivative = change.new.derivative
     of_derivative = f"{derivative.word}: {derivative.detail}" if derivative and change.new.not_the_derivative else ""
     return "; ".join(dict.fromkeys(map(one_line, filter(None, (change.new.reason, *wrong, of_derivative)))))

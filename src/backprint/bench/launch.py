@@ -193,6 +193,8 @@ def begin_meta(plan: BenchPlan, compilers: Sequence[Compiler], sources: list[str
             if known[name] != facts[name]:
                 both = f"{known[name]} there, {facts[name]} now"
                 raise UsageError(f"{place} has other {name}: {both}; choose another folder, or pass --restart")
+        for row in rows:
+            refuse_other_versions(place, row, known["compilers"])
         old = [row for row in known["compilers"] if row["name"] not in {new["name"] for new in rows}]
         note_meta(place, {"compilers": [*old, *rows], "finished": None})
         return
@@ -202,6 +204,18 @@ def begin_meta(plan: BenchPlan, compilers: Sequence[Compiler], sources: list[str
     new = {"format": FORMAT, "backprint": __version__, "started": time.time(), "finished": None, "compilers": rows}
     peaks = measured_peaks(plan.threads, plan.device or device_of(plan.sources))
     put_meta(place, {**new, **facts, "torch": peaks.pop("torch"), "machine": machine(), "peaks": peaks})
+
+
+def refuse_other_versions(place: Path, row: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse to go on with a compiler that is another one now: an edited file, or another version of a package."""
+    for old in known:
+        before = old.get("versions") or {}
+        changed = [name for name, version in row["versions"].items() if before.get(name, version) != version]
+        if old["name"] == row["name"] and changed:
+            text = ", ".join(f"{name} {before[name]} there, {row['versions'][name]} now" for name in changed)
+            raise UsageError(
+                f"{place} has results of another {row['name']}: {text}; choose another folder, or --restart"
+            )
 
 
 def note_meta(place: Path, facts: Mapping[str, Any]) -> None:

@@ -254,4 +254,8 @@ def draws_random_numbers(program: Program, call: Call, values: Mapping[str, Tens
 def in_words(error: BaseException) -> str:
     """Return an error in one line."""
     text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else f"{type(error).__name__} without a message"
+    if not text:
+        return f"{type(error).__name__} without a message"
+    first, *others = text.splitlines()
+    more = f" {others[0].strip()}" if first.endswith(":") and others else ""
+    return f"{type(error).__name__}: {first}{more}"

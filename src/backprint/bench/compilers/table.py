@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -198,7 +199,7 @@ def check_installed(compiler: Compiler) -> None:
 
 
 def versions_of(compiler: Compiler) -> dict[str, str]:
-    """Return the versions of torch and of the packages that a compiler uses."""
+    """Return the versions of torch and of the packages that a compiler uses; a file's is a digest of its content."""
     versions = {}
     for package in ("torch", *compiler.packages):
         name = DISTRIBUTIONS.get(package, package)
@@ -206,6 +207,9 @@ def versions_of(compiler: Compiler) -> dict[str, str]:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             versions[name] = "unknown"
+    place = Path(compiler.build.rpartition(":")[0])
+    if place.suffix == ".py" and place.is_file():
+        versions[place.name] = hashlib.sha256(place.read_bytes()).hexdigest()[:12]
     return versions
 
 
