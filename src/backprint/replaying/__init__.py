@@ -7,5 +7,5 @@
 - `verify`: proofs. `at_capture`: the proof before an engine's capture is accepted. `attest`: what a sample keeps of it.
 - `power`: how far results move when inputs are redrawn. `observed`: statistics of every value.
 - `nonfinite`: where NaN and Inf come from.
-- `again`: a saved forward as a module that can be captured again.
+- `again`: a saved forward as a module that can be captured again; `scatter`: updates of views in it.
 """
