@@ -32,7 +32,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["part", "all"],
         help="part: a fixed part of PyTorch's databases; all: every sample of them",
     )
-
     parser.addoption("--thorough", action="store_true", help="with the tests that thorough.txt leaves out")
 
 
@@ -49,8 +48,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what thorough.txt has, unless it is asked for, or a test is named on the command line."""
     if config.getoption("--thorough") or any("::" in argument for argument in config.args):
         return
-    patterns = patterns_left_out()
-    left_out = {item for item in items if any(fnmatchcase(item.nodeid, f"tests/{pattern}") for pattern in patterns)}
+    items_by_pattern = {
+        pattern: {item for item in items if fnmatchcase(item.nodeid, f"tests/{pattern}")}
+        for pattern in patterns_left_out()
+    }
+    if config.args == config.getini("testpaths") and (
+        gone := [name for name, matches in items_by_pattern.items() if not matches]
+    ):
+        raise pytest.UsageError(f"{THOROUGH.name} names tests that are not there: {', '.join(gone)}")
+    left_out: set[pytest.Item] = set().union(*items_by_pattern.values())
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 
