@@ -14,17 +14,17 @@ import pytest
 import torch
 
 PART = {
-    "ops float32": 150,
+    "ops float32": 120,
     "ops float32 specialize": 16,
     "ops float32 eager": 40,
     "ops float32 auto": 40,
     "autograd functions": 14,
     "higher-order operators": 20,
     "exportdb": 36,
-    "edges": 80,
-    "ops float64": 60,
-    "ops bfloat16": 60,
-    "modules train": 50,
+    "edges": 60,
+    "ops float64": 40,
+    "ops bfloat16": 40,
+    "modules train": 40,
     "modules eval": 30,
 }
 """How many entries of each section a plain run draws."""

@@ -8,6 +8,7 @@ the derivative of its backward, confirmed by differences; and from differences a
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -409,11 +410,19 @@ def in_memory_like(value: Tensor, like: Tensor) -> Tensor:
 
 def unpacked(value: Any) -> tuple[Any, Any]:
     """Return a value and its tangent; both are trees alike, and None stands for no tangent."""
+    if isinstance(value, Tensor):
+        return unpacked_leaf(value)
     leaves, structure = tree_flatten(value)
-    pairs = [forward_ad.unpack_dual(leaf) if may_have_tangent(leaf) else (leaf, None) for leaf in leaves]
-    primals = [pair[0].detach() if isinstance(pair[0], Tensor) else pair[0] for pair in pairs]
-    tangents = [pair[1].detach() if isinstance(pair[1], Tensor) else None for pair in pairs]
-    return tree_unflatten(primals, structure), tree_unflatten(tangents, structure)
+    pairs = [unpacked_leaf(leaf) for leaf in leaves]
+    return tree_unflatten([value for value, _ in pairs], structure), tree_unflatten(
+        [tangent for _, tangent in pairs], structure
+    )
+
+
+def unpacked_leaf(value: Any) -> tuple[Any, Tensor | None]:
+    """Return a value that is no tree, and its tangent."""
+    primal, tangent = forward_ad.unpack_dual(value) if may_have_tangent(value) else (value, None)
+    return primal.detach() if isinstance(primal, Tensor) else primal, None if tangent is None else tangent.detach()
 
 
 def has_tangent(*trees: Any) -> bool:
@@ -459,6 +468,7 @@ def drawn(value: Any) -> Any:
     return value
 
 
+@functools.cache
 def is_random(function: Any) -> bool:
     """Whether an operator draws from torch's generator."""
     return torch.Tag.nondeterministic_seeded in getattr(function, "tags", ())
