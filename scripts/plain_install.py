@@ -42,8 +42,9 @@ OF_EXTRAS = {
 TRITON = {"2.13.0": "triton==3.7.1"}
 """The Triton that belongs to a torch without a GPU, which brings none; else the newest."""
 
-WITH_TRITON = ("drop_ins.md", "fused_neuron.md", "lowering.md")
-"""Pages whose reader installs Triton and numpy first, as they say: Triton's interpreter runs kernels there."""
+WITH_MORE = ("corpora.md", "drop_ins.md", "fused_neuron.md", "lowering.md")
+"""Pages whose reader installs more first, as they say: Triton and numpy, as Triton's interpreter runs kernels there, or
+what writes Parquet."""
 
 QUIET = ("-W", "error", "-W", "ignore:Failed to initialize NumPy", "-W", "ignore:Backprint was tried with torch")
 """Warnings are errors, except torch's own of numpy, and ours of a torch that nobody has tried."""
@@ -224,7 +225,7 @@ def main() -> None:
         place = Path(folder)
         python = installed(options.environment or place / "environment", options.torch)
         rows = [row for row in tried(python, place, options.jobs, options.only) if options.only in row.name]
-        rows += with_triton(python, place, options.torch, options.only)
+        rows += with_more(python, place, options.torch, options.jobs, options.only)
         if options.every:
             rows += [row for row in every(python, place / "home") if options.only in row.name]
     if not rows:
@@ -263,21 +264,21 @@ def tried(python: Path, place: Path, jobs: int, only: str) -> Iterator[Row]:
     home = place / "home"
     home.mkdir()
     with ThreadPoolExecutor(jobs) as pool:
-        plain = [path for path in PAGES if has_code(path) and path.name not in WITH_TRITON]
+        plain = [path for path in PAGES if has_code(path) and path.name not in WITH_MORE]
         pages = [pool.submit(page, python, path, place) for path in plain if only in path.name]
         yield from installation(python, home)
         yield from verbs(python, home)
         yield from (future.result() for future in pages)
 
 
-def with_triton(python: Path, place: Path, torch: str, only: str) -> Iterator[Row]:
-    """Yield a row for each page that needs Triton, once it is installed."""
-    pages = [path for path in PAGES if path.name in WITH_TRITON and only in path.name]
+def with_more(python: Path, place: Path, torch: str, jobs: int, only: str) -> Iterator[Row]:
+    """Yield a row for each page that needs more than what a user installs, once that is there."""
+    pages = [path for path in PAGES if path.name in WITH_MORE and only in path.name]
     if pages:
         pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install")
-        subprocess.run([*pip, TRITON.get(torch, "triton"), "numpy"], check=True)
-    for path in pages:
-        yield page(python, path, place)
+        subprocess.run([*pip, TRITON.get(torch, "triton"), "numpy", "pyarrow"], check=True)
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(lambda path: page(python, path, place), pages)
 
 
 def has_code(path: Path) -> bool:
