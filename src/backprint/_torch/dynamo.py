@@ -40,6 +40,8 @@ class Unloaded(types.ModuleType):
         return fn
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__path__":  # of who looks through all modules, as `inspect` does
+            raise AttributeError(name)
         if sys.modules.get(DYNAMO) is self:
             del sys.modules[DYNAMO]
         return getattr(importlib.import_module(DYNAMO), name)

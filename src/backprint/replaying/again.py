@@ -17,7 +17,7 @@ from backprint.replaying.run import At, feed, perform_steps, subgraphs
 from backprint.replaying.scatter import SCATTER, scattered_in_place
 
 DIFFERENTIATED = {SCATTER: scattered_in_place}
-"""What runs in the place of operators whose gradient in autograd is wrong."""
+"""What runs in the place of operators that a capture writes, and whose gradient in autograd is wrong."""
 
 
 class Again(nn.Module):
@@ -51,7 +51,7 @@ def function_of(at: At) -> Callable[[Graph], Callable[..., tuple[Any, ...]]]:
     def made(graph: Graph) -> Callable[..., tuple[Any, ...]]:
         def run_on(**inputs: Any) -> tuple[Any, ...]:
             env = feed(graph, {port.key: inputs[port.local] for port in graph.inputs}, True, graded=True)
-            make = perform_steps(graph.steps, env, subgraphs(graph), at=at, instead=DIFFERENTIATED)
+            make = perform_steps(graph.steps, env, subgraphs(graph), at=at)
             return tuple(make(result) for result in graph.results)
 
         return run_on
