@@ -36,9 +36,9 @@ def test_updates_of_views_have_the_gradient_of_the_program(tmp_path: Path) -> No
     cell = nn.GRUCell(3, 3)
     place = bp.save(bp.capture(cell, torch.randn(2, 3, requires_grad=True)), tmp_path / "cell")
     assert "as_strided_scatter" in bp.load(place).pairs[0].forward.code
-    found, wanted = gradients_again(place, cell)
-    assert set(found) == set(wanted)
-    for name, gradient in found.items():
+    gradients, wanted = gradients_again(place, cell)
+    assert set(gradients) == set(wanted)
+    for name, gradient in gradients.items():
         torch.testing.assert_close(gradient, wanted[name])
     assert [word.word for word in bp.derivative(bp.capture(place))] == ["derivative"]
 
