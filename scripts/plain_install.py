@@ -3,10 +3,10 @@
     python scripts/plain_install.py [--torch 2.13.0] [--environment DIR] [--jobs N] [--only WORD] [--every]
 
 A virtual environment gets torch and `pip install .`: no numpy, no extra, nothing of developers, no link to these
-sources. In it every module is imported, every verb prints its help and is used, and README and every page of docs/ run
-as a reader would run them. Then parts of the machine are taken away: a home to write to, a C++ compiler, Triton, a
-project folder to write to. Each must end well, or with one line that says what is missing. `--every` does so with each
-verb, which takes some minutes more.
+sources. In it every module is imported, every verb prints its help and is used, and README and every page of docs/ run:
+README as a newcomer runs it, the pages in processes that are forked from one that has loaded PyTorch. Then parts of the
+machine are taken away: a home to write to, a C++ compiler, Triton, a project folder to write to. Each must end well, or
+with one line that says what is missing. `--every` does so with each verb, which takes some minutes more.
 
 Ends with a table; the exit code is 1 unless all is good.
 """
@@ -14,6 +14,7 @@ Ends with a table; the exit code is 1 unless all is good.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -45,6 +46,8 @@ TRITON = {"2.13.0": "triton==3.7.1"}
 WITH_MORE = ("corpora.md", "drop_ins.md", "fused_neuron.md", "lowering.md")
 """Pages whose reader installs more first, as they say: Triton and numpy, as Triton's interpreter runs kernels there, or
 what writes Parquet."""
+
+RUNS_PAGES = ROOT / "tests" / "subjects" / "pages.py"
 
 QUIET = ("-W", "error", "-W", "ignore:Failed to initialize NumPy", "-W", "ignore:Backprint was tried with torch")
 """Warnings are errors, except torch's own of numpy, and ours of a torch that nobody has tried."""
@@ -263,9 +266,9 @@ def tried(python: Path, place: Path, jobs: int, only: str) -> Iterator[Row]:
     """Yield a row for each thing that is tried; pages need nothing of one another, verbs come in their order."""
     home = place / "home"
     home.mkdir()
-    with ThreadPoolExecutor(jobs) as pool:
+    with pages_served(python, home) as served, ThreadPoolExecutor(jobs) as pool:
         plain = [path for path in PAGES if has_code(path) and path.name not in WITH_MORE]
-        pages = [pool.submit(page, python, path, place) for path in plain if only in path.name]
+        pages = [pool.submit(page, python, path, place, served) for path in plain if only in path.name]
         yield from installation(python, home)
         yield from verbs(python, home)
         yield from (future.result() for future in pages)
@@ -277,8 +280,8 @@ def with_more(python: Path, place: Path, torch: str, jobs: int, only: str) -> It
     if pages:
         pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install")
         subprocess.run([*pip, TRITON.get(torch, "triton"), "numpy", "pyarrow"], check=True)
-    with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(lambda path: page(python, path, place), pages)
+        with pages_served(python, place) as served, ThreadPoolExecutor(jobs) as pool:
+            yield from pool.map(lambda path: page(python, path, place, served), pages)
 
 
 def has_code(path: Path) -> bool:
@@ -286,13 +289,25 @@ def has_code(path: Path) -> bool:
     return re.search(r"^```(python|bash)$", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
 
 
-def page(python: Path, path: Path, place: Path) -> Row:
+@contextlib.contextmanager
+def pages_served(python: Path, folder: Path) -> Iterator[dict[str, str]]:
+    """Start what the commands of pages are forked from; give the environment variable that says where it is."""
+    environment = environment_of_a_user(python)
+    serving = subprocess.Popen(
+        [python, RUNS_PAGES, "--serve"], cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with serving:
+        assert serving.stdin is not None
+        assert serving.stdout is not None
+        yield {"BACKPRINT_FORKED": serving.stdout.readline().decode().strip()}
+        serving.stdin.close()
+
+
+def page(python: Path, path: Path, place: Path, served: Mapping[str, str]) -> Row:
     """Run a page as the tests do, which compare each block with what the page shows."""
     folder = place / "pages" / path.stem
     folder.mkdir(parents=True)
-    return row(
-        str(path.relative_to(ROOT)), [python, *QUIET, ROOT / "tests" / "subjects" / "pages.py", path], folder, python
-    )
+    return row(str(path.relative_to(ROOT)), [python, *QUIET, RUNS_PAGES, path], folder, python, changes=served)
 
 
 def installation(python: Path, home: Path) -> Iterator[Row]:
@@ -386,10 +401,17 @@ sys.meta_path.insert(0, Hidden())
 """
 
 
-def row(name: str, command: Sequence[object], folder: Path, python: Path, whole: bool = False) -> Row:
+def row(
+    name: str,
+    command: Sequence[object],
+    folder: Path,
+    python: Path,
+    whole: bool = False,
+    changes: Mapping[str, str] | None = None,
+) -> Row:
     """Run a command that must end well."""
     begun = time.monotonic()
-    done = run(command, folder, python)
+    done = run(command, folder, python, changes)
     good = done.returncode == 0 and "Traceback" not in done.stderr
     detail = done.stdout if whole else ""
     return Row(
@@ -397,15 +419,25 @@ def row(name: str, command: Sequence[object], folder: Path, python: Path, whole:
     )
 
 
+def environment_of_a_user(python: Path) -> dict[str, str]:
+    """The environment variables of a process that uses a virtual environment."""
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    return {
+        **{name: os.environ[name] for name in os.environ if name != "PYTHONPATH"},
+        "PATH": path,
+        "OMP_NUM_THREADS": "1",
+    }
+
+
 def run(
-    command: Sequence[object], folder: Path, python: Path, changes: dict[str, str] | None = None, timeout: float = 900
+    command: Sequence[object],
+    folder: Path,
+    python: Path,
+    changes: Mapping[str, str] | None = None,
+    timeout: float = 900,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command as a user of the environment; one that does not end has the exit code 124."""
-    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", **(changes or {})}
-    environment = {
-        name: value for name, value in environment.items() if name != "PYTHONPATH" or name in (changes or {})
-    }
+    environment = {**environment_of_a_user(python), **(changes or {})}
     text = [str(word) for word in command]
     how = {"capture_output": True, "text": True, "check": False, "timeout": timeout, "stdin": subprocess.DEVNULL}
     try:

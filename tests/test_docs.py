@@ -47,14 +47,9 @@ STRICT = "-W", "error", "-W", f"ignore:{UNTRIED}"
 
 
 def run_page(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
-    """Run each block of a page, and its commands, in processes that need not load PyTorch.
-
-    The first page is run as a reader does, and so is one with Triton's interpreter, which is chosen before Triton is
-    imported.
-    """
+    """Run each block of a page, and its commands, in processes that need not load PyTorch."""
     path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    interprets = ('os.environ.setdefault("TRITON_INTERPRET"', "\npython kernels.py\n")  # set before triton is imported
-    if page == README or any(text in page.read_text(encoding="utf-8") for text in interprets):
+    if pages.as_its_reader(page.read_text(encoding="utf-8")):
         command = [sys.executable, *STRICT, pages.__file__, str(page)]
         plain: Any = dict(capture_output=True, text=True, timeout=600, check=False)
         return subprocess.run(command, cwd=place, env=path, **plain)

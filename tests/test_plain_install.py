@@ -53,7 +53,7 @@ def test_a_command_that_does_not_end_is_a_row_that_is_not_good(tmp_path: Path) -
 def test_a_page_and_an_environment_that_are_not_good_are_named(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     wrong = ROOT / "docs" / "absent.md"
-    assert not plain.page(PYTHON, wrong, tmp_path).good
+    assert not plain.page(PYTHON, wrong, tmp_path, {}).good
     first = next(plain.installation(PYTHON, tmp_path / "home"))
     assert (first.good, "numpy" in first.detail) == (False, True)  # the environment of development has more
 

@@ -14,18 +14,18 @@ import pytest
 import torch
 
 PART = {
-    "ops float32": 120,
-    "ops float32 specialize": 16,
-    "ops float32 eager": 40,
-    "ops float32 auto": 40,
+    "ops float32": 80,
+    "ops float32 specialize": 10,
+    "ops float32 eager": 24,
+    "ops float32 auto": 16,
     "autograd functions": 14,
-    "higher-order operators": 20,
-    "exportdb": 36,
-    "edges": 60,
-    "ops float64": 40,
-    "ops bfloat16": 40,
-    "modules train": 40,
-    "modules eval": 30,
+    "higher-order operators": 12,
+    "exportdb": 20,
+    "edges": 36,
+    "ops float64": 24,
+    "ops bfloat16": 24,
+    "modules train": 30,
+    "modules eval": 20,
 }
 """How many entries of each section a plain run draws."""
 

@@ -10,6 +10,8 @@ text. Other `text` blocks are listings.
 
     python pages.py PAGE            runs a page in the current folder
     python pages.py PAGE --write    puts what the blocks print now where the page shows something else
+    python pages.py --serve         prints the value of BACKPRINT_FORKED with which the commands of pages need not load
+                                    PyTorch each, and serves them until standard input ends
 """
 
 from __future__ import annotations
@@ -140,6 +142,13 @@ def rewritten(text: str, folder: Path) -> str:
     return text
 
 
+def as_its_reader(text: str) -> bool:
+    """Whether no process of a page is forked from one that has loaded PyTorch: a page that chooses Triton's interpreter
+    does so before Triton is imported, and README is run as a newcomer runs it."""
+    interprets = 'os.environ.setdefault("TRITON_INTERPRET"', "\npython kernels.py\n"
+    return text.startswith("# Backprint\n") or any(each in text for each in interprets)
+
+
 def prepare(folder: Path) -> dict[str, str]:
     """Put a `backprint` and a `python` command for this Python into a folder; return the environment to run in."""
     commands = folder / ".bin"
@@ -224,9 +233,17 @@ def trimmed(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
 
 
+def serve() -> None:
+    """Serve pages until standard input ends."""
+    print(forked.servers(((), forked.COMMANDS), (("-P",), forked.WORKERS), forked.FILES), flush=True)
+    sys.stdin.read()
+
+
 def main(page: Path, write: bool) -> int:
     """Run or rewrite a page; return the exit code."""
     text = page.read_text(encoding="utf-8")
+    if as_its_reader(text):
+        os.environ.pop(forked.SERVERS, None)
     for name in ("torch",) if "triton" in text.lower() else LOADED:
         importlib.import_module(name)
     if write:
@@ -237,4 +254,4 @@ def main(page: Path, write: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), "--write" in sys.argv[2:]))
+    sys.exit(serve() if sys.argv[1] == "--serve" else main(Path(sys.argv[1]), "--write" in sys.argv[2:]))
