@@ -193,6 +193,19 @@ def test_the_reference_is_right_in_any_memory_of_its_inputs(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_the_reference_need_not_take_another_count_of_a_mask(tmp_path: Path) -> None:
+    def filled(x: Tensor, word: Tensor, mask: Tensor) -> Tensor:
+        x = x * 2
+        x[mask] = word  # the captured backward reads as many rows as the mask had
+        return x
+
+    x, word = torch.randn(2, 5, 4, requires_grad=True), torch.randn(4, requires_grad=True)
+    bp.tasks.make(bp.capture(filled, x, word, torch.rand(2, 5) < 0.4), tmp_path / "T")
+    report = bp.tasks.check(tmp_path / "T", tmp_path / "T" / "reference.py", timed=False)
+    assert report.good, report
+
+
+@pytest.mark.slow
 def test_a_kernel_that_is_wrong_in_float64_alone_is_right(tmp_path: Path) -> None:
     class Attention(nn.Module):
         def forward(self, q: Tensor, k: Tensor, v: Tensor, shown: Tensor) -> Tensor:

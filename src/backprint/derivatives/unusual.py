@@ -203,16 +203,19 @@ def at_borders(subject: Subject, indices: Callable[[], Collection[str]]) -> Iter
     """Yield rows for masks that hide a row, all or nothing, for repeated indices, and for inputs without elements.
 
     `indices` returns the inputs with which the reference reads or adds at indices. A program need not take any of
-    these: it takes those for which it returns finite numbers, as the reference does.
+    these: it takes those for which it returns finite numbers, as the reference does. The backward of a reference may
+    refuse what its forward takes: that of a captured one has the count of a mask's elements in its shapes.
     """
     for check, changed in other_calls(subject, indices):
         values = subject.values | changed
         try:
             expected = expected_of(subject, values)
             own = run_forward(subject.ours, subject.call, values).outputs
+            exact = expected.exact
+            exact.gradients({name: torch.ones_like(exact.outputs[name]) for name in exact.differentiable}, keep=True)
         except Exception:
             continue  # one of the two refuses such inputs, in whatever way
-        if all_finite(expected.exact.outputs) and all_finite(own):
+        if all_finite(exact.outputs) and all_finite(own):
             results = with_inputs(subject, check, values, expected)
             yield from (result for result in results if not result[0].verdict.endswith(NO_ELEMENTS))
 
