@@ -291,16 +291,15 @@ def has_code(path: Path) -> bool:
 
 @contextlib.contextmanager
 def pages_served(python: Path, folder: Path) -> Iterator[dict[str, str]]:
-    """Start what the commands of pages are forked from; give the environment variable that says where it is."""
+    """Start what the commands of pages are forked from, until the block ends; give the environment variable that says
+    where it is."""
     environment = environment_of_a_user(python)
     serving = subprocess.Popen(
         [python, RUNS_PAGES, "--serve"], cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     with serving:
-        assert serving.stdin is not None
         assert serving.stdout is not None
         yield {"BACKPRINT_FORKED": serving.stdout.readline().decode().strip()}
-        serving.stdin.close()
 
 
 def page(python: Path, path: Path, place: Path, served: Mapping[str, str]) -> Row:
