@@ -212,7 +212,9 @@ def at_borders(subject: Subject, indices: Callable[[], Collection[str]]) -> Iter
             expected = expected_of(subject, values)
             own = run_forward(subject.ours, subject.call, values).outputs
             exact = expected.exact
-            exact.gradients({name: torch.ones_like(exact.outputs[name]) for name in exact.differentiable}, keep=True)
+            if subject.has_reference:
+                ones_of = {name: torch.ones_like(exact.outputs[name]) for name in exact.differentiable}
+                exact.gradients(ones_of, keep=True)
         except Exception:
             continue  # one of the two refuses such inputs, in whatever way
         if all_finite(exact.outputs) and all_finite(own):
