@@ -66,7 +66,7 @@ def titles(made: Report) -> list[str]:
 def test_each_change_has_its_name(tmp_path: Path, old: BenchCell, new: BenchCell, kind: str, regressed: bool) -> None:
     comparison = compared(tmp_path, [old], [new])
     assert (kinds(comparison), comparison.regressed) == ({kind: 1}, regressed)
-    assert dict(comparison_report(comparison).facts)["answer"].startswith("regressed" if regressed else "no regression")
+    assert comparison_report(comparison).answer.startswith("regressed" if regressed else "no regression")
 
 
 def test_intervals_of_both_runs_count(tmp_path: Path) -> None:
@@ -151,6 +151,7 @@ def test_the_command_exits_with_one_on_a_regression(tmp_path: Path) -> None:
     assert "output y: wrong" in worse.stdout
     done = CliRunner().invoke(command, [old, new, "-o", str(tmp_path / "c.csv")])
     assert done.exit_code == 1
+    assert done.stdout == "regressed: 1 wrong now\n"
     [row] = csv.DictReader(io.StringIO((tmp_path / "c.csv").read_text()))
     assert (row["change"], row["regression"], row["old_outcome"], row["new_outcome"]) == (
         "wrong now",

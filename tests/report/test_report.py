@@ -9,6 +9,7 @@ import re
 import sqlite3
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -497,6 +498,11 @@ def shown(made: Report, width: int) -> list[str]:
     for item in on_terminal(made, width):
         console.print(item)
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # the file is a StringIO
+
+
+def test_the_answer_is_the_first_line_below_the_title(tmp_path: Path) -> None:
+    made = replace(report(RunView(ledger(tmp_path / "out", many(3)))), answer="all is well")
+    assert shown(made, 80)[:2] == ["Corpus report: out", "all is well"]
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

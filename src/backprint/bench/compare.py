@@ -266,20 +266,25 @@ def comparison_report(comparison: BenchComparison) -> Report:
         changes_table("All cells of both", changes),
         FIELDS_OF_CHANGES,
         lambda: change_rows(changes),
+        answer=one_line(comparison_answer(comparison)),
     )
 
 
-def comparison_facts(comparison: BenchComparison) -> tuple[tuple[str, str], ...]:
-    """Return the facts above the tables: the answer, and what else differs between the runs."""
+def comparison_answer(comparison: BenchComparison) -> str:
+    """Say whether the newer run regressed, and in what."""
     count = Counter(change.kind for change in comparison.changes)
     worse = ", ".join(f"{count[kind]:,} {kind}" for kind in (*REGRESSIONS, *GONE) if count[kind])
+    return ("regressed: " if comparison.regressed else "no regression: ") + (worse or "nothing became worse")
+
+
+def comparison_facts(comparison: BenchComparison) -> tuple[tuple[str, str], ...]:
+    """Return the facts above the tables: which runs these are, and what else differs between them."""
     both = sum(change.old is not None and change.new is not None for change in comparison.changes)
     differences_shown = comparison.differences[:MOST_DIFFERENCES]
     more = len(comparison.differences) - len(differences_shown)
     note = "; ".join((*map(one_line, differences_shown), *((f"and {more} more",) if more else ())))
     known = {
         "note": f"the runs differ in more than what is compared: {note}" if differences_shown else "",
-        "answer": ("regressed: " if comparison.regressed else "no regression: ") + (worse or "nothing became worse"),
         "old": str(comparison.old.place),
         "new": str(comparison.new.place),
         "compared": f"{both:,} cells; a time counts as changed beyond {comparison.threshold:.1%} and the noise",
@@ -440,6 +445,7 @@ def history_report(history: BenchHistory) -> Report:
         FIELDS_OF_HISTORY,
         lambda: history_rows(history),
         mean_picture(history, means),
+        answer="regressed" if history.regressed else "no regression",
     )
 
 
@@ -449,7 +455,6 @@ def history_facts(history: BenchHistory) -> tuple[tuple[str, str], ...]:
     other = {text for step in history.steps for text in step.differences}
     known = {
         "note": f"the runs differ in more than what is compared: {'; '.join(sorted(other))}" if other else "",
-        "answer": "regressed" if history.regressed else "no regression",
         "newest against the one before": last,
         "newest against the oldest": whole,
         "runs": ", ".join(history.names),

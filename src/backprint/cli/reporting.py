@@ -51,6 +51,8 @@ def write_or_print(
             echo(line.rstrip("\n"))
     elif output is not None:
         write_report(report, chosen, output)
+        if report.answer:
+            echo(report.answer)
         echo(f"{chosen} {title} in {output}", err=True)
     elif format is None and sys.stdout.isatty():
         from backprint.report.terminal import on_terminal

@@ -130,16 +130,18 @@ def has_contiguous_strides(tensor: Tensor) -> bool:
     """Whether a tensor's strides are those of a contiguous one of its shape; sizes that may be 0 count as others."""
     step: Any = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if (
-            size_expression(stride) != step
-            and sympy.expand(
-                sympy.sympify(size_expression(stride)).replace(_is_maximum_with_one, _argument_not_one) - step
-            )
-            != 0
-        ):
+        expression = size_expression(stride)
+        if expression != step and not are_same_size(expression, step):
             return False
         step = step * (max(size, 1) if isinstance(size, int) else size_expression(size))
     return True
+
+
+def are_same_size(left: Any, right: Any) -> bool:
+    """Whether two sizes, numbers or expressions, are equal wherever no size is 0."""
+    if isinstance(left, int) and isinstance(right, int):
+        return left == right
+    return bool(sympy.expand(sympy.sympify(left).replace(_is_maximum_with_one, _argument_not_one) - right) == 0)
 
 
 def _is_maximum_with_one(part: Any) -> bool:

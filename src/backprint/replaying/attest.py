@@ -21,7 +21,7 @@ from backprint.graph.verdicts import (
     safe_number,
 )
 from backprint.replaying.annotations import Notes
-from backprint.replaying.draws import Draw, draw_from_recipes, second_draw, with_fresh_inputs
+from backprint.replaying.draws import Draw, draw_from_recipes, second_draw
 from backprint.replaying.nonfinite import nonfinite_text
 from backprint.replaying.oracles import (
     against_autograd,
@@ -61,7 +61,6 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     """
     alive = capture.origin.alive
     draw = draw_from_recipes(capture, "recipe", None)
-    fresh = with_fresh_inputs(capture, draw)
     details: list[str] = []
     recorded = dict(capture.environment)
     restoring = capture.origin.restoring()
@@ -84,7 +83,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         second: dict[str, Row] = {}
         if alive and expected is not None:
             second = second_witness(capture, draw, verdict_of_port, details)
-            keep_worst(verdict_of_port, "resized", resize(capture, fresh, details))
+            keep_worst(verdict_of_port, "resized", resize(capture, details))
     backward = any(pair.backward is not None for pair in capture.pairs)
     measured = Power(())
     if power != "none":

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from backprint.graph.keys import tangent_name, with_tangents, without_tangents
-from backprint.graph.links import free_ports, specs
+from backprint.graph.keys import with_tangents, without_tangents
+from backprint.graph.links import specs
 from backprint.graph.nouns import Capture, TensorSpec
 from backprint.replaying.arguments import laid_as, strides
 from backprint.replaying.other_inputs import (
@@ -53,6 +53,7 @@ def draws_of(capture: Capture, draws: tuple[str, ...]) -> Iterator[Iterable[Draw
         yield (Draw("captured", capture.origin.values(), None, capture.seed),)
     if not capture.recipes.complete:
         return
+    first = None
     if "recipe" in draws:
         first = draw_from_recipes(capture, "recipe", None)
         yield (first,)
@@ -61,12 +62,13 @@ def draws_of(capture: Capture, draws: tuple[str, ...]) -> Iterator[Iterable[Draw
     # A recorded program has results for its own inputs alone, and so has a sample with a witness. Of a sample without
     # one, the results are compared with autograd of the forward, which runs on any inputs.
     if "fresh" in draws and not capture.origin.partial and (alive or capture.witness is None):
-        yield fresh_draws(capture)
+        yield fresh_draws(capture, first)
 
 
-def fresh_draws(capture: Capture) -> Iterator[Draw]:
-    """Yield a draw in which everything has other values, then one in which only what the recipes draw has."""
-    yield draw_of_other_values(capture)
+def fresh_draws(capture: Capture, first: Draw | None) -> Iterator[Draw]:
+    """Yield a draw in which everything has other values than in the recipes' own draw, if that was made, then one in
+    which only what the recipes draw has."""
+    yield draw_of_other_values(capture, first)
     yield draw_from_recipes(capture, "fresh", FRESH)
 
 
@@ -83,10 +85,10 @@ def second_draw(capture: Capture, first: Draw, kept_by_sample: bool = False) -> 
     return draw_of_values(capture, SECOND, {**values, **other}) if other else None
 
 
-def draw_of_other_values(capture: Capture) -> Draw:
+def draw_of_other_values(capture: Capture, first: Draw | None = None) -> Draw:
     """Return a draw in which all inputs have other values than their recipes make, also parameters, buffers and
-    tangents, and also inputs whose recipe has their exact bytes."""
-    values = capture.recipes.make()
+    tangents, and also inputs whose recipe has their exact bytes. `first` is the recipes' own draw, if it was made."""
+    values = capture.recipes.make() if first is None else with_tangents(first.values, first.tangents or {})
     return draw_of_values(capture, "fresh", values | other_values(capture, values, FRESH))
 
 
@@ -103,24 +105,14 @@ def draw_of_values(capture: Capture, name: str, values_and_tangents: Mapping[str
     return Draw(name, values, tangents, capture.seed)
 
 
-def draws_at_other_sizes(capture: Capture, draw: Draw) -> Iterator[Draw]:
+def draws_at_other_sizes(capture: Capture) -> Iterator[Draw]:
     """Yield a draw at larger sizes than captured and one at smaller sizes, if inputs have symbolic sizes."""
     if capture.pairs[0].forward.symbols:
+        draw = draw_from_recipes(capture, "fresh", FRESH)
         for changes in (CHANGES, SMALLER):
             if (sizes := other_sizes(capture, changes)) is not None:
                 values, tangents = resized(capture, draw.values, draw.tangents, sizes)
                 yield replace(draw, name="resized", values=values, tangents=tangents)
-
-
-def with_fresh_inputs(capture: Capture, draw: Draw) -> Draw:
-    """Return a draw with fresh inputs of the program and fresh tangents. Parameters and buffers, which have most of the
-    elements, are not drawn again, to save time."""
-    names = {port.name for port in free_ports(capture) if port.role == "input"} | {
-        tangent_name(name) for name in capture.signature.differentiable
-    }
-    values, tangents = without_tangents(capture.recipes.make(FRESH, names))
-    values |= {right: values[left] for left, right in capture.signature.same if left in values}
-    return Draw("fresh", draw.values | values, tangents, draw.seed)
 
 
 def random_tangents(capture: Capture, seed: int) -> dict[str, Tensor] | None:

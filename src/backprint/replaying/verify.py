@@ -32,7 +32,7 @@ from backprint.graph.verdicts import (
 )
 from backprint.replaying.annotations import Notes
 from backprint.replaying.annotations import holding_annotations as annotations_checked
-from backprint.replaying.draws import DRAWS, FRESH, Draw, draw_from_recipes, draws_at_other_sizes, draws_of
+from backprint.replaying.draws import DRAWS, Draw, draws_at_other_sizes, draws_of
 from backprint.replaying.nonfinite import nonfinite_text
 from backprint.replaying.oracles import against_autograd, against_kept, against_program, part_verdicts, program_fails
 from backprint.replaying.other_inputs import SECOND, unchecked_inputs, why_unchecked
@@ -134,9 +134,7 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
                 tally.note(draw.name, part_verdicts(capture, index, pair_run, draw.name, tally.details))
             del draw, attempted  # all inputs and all results, which may be gigabytes
         if "resized" in draws and capture.recipes.complete:
-            keep_worst(
-                whole.verdicts, "resized", resize(capture, draw_from_recipes(capture, "fresh", FRESH), whole.details)
-            )
+            keep_worst(whole.verdicts, "resized", resize(capture, whole.details))
         if "fresh" in draws and base is not None:
             power = power_of(capture, "quick", base=base)
             whole.details += [*why_without_power(power), *why_unchecked(unchecked_inputs(capture, base.values))]
@@ -209,10 +207,10 @@ def first_attempt(capture: Capture, candidates: Iterable[Draw], details: list[st
     return draw, attempted
 
 
-def resize(capture: Capture, draw: Draw, details: list[str]) -> list[PortVerdict]:
+def resize(capture: Capture, details: list[str]) -> list[PortVerdict]:
     """Return the verdicts at the first other sizes that the program runs on; if none, add the reasons to `details`."""
     reasons: list[str] = []
-    for other in draws_at_other_sizes(capture, draw):
+    for other in draws_at_other_sizes(capture):
         if (attempted := attempt(capture, other, reasons)) is not None:
             return attempted.verdicts
     details += reasons

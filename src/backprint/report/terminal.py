@@ -28,10 +28,12 @@ NARROW, NARROW_FIRST = 12, 28
 
 
 def on_terminal(report: Report, width: int) -> Iterator[RenderableType]:
-    """Yield what a terminal shows of a report: the facts, and each table under its title."""
+    """Yield what a terminal shows of a report: the answer, the facts, and each table under its title."""
     from rich.text import Text
 
     yield Text(line_text(report.title), "bold")
+    if report.answer:
+        yield Text(line_text(report.answer))
     for name, value in report.facts:
         yield Text.assemble((f"{line_text(name)}: ", "dim"), line_text(value))
     for table in report.tables:
