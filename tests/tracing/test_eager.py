@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -325,3 +326,36 @@ def test_a_capture_without_the_checkpoints_of_its_program_says_so(engine: str) -
     recomputes = any(step.target == "aten.sin.default" for step in pair.backward.steps)
     assert recomputes == (engine == "eager")
     assert any("without the program's checkpoints" in note for note in capture.notes) == (engine == "aot")
+
+
+def test_a_mask_that_each_layer_computes_alike_is_recomputed_with_its_layer() -> None:
+    """It is one value for the steps that take it."""
+
+    def layer(x: Tensor) -> Tensor:
+        return (x @ torch.full((3, 3), 2.0).triu(1)).sin()
+
+    def program(x: Tensor) -> Tensor:
+        for _ in range(3):
+            x = checkpoint(layer, x, use_reentrant=False)
+        return x.sum()
+
+    assert recomputed_products(program) == ["mm", "mm_1", "mm_2"]
+
+
+def test_a_value_that_was_written_to_is_recomputed_by_the_same_writes() -> None:
+    def layer(x: Tensor, number: int) -> Tensor:
+        return (x @ torch.full((3, 3), 2.0).add_(number)).sin()
+
+    def program(x: Tensor) -> Tensor:
+        return sum(checkpoint(layer, x, number, use_reentrant=False).sum() for number in range(3))
+
+    assert recomputed_products(program) == ["mm", "mm_1", "mm_2"]
+
+
+def recomputed_products(program: Callable[[Tensor], Tensor]) -> list[str]:
+    """The products of the forward that the backward says it recomputes, in the order of the forward."""
+    capture = bp.capture(program, torch.randn(3, 3, requires_grad=True), engine="eager")
+    assert proved(capture) == "bitwise"
+    (pair,) = capture.pairs
+    echoes = [step.echo for step in pair.backward.steps if step.target == "aten.mm.default" and step.echo is not None]
+    return sorted(name for echo in echoes if echo.kind == "recomputes" for name in echo.names)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,26 +31,45 @@ def bound_by_schema(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any
     rows = argument_rows(function)
     if len(args) > len(rows):
         return {}, f"{len(args)} arguments where {function} takes {len(rows)}"
-    arguments = dict(zip((name for name, *_ in rows), args, strict=False))
-    for key, value in kwargs.items():
-        if key in arguments:
-            return {}, f"{key} is given twice"
-        arguments[key] = value
-    for name, kind, fits, default in rows:
-        if name not in arguments:
-            arguments[name] = default
-        elif not (type(arguments[name]) is Tensor and kind in TENSORS) and not fits(arguments[name]):
-            return {}, f"{name}={describe_argument(arguments[name])} where the schema wants {kind}"
+    arguments = dict(defaults_of(function))
+    for row, value in zip(rows, args, strict=False):
+        if not (type(value) is Tensor and row.takes_any_tensor) and not row.fits(value):
+            return {}, row.complaint(value)
+        arguments[row.name] = value
+    if kwargs:
+        passed = {row.name for row in rows[: len(args)]}
+        by_name = {row.name: row for row in rows}
+        for name, value in kwargs.items():
+            if name in passed:
+                return {}, f"{name} is given twice"
+            if name in by_name and not by_name[name].fits(value):
+                return {}, by_name[name].complaint(value)
+            arguments[name] = value
     return arguments, ""
 
 
+class ArgumentRow(NamedTuple):
+    """One argument of a schema: its name, its type in words, the check of a value, and its default."""
+
+    name: str
+    kind: str
+    fits: Callable[[Any], bool]
+    default: Any
+    takes_any_tensor: bool
+    """Whether any tensor fits: most arguments are such tensors, and need no more than a look."""
+
+    def complaint(self, value: Any) -> str:
+        """Say that a value does not fit."""
+        return f"{self.name}={describe_argument(value)} where the schema wants {self.kind}"
+
+
 TENSORS = frozenset({"Tensor", "Optional[Tensor]"})
-"""Types of arguments that any tensor fits: most arguments are such tensors, and need no more than a look."""
+"""Types of arguments that any tensor fits."""
 
 
 @functools.cache
-def argument_rows(function: Any) -> tuple[tuple[str, str, Callable[[Any], bool], Any], ...]:
-    """Return, for each argument, its name, its type in words, the check of its type, its default."""
+def argument_rows(function: Any) -> tuple[ArgumentRow, ...]:
+    """Return the arguments of an operator."""
     rows = []
     for argument in schema_of(function).arguments:
         kind = (
@@ -63,8 +83,14 @@ def argument_rows(function: Any) -> tuple[tuple[str, str, Callable[[Any], bool],
             fits, kind = type_check("Optional[Tensor]"), "a tensor or None"
         if count > 1:
             fits, kind = length_check(fits, lengths_of(argument.name, count, default)), f"{kind} of {count}"
-        rows.append((argument.name, kind, fits, default))
+        rows.append(ArgumentRow(argument.name, kind, fits, default, kind in TENSORS))
     return tuple(rows)
+
+
+@functools.cache
+def defaults_of(function: Any) -> Mapping[str, Any]:
+    """Return the defaults of an operator's arguments by name."""
+    return MappingProxyType({row.name: row.default for row in argument_rows(function)})
 
 
 TYPES_BY_NAME: Mapping[str, str] = {

@@ -150,10 +150,11 @@ def growth_factor(value: Any) -> int:
 
 def has_own_values(leaf: Any) -> bool:
     """Whether an argument has values of its own: it is neither a symbol nor a tracer's tensor."""
-    if not isinstance(leaf, Tensor):
+    kind = type(leaf)
+    if kind is not Tensor and not isinstance(leaf, Tensor):
         return not isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool))
     return (
-        type(leaf) in (Tensor, nn.Parameter)
+        (kind is Tensor or kind is nn.Parameter)
         and not leaf.is_meta
         and leaf.layout is torch.strided
         and not leaf.is_quantized
@@ -163,34 +164,36 @@ def has_own_values(leaf: Any) -> bool:
 
 def call_key(value: Any) -> Any:
     """Return a call's arguments as a hashable key: tensors by shape, stride and dtype."""
-    if isinstance(value, Tensor):
-        return TensorKey(value.shape, value.stride(), value.dtype)
+    kind = type(value)
+    if kind is Tensor or isinstance(value, Tensor):
+        return (TensorMark, value.shape, value.stride(), value.dtype)
+    if kind in PLAIN_KINDS:
+        return (kind, value)
     if isinstance(value, list):
         return (ListMark, *map(call_key, value))
     if isinstance(value, tuple):
         return tuple(map(call_key, value))
     if isinstance(value, Mapping):
         return tuple((key, call_key(item)) for key, item in value.items())
-    return (type(value), value)
+    return (kind, value)
+
+
+PLAIN_KINDS = frozenset({int, float, bool, str, type(None), torch.dtype})
+"""Types whose values are their own key."""
 
 
 class ListMark:
     """Marks a list in a call's key."""
 
 
-class TensorKey(tuple[Any, ...]):
-    """A tensor in a call's key: shape, stride, dtype."""
-
-    __slots__ = ()
-
-    def __new__(cls, *parts: Any) -> TensorKey:
-        return super().__new__(cls, parts)
+class TensorMark:
+    """Marks a tensor in a call's key."""
 
 
 def call_from_key(value: Any) -> Any:
     """Return the arguments that a key stands for, with meta tensors."""
-    if isinstance(value, TensorKey):
-        shape, stride, dtype = value
+    if value and value[0] is TensorMark:
+        _, shape, stride, dtype = value
         return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
     if value and value[0] is ListMark:
         return [call_from_key(item) for item in value[1:]]

@@ -465,8 +465,8 @@ def operator_forms(name: str) -> OperatorForms:
         return ()
     return tuple(
         tuple(
-            (row.name, default, fits, row.kwarg_only)
-            for (_, _, fits, default), row in zip(argument_rows(function), schema_of(function).arguments, strict=True)
+            (row.name, row.default, row.fits, argument.kwarg_only)
+            for row, argument in zip(argument_rows(function), schema_of(function).arguments, strict=True)
         )
         for function in (getattr(packet, overload) for overload in packet.overloads())
         if isinstance(function, OpOverload)

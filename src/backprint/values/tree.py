@@ -180,7 +180,9 @@ def ones_tangent(tensor: Tensor) -> Tensor:
 def plain_leaves(*values: Any) -> Iterator[Any]:
     """Yield the leaves of an operator's arguments or results, which nest in lists, tuples and dictionaries alone."""
     for value in values:
-        if isinstance(value, (tuple, list)):
+        if type(value) is Tensor:
+            yield value
+        elif isinstance(value, (tuple, list)):
             yield from plain_leaves(*value)
         elif isinstance(value, dict):
             yield from plain_leaves(*value.values())

@@ -227,8 +227,8 @@ class Echoes:
     """Finds the echo of each call of a backward: a gradient of a forward value, a sum of gradients, or a recomputation.
 
     `latest` returns the latest name of a tensor, or ''. `calls_by_node` has the call that made each autograd node. A
-    checkpoint repeats a call of the forward on the same values: `original_memory` maps the memory of each recomputed
-    value to that of the value in the forward.
+    checkpoint repeats calls of the forward on the same values. `contents` says what a memory holds now: equal texts
+    stand for values that were computed alike, also those that each layer of the forward computes, such as a mask.
     """
 
     def __init__(self, latest: Callable[[Placement], str]) -> None:
@@ -236,8 +236,9 @@ class Echoes:
         self.in_backward = False
         self.calls_by_node: dict[int, WrittenCall] = {}
         self.forward_calls: list[WrittenCall] = []
-        self.forward_calls_by_key: dict[str, WrittenCall] = {}
-        self.original_memory: dict[int, int] = {}
+        self.forward_calls_by_key: dict[str, list[WrittenCall]] = {}
+        self.keys: dict[str, int] = {}
+        self.contents: dict[int, str] = {}
         self.node_of_value: dict[str, int | None] = {}
 
     def note_node_of_value(self, name: str, call: TapedCall | None) -> None:
@@ -252,10 +253,9 @@ class Echoes:
         """Remember a call that has been written; for a repeated call, also where its results were the first time."""
         if not self.in_backward:
             self.forward_calls.append((name, call))
-        elif (original := self.repeated_call(call)) is not None:
-            name = original[0]
-            places = zip(iter_leaves(call.result), iter_leaves(original[1].result), strict=False)
-            self.original_memory |= {a.memory: b.memory for a, b in places if type(a) is Placement is type(b)}
+        elif call.grad:
+            name = name if (original := self.repeated_call(call)) is None else original[0]
+            self.note_contents(call, self.call_key(call))
         self.calls_by_node.setdefault(call.seq - 1, (name, call))
 
     # ---- The echo of a call
@@ -291,26 +291,38 @@ class Echoes:
         if not self.in_backward or not call.grad:
             return None
         if not self.forward_calls_by_key:
-            for name, call_ in self.forward_calls:
-                self.forward_calls_by_key.setdefault(self.call_key(call_), (name, call_))
-        return self.forward_calls_by_key.get(self.call_key(call))
+            self.index_forward()
+        same = self.forward_calls_by_key.get(self.call_key(call), [])
+        return next((written for written in same if written[1].source == call.source), next(iter(same), None))
+
+    def index_forward(self) -> None:
+        """Sort the forward's calls by their keys."""
+        for name, call in self.forward_calls:
+            key = self.call_key(call)
+            self.forward_calls_by_key.setdefault(key, []).append((name, call))
+            self.note_contents(call, key)
+
+    def note_contents(self, call: TapedCall, key: str) -> None:
+        """Note what a call of this key leaves in the memory of its results, and in that of the arguments it changes."""
+        number = self.keys.setdefault(key, len(self.keys))
+        taken = {leaf.memory for leaf in iter_leaves((call.args, call.kwargs)) if type(leaf) is Placement}
+        changed = list(iter_leaves(list(changed_arguments(call)))) if changes_arguments(call) else []
+        for index, leaf in enumerate([*iter_leaves(call.result), *changed]):
+            if type(leaf) is Placement and (leaf.memory not in taken or leaf in changed):
+                self.contents[leaf.memory] = f"{index} of call {number}"
 
     def call_key(self, call: TapedCall) -> str:
-        """Return a call as text, with recomputed values replaced by those of the forward: equal texts compute the
+        """Return a call as text, with what its arguments hold in the place of their memory: equal texts compute the
         same."""
-        return repr(
-            (call.func, self.with_original_memory(call.args), self.with_original_memory(call.kwargs), call.state)
-        )
+        return repr((call.func, self.with_contents(call.args), self.with_contents(call.kwargs), call.state))
 
-    def with_original_memory(self, value: Any) -> Any:
-        """Replace the Placements of recomputed values by those of the forward's values."""
+    def with_contents(self, value: Any) -> Any:
+        """Replace the memory of Placements by what it holds."""
         if type(value) is Placement:
-            return value._replace(memory=self.original_memory.get(value.memory, value.memory))
+            return (self.contents.get(value.memory, value.memory), *value[1:])
         if isinstance(value, (tuple, list)):
-            return [self.with_original_memory(item) for item in value]
-        return (
-            {key: self.with_original_memory(item) for key, item in value.items()} if isinstance(value, dict) else value
-        )
+            return [self.with_contents(item) for item in value]
+        return {key: self.with_contents(item) for key, item in value.items()} if isinstance(value, dict) else value
 
     def summed_gradients_of(self, call: TapedCall) -> str:
         """Return the forward value whose gradients from two autograd nodes are added; '' if this is not such a sum.

@@ -29,7 +29,7 @@ import warnings
 import weakref
 import zlib
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -163,11 +163,12 @@ class Snapshot:
         self.copied_storages: set[int] = set()
         self.generators: list[tuple[str, Any, Any]] = []
         self.arrays: list[Any] = []
-        self.scopes: set[tuple[int, str]] = set()
+        self.scopes: dict[int, set[str]] = {}
+        self.library_names: dict[int, frozenset[str]] = {}
         self.named: set[str] = set()
         self.modules: dict[int, types.ModuleType] = {}
         self.libraries: dict[int, types.ModuleType] = {}
-        self.library_classes: dict[type, set[str]] = {}
+        self.library_classes: dict[type, frozenset[str]] = {}
         self.registries: dict[int, tuple[dict[str, Any], Any]] = {}
         self.queue: deque[tuple[str, Any, SetItem | None, Any]] = deque()
         self.classes: set[type] = set()
@@ -346,7 +347,7 @@ class Snapshot:
         elif isinstance(value, type):
             self.visit_class(value)
             if self.first and not is_users(value) and not is_backprints(value):
-                self.library_classes.setdefault(value, set())
+                self.library_classes.setdefault(value, frozenset())
         elif isinstance(value, logging.Logger):
             self.visit_logger(name, value)
         elif isinstance(value, BaseException):
@@ -466,9 +467,17 @@ class Snapshot:
         for module in self.modules.values():
             scope = vars(module)
             reached = (key for key in scope if key in self.named or key in CALLED_BY_PYTHON)
-            for key in [key for key in reached if (id(scope), key) not in self.scopes]:
-                self.scopes.add((id(scope), key))
-                self.visit_global(scope, key)
+            for key in list(reached):
+                if self.is_new_name(scope, key):
+                    self.visit_global(scope, key)
+
+    def is_new_name(self, scope: dict[str, Any], key: str) -> bool:
+        """Whether a name of a scope is not remembered yet; it counts as remembered from now on."""
+        names = self.scopes.setdefault(id(scope), set())
+        if key in names or key in self.library_names.get(id(scope), ()):
+            return False
+        names.add(key)
+        return True
 
     def visit_libraries(self) -> None:
         """Remember the names of library modules that the program's code mentions, in case it assigns to them.
@@ -476,26 +485,37 @@ class Snapshot:
         A program may patch `torch.nn.functional`, or a class of torch's. Their contents are the library's own, except
         for the registries of Python's modules (`logging`, `copyreg`, `mimetypes`).
         """
+        named, none = frozenset(self.named), frozenset[str]()
+        news: dict[frozenset[str], frozenset[str]] = {}
         for module in self.libraries.values():
             scope = vars(module)
             if id(scope) not in self.seen and is_pythons_registry(module):
                 self.seen[id(scope)] = scope
                 self.visit_registry(scope)
-            for key in self.named:
-                if (id(scope), key) in self.scopes:
-                    continue
-                self.scopes.add((id(scope), key))
-                content = scope.get(key, EMPTY)
-                if not is_backprints(content):
-                    self.undo.append(functools.partial(restore_name, scope, key, content))
-                if isinstance(content, type) and not is_users(content):
-                    self.library_classes.setdefault(content, set())
-        for kind, names in self.library_classes.items():
-            new = self.named - names
-            names |= new
-            self.undo.append(
-                functools.partial(restore_attributes, kind, {key: vars(kind).get(key, EMPTY) for key in new})
-            )
+            before = self.library_names.get(id(scope), none)
+            if len(before) == len(named):
+                continue
+            self.library_names[id(scope)] = named
+            if before not in news:
+                news[before] = named - before
+            self.visit_library(scope, news[before].difference(self.scopes.get(id(scope), ())))
+        for kind, before in self.library_classes.items():
+            new = named - before
+            self.library_classes[kind] = named
+            content = {key: vars(kind)[key] for key in new.intersection(vars(kind))}
+            self.undo.append(functools.partial(restore_attributes, kind, content, new.difference(content)))
+
+    def visit_library(self, scope: dict[str, Any], names: frozenset[str]) -> None:
+        """Remember these names of a library module. It has few of them: a thousand modules and a thousand names are a
+        million pairs, which are never looked at one by one."""
+        content = {key: scope[key] for key in names.intersection(scope)}
+        own = {key for key, value in content.items() if is_backprints(value)}
+        absent = names.difference(content)
+        known = {key: value for key, value in content.items() if key not in own}
+        self.undo.append(functools.partial(restore_names, scope, known, absent))
+        for value in content.values():
+            if isinstance(value, type) and not is_users(value):
+                self.library_classes.setdefault(value, frozenset())
 
     def visit_registry(self, scope: dict[str, Any]) -> None:
         """Remember the plain globals of a module of Python's, and what its lists, dicts and sets hold."""
@@ -668,8 +688,7 @@ class Snapshot:
         names = names_mentioned(function.__code__)
         self.named.update(names)
         for key in names:
-            if (id(scope), key) not in self.scopes:
-                self.scopes.add((id(scope), key))
+            if self.is_new_name(scope, key):
                 self.visit_global(scope, key)
                 if key not in scope and isinstance(module := sys.modules.get(key), types.ModuleType):
                     self.push(key, module)  # which the function imports
@@ -840,6 +859,14 @@ CALLED_BY_PYTHON = ("__getattr__", "__dir__")
 """Functions of a module that Python calls, although no code mentions them."""
 
 
+def restore_names(scope: dict[str, Any], content: Mapping[str, Any], absent: frozenset[str]) -> None:
+    """Restore names of a library module, some of which it did not have."""
+    for key, value in content.items():
+        restore_name(scope, key, value)
+    for key in absent.intersection(scope):
+        restore_name(scope, key, EMPTY)
+
+
 def restore_name(scope: dict[str, Any], key: str, content: Any) -> None:
     """Restore a name of a library module, unless an import or Backprint itself has set it."""
     now = scope.get(key, EMPTY)
@@ -851,9 +878,9 @@ def restore_name(scope: dict[str, Any], key: str, content: Any) -> None:
         scope[key] = content
 
 
-def restore_attributes(kind: Any, content: dict[str, Any]) -> None:
-    """Restore these attributes of a library's class."""
-    for key, value in content.items():
+def restore_attributes(kind: Any, content: Mapping[str, Any], absent: frozenset[str]) -> None:
+    """Restore these attributes of a library's class, some of which it did not have."""
+    for key, value in [*content.items(), *((key, EMPTY) for key in absent.intersection(vars(kind)))]:
         now = vars(kind).get(key, EMPTY)
         if now is not value and not is_backprints(now):
             with contextlib.suppress(AttributeError, TypeError):  # of a C type, whose attributes nobody can set
