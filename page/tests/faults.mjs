@@ -94,7 +94,7 @@ export function look({ drawn = true, colors = false } = {}) {
       const style = styleOf(element);
       if (element.closest("defs") || !shownIn(element, style)) continue;
       const rect = element.getBoundingClientRect(), base = { element, order, svg, style };
-      if (!touch(rect.width || rect.height ? { left: rect.left - 1, right: rect.right + 1, top: rect.top - 1, bottom: rect.bottom + 1 } : rect, { left: window.left - window.width / 4, right: window.right + window.width / 4, top: window.top - window.height / 4, bottom: window.bottom + window.height / 4 })) continue;
+      if (!touch(rect.width || rect.height ? { left: rect.left - 1, right: rect.right + 1, top: rect.top - 1, bottom: rect.bottom + 1 } : rect, { left: window.left - window.width, right: window.right + window.width, top: window.top - window.height, bottom: window.bottom + window.height })) continue;
       const stroked = style.stroke !== "none" && parseFloat(style.strokeWidth) > 0 && color(style.stroke)[3] > 0.02;
       if (element.tagName === "text") {
         const size = parseFloat(style.fontSize) * scaleOf(element), high = rect.bottom - rect.top;

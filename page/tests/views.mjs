@@ -1,4 +1,4 @@
-// The views in which a page is checked: in light and dark, as it opens, at fit, at two depths, with a step selected, with each panel.
+// The views in which a page is checked: in light and dark, as it opens, at fit, at two depths, with a step selected near and at fit, with each panel.
 import { KINDS, look } from "./faults.mjs";
 
 export const WIDTHS = [[1280, 900], [900, 900], [400, 800]];
@@ -31,6 +31,8 @@ export async function viewed(page, each, kinds = KINDS) {
   await page.evaluate(hash => { location.hash = hash; }, `#pair=0&step=${step}`);
   await page.waitForSelector(".overlay .is-self, .overlay .ring");
   await seen("step");
+  await press("a");
+  await seen("stepfit");
   await press("f");
   for (const tab of await page.getByRole("tab").all()) {
     await tab.click();
