@@ -8,7 +8,7 @@ import { Details } from "./details";
 import { copy, download, svgOf } from "./export";
 import { Finder } from "./finder";
 import { across, along, keysOf } from "./keys";
-import { type Opened, type Scene, isOpen, place, turnOf } from "./layout";
+import { type Opened, type Scene, beside, isOpen, place, turnOf } from "./layout";
 import { type Lit, litBy } from "./links";
 import { Memory, Timeline } from "./memory";
 import { type Model, type Unit, frameUnit } from "./model";
@@ -18,6 +18,9 @@ import { depthOf, firstOpen, hashOf, openedInside, openedTo, revealed, spotOf, t
 import { Lines, Operators, Ports, Values } from "./tables";
 
 type Tab = "changes" | "details" | "code" | "memory" | "lines" | "operators" | "values" | "ports";
+
+/** Pixels of the panels beside the picture. */
+const WIDE = 430;
 
 const TABS: [Tab, string, key: string][] = [
   ["changes", "Changes", "h"], ["details", "Details", "d"], ["code", "Code", "c"], ["memory", "Memory", "m"], ["lines", "Lines", "l"],
@@ -51,13 +54,19 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   private readonly changes: Marked[] = markedOf(this.props.models);
   /** The change that a key went to last. */
   private lastChange = -1;
-  override state: AppState = { ...this.begin(location.hash), hovered: null, query: "", found: null, marked: null, at: -1, moment: null, tab: this.props.page.changes ? "changes" : "details", help: false, told: "", wide: 430 };
+  override state: AppState = { ...this.begin(location.hash), hovered: null, query: "", found: null, marked: null, at: -1, moment: null, tab: this.props.page.changes ? "changes" : "details", help: false, told: "", wide: WIDE };
 
   /** The state that a link asks for. */
   private begin(hash: string): Pick<AppState, "pair" | "opened" | "selected"> {
     const { models } = this.props, { pair, unit, opened } = spotOf(hash, models), model = models[pair];
-    const start = opened ?? firstOpen(model);
+    const start = opened ?? this.first(model);
     return { pair, selected: unit, opened: unit === null || opened ? start : revealed(model, start, unit) };
+  }
+
+  /** What is open at first, for the window that there is. */
+  private first(model: Model): Opened {
+    const wide = innerWidth > 760 ? innerWidth - (this.state?.wide ?? WIDE) - 5 : innerWidth;
+    return firstOpen(model, wide - 2 * beside(wide));
   }
 
   private get model(): Model {
@@ -201,7 +210,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   };
 
   private readonly choose = (pair: number) => {
-    const opened = firstOpen(this.props.models[pair]);
+    const opened = this.first(this.props.models[pair]);
     this.setState({ pair, opened, selected: null, hovered: null, query: "", found: null, marked: null, at: -1, moment: null });
   };
 
@@ -210,7 +219,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
     if (pair === this.state.pair) return this.go(unit);
     const model = this.props.models[pair];
     this.choose(pair);
-    this.setState({ opened: revealed(model, firstOpen(model), unit), selected: unit }, () => this.picture.show(this.visible(unit)));
+    this.setState({ opened: revealed(model, this.first(model), unit), selected: unit }, () => this.picture.show(this.visible(unit)));
   };
 
   private nextChange(way: 1 | -1): void {

@@ -85,8 +85,15 @@ export function turnOf(model: Model, opened: Opened, loop: number): number {
   return Math.min(opened.turn.get(model.alike[loop]) ?? 0, model.frame(loop).units.length - 1);
 }
 
+/** The least scale of a first picture, and the margin beside it: names of steps can be read. */
+export const LEGIBLE = 0.45, beside = (wide: number) => (wide < 500 ? 8 : 24);
+
+/** The size of the smallest letters that can be read, up to which pills and what lines say are drawn. */
+export const NEAR = 14;
+
+/** Wide enough for its letters wherever it is drawn. */
 export function pillWidth(text: string): number {
-  return Math.min(widthOf(text, 10.5, true), 104) + 12;
+  return Math.min(widthOf(text, NEAR, true) + 10, 116);
 }
 
 /** The pills left or right of a step. */
@@ -380,7 +387,21 @@ export function shownAt(scene: Scene, least: number): Shown {
     if (kind === "open") whole.add(unit);
     if (around !== null) whole.delete(around);
   }
+  if (least > LETTERS.title) gather(scene, units, whole);
   return { units, whole };
+}
+
+/** Where the name of a frame has no room above what is in it: unless names in it fill it, its own stands for all. */
+function gather({ boxes }: Scene, units: Set<Unit>, whole: Set<Unit>): void {
+  for (let at = boxes.length - 1; at > 0; at--) {
+    const { unit, kind, level, w, h } = boxes[at], inside: Box[] = [];
+    if (kind !== "open" || !units.has(unit) || whole.has(unit)) continue;
+    for (let next = at + 1; boxes[next]?.level > level; next++) inside.push(boxes[next]);
+    const named = inside.filter(box => box.around === unit && units.has(box.unit));
+    if (named.length > 1 ? named.reduce((sum, box) => sum + box.w * box.h, 0) * 3 > w * h : named.length && !whole.has(named[0].unit)) continue;
+    for (const box of inside) if (units.delete(box.unit)) whole.delete(box.unit);
+    whole.add(unit);
+  }
 }
 
 /** The lines of what is shown: both of their ends are. */
@@ -484,7 +505,7 @@ export class LabelPlaces {
   private placed(lines: Line[], own: Taken): Label[] {
     const { size, taken } = this, high = size * 0.62, found: Label[] = [];
     for (const line of lines) {
-      const wide = widthOf(this.textOf(line), size), away = 5 + line.width / 2;
+      const wide = widthOf(this.textOf(line), size, line.side === "bridge"), away = 5 + line.width / 2;
       if (!wide) continue;
       const area = ({ x, y }: Label): Area => [x - 2, y - high - 2, x + wide + 2, y + 3];
       const places = line.at.flatMap(([x, y]) => [x + away, x - away - wide].map((left): Label => ({ line, x: left, y: y + high / 2 })));

@@ -4,7 +4,7 @@ import { Component, createRef, type VNode } from "preact";
 import { select } from "d3-selection";
 import { type D3ZoomEvent, type ZoomBehavior, type ZoomTransform, zoom, zoomIdentity } from "d3-zoom";
 import type { Model, Unit } from "./model";
-import { type Box, type Label, LabelPlaces, type Line, type Opened, type Scene, type Shown, isDrawn, shownAt } from "./layout";
+import { type Box, type Label, LabelPlaces, type Line, type Opened, type Scene, type Shown, LEGIBLE, beside, isDrawn, shownAt } from "./layout";
 import type { Lit } from "./links";
 import { BoxShape, type Detail, Drawn, LabelShape, type Marks, Tips, detailAt, labelSize, textOfLine } from "./shapes";
 
@@ -32,6 +32,8 @@ interface Window {
   grade: number;
 }
 
+/** The margin above a picture that fits; what enters the program stands there. */
+const ROOM = 30;
 const STEP = 1.15, grade = (scale: number) => Math.floor(Math.log(scale) / Math.log(STEP) + 1e-6), scaleOf = (graded: number) => STEP ** graded;
 
 export class Picture extends Component<PictureProps, { window: Window | null }> {
@@ -57,6 +59,7 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
         this.transform = event.transform;
         this.world.current!.setAttribute("transform", event.transform.toString());
         this.lookAround();
+        this.holdNames();
       });
     select(svg).call(this.zooming).on("dblclick.zoom", null);
     svg.addEventListener("wheel", event => {
@@ -83,8 +86,18 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
     for (const line of this.lit) line.classList.add("bright");
   }
 
+  /** The name of a frame stays in the window where its head does. */
+  private holdNames(): void {
+    const left = this.transform.invertX(8);
+    for (const name of this.world.current!.querySelectorAll<SVGElement>("[data-slack]")) {
+      const away = Math.min(Number(name.dataset["slack"]), left - Number(name.getAttribute("x")));
+      name.setAttribute("transform", `translate(${Math.max(0, away)})`);
+    }
+  }
+
   override componentDidUpdate(before: PictureProps): void {
     this.brighten();
+    this.holdNames();
     if (before.model !== this.props.model) this.fit();
     else if (before.scene !== this.props.scene) {
       const anchor = this.lastFold && [before.scene, this.props.scene].map(scene => scene.byUnit.get(-this.lastFold!.frame - 1));
@@ -112,26 +125,21 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
     this.zooming.scaleBy(select(this.svg.current!), factor);
   }
 
-  /** The whole picture where it stays legible, else its top. */
+  /** The whole picture where it stays legible, else its top, and what is around its gutter. */
   fit(): void {
-    const { left, right, height } = this.props.scene, [wide, high] = this.size(), [beside, room] = this.room();
-    const across = (wide - 2 * beside) / (right - left), down = (high - 2 * room) / height;
-    const scale = Math.max(Math.min(across, down, 1.15), Math.min(across, 0.85), 0.02);
-    const x = wide / 2 - ((left + right) / 2) * scale, y = height * scale < high - 2 * room ? (high - height * scale) / 2 : room;
+    const { left, right, height } = this.props.scene, [wide, high] = this.size(), aside = beside(wide);
+    const across = (wide - 2 * aside) / (right - left), down = (high - 2 * ROOM) / height;
+    const scale = Math.max(Math.min(across, down, 1.15), Math.min(across, 0.85), LEGIBLE);
+    const x = across < scale ? Math.min(aside - left * scale, Math.max(wide - aside - right * scale, wide / 2)) : wide / 2 - ((left + right) / 2) * scale, y = height * scale < high - 2 * ROOM ? (high - height * scale) / 2 : ROOM;
     this.zooming.transform(select(this.svg.current!), zoomIdentity.translate(x, y).scale(scale));
   }
 
   /** The whole picture, however small. */
   fitAll(): void {
-    const { left, right, height } = this.props.scene, [wide, high] = this.size(), [beside, room] = this.room();
-    const scale = Math.min((wide - 2 * beside) / (right - left), (high - 2 * room) / height, 1.15);
+    const { left, right, height } = this.props.scene, [wide, high] = this.size();
+    const scale = Math.min((wide - 2 * beside(wide)) / (right - left), (high - 2 * ROOM) / height, 1.15);
     const [x, y] = [wide / 2 - ((left + right) / 2) * scale, high / 2 - (height / 2) * scale];
     this.zooming.transform(select(this.svg.current!), zoomIdentity.translate(x, y).scale(scale));
-  }
-
-  /** The margins beside and above a picture that fits; what enters the program stands there. */
-  private room(): [number, number] {
-    return this.size()[0] < 500 ? [8, 30] : [24, 30];
   }
 
   /** Move a unit into the middle unless it is well in the window and legible. */
@@ -204,12 +212,17 @@ export class Picture extends Component<PictureProps, { window: Window | null }> 
 
   private overlay(lit: Lit, window: Window): VNode {
     const { model, opened, scene, marks } = this.props, detail = detailAt(scaleOf(window.grade)), shown = shownAt(scene, detail.least), size = labelSize(detail);
-    const boxes = [...lit.units].map(([unit, role]): [Box | undefined, string] => [scene.byUnit.get(unit), role]);
+    const boxes = new Map<Box, string>();
+    for (const [unit, role] of lit.units) {
+      let box = scene.byUnit.get(unit);
+      while (box && !shown.units.has(box.unit)) box = scene.byUnit.get(box.around!);
+      if (box && boxes.get(box) !== "self") boxes.set(box, role);
+    }
     const bands = detail.near ? [...lit.lines].filter(line => line.side === "bridge" && isDrawn(line, shown)) : [];
     const labels = bands.length ? this.placesAt(detail).of(bands) : [];
     return (
       <g class="overlay">
-        {boxes.map(([box, role]) => box && (box.kind === "open" || !shown.units.has(box.unit)
+        {[...boxes].map(([box, role]) => (box.kind === "open"
           ? <rect key={box.unit} class="ring" x={box.x} y={box.y} width={box.w} height={box.h} rx={8} />
           : <BoxShape key={box.unit} {...{ model, opened, box, detail, marks, role: `is-${role}` }} />))}
         {labels.map(label => <LabelShape key={label.line.key} {...{ label, size }} bright />)}

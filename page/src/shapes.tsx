@@ -3,7 +3,7 @@
 import type { ComponentChildren, VNode } from "preact";
 import { type Change, CHANGES } from "./data";
 import type { Counts, Model } from "./model";
-import { type Box, type Label, type Line, type Opened, type Shown, ENTRY, GUTTER, HEAD, LETTERS, PILL, TALL, VIEW_TALL, bandWidth, isDrawn, pillsOf, pillWidth, turnOf } from "./layout";
+import { type Box, type Label, type Line, type Opened, type Shown, ENTRY, GUTTER, HEAD, LETTERS, NEAR, PILL, TALL, VIEW_TALL, bandWidth, isDrawn, pillsOf, pillWidth, turnOf } from "./layout";
 import { SIGNS, bytes, cut, inFlop, plural, widthOf } from "./words";
 
 /** What the scale lets a person read: as on a map, a name that is too small is not there, and what is around it has its own. */
@@ -15,7 +15,7 @@ export interface Detail {
 }
 
 /** Pixels of the smallest letters. */
-const READABLE = 9.05, NEAR = 14;
+const READABLE = 9.05;
 
 export function detailAt(scale: number): Detail {
   const least = READABLE / scale;
@@ -135,9 +135,9 @@ function FoldedShape({ model, box, detail, marks, role }: BoxProps): VNode {
   const id = -box.unit - 1, frame = model.frame(id), [forward, backward, saved] = frame.counts;
   const [west, east] = [box.mid - GUTTER, box.mid + GUTTER], middle = box.y + box.h / 2, band = bandWidth(model)(saved), { near } = detail;
   const stacked = frame.kind === "loop", found = marks.matches?.get(id), changes = model.marked.get(id), size = sized(12.5, detail), small = sized(10.5, detail);
-  const kept = saved > 0 && near && widthOf(bytes(saved), small, true) <= 2 * GUTTER - 4;
+  const joined = saved > 0 && (near || (forward > 0 && backward > 0)), kept = saved > 0 && near && widthOf(bytes(saved), small, true) <= 2 * GUTTER - 4;
   const half = (side: "forward" | "backward", x: number, wide: number, count: number, products: number) => {
-    const steps = count ? plural(count, "step") : "no step", flops = products > 0 ? inFlop(products) : "", title = cut(titleOf(model, id), wide - 18, size, true);
+    const steps = count ? plural(count, "step") : "no step", flops = products > 0 ? inFlop(products) : "", title = nameIn(model, id, wide - 18, size);
     const both = widthOf(`${steps}   ${flops}`, small) <= wide - 20;
     if (!count && !near) return null;
     return (
@@ -156,9 +156,9 @@ function FoldedShape({ model, box, detail, marks, role }: BoxProps): VNode {
       <rect class={box.level % 2 ? "hit" : "hit odd"} x={box.x} y={box.y} width={box.w} height={box.h} rx={6} />
       {half("forward", box.x, west - box.x, forward, flopsForward)}
       {half("backward", east, box.x + box.w - east, backward, flopsBackward)}
-      {saved > 0 && <path class="band" d={`M${west} ${middle}H${east}`} stroke-width={band} />}
+      {joined && <path class="band" d={`M${west} ${middle}H${east}`} stroke-width={band} />}
       {kept && <text class="size" x={box.mid} y={middle - band / 2 - 4} font-size={small}>{bytes(saved)}</text>}
-      {saved > 0 && <Dots points={[[west, middle], [east, middle]]} detail={detail} />}
+      {joined && <Dots points={[[west, middle], [east, middle]]} detail={detail} />}
       {model.badFrames.has(id) && <BadMark x={west - 36} bottom={box.y + 4} bad={{ nan: 1, inf: 0 }} detail={detail} />}
       {changes && <ChangeMark x={east + 8} y={box.y} text={changesOf(changes)} detail={detail} />}
       {found && <Plate kind="found" x={box.x + 4} bottom={box.y + 6} text={String(found)} detail={detail} />}
@@ -177,18 +177,36 @@ function titleOf(model: Model, id: number): string {
   return `${title}${turns}${label && label !== title ? `  ${label}` : ""}`;
 }
 
+/** What a frame is called: all there is to say where there is room, else the most telling part. Behind a number is its operator; before it, where the frame around has no name in the picture, that name. */
+function nameIn(model: Model, id: number, wide: number, size: number, alone = false): string {
+  const frame = model.frame(id), label = model.text(frame.label), own = model.title(id), number = /^\d/.test(own), turns = frame.kind === "loop" ? ` × ${frame.units.length}` : "";
+  const more = label === own ? "" : label || (number ? opOf(model, id) : ""), line = frame.kind === "line" && more !== "", around = alone && number ? model.path(frame.parent) : "";
+  const parts = (around ? `${around}.${own}` : own).split(/\.(?=[A-Za-z_])/), names = frame.kind === "line" ? [own] : parts.map((_, at) => (at ? "…" : "") + parts.slice(at).join(".")).concat(own);
+  const all = [...(more ? names.map(name => `${name + turns}  ${more}`) : []), ...(line ? [] : names.map(name => name + turns))];
+  const at = own.replace(/^.*:/, "line "), last = !line ? own + turns : widthOf(at, size, true) <= wide ? `${at}  ${more}` : own.replace(/^.*:/, ":");
+  return cut(all.find(name => widthOf(name, size, true) <= wide) ?? last, wide, size, true);
+}
+
+/** The operator of the most work among the few of a module's forward. */
+function opOf(model: Model, id: number): string {
+  const { product, other } = model.data.nodes, { counts } = model.frame(id), work = (node: number) => product[node] + other[node];
+  if (counts[0] + counts[1] > 40) return "";
+  const steps = [...model.inside(id)].filter(node => model.isForward(node) && !model.isView(node)).sort((a, b) => work(b) - work(a));
+  return steps.length ? model.shorts[steps[0]].replace(/^_*(native_)?|_legit.*$/g, "") : "";
+}
+
 /** Whether the name of a frame of which nothing inside is drawn stands in its forward's half, else across the frame. */
 function inHalf(model: Model, box: Box, detail: Detail): boolean {
   return widthOf(titleOf(model, -box.unit - 1).slice(0, 6), detail.least, true) < box.mid - GUTTER - box.x - 20;
 }
 
-function OpenShape({ box, whole, halved }: { box: Box; whole: boolean; halved: boolean }): VNode {
+function OpenShape({ box, whole, halved, back }: { box: Box; whole: boolean; halved: boolean; back: boolean }): VNode {
   const wide = box.mid - GUTTER - box.x;
   return (
     <g class={`frame open ${box.level % 2 ? "odd" : ""}${whole ? " whole" : ""}`} data-unit={box.unit}>
       <rect class="body" x={box.x} y={box.y} width={box.w} height={box.h} rx={8} />
       {halved && <rect class="tint forward" x={box.x} y={box.y} width={wide} height={box.h} rx={8} />}
-      {halved && <rect class="tint backward" x={box.mid + GUTTER} y={box.y} width={box.x + box.w - box.mid - GUTTER} height={box.h} rx={8} />}
+      {halved && back && <rect class="tint backward" x={box.mid + GUTTER} y={box.y} width={box.x + box.w - box.mid - GUTTER} height={box.h} rx={8} />}
     </g>
   );
 }
@@ -196,18 +214,18 @@ function OpenShape({ box, whole, halved }: { box: Box; whole: boolean; halved: b
 /** The head of an open frame, above the lines in it. Where nothing inside can be read, its name stands in its middle. */
 function Head({ model, opened, box, detail, whole }: BoxProps & { whole: boolean }): VNode {
   const id = -box.unit - 1, frame = model.frame(id), changes = model.marked.get(id), { near } = detail, small = sized(10.5, detail);
-  const halved = whole && inHalf(model, box, detail), half = box.mid - GUTTER - box.x, wide = halved ? half : box.w;
-  const size = whole ? Math.max(sized(12.5, detail), Math.min(box.h * 0.5, detail.least * 1.3, (wide - 20) / Math.max(1, widthOf(titleOf(model, id), 1, true)))) : sized(12.5, detail);
+  const halved = whole && inHalf(model, box, detail), half = Math.min(box.mid - GUTTER - box.x, frame.counts[1] > 0 ? box.x + box.w - box.mid - GUTTER : Infinity), wide = halved ? half : box.w;
+  const usual = sized(12.5, detail), full = nameIn(model, id, wide - 18, usual, whole), size = whole ? Math.max(usual, Math.min(box.h * 0.5, detail.least * 1.3, (wide - 20) / Math.max(1, widthOf(full, 1, true)))) : usual;
   const loop = frame.kind === "loop", saved = near && frame.counts[2] > 0 ? `${bytes(frame.counts[2])} saved` : "", sign = near ? "− " : "";
   const high = Math.max(HEAD, size * 1.35), end = whole ? box.x + wide - 4 : loop && near ? box.mid - 70 : box.x + box.w - 10 - (saved ? widthOf(saved, small) + 14 : 0);
   const right = loop && near ? box.mid + 70 + (changes ? widthOf(changesOf(changes), 11, true) + 34 : 0) : box.x + widthOf(sign, size) + 40;
-  const title = whole || size <= LETTERS.title ? cut(titleOf(model, id), end - box.x - 14 - widthOf(sign, size), size, true) : "";
+  const room = end - box.x - 14 - widthOf(sign, size), title = whole ? full : size <= LETTERS.title ? nameIn(model, id, room, size) : "";
   return (
     <g class="frame" data-unit={box.unit}>
       <g data-fold={id} class="head" role="button" aria-expanded="true" aria-label={`close ${titleOf(model, id)}`}>
         {(title || near) && !whole && <rect x={box.x + 0.6} y={box.y + 0.6} width={box.w - 1.2} height={high} rx={8} />}
-        {title && <text class="title" x={box.x + 10} y={whole ? box.y + box.h / 2 + size * DROP : box.y + high / 2 + size * DROP} font-size={size}>{sign && <tspan class="sign">{sign}</tspan>}{title}</text>}
-        {halved && frame.counts[1] > 0 && <text class="title" x={box.mid + GUTTER + 10} y={box.y + box.h / 2 + size * DROP} font-size={size}>{cut(titleOf(model, id), box.x + box.w - box.mid - GUTTER - 16, size, true)}</text>}
+        {title && <text class="title" x={box.x + 10} y={whole ? box.y + box.h / 2 + size * DROP : box.y + high / 2 + size * DROP} font-size={size} data-slack={whole ? undefined : room - widthOf(title, size, true)}>{sign && <tspan class="sign">{sign}</tspan>}{title}</text>}
+        {halved && frame.counts[1] > 0 && <text class="title" x={box.mid + GUTTER + 10} y={box.y + box.h / 2 + size * DROP} font-size={size}>{full}</text>}
         {saved && !whole && right + widthOf(saved, small) < box.x + box.w - 10 && <text class="soft" x={box.x + box.w - 10} y={box.y + high / 2 + small * DROP} text-anchor="end" font-size={small}>{saved}</text>}
       </g>
       {loop && near && !whole && <Stepper {...{ model, opened, id, detail }} x={box.mid} y={box.y} />}
@@ -278,7 +296,7 @@ export function Drawn({ model, opened, boxes, lines, detail, marks, shown, label
       all.push(<BoxShape key={`b${box.unit}`} {...{ model, opened, box, detail, marks }} />);
       continue;
     }
-    all.push(<OpenShape key={`b${box.unit}`} box={box} whole={whole} halved={!whole || inHalf(model, box, detail)} />);
+    all.push(<OpenShape key={`b${box.unit}`} box={box} whole={whole} halved={!whole || inHalf(model, box, detail)} back={!whole || model.frame(-box.unit - 1).counts[1] > 0} />);
     const own = (lines.get(-box.unit - 1) ?? []).filter(line => isDrawn(line, shown));
     for (const line of own) if (line.side === "bridge") for (const end of line.ends) dots.set(String(end), end);
     all.push(<g key={`l${box.unit}`} class="lines">{[...own].sort((a, b) => Number(a.side !== "bridge") - Number(b.side !== "bridge")).map(line => <LineShape key={line.d} {...{ line, detail }} />)}</g>);

@@ -1,12 +1,12 @@
 /** What is open and selected: how it begins, how it changes, and how a link spells it. */
 
 import { type Model, type Unit, frameUnit } from "./model";
-import { type Opened, type Scene, isOpen, shownOf } from "./layout";
+import { type Opened, type Scene, LEGIBLE, isOpen, place, shownOf } from "./layout";
 
 const ROOM = 28;
 
-/** The first picture: frames are opened, those of the most steps first, while few units are to be seen. */
-export function firstOpen(model: Model): Opened {
+/** The first picture: frames are opened, those of the most steps first, while few units are to be seen and their names can be read in `wide` pixels. */
+export function firstOpen(model: Model, wide = Infinity): Opened {
   const open = new Set<number>(), state: Opened = { open, turn: new Map() };
   const queue = [0];
   let seen = 1;
@@ -17,6 +17,11 @@ export function firstOpen(model: Model): Opened {
     const frame = queue.shift()!;
     if (frame !== 0 && seen + size(frame) > ROOM) break;
     open.add(model.alike[frame]);
+    const { left, right } = place(model, state);
+    if (frame !== 0 && (right - left) * LEGIBLE > wide) {
+      open.delete(model.alike[frame]);
+      continue;
+    }
     seen += size(frame);
     for (const unit of model.frame(shownOf(model, state, frame)).units) if (unit < 0) queue.push(-unit - 1);
   }
