@@ -177,27 +177,33 @@ function titleOf(model: Model, id: number): string {
   return `${title}${turns}${label && label !== title ? `  ${label}` : ""}`;
 }
 
-/** What a frame is called: all there is to say where there is room, else the most telling part. Behind a number is its operator; before it, where the frame around has no name in the picture, that name. */
+/** What a frame is called: all there is to say where there is room, else the most telling part: of a path its end. Behind a number is its operator; before it, where the frame around has no name in the picture, that name. */
 function nameIn(model: Model, id: number, wide: number, size: number, alone = false): string {
   const frame = model.frame(id), label = model.text(frame.label), own = model.title(id), number = /^\d/.test(own), turns = frame.kind === "loop" ? ` × ${frame.units.length}` : "";
   const more = label === own ? "" : label || (number ? opOf(model, id) : ""), line = frame.kind === "line" && more !== "", around = alone && number ? model.path(frame.parent) : "";
   const parts = (around ? `${around}.${own}` : own).split(/\.(?=[A-Za-z_])/), names = frame.kind === "line" ? [own] : parts.map((_, at) => (at ? "…" : "") + parts.slice(at).join(".")).concat(own);
-  const all = [...(more ? names.map(name => `${name + turns}  ${more}`) : []), ...(line ? [] : names.map(name => name + turns))];
-  const at = own.replace(/^.*:/, "line "), last = !line ? own + turns : widthOf(at, size, true) <= wide ? `${at}  ${more}` : own.replace(/^.*:/, ":");
-  return cut(all.find(name => widthOf(name, size, true) <= wide) ?? last, wide, size, true);
+  const ends = /\.\d[^.]*$/.test(own) ? [...own].map((_, at) => `…${own.slice(at + 1)}`) : [];
+  const all = [...(more ? names.map(name => `${name + turns}  ${more}`) : []), ...(line ? [] : [...names, ...ends].map(name => name + turns))];
+  const fits = (text: string) => widthOf(text, size, true) <= wide, at = own.replace(/^.*:/, "line ");
+  return cut(all.find(fits) ?? (!line ? own + turns : fits(`${at}  code`) ? `${at}  ${more}` : fits(at) ? at : own.replace(/^.*:/, ":")), wide, size, true);
 }
 
-/** The operator of the most work among the few of a module's forward. */
+/** The operator of the most work among the few of a module such as `Linear` or `BatchNorm2d`. */
 function opOf(model: Model, id: number): string {
-  const { product, other } = model.data.nodes, { counts } = model.frame(id), work = (node: number) => product[node] + other[node];
-  if (counts[0] + counts[1] > 40) return "";
+  const { product, other } = model.data.nodes, work = (node: number) => product[node] + other[node];
+  if (model.frame(id).counts[0] > 8) return "";
   const steps = [...model.inside(id)].filter(node => model.isForward(node) && !model.isView(node)).sort((a, b) => work(b) - work(a));
   return steps.length ? model.shorts[steps[0]].replace(/^_*(native_)?|_legit.*$/g, "") : "";
 }
 
 /** Whether the name of a frame of which nothing inside is drawn stands in its forward's half, else across the frame. */
 function inHalf(model: Model, box: Box, detail: Detail): boolean {
-  return widthOf(titleOf(model, -box.unit - 1).slice(0, 6), detail.least, true) < box.mid - GUTTER - box.x - 20;
+  return widthOf(titleOf(model, -box.unit - 1).slice(0, 6), detail.least, true) < halfOf(model, box) - 20;
+}
+
+/** The width of the narrower half that has a name. */
+function halfOf(model: Model, { unit, x, w, mid }: Box): number {
+  return Math.min(mid - x, model.frame(-unit - 1).counts[1] > 0 ? x + w - mid : Infinity) - GUTTER;
 }
 
 function OpenShape({ box, whole, halved, back }: { box: Box; whole: boolean; halved: boolean; back: boolean }): VNode {
@@ -214,7 +220,7 @@ function OpenShape({ box, whole, halved, back }: { box: Box; whole: boolean; hal
 /** The head of an open frame, above the lines in it. Where nothing inside can be read, its name stands in its middle. */
 function Head({ model, opened, box, detail, whole }: BoxProps & { whole: boolean }): VNode {
   const id = -box.unit - 1, frame = model.frame(id), changes = model.marked.get(id), { near } = detail, small = sized(10.5, detail);
-  const halved = whole && inHalf(model, box, detail), half = Math.min(box.mid - GUTTER - box.x, frame.counts[1] > 0 ? box.x + box.w - box.mid - GUTTER : Infinity), wide = halved ? half : box.w;
+  const halved = whole && inHalf(model, box, detail), wide = halved ? halfOf(model, box) : box.w;
   const usual = sized(12.5, detail), full = nameIn(model, id, wide - 18, usual, whole), size = whole ? Math.max(usual, Math.min(box.h * 0.5, detail.least * 1.3, (wide - 20) / Math.max(1, widthOf(full, 1, true)))) : usual;
   const loop = frame.kind === "loop", saved = near && frame.counts[2] > 0 ? `${bytes(frame.counts[2])} saved` : "", sign = near ? "− " : "";
   const high = Math.max(HEAD, size * 1.35), end = whole ? box.x + wide - 4 : loop && near ? box.mid - 70 : box.x + box.w - 10 - (saved ? widthOf(saved, small) + 14 : 0);

@@ -9,17 +9,19 @@ const ROOM = 28;
 export function firstOpen(model: Model, wide = Infinity): Opened {
   const open = new Set<number>(), state: Opened = { open, turn: new Map() };
   const queue = [0];
-  let seen = 1;
+  /** Frames of fewer steps stay closed: beside a much larger one that is closed they say little. */
+  let [seen, least] = [1, 0];
   const size = (frame: number) => model.frame(shownOf(model, state, frame)).units.length;
   const steps = (frame: number) => model.frame(frame).counts[0] + model.frame(frame).counts[1];
   while (queue.length) {
     queue.sort((a, b) => steps(b) - steps(a));
     const frame = queue.shift()!;
-    if (frame !== 0 && seen + size(frame) > ROOM) break;
+    if (frame !== 0 && (seen + size(frame) > ROOM || steps(frame) < least)) break;
     open.add(model.alike[frame]);
     const { left, right } = place(model, state);
     if (frame !== 0 && (right - left) * LEGIBLE > wide) {
       open.delete(model.alike[frame]);
+      least = Math.max(least, steps(frame) / 2);
       continue;
     }
     seen += size(frame);

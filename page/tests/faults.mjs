@@ -84,7 +84,8 @@ export function look({ drawn = true, colors = false } = {}) {
     const t = (low + high) / 2;
     return low < high ? [x1 + (x2 - x1) * t, y1 + (y2 - y1) * t] : null;
   };
-  const boxes = [], lines = [], dots = [], texts = [];
+  /** `beyond` are letters too far outside the window to be looked at, which are in a box all the same. */
+  const boxes = [], lines = [], dots = [], texts = [], beyond = [];
   for (const svg of document.querySelectorAll("svg")) {
     if (svg === picture && !drawn) continue;
     const window = svg.getBoundingClientRect();
@@ -94,7 +95,11 @@ export function look({ drawn = true, colors = false } = {}) {
       const style = styleOf(element);
       if (element.closest("defs") || !shownIn(element, style)) continue;
       const rect = element.getBoundingClientRect(), base = { element, order, svg, style };
-      if (!touch(rect.width || rect.height ? { left: rect.left - 1, right: rect.right + 1, top: rect.top - 1, bottom: rect.bottom + 1 } : rect, { left: window.left - window.width, right: window.right + window.width, top: window.top - window.height, bottom: window.bottom + window.height })) continue;
+      const near = share => touch(rect.width || rect.height ? { left: rect.left - 1, right: rect.right + 1, top: rect.top - 1, bottom: rect.bottom + 1 } : rect, { left: window.left - window.width * share, right: window.right + window.width * share, top: window.top - window.height * share, bottom: window.bottom + window.height * share });
+      if (!near(1 / 4)) {
+        if (element.tagName === "text" && svg === picture && near(1) && element.textContent.trim()) beyond.push([(rect.left + rect.right) / 2, (rect.top + rect.bottom) / 2]);
+        continue;
+      }
       const stroked = style.stroke !== "none" && parseFloat(style.strokeWidth) > 0 && color(style.stroke)[3] > 0.02;
       if (element.tagName === "text") {
         const size = parseFloat(style.fontSize) * scaleOf(element), high = rect.bottom - rect.top;
@@ -201,7 +206,7 @@ export function look({ drawn = true, colors = false } = {}) {
 
   // ---- Boxes without letters
   const marks = /(^|\s)(behind|ring|track)(\s|$)/;
-  const letters = seen.filter(text => text.svg === picture).map(text => [(text.rect.left + text.rect.right) / 2, (text.rect.top + text.rect.bottom) / 2]);
+  const letters = seen.filter(text => text.svg === picture).map(text => [(text.rect.left + text.rect.right) / 2, (text.rect.top + text.rect.bottom) / 2]).concat(beyond);
   for (const box of boxes) {
     if (box.svg !== picture || !box.stroked || marks.test(box.element.getAttribute("class") ?? "") || box.rect.width < 3 || box.rect.height < 3) continue;
     const [x, y] = [(box.rect.left + box.rect.right) / 2, (box.rect.top + box.rect.bottom) / 2];

@@ -12,7 +12,7 @@ const source = 'export * from "./data"; export * from "./model"; export * from "
 const { outputFiles } = await build({ stdin: { contents: source, resolveDir: join(import.meta.dirname, "../src"), loader: "ts" }, bundle: true, write: false, format: "esm" });
 const file = join(tmpdir(), `backprint-layout-${process.pid}.mjs`);
 writeFileSync(file, outputFiles[0].text);
-const { parse, Model, place, firstOpen, openedTo, revealed, litBy } = await import(pathToFileURL(file));
+const { parse, Model, LEGIBLE, place, firstOpen, openedTo, revealed, litBy } = await import(pathToFileURL(file));
 rmSync(file);
 
 const block = name => /<script type="application\/json" id="data">(.*?)<\/script>/s.exec(readFileSync(join(pages, `${name}.html`), "utf8"))[1];
@@ -42,5 +42,13 @@ for (const [name, model] of models)
       assert.ok(scene.byUnit.has(step), `step ${step}`);
       const near = model.data.nodes.inputs[step].filter(value => value < model.count && model.data.nodes.frame[value] === model.data.nodes.frame[step] && model.isForward(value) === model.isForward(step));
       for (const value of near) assert.ok([...lit.lines].some(line => line.from === value && line.to === step), `no line from ${value} to ${step}`);
+    }
+  });
+
+for (const [name, model] of models)
+  test(`${name}: the names of the first picture can be read in a narrow window`, () => {
+    for (const wide of [384, 800]) {
+      const opened = firstOpen(model, wide), { left, right } = place(model, opened);
+      assert.ok((right - left) * LEGIBLE <= wide || opened.open.size === 1, `${right - left} in ${wide}`);
     }
   });

@@ -53,6 +53,31 @@ test("depth opens every frame to a level", () => opened("stack", async page => {
   assert.match(await page.locator("header").innerText(), /depth 1/);
 }));
 
+test("the name of an open frame stays in the window where its head does", () => opened("stack", async page => {
+  await page.keyboard.press("2");
+  for (const key of "a+++++") await page.keyboard.press(key);
+  await page.mouse.move(300, 400);
+  await page.mouse.wheel(300, 0);
+  await drawn(page);
+  const body = await page.locator(`.base .open[data-unit="-1"] .body`).boundingBox(), name = await page.locator(`.base [data-fold="0"] .title`).boundingBox();
+  assert.ok(body.x < -50, "the frame begins left of the window");
+  assert.ok(name.x >= 0 && name.x < 40, `its name is at ${name.x}`);
+}));
+
+test("what is selected and too small to be drawn is a ring around the frame whose name is there", () => opened("stack", async page => {
+  const step = named("gelu");
+  for (const key of "9") await page.keyboard.press(key);
+  await page.evaluate(hash => { location.hash = hash; }, `#pair=0&step=${step}&open=0-${stack.frames.length - 1}`);
+  await page.waitForSelector(".overlay .is-self, .overlay .ring");
+  await page.keyboard.press("a");
+  for (let times = 0; times < 8; times++) await page.keyboard.press("-");
+  await drawn(page);
+  const placed = all => all.map(one => ["x", "y", "width", "height"].map(name => one.getAttribute(name)).join(" "));
+  const rings = await page.locator(".overlay .ring").evaluateAll(placed), bodies = await page.locator(".base .open .body").evaluateAll(placed);
+  assert.ok(rings.length > 0);
+  for (const ring of rings) assert.ok(bodies.includes(ring), `a ring at ${ring}`);
+}));
+
 test("a loop turns: what is open in a turn is open in the next", () => opened("stack", async page => {
   await page.keyboard.press("9");
   await layers(page).locator(".title").first().click();

@@ -75,145 +75,145 @@ LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
 OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
 SOFTWARE.
 */
-"use strict";(()=>{var U,ni,Ao,Lt,Rn,Ge,ri,Fe,ii,Gn,Vn,Po,ve=Symbol.for("pv"),We={},He=[],To=/^m(i|n|o|s|text|space)$/,Wn=Array.isArray,si=He.slice,Gt=Object.assign;function Vt(e){
-e&&e.parentNode&&e.remove()}function Re(e,t,n,r,i){var s={type:e,props:t,key:n,ref:r,__k:null,__:null,__b:0,__e:null,__c:null,constructor:ve,__v:i||++ni,__i:-1,__u:0};return!i&&U.vnode&&U.
+"use strict";(()=>{var I,ni,Po,Lt,Rn,Ge,ri,Fe,ii,Gn,Vn,To,ve=Symbol.for("pv"),We={},He=[],Lo=/^m(i|n|o|s|text|space)$/,Wn=Array.isArray,si=He.slice,Gt=Object.assign;function Vt(e){
+e&&e.parentNode&&e.remove()}function Re(e,t,n,r,i){var s={type:e,props:t,key:n,ref:r,__k:null,__:null,__b:0,__e:null,__c:null,constructor:ve,__v:i||++ni,__i:-1,__u:0};return!i&&I.vnode&&I.
 vnode(s),s}function at(){return{current:null}}function re(e){return e.children}function W(e,t){this.props=e,this.context=t,this.__g=0}function It(e,t){if(t==null)
-return e.__&&It(e.__,e.__i+1);for(var n;t<e.__k.length;t++)if((n=e.__k[t])&&n.__e)return n.__e;return typeof e.type!="function"||e.props.__P?null:It(e)}function Lo(e){
-var t,n=e.__v,r=n.__e,i=[],s=[],o=e.__P;o&&((t=Gt({constructor:ve},n)).__v=n.__v+1,U.vnode&&U.vnode(t),Hn(o,t,n,e.__n,o.namespaceURI,32&n.__u?[r]:null,i,r||It(n),
+return e.__&&It(e.__,e.__i+1);for(var n;t<e.__k.length;t++)if((n=e.__k[t])&&n.__e)return n.__e;return typeof e.type!="function"||e.props.__P?null:It(e)}function Io(e){
+var t,n=e.__v,r=n.__e,i=[],s=[],o=e.__P;o&&((t=Gt({constructor:ve},n)).__v=n.__v+1,I.vnode&&I.vnode(t),Hn(o,t,n,e.__n,o.namespaceURI,32&n.__u?[r]:null,i,r||It(n),
 32&n.__u,s),t.__v=n.__v,t.__.__k[t.__i]=t,fi(i,t,s),n.__=n.__e=null,t.__e!=r&&oi(t))}function oi(e){if((e=e.__)&&e.__c&&!e.props.__P)return e.__e=null,e.__k.some(
-function(t){return t&&(e.__e=t.__e)}),oi(e)}function ti(e){(8&e.__g||(e.__g|=8,Lt.push(e),Ge++))&&Rn==U.debounceRendering||((Rn=U.debounceRendering)||queueMicrotask)(
-ai)}function ai(){try{for(var e,t=1;Lt.length;)Lt.length>t&&Lt.sort(ri),e=Lt.shift(),t=Lt.length,8&e.__g&&Lo(e)}finally{(Ge=Lt.length)&&(Rn||queueMicrotask)(ai)}}
-function li(e,t,n,r,i,s,o,a,l,u,c){var h,p,d,m,g,v,b=r.__k||He,w=t.length;for(l=Io(n,t,b,l,w),h=0;h<w;h++)(d=n.__k[h])!=null&&(p=~d.__i&&b[d.__i]||We,d.__i=h,v=
-Hn(e,d,p,i,s,o,a,l,u,c),m=d.__e,(p.ref!=d.ref||8&p.__u)&&(p.ref&&qn(p.ref,null,d,p),d.ref&&c.push(d.ref,d.__c||m,d)),g=g||m,4&d.__u?(l=ui(d,l,e,!p.__v),p.__e&&(p.
-__e=null)):typeof d.type=="function"&&v!==void 0?l=v:m&&(l=m.nextSibling),d.__u&=-21);return n.__e=g,l}function Io(e,t,n,r,i){var s,o,a,l,u,c,h,p,d,m=n.length,g=m,
-v=0,b=0,w=e.__k=Array(i);for(s=0;s<i;s++)(o=t[s])!=null&&typeof o!="boolean"&&typeof o!="function"?(typeof o!="object"||o.constructor===String?o=w[s]=Re(null,o):
-Wn(o)?o=w[s]=Re(re,{children:o}):o.constructor===ve&&o.__b?o=w[s]=Re(o.type,o.props,o.key,o.ref,o.__v):w[s]=o,l=s+v,o.__=e,o.__b=e.__b+1,a=null,~(u=o.__i=Uo(o,n,
-l,g))&&(g--,(a=n[u])&&(a.__u|=2)),a&&a.__v?(o.__u|=16,u==l-1?v--:u==l+1?v++:u!=l&&(u>l?v--:v++,b=1)):(~u||(i>m?v--:i<m&&v++),typeof o.type!="function"&&(o.__u|=
-4))):w[s]=null;if(b){for(c=[],h=[],s=0;s<i;s++)if((o=w[s])&&16&o.__u){for(v=0,p=c.length;v<p;)c[d=v+p>>1]<o.__i?v=d+1:p=d;c[v]=o.__i,h[s]=v+1}for(v=c.length;s--;)
-h[s]&&(h[s]==v?v--:w[s].__u|=4)}if(g)for(s=0;s<m;s++)!(a=n[s])||2&a.__u||(a.__e==r&&(r=It(a)),Kn(a,a));return r}function ui(e,t,n,r){var i,s,o,a;if(typeof e.type==
+function(t){return t&&(e.__e=t.__e)}),oi(e)}function ti(e){(8&e.__g||(e.__g|=8,Lt.push(e),Ge++))&&Rn==I.debounceRendering||((Rn=I.debounceRendering)||queueMicrotask)(
+ai)}function ai(){try{for(var e,t=1;Lt.length;)Lt.length>t&&Lt.sort(ri),e=Lt.shift(),t=Lt.length,8&e.__g&&Io(e)}finally{(Ge=Lt.length)&&(Rn||queueMicrotask)(ai)}}
+function li(e,t,n,r,i,s,o,a,l,u,c){var h,p,d,m,b,v,g=r.__k||He,w=t.length;for(l=Uo(n,t,g,l,w),h=0;h<w;h++)(d=n.__k[h])!=null&&(p=~d.__i&&g[d.__i]||We,d.__i=h,v=
+Hn(e,d,p,i,s,o,a,l,u,c),m=d.__e,(p.ref!=d.ref||8&p.__u)&&(p.ref&&qn(p.ref,null,d,p),d.ref&&c.push(d.ref,d.__c||m,d)),b=b||m,4&d.__u?(l=ui(d,l,e,!p.__v),p.__e&&(p.
+__e=null)):typeof d.type=="function"&&v!==void 0?l=v:m&&(l=m.nextSibling),d.__u&=-21);return n.__e=b,l}function Uo(e,t,n,r,i){var s,o,a,l,u,c,h,p,d,m=n.length,b=m,
+v=0,g=0,w=e.__k=Array(i);for(s=0;s<i;s++)(o=t[s])!=null&&typeof o!="boolean"&&typeof o!="function"?(typeof o!="object"||o.constructor===String?o=w[s]=Re(null,o):
+Wn(o)?o=w[s]=Re(re,{children:o}):o.constructor===ve&&o.__b?o=w[s]=Re(o.type,o.props,o.key,o.ref,o.__v):w[s]=o,l=s+v,o.__=e,o.__b=e.__b+1,a=null,~(u=o.__i=Do(o,n,
+l,b))&&(b--,(a=n[u])&&(a.__u|=2)),a&&a.__v?(o.__u|=16,u==l-1?v--:u==l+1?v++:u!=l&&(u>l?v--:v++,g=1)):(~u||(i>m?v--:i<m&&v++),typeof o.type!="function"&&(o.__u|=
+4))):w[s]=null;if(g){for(c=[],h=[],s=0;s<i;s++)if((o=w[s])&&16&o.__u){for(v=0,p=c.length;v<p;)c[d=v+p>>1]<o.__i?v=d+1:p=d;c[v]=o.__i,h[s]=v+1}for(v=c.length;s--;)
+h[s]&&(h[s]==v?v--:w[s].__u|=4)}if(b)for(s=0;s<m;s++)!(a=n[s])||2&a.__u||(a.__e==r&&(r=It(a)),Kn(a,a));return r}function ui(e,t,n,r){var i,s,o,a;if(typeof e.type==
 "function"){if(e.props.__P)return t;if(i=e.__k)for(s=0;s<i.length;s++)i[s]&&(i[s].__=e,t=ui(i[s],t,n,!1));return t}for(t&&!t.parentNode&&(t=It(e))&&!t.parentNode&&
 (t=null),o=e.__e,a=t;a&&a.nodeType==8;)a=a.nextSibling;for(o!=a&&(!r&&n.moveBefore&&o.parentNode?n.moveBefore(o,t):n.insertBefore(o,t||null)),t=o;(t=t&&t.nextSibling)&&
-t.nodeType==8&&!t.data.startsWith("$s"););return t}function Uo(e,t,n,r){var i,s=e.key,o=e.type,a=t[n],l=a&&!(2&a.__u);if(a===null&&s==null||l&&s==a.key&&o==a.type)return n;if(r>(l?1:0)){for(i=n-1;i>=0;i--)if((a=
+t.nodeType==8&&!t.data.startsWith("$s"););return t}function Do(e,t,n,r){var i,s=e.key,o=e.type,a=t[n],l=a&&!(2&a.__u);if(a===null&&s==null||l&&s==a.key&&o==a.type)return n;if(r>(l?1:0)){for(i=n-1;i>=0;i--)if((a=
 t[i])&&!(2&a.__u)&&s==a.key&&o==a.type)return i;for(i=n+1;i<t.length;i++)if((a=t[i])&&!(2&a.__u)&&s==a.key&&o==a.type)return i}return-1}function ei(e,t,n){n==null&&
 (n=""),t[0]=="-"?e.setProperty(t,n):e[t]=n}function ze(e,t,n,r,i){var s,o;if(t=="style")if(typeof n=="string")e.style.cssText=n;else{if(typeof r=="string"&&(e.style.
 cssText=r=""),r)for(t in r)n&&t in n||ei(e.style,t);if(n)for(t in n)r&&n[t]==r[t]||ei(e.style,t,n[t])}else if(t[0]=="o"&&t[1]=="n")typeof n!="function"&&(n=null),
-typeof r!="function"&&(r=null),(e.__e||(e.__e={}))[t]=n,n&&r||(o=Vn[t]||(Vn[t]=Do(t)),(e.__a||(e.__a={}))[t]=Gn,s=t!=(t=t.replace(ii,"$1")),(t=t.slice(2))[0]<"a"&&
+typeof r!="function"&&(r=null),(e.__e||(e.__e={}))[t]=n,n&&r||(o=Vn[t]||(Vn[t]=Bo(t)),(e.__a||(e.__a={}))[t]=Gn,s=t!=(t=t.replace(ii,"$1")),(t=t.slice(2))[0]<"a"&&
 (t=t.toLowerCase()),n?e.addEventListener(t,o,s):e.removeEventListener(t,o,s));else{if(i=="http://www.w3.org/2000/svg")t=t.replace(/xlink(H|:h)/,"h").replace(/sName$/,
 "s");else if(t!="width"&&t!="height"&&t!="href"&&t!="list"&&t!="form"&&t!="tabIndex"&&t!="download"&&t!="rowSpan"&&t!="colSpan"&&t!="role"&&t!="popover"&&t in e)
-try{return void(e[t]=n??"")}catch{}if(typeof n=="function")return;n==null||n===!1&&t[4]!="-"?e.removeAttribute(t):e.setAttribute(t,t=="popover"&&n==1?"":n)}}function Do(e){
-return function(t){var n=this.__e;if(n){if(n=n[e],t[Fe]==null)t[Fe]=Gn++;else if(t[Fe]<this.__a[e])return;return n(U.event?U.event(t):t)}}}function Hn(e,t,n,r,i,s,o,a,l,u){
-var c,h,p,d,m,g,v,b,w,k,M,I,N,L,Q,rt,V,Z,G=t.type;if(t.constructor!==ve)return null;128&n.__u&&(l=32&n.__u,c=n.__c.__z)&&(t.__u|=l,h=s=[],c.nodeType==8?a=Ve(c,s):
-s.push(c),a=s[0]||a),(c=U.__b)&&c(t);t:if(typeof G=="function"){p=o.length;try{if(b=t.props,w=(c=G.prototype)&&c.render,k=(c=G.contextType)&&r[c.__c],M=c?k?k.props.
-value:c.__:r,(d=n.__c)?(t.__c=d,2&d.__g&&(d.__g|=1)):(w?t.__c=d=new G(b,M):(t.__c=d=new W(b,M),d.constructor=G,d.render=zo),k&&k.sub(d),d.state||(d.state={}),d.
+try{return void(e[t]=n??"")}catch{}if(typeof n=="function")return;n==null||n===!1&&t[4]!="-"?e.removeAttribute(t):e.setAttribute(t,t=="popover"&&n==1?"":n)}}function Bo(e){
+return function(t){var n=this.__e;if(n){if(n=n[e],t[Fe]==null)t[Fe]=Gn++;else if(t[Fe]<this.__a[e])return;return n(I.event?I.event(t):t)}}}function Hn(e,t,n,r,i,s,o,a,l,u){
+var c,h,p,d,m,b,v,g,w,x,M,L,O,B,Z,rt,V,j,G=t.type;if(t.constructor!==ve)return null;128&n.__u&&(l=32&n.__u,c=n.__c.__z)&&(t.__u|=l,h=s=[],c.nodeType==8?a=Ve(c,s):
+s.push(c),a=s[0]||a),(c=I.__b)&&c(t);t:if(typeof G=="function"){p=o.length;try{if(g=t.props,w=(c=G.prototype)&&c.render,x=(c=G.contextType)&&r[c.__c],M=c?x?x.props.
+value:c.__:r,(d=n.__c)?(t.__c=d,2&d.__g&&(d.__g|=1)):(w?t.__c=d=new G(g,M):(t.__c=d=new W(g,M),d.constructor=G,d.render=Fo),x&&x.sub(d),d.state||(d.state={}),d.
 __n=r,d.__g|=8,d.__h=[],d.__k=[]),w&&(d.__s||(d.__s=d.state),G.getDerivedStateFromProps&&(d.__s==d.state&&(d.__s=Gt({},d.__s)),Gt(d.__s,G.getDerivedStateFromProps(
-b,d.__s)))),m=d.props,g=d.state,d.__v=t,n.__c){if(b!==m&&w&&!G.getDerivedStateFromProps&&d.componentWillReceiveProps&&d.componentWillReceiveProps(b,M),t.__v==n.
-__v&&!(8&d.__g)||!(4&d.__g)&&d.shouldComponentUpdate&&d.shouldComponentUpdate(b,d.__s,M)===!1){t.__v!=n.__v&&(d.props=b,d.state=d.__s,d.__g&=-9),t.__e=n.__e,t.__k=
+g,d.__s)))),m=d.props,b=d.state,d.__v=t,n.__c){if(g!==m&&w&&!G.getDerivedStateFromProps&&d.componentWillReceiveProps&&d.componentWillReceiveProps(g,M),t.__v==n.
+__v&&!(8&d.__g)||!(4&d.__g)&&d.shouldComponentUpdate&&d.shouldComponentUpdate(g,d.__s,M)===!1){t.__v!=n.__v&&(d.props=g,d.state=d.__s,d.__g&=-9),t.__e=n.__e,t.__k=
 n.__k,t.__k.some(function(q){q&&(q.__=t)}),He.push.apply(d.__h,d.__k),d.__k=[],d.__h.length&&o.push(d),a=It(n);break t}d.componentWillUpdate&&d.componentWillUpdate(
-b,d.__s,M),w&&d.componentDidUpdate&&d.__h.push(function(){d.componentDidUpdate(m,g,v)})}else w&&!G.getDerivedStateFromProps&&d.componentWillMount&&d.componentWillMount(),
-w&&d.componentDidMount&&d.__h.push(d.componentDidMount);d.context=M,d.props=b,d.__P=e,d.__g&=-5,I=U.__r,N=w?25:0;do d.__g&=-9,I&&I(t),c=d.render(d.props,d.state=
-d.__s,d.context);while(8&d.__g&&++N<25);w&&(He.push.apply(d.__h,d.__k),d.__k=[]),d.state=d.__s,d.getChildContext&&(r=Gt({},r,d.getChildContext())),w&&n.__c&&d.getSnapshotBeforeUpdate&&
-(v=d.getSnapshotBeforeUpdate(m,g)),L=c&&c.type===re&&c.key==null?c.props.children:c,b.__P&&(c=a,i=(e=b.__P).namespaceURI,l=s=null,n.props&&n.props.__P!=e&&(n.__k.
-some(function(q){q&&Kn(q,q)}),n.__k=null),a=n.__k?It(n,0):null),a=li(e,Wn(L)?L:[L],t,n,r,i,s,o,a,l,u),b.__P&&(t.__e=null,a=c),t.__u&=-161,h&&h.some(Vt),d.__h.length&&
-o.push(d),1&d.__g&&(d.__g&=-4)}catch(q){if(o.length=p,t.__v=null,l||s)if(q&&q.then){if(t.__u|=128|l,s){for(~(V=s.indexOf(a||void 0))||(V=s.length);(Z=s[V-1])&&Z.
-nodeType==8;)V--;for(;V<s.length;V++)if(Z=s[V])if(s[V]=null,Q){if(Z==rt)break}else{if(Z.nodeType!=8)break;Z.data.startsWith("$s")&&(rt=Ve(Q=Z))}}if(!Q){for(;a&&
-a.nodeType==8&&a.nextSibling;)a=a.nextSibling;Q=a}(c=Ve(Q=t.__c.__z||(t.__c.__z=Q)))?(t.__e=Q,a=c):t.__e=a,a=a&&a.nextSibling}else s&&s.some(Vt);else t.__e=n.__e;
-t.__k||(t.__k=n.__k||[]),q&&q.then||ci(t),U.__e(q,t,n)}}else a=t.__e=Bo(n.__e,t,n,r,i,s,o,l,u,e);return(c=U.diffed)&&c(t),a}function Ve(e,t){if(e&&e.nodeType==8&&
+g,d.__s,M),w&&d.componentDidUpdate&&d.__h.push(function(){d.componentDidUpdate(m,b,v)})}else w&&!G.getDerivedStateFromProps&&d.componentWillMount&&d.componentWillMount(),
+w&&d.componentDidMount&&d.__h.push(d.componentDidMount);d.context=M,d.props=g,d.__P=e,d.__g&=-5,L=I.__r,O=w?25:0;do d.__g&=-9,L&&L(t),c=d.render(d.props,d.state=
+d.__s,d.context);while(8&d.__g&&++O<25);w&&(He.push.apply(d.__h,d.__k),d.__k=[]),d.state=d.__s,d.getChildContext&&(r=Gt({},r,d.getChildContext())),w&&n.__c&&d.getSnapshotBeforeUpdate&&
+(v=d.getSnapshotBeforeUpdate(m,b)),B=c&&c.type===re&&c.key==null?c.props.children:c,g.__P&&(c=a,i=(e=g.__P).namespaceURI,l=s=null,n.props&&n.props.__P!=e&&(n.__k.
+some(function(q){q&&Kn(q,q)}),n.__k=null),a=n.__k?It(n,0):null),a=li(e,Wn(B)?B:[B],t,n,r,i,s,o,a,l,u),g.__P&&(t.__e=null,a=c),t.__u&=-161,h&&h.some(Vt),d.__h.length&&
+o.push(d),1&d.__g&&(d.__g&=-4)}catch(q){if(o.length=p,t.__v=null,l||s)if(q&&q.then){if(t.__u|=128|l,s){for(~(V=s.indexOf(a||void 0))||(V=s.length);(j=s[V-1])&&j.
+nodeType==8;)V--;for(;V<s.length;V++)if(j=s[V])if(s[V]=null,Z){if(j==rt)break}else{if(j.nodeType!=8)break;j.data.startsWith("$s")&&(rt=Ve(Z=j))}}if(!Z){for(;a&&
+a.nodeType==8&&a.nextSibling;)a=a.nextSibling;Z=a}(c=Ve(Z=t.__c.__z||(t.__c.__z=Z)))?(t.__e=Z,a=c):t.__e=a,a=a&&a.nextSibling}else s&&s.some(Vt);else t.__e=n.__e;
+t.__k||(t.__k=n.__k||[]),q&&q.then||ci(t),I.__e(q,t,n)}}else a=t.__e=zo(n.__e,t,n,r,i,s,o,l,u,e);return(c=I.diffed)&&c(t),a}function Ve(e,t){if(e&&e.nodeType==8&&
 e.data.startsWith("$s"))for(var n=1;e=e.nextSibling;){if(e.nodeType==8){if(e.data.startsWith("$s"))n++;else if(e.data.startsWith("/$s")&&!--n)return e}t&&t.push(
-e)}}function ci(e){e&&(e.__c&&(e.__c.__g|=4),e.__k&&e.__k.some(ci))}function fi(e,t,n){for(var r=0;r<n.length;)qn(n[r++],n[r++],n[r++]);U.__c&&U.__c(t,e),e.some(
-function(i){try{e=i.__h,i.__h=[],e.some(function(s){s.call(i)})}catch(s){U.__e(s,i.__v)}})}function Bo(e,t,n,r,i,s,o,a,l,u){var c,h,p,d,m,g,v,b,w=n.props||We,k=t.
+e)}}function ci(e){e&&(e.__c&&(e.__c.__g|=4),e.__k&&e.__k.some(ci))}function fi(e,t,n){for(var r=0;r<n.length;)qn(n[r++],n[r++],n[r++]);I.__c&&I.__c(t,e),e.some(
+function(i){try{e=i.__h,i.__h=[],e.some(function(s){s.call(i)})}catch(s){I.__e(s,i.__v)}})}function zo(e,t,n,r,i,s,o,a,l,u){var c,h,p,d,m,b,v,g,w=n.props||We,x=t.
 props,M=t.type;if(M=="svg"?i="http://www.w3.org/2000/svg":M=="math"?i="http://www.w3.org/1998/Math/MathML":i||(i="http://www.w3.org/1999/xhtml"),s){for(c=0;c<s.
-length;c++)if((m=s[c])&&(M?m.localName==M:m.nodeType==3)){e=m,s[c]=null;break}}if(!e){if(b=u.ownerDocument||document,!M)return b.createTextNode(k);e=b.createElementNS(
-i,M,k.is?k:u),a&&(U.__m&&U.__m(t,s),a=!1),s=null}if(M){if(u=M=="template"&&e.content||e,s=M=="textarea"&&k.defaultValue!=null?null:s&&si.call(u.childNodes),!a&&
-s)for(w={},c=0;c<e.attributes.length;c++)w[(m=e.attributes[c]).name]=m.value;for(c in w)m=w[c],c=="dangerouslySetInnerHTML"?p=m:c=="children"||c in k||c=="value"&&
-"defaultValue"in k||c=="checked"&&"defaultChecked"in k||ze(e,c,null,m,i);for(c in k)m=k[c],c=="children"?d=m:c=="dangerouslySetInnerHTML"?h=m:c=="value"?g=m:c==
+length;c++)if((m=s[c])&&(M?m.localName==M:m.nodeType==3)){e=m,s[c]=null;break}}if(!e){if(g=u.ownerDocument||document,!M)return g.createTextNode(x);e=g.createElementNS(
+i,M,x.is?x:u),a&&(I.__m&&I.__m(t,s),a=!1),s=null}if(M){if(u=M=="template"&&e.content||e,s=M=="textarea"&&x.defaultValue!=null?null:s&&si.call(u.childNodes),!a&&
+s)for(w={},c=0;c<e.attributes.length;c++)w[(m=e.attributes[c]).name]=m.value;for(c in w)m=w[c],c=="dangerouslySetInnerHTML"?p=m:c=="children"||c in x||c=="value"&&
+"defaultValue"in x||c=="checked"&&"defaultChecked"in x||ze(e,c,null,m,i);for(c in x)m=x[c],c=="children"?d=m:c=="dangerouslySetInnerHTML"?h=m:c=="value"?b=m:c==
 "checked"?v=m:a&&typeof m!="function"||w[c]===m||ze(e,c,m,w[c],i);h?(a||p&&(h.__html==p.__html||h.__html==e.innerHTML)||(e.innerHTML=h.__html),t.__k=[]):(p&&(e.
-textContent=""),(M=="foreignObject"||i=="http://www.w3.org/1998/Math/MathML"&&To.test(M))&&(i="http://www.w3.org/1999/xhtml"),li(u,Wn(d)?d:[d],t,n,r,i,s,o,s?s[0]:
-n.__k&&It(n,0),a,l),s&&s.some(Vt)),a&&M!="textarea"||(c="value",M=="progress"&&g==null?e.removeAttribute(c):g==null||g===e[c]&&(M!="progress"||g)||ze(e,c,g,w[c],
-i),c="checked",v!=null&&v!=e[c]&&ze(e,c,v,w[c],i))}else w===k||a&&e.data==k||(e.data=k);return e}function qn(e,t,n,r){try{typeof e=="function"?t?t.__x=e(t)||1:r&&
-(r=r.__c||r.__e)&&(t=r.__x)&&(r.__x=null,typeof t=="function"?t():e(null)):e.current=t}catch(i){U.__e(i,n)}}function Kn(e,t,n){var r,i,s,o;if(U.unmount&&U.unmount(
-e),!(r=e.ref)||r.current&&r.current!=e.__e||qn(r,null,t,e),r=e.__c){if(r.componentWillUnmount)try{r.componentWillUnmount()}catch(a){U.__e(a,t)}r.__P=r.__n=null}
+textContent=""),(M=="foreignObject"||i=="http://www.w3.org/1998/Math/MathML"&&Lo.test(M))&&(i="http://www.w3.org/1999/xhtml"),li(u,Wn(d)?d:[d],t,n,r,i,s,o,s?s[0]:
+n.__k&&It(n,0),a,l),s&&s.some(Vt)),a&&M!="textarea"||(c="value",M=="progress"&&b==null?e.removeAttribute(c):b==null||b===e[c]&&(M!="progress"||b)||ze(e,c,b,w[c],
+i),c="checked",v!=null&&v!=e[c]&&ze(e,c,v,w[c],i))}else w===x||a&&e.data==x||(e.data=x);return e}function qn(e,t,n,r){try{typeof e=="function"?t?t.__x=e(t)||1:r&&
+(r=r.__c||r.__e)&&(t=r.__x)&&(r.__x=null,typeof t=="function"?t():e(null)):e.current=t}catch(i){I.__e(i,n)}}function Kn(e,t,n){var r,i,s,o;if(I.unmount&&I.unmount(
+e),!(r=e.ref)||r.current&&r.current!=e.__e||qn(r,null,t,e),r=e.__c){if(r.componentWillUnmount)try{r.componentWillUnmount()}catch(a){I.__e(a,t)}r.__P=r.__n=null}
 if(r=e.__k)for(o=0;o<r.length;o++)r[o]&&Kn(r[o],t,typeof e.type!="function"||n&&!e.props.__P);!n&&(r=e.__c)&&(r=r.__z)&&(i=Ve(r,s=[]))&&(r==e.__e&&s.some(Vt),Vt(
-i),Vt(r)),n||Vt(e.__e),e.__e=e.__c=e.__=null}function zo(e,t,n){return this.constructor(e,n)}function ie(e,t){var n,r,i,s;U.__&&U.__(e,t),t.nodeType==9&&(t=t.documentElement),
+i),Vt(r)),n||Vt(e.__e),e.__e=e.__c=e.__=null}function Fo(e,t,n){return this.constructor(e,n)}function ie(e,t){var n,r,i,s;I.__&&I.__(e,t),t.nodeType==9&&(t=t.documentElement),
 r=(n=e&&32&e.__u)?null:t.__k,t.__k=Re(re,{children:[e]}),i=[],s=[],Hn(t,t.__k,r||We,We,t.namespaceURI,r?null:t.firstChild?si.call(t.childNodes):null,i,r?r.__e:t.
-firstChild,n,s),fi(i,t.__k,s),t.__k.props.children=null}U={__e:function(e,t,n,r){for(var i,s,o;t=t.__;)if((i=t.__c)&&!(1&i.__g)){i.__g|=4;try{if((o=(s=i.constructor)&&s.getDerivedStateFromError)&&i.setState(s.getDerivedStateFromError(
-e)),i.componentDidCatch&&(i.componentDidCatch(e,r||{}),o=1),o&&8&i.__g)return void(i.__g|=2)}catch(a){e=a}}throw Ge=0,e}},ni=0,Ao=function(e){return e!=null&&e.
+firstChild,n,s),fi(i,t.__k,s),t.__k.props.children=null}I={__e:function(e,t,n,r){for(var i,s,o;t=t.__;)if((i=t.__c)&&!(1&i.__g)){i.__g|=4;try{if((o=(s=i.constructor)&&s.getDerivedStateFromError)&&i.setState(s.getDerivedStateFromError(
+e)),i.componentDidCatch&&(i.componentDidCatch(e,r||{}),o=1),o&&8&i.__g)return void(i.__g|=2)}catch(a){e=a}}throw Ge=0,e}},ni=0,Po=function(e){return e!=null&&e.
 constructor===ve},W.prototype.setState=function(e,t){var n=this.__s;n&&n!=this.state||(n=this.__s=Gt({},this.state)),typeof e=="function"&&(e=e(Gt({},n),this.props)),
 e&&(Gt(n,e),this.__v&&(t&&this.__k.push(t),ti(this)))},W.prototype.forceUpdate=function(e){this.__v&&(this.__g|=4,e&&this.__h.push(e),ti(this))},W.prototype.render=
-re,Lt=[],Ge=0,ri=function(e,t){return e.__v.__b-t.__v.__b},Fe=Symbol(),ii=/(PointerCapture)$|Capture$/i,Gn=0,Vn={},Po=0;var hi=["B","KiB","MiB","GiB","TiB","PiB"];function A(e){let t=0;for(;e>=999.5&&t<hi.length-1;)[e,t]=[e/1024,t+1];return`${mi(e,t===0)} ${hi[t]}`}var di=["","k",
+re,Lt=[],Ge=0,ri=function(e,t){return e.__v.__b-t.__v.__b},Fe=Symbol(),ii=/(PointerCapture)$|Capture$/i,Gn=0,Vn={},To=0;var hi=["B","KiB","MiB","GiB","TiB","PiB"];function A(e){let t=0;for(;e>=999.5&&t<hi.length-1;)[e,t]=[e/1024,t+1];return`${mi(e,t===0)} ${hi[t]}`}var di=["","k",
 "M","G","T","P","E"];function se(e){let t=0;for(;e>=999.5&&t<di.length-1;)[e,t]=[e/1e3,t+1];return`${mi(e,t===0)} ${di[t]}`.trim()}function Ut(e){let t=se(e);return/\d$/.
 test(t)?`${t} FLOP`:`${t}FLOP`}function mi(e,t){return t?String(Math.round(e)):e>=99.95?e.toFixed(0):e>=9.995?e.toFixed(1):e.toFixed(2)}function we(e,t){return e?
 t&&t<e?`, ${Ut(e)}, of which ${Ut(t)} in products`:`, ${Ut(e)}${t?" in products":""}`:""}function E(e){return e.toLocaleString("en-US")}function Dt(e){if(e===null)
 return"–";if(e===0||Number.isInteger(e)&&Math.abs(e)<1e6)return E(e);let t=Math.abs(e);return t>=.001&&t<1e5?String(Number(e.toPrecision(4))):e.toExponential(
-2)}var Bt={added:"+",removed:"−",changed:"~"};function J(e,t){return`${E(e)} ${t}${e===1?"":"s"}`}function gi(e){let t=e.split(".");return t.length>=3?t[t.length-
-2]:t[t.length-1]}var Fo='system-ui, "Segoe UI", Helvetica, Arial, sans-serif',pi=100,Ro={normal:new Map,bold:new Map},qe=null;function bi(e,t){let n=Ro[t?"bold":
+2)}var Bt={added:"+",removed:"−",changed:"~"};function Q(e,t){return`${E(e)} ${t}${e===1?"":"s"}`}function gi(e){let t=e.split(".");return t.length>=3?t[t.length-
+2]:t[t.length-1]}var Ro='system-ui, "Segoe UI", Helvetica, Arial, sans-serif',pi=100,Vo={normal:new Map,bold:new Map},qe=null;function bi(e,t){let n=Vo[t?"bold":
 "normal"],r=n.get(e);if(r!==void 0)return r;if(typeof document>"u")return .6;if(qe??=document.createElement("canvas").getContext("2d"),!qe)return .65;qe.font=`${t?
-600:400} ${pi}px ${Fo}`;let i=qe.measureText(e).width/pi;return n.set(e,i),i}function z(e,t,n=!1){let r=0;for(let i of e)r+=bi(i,n);return r*t}function Wt(e,t,n,r=!1){
-if(z(e,n,r)<=t)return e;let[i,s]=[t-z("…",n,r),0];for(let o of e){if(i-=bi(o,r)*n,i<0)break;s+=o.length}return s?`${e.slice(0,s).trimEnd()}…`:""}var Vo=/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff]/gu;
-function lt(e){return e.replace(Vo,t=>`\\u${t.charCodeAt(0).toString(16).padStart(4,"0")}`)}var Go=[["attention",/^_?(scaled_dot_product|flash_attention|efficient_attention|flex_attention)/],
+600:400} ${pi}px ${Ro}`;let i=qe.measureText(e).width/pi;return n.set(e,i),i}function z(e,t,n=!1){let r=0;for(let i of e)r+=bi(i,n);return r*t}function Wt(e,t,n,r=!1){
+if(z(e,n,r)<=t)return e;let[i,s]=[t-z("…",n,r),0];for(let o of e){if(i-=bi(o,r)*n,i<0)break;s+=o.length}return s?`${e.slice(0,s).trimEnd()}…`:""}var Go=/[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff]/gu;
+function lt(e){return e.replace(Go,t=>`\\u${t.charCodeAt(0).toString(16).padStart(4,"0")}`)}var Wo=[["attention",/^_?(scaled_dot_product|flash_attention|efficient_attention|flex_attention)/],
 ["convolution",/^(_?conv|convolution|cudnn_conv|mkldnn_conv|slow_conv|thnn_conv)/],["matmul",/^_?(mm|addmm|bmm|baddbmm|addbmm|mv|addmv|dot|vdot|matmul|linear|scaled_mm|int_mm|grouped_mm|weight_int\w*)(_\w+)?$/],
 ["norm",/(layer|batch|group|rms|instance)_norm|^_?(weight_norm|native_\w*norm)|cudnn_batch_norm/],["softmax",/softmax/],["embedding",/embedding|^gather|^scatter|index|^take/],
 ["pool",/pool|upsample|interpolate|grid_sample/],["random",/dropout|^(rand|bernoulli|normal|uniform|multinomial|philox)/],["reduction",/^(sum|mean|var|std|amax|amin|max|min|argmax|argmin|any|all|prod|logsumexp|norm|linalg_vector_norm|cum\w+|nll_loss\w*|mse_loss\w*)(_|$)/],
 ["creation",/^(full|zeros|ones|empty|arange|new_|scalar_tensor|eye|tril|triu|linspace)/],["copy",/^(clone|_to_copy|copy|contiguous|cat|stack|constant_pad|roll|flip|sort|topk)/]];
-function yi(e,t,n){return n?"guard":t?"view":Go.find(([,r])=>r.test(e))?.[0]??"pointwise"}var bt=["added","removed","changed"],Xn=1,wi=2,_i=4,oe=class extends Error{constructor(n,r){super();this.where=n;this.what=r}where;what;get message(){return`${this.
-where}: ${this.what}`}},vi=["program","module","loop","turn","line","steps"];function Ke(e,t){throw new oe(e,t)}function O(e,t,n){e||Ke(t,n)}function et(e){let t=JSON.
-stringify(e)??"nothing";return t.length>60?`${t.slice(0,60)}…`:t}function gt(e,t){return O(typeof e=="object"&&e!==null&&!Array.isArray(e),t,`an object was ex\
-pected, found ${et(e)}`),e}function Ht(e,t){return O(Array.isArray(e),t,`a list was expected, found ${et(e)}`),e}function ut(e,t){O(typeof e=="string",t,`a text\
+function yi(e,t,n){return n?"guard":t?"view":Wo.find(([,r])=>r.test(e))?.[0]??"pointwise"}var bt=["added","removed","changed"],Xn=1,wi=2,_i=4,oe=class extends Error{constructor(n,r){super();this.where=n;this.what=r}where;what;get message(){return`${this.
+where}: ${this.what}`}},vi=["program","module","loop","turn","line","steps"];function Ke(e,t){throw new oe(e,t)}function N(e,t,n){e||Ke(t,n)}function et(e){let t=JSON.
+stringify(e)??"nothing";return t.length>60?`${t.slice(0,60)}…`:t}function gt(e,t){return N(typeof e=="object"&&e!==null&&!Array.isArray(e),t,`an object was ex\
+pected, found ${et(e)}`),e}function Ht(e,t){return N(Array.isArray(e),t,`a list was expected, found ${et(e)}`),e}function ut(e,t){N(typeof e=="string",t,`a text\
  was expected, found ${et(e)}`)}function $t(e,t,n,r){Number.isSafeInteger(e)&&e>=t&&e<n||Ke(r,`${et(e)} is not a whole number from ${t} to ${n===1/0?"2**53 - 1":
 n-1}`)}function X(e,t){typeof e=="number"&&Number.isFinite(e)&&e>=0||Ke(t,`${et(e)} is not a number of 0 or more`)}function T(e,t,n){let r=Ht(e,t),i=0;try{for(;i<
-r.length;i++)n(r[i],"",i)}catch(s){throw s instanceof oe&&(s.where=`${t}[${i}]${s.where}`),s}}function ct(e,t,n){let r=Ht(e,t);O(r.length===n.length,t,`${n.length}\
- entries were expected, found ${r.length}`),T(r,t,(i,s,o)=>n[o](i,s))}var B=(e,t)=>(n,r)=>$t(n,e,t,r);function Wo(e,t){let n=gt(e.nodes,`${t}.nodes`),r=Ht(n.name,
-`${t}.nodes.name`).length,[i,s]=[B(0,e.strings.length),B(0,1/0)],o={name:i,op:i,args:i,spec:i,echo:i,source:B(-1,e.sources.length),frame:B(0,e.frames.length),product:X,
-other:X,read:s,written:s,memory:s,flags:B(0,8),inputs:(a,l)=>T(a,l,B(0,r+e.ports.length)),partners:(a,l)=>T(a,l,B(0,e.forward))};for(let[a,l]of Object.entries(o)){
-let u=Ht(n[a],`${t}.nodes.${a}`);O(u.length===r,`${t}.nodes.${a}`,`${r} entries were expected, one a step, found ${u.length}`),T(u,`${t}.nodes.${a}`,l)}$t(e.forward,
-0,r+1,`${t}.forward`)}function Ho(e,t){let n=e.nodes.name.length,r=B(0,e.strings.length),i=e.ports.filter(a=>a.into).length;T(e.ports,`${t}.ports`,(a,l)=>{let u=gt(
-a,l);$t(u.side,0,2,`${l}.side`),O(typeof u.into=="boolean",`${l}.into`,`true or false was expected, found ${et(u.into)}`),ut(u.role,`${l}.role`),r(u.name,`${l}.\
-name`),r(u.spec,`${l}.spec`),X(u.bytes,`${l}.bytes`),$t(u.value,u.into?n:-1,n+i,`${l}.value`)});let s=n;e.ports.forEach((a,l)=>{a.into&&O(a.value===s++,`${t}.po\
-rts[${l}].value`,`${s-1} was expected, found ${a.value}`)});let o=B(0,n+i);T(e.nodes.inputs,`${t}.nodes.inputs`,(a,l)=>T(a,l,o)),T(e.saved,`${t}.saved`,(a,l)=>ct(
-a,l,[o,B(n,n+i),X,X]))}function qo(e,t){let{frames:n,layouts:r,nodes:i}=e,s=B(0,e.strings.length),o={steps:new Uint8Array(i.name.length),frames:new Uint8Array(n.
-length)};O(n.length>0,`${t}.frames`,"there is no frame"),n.forEach((l,u)=>{let c=`${t}.frames[${u}]`;s(l.name,`${c}.name`),s(l.label,`${c}.label`),O(vi.includes(
+r.length;i++)n(r[i],"",i)}catch(s){throw s instanceof oe&&(s.where=`${t}[${i}]${s.where}`),s}}function ct(e,t,n){let r=Ht(e,t);N(r.length===n.length,t,`${n.length}\
+ entries were expected, found ${r.length}`),T(r,t,(i,s,o)=>n[o](i,s))}var D=(e,t)=>(n,r)=>$t(n,e,t,r);function Ho(e,t){let n=gt(e.nodes,`${t}.nodes`),r=Ht(n.name,
+`${t}.nodes.name`).length,[i,s]=[D(0,e.strings.length),D(0,1/0)],o={name:i,op:i,args:i,spec:i,echo:i,source:D(-1,e.sources.length),frame:D(0,e.frames.length),product:X,
+other:X,read:s,written:s,memory:s,flags:D(0,8),inputs:(a,l)=>T(a,l,D(0,r+e.ports.length)),partners:(a,l)=>T(a,l,D(0,e.forward))};for(let[a,l]of Object.entries(o)){
+let u=Ht(n[a],`${t}.nodes.${a}`);N(u.length===r,`${t}.nodes.${a}`,`${r} entries were expected, one a step, found ${u.length}`),T(u,`${t}.nodes.${a}`,l)}$t(e.forward,
+0,r+1,`${t}.forward`)}function qo(e,t){let n=e.nodes.name.length,r=D(0,e.strings.length),i=e.ports.filter(a=>a.into).length;T(e.ports,`${t}.ports`,(a,l)=>{let u=gt(
+a,l);$t(u.side,0,2,`${l}.side`),N(typeof u.into=="boolean",`${l}.into`,`true or false was expected, found ${et(u.into)}`),ut(u.role,`${l}.role`),r(u.name,`${l}.\
+name`),r(u.spec,`${l}.spec`),X(u.bytes,`${l}.bytes`),$t(u.value,u.into?n:-1,n+i,`${l}.value`)});let s=n;e.ports.forEach((a,l)=>{a.into&&N(a.value===s++,`${t}.po\
+rts[${l}].value`,`${s-1} was expected, found ${a.value}`)});let o=D(0,n+i);T(e.nodes.inputs,`${t}.nodes.inputs`,(a,l)=>T(a,l,o)),T(e.saved,`${t}.saved`,(a,l)=>ct(
+a,l,[o,D(n,n+i),X,X]))}function Ko(e,t){let{frames:n,layouts:r,nodes:i}=e,s=D(0,e.strings.length),o={steps:new Uint8Array(i.name.length),frames:new Uint8Array(n.
+length)};N(n.length>0,`${t}.frames`,"there is no frame"),n.forEach((l,u)=>{let c=`${t}.frames[${u}]`;s(l.name,`${c}.name`),s(l.label,`${c}.label`),N(vi.includes(
 l.kind),`${c}.kind`,`${et(l.kind)} is none of ${vi.join(", ")}`),$t(l.parent,u?0:-1,u?n.length:0,`${c}.parent`),$t(l.layout,l.kind==="loop"?-1:0,l.kind==="loop"?
-0:r.length,`${c}.layout`),ct(l.counts,`${c}.counts`,[X,X,X,X,X]),T(l.units,`${c}.units`,B(-n.length,i.name.length)),O(l.kind!=="loop"||l.units.length,c,"a loop \
-without a turn");for(let h of l.units){let[p,d]=h<0?[o.frames,-h-1]:[o.steps,h];O(!p[d]++,c,`${h<0?"frame":"step"} ${d} is in two frames`);let m=h<0?n[d].parent:
-i.frame[d];O(m===u,c,`${h<0?"frame":"step"} ${d} says that it is in frame ${m}`),O(l.kind!=="loop"||h<0,c,`step ${d} is a turn of a loop`)}});let a=o.steps.indexOf(
-0);O(a<0,`${t}.frames`,`step ${a} is in no frame`),n.forEach((l,u)=>{let[c,h]=[u,n.length];for(;c>0&&h--;)O(o.frames[c],`${t}.frames[${c}]`,"it is in no frame"),
-c=n[c].parent;O(c<=0,`${t}.frames[${u}]`,"it is inside itself")}),n.forEach((l,u)=>{l.layout>=0&&jo(r[l.layout],l,e.forward,`${t}.frames[${u}]`)}),Xo(e,t)}var Ko=[
-"steps forward","steps backward","saved bytes","FLOPs of products forward","FLOPs of products backward"];function Xo(e,t){let{frames:n,nodes:r,forward:i}=e,s=new Map;
+0:r.length,`${c}.layout`),ct(l.counts,`${c}.counts`,[X,X,X,X,X]),T(l.units,`${c}.units`,D(-n.length,i.name.length)),N(l.kind!=="loop"||l.units.length,c,"a loop \
+without a turn");for(let h of l.units){let[p,d]=h<0?[o.frames,-h-1]:[o.steps,h];N(!p[d]++,c,`${h<0?"frame":"step"} ${d} is in two frames`);let m=h<0?n[d].parent:
+i.frame[d];N(m===u,c,`${h<0?"frame":"step"} ${d} says that it is in frame ${m}`),N(l.kind!=="loop"||h<0,c,`step ${d} is a turn of a loop`)}});let a=o.steps.indexOf(
+0);N(a<0,`${t}.frames`,`step ${a} is in no frame`),n.forEach((l,u)=>{let[c,h]=[u,n.length];for(;c>0&&h--;)N(o.frames[c],`${t}.frames[${c}]`,"it is in no frame"),
+c=n[c].parent;N(c<=0,`${t}.frames[${u}]`,"it is inside itself")}),n.forEach((l,u)=>{l.layout>=0&&Zo(r[l.layout],l,e.forward,`${t}.frames[${u}]`)}),Yo(e,t)}var Xo=[
+"steps forward","steps backward","saved bytes","FLOPs of products forward","FLOPs of products backward"];function Yo(e,t){let{frames:n,nodes:r,forward:i}=e,s=new Map;
 for(let[a,,,l]of e.saved)s.set(a,(s.get(a)??0)+l);let o=n.map(()=>[0,0,0,0,0]);r.name.forEach((a,l)=>{let u=o[r.frame[l]],c=l<i?0:1;u[c]+=1,u[2]+=s.get(l)??0,u[3+
-c]+=r.product[l]});for(let a of Yo(n).reverse())a&&o[a].forEach((l,u)=>{o[n[a].parent][u]+=l});n.forEach((a,l)=>a.counts.forEach((u,c)=>O(u===o[l][c]||u>Number.
-MAX_SAFE_INTEGER,`${t}.frames[${l}].counts`,`it says ${u} ${Ko[c]}, and its steps add up to ${o[l][c]}`)))}function Yo(e){let t=[0];for(let n of t)for(let r of e[n].
-units)r<0&&t.push(-r-1);return t}function jo(e,t,n,r){let i=new Uint8Array(t.units.length);for(let s of e.rows)s.forEach((o,a)=>{for(let l of o)O(l<t.units.length&&
-!i[l]++,r,`its layout gives ${l} no place, or two`),O(t.units[l]<0==(a===1),r,`its layout takes unit ${l} for a ${a===1?"frame":"step"}`),O(a===1||t.units[l]<n==
-(a===0),r,`its layout has step ${t.units[l]} on the side of the ${a?"backward":"forward"}`)});O(i.every(Boolean),r,`its layout has no place for unit ${i.indexOf(
-0)}`)}function Zo(e,t){T(e.layouts,`${t}.layouts`,(n,r)=>{let i=gt(n,r),s=0;T(i.rows,`${r}.rows`,(a,l)=>{ct(a,l,[0,1,2].map(()=>(u,c)=>T(u,c,B(0,1/0)))),s+=a.flat().
-length}),ct(i.slots,`${r}.slots`,[B(0,1e5),B(0,1e5)]);let o=B(-1,s);["left","right"].forEach((a,l)=>T(i[a],`${r}.${a}`,(u,c)=>ct(u,c,[o,o,B(-1,i.slots[l]),B(0,e.
-strings.length),X]))),T(i.bridges,`${r}.bridges`,(a,l)=>ct(a,l,[o,o,X,X]))})}function Qo(e,t){let n=e.nodes.name.length,r=gt(e.memory,`${t}.memory`);X(r.before,
-`${t}.memory.before`),T(r.live,`${t}.memory.live`,X),O(e.memory.live.length===n,`${t}.memory.live`,`${n} entries were expected, one a step, found ${e.memory.live.
-length}`);let i=B(-1,n+e.ports.length),s=(o,a)=>ct(o,a,[i,B(0,n+1),B(0,n+1),X,B(0,e.strings.length)]);for(let o of["spans","held"])T(r[o],`${t}.memory.${o}`,s);
-ct(r.peak,`${t}.memory.peak`,[B(-1,Math.max(n,1)),X]),Jo(e.memory,n,`${t}.memory`)}function Jo({live:e,spans:t,peak:n},r,i){let s=new Float64Array(r+2);for(let[
-,l,u,c]of t)s[l]+=c,s[u+1]-=c;let o=0;for(let l=0;l<r;l++)o+=s[l],O(e[l]===o||o>Number.MAX_SAFE_INTEGER,`${i}.live[${l}]`,`it says ${e[l]} bytes, and its spans \
-add up to ${o}`);let a=e.reduce((l,u)=>Math.max(l,u),0);O(n[1]===a&&(!r||e[n[0]]===a),`${i}.peak`,`it says ${n[1]} bytes at step ${n[0]}, and the most that live\
- are ${a}`)}function ta(e,t){if(e.stats===void 0)return;let{value:n,rows:r}=gt(e.stats,t);T(n,`${t}.value`,B(0,e.nodes.name.length+e.ports.length)),T(r,`${t}.ro\
-ws`,(i,s)=>{O(Ht(i,s).length===9,s,`9 numbers were expected, found ${i.length}`),T(i,s,(o,a)=>O(o===null||Number.isFinite(o),a,`${et(o)} is not a number`))}),O(
-n.length===r.length,t,`${n.length} values and ${r.length} rows`)}var ea={added:["+ "],removed:["- "],changed:["- ","+ "]};function na(e,t){let n=gt(e.marks,t),r=e.
+c]+=r.product[l]});for(let a of jo(n).reverse())a&&o[a].forEach((l,u)=>{o[n[a].parent][u]+=l});n.forEach((a,l)=>a.counts.forEach((u,c)=>N(u===o[l][c]||u>Number.
+MAX_SAFE_INTEGER,`${t}.frames[${l}].counts`,`it says ${u} ${Xo[c]}, and its steps add up to ${o[l][c]}`)))}function jo(e){let t=[0];for(let n of t)for(let r of e[n].
+units)r<0&&t.push(-r-1);return t}function Zo(e,t,n,r){let i=new Uint8Array(t.units.length);for(let s of e.rows)s.forEach((o,a)=>{for(let l of o)N(l<t.units.length&&
+!i[l]++,r,`its layout gives ${l} no place, or two`),N(t.units[l]<0==(a===1),r,`its layout takes unit ${l} for a ${a===1?"frame":"step"}`),N(a===1||t.units[l]<n==
+(a===0),r,`its layout has step ${t.units[l]} on the side of the ${a?"backward":"forward"}`)});N(i.every(Boolean),r,`its layout has no place for unit ${i.indexOf(
+0)}`)}function Qo(e,t){T(e.layouts,`${t}.layouts`,(n,r)=>{let i=gt(n,r),s=0;T(i.rows,`${r}.rows`,(a,l)=>{ct(a,l,[0,1,2].map(()=>(u,c)=>T(u,c,D(0,1/0)))),s+=a.flat().
+length}),ct(i.slots,`${r}.slots`,[D(0,1e5),D(0,1e5)]);let o=D(-1,s);["left","right"].forEach((a,l)=>T(i[a],`${r}.${a}`,(u,c)=>ct(u,c,[o,o,D(-1,i.slots[l]),D(0,e.
+strings.length),X]))),T(i.bridges,`${r}.bridges`,(a,l)=>ct(a,l,[o,o,X,X]))})}function Jo(e,t){let n=e.nodes.name.length,r=gt(e.memory,`${t}.memory`);X(r.before,
+`${t}.memory.before`),T(r.live,`${t}.memory.live`,X),N(e.memory.live.length===n,`${t}.memory.live`,`${n} entries were expected, one a step, found ${e.memory.live.
+length}`);let i=D(-1,n+e.ports.length),s=(o,a)=>ct(o,a,[i,D(0,n+1),D(0,n+1),X,D(0,e.strings.length)]);for(let o of["spans","held"])T(r[o],`${t}.memory.${o}`,s);
+ct(r.peak,`${t}.memory.peak`,[D(-1,Math.max(n,1)),X]),ta(e.memory,n,`${t}.memory`)}function ta({live:e,spans:t,peak:n},r,i){let s=new Float64Array(r+2);for(let[
+,l,u,c]of t)s[l]+=c,s[u+1]-=c;let o=0;for(let l=0;l<r;l++)o+=s[l],N(e[l]===o||o>Number.MAX_SAFE_INTEGER,`${i}.live[${l}]`,`it says ${e[l]} bytes, and its spans \
+add up to ${o}`);let a=e.reduce((l,u)=>Math.max(l,u),0);N(n[1]===a&&(!r||e[n[0]]===a),`${i}.peak`,`it says ${n[1]} bytes at step ${n[0]}, and the most that live\
+ are ${a}`)}function ea(e,t){if(e.stats===void 0)return;let{value:n,rows:r}=gt(e.stats,t);T(n,`${t}.value`,D(0,e.nodes.name.length+e.ports.length)),T(r,`${t}.ro\
+ws`,(i,s)=>{N(Ht(i,s).length===9,s,`9 numbers were expected, found ${i.length}`),T(i,s,(o,a)=>N(o===null||Number.isFinite(o),a,`${et(o)} is not a number`))}),N(
+n.length===r.length,t,`${n.length} values and ${r.length} rows`)}var na={added:["+ "],removed:["- "],changed:["- ","+ "]};function ra(e,t){let n=gt(e.marks,t),r=e.
 nodes.name.length;$t(n.pair,-1,1/0,`${t}.pair`),T(n.node,`${t}.node`,(i,s,o)=>$t(i,o?n.node[o-1]+1:0,r,s));for(let i of["kind","text","other"]){let s=Ht(n[i],`${t}\
-.${i}`).length;O(s===n.node.length,`${t}.${i}`,`${n.node.length} entries were expected, one a marked step, found ${s}`)}T(n.kind,`${t}.kind`,(i,s)=>O(bt.includes(
+.${i}`).length;N(s===n.node.length,`${t}.${i}`,`${n.node.length} entries were expected, one a marked step, found ${s}`)}T(n.kind,`${t}.kind`,(i,s)=>N(bt.includes(
 i),s,`${et(i)} is none of ${bt.join(", ")}`)),T(n.text,`${t}.text`,(i,s,o)=>{ut(i,s);let a=i.split(`
-`),l=ea[n.kind[o]];O(a.length===l.length&&l.every((u,c)=>a[c].startsWith(u)),s,`${l.length===1?"a line":"two lines"} with ${l.join("and ").trim()} in front was \
-expected of a step that was ${n.kind[o]}, found ${et(i)}`)})}function ra(e){e.forEach(({marks:t},n)=>{let r=`pairs[${n}].marks`,{pair:i,node:s,kind:o,text:a,other:l}=t,
-u=e[i]?.marks;$t(i,-1,e.length,`${r}.pair`),O(u?u.pair===n&&i!==n:i<0,`${r}.pair`,`pair ${i} says that its other pair is ${u?.pair}`);let c=new Map(u?.node.map(
-(h,p)=>[h,p]));T(l,`${r}.other`,(h,p,d)=>{if(o[d]!=="changed")return O(h===-1,p,`-1 was expected of a step that was ${o[d]}, found ${et(h)}`);let m=c.get(h)??-1;
-O(m>=0&&u.other[m]===s[d]&&u.text[m]===a[d],p,`step ${et(h)} of pair ${i} is not marked as what this step was or became`)})})}function ia(e,t){let n=gt(e,t);ut(
-n.name,`${t}.name`),T(n.strings,`${t}.strings`,ut),O(n.strings[0]==="",`${t}.strings`,"the first is not the empty text");for(let s of["ports","sources","saved",
-"frames","layouts"])Ht(n[s],`${t}.${s}`);T(n.frames,`${t}.frames`,gt);let r=B(0,n.strings.length);T(n.sources,`${t}.sources`,(s,o)=>ct(s,o,[r,B(0,1/0),r,r,r])),
-Wo(n,t),Ho(n,t),Zo(n,t),qo(n,t),Qo(n,t);let i=gt(n.code,`${t}.code`);for(let s of[i.forward,i.backward])T(s,`${t}.code`,ut);ct(i.ends,`${t}.code.ends`,[0,1].map(
-()=>(s,o)=>T(s,o,ut))),ta(n,`${t}.stats`),n.marks!==void 0&&na(n,`${t}.marks`)}function xi(e){let t;try{t=JSON.parse(e)}catch(s){Ke("data",`they are not JSON (${s.
-message})`)}let n=gt(t,"data");O(n.format===1,"format",`this page reads format 1, found ${et(n.format)}; write the page again with this version of Backprint`),ut(
-n.title,"title"),T(n.facts,"facts",(s,o)=>ct(s,o,[ut,ut])),T(n.notes,"notes",ut),T(n.pairs,"pairs",ia),O(n.pairs.length,"pairs","there is none");let r=n.changes!==
-void 0;r&&T(n.changes,"changes",ut),n.pairs.forEach((s,o)=>O(s.marks!==void 0===r,`pairs[${o}].marks`,r?"the page has changes, and this pair has no marks":"this\
- pair has marks, and the page has no changes")),r&&ra(n.pairs);let i=n.pairs.map(s=>({...s,name:lt(s.name)}));return{...n,title:lt(n.title),facts:n.facts.map(([
+`),l=na[n.kind[o]];N(a.length===l.length&&l.every((u,c)=>a[c].startsWith(u)),s,`${l.length===1?"a line":"two lines"} with ${l.join("and ").trim()} in front was \
+expected of a step that was ${n.kind[o]}, found ${et(i)}`)})}function ia(e){e.forEach(({marks:t},n)=>{let r=`pairs[${n}].marks`,{pair:i,node:s,kind:o,text:a,other:l}=t,
+u=e[i]?.marks;$t(i,-1,e.length,`${r}.pair`),N(u?u.pair===n&&i!==n:i<0,`${r}.pair`,`pair ${i} says that its other pair is ${u?.pair}`);let c=new Map(u?.node.map(
+(h,p)=>[h,p]));T(l,`${r}.other`,(h,p,d)=>{if(o[d]!=="changed")return N(h===-1,p,`-1 was expected of a step that was ${o[d]}, found ${et(h)}`);let m=c.get(h)??-1;
+N(m>=0&&u.other[m]===s[d]&&u.text[m]===a[d],p,`step ${et(h)} of pair ${i} is not marked as what this step was or became`)})})}function sa(e,t){let n=gt(e,t);ut(
+n.name,`${t}.name`),T(n.strings,`${t}.strings`,ut),N(n.strings[0]==="",`${t}.strings`,"the first is not the empty text");for(let s of["ports","sources","saved",
+"frames","layouts"])Ht(n[s],`${t}.${s}`);T(n.frames,`${t}.frames`,gt);let r=D(0,n.strings.length);T(n.sources,`${t}.sources`,(s,o)=>ct(s,o,[r,D(0,1/0),r,r,r])),
+Ho(n,t),qo(n,t),Qo(n,t),Ko(n,t),Jo(n,t);let i=gt(n.code,`${t}.code`);for(let s of[i.forward,i.backward])T(s,`${t}.code`,ut);ct(i.ends,`${t}.code.ends`,[0,1].map(
+()=>(s,o)=>T(s,o,ut))),ea(n,`${t}.stats`),n.marks!==void 0&&ra(n,`${t}.marks`)}function xi(e){let t;try{t=JSON.parse(e)}catch(s){Ke("data",`they are not JSON (${s.
+message})`)}let n=gt(t,"data");N(n.format===1,"format",`this page reads format 1, found ${et(n.format)}; write the page again with this version of Backprint`),ut(
+n.title,"title"),T(n.facts,"facts",(s,o)=>ct(s,o,[ut,ut])),T(n.notes,"notes",ut),T(n.pairs,"pairs",sa),N(n.pairs.length,"pairs","there is none");let r=n.changes!==
+void 0;r&&T(n.changes,"changes",ut),n.pairs.forEach((s,o)=>N(s.marks!==void 0===r,`pairs[${o}].marks`,r?"the page has changes, and this pair has no marks":"this\
+ pair has marks, and the page has no changes")),r&&ia(n.pairs);let i=n.pairs.map(s=>({...s,name:lt(s.name)}));return{...n,title:lt(n.title),facts:n.facts.map(([
 s,o])=>[lt(s),lt(o)]),notes:n.notes.map(lt),...n.changes&&{changes:n.changes.map(lt)},pairs:i}}var F=e=>-e-1,Xe=class{constructor(t,n=""){this.data=t;this.called=n;let{nodes:r,frames:i}=t;this.count=r.name.length,this.strings=t.strings.map(lt),this.entering=
 t.ports.filter(s=>s.into),this.shorts=r.op.map(s=>gi(this.strings[s])),this.kinds=this.shorts.map((s,o)=>yi(s,(r.flags[o]&Xn)!==0,(r.flags[o]&wi)!==0)),[this.starts,
-this.users]=sa(r.inputs,this.count+this.entering.length),this.pulled=oa(r.partners,this.count),this.place=new Int32Array(this.count),this.framePlace=new Int32Array(
+this.users]=oa(r.inputs,this.count+this.entering.length),this.pulled=aa(r.partners,this.count),this.place=new Int32Array(this.count),this.framePlace=new Int32Array(
 i.length);for(let s of i)s.units.forEach((o,a)=>(o<0?this.framePlace:this.place)[o<0?-o-1:o]=a);[this.alike,this.depth]=this.structure(),this.deepest=this.depth.
 reduce((s,o)=>Math.max(s,o),0),this.timed=t.memory.spans.length>0||t.memory.peak[1]>0||t.memory.before>0,this.savedFrom=new Map;for(let[s,o,a,l]of t.saved)_e(this.
 savedFrom,s).push([o,a,l]);this.pills=this.portPills(),this.bad=new Map,t.stats?.value.forEach((s,o)=>{let[a,l]=[t.stats.rows[o][6],t.stats.rows[o][7]];(a||l)&&
@@ -243,16 +243,16 @@ s=(o,a,l)=>{let u=a>=0&&t[t[o].parent].kind==="loop",c=`${a}:${u?"*":this.frameP
 h<0&&s(-h-1,r[o],u?l:l+1)};return s(0,-1,0),[r,i]}portPills(){let t=new Map,n=i=>t.get(i)??(t.set(i,{outer:[],made:[]}),t.get(i)),r=i=>{let s=this.strings[i.name];
 return{text:s.split(".").at(-1),title:`${i.role} ${s} ${this.strings[i.spec]}`,role:i.role}};for(let i of this.entering)if(i.role==="parameter"||i.role==="buffe\
 r")for(let s of this.usersOf(i.value))n(s).outer.push(r(i));for(let i of this.data.ports)!i.into&&i.role!=="saved"&&i.value>=0&&i.value<this.count&&n(i.value).made.
-push(r(i));return t}};function _e(e,t){let n=e.get(t)??[];return e.set(t,n),n}function sa(e,t){let n=new Int32Array(t+1),r=e.map(o=>[...new Set(o)]);for(let o of r)
-for(let a of o)n[a+1]++;for(let o=0;o<t;o++)n[o+1]+=n[o];let i=n.slice(),s=new Int32Array(n[t]);return r.forEach((o,a)=>o.forEach(l=>s[i[l]++]=a)),[n,s]}function oa(e,t){
-let n=Array.from({length:t},()=>[]);return e.forEach((r,i)=>r.forEach(s=>n[s].push(i))),n}var aa=Symbol.for("pv"),la=0;function f(e,t,n,r,i,s){t||(t={});var o,a,l=t;if("ref"in l&&typeof e!="function")for(a in l={},t)a=="ref"?o=t[a]:l[a]=t[a];var u={type:e,props:l,key:n,ref:o,__k:null,
-__:null,__b:0,__e:null,__c:null,constructor:aa,__v:--la,__i:-1,__u:0};return(i||s)&&(u.__source=i,u.__self=s),U.vnode&&U.vnode(u),u}function ki(e){return e.flatMap((t,n)=>{let r=new Map,i=(t.data.marks?.pair??-1)<n;for(let[s,o]of t.marks)(o.other<0||!i)&&_e(r,$i(t,s)).push({pair:n,node:s});return[
+push(r(i));return t}};function _e(e,t){let n=e.get(t)??[];return e.set(t,n),n}function oa(e,t){let n=new Int32Array(t+1),r=e.map(o=>[...new Set(o)]);for(let o of r)
+for(let a of o)n[a+1]++;for(let o=0;o<t;o++)n[o+1]+=n[o];let i=n.slice(),s=new Int32Array(n[t]);return r.forEach((o,a)=>o.forEach(l=>s[i[l]++]=a)),[n,s]}function aa(e,t){
+let n=Array.from({length:t},()=>[]);return e.forEach((r,i)=>r.forEach(s=>n[s].push(i))),n}var la=Symbol.for("pv"),ua=0;function f(e,t,n,r,i,s){t||(t={});var o,a,l=t;if("ref"in l&&typeof e!="function")for(a in l={},t)a=="ref"?o=t[a]:l[a]=t[a];var u={type:e,props:l,key:n,ref:o,__k:null,
+__:null,__b:0,__e:null,__c:null,constructor:la,__v:--ua,__i:-1,__u:0};return(i||s)&&(u.__source=i,u.__self=s),I.vnode&&I.vnode(u),u}function ki(e){return e.flatMap((t,n)=>{let r=new Map,i=(t.data.marks?.pair??-1)<n;for(let[s,o]of t.marks)(o.other<0||!i)&&_e(r,$i(t,s)).push({pair:n,node:s});return[
 ...r.values()].flat()})}function $i(e,t){let n=e.data.nodes.frame[t];return e.moduleOf(t)||e.path(n)||e.title(n)}function Yn(e,t,n,r){let{marks:i,data:s}=t[n],o=s.
 marks?.pair,a=r===null?void 0:i.get(r)?.other;return e.findIndex(l=>l.pair===n&&l.node===r||l.pair===o&&l.node===a)}function jn(e,t){let n=e.marked.get(t);return n?
 bt.filter(r=>n[r]).map(r=>`${E(n[r])} ${r}`).join(", "):""}function Zn({page:e,model:t,node:n,jump:r}){let{kind:i,texts:s,other:o}=t.marks.get(n),{pair:a}=t.data.
 marks;return f("div",{class:"change",children:[f("p",{children:[f("b",{class:"sign",children:Bt[i]})," ",i,o>=0&&", ",o>=0&&f("button",{class:"link",onClick:()=>r(
 a,o),children:["see ",f("bdi",{children:e.pairs[a].name})]})]}),f("dl",{children:s.map(([l,u])=>[f("dt",{children:l},l),f("dd",{children:f("code",{children:f("b\
-di",{children:u})})},`${l} `)])})]})}var ua=200,ca=100,Ye=class extends W{state={lines:ua,rows:ca};chosen=at();componentDidUpdate(t){t.at!==this.props.at&&this.
+di",{children:u})})},`${l} `)])})]})}var ca=200,fa=100,Ye=class extends W{state={lines:ca,rows:fa};chosen=at();componentDidUpdate(t){t.at!==this.props.at&&this.
 chosen.current?.scrollIntoView({block:"nearest"})}row(t,n){let{page:r,models:i,jump:s,at:o}=this.props,a=i[t.pair],{kind:l}=a.marks.get(t.node);return f("li",{class:n===
 o?"chosen":"",ref:n===o?this.chosen:null,"aria-current":n===o,children:[f("b",{class:"sign",title:l,children:Bt[l]}),f("button",{class:`link ${a.isForward(t.node)?
 "forward":"backward"}`,title:a.call(t.node),onClick:()=>s(t.pair,t.node),children:f("bdi",{children:a.nameOf(t.node)})}),f("code",{class:"soft",children:a.specOf(
@@ -260,7 +260,7 @@ t.node)}),n===o&&f(Zn,{page:r,model:a,node:t.node,jump:s})]},`${t.pair} ${t.node
 name}, ${$i(r[o],a)}`;return i.slice(0,t).flatMap((o,a)=>{let l=this.row(o,a),u=s(o);return a&&s(i[a-1])===u?[l]:[f("li",{class:"head",children:f("bdi",{children:u})},
 `${a} head`),l]})}render({page:t,marked:n,at:r}){let i=t.changes,{lines:s,rows:o}=this.state,a=Math.max(o,r+20);return f("div",{class:"panel",children:[f("h2",{
 children:"Changes"}),f("div",{class:"said",children:i.slice(0,s).map((l,u)=>f("div",{class:/^\s+[-+~!]/.test(l)?"one":"",children:f("bdi",{children:l})},u))}),i.
-length>s&&f("button",{class:"more",onClick:()=>this.setState({lines:1/0}),children:["show more: ",E(s)," of ",J(i.length,"line")]}),f("h3",{children:"Steps"}),n.
+length>s&&f("button",{class:"more",onClick:()=>this.setState({lines:1/0}),children:["show more: ",E(s)," of ",Q(i.length,"line")]}),f("h3",{children:"Steps"}),n.
 length?f("ul",{class:"marked",children:this.rows(a)}):f("p",{class:"soft",children:"No step is marked."}),n.length>a&&f("button",{class:"more",onClick:()=>this.
 setState({rows:a*5}),children:["show more: ",E(a)," of ",E(n.length)]})]})}};var qt=18,je=class extends W{state={from:0,count:60};box=at();watcher=new ResizeObserver(()=>this.scrolled());componentDidMount(){this.watcher.observe(this.box.
 current),this.follow()}componentWillUnmount(){this.watcher.disconnect()}componentDidUpdate(t){(t.selected!==this.props.selected||t.model!==this.props.model)&&this.
@@ -274,44 +274,44 @@ t)?"forward":"backward",children:f("bdi",{children:n.nameOf(t)})}),": ",f("i",{c
 scrolled,"data-lines":s.length,children:f("div",{class:"sheet",style:{height:`${s.length*qt}px`},children:s.slice(o,o+a).map((u,c)=>{let h=u.node>=0&&u.node===n,
 p=u.node>=0&&r?.has(u.node),d=t.marks.get(u.node);return f("div",{class:`row${h?" chosen":p?" lit":""}${u.text===null?"":u.node>=0?" note":""}`,style:{top:`${(o+
 c)*qt}px`},onClick:u.node>=0?()=>i(u.node):void 0,children:[f("span",{class:"no",children:[d&&u.text===null&&f("b",{class:"sign",children:[Bt[d.kind]," "]}),o+c+
-1]}),u.text===null?[l,l,this.step(u.node)]:u.node>=0?l+l+u.text:u.text]},o+c)})})})}};var Y=28,Mt=156,$e=10,ae=Y+$e+Mt/2,le=24,tn=17,er=28,en=20,fa=50,Ni=8,Qn=30,Mi=14,Ci=10;function Kt(e,t,n){return t.open.has(e.alike[n])}function ue(e,t,n){let{
+1]}),u.text===null?[l,l,this.step(u.node)]:u.node>=0?l+l+u.text:u.text]},o+c)})})})}};var J=28,Mt=156,$e=10,ae=J+$e+Mt/2,le=24,tn=17,er=28,en=20,ha=50,Ni=8,Qn=30,Mi=14,Ci=10;function Kt(e,t,n){return t.open.has(e.alike[n])}function ue(e,t,n){let{
 kind:r,units:i}=e.frame(n);return r!=="loop"?n:ue(e,t,-i[Math.min(zt(e,t,n),i.length-1)]-1)}function zt(e,t,n){return Math.min(t.turn.get(e.alike[n])??0,e.frame(
 n).units.length-1)}var nn=.45,Me=e=>e<500?8:24,ce=14;function fe(e){return Math.min(z(e,ce,!0)+10,116)}function rn(e,t){let n=e.pills.get(t),r=[];if(!n)return{left:r,
 right:r};let i=[...n.outer,...n.made],s=i.length>4?[...i.slice(0,3),{text:`+${i.length-3}`,title:i.slice(3).map(o=>o.title).join(`
-`),role:"more"}]:i;return e.isForward(t)?{left:s,right:r}:{left:r,right:s}}function ha(e,t){let{left:n,right:r}=rn(e,t),i=o=>o.length?Math.max(...o.map(a=>fe(a.
-text)))+5:0,s=Math.max(e.isView(t)?en:er,Math.max(n.length,r.length)*tn);return{left:Mt/2+i(n),right:Mt/2+i(r),height:s}}var Jn={left:Y+$e+Mt,right:Y+$e+Mt,height:fa};
+`),role:"more"}]:i;return e.isForward(t)?{left:s,right:r}:{left:r,right:s}}function da(e,t){let{left:n,right:r}=rn(e,t),i=o=>o.length?Math.max(...o.map(a=>fe(a.
+text)))+5:0,s=Math.max(e.isView(t)?en:er,Math.max(n.length,r.length)*tn);return{left:Mt/2+i(n),right:Mt/2+i(r),height:s}}var Jn={left:J+$e+Mt,right:J+$e+Mt,height:ha};
 function Ai(e,t,n){if(!Kt(e,t,n))return Jn;let r=e.frame(ue(e,t,n)),i=e.data.layouts[r.layout],s=[],o=[],a=[],[l,u,c]=[le+Qn,Jn.left,Jn.right];i.rows.forEach((d,m)=>{
-let g=d.map(I=>I.map(N=>{let L=r.units[N];return{unit:L,block:L<0?Ai(e,t,-L-1):ha(e,L)}})),v=Math.max(en,...g.flat().map(I=>I.block.height)),b=(I,N,L)=>{s.push(
-{unit:I,x:N,y:l+(v-L.height)/2,block:L,row:m}),[u,c]=[Math.max(u,L.left-N),Math.max(c,L.right+N)]},[w,k]=da(g[1],b),M=-Math.max(w,Y)-$e;for(let{unit:I,block:N}of g[0].
-reverse())[M]=[M-N.right-N.left-12,b(I,M-N.right,N)];M=Math.max(k,Y)+$e;for(let{unit:I,block:N}of g[2])[M]=[M+N.right+N.left+12,b(I,M+N.left,N)];o.push(l),a.push(
+let b=d.map(L=>L.map(O=>{let B=r.units[O];return{unit:B,block:B<0?Ai(e,t,-B-1):da(e,B)}})),v=Math.max(en,...b.flat().map(L=>L.block.height)),g=(L,O,B)=>{s.push(
+{unit:L,x:O,y:l+(v-B.height)/2,block:B,row:m}),[u,c]=[Math.max(u,B.left-O),Math.max(c,B.right+O)]},[w,x]=pa(b[1],g),M=-Math.max(w,J)-$e;for(let{unit:L,block:O}of b[0].
+reverse())[M]=[M-O.right-O.left-12,g(L,M-O.right,O)];M=Math.max(x,J)+$e;for(let{unit:L,block:O}of b[2])[M]=[M+O.right+O.left+12,g(L,M+O.left,O)];o.push(l),a.push(
 l+v),l+=v+Qn});let[h,p]=[i.slots.map(d=>d?d*Ci+6:0),Math.max(l,le+Qn)+Ni];return{left:u+h[0]+Mi,right:c+h[1]+Mi,height:p,inside:s,tops:o,bottoms:a,walls:[-u-4,c+
-4]}}function da(e,t){if(!e.length)return[0,0];let n=e.reduce((s,{block:o})=>s+o.left+o.right,0)+(e.length-1)*18,r=e.length===1?-e[0].block.left:-n/2,i=-r;for(let{
-unit:s,block:o}of e)t(s,r+o.left,o),r+=o.left+o.right+18;return[i,r-18]}function sn(e,t){let n=Ai(e,t,0),r=[],i=[],s=rr(e),o=(u,c,h,p,d,m)=>{let g=-u-1,v=u>=0,b={
-unit:u,x:h-(v?Mt/2:c.left),y:p,w:v?Mt:c.left+c.right,h:c.height,mid:h,kind:v?"node":c.inside?"open":"folded",level:d,around:m};if(r.push(b),!c.inside)return;for(let k of c.
-inside)o(k.unit,k.block,h+k.x,p+k.y,d+1,u);let w=ue(e,t,g);i.push(...pa(e,w,g,c,h,p,s))};o(F(0),n,0,0,0,null);let a=new Map(r.map(u=>[u.unit,u])),l=new Map(i.map(
+4]}}function pa(e,t){if(!e.length)return[0,0];let n=e.reduce((s,{block:o})=>s+o.left+o.right,0)+(e.length-1)*18,r=e.length===1?-e[0].block.left:-n/2,i=-r;for(let{
+unit:s,block:o}of e)t(s,r+o.left,o),r+=o.left+o.right+18;return[i,r-18]}function sn(e,t){let n=Ai(e,t,0),r=[],i=[],s=rr(e),o=(u,c,h,p,d,m)=>{let b=-u-1,v=u>=0,g={
+unit:u,x:h-(v?Mt/2:c.left),y:p,w:v?Mt:c.left+c.right,h:c.height,mid:h,kind:v?"node":c.inside?"open":"folded",level:d,around:m};if(r.push(g),!c.inside)return;for(let x of c.
+inside)o(x.unit,x.block,h+x.x,p+x.y,d+1,u);let w=ue(e,t,b);i.push(...ma(e,w,b,c,h,p,s))};o(F(0),n,0,0,0,null);let a=new Map(r.map(u=>[u.unit,u])),l=new Map(i.map(
 u=>[u.key,u]));return{boxes:r,lines:i,byUnit:a,lineOf:l,left:-n.left,right:n.right,height:n.height}}function nr(e,t,n,r){return`${e}/${t}/${n??"in"}/${r??"out"}`}
-function rr(e){let t=Math.max(1,e.frame(0).counts[2],...e.data.saved.map(n=>n[2]));return n=>Math.min(20,Math.max(1.6,20*Math.cbrt(n/t)))}function pa(e,t,n,r,i,s,o){
-let a=e.data.layouts[e.frame(t).layout],{units:l}=e.frame(t),u=new Map(r.inside.map(h=>[h.unit,h])),c=[];for(let h of["left","right"]){let p=ma(a,h,l,u),d=new Set;
-a[h].forEach((m,g)=>{let v=ga(m,h,l,u,r,p[g]),b=m[2]<0?ba(v[0],v[1]):ya(v,m,h,r);c.push(Si(b,i,s,{within:n,side:h,from:m[0]<0?null:l[m[0]],to:m[1]<0?null:l[m[1]],
-width:1.3+Math.log2(Math.max(1,m[4]))*.35,label:d.has(m[0])?"":e.text(m[3]).replace(/\].*$/,"]")})),d.add(m[0])})}return a.bridges.forEach((h,p)=>{let d=wa(h,l,
+function rr(e){let t=Math.max(1,e.frame(0).counts[2],...e.data.saved.map(n=>n[2]));return n=>Math.min(20,Math.max(1.6,20*Math.cbrt(n/t)))}function ma(e,t,n,r,i,s,o){
+let a=e.data.layouts[e.frame(t).layout],{units:l}=e.frame(t),u=new Map(r.inside.map(h=>[h.unit,h])),c=[];for(let h of["left","right"]){let p=ga(a,h,l,u),d=new Set;
+a[h].forEach((m,b)=>{let v=ba(m,h,l,u,r,p[b]),g=m[2]<0?ya(v[0],v[1]):va(v,m,h,r);c.push(Si(g,i,s,{within:n,side:h,from:m[0]<0?null:l[m[0]],to:m[1]<0?null:l[m[1]],
+width:1.3+Math.log2(Math.max(1,m[4]))*.35,label:d.has(m[0])?"":e.text(m[3]).replace(/\].*$/,"]")})),d.add(m[0])})}return a.bridges.forEach((h,p)=>{let d=_a(h,l,
 u,r,p);c.push(Si(d,i,s,{within:n,side:"bridge",from:h[0]<0?null:l[h[0]],to:h[1]<0?null:l[h[1]],width:o(h[2]),label:`${h[2]}`}))}),c}function Si(e,t,n,r){let i=e.
 parts.flatMap(([,...h])=>h),[s,o]=[i.map(h=>h[0]+t),i.map(h=>h[1]+n)],[a,l]=[Math.min(...s),Math.min(...o)],u=e.parts.map(([h,...p])=>h+p.map(d=>`${Ei(d[0]+t)},${Ei(
 d[1]+n)}`).join(" ")).join(""),c=([h,p])=>[h+t,p+n];return{...r,key:nr(r.within,r.side,r.from,r.to),d:u,at:e.at.map(c),ends:[c(i[0]),c(i[i.length-1])],box:[a,l,
-Math.max(...s)-a,Math.max(...o)-l]}}var Ei=e=>Math.round(e*10)/10;function ma(e,t,n,r){let i=new Map,s=e[t].map(()=>0);e[t].forEach((a,l)=>i.set(a[1],[...i.get(
+Math.max(...s)-a,Math.max(...o)-l]}}var Ei=e=>Math.round(e*10)/10;function ga(e,t,n,r){let i=new Map,s=e[t].map(()=>0);e[t].forEach((a,l)=>i.set(a[1],[...i.get(
 a[1])??[],l]));let o=a=>{let[l,,u]=e[t][a],c=t==="left"?-1:1;return u>=0?c*(1e4+u):l<0?c*ae:r.get(n[l]).x};for(let[a,l]of i){if(l.length<2||a<0)continue;l.sort(
-(c,h)=>o(c)-o(h));let u=Math.min(Mt*.6,l.length*16);l.forEach((c,h)=>s[c]=((h+.5)/l.length-.5)*u)}return s}function ga([e,t],n,r,i,s,o){let a=n==="left",l=a?-1:
-1,[u,c]=[le,s.height-Ni],h=d=>{let m=d===a?u:c;return{x:l*ae,y:m,clear:m}},p=(d,m)=>{if(d<0)return h(m);let g=i.get(r[d]),v=m===a;return{x:g.x+(g.unit<0?l*ae:0)+
-(m?0:o),y:v?g.y+g.block.height:g.y,clear:v?s.bottoms[g.row]:s.tops[g.row]}};return[p(e,!0),p(t,!1)]}function ba(e,t){let n=Math.sign(t.clear-e.clear)||Math.sign(
+(c,h)=>o(c)-o(h));let u=Math.min(Mt*.6,l.length*16);l.forEach((c,h)=>s[c]=((h+.5)/l.length-.5)*u)}return s}function ba([e,t],n,r,i,s,o){let a=n==="left",l=a?-1:
+1,[u,c]=[le,s.height-Ni],h=d=>{let m=d===a?u:c;return{x:l*ae,y:m,clear:m}},p=(d,m)=>{if(d<0)return h(m);let b=i.get(r[d]),v=m===a;return{x:b.x+(b.unit<0?l*ae:0)+
+(m?0:o),y:v?b.y+b.block.height:b.y,clear:v?s.bottoms[b.row]:s.tops[b.row]}};return[p(e,!0),p(t,!1)]}function ya(e,t){let n=Math.sign(t.clear-e.clear)||Math.sign(
 t.y-e.y)||1,r=Pi(e,t,n);if(Math.abs(e.x-t.x)<.5)return{parts:[["M",[e.x,e.y]],["L",[t.x,t.y]]],at:r};let i=Math.max(10,Math.abs(t.clear-e.clear)/2)*n,s=["C",[e.
 x,e.clear+i],[t.x,t.clear-i],[t.x,t.clear]];return{parts:[["M",[e.x,e.y]],["L",[e.x,e.clear]],s,["L",[t.x,t.y]]],at:r}}var Pi=(e,t,n)=>[[e.x,e.y+n*14],[t.x,t.y-
-n*17],[e.x,e.y+n*8]];function ya([e,t],n,r,i){let s=n[2],o=r==="left"?-1:1,a=i.walls[r==="left"?0:1]+o*(s+1)*Ci,l=r==="left"?1:-1,u=5+s%4*2.5,[c,h]=[e.clear+l*u,
-t.clear-l*u],p=[[e.x,e.y],[e.x,c],[a,c],[a,h],[t.x,h],[t.x,t.y]];return{parts:va(p),at:Pi(e,t,l)}}function va(e){let t=[["M",e[0]]];for(let n=1;n<e.length-1;n++){
+n*17],[e.x,e.y+n*8]];function va([e,t],n,r,i){let s=n[2],o=r==="left"?-1:1,a=i.walls[r==="left"?0:1]+o*(s+1)*Ci,l=r==="left"?1:-1,u=5+s%4*2.5,[c,h]=[e.clear+l*u,
+t.clear-l*u],p=[[e.x,e.y],[e.x,c],[a,c],[a,h],[t.x,h],[t.x,t.y]];return{parts:wa(p),at:Pi(e,t,l)}}function wa(e){let t=[["M",e[0]]];for(let n=1;n<e.length-1;n++){
 let[r,i,s]=[e[n-1],e[n],e[n+1]],o=Math.min(6,tr(r,i)/2,tr(i,s)/2);t.push(["L",Oi(i,r,o)],["Q",i,Oi(i,s,o)])}return t.push(["L",e[e.length-1]]),t}var tr=(e,t)=>Math.
-hypot(e[0]-t[0],e[1]-t[1]);function Oi(e,t,n){let r=tr(e,t)||1;return[e[0]+(t[0]-e[0])*n/r,e[1]+(t[1]-e[1])*n/r]}function wa([e,t],n,r,i,s){let[o,a]=[e,t].map(g=>g<
-0?void 0:r.get(n[g])),l=(g,v)=>g?g.y+g.block.height/2:v,[u,c]=[l(o,0),l(a,i.height)],h=(g,v,b,w)=>{if(!g)return{x:0,y:v,clear:v,sideways:!1};if(g.unit>=0)return{
-x:g.x+w*Mt/2,y:v,clear:v,sideways:!0};let k=b>=v;return{x:g.x,y:k?g.y+g.block.height:g.y,clear:k?i.bottoms[g.row]:i.tops[g.row],sideways:!1}},[p,d]=[h(o,u,c,1),
-h(a,c,u,-1)];if(o&&a&&o.unit<0&&a.unit<0&&o.row===a.row)return _a(p,d);let m=p.sideways&&d.sideways?(s*4%9-4)*4:0;return xa(p,d,m)}var xe=15;function _a(e,t){let n=Math.
-max(e.clear,t.clear)+xe+6;return{parts:[["M",[e.x,e.y]],["L",[e.x,e.clear]],["C",[e.x,n],[t.x,n],[t.x,t.clear]],["L",[t.x,t.y]]],at:[[(e.x+t.x)/2,n]]}}function xa(e,t,n){
+hypot(e[0]-t[0],e[1]-t[1]);function Oi(e,t,n){let r=tr(e,t)||1;return[e[0]+(t[0]-e[0])*n/r,e[1]+(t[1]-e[1])*n/r]}function _a([e,t],n,r,i,s){let[o,a]=[e,t].map(b=>b<
+0?void 0:r.get(n[b])),l=(b,v)=>b?b.y+b.block.height/2:v,[u,c]=[l(o,0),l(a,i.height)],h=(b,v,g,w)=>{if(!b)return{x:0,y:v,clear:v,sideways:!1};if(b.unit>=0)return{
+x:b.x+w*Mt/2,y:v,clear:v,sideways:!0};let x=g>=v;return{x:b.x,y:x?b.y+b.block.height:b.y,clear:x?i.bottoms[b.row]:i.tops[b.row],sideways:!1}},[p,d]=[h(o,u,c,1),
+h(a,c,u,-1)];if(o&&a&&o.unit<0&&a.unit<0&&o.row===a.row)return xa(p,d);let m=p.sideways&&d.sideways?(s*4%9-4)*4:0;return ka(p,d,m)}var xe=15;function xa(e,t){let n=Math.
+max(e.clear,t.clear)+xe+6;return{parts:[["M",[e.x,e.y]],["L",[e.x,e.clear]],["C",[e.x,n],[t.x,n],[t.x,t.clear]],["L",[t.x,t.y]]],at:[[(e.x+t.x)/2,n]]}}function ka(e,t,n){
 let r=Math.abs(t.y-e.y),i=Math.sign(t.y-e.y),s=[e.x,e.y],o=[t.x,t.y],a=[(e.x+t.x)/2,(e.y+t.y)/2];if(r<3||e.x===t.x&&!e.sideways&&!t.sideways)return{parts:[["M",
 s],["L",o]],at:[a]};if(r<60&&(e.sideways||t.sideways)&&e.clear===e.y&&t.clear===t.y){let p=e.sideways?[a[0],e.y]:[e.x,a[1]],d=t.sideways?[a[0],t.y]:[t.x,a[1]];return{
 parts:[["M",s],["C",p,d,o]],at:[a]}}let l=Math.min(24,r/2)*i,u=[["M",s]],[c,h]=[e.sideways?e.y+l:e.clear+i*xe,t.sideways?t.y-l:t.clear-i*xe];return e.sideways?u.
@@ -319,40 +319,40 @@ push(["C",[n,e.y],[n,e.y],[n,c]]):e.x===n?u.push(["L",[n,c]]):u.push(["L",[e.x,e
 Math.abs(h-c)/2)]]),t.sideways?u.push(["L",[n,h]],["C",[n,t.y],[n,t.y],o]):t.x===n?u.push(["L",o]):u.push(["L",[n,h-i*Math.min(xe,Math.abs(h-c)/2)]],["C",[n,h],
 [n,h],[(t.x+n)/2,h]],["C",[t.x,h],[t.x,h],[t.x,t.clear]],["L",o]),{parts:u,at:[.5,.35,.65,.2,.8].map(p=>[n,c+(h-c)*p])}}var ke={step:26,folded:38,title:38};function ir(e,t){
 let n=new Set,r=new Set;for(let{unit:i,around:s,kind:o,w:a,h:l}of e.boxes){let u=o==="node"?t<=ke.step:o==="folded"?t<=ke.folded:t*1.25<=l&&t*4<=a;s!==null&&!(u&&
-n.has(s))||(n.add(i),o==="open"&&r.add(i),s!==null&&r.delete(s))}return t>ke.title&&ka(e,n,r),{units:n,whole:r}}function ka({boxes:e},t,n){for(let r=e.length-1;r>
+n.has(s))||(n.add(i),o==="open"&&r.add(i),s!==null&&r.delete(s))}return t>ke.title&&$a(e,n,r),{units:n,whole:r}}function $a({boxes:e},t,n){for(let r=e.length-1;r>
 0;r--){let{unit:i,kind:s,level:o,w:a,h:l}=e[r],u=[];if(s!=="open"||!t.has(i)||n.has(i))continue;for(let h=r+1;e[h]?.level>o;h++)u.push(e[h]);let c=u.filter(h=>h.
 around===i&&t.has(h.unit));if(!(c.length>1?c.reduce((h,p)=>h+p.w*p.h,0)*3>a*l:c.length&&!n.has(c[0].unit))){for(let h of u)t.delete(h.unit)&&n.delete(h.unit);n.
 add(i)}}}function Se(e,{units:t,whole:n}){let r=F(e.within);return t.has(r)&&!n.has(r)&&(e.from===null||t.has(e.from))&&(e.to===null||t.has(e.to))}var Ze=96,Qe=class{cells=new Map;*near([
 t,n,r,i]){for(let s=Math.floor(t/Ze);s<=Math.floor(r/Ze);s++)for(let o=Math.floor(n/Ze);o<=Math.floor(i/Ze);o++)yield`${s} ${o}`}add(t){for(let n of this.near(t)){
 let r=this.cells.get(n);r?r.push(t):this.cells.set(n,[t])}}has([t,n,r,i]){for(let s of this.near([t,n,r,i]))for(let o of this.cells.get(s)??[])if(o[0]<r&&t<o[2]&&
-o[1]<i&&n<o[3])return!0;return!1}};function $a(e){let t=[];for(let[,n,r]of e.matchAll(/([MLQC])([^MLQC]*)/g)){let i=r.split(/[ ,]/).map(Number),s=t[t.length-1];
+o[1]<i&&n<o[3])return!0;return!1}};function Ma(e){let t=[];for(let[,n,r]of e.matchAll(/([MLQC])([^MLQC]*)/g)){let i=r.split(/[ ,]/).map(Number),s=t[t.length-1];
 if(n==="M"||n==="L")t.push([i[0],i[1]]);else for(let o=1;o<=8;o++){let a=o/8,l=1-a,u=c=>n==="Q"?l*l*s[c]+2*l*a*i[c]+a*a*i[2+c]:l**3*s[c]+3*l*l*a*i[c]+3*l*a*a*i[2+
-c]+a**3*i[4+c];t.push([u(0),u(1)])}}return t}function*Ma(e){let t=$a(e.d),n=e.width/2+.5;for(let r=1;r<t.length;r++){let[[i,s],[o,a]]=[t[r-1],t[r]],l=i===o||s===
+c]+a**3*i[4+c];t.push([u(0),u(1)])}}return t}function*Sa(e){let t=Ma(e.d),n=e.width/2+.5;for(let r=1;r<t.length;r++){let[[i,s],[o,a]]=[t[r-1],t[r]],l=i===o||s===
 a,u=l?1:Math.ceil(Math.hypot(o-i,a-s)/8);for(let c=0;c<u;c++){let[h,p]=[c/u,(c+1)/u],d=[i+(o-i)*h,i+(o-i)*p],m=[s+(a-s)*h,s+(a-s)*p];yield[Math.min(...d)-n,Math.
-min(...m)-n,Math.max(...d)+n,Math.max(...m)+n]}}}function*Sa(e,t,n){let{x:r,y:i,w:s,h:o}=t;if(t.kind==="folded")yield[r-8,i-3,r+s+8,i+o+8];else if(t.kind==="ope\
+min(...m)-n,Math.max(...d)+n,Math.max(...m)+n]}}}function*Ea(e,t,n){let{x:r,y:i,w:s,h:o}=t;if(t.kind==="folded")yield[r-8,i-3,r+s+8,i+o+8];else if(t.kind==="ope\
 n"){yield[r,i-3,r+s,i+Math.max(le,n*1.35)+2];for(let[a,l]of[[r,r],[r+s,r+s]])yield[a-1,i,l+1,i+o];yield[r,i+o-1,r+s,i+o+1]}else{let{left:a,right:l}=rn(e,t.unit),
 u=c=>c.length?Math.max(...c.map(h=>fe(h.text)))+6:0;yield[r-u(a)-1,i-1,r+s+u(l)+4,i+o+1]}}var Je=class{constructor(t,n,r,i){this.size=r;this.textOf=i;for(let s of n.
-boxes)for(let o of Sa(t,s,r))this.taken.add(o);for(let s of n.lines)for(let o of Ma(s))this.taken.add(o);this.labels=this.placed(n.lines.filter(s=>s.side!=="bri\
+boxes)for(let o of Ea(t,s,r))this.taken.add(o);for(let s of n.lines)for(let o of Sa(s))this.taken.add(o);this.labels=this.placed(n.lines.filter(s=>s.side!=="bri\
 dge"),this.taken)}size;textOf;taken=new Qe;labels;of(t){return this.placed(t,new Qe)}placed(t,n){let{size:r,taken:i}=this,s=r*.62,o=[];for(let a of t){let l=z(this.
-textOf(a),r,a.side==="bridge"),u=5+a.width/2;if(!l)continue;let c=({x:d,y:m})=>[d-2,m-s-2,d+l+2,m+3],p=a.at.flatMap(([d,m])=>[d+u,d-u-l].map(g=>({line:a,x:g,y:m+
-s/2}))).find(d=>!i.has(c(d))&&!n.has(c(d)));p&&(n.add(c(p)),o.push(p))}return o}};var Ea=28;function Ti(e,t=1/0){let n=new Set,r={open:n,turn:new Map},i=[0],s=1,o=l=>e.frame(ue(e,r,l)).units.length,a=l=>e.frame(l).counts[0]+e.frame(l).counts[1];
-for(;i.length;){i.sort((h,p)=>a(p)-a(h));let l=i.shift();if(l!==0&&s+o(l)>Ea)break;n.add(e.alike[l]);let{left:u,right:c}=sn(e,r);if(l!==0&&(c-u)*nn>t){n.delete(
-e.alike[l]);continue}s+=o(l);for(let h of e.frame(ue(e,r,l)).units)h<0&&i.push(-h-1)}return r}function Li(e,t,n){let r=new Set;return e.data.frames.forEach((i,s)=>{
-e.depth[s]<n&&r.add(e.alike[s])}),{open:r,turn:t.turn}}function Ii(e,t){let n=e.deepest+1;return e.data.frames.forEach((r,i)=>{!e.isTurn(i)&&!Kt(e,t,i)&&(n=Math.
-min(n,e.depth[i]))}),n}function Ui(e,t,n){let r=new Set(t.open),i=e.alike[n];return r.delete(i)||r.add(i),{open:r,turn:t.turn}}function Di(e,t,n){let r=new Set(
-t.open),i=s=>{r.add(e.alike[s]);for(let o of e.frame(s).units)o<0&&i(-o-1)};return i(n),{open:r,turn:t.turn}}function Bi(e,t,n,r){let i=e.frame(n).units.length-
-1;return{open:t.open,turn:new Map(t.turn).set(e.alike[n],Math.max(0,Math.min(i,r)))}}function on(e,t,n){let[r,i]=[new Set(t.open),new Map(t.turn)],s=n;for(let o of e.
-above(n))e.frame(o).kind==="loop"&&i.set(e.alike[o],e.framePlace[-s-1]),r.add(e.alike[o]),s=F(o);return{open:r,turn:i}}function St(e,t,n){let r=F(0);for(let i of[
-...e.above(n).reverse().map(F),n])t.byUnit.has(i)&&(r=i);return r}function sr(e,t,n){let r=[`pair=${e}`];t!==null&&r.push(t<0?`frame=${-t-1}`:`step=${t}`),r.push(
-`open=${Oa([...n.open])}`);let i=[...n.turn].filter(([,s])=>s).map(([s,o])=>`${s}:${o}`);return`#${[...r,...i.length?[`turn=${i.join(".")}`]:[]].join("&")}`}function Oa(e){
-let t=[];for(let n of e.sort((r,i)=>r-i)){let r=t.at(-1);r&&r[1]===n-1?r[1]=n:t.push([n,n])}return t.map(([n,r])=>n===r?`${n}`:`${n}-${r}`).join(".")}function zi(e,t){
-let n=new Map(e.replace(/^#/,"").split("&").map(u=>u.split("=",2))),r=(u,c)=>{let h=n.get(u),p=Number(h);return h&&/^\d+$/.test(h)&&p<c?p:null},i=r("pair",t.length)??
-0,s=t[i],[o,a]=[r("step",s.count),r("frame",s.data.frames.length)],l=o??(a===null?null:F(a));return{pair:i,unit:l,opened:n.has("open")?Na(n.get("open"),n.get("t\
-urn")??""):null}}function Na(e,t){let n=new Set,r=new Map;for(let[,i,s]of e.matchAll(/(\d{1,6})(?:-(\d{1,6}))?/g))for(let o=Number(i);o<=Number(s??i);o++)n.add(
-o);for(let[,i,s]of t.matchAll(/(\d{1,6}):(\d{1,6})/g))r.set(Number(i),Number(s));return{open:n,turn:r}}function ar(e,t){let{nodes:n,saved:r}=e.data,i=e.isForward(t),s=i?e.pulled[t]:n.partners[t],o=[...new Set(n.inputs[t])],a=i?(e.savedFrom.get(t)??[]).map(([l,u])=>({
+textOf(a),r,a.side==="bridge"),u=5+a.width/2;if(!l)continue;let c=({x:d,y:m})=>[d-2,m-s-2,d+l+2,m+3],p=a.at.flatMap(([d,m])=>[d+u,d-u-l].map(b=>({line:a,x:b,y:m+
+s/2}))).find(d=>!i.has(c(d))&&!n.has(c(d)));p&&(n.add(c(p)),o.push(p))}return o}};var Oa=28;function Ti(e,t=1/0){let n=new Set,r={open:n,turn:new Map},i=[0],[s,o]=[1,0],a=u=>e.frame(ue(e,r,u)).units.length,l=u=>e.frame(u).counts[0]+e.frame(u).
+counts[1];for(;i.length;){i.sort((p,d)=>l(d)-l(p));let u=i.shift();if(u!==0&&(s+a(u)>Oa||l(u)<o))break;n.add(e.alike[u]);let{left:c,right:h}=sn(e,r);if(u!==0&&(h-
+c)*nn>t){n.delete(e.alike[u]),o=Math.max(o,l(u)/2);continue}s+=a(u);for(let p of e.frame(ue(e,r,u)).units)p<0&&i.push(-p-1)}return r}function Li(e,t,n){let r=new Set;
+return e.data.frames.forEach((i,s)=>{e.depth[s]<n&&r.add(e.alike[s])}),{open:r,turn:t.turn}}function Ii(e,t){let n=e.deepest+1;return e.data.frames.forEach((r,i)=>{
+!e.isTurn(i)&&!Kt(e,t,i)&&(n=Math.min(n,e.depth[i]))}),n}function Ui(e,t,n){let r=new Set(t.open),i=e.alike[n];return r.delete(i)||r.add(i),{open:r,turn:t.turn}}
+function Di(e,t,n){let r=new Set(t.open),i=s=>{r.add(e.alike[s]);for(let o of e.frame(s).units)o<0&&i(-o-1)};return i(n),{open:r,turn:t.turn}}function Bi(e,t,n,r){
+let i=e.frame(n).units.length-1;return{open:t.open,turn:new Map(t.turn).set(e.alike[n],Math.max(0,Math.min(i,r)))}}function on(e,t,n){let[r,i]=[new Set(t.open),
+new Map(t.turn)],s=n;for(let o of e.above(n))e.frame(o).kind==="loop"&&i.set(e.alike[o],e.framePlace[-s-1]),r.add(e.alike[o]),s=F(o);return{open:r,turn:i}}function St(e,t,n){
+let r=F(0);for(let i of[...e.above(n).reverse().map(F),n])t.byUnit.has(i)&&(r=i);return r}function sr(e,t,n){let r=[`pair=${e}`];t!==null&&r.push(t<0?`frame=${-t-
+1}`:`step=${t}`),r.push(`open=${Na([...n.open])}`);let i=[...n.turn].filter(([,s])=>s).map(([s,o])=>`${s}:${o}`);return`#${[...r,...i.length?[`turn=${i.join(".")}`]:
+[]].join("&")}`}function Na(e){let t=[];for(let n of e.sort((r,i)=>r-i)){let r=t.at(-1);r&&r[1]===n-1?r[1]=n:t.push([n,n])}return t.map(([n,r])=>n===r?`${n}`:`${n}\
+-${r}`).join(".")}function zi(e,t){let n=new Map(e.replace(/^#/,"").split("&").map(u=>u.split("=",2))),r=(u,c)=>{let h=n.get(u),p=Number(h);return h&&/^\d+$/.test(
+h)&&p<c?p:null},i=r("pair",t.length)??0,s=t[i],[o,a]=[r("step",s.count),r("frame",s.data.frames.length)],l=o??(a===null?null:F(a));return{pair:i,unit:l,opened:n.
+has("open")?Ca(n.get("open"),n.get("turn")??""):null}}function Ca(e,t){let n=new Set,r=new Map;for(let[,i,s]of e.matchAll(/(\d{1,6})(?:-(\d{1,6}))?/g))for(let o=Number(
+i);o<=Number(s??i);o++)n.add(o);for(let[,i,s]of t.matchAll(/(\d{1,6}):(\d{1,6})/g))r.set(Number(i),Number(s));return{open:n,turn:r}}function ar(e,t){let{nodes:n,saved:r}=e.data,i=e.isForward(t),s=i?e.pulled[t]:n.partners[t],o=[...new Set(n.inputs[t])],a=i?(e.savedFrom.get(t)??[]).map(([l,u])=>({
 value:t,users:e.usersOf(l),bytes:u})):r.filter(([,l])=>o.includes(l)).map(([l,,u])=>({value:l,users:[t],bytes:u}));return{partners:s,inputs:o,users:e.usersOf(t),
-saved:a}}function or(e,t,n,r,i){let s=[],o=m=>{let g=St(e,t,m),v=e.above(g).filter(b=>t.byUnit.has(-b-1));return{shown:g,frames:v}},[a,l]=[o(n),o(r)],u=a.frames.
-find(m=>l.frames.includes(m));if(u===void 0||a.shown===l.shown)return s;let c=(m,g,v)=>{let b=t.lineOf.get(nr(m,i,g,v));b&&s.push(b)},h=m=>m.frames.slice(0,m.frames.
+saved:a}}function or(e,t,n,r,i){let s=[],o=m=>{let b=St(e,t,m),v=e.above(b).filter(g=>t.byUnit.has(-g-1));return{shown:b,frames:v}},[a,l]=[o(n),o(r)],u=a.frames.
+find(m=>l.frames.includes(m));if(u===void 0||a.shown===l.shown)return s;let c=(m,b,v)=>{let g=t.lineOf.get(nr(m,i,b,v));g&&s.push(g)},h=m=>m.frames.slice(0,m.frames.
 indexOf(u)),p=a.shown;for(let m of h(a))[p]=[-m-1,c(m,p,null)];let d=l.shown;for(let m of h(l))[d]=[-m-1,c(m,null,d)];return c(u,p,d),s}function Fi(e,t,n){let r=new Map,
 i=new Set,s=new Set,o=St(e,t,n),a=(c,h)=>{let p=St(e,t,c);s.add(c),p!==o&&!r.has(p)&&t.byUnit.get(p).kind!=="open"&&r.set(p,h)};if(r.set(o,"self"),n<0){for(let c of t.
 lines)(c.from===n||c.to===n)&&i.add(c);return{units:r,lines:i,steps:s}}let l=ar(e,n),u=e.isForward(n)?"left":"right";l.partners.forEach(c=>a(c,"partner"));for(let{
@@ -361,29 +361,29 @@ a(c,"input");for(let h of or(e,t,c,n,u))i.add(h)}for(let c of l.users){a(c,"user
 link ${e.isForward(t)?"forward":"backward"}`,title:e.call(t),onClick:()=>n(t),children:f("bdi",{children:e.nameOf(t)})})}function he({model:e,values:t,go:n,most:r=8}){
 return t.length?f("span",{class:"links",children:[t.slice(0,r).map(i=>f(yt,{model:e,value:i,go:n},i)),t.length>r&&f("span",{class:"soft",children:["and ",E(t.length-
 r)," more"]})]}):f("span",{class:"soft",children:"none"})}var lr=30;function an({share:e,side:t}){return f("svg",{class:`bar ${t}`,width:lr,height:"8","aria-hid\
-den":"true",children:[f("rect",{width:lr,height:"8",rx:"2",class:"track"}),f("rect",{width:Math.max(e>0?1:0,lr*Math.min(1,e)),height:"8",rx:"2"})]})}var Ca=60,ft=class extends W{state={
-sort:this.props.sort,most:Ca};sorted(){let[t,n]=this.state.sort,{value:r}=this.props.columns[t],i=new Map(this.props.rows.map(s=>[s,r(s)]));return[...this.props.
+den":"true",children:[f("rect",{width:lr,height:"8",rx:"2",class:"track"}),f("rect",{width:Math.max(e>0?1:0,lr*Math.min(1,e)),height:"8",rx:"2"})]})}var Aa=60,ft=class extends W{state={
+sort:this.props.sort,most:Aa};sorted(){let[t,n]=this.state.sort,{value:r}=this.props.columns[t],i=new Map(this.props.rows.map(s=>[s,r(s)]));return[...this.props.
 rows].sort((s,o)=>{let[a,l]=[i.get(s),i.get(o)];return n*(a<l?-1:a>l?1:0)})}render({columns:t,rows:n,empty:r}){if(!n.length)return f("p",{class:"soft",children:r});
 let{sort:[i,s],most:o}=this.state,a=t.map(u=>typeof u.value(n[0])=="number"),l=(u,c)=>f("th",{class:a[c]?"r":"","aria-sort":i===c?s>0?"ascending":"descending":void 0,
 children:f("button",{onClick:()=>this.setState({sort:[c,i===c?s>0?-1:1:a[c]?-1:1]}),children:u.name})},c);return f("div",{class:"table",children:[f("table",{children:[
 f("thead",{children:f("tr",{children:t.map(l)})}),f("tbody",{children:this.sorted().slice(0,o).map((u,c)=>f("tr",{children:t.map((h,p)=>f("td",{class:a[p]?"r":"",
-children:h.cell(u)}))},c))})]}),n.length>o&&f("button",{class:"more",onClick:()=>this.setState({most:o*5}),children:["show more: ",E(o)," of ",E(n.length)]})]})}};function Ri(e){let{selected:t}=e;return t===null?f(Aa,{...e}):t<0?f(Ta,{...e,id:-t-1}):f(La,{...e,node:t})}function ur({rows:e}){return f("dl",{children:e.map(([
-t,n])=>n!==""&&n!==null&&[f("dt",{children:t},t),f("dd",{children:n},`${t} `)])})}function Aa({page:e,model:t}){let[n,r,,i,s]=t.frame(0).counts,[o,a]=t.flops[0];
-return f("div",{class:"panel",children:[f("h2",{children:f("bdi",{children:e.title})}),f(ur,{rows:[["Forward",`${J(n,"step")}${we(o,i)}`],["Backward",r?`${J(r,"\
-step")}${we(a,s)}`:"this graph has no backward"],["Saved",Pa(t)],["Peak",t.timed?A(t.data.memory.peak[1]):""],["Changes",jn(t,0)],...e.facts.map(([l,u])=>[l,f("\
+children:h.cell(u)}))},c))})]}),n.length>o&&f("button",{class:"more",onClick:()=>this.setState({most:o*5}),children:["show more: ",E(o)," of ",E(n.length)]})]})}};function Ri(e){let{selected:t}=e;return t===null?f(Pa,{...e}):t<0?f(La,{...e,id:-t-1}):f(Ia,{...e,node:t})}function ur({rows:e}){return f("dl",{children:e.map(([
+t,n])=>n!==""&&n!==null&&[f("dt",{children:t},t),f("dd",{children:n},`${t} `)])})}function Pa({page:e,model:t}){let[n,r,,i,s]=t.frame(0).counts,[o,a]=t.flops[0];
+return f("div",{class:"panel",children:[f("h2",{children:f("bdi",{children:e.title})}),f(ur,{rows:[["Forward",`${Q(n,"step")}${we(o,i)}`],["Backward",r?`${Q(r,"\
+step")}${we(a,s)}`:"this graph has no backward"],["Saved",Ta(t)],["Peak",t.timed?A(t.data.memory.peak[1]):""],["Changes",jn(t,0)],...e.facts.map(([l,u])=>[l,f("\
 bdi",{children:u})])]}),e.notes.map(l=>f("p",{class:"remark",children:f("bdi",{children:l})},l)),f("p",{class:"soft",children:"The forward runs down on the left\
-, the backward up on the right. Bands between them are saved tensors. Click a frame to open it, a step to see what belongs to it."})]})}function Pa(e){let{own:[
-t,n],rest:[r,i]}=e.savedSum(),s=r?`. ${J(r,"more value")}, ${A(i)}, ${r===1?"is":"are"} the caller's, or ${r===1?"shares":"share"} memory with these`:"";return t||
-r?`${A(n)} in ${J(t,"value")}${s}`:A(0)}function Ta({model:e,opened:t,id:n,go:r,onFold:i,onOpenAll:s,onTurn:o}){let a=e.frame(n),[l,u,c,h,p]=a.counts,[d,m]=e.flops[n],
-g=a.kind==="loop"?zt(e,t,n):-1,v=a.kind==="loop"?[]:[...e.inside(n)].filter(b=>e.data.nodes.product[b]>0).sort((b,w)=>e.data.nodes.product[w]-e.data.nodes.product[b]).
-slice(0,6);return f("div",{class:"panel",children:[f("h2",{children:f("bdi",{children:[e.path(n)||e.title(n),g>=0?` × ${a.units.length}`:""]})}),f("p",{class:"\
-buttons",children:[f("button",{onClick:()=>i(n),children:Kt(e,t,n)?"close":"open"}),f("button",{onClick:()=>s(n),children:"open all inside"})]}),g>=0&&f("p",{class:"\
-turns",children:[f("button",{"aria-label":"previous turn",disabled:g===0,onClick:()=>o(n,g-1),children:"‹"}),f("label",{children:["turn ",f("input",{type:"num\
-ber",min:1,max:a.units.length,value:g+1,onChange:b=>o(n,Number(b.currentTarget.value)-1)})," of ",E(a.units.length)]}),f("button",{"aria-label":"next turn",disabled:g===
-a.units.length-1,onClick:()=>o(n,g+1),children:"›"}),f("bdi",{class:"soft",children:e.path(-a.units[g]-1)})]}),f(ur,{rows:[["Kind",a.kind==="loop"?`loop of ${E(
-a.units.length)}`:a.kind],[a.kind==="module"?"Class":"Code",a.label?f("bdi",{children:e.text(a.label)}):""],["Forward",`${J(l,"step")}${we(d,h)}`],["Backward",`${J(
+, the backward up on the right. Bands between them are saved tensors. Click a frame to open it, a step to see what belongs to it."})]})}function Ta(e){let{own:[
+t,n],rest:[r,i]}=e.savedSum(),s=r?`. ${Q(r,"more value")}, ${A(i)}, ${r===1?"is":"are"} the caller's, or ${r===1?"shares":"share"} memory with these`:"";return t||
+r?`${A(n)} in ${Q(t,"value")}${s}`:A(0)}function La({model:e,opened:t,id:n,go:r,onFold:i,onOpenAll:s,onTurn:o}){let a=e.frame(n),[l,u,c,h,p]=a.counts,[d,m]=e.flops[n],
+b=a.kind==="loop"?zt(e,t,n):-1,v=a.kind==="loop"?[]:[...e.inside(n)].filter(g=>e.data.nodes.product[g]>0).sort((g,w)=>e.data.nodes.product[w]-e.data.nodes.product[g]).
+slice(0,6);return f("div",{class:"panel",children:[f("h2",{children:f("bdi",{children:[e.path(n)||e.title(n),b>=0?` × ${a.units.length}`:""]})}),f("p",{class:"\
+buttons",children:[f("button",{onClick:()=>i(n),children:Kt(e,t,n)?"close":"open"}),f("button",{onClick:()=>s(n),children:"open all inside"})]}),b>=0&&f("p",{class:"\
+turns",children:[f("button",{"aria-label":"previous turn",disabled:b===0,onClick:()=>o(n,b-1),children:"‹"}),f("label",{children:["turn ",f("input",{type:"num\
+ber",min:1,max:a.units.length,value:b+1,onChange:g=>o(n,Number(g.currentTarget.value)-1)})," of ",E(a.units.length)]}),f("button",{"aria-label":"next turn",disabled:b===
+a.units.length-1,onClick:()=>o(n,b+1),children:"›"}),f("bdi",{class:"soft",children:e.path(-a.units[b]-1)})]}),f(ur,{rows:[["Kind",a.kind==="loop"?`loop of ${E(
+a.units.length)}`:a.kind],[a.kind==="module"?"Class":"Code",a.label?f("bdi",{children:e.text(a.label)}):""],["Forward",`${Q(l,"step")}${we(d,h)}`],["Backward",`${Q(
 u,"step")}${we(m,p)}`],["Saved",A(c)],["Changes",jn(e,n)],["Largest products",v.length?f(he,{model:e,values:v,go:r}):""],["Inside",a.parent>=0?f("button",{class:"\
-link",onClick:()=>r(F(a.parent)),children:f("bdi",{children:e.title(a.parent)})}):""]]})]})}function La({page:e,model:t,node:n,go:r,jump:i}){let{nodes:s,sources:o}=t.
+link",onClick:()=>r(F(a.parent)),children:f("bdi",{children:e.title(a.parent)})}):""]]})]})}function Ia({page:e,model:t,node:n,go:r,jump:i}){let{nodes:s,sources:o}=t.
 data,a=ar(t,n),l=t.isForward(n),u=o[s.source[n]],c=t.data.ports.filter(p=>!p.into&&p.role!=="saved"&&p.value===n),h=t.above(n).filter(p=>p>0).reverse();return f(
 "div",{class:"panel",children:[f("h2",{class:l?"forward":"backward",children:f("bdi",{children:t.nameOf(n)})}),f("p",{class:"soft",children:`${l?"Forward":"Back\
 ward"}, step ${E(n+1)} of ${E(t.count)}`}),f("pre",{children:f("bdi",{children:t.call(n)})}),t.marks.has(n)&&f(Zn,{page:e,model:t,node:n,jump:i}),f(ur,{rows:[["\
@@ -395,7 +395,7 @@ s.product[n]||s.other[n]?[s.product[n]&&`${se(s.product[n])} in products`,s.othe
 `${A(s.read[n])} read, ${A(s.written[n])} written${t.isView(n)?", a view":s.memory[n]?`, ${A(s.memory[n])} new`:""}`:""],["Live",t.timed?A(t.data.memory.live[n]):
 ""],["Source",u?f("span",{children:[f("bdi",{children:t.lineOf(n)}),u[2]?f("span",{class:"soft",children:[" in ",f("bdi",{children:t.text(u[2])})]}):"",f("code",
 {class:"source",children:f("bdi",{children:t.text(u[3])})})]}):""],["Module",u&&t.moduleOf(n)?f("bdi",{children:t.moduleOf(n)}):""],["Within",h.length?f("span",
-{class:"links",children:h.map(p=>f("button",{class:"link",onClick:()=>r(F(p)),children:f("bdi",{children:t.title(p)})},p))}):""],...Ia(t,n)]})]})}function Ia(e,t){
+{class:"links",children:h.map(p=>f("button",{class:"link",onClick:()=>r(F(p)),children:f("bdi",{children:t.title(p)})},p))}):""],...Ua(t,n)]})]})}function Ua(e,t){
 let n=e.data.stats?.value.indexOf(t)??-1;if(n<0)return[];let[r,i,s,o,a,l,u,c,h]=e.data.stats.rows[n];return[["NaN and Inf",f("span",{class:u||c?"alarm":"",children:`${E(
 u)} NaN, ${E(c)} Inf of ${E(r)}`})],["Values",`${Dt(i)} to ${Dt(s)}, mean ${Dt(o)}, deviation ${Dt(a)}, norm ${Dt(l)}, ${E(h)} zero`]]}var Vi=`/* The picture alone: also inside exported files. Okabe and Ito's colours, which colour-blind people tell apart. */
 :root { --fwd: #0072b2; --fwd-soft: #e6f1f8; --fwd-line: #8fbcd9; --bwd: #b04c00; --bwd-soft: #fcefe4; --bwd-line: #e5b38c;
@@ -456,88 +456,89 @@ eight: 700; text-anchor: middle; }
 .picture .is-partner .soft, .picture .is-partner.view > text { fill: var(--ink); }
 .picture .is-input > rect:not(.hit), .picture .is-user > rect:not(.hit) { stroke-width: 2; }
 .picture .is-saved > rect:not(.hit), .picture .is-saved > .half > rect:not(.behind) { stroke: var(--save); stroke-width: 2.4; }
-`;var Da=9.05;function hr(e){let t=Da/e;return{least:t,near:t<=ce}}var Et=(e,{least:t})=>Math.max(e,t),Wi=({least:e})=>Math.max(1,e/ce),it=.36;function Ba({line:e,
+`;var Ba=9.05;function hr(e){let t=Ba/e;return{least:t,near:t<=ce}}var Et=(e,{least:t})=>Math.max(e,t),Wi=({least:e})=>Math.max(1,e/ce),it=.36;function za({line:e,
 detail:t}){let n=e.side==="bridge"||!t.near?void 0:`url(#tip-${e.side})`;return f("g",{class:`line ${e.side}`,"data-line":e.key,children:f("path",{d:e.d,"stroke\
 -width":e.width*Wi(t),"marker-end":n})})}function dr(e){return e.side==="bridge"?e.label==="0"?"":A(Number(e.label)):Wt(e.label,150,10)}function ln({least:e}){return[
 10.5,12,ce].find(t=>e<=t)??ce}function pr({label:{line:e,x:t,y:n},size:r,bright:i}){return f("text",{class:`label ${e.side}${i?" bright":""}`,x:t,y:n,"font-size":r,
-children:dr(e)})}function mr(e){let{box:t}=e;return t.kind==="node"?f(za,{...e}):f(Va,{...e})}function za({model:e,box:t,detail:n,marks:r,role:i}){let s=t.unit,
+children:dr(e)})}function mr(e){let{box:t}=e;return t.kind==="node"?f(Fa,{...e}):f(Ga,{...e})}function Fa({model:e,box:t,detail:n,marks:r,role:i}){let s=t.unit,
 o=e.isForward(s)?"forward":"backward",a=e.bad.get(s),l=e.marks.get(s)?.kind,u=Et(e.isView(s)?10.5:11.5,n),c=Math.max(e.isView(s)?en:er,u+5),h=t.y+(t.h-c)/2,p=h+
-c/2+u*it,d=["step",o,e.isView(s)&&"view",e.kinds[s]==="guard"&&"guard",a&&"bad",l,i,r.steps?.has(s)&&"match"],m=e.shorts[s],g=e.nameOf(s),v=m==="getitem"?g:Fa(g,
-m),b=t.w-13,w=m==="getitem"?"":Wt(m,b,u),k=b-z(w,u),M=w===m||!w?Wt(v,k,u):"";return f("g",{class:d.filter(Boolean).join(" "),"data-unit":s,role:"button","aria-l\
-abel":`${m} ${g}${l?`, ${l}`:""}`,children:[f("rect",{x:t.x,y:h,width:t.w,height:c,rx:e.isView(s)?3:5}),f("text",{x:t.x+7,y:p,"font-size":u,children:[w,M&&f("ts\
+c/2+u*it,d=["step",o,e.isView(s)&&"view",e.kinds[s]==="guard"&&"guard",a&&"bad",l,i,r.steps?.has(s)&&"match"],m=e.shorts[s],b=e.nameOf(s),v=m==="getitem"?b:Ra(b,
+m),g=t.w-13,w=m==="getitem"?"":Wt(m,g,u),x=g-z(w,u),M=w===m||!w?Wt(v,x,u):"";return f("g",{class:d.filter(Boolean).join(" "),"data-unit":s,role:"button","aria-l\
+abel":`${m} ${b}${l?`, ${l}`:""}`,children:[f("rect",{x:t.x,y:h,width:t.w,height:c,rx:e.isView(s)?3:5}),f("text",{x:t.x+7,y:p,"font-size":u,children:[w,M&&f("ts\
 pan",{class:"soft",children:M})]}),e.isSaved(s)&&f("circle",{class:"kept",cx:t.x+t.w,cy:t.y+t.h/2,r:3}),a&&f(qi,{x:t.x+t.w-26,bottom:h+3,bad:a,detail:n}),l&&f(gr,
-{x:t.x,y:h,text:Bt[l],detail:n}),n.near&&f(Ra,{model:e,box:t,detail:n})]})}function Fa(e,t){let n=t.replace(/^_+/,"");return e===t||e===n?"":e.startsWith(n)?e.slice(
+{x:t.x,y:h,text:Bt[l],detail:n}),n.near&&f(Va,{model:e,box:t,detail:n})]})}function Ra(e,t){let n=t.replace(/^_+/,"");return e===t||e===n?"":e.startsWith(n)?e.slice(
 n.length):` ${e}`}function Hi({kind:e,x:t,bottom:n,text:r,detail:i}){let s=Et(9.5,i),o=z(r,s,!0)+s,a=s*1.4,l=n-a;return f("g",{class:e,children:[f("rect",{x:t,y:l,
 width:o,height:a,rx:a/2}),f("text",{x:t+o/2,y:l+a/2+s*it,"font-size":s,children:r})]})}function qi({x:e,bottom:t,bad:n,detail:r}){return f(Hi,{kind:"badmark",text:n.
 nan?"NaN":"Inf",x:e,bottom:t,detail:r})}function gr({x:e,y:t,text:n,detail:r}){let i=Et(11,r),s=i*1.36,o=Math.max(s,z(n,i,!0)+i*.64),a=n.length>1?0:-o/2;return f(
 "g",{class:"changemark",transform:`translate(${e} ${Math.min(t,t+7-s/2)})`,children:[f("rect",{x:a,y:-s/2,width:o,height:s,rx:s/2}),f("text",{x:a+o/2,y:i*it,"fo\
-nt-size":i,children:n})]})}function cr(e){return bt.filter(t=>e[t]).map(t=>`${Bt[t]}${e[t]}`).join(" ")}function Ra({model:e,box:t,detail:n}){let{left:r,right:i}=rn(
-e,t.unit),s=t.y+t.h/2,o=(a,l)=>a.map((u,c)=>{let h=fe(u.text),p=l<0?t.x-5-h:t.x+t.w+5,d=s+(c-a.length/2)*tn;return f(Yi,{...u,x:p,y:d,wide:h,detail:n})});return f(
-"g",{children:[o(r,-1),o(i,1)]})}function Va({model:e,box:t,detail:n,marks:r,role:i}){let s=-t.unit-1,o=e.frame(s),[a,l,u]=o.counts,[c,h]=[t.mid-Y,t.mid+Y],p=t.
-y+t.h/2,d=rr(e)(u),{near:m}=n,g=o.kind==="loop",v=r.matches?.get(s),b=e.marked.get(s),w=Et(12.5,n),k=Et(10.5,n),M=u>0&&(m||a>0&&l>0),I=u>0&&m&&z(A(u),k,!0)<=2*Y-
-4,N=(rt,V,Z,G,q)=>{let y=G?J(G,"step"):"no step",x=q>0?Ut(q):"",_=fr(e,s,Z-18,w),$=z(`${y}   ${x}`,k)<=Z-20;return!G&&!m?null:f("g",{class:`half ${rt}${G?"":" e\
-mpty"}`,children:[g&&[6,3].map(S=>f("rect",{class:"behind",x:V+(rt==="forward"?-S:S),y:t.y+S,width:Z,height:t.h,rx:6})),f("rect",{x:V,y:t.y,width:Z,height:t.h,rx:6}),
-(G||rt==="forward")&&f("text",{class:"title",x:V+10,y:m?t.y+20:p+w*it,"font-size":w,children:_}),m&&f("text",{class:"soft",x:V+10,y:G||rt==="forward"?t.y+40:p+k*
-it,"font-size":k,children:y}),m&&x&&$&&f("text",{class:"soft",x:V+Z-10,y:t.y+40,"text-anchor":"end","font-size":k,children:x})]})},[L,Q]=e.flops[s];return f("g",
+nt-size":i,children:n})]})}function cr(e){return bt.filter(t=>e[t]).map(t=>`${Bt[t]}${e[t]}`).join(" ")}function Va({model:e,box:t,detail:n}){let{left:r,right:i}=rn(
+e,t.unit),s=t.y+t.h/2,o=(a,l)=>a.map((u,c)=>{let h=fe(u.text),p=l<0?t.x-5-h:t.x+t.w+5,d=s+(c-a.length/2)*tn;return f(ji,{...u,x:p,y:d,wide:h,detail:n})});return f(
+"g",{children:[o(r,-1),o(i,1)]})}function Ga({model:e,box:t,detail:n,marks:r,role:i}){let s=-t.unit-1,o=e.frame(s),[a,l,u]=o.counts,[c,h]=[t.mid-J,t.mid+J],p=t.
+y+t.h/2,d=rr(e)(u),{near:m}=n,b=o.kind==="loop",v=r.matches?.get(s),g=e.marked.get(s),w=Et(12.5,n),x=Et(10.5,n),M=u>0&&(m||a>0&&l>0),L=u>0&&m&&z(A(u),x,!0)<=2*J-
+4,O=(rt,V,j,G,q)=>{let y=G?Q(G,"step"):"no step",k=q>0?Ut(q):"",_=fr(e,s,j-18,w),$=z(`${y}   ${k}`,x)<=j-20;return!G&&!m?null:f("g",{class:`half ${rt}${G?"":" e\
+mpty"}`,children:[b&&[6,3].map(S=>f("rect",{class:"behind",x:V+(rt==="forward"?-S:S),y:t.y+S,width:j,height:t.h,rx:6})),f("rect",{x:V,y:t.y,width:j,height:t.h,rx:6}),
+(G||rt==="forward")&&f("text",{class:"title",x:V+10,y:m?t.y+20:p+w*it,"font-size":w,children:_}),m&&f("text",{class:"soft",x:V+10,y:G||rt==="forward"?t.y+40:p+x*
+it,"font-size":x,children:y}),m&&k&&$&&f("text",{class:"soft",x:V+j-10,y:t.y+40,"text-anchor":"end","font-size":x,children:k})]})},[B,Z]=e.flops[s];return f("g",
 {class:`frame folded ${o.kind} ${i??""} ${v?"match":""}`,"data-unit":t.unit,role:"button","aria-expanded":"false","aria-label":br(e,s),children:[f("rect",{class:t.
-level%2?"hit":"hit odd",x:t.x,y:t.y,width:t.w,height:t.h,rx:6}),N("forward",t.x,c-t.x,a,L),N("backward",h,t.x+t.w-h,l,Q),M&&f("path",{class:"band",d:`M${c} ${p}\
-H${h}`,"stroke-width":d}),I&&f("text",{class:"size",x:t.mid,y:p-d/2-4,"font-size":k,children:A(u)}),M&&f(Ki,{points:[[c,p],[h,p]],detail:n}),e.badFrames.has(s)&&
-f(qi,{x:c-36,bottom:t.y+4,bad:{nan:1,inf:0},detail:n}),b&&f(gr,{x:h+8,y:t.y,text:cr(b),detail:n}),v&&f(Hi,{kind:"found",x:t.x+4,bottom:t.y+6,text:String(v),detail:n})]})}
+level%2?"hit":"hit odd",x:t.x,y:t.y,width:t.w,height:t.h,rx:6}),O("forward",t.x,c-t.x,a,B),O("backward",h,t.x+t.w-h,l,Z),M&&f("path",{class:"band",d:`M${c} ${p}\
+H${h}`,"stroke-width":d}),L&&f("text",{class:"size",x:t.mid,y:p-d/2-4,"font-size":x,children:A(u)}),M&&f(Ki,{points:[[c,p],[h,p]],detail:n}),e.badFrames.has(s)&&
+f(qi,{x:c-36,bottom:t.y+4,bad:{nan:1,inf:0},detail:n}),g&&f(gr,{x:h+8,y:t.y,text:cr(g),detail:n}),v&&f(Hi,{kind:"found",x:t.x+4,bottom:t.y+6,text:String(v),detail:n})]})}
 function Ki({points:e,detail:t}){return f("g",{class:"dots",children:e.map(([n,r])=>f("circle",{cx:n,cy:r,r:3*Wi(t)},`${n} ${r}`))})}function br(e,t){let n=e.frame(
 t),r=e.title(t),i=e.text(n.label),s=n.kind==="loop"?` × ${n.units.length}`:"";return`${r}${s}${i&&i!==r?`  ${i}`:""}`}function fr(e,t,n,r,i=!1){let s=e.frame(t),
-o=e.text(s.label),a=e.title(t),l=/^\d/.test(a),u=s.kind==="loop"?` × ${s.units.length}`:"",c=o===a?"":o||(l?Ga(e,t):""),h=s.kind==="line"&&c!=="",p=i&&l?e.path(
-s.parent):"",d=(p?`${p}.${a}`:a).split(/\.(?=[A-Za-z_])/),m=s.kind==="line"?[a]:d.map((w,k)=>(k?"…":"")+d.slice(k).join(".")).concat(a),g=[...c?m.map(w=>`${w+
-u}  ${c}`):[],...h?[]:m.map(w=>w+u)],v=a.replace(/^.*:/,"line "),b=h?z(v,r,!0)<=n?`${v}  ${c}`:a.replace(/^.*:/,":"):a+u;return Wt(g.find(w=>z(w,r,!0)<=n)??b,n,
-r,!0)}function Ga(e,t){let{product:n,other:r}=e.data.nodes,{counts:i}=e.frame(t),s=a=>n[a]+r[a];if(i[0]+i[1]>40)return"";let o=[...e.inside(t)].filter(a=>e.isForward(
-a)&&!e.isView(a)).sort((a,l)=>s(l)-s(a));return o.length?e.shorts[o[0]].replace(/^_*(native_)?|_legit.*$/g,""):""}function Xi(e,t,n){return z(br(e,-t.unit-1).slice(
-0,6),n.least,!0)<t.mid-Y-t.x-20}function Wa({box:e,whole:t,halved:n,back:r}){let i=e.mid-Y-e.x;return f("g",{class:`frame open ${e.level%2?"odd":""}${t?" whole":
-""}`,"data-unit":e.unit,children:[f("rect",{class:"body",x:e.x,y:e.y,width:e.w,height:e.h,rx:8}),n&&f("rect",{class:"tint forward",x:e.x,y:e.y,width:i,height:e.
-h,rx:8}),n&&r&&f("rect",{class:"tint backward",x:e.mid+Y,y:e.y,width:e.x+e.w-e.mid-Y,height:e.h,rx:8})]})}function Ha({model:e,opened:t,box:n,detail:r,whole:i}){
-let s=-n.unit-1,o=e.frame(s),a=e.marked.get(s),{near:l}=r,u=Et(10.5,r),c=i&&Xi(e,n,r),h=Math.min(n.mid-Y-n.x,o.counts[1]>0?n.x+n.w-n.mid-Y:1/0),p=c?h:n.w,d=Et(12.5,
-r),m=fr(e,s,p-18,d,i),g=i?Math.max(d,Math.min(n.h*.5,r.least*1.3,(p-20)/Math.max(1,z(m,1,!0)))):d,v=o.kind==="loop",b=l&&o.counts[2]>0?`${A(o.counts[2])} saved`:
-"",w=l?"− ":"",k=Math.max(le,g*1.35),M=i?n.x+p-4:v&&l?n.mid-70:n.x+n.w-10-(b?z(b,u)+14:0),I=v&&l?n.mid+70+(a?z(cr(a),11,!0)+34:0):n.x+z(w,g)+40,N=M-n.x-14-z(w,
-g),L=i?m:g<=ke.title?fr(e,s,N,g):"";return f("g",{class:"frame","data-unit":n.unit,children:[f("g",{"data-fold":s,class:"head",role:"button","aria-expanded":"tr\
-ue","aria-label":`close ${br(e,s)}`,children:[(L||l)&&!i&&f("rect",{x:n.x+.6,y:n.y+.6,width:n.w-1.2,height:k,rx:8}),L&&f("text",{class:"title",x:n.x+10,y:i?n.y+
-n.h/2+g*it:n.y+k/2+g*it,"font-size":g,"data-slack":i?void 0:N-z(L,g,!0),children:[w&&f("tspan",{class:"sign",children:w}),L]}),c&&o.counts[1]>0&&f("text",{class:"\
-title",x:n.mid+Y+10,y:n.y+n.h/2+g*it,"font-size":g,children:m}),b&&!i&&I+z(b,u)<n.x+n.w-10&&f("text",{class:"soft",x:n.x+n.w-10,y:n.y+k/2+u*it,"text-anchor":"en\
-d","font-size":u,children:b})]}),v&&l&&!i&&f(qa,{model:e,opened:t,id:s,detail:r,x:n.mid,y:n.y}),v&&a&&l&&f(gr,{x:n.mid+72,y:n.y+12,text:cr(a),detail:r}),s===0&&
-l&&f(Gi,{model:e,role:"input",middle:n.mid-ae,y:n.y-23,detail:r}),s===0&&l&&f(Gi,{model:e,role:"tangent",middle:n.mid+ae,y:n.y+n.h+7,detail:r})]})}function Gi({
-model:e,role:t,middle:n,y:r,detail:i}){let s=e.entering.filter(u=>u.role===t),a=s.slice(0,s.length>3?2:3).map(u=>({text:e.text(u.name),title:`${t} ${e.text(u.name)}\
- ${e.text(u.spec)}`}));s.length>3&&a.push({text:`+${s.length-2}`,title:s.slice(2).map(u=>e.text(u.name)).join(`
-`)});let l=n-a.reduce((u,c)=>u+fe(c.text)+4,-4)/2;return f("g",{children:a.map(u=>{let c=fe(u.text),h=l;return l+=c+4,f(Yi,{...u,role:t,y:r,wide:c,detail:i,x:h})})})}
-function Yi({x:e,y:t,wide:n,text:r,title:i,role:s,detail:o}){let a=Et(10,o),l=tn-2;return f("g",{class:`pill ${s}`,children:[f("title",{children:i}),f("rect",{x:e,
-y:t+1,width:n,height:l,rx:l/2}),f("text",{x:e+n/2,y:t+1+l/2+a*it,"font-size":a,children:Wt(r,n-8,a,s==="gradient"||s==="output")})]})}function qa({model:e,opened:t,
+o=e.text(s.label),a=e.title(t),l=/^\d/.test(a),u=s.kind==="loop"?` × ${s.units.length}`:"",c=o===a?"":o||(l?Wa(e,t):""),h=s.kind==="line"&&c!=="",p=i&&l?e.path(
+s.parent):"",d=(p?`${p}.${a}`:a).split(/\.(?=[A-Za-z_])/),m=s.kind==="line"?[a]:d.map((x,M)=>(M?"…":"")+d.slice(M).join(".")).concat(a),b=/\.\d[^.]*$/.test(a)?
+[...a].map((x,M)=>`…${a.slice(M+1)}`):[],v=[...c?m.map(x=>`${x+u}  ${c}`):[],...h?[]:[...m,...b].map(x=>x+u)],g=x=>z(x,r,!0)<=n,w=a.replace(/^.*:/,"line ");return Wt(
+v.find(g)??(h?g(`${w}  code`)?`${w}  ${c}`:g(w)?w:a.replace(/^.*:/,":"):a+u),n,r,!0)}function Wa(e,t){let{product:n,other:r}=e.data.nodes,i=o=>n[o]+r[o];if(e.frame(
+t).counts[0]>8)return"";let s=[...e.inside(t)].filter(o=>e.isForward(o)&&!e.isView(o)).sort((o,a)=>i(a)-i(o));return s.length?e.shorts[s[0]].replace(/^_*(native_)?|_legit.*$/g,
+""):""}function Xi(e,t,n){return z(br(e,-t.unit-1).slice(0,6),n.least,!0)<Yi(e,t)-20}function Yi(e,{unit:t,x:n,w:r,mid:i}){return Math.min(i-n,e.frame(-t-1).counts[1]>
+0?n+r-i:1/0)-J}function Ha({box:e,whole:t,halved:n,back:r}){let i=e.mid-J-e.x;return f("g",{class:`frame open ${e.level%2?"odd":""}${t?" whole":""}`,"data-unit":e.
+unit,children:[f("rect",{class:"body",x:e.x,y:e.y,width:e.w,height:e.h,rx:8}),n&&f("rect",{class:"tint forward",x:e.x,y:e.y,width:i,height:e.h,rx:8}),n&&r&&f("r\
+ect",{class:"tint backward",x:e.mid+J,y:e.y,width:e.x+e.w-e.mid-J,height:e.h,rx:8})]})}function qa({model:e,opened:t,box:n,detail:r,whole:i}){let s=-n.unit-1,o=e.
+frame(s),a=e.marked.get(s),{near:l}=r,u=Et(10.5,r),c=i&&Xi(e,n,r),h=c?Yi(e,n):n.w,p=Et(12.5,r),d=fr(e,s,h-18,p,i),m=i?Math.max(p,Math.min(n.h*.5,r.least*1.3,(h-
+20)/Math.max(1,z(d,1,!0)))):p,b=o.kind==="loop",v=l&&o.counts[2]>0?`${A(o.counts[2])} saved`:"",g=l?"− ":"",w=Math.max(le,m*1.35),x=i?n.x+h-4:b&&l?n.mid-70:n.
+x+n.w-10-(v?z(v,u)+14:0),M=b&&l?n.mid+70+(a?z(cr(a),11,!0)+34:0):n.x+z(g,m)+40,L=x-n.x-14-z(g,m),O=i?d:m<=ke.title?fr(e,s,L,m):"";return f("g",{class:"frame","d\
+ata-unit":n.unit,children:[f("g",{"data-fold":s,class:"head",role:"button","aria-expanded":"true","aria-label":`close ${br(e,s)}`,children:[(O||l)&&!i&&f("rect",
+{x:n.x+.6,y:n.y+.6,width:n.w-1.2,height:w,rx:8}),O&&f("text",{class:"title",x:n.x+10,y:i?n.y+n.h/2+m*it:n.y+w/2+m*it,"font-size":m,"data-slack":i?void 0:L-z(O,m,
+!0),children:[g&&f("tspan",{class:"sign",children:g}),O]}),c&&o.counts[1]>0&&f("text",{class:"title",x:n.mid+J+10,y:n.y+n.h/2+m*it,"font-size":m,children:d}),v&&
+!i&&M+z(v,u)<n.x+n.w-10&&f("text",{class:"soft",x:n.x+n.w-10,y:n.y+w/2+u*it,"text-anchor":"end","font-size":u,children:v})]}),b&&l&&!i&&f(Ka,{model:e,opened:t,id:s,
+detail:r,x:n.mid,y:n.y}),b&&a&&l&&f(gr,{x:n.mid+72,y:n.y+12,text:cr(a),detail:r}),s===0&&l&&f(Gi,{model:e,role:"input",middle:n.mid-ae,y:n.y-23,detail:r}),s===0&&
+l&&f(Gi,{model:e,role:"tangent",middle:n.mid+ae,y:n.y+n.h+7,detail:r})]})}function Gi({model:e,role:t,middle:n,y:r,detail:i}){let s=e.entering.filter(u=>u.role===
+t),a=s.slice(0,s.length>3?2:3).map(u=>({text:e.text(u.name),title:`${t} ${e.text(u.name)} ${e.text(u.spec)}`}));s.length>3&&a.push({text:`+${s.length-2}`,title:s.
+slice(2).map(u=>e.text(u.name)).join(`
+`)});let l=n-a.reduce((u,c)=>u+fe(c.text)+4,-4)/2;return f("g",{children:a.map(u=>{let c=fe(u.text),h=l;return l+=c+4,f(ji,{...u,role:t,y:r,wide:c,detail:i,x:h})})})}
+function ji({x:e,y:t,wide:n,text:r,title:i,role:s,detail:o}){let a=Et(10,o),l=tn-2;return f("g",{class:`pill ${s}`,children:[f("title",{children:i}),f("rect",{x:e,
+y:t+1,width:n,height:l,rx:l/2}),f("text",{x:e+n/2,y:t+1+l/2+a*it,"font-size":a,children:Wt(r,n-8,a,s==="gradient"||s==="output")})]})}function Ka({model:e,opened:t,
 id:n,x:r,y:i,detail:s}){let o=Et(11.5,s),a=zt(e,t,n),{units:l}=e.frame(n),u=l[a],c=(h,p,d,m)=>f("g",{class:`turn${h<0||h>=l.length?" off":""}`,"data-loop":n,"da\
 ta-turn":h,role:"button","aria-label":m,children:[f("rect",{x:p-11,y:i+3,width:22,height:18,rx:4}),f("text",{x:p,y:i+12+o*it,"font-size":o,children:d})]});return f(
 "g",{class:"stepper",children:[f("title",{children:e.text(e.frame(-u-1).name)}),f("rect",{class:"plate",x:r-66,y:i+2,width:132,height:20,rx:5}),c(a-1,r-54,"‹",
-"previous turn"),f("text",{x:r,y:i+12+o*it,"font-size":o,children:Wt(`${a+1} of ${l.length}`,84,o,!0)}),c(a+1,r+54,"›","next turn")]})}function ji({model:e,opened:t,
+"previous turn"),f("text",{x:r,y:i+12+o*it,"font-size":o,children:Wt(`${a+1} of ${l.length}`,84,o,!0)}),c(a+1,r+54,"›","next turn")]})}function Zi({model:e,opened:t,
 boxes:n,lines:r,detail:i,marks:s,shown:o,labels:a}){let l=[],u=new Map,c=ln(i);for(let h of n){if(!o.units.has(h.unit))continue;let p=o.whole.has(h.unit);if(h.kind!==
-"open"){l.push(f(mr,{model:e,opened:t,box:h,detail:i,marks:s},`b${h.unit}`));continue}l.push(f(Wa,{box:h,whole:p,halved:!p||Xi(e,h,i),back:!p||e.frame(-h.unit-1).
-counts[1]>0},`b${h.unit}`));let d=(r.get(-h.unit-1)??[]).filter(m=>Se(m,o));for(let m of d)if(m.side==="bridge")for(let g of m.ends)u.set(String(g),g);l.push(f(
-"g",{class:"lines",children:[...d].sort((m,g)=>+(m.side!=="bridge")-+(g.side!=="bridge")).map(m=>f(Ba,{line:m,detail:i},m.d))},`l${h.unit}`)),l.push(f(Ha,{model:e,
+"open"){l.push(f(mr,{model:e,opened:t,box:h,detail:i,marks:s},`b${h.unit}`));continue}l.push(f(Ha,{box:h,whole:p,halved:!p||Xi(e,h,i),back:!p||e.frame(-h.unit-1).
+counts[1]>0},`b${h.unit}`));let d=(r.get(-h.unit-1)??[]).filter(m=>Se(m,o));for(let m of d)if(m.side==="bridge")for(let b of m.ends)u.set(String(b),b);l.push(f(
+"g",{class:"lines",children:[...d].sort((m,b)=>+(m.side!=="bridge")-+(b.side!=="bridge")).map(m=>f(za,{line:m,detail:i},m.d))},`l${h.unit}`)),l.push(f(qa,{model:e,
 opened:t,box:h,detail:i,marks:s,whole:p},`h${h.unit}`))}return f("g",{children:[l,f(Ki,{points:[...u.values()],detail:i}),a.map(h=>f(pr,{label:h,size:c},h.line.
 key))]})}function un(){let e=t=>f("marker",{id:`tip-${t}`,class:`tip ${t}`,viewBox:"0 0 8 8",refX:"7",refY:"4",markerWidth:"7",markerHeight:"7",markerUnits:"use\
-rSpaceOnUse",orient:"auto",children:f("path",{d:"M0 .8L8 4L0 7.2Z"})});return f("defs",{children:[e("left"),e("right")]})}function Zi(e,t){let{x:n,y:r,w:i,h:s,node:o}=e.visible(),a=document.createElementNS("http://www.w3.org/2000/svg","svg");ie([f("title",{children:t}),f("rect",{class:"\
+rSpaceOnUse",orient:"auto",children:f("path",{d:"M0 .8L8 4L0 7.2Z"})});return f("defs",{children:[e("left"),e("right")]})}function Qi(e,t){let{x:n,y:r,w:i,h:s,node:o}=e.visible(),a=document.createElementNS("http://www.w3.org/2000/svg","svg");ie([f("title",{children:t}),f("rect",{class:"\
 paper",x:n,y:r,width:i,height:s}),f(un,{}),o],a);let l={viewBox:`${n} ${r} ${i} ${s}`,width:String(Math.round(i)),height:String(Math.round(s)),class:"picture"};
 for(let[c,h]of Object.entries(l))a.setAttribute(c,h);let u=new XMLSerializer().serializeToString(a).replace("</title>",`</title><style>${Vi}</style>`);return ie(
 null,a),`<?xml version="1.0" encoding="UTF-8"?>
 ${u}
-`}function Qi(e,t){let n=URL.createObjectURL(new Blob([t],{type:"image/svg+xml"})),r=document.createElement("a");r.href=n,r.download=e,r.click(),setTimeout(()=>URL.
-revokeObjectURL(n),1e3)}async function Ji(e){try{return await navigator.clipboard.writeText(e),"The link is copied."}catch{return e}}var Ka={"":1,b:1,k:1024,kib:1024,kb:1e3,m:1024**2,mib:1024**2,mb:1e6,g:1024**3,gib:1024**3,gb:1e9},Xa=3,cn="any:",Ya=["names","operators","shapes","source lines",
-"modules","parameters"],ts=[["op:mm","steps whose operator is mm (op:mm* for those that begin with it)"],["kind:matmul","matmul, convolution, attention, norm, s\
+`}function Ji(e,t){let n=URL.createObjectURL(new Blob([t],{type:"image/svg+xml"})),r=document.createElement("a");r.href=n,r.download=e,r.click(),setTimeout(()=>URL.
+revokeObjectURL(n),1e3)}async function ts(e){try{return await navigator.clipboard.writeText(e),"The link is copied."}catch{return e}}var Xa={"":1,b:1,k:1024,kib:1024,kb:1e3,m:1024**2,mib:1024**2,mb:1e6,g:1024**3,gib:1024**3,gb:1e9},Ya=3,cn="any:",ja=["names","operators","shapes","source lines",
+"modules","parameters"],es=[["op:mm","steps whose operator is mm (op:mm* for those that begin with it)"],["kind:matmul","matmul, convolution, attention, norm, s\
 oftmax, reduction, pointwise, embedding, copy, creation, view, guard"],["is:saved","steps whose value is saved for the backward; also is:view, is:guard"],["side\
 :backward","steps of the backward; also side:forward"],[">1MiB","steps that write more than 1 MiB; also <4KiB"],["module:layers.3","steps of this module and of \
 those inside it"],["line:model.py:12","steps of a source line, or of a whole file"],["shape:3,4","values with these sizes next to one another"],["any:relu","ste\
 ps that have a word anywhere: in source lines, modules, parameters and shapes, too"],["has:nan","steps whose values were measured and have NaN; also has:inf"]];
-function es(e){return e.data.marks?[...ts,["is:changed","steps that changed; also is:added, is:removed"]]:ts}var fn=class{constructor(t){this.model=t;this.lower=
+function ns(e){return e.data.marks?[...es,["is:changed","steps that changed; also is:added, is:removed"]]:es}var fn=class{constructor(t){this.model=t;this.lower=
 t.strings.map(n=>n.toLowerCase()),this.lines=t.data.sources.map(n=>`${this.lower[n[0]]}:${n[1]}`),this.paths=t.data.frames.map((n,r)=>t.path(r).toLowerCase()),this.
 codes=t.data.sources.map(n=>`${this.lower[n[2]]} ${this.lower[n[3]]}`)}model;lower;lines;codes;paths;find(t){let n=[...t.toLowerCase().matchAll(/(any:)?"([^"]*)"|(\S+)/g)].
-map(b=>b[3]??`${b[1]??""}${b[2]}`).filter(Boolean);if(!n.length)return null;let r=[],i=[],s=[],o=!1;for(let b of n){let w=b.startsWith(cn)&&b.length>cn.length?null:
-this.filterOf(b);typeof w=="string"?s.push(w):w?r.push(w):(o||=b.startsWith(cn),i.push(b.replace(cn,"")))}let a=i.map(b=>this.placesOf(b)),l=[[],[],[]],u=[];if(!s.
-length)for(let b=0;b<this.model.count;b++)!r.every(w=>w(b))||!a.every(w=>w[b])||(!a.length||a.every(w=>w[b]&Xa)?l[a.length?this.rank(b,i[0]):0].push(b):u.push(b));
-let c=s.length||r.length?[[],[]]:this.framesOf(i),h=l.flat(),p=o||!h.length,d=b=>this.countsOf(b,a[0]),m=p?[...h,...u]:h,g=p?[]:u,v=n.map(b=>i.includes(b)?/\s/.
-test(b)?`any:"${b}"`:`any:${b}`:b).join(" ");return{...this.sum(c,m,s.join(" ")),counts:d(m),elsewhere:{steps:g.length,counts:d(g),query:v}}}countsOf(t,n){return n?
-Ya.map((r,i)=>[r,t.reduce((s,o)=>s+(n[o]>>i&1),0)]).filter(([,r])=>r):[]}sum([t,n],r,i){let{model:s}=this,o=new Map,a=0,l=new Int32Array(s.data.frames.length);for(let u of r)
+map(g=>g[3]??`${g[1]??""}${g[2]}`).filter(Boolean);if(!n.length)return null;let r=[],i=[],s=[],o=!1;for(let g of n){let w=g.startsWith(cn)&&g.length>cn.length?null:
+this.filterOf(g);typeof w=="string"?s.push(w):w?r.push(w):(o||=g.startsWith(cn),i.push(g.replace(cn,"")))}let a=i.map(g=>this.placesOf(g)),l=[[],[],[]],u=[];if(!s.
+length)for(let g=0;g<this.model.count;g++)!r.every(w=>w(g))||!a.every(w=>w[g])||(!a.length||a.every(w=>w[g]&Ya)?l[a.length?this.rank(g,i[0]):0].push(g):u.push(g));
+let c=s.length||r.length?[[],[]]:this.framesOf(i),h=l.flat(),p=o||!h.length,d=g=>this.countsOf(g,a[0]),m=p?[...h,...u]:h,b=p?[]:u,v=n.map(g=>i.includes(g)?/\s/.
+test(g)?`any:"${g}"`:`any:${g}`:g).join(" ");return{...this.sum(c,m,s.join(" ")),counts:d(m),elsewhere:{steps:b.length,counts:d(b),query:v}}}countsOf(t,n){return n?
+ja.map((r,i)=>[r,t.reduce((s,o)=>s+(n[o]>>i&1),0)]).filter(([,r])=>r):[]}sum([t,n],r,i){let{model:s}=this,o=new Map,a=0,l=new Int32Array(s.data.frames.length);for(let u of r)
 s.isForward(u)&&a++,l[s.data.nodes.frame[u]]++;return l.forEach((u,c)=>{if(u)for(let h=c;h>=0;h=s.frame(h).parent)o.set(h,(o.get(h)??0)+u)}),{units:[...t,...r,...n],
 steps:new Set(r),within:o,forward:a,problem:i}}rank(t,n){let{model:r}=this,i=[r.shorts[t].toLowerCase(),this.lower[r.data.nodes.name[t]]];return i.includes(n)?0:
 i.some(s=>s.startsWith(n))?1:2}framesOf(t){let{model:n}=this,r=[[],[]],i=new Set;return n.data.frames.forEach((s,o)=>{let a=this.lower[s.name],l=`${this.paths[o]}\
@@ -545,7 +546,7 @@ i.some(s=>s.startsWith(n))?1:2}framesOf(t){let{model:n}=this,r=[[],[]],i=new Set
 n.alike[o]),r[a.startsWith(t[0])||this.paths[o]===t[0]?0:1].push(F(o)))}),r}placesOf(t){let{model:n}=this,{nodes:r,sources:i}=n.data,s=Uint8Array.from(this.lower,
 u=>Number(u.includes(t))),o=Uint8Array.from(i,(u,c)=>(this.lines[c].includes(t)||this.codes[c].includes(t)?8:0)|(s[u[4]]?16:0)),a=Uint8Array.from(n.entering,u=>s[u.
 name]?32:0),l=new Uint8Array(n.count);for(let u=0;u<n.count;u++){let c=s[r.name[u]]|s[r.op[u]]<<1|s[r.spec[u]]<<2;r.source[u]>=0&&(c|=o[r.source[u]]);for(let h of r.
-inputs[u])h>=n.count&&(c|=a[h-n.count]);l[u]=c}return l}filterOf(t){let n=/^([<>])=?([\d.]+)([a-z]*)$/.exec(t);if(n){let s=Ka[n[3]];if(s===void 0)return`“${t}\
+inputs[u])h>=n.count&&(c|=a[h-n.count]);l[u]=c}return l}filterOf(t){let n=/^([<>])=?([\d.]+)([a-z]*)$/.exec(t);if(n){let s=Xa[n[3]];if(s===void 0)return`“${t}\
 ”: the unit is B, KiB, MiB or GiB.`;let o=Number(n[2])*s,{written:a}=this.model.data.nodes;return n[1]===">"?l=>a[l]>o:l=>a[l]<o}let[,r,i]=/^(op|kind|is|side|module|line|shape|has):(.*)$/.
 exec(t)??[];return r?i?this.keyed(r,i):`“${t}” needs something behind the colon.`:null}keyed(t,n){let{model:r}=this,{nodes:i,sources:s}=r.data,o=l=>`“${t}\
 :${n}”: ${t} is one of ${l.join(", ")}.`;return{op:()=>{let l=n.endsWith("*")?n.slice(0,-1):null,u=r.strings.map((c,h)=>this.lower[h]);return c=>{let[h,p]=[r.
@@ -562,154 +563,154 @@ let{found:n,at:r,onGo:i,onLeave:s}=this.props,o=n?.units.length??0;if(t.stopProp
 o-1:0:(r+(a?o-1:1))%o)}};render({query:t,found:n,model:r,at:i,onQuery:s,onGo:o}){return f("div",{class:"finder",role:"search",onFocusOut:a=>{a.currentTarget.contains(
 a.relatedTarget)||this.setState({open:!1})},children:[f("input",{ref:this.input,type:"search",value:t,placeholder:"search: name, operator, shape, line   /","ari\
 a-label":"search",spellcheck:!1,onInput:a=>{s(a.currentTarget.value),this.setState({open:!0})},onFocus:()=>this.setState({open:!0}),onKeyDown:this.pressed}),n&&
-f("output",{class:"total",children:n.problem?"?":E(n.units.length)}),this.state.open&&f("div",{class:"results",tabIndex:-1,children:n?f(Za,{found:n,model:r,at:i,
-onGo:o,onQuery:a=>{s(a),this.focus()}}):f(ja,{model:r,onQuery:a=>{s(a),this.focus()}})})]})}};function ja({model:e,onQuery:t}){return f("div",{class:"help",children:[
+f("output",{class:"total",children:n.problem?"?":E(n.units.length)}),this.state.open&&f("div",{class:"results",tabIndex:-1,children:n?f(Qa,{found:n,model:r,at:i,
+onGo:o,onQuery:a=>{s(a),this.focus()}}):f(Za,{model:r,onQuery:a=>{s(a),this.focus()}})})]})}};function Za({model:e,onQuery:t}){return f("div",{class:"help",children:[
 f("p",{class:"soft",children:"Words are looked for in names and operators; where none has them, in shapes, source lines, modules and parameters, too. Filters ca\
-n be put beside them:"}),f("dl",{children:es(e).map(([n,r])=>[f("dt",{children:f("button",{class:"link",onClick:()=>t(n),children:n})},n),f("dd",{children:r},`${n}\
- `)])})]})}var ns=e=>e.map(([t,n])=>`${t} ${E(n)}`).join(", ");function Za({found:e,model:t,at:n,onGo:r,onQuery:i}){if(e.problem)return f("p",{class:"alarm",children:e.
+n be put beside them:"}),f("dl",{children:ns(e).map(([n,r])=>[f("dt",{children:f("button",{class:"link",onClick:()=>t(n),children:n})},n),f("dd",{children:r},`${n}\
+ `)])})]})}var rs=e=>e.map(([t,n])=>`${t} ${E(n)}`).join(", ");function Qa({found:e,model:t,at:n,onGo:r,onQuery:i}){if(e.problem)return f("p",{class:"alarm",children:e.
 problem});let s=e.steps.size-e.forward,o=e.units.length-e.steps.size,a=Math.max(0,Math.min(n-20,e.units.length-hn));return f("div",{children:[f("p",{class:"soft\
- counts",children:[[e.forward&&`${E(e.forward)} forward`,s&&`${E(s)} backward`,o&&J(o,"frame")].filter(Boolean).join(", ")||"Nothing has these words.",e.counts.
-length>0&&` · in ${ns(e.counts)}`]}),e.elsewhere.steps>0&&f("p",{children:f("button",{class:"link elsewhere",onClick:()=>i(e.elsewhere.query),children:`${J(e.elsewhere.
-steps,"more step")}, not by name: in ${ns(e.elsewhere.counts)}`})}),f("ul",{children:e.units.slice(a,a+hn).map((l,u)=>f(Qa,{model:t,unit:l,chosen:a+u===n,onGo:()=>r(
-a+u)},l))}),e.units.length>hn&&f("p",{class:"soft",children:`${E(a+1)} to ${E(Math.min(e.units.length,a+hn))} of ${E(e.units.length)}; Enter goes on`})]})}function Qa({
+ counts",children:[[e.forward&&`${E(e.forward)} forward`,s&&`${E(s)} backward`,o&&Q(o,"frame")].filter(Boolean).join(", ")||"Nothing has these words.",e.counts.
+length>0&&` · in ${rs(e.counts)}`]}),e.elsewhere.steps>0&&f("p",{children:f("button",{class:"link elsewhere",onClick:()=>i(e.elsewhere.query),children:`${Q(e.elsewhere.
+steps,"more step")}, not by name: in ${rs(e.elsewhere.counts)}`})}),f("ul",{children:e.units.slice(a,a+hn).map((l,u)=>f(Ja,{model:t,unit:l,chosen:a+u===n,onGo:()=>r(
+a+u)},l))}),e.units.length>hn&&f("p",{class:"soft",children:`${E(a+1)} to ${E(Math.min(e.units.length,a+hn))} of ${E(e.units.length)}; Enter goes on`})]})}function Ja({
 model:e,unit:t,chosen:n,onGo:r}){let i=s=>{s.preventDefault(),r()};if(t<0){let s=-t-1;return f("li",{class:n?"chosen":"",onMouseDown:i,children:[f("b",{children:f(
 "bdi",{children:e.path(s)})}),f("span",{class:"soft",children:f("bdi",{children:e.text(e.frame(s).label)})})]})}return f("li",{class:n?"chosen":"",onMouseDown:i,
 children:[f("b",{class:e.isForward(t)?"forward":"backward",children:f("bdi",{children:e.nameOf(t)})}),f("code",{children:e.specOf(t)}),f("span",{class:"soft",children:f(
-"bdi",{children:[e.moduleOf(t),e.lineOf(t)].filter(Boolean).join("  ")})})]})}var rs=[["/","search; Enter goes to the first, then to the next; Shift+Enter back; Escape leaves"],["↓ ↑","along the flow, as it is drawn: the forward runs \
+"bdi",{children:[e.moduleOf(t),e.lineOf(t)].filter(Boolean).join("  ")})})]})}var is=[["/","search; Enter goes to the first, then to the next; Shift+Enter back; Escape leaves"],["↓ ↑","along the flow, as it is drawn: the forward runs \
 down, the backward up"],["← →","to the partner in the other direction"],["Enter","open or close the selected frame, or the one around the selected step"],["\
 Shift+Enter","open everything inside the selected frame"],["[ ]","previous or next turn of the loop around the selection"],["n p","next or previous match of the\
  search"],["1 – 9","open every frame to that depth; 0 closes all but the first"],["+ − f a","zoom in, zoom out, fit, fit all"],["m c l o i d","memory, code,\
  lines, operators, inputs and outputs, details"],["Escape","select nothing"],["wheel","move; with Ctrl or ⌘, zoom. Drag moves, too. On the time line: ← → move t\
-he moment"]];function is(e){let t=[["n p","next or previous match of the search; without a search, next or previous change"],["h","changes"]];return e?rs.flatMap(
-n=>n[0]==="n p"?t:[n]):rs}function yr(e,t,n,r){if(n===null)return ss(t);let i=n<0||e.isForward(n),s=St(e,t,n),o=l=>l<e.count?St(e,t,l):s,a=i===(r===1);for(let l of Ja(
-e,n,a)){let u=o(l),c=t.byUnit.get(u);if(u!==s&&c&&c.kind!=="open"&&!e.above(s).includes(-u-1))return u}return tl(t,s,r,i)}function Ja(e,t,n){let r=t>=0?[t]:[...e.
+he moment"]];function ss(e){let t=[["n p","next or previous match of the search; without a search, next or previous change"],["h","changes"]];return e?is.flatMap(
+n=>n[0]==="n p"?t:[n]):is}function yr(e,t,n,r){if(n===null)return os(t);let i=n<0||e.isForward(n),s=St(e,t,n),o=l=>l<e.count?St(e,t,l):s,a=i===(r===1);for(let l of tl(
+e,n,a)){let u=o(l),c=t.byUnit.get(u);if(u!==s&&c&&c.kind!=="open"&&!e.above(s).includes(-u-1))return u}return el(t,s,r,i)}function tl(e,t,n){let r=t>=0?[t]:[...e.
 inside(-t-1)].filter(o=>e.isForward(o)),i=new Set(r);return r.flatMap(o=>n?e.usersOf(o):e.data.nodes.inputs[o]).filter(o=>o<e.count&&!i.has(o)).sort((o,a)=>n?o-
-a:a-o)}function tl(e,t,n,r){let i=e.byUnit.get(t);if(!i)return ss(e);let[s,o]=[t,1/0];for(let a of e.boxes){let l=(a.y-i.y)*n;if(a.kind==="open"||l<=0||a.kind===
-"node"&&a.mid<0!==r)continue;let u=l+Math.abs(a.mid-i.mid)/20;u<o&&([s,o]=[a.unit,u])}return s}function ss(e){return e.boxes.find(t=>t.kind!=="open")?.unit??null}
-function vr(e,t,n){return t===null||t<0||e.isForward(t)!==n?t:(n?e.pulled[t]:e.data.nodes.partners[t])[0]??t}var Xt=64,ht=16,os=11,pn=class extends W{state={wide:0};frame=at();watcher=new ResizeObserver(()=>this.setState({wide:this.frame.current.clientWidth}));shape=null;componentDidMount(){
+a:a-o)}function el(e,t,n,r){let i=e.byUnit.get(t);if(!i)return os(e);let[s,o]=[t,1/0];for(let a of e.boxes){let l=(a.y-i.y)*n;if(a.kind==="open"||l<=0||a.kind===
+"node"&&a.mid<0!==r)continue;let u=l+Math.abs(a.mid-i.mid)/20;u<o&&([s,o]=[a.unit,u])}return s}function os(e){return e.boxes.find(t=>t.kind!=="open")?.unit??null}
+function vr(e,t,n){return t===null||t<0||e.isForward(t)!==n?t:(n?e.pulled[t]:e.data.nodes.partners[t])[0]??t}var Xt=64,ht=16,as=11,pn=class extends W{state={wide:0};frame=at();watcher=new ResizeObserver(()=>this.setState({wide:this.frame.current.clientWidth}));shape=null;componentDidMount(){
 this.watcher.observe(this.frame.current),this.setState({wide:this.frame.current.clientWidth})}componentWillUnmount(){this.watcher.disconnect()}shouldComponentUpdate(t,n){
 let{model:r,moment:i,selected:s}=this.props;return t.model!==r||t.moment!==i||t.selected!==s||n.wide!==this.state.wide}get step(){return this.state.wide/Math.max(
 1,this.props.model.count)}paths(){let{model:t}=this.props,{wide:n}=this.state;if(this.shape?.model===t&&this.shape.wide===n)return this.shape.paths;let{live:r}=t.
-data.memory,i=Math.max(1,as(r)),s=Math.max(1,Math.floor(1/this.step/1.5)),o=(l,u)=>{if(l>=u)return"";let c=`M${(l*this.step).toFixed(1)} ${ht+Xt}`;for(let h=l;h<
-u;h+=s){let p=Math.min(u,h+s),d=ht+Xt*(1-as(r,h,p)/i);c+=`L${(h*this.step).toFixed(1)} ${d.toFixed(1)}L${(p*this.step).toFixed(1)} ${d.toFixed(1)}`}return`${c}L${(u*
+data.memory,i=Math.max(1,ls(r)),s=Math.max(1,Math.floor(1/this.step/1.5)),o=(l,u)=>{if(l>=u)return"";let c=`M${(l*this.step).toFixed(1)} ${ht+Xt}`;for(let h=l;h<
+u;h+=s){let p=Math.min(u,h+s),d=ht+Xt*(1-ls(r,h,p)/i);c+=`L${(h*this.step).toFixed(1)} ${d.toFixed(1)}L${(p*this.step).toFixed(1)} ${d.toFixed(1)}`}return`${c}L${(u*
 this.step).toFixed(1)} ${ht+Xt}Z`},a=[o(0,t.data.forward),o(t.data.forward,t.count)];return this.shape={model:t,wide:n,paths:a},a}chosen=t=>{let n=Math.floor((t.
 clientX-this.frame.current.getBoundingClientRect().left)/this.step);this.props.onMoment(Math.max(0,Math.min(this.props.model.count-1,n)))};pressed=t=>{let{model:n,
 moment:r,onMoment:i}=this.props,s={ArrowRight:1,ArrowLeft:-1,PageDown:10,PageUp:-10}[t.key],o=r??n.data.memory.peak[0],a=t.key==="Home"?0:t.key==="End"?n.count-
 1:s===void 0?null:o+s*(t.shiftKey?10:1);a!==null&&(t.preventDefault(),t.stopPropagation(),i(Math.max(0,Math.min(n.count-1,a))))};render({model:t,moment:n,selected:r}){
 let{wide:i}=this.state,{memory:s,forward:o}=t.data,[a,l]=s.peak,[u,c]=i&&t.count?this.paths():["",""],h=w=>(w+.5)*this.step,p=[`peak ${A(l)} + ${A(s.before)} he\
-ld by the caller`,`peak ${A(l)}`],d=p.find(w=>z(w,os)<i-24)??"",m=z(d,os),g=h(a)+8,v=g+m<i-6?g:Math.max(4,Math.min(h(a)-8-m,i-m-6)),b=n===null?"":`, ${A(s.live[n])}\
+ld by the caller`,`peak ${A(l)}`],d=p.find(w=>z(w,as)<i-24)??"",m=z(d,as),b=h(a)+8,v=b+m<i-6?b:Math.max(4,Math.min(h(a)-8-m,i-m-6)),g=n===null?"":`, ${A(s.live[n])}\
  at step ${E(n+1)}`;return f("div",{class:"timeline",ref:this.frame,tabIndex:0,role:"slider","aria-label":"live bytes over forward and backward","aria-valuemin":0,
-"aria-valuemax":Math.max(0,t.count-1),"aria-valuenow":n??Math.max(0,a),"aria-valuetext":`peak ${A(l)}${b}`,onClick:this.chosen,onMouseMove:w=>w.buttons===1&&this.
+"aria-valuemax":Math.max(0,t.count-1),"aria-valuenow":n??Math.max(0,a),"aria-valuetext":`peak ${A(l)}${g}`,onClick:this.chosen,onMouseMove:w=>w.buttons===1&&this.
 chosen(w),onKeyDown:this.pressed,children:f("svg",{width:i,height:ht+Xt+1,children:[f("path",{class:"area forward",d:u}),f("path",{class:"area backward",d:c}),o>
 0&&o<t.count&&f("path",{class:"border",d:`M${o*this.step} ${ht}V${ht+Xt}`}),a>=0&&t.count>0&&f("circle",{class:"peak",cx:h(a),cy:ht,r:3.5}),a>=0&&t.count>0&&f("\
 text",{class:"peak",x:v,y:11,children:d}),r!==null&&r>=0&&f("path",{class:"cursor selected",d:`M${h(r)} ${ht-4}V${ht+Xt}`}),n!==null&&f("path",{class:"cursor",d:`\
-M${h(n)} ${ht-4}V${ht+Xt}`})]})})}};function as(e,t=0,n=e.length){let r=0;for(let i=t;i<n;i++)e[i]>r&&(r=e[i]);return r}function el(e,t){return e.data.memory.spans.
-filter(([,n,r])=>n<=t&&t<=r).sort((n,r)=>r[3]-n[3])}function ls({model:e,moment:t,go:n,onMoment:r}){let{memory:i}=e.data,[s,o]=i.peak,a=t??s;if(a<0||!e.count)return f(
-"div",{class:"panel",children:[f("h2",{children:"Memory"}),f("p",{class:"soft",children:"There is no step, so nothing is live."})]});let l=el(e,a),u=l.reduce((h,p)=>h+
+M${h(n)} ${ht-4}V${ht+Xt}`})]})})}};function ls(e,t=0,n=e.length){let r=0;for(let i=t;i<n;i++)e[i]>r&&(r=e[i]);return r}function nl(e,t){return e.data.memory.spans.
+filter(([,n,r])=>n<=t&&t<=r).sort((n,r)=>r[3]-n[3])}function us({model:e,moment:t,go:n,onMoment:r}){let{memory:i}=e.data,[s,o]=i.peak,a=t??s;if(a<0||!e.count)return f(
+"div",{class:"panel",children:[f("h2",{children:"Memory"}),f("p",{class:"soft",children:"There is no step, so nothing is live."})]});let l=nl(e,a),u=l.reduce((h,p)=>h+
 p[3],0),c=[{name:"value",value:h=>e.nameOf(h[0]),cell:h=>f(yt,{model:e,value:h[0],go:n})},{name:"bytes",value:h=>h[3],cell:h=>A(h[3])},{name:"as",value:h=>e.text(
 h[4]),cell:h=>e.text(h[4])},{name:"steps",value:h=>h[2]-h[1]+1,cell:h=>`${E(h[1]+1)}–${h[2]<e.count?E(h[2]+1):"end"}`}];return f("div",{class:"panel",children:[
 f("h2",{children:"Memory"}),f("dl",{children:[f("dt",{children:"Step"}),f("dd",{children:[`${E(a+1)} of ${E(e.count)}: `,f(yt,{model:e,value:a,go:n})]}),f("dt",
 {children:"Live"}),f("dd",{children:[`${A(i.live[a])} in ${E(l.length)} values`,Math.abs(u-i.live[a])>.5&&f("span",{class:"soft",children:` (${A(u)} listed belo\
 w)`})]}),f("dt",{children:"Peak"}),f("dd",{children:[`${A(o)} at `,f("button",{class:"link",onClick:()=>r(s),children:`step ${E(s+1)}`})]}),f("dt",{children:"Be\
 fore"}),f("dd",{children:`${A(i.before)} of parameters, buffers and inputs, held by the caller`})]}),f(ft,{columns:c,rows:l,sort:[1,-1],empty:"Nothing is held a\
-t this step."},a),f("h3",{children:"Held by the caller throughout"}),f(ft,{columns:c.slice(0,3),rows:i.held,sort:[1,-1],empty:"Nothing."})]})}var wr="http://www.w3.org/1999/xhtml",us={svg:"http://www.w3.org/2000/svg",xhtml:wr,xlink:"http://www.w3.org/1999/xlink",xml:"http://www.w3.org/XML/1998/namespa\
-ce",xmlns:"http://www.w3.org/2000/xmlns/"};function Ee(e){var t=e+="",n=t.indexOf(":");return n>=0&&(t=e.slice(0,n))!=="xmlns"&&(e=e.slice(n+1)),us.hasOwnProperty(
-t)?{space:us[t],local:e}:e}function nl(e){return function(){var t=this.ownerDocument,n=this.namespaceURI;return n===wr&&t.documentElement.namespaceURI===wr?t.createElement(
-e):t.createElementNS(n,e)}}function rl(e){return function(){return this.ownerDocument.createElementNS(e.space,e.local)}}function cs(e){var t=Ee(e);return(t.local?
-rl:nl)(t)}function il(){}function gn(e){return e==null?il:function(){return this.querySelector(e)}}function sl(e){typeof e!="function"&&(e=gn(e));for(var t=this.
+t this step."},a),f("h3",{children:"Held by the caller throughout"}),f(ft,{columns:c.slice(0,3),rows:i.held,sort:[1,-1],empty:"Nothing."})]})}var wr="http://www.w3.org/1999/xhtml",cs={svg:"http://www.w3.org/2000/svg",xhtml:wr,xlink:"http://www.w3.org/1999/xlink",xml:"http://www.w3.org/XML/1998/namespa\
+ce",xmlns:"http://www.w3.org/2000/xmlns/"};function Ee(e){var t=e+="",n=t.indexOf(":");return n>=0&&(t=e.slice(0,n))!=="xmlns"&&(e=e.slice(n+1)),cs.hasOwnProperty(
+t)?{space:cs[t],local:e}:e}function rl(e){return function(){var t=this.ownerDocument,n=this.namespaceURI;return n===wr&&t.documentElement.namespaceURI===wr?t.createElement(
+e):t.createElementNS(n,e)}}function il(e){return function(){return this.ownerDocument.createElementNS(e.space,e.local)}}function fs(e){var t=Ee(e);return(t.local?
+il:rl)(t)}function sl(){}function gn(e){return e==null?sl:function(){return this.querySelector(e)}}function ol(e){typeof e!="function"&&(e=gn(e));for(var t=this.
 _groups,n=t.length,r=new Array(n),i=0;i<n;++i)for(var s=t[i],o=s.length,a=r[i]=new Array(o),l,u,c=0;c<o;++c)(l=s[c])&&(u=e.call(l,l.__data__,c,s))&&("__data__"in
-l&&(u.__data__=l.__data__),a[c]=u);return new nt(r,this._parents)}function ol(e){return e==null?[]:Array.isArray(e)?e:Array.from(e)}function al(){return[]}function xr(e){
-return e==null?al:function(){return this.querySelectorAll(e)}}function ll(e){return function(){return ol(e.apply(this,arguments))}}function ul(e){typeof e=="fun\
-ction"?e=ll(e):e=xr(e);for(var t=this._groups,n=t.length,r=[],i=[],s=0;s<n;++s)for(var o=t[s],a=o.length,l,u=0;u<a;++u)(l=o[u])&&(r.push(e.call(l,l.__data__,u,o)),
-i.push(l));return new nt(r,i)}function kr(e){return function(){return this.matches(e)}}function fs(e){return function(t){return t.matches(e)}}var cl=Array.prototype.
-find;function fl(e){return function(){return cl.call(this.children,e)}}function hl(){return this.firstElementChild}function dl(e){return this.select(e==null?hl:
-fl(typeof e=="function"?e:fs(e)))}var pl=Array.prototype.filter;function ml(){return Array.from(this.children)}function gl(e){return function(){return pl.call(this.
-children,e)}}function bl(e){return this.selectAll(e==null?ml:gl(typeof e=="function"?e:fs(e)))}function yl(e){typeof e!="function"&&(e=kr(e));for(var t=this._groups,
+l&&(u.__data__=l.__data__),a[c]=u);return new nt(r,this._parents)}function al(e){return e==null?[]:Array.isArray(e)?e:Array.from(e)}function ll(){return[]}function xr(e){
+return e==null?ll:function(){return this.querySelectorAll(e)}}function ul(e){return function(){return al(e.apply(this,arguments))}}function cl(e){typeof e=="fun\
+ction"?e=ul(e):e=xr(e);for(var t=this._groups,n=t.length,r=[],i=[],s=0;s<n;++s)for(var o=t[s],a=o.length,l,u=0;u<a;++u)(l=o[u])&&(r.push(e.call(l,l.__data__,u,o)),
+i.push(l));return new nt(r,i)}function kr(e){return function(){return this.matches(e)}}function hs(e){return function(t){return t.matches(e)}}var fl=Array.prototype.
+find;function hl(e){return function(){return fl.call(this.children,e)}}function dl(){return this.firstElementChild}function pl(e){return this.select(e==null?dl:
+hl(typeof e=="function"?e:hs(e)))}var ml=Array.prototype.filter;function gl(){return Array.from(this.children)}function bl(e){return function(){return ml.call(this.
+children,e)}}function yl(e){return this.selectAll(e==null?gl:bl(typeof e=="function"?e:hs(e)))}function vl(e){typeof e!="function"&&(e=kr(e));for(var t=this._groups,
 n=t.length,r=new Array(n),i=0;i<n;++i)for(var s=t[i],o=s.length,a=r[i]=[],l,u=0;u<o;++u)(l=s[u])&&e.call(l,l.__data__,u,s)&&a.push(l);return new nt(r,this._parents)}
-function hs(e){return new Array(e.length)}function vl(){return new nt(this._enter||this._groups.map(hs),this._parents)}function mn(e,t){this.ownerDocument=e.ownerDocument,
+function ds(e){return new Array(e.length)}function wl(){return new nt(this._enter||this._groups.map(ds),this._parents)}function mn(e,t){this.ownerDocument=e.ownerDocument,
 this.namespaceURI=e.namespaceURI,this._next=null,this._parent=e,this.__data__=t}mn.prototype={constructor:mn,appendChild:function(e){return this._parent.insertBefore(
 e,this._next)},insertBefore:function(e,t){return this._parent.insertBefore(e,t)},querySelector:function(e){return this._parent.querySelector(e)},querySelectorAll:function(e){
-return this._parent.querySelectorAll(e)}};function wl(e){return function(){return e}}function _l(e,t,n,r,i,s){for(var o=0,a,l=t.length,u=s.length;o<u;++o)(a=t[o])?
-(a.__data__=s[o],r[o]=a):n[o]=new mn(e,s[o]);for(;o<l;++o)(a=t[o])&&(i[o]=a)}function xl(e,t,n,r,i,s,o){var a,l,u=new Map,c=t.length,h=s.length,p=new Array(c),d;
+return this._parent.querySelectorAll(e)}};function _l(e){return function(){return e}}function xl(e,t,n,r,i,s){for(var o=0,a,l=t.length,u=s.length;o<u;++o)(a=t[o])?
+(a.__data__=s[o],r[o]=a):n[o]=new mn(e,s[o]);for(;o<l;++o)(a=t[o])&&(i[o]=a)}function kl(e,t,n,r,i,s,o){var a,l,u=new Map,c=t.length,h=s.length,p=new Array(c),d;
 for(a=0;a<c;++a)(l=t[a])&&(p[a]=d=o.call(l,l.__data__,a,t)+"",u.has(d)?i[a]=l:u.set(d,l));for(a=0;a<h;++a)d=o.call(e,s[a],a,s)+"",(l=u.get(d))?(r[a]=l,l.__data__=
-s[a],u.delete(d)):n[a]=new mn(e,s[a]);for(a=0;a<c;++a)(l=t[a])&&u.get(p[a])===l&&(i[a]=l)}function kl(e){return e.__data__}function $l(e,t){if(!arguments.length)
-return Array.from(this,kl);var n=t?xl:_l,r=this._parents,i=this._groups;typeof e!="function"&&(e=wl(e));for(var s=i.length,o=new Array(s),a=new Array(s),l=new Array(
-s),u=0;u<s;++u){var c=r[u],h=i[u],p=h.length,d=Ml(e.call(c,c&&c.__data__,u,r)),m=d.length,g=a[u]=new Array(m),v=o[u]=new Array(m),b=l[u]=new Array(p);n(c,h,g,v,
-b,d,t);for(var w=0,k=0,M,I;w<m;++w)if(M=g[w]){for(w>=k&&(k=w+1);!(I=v[k])&&++k<m;);M._next=I||null}}return o=new nt(o,r),o._enter=a,o._exit=l,o}function Ml(e){return typeof e==
-"object"&&"length"in e?e:Array.from(e)}function Sl(){return new nt(this._exit||this._groups.map(hs),this._parents)}function El(e,t,n){var r=this.enter(),i=this,
+s[a],u.delete(d)):n[a]=new mn(e,s[a]);for(a=0;a<c;++a)(l=t[a])&&u.get(p[a])===l&&(i[a]=l)}function $l(e){return e.__data__}function Ml(e,t){if(!arguments.length)
+return Array.from(this,$l);var n=t?kl:xl,r=this._parents,i=this._groups;typeof e!="function"&&(e=_l(e));for(var s=i.length,o=new Array(s),a=new Array(s),l=new Array(
+s),u=0;u<s;++u){var c=r[u],h=i[u],p=h.length,d=Sl(e.call(c,c&&c.__data__,u,r)),m=d.length,b=a[u]=new Array(m),v=o[u]=new Array(m),g=l[u]=new Array(p);n(c,h,b,v,
+g,d,t);for(var w=0,x=0,M,L;w<m;++w)if(M=b[w]){for(w>=x&&(x=w+1);!(L=v[x])&&++x<m;);M._next=L||null}}return o=new nt(o,r),o._enter=a,o._exit=l,o}function Sl(e){return typeof e==
+"object"&&"length"in e?e:Array.from(e)}function El(){return new nt(this._exit||this._groups.map(ds),this._parents)}function Ol(e,t,n){var r=this.enter(),i=this,
 s=this.exit();return typeof e=="function"?(r=e(r),r&&(r=r.selection())):r=r.append(e+""),t!=null&&(i=t(i),i&&(i=i.selection())),n==null?s.remove():n(s),r&&i?r.merge(
-i).order():i}function Ol(e){for(var t=e.selection?e.selection():e,n=this._groups,r=t._groups,i=n.length,s=r.length,o=Math.min(i,s),a=new Array(i),l=0;l<o;++l)for(var u=n[l],
-c=r[l],h=u.length,p=a[l]=new Array(h),d,m=0;m<h;++m)(d=u[m]||c[m])&&(p[m]=d);for(;l<i;++l)a[l]=n[l];return new nt(a,this._parents)}function Nl(){for(var e=this.
+i).order():i}function Nl(e){for(var t=e.selection?e.selection():e,n=this._groups,r=t._groups,i=n.length,s=r.length,o=Math.min(i,s),a=new Array(i),l=0;l<o;++l)for(var u=n[l],
+c=r[l],h=u.length,p=a[l]=new Array(h),d,m=0;m<h;++m)(d=u[m]||c[m])&&(p[m]=d);for(;l<i;++l)a[l]=n[l];return new nt(a,this._parents)}function Cl(){for(var e=this.
 _groups,t=-1,n=e.length;++t<n;)for(var r=e[t],i=r.length-1,s=r[i],o;--i>=0;)(o=r[i])&&(s&&o.compareDocumentPosition(s)^4&&s.parentNode.insertBefore(o,s),s=o);return this}
-function Cl(e){e||(e=Al);function t(h,p){return h&&p?e(h.__data__,p.__data__):!h-!p}for(var n=this._groups,r=n.length,i=new Array(r),s=0;s<r;++s){for(var o=n[s],
-a=o.length,l=i[s]=new Array(a),u,c=0;c<a;++c)(u=o[c])&&(l[c]=u);l.sort(t)}return new nt(i,this._parents).order()}function Al(e,t){return e<t?-1:e>t?1:e>=t?0:NaN}
-function Pl(){var e=arguments[0];return arguments[0]=this,e.apply(null,arguments),this}function Tl(){return Array.from(this)}function Ll(){for(var e=this._groups,
-t=0,n=e.length;t<n;++t)for(var r=e[t],i=0,s=r.length;i<s;++i){var o=r[i];if(o)return o}return null}function Il(){let e=0;for(let t of this)++e;return e}function Ul(){
-return!this.node()}function Dl(e){for(var t=this._groups,n=0,r=t.length;n<r;++n)for(var i=t[n],s=0,o=i.length,a;s<o;++s)(a=i[s])&&e.call(a,a.__data__,s,i);return this}
-function Bl(e){return function(){this.removeAttribute(e)}}function zl(e){return function(){this.removeAttributeNS(e.space,e.local)}}function Fl(e,t){return function(){
-this.setAttribute(e,t)}}function Rl(e,t){return function(){this.setAttributeNS(e.space,e.local,t)}}function Vl(e,t){return function(){var n=t.apply(this,arguments);
-n==null?this.removeAttribute(e):this.setAttribute(e,n)}}function Gl(e,t){return function(){var n=t.apply(this,arguments);n==null?this.removeAttributeNS(e.space,
-e.local):this.setAttributeNS(e.space,e.local,n)}}function Wl(e,t){var n=Ee(e);if(arguments.length<2){var r=this.node();return n.local?r.getAttributeNS(n.space,n.
-local):r.getAttribute(n)}return this.each((t==null?n.local?zl:Bl:typeof t=="function"?n.local?Gl:Vl:n.local?Rl:Fl)(n,t))}function ds(e){return e.ownerDocument&&
-e.ownerDocument.defaultView||e.document&&e||e.defaultView}function Hl(e){return function(){this.style.removeProperty(e)}}function ql(e,t,n){return function(){this.
-style.setProperty(e,t,n)}}function Kl(e,t,n){return function(){var r=t.apply(this,arguments);r==null?this.style.removeProperty(e):this.style.setProperty(e,r,n)}}
-function Xl(e,t,n){return arguments.length>1?this.each((t==null?Hl:typeof t=="function"?Kl:ql)(e,t,n??"")):Yt(this.node(),e)}function Yt(e,t){return e.style.getPropertyValue(
-t)||ds(e).getComputedStyle(e,null).getPropertyValue(t)}function Yl(e){return function(){delete this[e]}}function jl(e,t){return function(){this[e]=t}}function Zl(e,t){
-return function(){var n=t.apply(this,arguments);n==null?delete this[e]:this[e]=n}}function Ql(e,t){return arguments.length>1?this.each((t==null?Yl:typeof t=="fu\
-nction"?Zl:jl)(e,t)):this.node()[e]}function ps(e){return e.trim().split(/^|\s+/)}function $r(e){return e.classList||new ms(e)}function ms(e){this._node=e,this.
-_names=ps(e.getAttribute("class")||"")}ms.prototype={add:function(e){var t=this._names.indexOf(e);t<0&&(this._names.push(e),this._node.setAttribute("class",this.
+function Al(e){e||(e=Pl);function t(h,p){return h&&p?e(h.__data__,p.__data__):!h-!p}for(var n=this._groups,r=n.length,i=new Array(r),s=0;s<r;++s){for(var o=n[s],
+a=o.length,l=i[s]=new Array(a),u,c=0;c<a;++c)(u=o[c])&&(l[c]=u);l.sort(t)}return new nt(i,this._parents).order()}function Pl(e,t){return e<t?-1:e>t?1:e>=t?0:NaN}
+function Tl(){var e=arguments[0];return arguments[0]=this,e.apply(null,arguments),this}function Ll(){return Array.from(this)}function Il(){for(var e=this._groups,
+t=0,n=e.length;t<n;++t)for(var r=e[t],i=0,s=r.length;i<s;++i){var o=r[i];if(o)return o}return null}function Ul(){let e=0;for(let t of this)++e;return e}function Dl(){
+return!this.node()}function Bl(e){for(var t=this._groups,n=0,r=t.length;n<r;++n)for(var i=t[n],s=0,o=i.length,a;s<o;++s)(a=i[s])&&e.call(a,a.__data__,s,i);return this}
+function zl(e){return function(){this.removeAttribute(e)}}function Fl(e){return function(){this.removeAttributeNS(e.space,e.local)}}function Rl(e,t){return function(){
+this.setAttribute(e,t)}}function Vl(e,t){return function(){this.setAttributeNS(e.space,e.local,t)}}function Gl(e,t){return function(){var n=t.apply(this,arguments);
+n==null?this.removeAttribute(e):this.setAttribute(e,n)}}function Wl(e,t){return function(){var n=t.apply(this,arguments);n==null?this.removeAttributeNS(e.space,
+e.local):this.setAttributeNS(e.space,e.local,n)}}function Hl(e,t){var n=Ee(e);if(arguments.length<2){var r=this.node();return n.local?r.getAttributeNS(n.space,n.
+local):r.getAttribute(n)}return this.each((t==null?n.local?Fl:zl:typeof t=="function"?n.local?Wl:Gl:n.local?Vl:Rl)(n,t))}function ps(e){return e.ownerDocument&&
+e.ownerDocument.defaultView||e.document&&e||e.defaultView}function ql(e){return function(){this.style.removeProperty(e)}}function Kl(e,t,n){return function(){this.
+style.setProperty(e,t,n)}}function Xl(e,t,n){return function(){var r=t.apply(this,arguments);r==null?this.style.removeProperty(e):this.style.setProperty(e,r,n)}}
+function Yl(e,t,n){return arguments.length>1?this.each((t==null?ql:typeof t=="function"?Xl:Kl)(e,t,n??"")):Yt(this.node(),e)}function Yt(e,t){return e.style.getPropertyValue(
+t)||ps(e).getComputedStyle(e,null).getPropertyValue(t)}function jl(e){return function(){delete this[e]}}function Zl(e,t){return function(){this[e]=t}}function Ql(e,t){
+return function(){var n=t.apply(this,arguments);n==null?delete this[e]:this[e]=n}}function Jl(e,t){return arguments.length>1?this.each((t==null?jl:typeof t=="fu\
+nction"?Ql:Zl)(e,t)):this.node()[e]}function ms(e){return e.trim().split(/^|\s+/)}function $r(e){return e.classList||new gs(e)}function gs(e){this._node=e,this.
+_names=ms(e.getAttribute("class")||"")}gs.prototype={add:function(e){var t=this._names.indexOf(e);t<0&&(this._names.push(e),this._node.setAttribute("class",this.
 _names.join(" ")))},remove:function(e){var t=this._names.indexOf(e);t>=0&&(this._names.splice(t,1),this._node.setAttribute("class",this._names.join(" ")))},contains:function(e){
-return this._names.indexOf(e)>=0}};function gs(e,t){for(var n=$r(e),r=-1,i=t.length;++r<i;)n.add(t[r])}function bs(e,t){for(var n=$r(e),r=-1,i=t.length;++r<i;)n.
-remove(t[r])}function Jl(e){return function(){gs(this,e)}}function tu(e){return function(){bs(this,e)}}function eu(e,t){return function(){(t.apply(this,arguments)?
-gs:bs)(this,e)}}function nu(e,t){var n=ps(e+"");if(arguments.length<2){for(var r=$r(this.node()),i=-1,s=n.length;++i<s;)if(!r.contains(n[i]))return!1;return!0}return this.
-each((typeof t=="function"?eu:t?Jl:tu)(n,t))}function ru(){this.textContent=""}function iu(e){return function(){this.textContent=e}}function su(e){return function(){
-var t=e.apply(this,arguments);this.textContent=t??""}}function ou(e){return arguments.length?this.each(e==null?ru:(typeof e=="function"?su:iu)(e)):this.node().textContent}
-function au(){this.innerHTML=""}function lu(e){return function(){this.innerHTML=e}}function uu(e){return function(){var t=e.apply(this,arguments);this.innerHTML=
-t??""}}function cu(e){return arguments.length?this.each(e==null?au:(typeof e=="function"?uu:lu)(e)):this.node().innerHTML}function fu(){this.nextSibling&&this.parentNode.
-appendChild(this)}function hu(){return this.each(fu)}function du(){this.previousSibling&&this.parentNode.insertBefore(this,this.parentNode.firstChild)}function pu(){
-return this.each(du)}function mu(e){var t=typeof e=="function"?e:cs(e);return this.select(function(){return this.appendChild(t.apply(this,arguments))})}function gu(){
-return null}function bu(e,t){var n=typeof e=="function"?e:cs(e),r=t==null?gu:typeof t=="function"?t:gn(t);return this.select(function(){return this.insertBefore(
-n.apply(this,arguments),r.apply(this,arguments)||null)})}function yu(){var e=this.parentNode;e&&e.removeChild(this)}function vu(){return this.each(yu)}function wu(){
-var e=this.cloneNode(!1),t=this.parentNode;return t?t.insertBefore(e,this.nextSibling):e}function _u(){var e=this.cloneNode(!0),t=this.parentNode;return t?t.insertBefore(
-e,this.nextSibling):e}function xu(e){return this.select(e?_u:wu)}function ku(e){return arguments.length?this.property("__data__",e):this.node().__data__}function $u(e){
-return function(t){e.call(this,t,this.__data__)}}function Mu(e){return e.trim().split(/^|\s+/).map(function(t){var n="",r=t.indexOf(".");return r>=0&&(n=t.slice(
-r+1),t=t.slice(0,r)),{type:t,name:n}})}function Su(e){return function(){var t=this.__on;if(t){for(var n=0,r=-1,i=t.length,s;n<i;++n)s=t[n],(!e.type||s.type===e.
-type)&&s.name===e.name?this.removeEventListener(s.type,s.listener,s.options):t[++r]=s;++r?t.length=r:delete this.__on}}}function Eu(e,t,n){return function(){var r=this.
-__on,i,s=$u(t);if(r){for(var o=0,a=r.length;o<a;++o)if((i=r[o]).type===e.type&&i.name===e.name){this.removeEventListener(i.type,i.listener,i.options),this.addEventListener(
+return this._names.indexOf(e)>=0}};function bs(e,t){for(var n=$r(e),r=-1,i=t.length;++r<i;)n.add(t[r])}function ys(e,t){for(var n=$r(e),r=-1,i=t.length;++r<i;)n.
+remove(t[r])}function tu(e){return function(){bs(this,e)}}function eu(e){return function(){ys(this,e)}}function nu(e,t){return function(){(t.apply(this,arguments)?
+bs:ys)(this,e)}}function ru(e,t){var n=ms(e+"");if(arguments.length<2){for(var r=$r(this.node()),i=-1,s=n.length;++i<s;)if(!r.contains(n[i]))return!1;return!0}return this.
+each((typeof t=="function"?nu:t?tu:eu)(n,t))}function iu(){this.textContent=""}function su(e){return function(){this.textContent=e}}function ou(e){return function(){
+var t=e.apply(this,arguments);this.textContent=t??""}}function au(e){return arguments.length?this.each(e==null?iu:(typeof e=="function"?ou:su)(e)):this.node().textContent}
+function lu(){this.innerHTML=""}function uu(e){return function(){this.innerHTML=e}}function cu(e){return function(){var t=e.apply(this,arguments);this.innerHTML=
+t??""}}function fu(e){return arguments.length?this.each(e==null?lu:(typeof e=="function"?cu:uu)(e)):this.node().innerHTML}function hu(){this.nextSibling&&this.parentNode.
+appendChild(this)}function du(){return this.each(hu)}function pu(){this.previousSibling&&this.parentNode.insertBefore(this,this.parentNode.firstChild)}function mu(){
+return this.each(pu)}function gu(e){var t=typeof e=="function"?e:fs(e);return this.select(function(){return this.appendChild(t.apply(this,arguments))})}function bu(){
+return null}function yu(e,t){var n=typeof e=="function"?e:fs(e),r=t==null?bu:typeof t=="function"?t:gn(t);return this.select(function(){return this.insertBefore(
+n.apply(this,arguments),r.apply(this,arguments)||null)})}function vu(){var e=this.parentNode;e&&e.removeChild(this)}function wu(){return this.each(vu)}function _u(){
+var e=this.cloneNode(!1),t=this.parentNode;return t?t.insertBefore(e,this.nextSibling):e}function xu(){var e=this.cloneNode(!0),t=this.parentNode;return t?t.insertBefore(
+e,this.nextSibling):e}function ku(e){return this.select(e?xu:_u)}function $u(e){return arguments.length?this.property("__data__",e):this.node().__data__}function Mu(e){
+return function(t){e.call(this,t,this.__data__)}}function Su(e){return e.trim().split(/^|\s+/).map(function(t){var n="",r=t.indexOf(".");return r>=0&&(n=t.slice(
+r+1),t=t.slice(0,r)),{type:t,name:n}})}function Eu(e){return function(){var t=this.__on;if(t){for(var n=0,r=-1,i=t.length,s;n<i;++n)s=t[n],(!e.type||s.type===e.
+type)&&s.name===e.name?this.removeEventListener(s.type,s.listener,s.options):t[++r]=s;++r?t.length=r:delete this.__on}}}function Ou(e,t,n){return function(){var r=this.
+__on,i,s=Mu(t);if(r){for(var o=0,a=r.length;o<a;++o)if((i=r[o]).type===e.type&&i.name===e.name){this.removeEventListener(i.type,i.listener,i.options),this.addEventListener(
 i.type,i.listener=s,i.options=n),i.value=t;return}}this.addEventListener(e.type,s,n),i={type:e.type,name:e.name,value:t,listener:s,options:n},r?r.push(i):this.__on=
-[i]}}function Ou(e,t,n){var r=Mu(e+""),i,s=r.length,o;if(arguments.length<2){var a=this.node().__on;if(a){for(var l=0,u=a.length,c;l<u;++l)for(i=0,c=a[l];i<s;++i)
-if((o=r[i]).type===c.type&&o.name===c.name)return c.value}return}for(a=t?Eu:Su,i=0;i<s;++i)this.each(a(r[i],t,n));return this}function ys(e,t,n){var r=ds(e),i=r.
+[i]}}function Nu(e,t,n){var r=Su(e+""),i,s=r.length,o;if(arguments.length<2){var a=this.node().__on;if(a){for(var l=0,u=a.length,c;l<u;++l)for(i=0,c=a[l];i<s;++i)
+if((o=r[i]).type===c.type&&o.name===c.name)return c.value}return}for(a=t?Ou:Eu,i=0;i<s;++i)this.each(a(r[i],t,n));return this}function vs(e,t,n){var r=ps(e),i=r.
 CustomEvent;typeof i=="function"?i=new i(t,n):(i=r.document.createEvent("Event"),n?(i.initEvent(t,n.bubbles,n.cancelable),i.detail=n.detail):i.initEvent(t,!1,!1)),
-e.dispatchEvent(i)}function Nu(e,t){return function(){return ys(this,e,t)}}function Cu(e,t){return function(){return ys(this,e,t.apply(this,arguments))}}function Au(e,t){
-return this.each((typeof t=="function"?Cu:Nu)(e,t))}function*Pu(){for(var e=this._groups,t=0,n=e.length;t<n;++t)for(var r=e[t],i=0,s=r.length,o;i<s;++i)(o=r[i])&&
-(yield o)}var vs=[null];function nt(e,t){this._groups=e,this._parents=t}function jt(){return new nt([[document.documentElement]],vs)}function Tu(){return this}nt.
-prototype=jt.prototype={constructor:nt,select:sl,selectAll:ul,selectChild:dl,selectChildren:bl,filter:yl,data:$l,enter:vl,exit:Sl,join:El,merge:Ol,selection:Tu,
-order:Nl,sort:Cl,call:Pl,nodes:Tl,node:Ll,size:Il,empty:Ul,each:Dl,attr:Wl,style:Xl,property:Ql,classed:nu,text:ou,html:cu,raise:hu,lower:pu,append:mu,insert:bu,
-remove:vu,clone:xu,datum:ku,on:Ou,dispatch:Au,[Symbol.iterator]:Pu};function j(e){return typeof e=="string"?new nt([[document.querySelector(e)]],[document.documentElement]):
-new nt([[e]],vs)}var Lu=0;function Iu(){return new _r}function _r(){this._="@"+(++Lu).toString(36)}_r.prototype=Iu.prototype={constructor:_r,get:function(e){for(var t=this._;!(t in
+e.dispatchEvent(i)}function Cu(e,t){return function(){return vs(this,e,t)}}function Au(e,t){return function(){return vs(this,e,t.apply(this,arguments))}}function Pu(e,t){
+return this.each((typeof t=="function"?Au:Cu)(e,t))}function*Tu(){for(var e=this._groups,t=0,n=e.length;t<n;++t)for(var r=e[t],i=0,s=r.length,o;i<s;++i)(o=r[i])&&
+(yield o)}var ws=[null];function nt(e,t){this._groups=e,this._parents=t}function jt(){return new nt([[document.documentElement]],ws)}function Lu(){return this}nt.
+prototype=jt.prototype={constructor:nt,select:ol,selectAll:cl,selectChild:pl,selectChildren:yl,filter:vl,data:Ml,enter:wl,exit:El,join:Ol,merge:Nl,selection:Lu,
+order:Cl,sort:Al,call:Tl,nodes:Ll,node:Il,size:Ul,empty:Dl,each:Bl,attr:Hl,style:Yl,property:Jl,classed:ru,text:au,html:fu,raise:du,lower:mu,append:gu,insert:yu,
+remove:wu,clone:ku,datum:$u,on:Nu,dispatch:Pu,[Symbol.iterator]:Tu};function Y(e){return typeof e=="string"?new nt([[document.querySelector(e)]],[document.documentElement]):
+new nt([[e]],ws)}var Iu=0;function Uu(){return new _r}function _r(){this._="@"+(++Iu).toString(36)}_r.prototype=Uu.prototype={constructor:_r,get:function(e){for(var t=this._;!(t in
 e);)if(!(e=e.parentNode))return;return e[t]},set:function(e,t){return e[this._]=t},remove:function(e){return this._ in e&&delete e[this._]},toString:function(){
-return this._}};function Uu(e){let t;for(;t=e.sourceEvent;)e=t;return e}function Ot(e,t){if(e=Uu(e),t===void 0&&(t=e.currentTarget),t){var n=t.ownerSVGElement||
+return this._}};function Du(e){let t;for(;t=e.sourceEvent;)e=t;return e}function Ot(e,t){if(e=Du(e),t===void 0&&(t=e.currentTarget),t){var n=t.ownerSVGElement||
 t;if(n.createSVGPoint){var r=n.createSVGPoint();return r.x=e.clientX,r.y=e.clientY,r=r.matrixTransform(t.getScreenCTM().inverse()),[r.x,r.y]}if(t.getBoundingClientRect){
-var i=t.getBoundingClientRect();return[e.clientX-i.left-t.clientLeft,e.clientY-i.top-t.clientTop]}}return[e.pageX,e.pageY]}var Du={value:()=>{}};function Oe(){for(var e=0,t=arguments.length,n={},r;e<t;++e){if(!(r=arguments[e]+"")||r in n||/[\s.]/.test(r))throw new Error("illegal typ\
-e: "+r);n[r]=[]}return new bn(n)}function bn(e){this._=e}function Bu(e,t){return e.trim().split(/^|\s+/).map(function(n){var r="",i=n.indexOf(".");if(i>=0&&(r=n.
+var i=t.getBoundingClientRect();return[e.clientX-i.left-t.clientLeft,e.clientY-i.top-t.clientTop]}}return[e.pageX,e.pageY]}var Bu={value:()=>{}};function Oe(){for(var e=0,t=arguments.length,n={},r;e<t;++e){if(!(r=arguments[e]+"")||r in n||/[\s.]/.test(r))throw new Error("illegal typ\
+e: "+r);n[r]=[]}return new bn(n)}function bn(e){this._=e}function zu(e,t){return e.trim().split(/^|\s+/).map(function(n){var r="",i=n.indexOf(".");if(i>=0&&(r=n.
 slice(i+1),n=n.slice(0,i)),n&&!t.hasOwnProperty(n))throw new Error("unknown type: "+n);return{type:n,name:r}})}bn.prototype=Oe.prototype={constructor:bn,on:function(e,t){
-var n=this._,r=Bu(e+"",n),i,s=-1,o=r.length;if(arguments.length<2){for(;++s<o;)if((i=(e=r[s]).type)&&(i=zu(n[i],e.name)))return i;return}if(t!=null&&typeof t!="\
-function")throw new Error("invalid callback: "+t);for(;++s<o;)if(i=(e=r[s]).type)n[i]=ws(n[i],e.name,t);else if(t==null)for(i in n)n[i]=ws(n[i],e.name,null);return this},
+var n=this._,r=zu(e+"",n),i,s=-1,o=r.length;if(arguments.length<2){for(;++s<o;)if((i=(e=r[s]).type)&&(i=Fu(n[i],e.name)))return i;return}if(t!=null&&typeof t!="\
+function")throw new Error("invalid callback: "+t);for(;++s<o;)if(i=(e=r[s]).type)n[i]=_s(n[i],e.name,t);else if(t==null)for(i in n)n[i]=_s(n[i],e.name,null);return this},
 copy:function(){var e={},t=this._;for(var n in t)e[n]=t[n].slice();return new bn(e)},call:function(e,t){if((i=arguments.length-2)>0)for(var n=new Array(i),r=0,i,
 s;r<i;++r)n[r]=arguments[r+2];if(!this._.hasOwnProperty(e))throw new Error("unknown type: "+e);for(s=this._[e],r=0,i=s.length;r<i;++r)s[r].value.apply(t,n)},apply:function(e,t,n){
-if(!this._.hasOwnProperty(e))throw new Error("unknown type: "+e);for(var r=this._[e],i=0,s=r.length;i<s;++i)r[i].value.apply(t,n)}};function zu(e,t){for(var n=0,
-r=e.length,i;n<r;++n)if((i=e[n]).name===t)return i.value}function ws(e,t,n){for(var r=0,i=e.length;r<i;++r)if(e[r].name===t){e[r]=Du,e=e.slice(0,r).concat(e.slice(
-r+1));break}return n!=null&&e.push({name:t,value:n}),e}var Mr={capture:!0,passive:!1};function Sr(e){e.preventDefault(),e.stopImmediatePropagation()}function _s(e){var t=e.document.documentElement,n=j(e).on("dragstart.drag",Sr,Mr);"onselectstart"in
-t?n.on("selectstart.drag",Sr,Mr):(t.__noselect=t.style.MozUserSelect,t.style.MozUserSelect="none")}function xs(e,t){var n=e.document.documentElement,r=j(e).on("\
+if(!this._.hasOwnProperty(e))throw new Error("unknown type: "+e);for(var r=this._[e],i=0,s=r.length;i<s;++i)r[i].value.apply(t,n)}};function Fu(e,t){for(var n=0,
+r=e.length,i;n<r;++n)if((i=e[n]).name===t)return i.value}function _s(e,t,n){for(var r=0,i=e.length;r<i;++r)if(e[r].name===t){e[r]=Bu,e=e.slice(0,r).concat(e.slice(
+r+1));break}return n!=null&&e.push({name:t,value:n}),e}var Mr={capture:!0,passive:!1};function Sr(e){e.preventDefault(),e.stopImmediatePropagation()}function xs(e){var t=e.document.documentElement,n=Y(e).on("dragstart.drag",Sr,Mr);"onselectstart"in
+t?n.on("selectstart.drag",Sr,Mr):(t.__noselect=t.style.MozUserSelect,t.style.MozUserSelect="none")}function ks(e,t){var n=e.document.documentElement,r=Y(e).on("\
 dragstart.drag",null);t&&(r.on("click.drag",Sr,Mr),setTimeout(function(){r.on("click.drag",null)},0)),"onselectstart"in n?r.on("selectstart.drag",null):(n.style.
-MozUserSelect=n.__noselect,delete n.__noselect)}function Fu(e,{sourceEvent:t,subject:n,target:r,identifier:i,active:s,x:o,y:a,dx:l,dy:u,dispatch:c}){Object.defineProperties(this,{type:{value:e,enumerable:!0,configurable:!0},
+MozUserSelect=n.__noselect,delete n.__noselect)}function Ru(e,{sourceEvent:t,subject:n,target:r,identifier:i,active:s,x:o,y:a,dx:l,dy:u,dispatch:c}){Object.defineProperties(this,{type:{value:e,enumerable:!0,configurable:!0},
 sourceEvent:{value:t,enumerable:!0,configurable:!0},subject:{value:n,enumerable:!0,configurable:!0},target:{value:r,enumerable:!0,configurable:!0},identifier:{value:i,
 enumerable:!0,configurable:!0},active:{value:s,enumerable:!0,configurable:!0},x:{value:o,enumerable:!0,configurable:!0},y:{value:a,enumerable:!0,configurable:!0},
-dx:{value:l,enumerable:!0,configurable:!0},dy:{value:u,enumerable:!0,configurable:!0},_:{value:c}})}Fu.prototype.on=function(){var e=this._.on.apply(this._,arguments);
+dx:{value:l,enumerable:!0,configurable:!0},dy:{value:u,enumerable:!0,configurable:!0},_:{value:c}})}Ru.prototype.on=function(){var e=this._.on.apply(this._,arguments);
 return e===this._?this:e};function ge(e,t,n){e.prototype=t.prototype=n,n.constructor=e}function Ae(e,t){var n=Object.create(e.prototype);for(var r in t)n[r]=t[r];return n}function Ft(){}
-var te=.7,me=1/te,de="\\s*([+-]?\\d+)\\s*",Ne="\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)\\s*",vt="\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)%\\s*",Ru=/^#([0-9a-f]{3,8})$/,
-Vu=new RegExp(`^rgb\\(${de},${de},${de}\\)$`),Gu=new RegExp(`^rgb\\(${vt},${vt},${vt}\\)$`),Wu=new RegExp(`^rgba\\(${de},${de},${de},${Ne}\\)$`),Hu=new RegExp(`\
-^rgba\\(${vt},${vt},${vt},${Ne}\\)$`),qu=new RegExp(`^hsl\\(${Ne},${vt},${vt}\\)$`),Ku=new RegExp(`^hsla\\(${Ne},${vt},${vt},${Ne}\\)$`),ks={aliceblue:15792383,
+var te=.7,me=1/te,de="\\s*([+-]?\\d+)\\s*",Ne="\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)\\s*",vt="\\s*([+-]?(?:\\d*\\.)?\\d+(?:[eE][+-]?\\d+)?)%\\s*",Vu=/^#([0-9a-f]{3,8})$/,
+Gu=new RegExp(`^rgb\\(${de},${de},${de}\\)$`),Wu=new RegExp(`^rgb\\(${vt},${vt},${vt}\\)$`),Hu=new RegExp(`^rgba\\(${de},${de},${de},${Ne}\\)$`),qu=new RegExp(`\
+^rgba\\(${vt},${vt},${vt},${Ne}\\)$`),Ku=new RegExp(`^hsl\\(${Ne},${vt},${vt}\\)$`),Xu=new RegExp(`^hsla\\(${Ne},${vt},${vt},${Ne}\\)$`),$s={aliceblue:15792383,
 antiquewhite:16444375,aqua:65535,aquamarine:8388564,azure:15794175,beige:16119260,bisque:16770244,black:0,blanchedalmond:16772045,blue:255,blueviolet:9055202,brown:10824234,
 burlywood:14596231,cadetblue:6266528,chartreuse:8388352,chocolate:13789470,coral:16744272,cornflowerblue:6591981,cornsilk:16775388,crimson:14423100,cyan:65535,darkblue:139,
 darkcyan:35723,darkgoldenrod:12092939,darkgray:11119017,darkgreen:25600,darkgrey:11119017,darkkhaki:12433259,darkmagenta:9109643,darkolivegreen:5597999,darkorange:16747520,
@@ -726,218 +727,218 @@ paleturquoise:11529966,palevioletred:14381203,papayawhip:16773077,peachpuff:1676
 rebeccapurple:6697881,red:16711680,rosybrown:12357519,royalblue:4286945,saddlebrown:9127187,salmon:16416882,sandybrown:16032864,seagreen:3050327,seashell:16774638,
 sienna:10506797,silver:12632256,skyblue:8900331,slateblue:6970061,slategray:7372944,slategrey:7372944,snow:16775930,springgreen:65407,steelblue:4620980,tan:13808780,
 teal:32896,thistle:14204888,tomato:16737095,turquoise:4251856,violet:15631086,wheat:16113331,white:16777215,whitesmoke:16119285,yellow:16776960,yellowgreen:10145074};
-ge(Ft,ee,{copy(e){return Object.assign(new this.constructor,this,e)},displayable(){return this.rgb().displayable()},hex:$s,formatHex:$s,formatHex8:Xu,formatHsl:Yu,
-formatRgb:Ms,toString:Ms});function $s(){return this.rgb().formatHex()}function Xu(){return this.rgb().formatHex8()}function Yu(){return Ls(this).formatHsl()}function Ms(){
-return this.rgb().formatRgb()}function ee(e){var t,n;return e=(e+"").trim().toLowerCase(),(t=Ru.exec(e))?(n=t[1].length,t=parseInt(t[1],16),n===6?Ss(t):n===3?new H(
+ge(Ft,ee,{copy(e){return Object.assign(new this.constructor,this,e)},displayable(){return this.rgb().displayable()},hex:Ms,formatHex:Ms,formatHex8:Yu,formatHsl:ju,
+formatRgb:Ss,toString:Ss});function Ms(){return this.rgb().formatHex()}function Yu(){return this.rgb().formatHex8()}function ju(){return Is(this).formatHsl()}function Ss(){
+return this.rgb().formatRgb()}function ee(e){var t,n;return e=(e+"").trim().toLowerCase(),(t=Vu.exec(e))?(n=t[1].length,t=parseInt(t[1],16),n===6?Es(t):n===3?new H(
 t>>8&15|t>>4&240,t>>4&15|t&240,(t&15)<<4|t&15,1):n===8?yn(t>>24&255,t>>16&255,t>>8&255,(t&255)/255):n===4?yn(t>>12&15|t>>8&240,t>>8&15|t>>4&240,t>>4&15|t&240,((t&
-15)<<4|t&15)/255):null):(t=Vu.exec(e))?new H(t[1],t[2],t[3],1):(t=Gu.exec(e))?new H(t[1]*255/100,t[2]*255/100,t[3]*255/100,1):(t=Wu.exec(e))?yn(t[1],t[2],t[3],t[4]):
-(t=Hu.exec(e))?yn(t[1]*255/100,t[2]*255/100,t[3]*255/100,t[4]):(t=qu.exec(e))?Ns(t[1],t[2]/100,t[3]/100,1):(t=Ku.exec(e))?Ns(t[1],t[2]/100,t[3]/100,t[4]):ks.hasOwnProperty(
-e)?Ss(ks[e]):e==="transparent"?new H(NaN,NaN,NaN,0):null}function Ss(e){return new H(e>>16&255,e>>8&255,e&255,1)}function yn(e,t,n,r){return r<=0&&(e=t=n=NaN),new H(
+15)<<4|t&15)/255):null):(t=Gu.exec(e))?new H(t[1],t[2],t[3],1):(t=Wu.exec(e))?new H(t[1]*255/100,t[2]*255/100,t[3]*255/100,1):(t=Hu.exec(e))?yn(t[1],t[2],t[3],t[4]):
+(t=qu.exec(e))?yn(t[1]*255/100,t[2]*255/100,t[3]*255/100,t[4]):(t=Ku.exec(e))?Cs(t[1],t[2]/100,t[3]/100,1):(t=Xu.exec(e))?Cs(t[1],t[2]/100,t[3]/100,t[4]):$s.hasOwnProperty(
+e)?Es($s[e]):e==="transparent"?new H(NaN,NaN,NaN,0):null}function Es(e){return new H(e>>16&255,e>>8&255,e&255,1)}function yn(e,t,n,r){return r<=0&&(e=t=n=NaN),new H(
 e,t,n,r)}function Pr(e){return e instanceof Ft||(e=ee(e)),e?(e=e.rgb(),new H(e.r,e.g,e.b,e.opacity)):new H}function Pe(e,t,n,r){return arguments.length===1?Pr(e):
 new H(e,t,n,r??1)}function H(e,t,n,r){this.r=+e,this.g=+t,this.b=+n,this.opacity=+r}ge(H,Pe,Ae(Ft,{brighter(e){return e=e==null?me:Math.pow(me,e),new H(this.r*e,
 this.g*e,this.b*e,this.opacity)},darker(e){return e=e==null?te:Math.pow(te,e),new H(this.r*e,this.g*e,this.b*e,this.opacity)},rgb(){return this},clamp(){return new H(
 Qt(this.r),Qt(this.g),Qt(this.b),wn(this.opacity))},displayable(){return-.5<=this.r&&this.r<255.5&&-.5<=this.g&&this.g<255.5&&-.5<=this.b&&this.b<255.5&&0<=this.
-opacity&&this.opacity<=1},hex:Es,formatHex:Es,formatHex8:ju,formatRgb:Os,toString:Os}));function Es(){return`#${Zt(this.r)}${Zt(this.g)}${Zt(this.b)}`}function ju(){
-return`#${Zt(this.r)}${Zt(this.g)}${Zt(this.b)}${Zt((isNaN(this.opacity)?1:this.opacity)*255)}`}function Os(){let e=wn(this.opacity);return`${e===1?"rgb(":"rgba\
+opacity&&this.opacity<=1},hex:Os,formatHex:Os,formatHex8:Zu,formatRgb:Ns,toString:Ns}));function Os(){return`#${Zt(this.r)}${Zt(this.g)}${Zt(this.b)}`}function Zu(){
+return`#${Zt(this.r)}${Zt(this.g)}${Zt(this.b)}${Zt((isNaN(this.opacity)?1:this.opacity)*255)}`}function Ns(){let e=wn(this.opacity);return`${e===1?"rgb(":"rgba\
 ("}${Qt(this.r)}, ${Qt(this.g)}, ${Qt(this.b)}${e===1?")":`, ${e})`}`}function wn(e){return isNaN(e)?1:Math.max(0,Math.min(1,e))}function Qt(e){return Math.max(
-0,Math.min(255,Math.round(e)||0))}function Zt(e){return e=Qt(e),(e<16?"0":"")+e.toString(16)}function Ns(e,t,n,r){return r<=0?e=t=n=NaN:n<=0||n>=1?e=t=NaN:t<=0&&
-(e=NaN),new dt(e,t,n,r)}function Ls(e){if(e instanceof dt)return new dt(e.h,e.s,e.l,e.opacity);if(e instanceof Ft||(e=ee(e)),!e)return new dt;if(e instanceof dt)
+0,Math.min(255,Math.round(e)||0))}function Zt(e){return e=Qt(e),(e<16?"0":"")+e.toString(16)}function Cs(e,t,n,r){return r<=0?e=t=n=NaN:n<=0||n>=1?e=t=NaN:t<=0&&
+(e=NaN),new dt(e,t,n,r)}function Is(e){if(e instanceof dt)return new dt(e.h,e.s,e.l,e.opacity);if(e instanceof Ft||(e=ee(e)),!e)return new dt;if(e instanceof dt)
 return e;e=e.rgb();var t=e.r/255,n=e.g/255,r=e.b/255,i=Math.min(t,n,r),s=Math.max(t,n,r),o=NaN,a=s-i,l=(s+i)/2;return a?(t===s?o=(n-r)/a+(n<r)*6:n===s?o=(r-t)/a+
-2:o=(t-n)/a+4,a/=l<.5?s+i:2-s-i,o*=60):a=l>0&&l<1?0:o,new dt(o,a,l,e.opacity)}function xn(e,t,n,r){return arguments.length===1?Ls(e):new dt(e,t,n,r??1)}function dt(e,t,n,r){
+2:o=(t-n)/a+4,a/=l<.5?s+i:2-s-i,o*=60):a=l>0&&l<1?0:o,new dt(o,a,l,e.opacity)}function xn(e,t,n,r){return arguments.length===1?Is(e):new dt(e,t,n,r??1)}function dt(e,t,n,r){
 this.h=+e,this.s=+t,this.l=+n,this.opacity=+r}ge(dt,xn,Ae(Ft,{brighter(e){return e=e==null?me:Math.pow(me,e),new dt(this.h,this.s,this.l*e,this.opacity)},darker(e){
 return e=e==null?te:Math.pow(te,e),new dt(this.h,this.s,this.l*e,this.opacity)},rgb(){var e=this.h%360+(this.h<0)*360,t=isNaN(e)||isNaN(this.s)?0:this.s,n=this.
-l,r=n+(n<.5?n:1-n)*t,i=2*n-r;return new H(Er(e>=240?e-240:e+120,i,r),Er(e,i,r),Er(e<120?e+240:e-120,i,r),this.opacity)},clamp(){return new dt(Cs(this.h),vn(this.
+l,r=n+(n<.5?n:1-n)*t,i=2*n-r;return new H(Er(e>=240?e-240:e+120,i,r),Er(e,i,r),Er(e<120?e+240:e-120,i,r),this.opacity)},clamp(){return new dt(As(this.h),vn(this.
 s),vn(this.l),wn(this.opacity))},displayable(){return(0<=this.s&&this.s<=1||isNaN(this.s))&&0<=this.l&&this.l<=1&&0<=this.opacity&&this.opacity<=1},formatHsl(){
-let e=wn(this.opacity);return`${e===1?"hsl(":"hsla("}${Cs(this.h)}, ${vn(this.s)*100}%, ${vn(this.l)*100}%${e===1?")":`, ${e})`}`}}));function Cs(e){return e=(e||
-0)%360,e<0?e+360:e}function vn(e){return Math.max(0,Math.min(1,e||0))}function Er(e,t,n){return(e<60?t+(n-t)*e/60:e<180?n:e<240?t+(n-t)*(240-e)/60:t)*255}var Is=Math.
-PI/180,Us=180/Math.PI,_n=18,Ds=.96422,Bs=1,zs=.82521,Fs=4/29,pe=6/29,Rs=3*pe*pe,Zu=pe*pe*pe;function Vs(e){if(e instanceof wt)return new wt(e.l,e.a,e.b,e.opacity);
-if(e instanceof Nt)return Ws(e);e instanceof H||(e=Pr(e));var t=Ar(e.r),n=Ar(e.g),r=Ar(e.b),i=Or((.2225045*t+.7168786*n+.0606169*r)/Bs),s,o;return t===n&&n===r?
-s=o=i:(s=Or((.4360747*t+.3850649*n+.1430804*r)/Ds),o=Or((.0139322*t+.0971045*n+.7141733*r)/zs)),new wt(116*i-16,500*(s-i),200*(i-o),e.opacity)}function Gs(e,t,n,r){return arguments.length===1?Vs(e):new wt(e,t,n,r??1)}function wt(e,t,n,r){this.l=+e,this.a=+t,this.b=+n,this.opacity=+r}ge(wt,Gs,Ae(Ft,{brighter(e){
+let e=wn(this.opacity);return`${e===1?"hsl(":"hsla("}${As(this.h)}, ${vn(this.s)*100}%, ${vn(this.l)*100}%${e===1?")":`, ${e})`}`}}));function As(e){return e=(e||
+0)%360,e<0?e+360:e}function vn(e){return Math.max(0,Math.min(1,e||0))}function Er(e,t,n){return(e<60?t+(n-t)*e/60:e<180?n:e<240?t+(n-t)*(240-e)/60:t)*255}var Us=Math.
+PI/180,Ds=180/Math.PI,_n=18,Bs=.96422,zs=1,Fs=.82521,Rs=4/29,pe=6/29,Vs=3*pe*pe,Qu=pe*pe*pe;function Gs(e){if(e instanceof wt)return new wt(e.l,e.a,e.b,e.opacity);
+if(e instanceof Nt)return Hs(e);e instanceof H||(e=Pr(e));var t=Ar(e.r),n=Ar(e.g),r=Ar(e.b),i=Or((.2225045*t+.7168786*n+.0606169*r)/zs),s,o;return t===n&&n===r?
+s=o=i:(s=Or((.4360747*t+.3850649*n+.1430804*r)/Bs),o=Or((.0139322*t+.0971045*n+.7141733*r)/Fs)),new wt(116*i-16,500*(s-i),200*(i-o),e.opacity)}function Ws(e,t,n,r){return arguments.length===1?Gs(e):new wt(e,t,n,r??1)}function wt(e,t,n,r){this.l=+e,this.a=+t,this.b=+n,this.opacity=+r}ge(wt,Ws,Ae(Ft,{brighter(e){
 return new wt(this.l+_n*(e??1),this.a,this.b,this.opacity)},darker(e){return new wt(this.l-_n*(e??1),this.a,this.b,this.opacity)},rgb(){var e=(this.l+16)/116,t=isNaN(
-this.a)?e:e+this.a/500,n=isNaN(this.b)?e:e-this.b/200;return t=Ds*Nr(t),e=Bs*Nr(e),n=zs*Nr(n),new H(Cr(3.1338561*t-1.6168667*e-.4906146*n),Cr(-.9787684*t+1.9161415*
-e+.033454*n),Cr(.0719453*t-.2289914*e+1.4052427*n),this.opacity)}}));function Or(e){return e>Zu?Math.pow(e,1/3):e/Rs+Fs}function Nr(e){return e>pe?e*e*e:Rs*(e-Fs)}
-function Cr(e){return 255*(e<=.0031308?12.92*e:1.055*Math.pow(e,1/2.4)-.055)}function Ar(e){return(e/=255)<=.04045?e/12.92:Math.pow((e+.055)/1.055,2.4)}function Qu(e){
-if(e instanceof Nt)return new Nt(e.h,e.c,e.l,e.opacity);if(e instanceof wt||(e=Vs(e)),e.a===0&&e.b===0)return new Nt(NaN,0<e.l&&e.l<100?0:NaN,e.l,e.opacity);var t=Math.
-atan2(e.b,e.a)*Us;return new Nt(t<0?t+360:t,Math.sqrt(e.a*e.a+e.b*e.b),e.l,e.opacity)}function kn(e,t,n,r){return arguments.length===1?Qu(e):new Nt(e,t,n,r??1)}function Nt(e,t,n,r){this.h=+e,this.c=+t,this.l=+n,this.opacity=+r}function Ws(e){if(isNaN(
-e.h))return new wt(e.l,0,0,e.opacity);var t=e.h*Is;return new wt(e.l,Math.cos(t)*e.c,Math.sin(t)*e.c,e.opacity)}ge(Nt,kn,Ae(Ft,{brighter(e){return new Nt(this.h,
-this.c,this.l+_n*(e??1),this.opacity)},darker(e){return new Nt(this.h,this.c,this.l-_n*(e??1),this.opacity)},rgb(){return Ws(this).rgb()}}));var Hs=-.14861,Tr=1.78277,
-Lr=-.29227,$n=-.90649,Ce=1.97294,As=Ce*$n,Ps=Ce*Tr,Ts=Tr*Lr-$n*Hs;function Ju(e){if(e instanceof Jt)return new Jt(e.h,e.s,e.l,e.opacity);e instanceof H||(e=Pr(e));
-var t=e.r/255,n=e.g/255,r=e.b/255,i=(Ts*r+As*t-Ps*n)/(Ts+As-Ps),s=r-i,o=(Ce*(n-i)-Lr*s)/$n,a=Math.sqrt(o*o+s*s)/(Ce*i*(1-i)),l=a?Math.atan2(o,s)*Us-120:NaN;return new Jt(
-l<0?l+360:l,a,i,e.opacity)}function Mn(e,t,n,r){return arguments.length===1?Ju(e):new Jt(e,t,n,r??1)}function Jt(e,t,n,r){this.h=+e,this.s=+t,this.l=+n,this.opacity=
+this.a)?e:e+this.a/500,n=isNaN(this.b)?e:e-this.b/200;return t=Bs*Nr(t),e=zs*Nr(e),n=Fs*Nr(n),new H(Cr(3.1338561*t-1.6168667*e-.4906146*n),Cr(-.9787684*t+1.9161415*
+e+.033454*n),Cr(.0719453*t-.2289914*e+1.4052427*n),this.opacity)}}));function Or(e){return e>Qu?Math.pow(e,1/3):e/Vs+Rs}function Nr(e){return e>pe?e*e*e:Vs*(e-Rs)}
+function Cr(e){return 255*(e<=.0031308?12.92*e:1.055*Math.pow(e,1/2.4)-.055)}function Ar(e){return(e/=255)<=.04045?e/12.92:Math.pow((e+.055)/1.055,2.4)}function Ju(e){
+if(e instanceof Nt)return new Nt(e.h,e.c,e.l,e.opacity);if(e instanceof wt||(e=Gs(e)),e.a===0&&e.b===0)return new Nt(NaN,0<e.l&&e.l<100?0:NaN,e.l,e.opacity);var t=Math.
+atan2(e.b,e.a)*Ds;return new Nt(t<0?t+360:t,Math.sqrt(e.a*e.a+e.b*e.b),e.l,e.opacity)}function kn(e,t,n,r){return arguments.length===1?Ju(e):new Nt(e,t,n,r??1)}function Nt(e,t,n,r){this.h=+e,this.c=+t,this.l=+n,this.opacity=+r}function Hs(e){if(isNaN(
+e.h))return new wt(e.l,0,0,e.opacity);var t=e.h*Us;return new wt(e.l,Math.cos(t)*e.c,Math.sin(t)*e.c,e.opacity)}ge(Nt,kn,Ae(Ft,{brighter(e){return new Nt(this.h,
+this.c,this.l+_n*(e??1),this.opacity)},darker(e){return new Nt(this.h,this.c,this.l-_n*(e??1),this.opacity)},rgb(){return Hs(this).rgb()}}));var qs=-.14861,Tr=1.78277,
+Lr=-.29227,$n=-.90649,Ce=1.97294,Ps=Ce*$n,Ts=Ce*Tr,Ls=Tr*Lr-$n*qs;function tc(e){if(e instanceof Jt)return new Jt(e.h,e.s,e.l,e.opacity);e instanceof H||(e=Pr(e));
+var t=e.r/255,n=e.g/255,r=e.b/255,i=(Ls*r+Ps*t-Ts*n)/(Ls+Ps-Ts),s=r-i,o=(Ce*(n-i)-Lr*s)/$n,a=Math.sqrt(o*o+s*s)/(Ce*i*(1-i)),l=a?Math.atan2(o,s)*Ds-120:NaN;return new Jt(
+l<0?l+360:l,a,i,e.opacity)}function Mn(e,t,n,r){return arguments.length===1?tc(e):new Jt(e,t,n,r??1)}function Jt(e,t,n,r){this.h=+e,this.s=+t,this.l=+n,this.opacity=
 +r}ge(Jt,Mn,Ae(Ft,{brighter(e){return e=e==null?me:Math.pow(me,e),new Jt(this.h,this.s,this.l*e,this.opacity)},darker(e){return e=e==null?te:Math.pow(te,e),new Jt(
-this.h,this.s,this.l*e,this.opacity)},rgb(){var e=isNaN(this.h)?0:(this.h+120)*Is,t=+this.l,n=isNaN(this.s)?0:this.s*t*(1-t),r=Math.cos(e),i=Math.sin(e);return new H(
-255*(t+n*(Hs*r+Tr*i)),255*(t+n*(Lr*r+$n*i)),255*(t+n*(Ce*r)),this.opacity)}}));function Xs(e,t,n,r,i){var s=e*e,o=s*e;return((1-3*e+3*s-o)*t+(4-6*s+3*o)*n+(1+3*e+3*s-3*o)*r+o*i)/6}function tc(e){var t=e.length-1;return function(n){var r=n<=
-0?n=0:n>=1?(n=1,t-1):Math.floor(n*t),i=e[r],s=e[r+1],o=r>0?e[r-1]:2*i-s,a=r<t-1?e[r+2]:2*s-i;return Xs((n-r/t)*t,o,i,s,a)}}function ec(e){var t=e.length;return function(n){
-var r=Math.floor(((n%=1)<0?++n:n)*t),i=e[(r+t-1)%t],s=e[r%t],o=e[(r+1)%t],a=e[(r+2)%t];return Xs((n-r/t)*t,i,s,o,a)}}var Br=e=>()=>e;function Ys(e,t){return function(n){
-return e+n*t}}function nc(e,t,n){return e=Math.pow(e,n),t=Math.pow(t,n)-e,n=1/n,function(r){return Math.pow(e+r*t,n)}}function zr(e,t){var n=t-e;return n?Ys(e,n>
-180||n<-180?n-360*Math.round(n/360):n):Br(isNaN(e)?t:e)}function rc(e){return(e=+e)==1?tt:function(t,n){return n-t?nc(t,n,e):Br(isNaN(t)?n:t)}}function tt(e,t){
-var n=t-e;return n?Ys(e,n):Br(isNaN(e)?t:e)}var Fr=(function e(t){var n=rc(t);function r(i,s){var o=n((i=Pe(i)).r,(s=Pe(s)).r),a=n(i.g,s.g),l=n(i.b,s.b),u=tt(i.
-opacity,s.opacity);return function(c){return i.r=o(c),i.g=a(c),i.b=l(c),i.opacity=u(c),i+""}}return r.gamma=e,r})(1);function js(e){return function(t){var n=t.length,
+this.h,this.s,this.l*e,this.opacity)},rgb(){var e=isNaN(this.h)?0:(this.h+120)*Us,t=+this.l,n=isNaN(this.s)?0:this.s*t*(1-t),r=Math.cos(e),i=Math.sin(e);return new H(
+255*(t+n*(qs*r+Tr*i)),255*(t+n*(Lr*r+$n*i)),255*(t+n*(Ce*r)),this.opacity)}}));function Ys(e,t,n,r,i){var s=e*e,o=s*e;return((1-3*e+3*s-o)*t+(4-6*s+3*o)*n+(1+3*e+3*s-3*o)*r+o*i)/6}function ec(e){var t=e.length-1;return function(n){var r=n<=
+0?n=0:n>=1?(n=1,t-1):Math.floor(n*t),i=e[r],s=e[r+1],o=r>0?e[r-1]:2*i-s,a=r<t-1?e[r+2]:2*s-i;return Ys((n-r/t)*t,o,i,s,a)}}function nc(e){var t=e.length;return function(n){
+var r=Math.floor(((n%=1)<0?++n:n)*t),i=e[(r+t-1)%t],s=e[r%t],o=e[(r+1)%t],a=e[(r+2)%t];return Ys((n-r/t)*t,i,s,o,a)}}var Br=e=>()=>e;function js(e,t){return function(n){
+return e+n*t}}function rc(e,t,n){return e=Math.pow(e,n),t=Math.pow(t,n)-e,n=1/n,function(r){return Math.pow(e+r*t,n)}}function zr(e,t){var n=t-e;return n?js(e,n>
+180||n<-180?n-360*Math.round(n/360):n):Br(isNaN(e)?t:e)}function ic(e){return(e=+e)==1?tt:function(t,n){return n-t?rc(t,n,e):Br(isNaN(t)?n:t)}}function tt(e,t){
+var n=t-e;return n?js(e,n):Br(isNaN(e)?t:e)}var Fr=(function e(t){var n=ic(t);function r(i,s){var o=n((i=Pe(i)).r,(s=Pe(s)).r),a=n(i.g,s.g),l=n(i.b,s.b),u=tt(i.
+opacity,s.opacity);return function(c){return i.r=o(c),i.g=a(c),i.b=l(c),i.opacity=u(c),i+""}}return r.gamma=e,r})(1);function Zs(e){return function(t){var n=t.length,
 r=new Array(n),i=new Array(n),s=new Array(n),o,a;for(o=0;o<n;++o)a=Pe(t[o]),r[o]=a.r||0,i[o]=a.g||0,s[o]=a.b||0;return r=e(r),i=e(i),s=e(s),a.opacity=1,function(l){
-return a.r=r(l),a.g=i(l),a.b=s(l),a+""}}}var ed=js(tc),nd=js(ec);function Ct(e,t){return e=+e,t=+t,function(n){return e*(1-n)+t*n}}var Ur=/[-+]?(?:\d+\.?\d*|\.?\d+)(?:[eE][-+]?\d+)?/g,Ir=new RegExp(Ur.source,"g");function ic(e){return function(){return e}}function sc(e){return function(t){return e(
-t)+""}}function Zs(e,t){var n=Ur.lastIndex=Ir.lastIndex=0,r,i,s,o=-1,a=[],l=[];for(e=e+"",t=t+"";(r=Ur.exec(e))&&(i=Ir.exec(t));)(s=i.index)>n&&(s=t.slice(n,s),
+return a.r=r(l),a.g=i(l),a.b=s(l),a+""}}}var nd=Zs(ec),rd=Zs(nc);function Ct(e,t){return e=+e,t=+t,function(n){return e*(1-n)+t*n}}var Ur=/[-+]?(?:\d+\.?\d*|\.?\d+)(?:[eE][-+]?\d+)?/g,Ir=new RegExp(Ur.source,"g");function sc(e){return function(){return e}}function oc(e){return function(t){return e(
+t)+""}}function Qs(e,t){var n=Ur.lastIndex=Ir.lastIndex=0,r,i,s,o=-1,a=[],l=[];for(e=e+"",t=t+"";(r=Ur.exec(e))&&(i=Ir.exec(t));)(s=i.index)>n&&(s=t.slice(n,s),
 a[o]?a[o]+=s:a[++o]=s),(r=r[0])===(i=i[0])?a[o]?a[o]+=i:a[++o]=i:(a[++o]=null,l.push({i:o,x:Ct(r,i)})),n=Ir.lastIndex;return n<t.length&&(s=t.slice(n),a[o]?a[o]+=
-s:a[++o]=s),a.length<2?l[0]?sc(l[0].x):ic(t):(t=l.length,function(u){for(var c=0,h;c<t;++c)a[(h=l[c]).i]=h.x(u);return a.join("")})}var qs=180/Math.PI,Dr={translateX:0,translateY:0,rotate:0,skewX:0,scaleX:1,scaleY:1};function Qs(e,t,n,r,i,s){var o,a,l;return(o=Math.sqrt(e*e+t*t))&&(e/=o,t/=o),
-(l=e*n+t*r)&&(n-=e*l,r-=t*l),(a=Math.sqrt(n*n+r*r))&&(n/=a,r/=a,l/=a),e*r<t*n&&(e=-e,t=-t,l=-l,o=-o),{translateX:i,translateY:s,rotate:Math.atan2(t,e)*qs,skewX:Math.
-atan(l)*qs,scaleX:o,scaleY:a}}var Sn;function oc(e){let t=new(typeof DOMMatrix=="function"?DOMMatrix:WebKitCSSMatrix)(e+"");return t.isIdentity?Dr:Qs(t.a,t.b,t.
-c,t.d,t.e,t.f)}function ac(e){return e==null||(Sn||(Sn=document.createElementNS("http://www.w3.org/2000/svg","g")),Sn.setAttribute("transform",e),!(e=Sn.transform.
-baseVal.consolidate()))?Dr:(e=e.matrix,Qs(e.a,e.b,e.c,e.d,e.e,e.f))}function Js(e,t,n,r){function i(u){return u.length?u.pop()+" ":""}function s(u,c,h,p,d,m){if(u!==
-h||c!==p){var g=d.push("translate(",null,t,null,n);m.push({i:g-4,x:Ct(u,h)},{i:g-2,x:Ct(c,p)})}else(h||p)&&d.push("translate("+h+t+p+n)}function o(u,c,h,p){u!==
+s:a[++o]=s),a.length<2?l[0]?oc(l[0].x):sc(t):(t=l.length,function(u){for(var c=0,h;c<t;++c)a[(h=l[c]).i]=h.x(u);return a.join("")})}var Ks=180/Math.PI,Dr={translateX:0,translateY:0,rotate:0,skewX:0,scaleX:1,scaleY:1};function Js(e,t,n,r,i,s){var o,a,l;return(o=Math.sqrt(e*e+t*t))&&(e/=o,t/=o),
+(l=e*n+t*r)&&(n-=e*l,r-=t*l),(a=Math.sqrt(n*n+r*r))&&(n/=a,r/=a,l/=a),e*r<t*n&&(e=-e,t=-t,l=-l,o=-o),{translateX:i,translateY:s,rotate:Math.atan2(t,e)*Ks,skewX:Math.
+atan(l)*Ks,scaleX:o,scaleY:a}}var Sn;function ac(e){let t=new(typeof DOMMatrix=="function"?DOMMatrix:WebKitCSSMatrix)(e+"");return t.isIdentity?Dr:Js(t.a,t.b,t.
+c,t.d,t.e,t.f)}function lc(e){return e==null||(Sn||(Sn=document.createElementNS("http://www.w3.org/2000/svg","g")),Sn.setAttribute("transform",e),!(e=Sn.transform.
+baseVal.consolidate()))?Dr:(e=e.matrix,Js(e.a,e.b,e.c,e.d,e.e,e.f))}function to(e,t,n,r){function i(u){return u.length?u.pop()+" ":""}function s(u,c,h,p,d,m){if(u!==
+h||c!==p){var b=d.push("translate(",null,t,null,n);m.push({i:b-4,x:Ct(u,h)},{i:b-2,x:Ct(c,p)})}else(h||p)&&d.push("translate("+h+t+p+n)}function o(u,c,h,p){u!==
 c?(u-c>180?c+=360:c-u>180&&(u+=360),p.push({i:h.push(i(h)+"rotate(",null,r)-2,x:Ct(u,c)})):c&&h.push(i(h)+"rotate("+c+r)}function a(u,c,h,p){u!==c?p.push({i:h.push(
-i(h)+"skewX(",null,r)-2,x:Ct(u,c)}):c&&h.push(i(h)+"skewX("+c+r)}function l(u,c,h,p,d,m){if(u!==h||c!==p){var g=d.push(i(d)+"scale(",null,",",null,")");m.push({
-i:g-4,x:Ct(u,h)},{i:g-2,x:Ct(c,p)})}else(h!==1||p!==1)&&d.push(i(d)+"scale("+h+","+p+")")}return function(u,c){var h=[],p=[];return u=e(u),c=e(c),s(u.translateX,
+i(h)+"skewX(",null,r)-2,x:Ct(u,c)}):c&&h.push(i(h)+"skewX("+c+r)}function l(u,c,h,p,d,m){if(u!==h||c!==p){var b=d.push(i(d)+"scale(",null,",",null,")");m.push({
+i:b-4,x:Ct(u,h)},{i:b-2,x:Ct(c,p)})}else(h!==1||p!==1)&&d.push(i(d)+"scale("+h+","+p+")")}return function(u,c){var h=[],p=[];return u=e(u),c=e(c),s(u.translateX,
 u.translateY,c.translateX,c.translateY,h,p),o(u.rotate,c.rotate,h,p),a(u.skewX,c.skewX,h,p),l(u.scaleX,u.scaleY,c.scaleX,c.scaleY,h,p),u=c=null,function(d){for(var m=-1,
-g=p.length,v;++m<g;)h[(v=p[m]).i]=v.x(d);return h.join("")}}}var to=Js(oc,"px, ","px)","deg)"),eo=Js(ac,", ",")",")"),lc=1e-12;function Ks(e){return((e=Math.exp(
-e))+1/e)/2}function uc(e){return((e=Math.exp(e))-1/e)/2}function cc(e){return((e=Math.exp(2*e))-1)/(e+1)}var no=(function e(t,n,r){function i(s,o){var a=s[0],l=s[1],
-u=s[2],c=o[0],h=o[1],p=o[2],d=c-a,m=h-l,g=d*d+m*m,v,b;if(g<lc)b=Math.log(p/u)/t,v=function(L){return[a+L*d,l+L*m,u*Math.exp(t*L*b)]};else{var w=Math.sqrt(g),k=(p*
-p-u*u+r*g)/(2*u*n*w),M=(p*p-u*u-r*g)/(2*p*n*w),I=Math.log(Math.sqrt(k*k+1)-k),N=Math.log(Math.sqrt(M*M+1)-M);b=(N-I)/t,v=function(L){var Q=L*b,rt=Ks(I),V=u/(n*w)*
-(rt*cc(t*Q+I)-uc(I));return[a+V*d,l+V*m,u*rt/Ks(t*Q+I)]}}return v.duration=Math.abs(b)*1e3*t/Math.SQRT2,v}return i.rho=function(s){var o=Math.max(.001,+s),a=o*o,
-l=a*a;return e(o,a,l)},i})(Math.SQRT2,2,4);function ro(e){return function(t,n){var r=e((t=xn(t)).h,(n=xn(n)).h),i=tt(t.s,n.s),s=tt(t.l,n.l),o=tt(t.opacity,n.opacity);
-return function(a){return t.h=r(a),t.s=i(a),t.l=s(a),t.opacity=o(a),t+""}}}var rd=ro(zr),id=ro(tt);function io(e){return function(t,n){var r=e((t=kn(t)).h,(n=kn(n)).h),i=tt(t.c,n.c),s=tt(t.l,n.l),o=tt(t.opacity,n.opacity);return function(a){return t.h=r(a),t.
-c=i(a),t.l=s(a),t.opacity=o(a),t+""}}}var sd=io(zr),od=io(tt);function so(e){return(function t(n){n=+n;function r(i,s){var o=e((i=Mn(i)).h,(s=Mn(s)).h),a=tt(i.s,
-s.s),l=tt(i.l,s.l),u=tt(i.opacity,s.opacity);return function(c){return i.h=o(c),i.s=a(c),i.l=l(Math.pow(c,n)),i.opacity=u(c),i+""}}return r.gamma=t,r})(1)}var ad=so(
-zr),ld=so(tt);var be=0,Le=0,Te=0,ao=1e3,En,Ie,On=0,ne=0,Cn=0,Ue=typeof performance=="object"&&performance.now?performance:Date,lo=typeof window=="object"&&window.requestAnimationFrame?
-window.requestAnimationFrame.bind(window):function(e){setTimeout(e,17)};function An(){return ne||(lo(fc),ne=Ue.now()+Cn)}function fc(){ne=0}function Nn(){this._call=
+b=p.length,v;++m<b;)h[(v=p[m]).i]=v.x(d);return h.join("")}}}var eo=to(ac,"px, ","px)","deg)"),no=to(lc,", ",")",")"),uc=1e-12;function Xs(e){return((e=Math.exp(
+e))+1/e)/2}function cc(e){return((e=Math.exp(e))-1/e)/2}function fc(e){return((e=Math.exp(2*e))-1)/(e+1)}var ro=(function e(t,n,r){function i(s,o){var a=s[0],l=s[1],
+u=s[2],c=o[0],h=o[1],p=o[2],d=c-a,m=h-l,b=d*d+m*m,v,g;if(b<uc)g=Math.log(p/u)/t,v=function(B){return[a+B*d,l+B*m,u*Math.exp(t*B*g)]};else{var w=Math.sqrt(b),x=(p*
+p-u*u+r*b)/(2*u*n*w),M=(p*p-u*u-r*b)/(2*p*n*w),L=Math.log(Math.sqrt(x*x+1)-x),O=Math.log(Math.sqrt(M*M+1)-M);g=(O-L)/t,v=function(B){var Z=B*g,rt=Xs(L),V=u/(n*w)*
+(rt*fc(t*Z+L)-cc(L));return[a+V*d,l+V*m,u*rt/Xs(t*Z+L)]}}return v.duration=Math.abs(g)*1e3*t/Math.SQRT2,v}return i.rho=function(s){var o=Math.max(.001,+s),a=o*o,
+l=a*a;return e(o,a,l)},i})(Math.SQRT2,2,4);function io(e){return function(t,n){var r=e((t=xn(t)).h,(n=xn(n)).h),i=tt(t.s,n.s),s=tt(t.l,n.l),o=tt(t.opacity,n.opacity);
+return function(a){return t.h=r(a),t.s=i(a),t.l=s(a),t.opacity=o(a),t+""}}}var id=io(zr),sd=io(tt);function so(e){return function(t,n){var r=e((t=kn(t)).h,(n=kn(n)).h),i=tt(t.c,n.c),s=tt(t.l,n.l),o=tt(t.opacity,n.opacity);return function(a){return t.h=r(a),t.
+c=i(a),t.l=s(a),t.opacity=o(a),t+""}}}var od=so(zr),ad=so(tt);function oo(e){return(function t(n){n=+n;function r(i,s){var o=e((i=Mn(i)).h,(s=Mn(s)).h),a=tt(i.s,
+s.s),l=tt(i.l,s.l),u=tt(i.opacity,s.opacity);return function(c){return i.h=o(c),i.s=a(c),i.l=l(Math.pow(c,n)),i.opacity=u(c),i+""}}return r.gamma=t,r})(1)}var ld=oo(
+zr),ud=oo(tt);var be=0,Le=0,Te=0,lo=1e3,En,Ie,On=0,ne=0,Cn=0,Ue=typeof performance=="object"&&performance.now?performance:Date,uo=typeof window=="object"&&window.requestAnimationFrame?
+window.requestAnimationFrame.bind(window):function(e){setTimeout(e,17)};function An(){return ne||(uo(hc),ne=Ue.now()+Cn)}function hc(){ne=0}function Nn(){this._call=
 this._time=this._next=null}Nn.prototype=Vr.prototype={constructor:Nn,restart:function(e,t,n){if(typeof e!="function")throw new TypeError("callback is not a func\
 tion");n=(n==null?An():+n)+(t==null?0:+t),!this._next&&Ie!==this&&(Ie?Ie._next=this:En=this,Ie=this),this._call=e,this._time=n,Rr()},stop:function(){this._call&&
-(this._call=null,this._time=1/0,Rr())}};function Vr(e,t,n){var r=new Nn;return r.restart(e,t,n),r}function hc(){An(),++be;for(var e=En,t;e;)(t=ne-e._time)>=0&&e.
-_call.call(void 0,t),e=e._next;--be}function oo(){ne=(On=Ue.now())+Cn,be=Le=0;try{hc()}finally{be=0,pc(),ne=0}}function dc(){var e=Ue.now(),t=e-On;t>ao&&(Cn-=t,
-On=e)}function pc(){for(var e,t=En,n,r=1/0;t;)t._call?(r>t._time&&(r=t._time),e=t,t=t._next):(n=t._next,t._next=null,t=e?e._next=n:En=n);Ie=e,Rr(r)}function Rr(e){
-if(!be){Le&&(Le=clearTimeout(Le));var t=e-ne;t>24?(e<1/0&&(Le=setTimeout(oo,Math.ceil(e-Ue.now()-Cn)+1)),Te&&(Te=clearInterval(Te))):(Te||(On=Ue.now(),Te=setInterval(
-dc,ao)),be=1,lo(oo))}}function Gr(e,t,n){var r=new Nn;return t=t==null?0:+t,r.restart(i=>{r.stop(),e(i+t)},t,n),r}function co(e){return((e*=2)<=1?e*e*e:(e-=2)*e*e+2)/2}var Wr=3,fd=(function e(t){t=+t;function n(r){return Math.pow(r,t)}return n.exponent=e,n})(Wr),hd=(function e(t){
-t=+t;function n(r){return 1-Math.pow(1-r,t)}return n.exponent=e,n})(Wr),dd=(function e(t){t=+t;function n(r){return((r*=2)<=1?Math.pow(r,t):2-Math.pow(2-r,t))/2}
-return n.exponent=e,n})(Wr),mc=Math.PI,pd=mc/2;function Pn(e){return(Math.pow(2,-10*e)-.0009765625)*1.0009775171065494}var uo=4/11,md=6/11,gd=8/11,bd=3/4,yd=9/11,vd=10/11,wd=15/16,_d=21/22,xd=63/64,kd=1/uo/uo;var Hr=1.70158,$d=(function e(t){t=+t;function n(r){return(r=+r)*r*(t*(r-1)+r)}return n.overshoot=e,n})(Hr),Md=(function e(t){t=+t;function n(r){return--r*r*((r+
-1)*t+r)+1}return n.overshoot=e,n})(Hr),Sd=(function e(t){t=+t;function n(r){return((r*=2)<1?r*r*((t+1)*r-t):(r-=2)*r*((t+1)*r+t)+2)/2}return n.overshoot=e,n})(Hr),
-ye=2*Math.PI,qr=1,Kr=.3,Ed=(function e(t,n){var r=Math.asin(1/(t=Math.max(1,t)))*(n/=ye);function i(s){return t*Pn(- --s)*Math.sin((r-s)/n)}return i.amplitude=function(s){
-return e(s,n*ye)},i.period=function(s){return e(t,s)},i})(qr,Kr),Od=(function e(t,n){var r=Math.asin(1/(t=Math.max(1,t)))*(n/=ye);function i(s){return 1-t*Pn(s=
-+s)*Math.sin((s+r)/n)}return i.amplitude=function(s){return e(s,n*ye)},i.period=function(s){return e(t,s)},i})(qr,Kr),Nd=(function e(t,n){var r=Math.asin(1/(t=Math.
+(this._call=null,this._time=1/0,Rr())}};function Vr(e,t,n){var r=new Nn;return r.restart(e,t,n),r}function dc(){An(),++be;for(var e=En,t;e;)(t=ne-e._time)>=0&&e.
+_call.call(void 0,t),e=e._next;--be}function ao(){ne=(On=Ue.now())+Cn,be=Le=0;try{dc()}finally{be=0,mc(),ne=0}}function pc(){var e=Ue.now(),t=e-On;t>lo&&(Cn-=t,
+On=e)}function mc(){for(var e,t=En,n,r=1/0;t;)t._call?(r>t._time&&(r=t._time),e=t,t=t._next):(n=t._next,t._next=null,t=e?e._next=n:En=n);Ie=e,Rr(r)}function Rr(e){
+if(!be){Le&&(Le=clearTimeout(Le));var t=e-ne;t>24?(e<1/0&&(Le=setTimeout(ao,Math.ceil(e-Ue.now()-Cn)+1)),Te&&(Te=clearInterval(Te))):(Te||(On=Ue.now(),Te=setInterval(
+pc,lo)),be=1,uo(ao))}}function Gr(e,t,n){var r=new Nn;return t=t==null?0:+t,r.restart(i=>{r.stop(),e(i+t)},t,n),r}function fo(e){return((e*=2)<=1?e*e*e:(e-=2)*e*e+2)/2}var Wr=3,hd=(function e(t){t=+t;function n(r){return Math.pow(r,t)}return n.exponent=e,n})(Wr),dd=(function e(t){
+t=+t;function n(r){return 1-Math.pow(1-r,t)}return n.exponent=e,n})(Wr),pd=(function e(t){t=+t;function n(r){return((r*=2)<=1?Math.pow(r,t):2-Math.pow(2-r,t))/2}
+return n.exponent=e,n})(Wr),gc=Math.PI,md=gc/2;function Pn(e){return(Math.pow(2,-10*e)-.0009765625)*1.0009775171065494}var co=4/11,gd=6/11,bd=8/11,yd=3/4,vd=9/11,wd=10/11,_d=15/16,xd=21/22,kd=63/64,$d=1/co/co;var Hr=1.70158,Md=(function e(t){t=+t;function n(r){return(r=+r)*r*(t*(r-1)+r)}return n.overshoot=e,n})(Hr),Sd=(function e(t){t=+t;function n(r){return--r*r*((r+
+1)*t+r)+1}return n.overshoot=e,n})(Hr),Ed=(function e(t){t=+t;function n(r){return((r*=2)<1?r*r*((t+1)*r-t):(r-=2)*r*((t+1)*r+t)+2)/2}return n.overshoot=e,n})(Hr),
+ye=2*Math.PI,qr=1,Kr=.3,Od=(function e(t,n){var r=Math.asin(1/(t=Math.max(1,t)))*(n/=ye);function i(s){return t*Pn(- --s)*Math.sin((r-s)/n)}return i.amplitude=function(s){
+return e(s,n*ye)},i.period=function(s){return e(t,s)},i})(qr,Kr),Nd=(function e(t,n){var r=Math.asin(1/(t=Math.max(1,t)))*(n/=ye);function i(s){return 1-t*Pn(s=
++s)*Math.sin((s+r)/n)}return i.amplitude=function(s){return e(s,n*ye)},i.period=function(s){return e(t,s)},i})(qr,Kr),Cd=(function e(t,n){var r=Math.asin(1/(t=Math.
 max(1,t)))*(n/=ye);function i(s){return((s=s*2-1)<0?t*Pn(-s)*Math.sin((r-s)/n):2-t*Pn(s)*Math.sin((r+s)/n))/2}return i.amplitude=function(s){return e(s,n*ye)},i.
-period=function(s){return e(t,s)},i})(qr,Kr);var gc=Oe("start","end","cancel","interrupt"),bc=[],po=0,fo=1,Xr=2,Tn=3,ho=4,Yr=5,Ln=6;function In(e,t,n,r,i,s){var o=e.__transition;if(!o)e.__transition={};else if(n in
-o)return;yc(e,n,{name:t,index:r,group:i,on:gc,tween:bc,time:s.time,delay:s.delay,duration:s.duration,ease:s.ease,timer:null,state:po})}function jr(e,t){var n=pt(
-e,t);if(n.state>po)throw new Error("too late; already scheduled");return n}function _t(e,t){var n=pt(e,t);if(n.state>Tn)throw new Error("too late; already runni\
-ng");return n}function pt(e,t){var n=e.__transition;if(!n||!(n=n[t]))throw new Error("transition not found");return n}function yc(e,t,n){var r=e.__transition,i;
-r[t]=n,n.timer=Vr(s,0,n.time);function s(u){n.state=fo,n.timer.restart(o,n.delay,n.time),n.delay<=u&&o(u-n.delay)}function o(u){var c,h,p,d;if(n.state!==fo)return l();
-for(c in r)if(d=r[c],d.name===n.name){if(d.state===Tn)return Gr(o);d.state===ho?(d.state=Ln,d.timer.stop(),d.on.call("interrupt",e,e.__data__,d.index,d.group),delete r[c]):
-+c<t&&(d.state=Ln,d.timer.stop(),d.on.call("cancel",e,e.__data__,d.index,d.group),delete r[c])}if(Gr(function(){n.state===Tn&&(n.state=ho,n.timer.restart(a,n.delay,
+period=function(s){return e(t,s)},i})(qr,Kr);var bc=Oe("start","end","cancel","interrupt"),yc=[],mo=0,ho=1,Xr=2,Tn=3,po=4,Yr=5,Ln=6;function In(e,t,n,r,i,s){var o=e.__transition;if(!o)e.__transition={};else if(n in
+o)return;vc(e,n,{name:t,index:r,group:i,on:bc,tween:yc,time:s.time,delay:s.delay,duration:s.duration,ease:s.ease,timer:null,state:mo})}function jr(e,t){var n=pt(
+e,t);if(n.state>mo)throw new Error("too late; already scheduled");return n}function _t(e,t){var n=pt(e,t);if(n.state>Tn)throw new Error("too late; already runni\
+ng");return n}function pt(e,t){var n=e.__transition;if(!n||!(n=n[t]))throw new Error("transition not found");return n}function vc(e,t,n){var r=e.__transition,i;
+r[t]=n,n.timer=Vr(s,0,n.time);function s(u){n.state=ho,n.timer.restart(o,n.delay,n.time),n.delay<=u&&o(u-n.delay)}function o(u){var c,h,p,d;if(n.state!==ho)return l();
+for(c in r)if(d=r[c],d.name===n.name){if(d.state===Tn)return Gr(o);d.state===po?(d.state=Ln,d.timer.stop(),d.on.call("interrupt",e,e.__data__,d.index,d.group),delete r[c]):
++c<t&&(d.state=Ln,d.timer.stop(),d.on.call("cancel",e,e.__data__,d.index,d.group),delete r[c])}if(Gr(function(){n.state===Tn&&(n.state=po,n.timer.restart(a,n.delay,
 n.time),a(u))}),n.state=Xr,n.on.call("start",e,e.__data__,n.index,n.group),n.state===Xr){for(n.state=Tn,i=new Array(p=n.tween.length),c=0,h=-1;c<p;++c)(d=n.tween[c].
 value.call(e,e.__data__,n.index,n.group))&&(i[++h]=d);i.length=h+1}}function a(u){for(var c=u<n.duration?n.ease.call(null,u/n.duration):(n.timer.restart(l),n.state=
 Yr,1),h=-1,p=i.length;++h<p;)i[h].call(e,c);n.state===Yr&&(n.on.call("end",e,e.__data__,n.index,n.group),l())}function l(){n.state=Ln,n.timer.stop(),delete r[t];
 for(var u in r)return;delete e.__transition}}function De(e,t){var n=e.__transition,r,i,s=!0,o;if(n){t=t==null?null:t+"";for(o in n){if((r=n[o]).name!==t){s=!1;continue}
-i=r.state>Xr&&r.state<Yr,r.state=Ln,r.timer.stop(),r.on.call(i?"interrupt":"cancel",e,e.__data__,r.index,r.group),delete n[o]}s&&delete e.__transition}}function vc(e){
-return this.each(function(){De(this,e)})}function wc(e,t){var n,r;return function(){var i=_t(this,e),s=i.tween;if(s!==n){r=n=s;for(var o=0,a=r.length;o<a;++o)if(r[o].
-name===t){r=r.slice(),r.splice(o,1);break}}i.tween=r}}function _c(e,t,n){var r,i;if(typeof n!="function")throw new Error;return function(){var s=_t(this,e),o=s.
-tween;if(o!==r){i=(r=o).slice();for(var a={name:t,value:n},l=0,u=i.length;l<u;++l)if(i[l].name===t){i[l]=a;break}l===u&&i.push(a)}s.tween=i}}function xc(e,t){var n=this.
+i=r.state>Xr&&r.state<Yr,r.state=Ln,r.timer.stop(),r.on.call(i?"interrupt":"cancel",e,e.__data__,r.index,r.group),delete n[o]}s&&delete e.__transition}}function wc(e){
+return this.each(function(){De(this,e)})}function _c(e,t){var n,r;return function(){var i=_t(this,e),s=i.tween;if(s!==n){r=n=s;for(var o=0,a=r.length;o<a;++o)if(r[o].
+name===t){r=r.slice(),r.splice(o,1);break}}i.tween=r}}function xc(e,t,n){var r,i;if(typeof n!="function")throw new Error;return function(){var s=_t(this,e),o=s.
+tween;if(o!==r){i=(r=o).slice();for(var a={name:t,value:n},l=0,u=i.length;l<u;++l)if(i[l].name===t){i[l]=a;break}l===u&&i.push(a)}s.tween=i}}function kc(e,t){var n=this.
 _id;if(e+="",arguments.length<2){for(var r=pt(this.node(),n).tween,i=0,s=r.length,o;i<s;++i)if((o=r[i]).name===e)return o.value;return null}return this.each((t==
-null?wc:_c)(n,e,t))}function Zr(e,t,n){var r=e._id;return e.each(function(){var i=_t(this,r);(i.value||(i.value={}))[t]=n.apply(this,arguments)}),function(i){return pt(
-i,r).value[t]}}function mo(e,t){var n;return(typeof t=="number"?Ct:t instanceof ee?Fr:(n=ee(t))?(t=n,Fr):Zs)(e,t)}function kc(e){return function(){this.removeAttribute(
-e)}}function $c(e){return function(){this.removeAttributeNS(e.space,e.local)}}function Mc(e,t,n){var r,i=n+"",s;return function(){var o=this.getAttribute(e);return o===
-i?null:o===r?s:s=t(r=o,n)}}function Sc(e,t,n){var r,i=n+"",s;return function(){var o=this.getAttributeNS(e.space,e.local);return o===i?null:o===r?s:s=t(r=o,n)}}
-function Ec(e,t,n){var r,i,s;return function(){var o,a=n(this),l;return a==null?void this.removeAttribute(e):(o=this.getAttribute(e),l=a+"",o===l?null:o===r&&l===
-i?s:(i=l,s=t(r=o,a)))}}function Oc(e,t,n){var r,i,s;return function(){var o,a=n(this),l;return a==null?void this.removeAttributeNS(e.space,e.local):(o=this.getAttributeNS(
-e.space,e.local),l=a+"",o===l?null:o===r&&l===i?s:(i=l,s=t(r=o,a)))}}function Nc(e,t){var n=Ee(e),r=n==="transform"?eo:mo;return this.attrTween(e,typeof t=="fun\
-ction"?(n.local?Oc:Ec)(n,r,Zr(this,"attr."+e,t)):t==null?(n.local?$c:kc)(n):(n.local?Sc:Mc)(n,r,t))}function Cc(e,t){return function(n){this.setAttribute(e,t.call(
-this,n))}}function Ac(e,t){return function(n){this.setAttributeNS(e.space,e.local,t.call(this,n))}}function Pc(e,t){var n,r;function i(){var s=t.apply(this,arguments);
-return s!==r&&(n=(r=s)&&Ac(e,s)),n}return i._value=t,i}function Tc(e,t){var n,r;function i(){var s=t.apply(this,arguments);return s!==r&&(n=(r=s)&&Cc(e,s)),n}return i.
-_value=t,i}function Lc(e,t){var n="attr."+e;if(arguments.length<2)return(n=this.tween(n))&&n._value;if(t==null)return this.tween(n,null);if(typeof t!="function")
-throw new Error;var r=Ee(e);return this.tween(n,(r.local?Pc:Tc)(r,t))}function Ic(e,t){return function(){jr(this,e).delay=+t.apply(this,arguments)}}function Uc(e,t){
-return t=+t,function(){jr(this,e).delay=t}}function Dc(e){var t=this._id;return arguments.length?this.each((typeof e=="function"?Ic:Uc)(t,e)):pt(this.node(),t).
-delay}function Bc(e,t){return function(){_t(this,e).duration=+t.apply(this,arguments)}}function zc(e,t){return t=+t,function(){_t(this,e).duration=t}}function Fc(e){
-var t=this._id;return arguments.length?this.each((typeof e=="function"?Bc:zc)(t,e)):pt(this.node(),t).duration}function Rc(e,t){if(typeof t!="function")throw new Error;
-return function(){_t(this,e).ease=t}}function Vc(e){var t=this._id;return arguments.length?this.each(Rc(t,e)):pt(this.node(),t).ease}function Gc(e,t){return function(){
-var n=t.apply(this,arguments);if(typeof n!="function")throw new Error;_t(this,e).ease=n}}function Wc(e){if(typeof e!="function")throw new Error;return this.each(
-Gc(this._id,e))}function Hc(e){typeof e!="function"&&(e=kr(e));for(var t=this._groups,n=t.length,r=new Array(n),i=0;i<n;++i)for(var s=t[i],o=s.length,a=r[i]=[],
-l,u=0;u<o;++u)(l=s[u])&&e.call(l,l.__data__,u,s)&&a.push(l);return new Pt(r,this._parents,this._name,this._id)}function qc(e){if(e._id!==this._id)throw new Error;
+null?_c:xc)(n,e,t))}function Zr(e,t,n){var r=e._id;return e.each(function(){var i=_t(this,r);(i.value||(i.value={}))[t]=n.apply(this,arguments)}),function(i){return pt(
+i,r).value[t]}}function go(e,t){var n;return(typeof t=="number"?Ct:t instanceof ee?Fr:(n=ee(t))?(t=n,Fr):Qs)(e,t)}function $c(e){return function(){this.removeAttribute(
+e)}}function Mc(e){return function(){this.removeAttributeNS(e.space,e.local)}}function Sc(e,t,n){var r,i=n+"",s;return function(){var o=this.getAttribute(e);return o===
+i?null:o===r?s:s=t(r=o,n)}}function Ec(e,t,n){var r,i=n+"",s;return function(){var o=this.getAttributeNS(e.space,e.local);return o===i?null:o===r?s:s=t(r=o,n)}}
+function Oc(e,t,n){var r,i,s;return function(){var o,a=n(this),l;return a==null?void this.removeAttribute(e):(o=this.getAttribute(e),l=a+"",o===l?null:o===r&&l===
+i?s:(i=l,s=t(r=o,a)))}}function Nc(e,t,n){var r,i,s;return function(){var o,a=n(this),l;return a==null?void this.removeAttributeNS(e.space,e.local):(o=this.getAttributeNS(
+e.space,e.local),l=a+"",o===l?null:o===r&&l===i?s:(i=l,s=t(r=o,a)))}}function Cc(e,t){var n=Ee(e),r=n==="transform"?no:go;return this.attrTween(e,typeof t=="fun\
+ction"?(n.local?Nc:Oc)(n,r,Zr(this,"attr."+e,t)):t==null?(n.local?Mc:$c)(n):(n.local?Ec:Sc)(n,r,t))}function Ac(e,t){return function(n){this.setAttribute(e,t.call(
+this,n))}}function Pc(e,t){return function(n){this.setAttributeNS(e.space,e.local,t.call(this,n))}}function Tc(e,t){var n,r;function i(){var s=t.apply(this,arguments);
+return s!==r&&(n=(r=s)&&Pc(e,s)),n}return i._value=t,i}function Lc(e,t){var n,r;function i(){var s=t.apply(this,arguments);return s!==r&&(n=(r=s)&&Ac(e,s)),n}return i.
+_value=t,i}function Ic(e,t){var n="attr."+e;if(arguments.length<2)return(n=this.tween(n))&&n._value;if(t==null)return this.tween(n,null);if(typeof t!="function")
+throw new Error;var r=Ee(e);return this.tween(n,(r.local?Tc:Lc)(r,t))}function Uc(e,t){return function(){jr(this,e).delay=+t.apply(this,arguments)}}function Dc(e,t){
+return t=+t,function(){jr(this,e).delay=t}}function Bc(e){var t=this._id;return arguments.length?this.each((typeof e=="function"?Uc:Dc)(t,e)):pt(this.node(),t).
+delay}function zc(e,t){return function(){_t(this,e).duration=+t.apply(this,arguments)}}function Fc(e,t){return t=+t,function(){_t(this,e).duration=t}}function Rc(e){
+var t=this._id;return arguments.length?this.each((typeof e=="function"?zc:Fc)(t,e)):pt(this.node(),t).duration}function Vc(e,t){if(typeof t!="function")throw new Error;
+return function(){_t(this,e).ease=t}}function Gc(e){var t=this._id;return arguments.length?this.each(Vc(t,e)):pt(this.node(),t).ease}function Wc(e,t){return function(){
+var n=t.apply(this,arguments);if(typeof n!="function")throw new Error;_t(this,e).ease=n}}function Hc(e){if(typeof e!="function")throw new Error;return this.each(
+Wc(this._id,e))}function qc(e){typeof e!="function"&&(e=kr(e));for(var t=this._groups,n=t.length,r=new Array(n),i=0;i<n;++i)for(var s=t[i],o=s.length,a=r[i]=[],
+l,u=0;u<o;++u)(l=s[u])&&e.call(l,l.__data__,u,s)&&a.push(l);return new Pt(r,this._parents,this._name,this._id)}function Kc(e){if(e._id!==this._id)throw new Error;
 for(var t=this._groups,n=e._groups,r=t.length,i=n.length,s=Math.min(r,i),o=new Array(r),a=0;a<s;++a)for(var l=t[a],u=n[a],c=l.length,h=o[a]=new Array(c),p,d=0;d<
-c;++d)(p=l[d]||u[d])&&(h[d]=p);for(;a<r;++a)o[a]=t[a];return new Pt(o,this._parents,this._name,this._id)}function Kc(e){return(e+"").trim().split(/^|\s+/).every(
-function(t){var n=t.indexOf(".");return n>=0&&(t=t.slice(0,n)),!t||t==="start"})}function Xc(e,t,n){var r,i,s=Kc(t)?jr:_t;return function(){var o=s(this,e),a=o.
-on;a!==r&&(i=(r=a).copy()).on(t,n),o.on=i}}function Yc(e,t){var n=this._id;return arguments.length<2?pt(this.node(),n).on.on(e):this.each(Xc(n,e,t))}function jc(e){
-return function(){var t=this.parentNode;for(var n in this.__transition)if(+n!==e)return;t&&t.removeChild(this)}}function Zc(){return this.on("end.remove",jc(this.
-_id))}function Qc(e){var t=this._name,n=this._id;typeof e!="function"&&(e=gn(e));for(var r=this._groups,i=r.length,s=new Array(i),o=0;o<i;++o)for(var a=r[o],l=a.
+c;++d)(p=l[d]||u[d])&&(h[d]=p);for(;a<r;++a)o[a]=t[a];return new Pt(o,this._parents,this._name,this._id)}function Xc(e){return(e+"").trim().split(/^|\s+/).every(
+function(t){var n=t.indexOf(".");return n>=0&&(t=t.slice(0,n)),!t||t==="start"})}function Yc(e,t,n){var r,i,s=Xc(t)?jr:_t;return function(){var o=s(this,e),a=o.
+on;a!==r&&(i=(r=a).copy()).on(t,n),o.on=i}}function jc(e,t){var n=this._id;return arguments.length<2?pt(this.node(),n).on.on(e):this.each(Yc(n,e,t))}function Zc(e){
+return function(){var t=this.parentNode;for(var n in this.__transition)if(+n!==e)return;t&&t.removeChild(this)}}function Qc(){return this.on("end.remove",Zc(this.
+_id))}function Jc(e){var t=this._name,n=this._id;typeof e!="function"&&(e=gn(e));for(var r=this._groups,i=r.length,s=new Array(i),o=0;o<i;++o)for(var a=r[o],l=a.
 length,u=s[o]=new Array(l),c,h,p=0;p<l;++p)(c=a[p])&&(h=e.call(c,c.__data__,p,a))&&("__data__"in c&&(h.__data__=c.__data__),u[p]=h,In(u[p],t,n,p,u,pt(c,n)));return new Pt(
-s,this._parents,t,n)}function Jc(e){var t=this._name,n=this._id;typeof e!="function"&&(e=xr(e));for(var r=this._groups,i=r.length,s=[],o=[],a=0;a<i;++a)for(var l=r[a],
-u=l.length,c,h=0;h<u;++h)if(c=l[h]){for(var p=e.call(c,c.__data__,h,l),d,m=pt(c,n),g=0,v=p.length;g<v;++g)(d=p[g])&&In(d,t,n,g,p,m);s.push(p),o.push(c)}return new Pt(
-s,o,t,n)}var tf=jt.prototype.constructor;function ef(){return new tf(this._groups,this._parents)}function nf(e,t){var n,r,i;return function(){var s=Yt(this,e),o=(this.
-style.removeProperty(e),Yt(this,e));return s===o?null:s===n&&o===r?i:i=t(n=s,r=o)}}function go(e){return function(){this.style.removeProperty(e)}}function rf(e,t,n){
-var r,i=n+"",s;return function(){var o=Yt(this,e);return o===i?null:o===r?s:s=t(r=o,n)}}function sf(e,t,n){var r,i,s;return function(){var o=Yt(this,e),a=n(this),
-l=a+"";return a==null&&(l=a=(this.style.removeProperty(e),Yt(this,e))),o===l?null:o===r&&l===i?s:(i=l,s=t(r=o,a))}}function of(e,t){var n,r,i,s="style."+t,o="en\
-d."+s,a;return function(){var l=_t(this,e),u=l.on,c=l.value[s]==null?a||(a=go(t)):void 0;(u!==n||i!==c)&&(r=(n=u).copy()).on(o,i=c),l.on=r}}function af(e,t,n){var r=(e+=
-"")=="transform"?to:mo;return t==null?this.styleTween(e,nf(e,r)).on("end.style."+e,go(e)):typeof t=="function"?this.styleTween(e,sf(e,r,Zr(this,"style."+e,t))).
-each(of(this._id,e)):this.styleTween(e,rf(e,r,t),n).on("end.style."+e,null)}function lf(e,t,n){return function(r){this.style.setProperty(e,t.call(this,r),n)}}function uf(e,t,n){
-var r,i;function s(){var o=t.apply(this,arguments);return o!==i&&(r=(i=o)&&lf(e,o,n)),r}return s._value=t,s}function cf(e,t,n){var r="style."+(e+="");if(arguments.
-length<2)return(r=this.tween(r))&&r._value;if(t==null)return this.tween(r,null);if(typeof t!="function")throw new Error;return this.tween(r,uf(e,t,n??""))}function ff(e){
-return function(){this.textContent=e}}function hf(e){return function(){var t=e(this);this.textContent=t??""}}function df(e){return this.tween("text",typeof e=="\
-function"?hf(Zr(this,"text",e)):ff(e==null?"":e+""))}function pf(e){return function(t){this.textContent=e.call(this,t)}}function mf(e){var t,n;function r(){var i=e.
-apply(this,arguments);return i!==n&&(t=(n=i)&&pf(i)),t}return r._value=e,r}function gf(e){var t="text";if(arguments.length<1)return(t=this.tween(t))&&t._value;if(e==
-null)return this.tween(t,null);if(typeof e!="function")throw new Error;return this.tween(t,mf(e))}function bf(){for(var e=this._name,t=this._id,n=bo(),r=this._groups,
+s,this._parents,t,n)}function tf(e){var t=this._name,n=this._id;typeof e!="function"&&(e=xr(e));for(var r=this._groups,i=r.length,s=[],o=[],a=0;a<i;++a)for(var l=r[a],
+u=l.length,c,h=0;h<u;++h)if(c=l[h]){for(var p=e.call(c,c.__data__,h,l),d,m=pt(c,n),b=0,v=p.length;b<v;++b)(d=p[b])&&In(d,t,n,b,p,m);s.push(p),o.push(c)}return new Pt(
+s,o,t,n)}var ef=jt.prototype.constructor;function nf(){return new ef(this._groups,this._parents)}function rf(e,t){var n,r,i;return function(){var s=Yt(this,e),o=(this.
+style.removeProperty(e),Yt(this,e));return s===o?null:s===n&&o===r?i:i=t(n=s,r=o)}}function bo(e){return function(){this.style.removeProperty(e)}}function sf(e,t,n){
+var r,i=n+"",s;return function(){var o=Yt(this,e);return o===i?null:o===r?s:s=t(r=o,n)}}function of(e,t,n){var r,i,s;return function(){var o=Yt(this,e),a=n(this),
+l=a+"";return a==null&&(l=a=(this.style.removeProperty(e),Yt(this,e))),o===l?null:o===r&&l===i?s:(i=l,s=t(r=o,a))}}function af(e,t){var n,r,i,s="style."+t,o="en\
+d."+s,a;return function(){var l=_t(this,e),u=l.on,c=l.value[s]==null?a||(a=bo(t)):void 0;(u!==n||i!==c)&&(r=(n=u).copy()).on(o,i=c),l.on=r}}function lf(e,t,n){var r=(e+=
+"")=="transform"?eo:go;return t==null?this.styleTween(e,rf(e,r)).on("end.style."+e,bo(e)):typeof t=="function"?this.styleTween(e,of(e,r,Zr(this,"style."+e,t))).
+each(af(this._id,e)):this.styleTween(e,sf(e,r,t),n).on("end.style."+e,null)}function uf(e,t,n){return function(r){this.style.setProperty(e,t.call(this,r),n)}}function cf(e,t,n){
+var r,i;function s(){var o=t.apply(this,arguments);return o!==i&&(r=(i=o)&&uf(e,o,n)),r}return s._value=t,s}function ff(e,t,n){var r="style."+(e+="");if(arguments.
+length<2)return(r=this.tween(r))&&r._value;if(t==null)return this.tween(r,null);if(typeof t!="function")throw new Error;return this.tween(r,cf(e,t,n??""))}function hf(e){
+return function(){this.textContent=e}}function df(e){return function(){var t=e(this);this.textContent=t??""}}function pf(e){return this.tween("text",typeof e=="\
+function"?df(Zr(this,"text",e)):hf(e==null?"":e+""))}function mf(e){return function(t){this.textContent=e.call(this,t)}}function gf(e){var t,n;function r(){var i=e.
+apply(this,arguments);return i!==n&&(t=(n=i)&&mf(i)),t}return r._value=e,r}function bf(e){var t="text";if(arguments.length<1)return(t=this.tween(t))&&t._value;if(e==
+null)return this.tween(t,null);if(typeof e!="function")throw new Error;return this.tween(t,gf(e))}function yf(){for(var e=this._name,t=this._id,n=yo(),r=this._groups,
 i=r.length,s=0;s<i;++s)for(var o=r[s],a=o.length,l,u=0;u<a;++u)if(l=o[u]){var c=pt(l,t);In(l,e,n,u,o,{time:c.time+c.delay+c.duration,delay:0,duration:c.duration,
-ease:c.ease})}return new Pt(r,this._parents,e,n)}function yf(){var e,t,n=this,r=n._id,i=n.size();return new Promise(function(s,o){var a={value:o},l={value:function(){
+ease:c.ease})}return new Pt(r,this._parents,e,n)}function vf(){var e,t,n=this,r=n._id,i=n.size();return new Promise(function(s,o){var a={value:o},l={value:function(){
 --i===0&&s()}};n.each(function(){var u=_t(this,r),c=u.on;c!==e&&(t=(e=c).copy(),t._.cancel.push(a),t._.interrupt.push(a),t._.end.push(l)),u.on=t}),i===0&&s()})}
-var vf=0;function Pt(e,t,n,r){this._groups=e,this._parents=t,this._name=n,this._id=r}function wf(e){return jt().transition(e)}function bo(){return++vf}var At=jt.
-prototype;Pt.prototype=wf.prototype={constructor:Pt,select:Qc,selectAll:Jc,selectChild:At.selectChild,selectChildren:At.selectChildren,filter:Hc,merge:qc,selection:ef,
-transition:bf,call:At.call,nodes:At.nodes,node:At.node,size:At.size,empty:At.empty,each:At.each,on:Yc,attr:Nc,attrTween:Lc,style:af,styleTween:cf,text:df,textTween:gf,
-remove:Zc,tween:xc,delay:Dc,duration:Fc,ease:Vc,easeVarying:Wc,end:yf,[Symbol.iterator]:At[Symbol.iterator]};var _f={time:null,delay:0,duration:250,ease:co};function xf(e,t){
-for(var n;!(n=e.__transition)||!(n=n[t]);)if(!(e=e.parentNode))throw new Error(`transition ${t} not found`);return n}function kf(e){var t,n;e instanceof Pt?(t=e.
-_id,e=e._name):(t=bo(),(n=_f).time=An(),e=e==null?null:e+"");for(var r=this._groups,i=r.length,s=0;s<i;++s)for(var o=r[s],a=o.length,l,u=0;u<a;++u)(l=o[u])&&In(
-l,e,t,u,o,n||xf(l,t));return new Pt(r,this._parents,e,t)}jt.prototype.interrupt=vc;jt.prototype.transition=kf;var Un=e=>()=>e;function $f(e,{sourceEvent:t,target:n,transform:r,dispatch:i}){Object.defineProperties(this,{type:{value:e,enumerable:!0,configurable:!0},sourceEvent:{
+var wf=0;function Pt(e,t,n,r){this._groups=e,this._parents=t,this._name=n,this._id=r}function _f(e){return jt().transition(e)}function yo(){return++wf}var At=jt.
+prototype;Pt.prototype=_f.prototype={constructor:Pt,select:Jc,selectAll:tf,selectChild:At.selectChild,selectChildren:At.selectChildren,filter:qc,merge:Kc,selection:nf,
+transition:yf,call:At.call,nodes:At.nodes,node:At.node,size:At.size,empty:At.empty,each:At.each,on:jc,attr:Cc,attrTween:Ic,style:lf,styleTween:ff,text:pf,textTween:bf,
+remove:Qc,tween:kc,delay:Bc,duration:Rc,ease:Gc,easeVarying:Hc,end:vf,[Symbol.iterator]:At[Symbol.iterator]};var xf={time:null,delay:0,duration:250,ease:fo};function kf(e,t){
+for(var n;!(n=e.__transition)||!(n=n[t]);)if(!(e=e.parentNode))throw new Error(`transition ${t} not found`);return n}function $f(e){var t,n;e instanceof Pt?(t=e.
+_id,e=e._name):(t=yo(),(n=xf).time=An(),e=e==null?null:e+"");for(var r=this._groups,i=r.length,s=0;s<i;++s)for(var o=r[s],a=o.length,l,u=0;u<a;++u)(l=o[u])&&In(
+l,e,t,u,o,n||kf(l,t));return new Pt(r,this._parents,e,t)}jt.prototype.interrupt=wc;jt.prototype.transition=$f;var Un=e=>()=>e;function Mf(e,{sourceEvent:t,target:n,transform:r,dispatch:i}){Object.defineProperties(this,{type:{value:e,enumerable:!0,configurable:!0},sourceEvent:{
 value:t,enumerable:!0,configurable:!0},target:{value:n,enumerable:!0,configurable:!0},transform:{value:r,enumerable:!0,configurable:!0},_:{value:i}})}function Tt(e,t,n){
 this.k=e,this.x=t,this.y=n}Tt.prototype={constructor:Tt,scale:function(e){return e===1?this:new Tt(this.k*e,this.x,this.y)},translate:function(e,t){return e===0&
 t===0?this:new Tt(this.k,this.x+this.k*e,this.y+this.k*t)},apply:function(e){return[e[0]*this.k+this.x,e[1]*this.k+this.y]},applyX:function(e){return e*this.k+this.
 x},applyY:function(e){return e*this.k+this.y},invert:function(e){return[(e[0]-this.x)/this.k,(e[1]-this.y)/this.k]},invertX:function(e){return(e-this.x)/this.k},
 invertY:function(e){return(e-this.y)/this.k},rescaleX:function(e){return e.copy().domain(e.range().map(this.invertX,this).map(e.invert,e))},rescaleY:function(e){
 return e.copy().domain(e.range().map(this.invertY,this).map(e.invert,e))},toString:function(){return"translate("+this.x+","+this.y+") scale("+this.k+")"}};var Rt=new Tt(
-1,0,0);Mf.prototype=Tt.prototype;function Mf(e){for(;!e.__zoom;)if(!(e=e.parentNode))return Rt;return e.__zoom}function Qr(e){e.stopImmediatePropagation()}function Be(e){
-e.preventDefault(),e.stopImmediatePropagation()}function Sf(e){return(!e.ctrlKey||e.type==="wheel")&&!e.button}function Ef(){var e=this;return e instanceof SVGElement?
+1,0,0);Sf.prototype=Tt.prototype;function Sf(e){for(;!e.__zoom;)if(!(e=e.parentNode))return Rt;return e.__zoom}function Qr(e){e.stopImmediatePropagation()}function Be(e){
+e.preventDefault(),e.stopImmediatePropagation()}function Ef(e){return(!e.ctrlKey||e.type==="wheel")&&!e.button}function Of(){var e=this;return e instanceof SVGElement?
 (e=e.ownerSVGElement||e,e.hasAttribute("viewBox")?(e=e.viewBox.baseVal,[[e.x,e.y],[e.x+e.width,e.y+e.height]]):[[0,0],[e.width.baseVal.value,e.height.baseVal.value]]):
-[[0,0],[e.clientWidth,e.clientHeight]]}function yo(){return this.__zoom||Rt}function Of(e){return-e.deltaY*(e.deltaMode===1?.05:e.deltaMode?1:.002)*(e.ctrlKey?10:
-1)}function Nf(){return navigator.maxTouchPoints||"ontouchstart"in this}function Cf(e,t,n){var r=e.invertX(t[0][0])-n[0][0],i=e.invertX(t[1][0])-n[1][0],s=e.invertY(
-t[0][1])-n[0][1],o=e.invertY(t[1][1])-n[1][1];return e.translate(i>r?(r+i)/2:Math.min(0,r)||Math.max(0,i),o>s?(s+o)/2:Math.min(0,s)||Math.max(0,o))}function vo(){
-var e=Sf,t=Ef,n=Cf,r=Of,i=Nf,s=[0,1/0],o=[[-1/0,-1/0],[1/0,1/0]],a=250,l=no,u=Oe("start","zoom","end"),c,h,p,d=500,m=150,g=0,v=10;function b(y){y.property("__zo\
-om",yo).on("wheel.zoom",Q,{passive:!1}).on("mousedown.zoom",rt).on("dblclick.zoom",V).filter(i).on("touchstart.zoom",Z).on("touchmove.zoom",G).on("touchend.zoom\
- touchcancel.zoom",q).style("-webkit-tap-highlight-color","rgba(0,0,0,0)")}b.transform=function(y,x,_,$){var S=y.selection?y.selection():y;S.property("__zoom",yo),
-y!==S?I(y,x,_,$):S.interrupt().each(function(){N(this,arguments).event($).start().zoom(null,typeof x=="function"?x.apply(this,arguments):x).end()})},b.scaleBy=function(y,x,_,$){
-b.scaleTo(y,function(){var S=this.__zoom.k,C=typeof x=="function"?x.apply(this,arguments):x;return S*C},_,$)},b.scaleTo=function(y,x,_,$){b.transform(y,function(){
-var S=t.apply(this,arguments),C=this.__zoom,P=_==null?M(S):typeof _=="function"?_.apply(this,arguments):_,D=C.invert(P),R=typeof x=="function"?x.apply(this,arguments):
-x;return n(k(w(C,R),P,D),S,o)},_,$)},b.translateBy=function(y,x,_,$){b.transform(y,function(){return n(this.__zoom.translate(typeof x=="function"?x.apply(this,arguments):
-x,typeof _=="function"?_.apply(this,arguments):_),t.apply(this,arguments),o)},null,$)},b.translateTo=function(y,x,_,$,S){b.transform(y,function(){var C=t.apply(
-this,arguments),P=this.__zoom,D=$==null?M(C):typeof $=="function"?$.apply(this,arguments):$;return n(Rt.translate(D[0],D[1]).scale(P.k).translate(typeof x=="fun\
-ction"?-x.apply(this,arguments):-x,typeof _=="function"?-_.apply(this,arguments):-_),C,o)},$,S)};function w(y,x){return x=Math.max(s[0],Math.min(s[1],x)),x===y.
-k?y:new Tt(x,y.x,y.y)}function k(y,x,_){var $=x[0]-_[0]*y.k,S=x[1]-_[1]*y.k;return $===y.x&&S===y.y?y:new Tt(y.k,$,S)}function M(y){return[(+y[0][0]+ +y[1][0])/
-2,(+y[0][1]+ +y[1][1])/2]}function I(y,x,_,$){y.on("start.zoom",function(){N(this,arguments).event($).start()}).on("interrupt.zoom end.zoom",function(){N(this,arguments).
-event($).end()}).tween("zoom",function(){var S=this,C=arguments,P=N(S,C).event($),D=t.apply(S,C),R=_==null?M(D):typeof _=="function"?_.apply(S,C):_,mt=Math.max(
-D[1][0]-D[0][0],D[1][1]-D[0][1]),K=S.__zoom,st=typeof x=="function"?x.apply(S,C):x,xt=l(K.invert(R).concat(mt/K.k),st.invert(R).concat(mt/st.k));return function(ot){
-if(ot===1)ot=st;else{var kt=xt(ot),Fn=mt/kt[2];ot=new Tt(Fn,R[0]-kt[0]*Fn,R[1]-kt[1]*Fn)}P.zoom(null,ot)}})}function N(y,x,_){return!_&&y.__zooming||new L(y,x)}
-function L(y,x){this.that=y,this.args=x,this.active=0,this.sourceEvent=null,this.extent=t.apply(y,x),this.taps=0}L.prototype={event:function(y){return y&&(this.
-sourceEvent=y),this},start:function(){return++this.active===1&&(this.that.__zooming=this,this.emit("start")),this},zoom:function(y,x){return this.mouse&&y!=="mo\
-use"&&(this.mouse[1]=x.invert(this.mouse[0])),this.touch0&&y!=="touch"&&(this.touch0[1]=x.invert(this.touch0[0])),this.touch1&&y!=="touch"&&(this.touch1[1]=x.invert(
-this.touch1[0])),this.that.__zoom=x,this.emit("zoom"),this},end:function(){return--this.active===0&&(delete this.that.__zooming,this.emit("end")),this},emit:function(y){
-var x=j(this.that).datum();u.call(y,this.that,new $f(y,{sourceEvent:this.sourceEvent,target:b,transform:this.that.__zoom,dispatch:u}),x)}};function Q(y,...x){if(!e.
-apply(this,arguments))return;var _=N(this,x).event(y),$=this.__zoom,S=Math.max(s[0],Math.min(s[1],$.k*Math.pow(2,r.apply(this,arguments)))),C=Ot(y);if(_.wheel)(_.
+[[0,0],[e.clientWidth,e.clientHeight]]}function vo(){return this.__zoom||Rt}function Nf(e){return-e.deltaY*(e.deltaMode===1?.05:e.deltaMode?1:.002)*(e.ctrlKey?10:
+1)}function Cf(){return navigator.maxTouchPoints||"ontouchstart"in this}function Af(e,t,n){var r=e.invertX(t[0][0])-n[0][0],i=e.invertX(t[1][0])-n[1][0],s=e.invertY(
+t[0][1])-n[0][1],o=e.invertY(t[1][1])-n[1][1];return e.translate(i>r?(r+i)/2:Math.min(0,r)||Math.max(0,i),o>s?(s+o)/2:Math.min(0,s)||Math.max(0,o))}function wo(){
+var e=Ef,t=Of,n=Af,r=Nf,i=Cf,s=[0,1/0],o=[[-1/0,-1/0],[1/0,1/0]],a=250,l=ro,u=Oe("start","zoom","end"),c,h,p,d=500,m=150,b=0,v=10;function g(y){y.property("__zo\
+om",vo).on("wheel.zoom",Z,{passive:!1}).on("mousedown.zoom",rt).on("dblclick.zoom",V).filter(i).on("touchstart.zoom",j).on("touchmove.zoom",G).on("touchend.zoom\
+ touchcancel.zoom",q).style("-webkit-tap-highlight-color","rgba(0,0,0,0)")}g.transform=function(y,k,_,$){var S=y.selection?y.selection():y;S.property("__zoom",vo),
+y!==S?L(y,k,_,$):S.interrupt().each(function(){O(this,arguments).event($).start().zoom(null,typeof k=="function"?k.apply(this,arguments):k).end()})},g.scaleBy=function(y,k,_,$){
+g.scaleTo(y,function(){var S=this.__zoom.k,C=typeof k=="function"?k.apply(this,arguments):k;return S*C},_,$)},g.scaleTo=function(y,k,_,$){g.transform(y,function(){
+var S=t.apply(this,arguments),C=this.__zoom,P=_==null?M(S):typeof _=="function"?_.apply(this,arguments):_,U=C.invert(P),R=typeof k=="function"?k.apply(this,arguments):
+k;return n(x(w(C,R),P,U),S,o)},_,$)},g.translateBy=function(y,k,_,$){g.transform(y,function(){return n(this.__zoom.translate(typeof k=="function"?k.apply(this,arguments):
+k,typeof _=="function"?_.apply(this,arguments):_),t.apply(this,arguments),o)},null,$)},g.translateTo=function(y,k,_,$,S){g.transform(y,function(){var C=t.apply(
+this,arguments),P=this.__zoom,U=$==null?M(C):typeof $=="function"?$.apply(this,arguments):$;return n(Rt.translate(U[0],U[1]).scale(P.k).translate(typeof k=="fun\
+ction"?-k.apply(this,arguments):-k,typeof _=="function"?-_.apply(this,arguments):-_),C,o)},$,S)};function w(y,k){return k=Math.max(s[0],Math.min(s[1],k)),k===y.
+k?y:new Tt(k,y.x,y.y)}function x(y,k,_){var $=k[0]-_[0]*y.k,S=k[1]-_[1]*y.k;return $===y.x&&S===y.y?y:new Tt(y.k,$,S)}function M(y){return[(+y[0][0]+ +y[1][0])/
+2,(+y[0][1]+ +y[1][1])/2]}function L(y,k,_,$){y.on("start.zoom",function(){O(this,arguments).event($).start()}).on("interrupt.zoom end.zoom",function(){O(this,arguments).
+event($).end()}).tween("zoom",function(){var S=this,C=arguments,P=O(S,C).event($),U=t.apply(S,C),R=_==null?M(U):typeof _=="function"?_.apply(S,C):_,mt=Math.max(
+U[1][0]-U[0][0],U[1][1]-U[0][1]),K=S.__zoom,st=typeof k=="function"?k.apply(S,C):k,xt=l(K.invert(R).concat(mt/K.k),st.invert(R).concat(mt/st.k));return function(ot){
+if(ot===1)ot=st;else{var kt=xt(ot),Fn=mt/kt[2];ot=new Tt(Fn,R[0]-kt[0]*Fn,R[1]-kt[1]*Fn)}P.zoom(null,ot)}})}function O(y,k,_){return!_&&y.__zooming||new B(y,k)}
+function B(y,k){this.that=y,this.args=k,this.active=0,this.sourceEvent=null,this.extent=t.apply(y,k),this.taps=0}B.prototype={event:function(y){return y&&(this.
+sourceEvent=y),this},start:function(){return++this.active===1&&(this.that.__zooming=this,this.emit("start")),this},zoom:function(y,k){return this.mouse&&y!=="mo\
+use"&&(this.mouse[1]=k.invert(this.mouse[0])),this.touch0&&y!=="touch"&&(this.touch0[1]=k.invert(this.touch0[0])),this.touch1&&y!=="touch"&&(this.touch1[1]=k.invert(
+this.touch1[0])),this.that.__zoom=k,this.emit("zoom"),this},end:function(){return--this.active===0&&(delete this.that.__zooming,this.emit("end")),this},emit:function(y){
+var k=Y(this.that).datum();u.call(y,this.that,new Mf(y,{sourceEvent:this.sourceEvent,target:g,transform:this.that.__zoom,dispatch:u}),k)}};function Z(y,...k){if(!e.
+apply(this,arguments))return;var _=O(this,k).event(y),$=this.__zoom,S=Math.max(s[0],Math.min(s[1],$.k*Math.pow(2,r.apply(this,arguments)))),C=Ot(y);if(_.wheel)(_.
 mouse[0][0]!==C[0]||_.mouse[0][1]!==C[1])&&(_.mouse[1]=$.invert(_.mouse[0]=C)),clearTimeout(_.wheel);else{if($.k===S)return;_.mouse=[C,$.invert(C)],De(this),_.start()}
-Be(y),_.wheel=setTimeout(P,m),_.zoom("mouse",n(k(w($,S),_.mouse[0],_.mouse[1]),_.extent,o));function P(){_.wheel=null,_.end()}}function rt(y,...x){if(p||!e.apply(
-this,arguments))return;var _=y.currentTarget,$=N(this,x,!0).event(y),S=j(y.view).on("mousemove.zoom",R,!0).on("mouseup.zoom",mt,!0),C=Ot(y,_),P=y.clientX,D=y.clientY;
-_s(y.view),Qr(y),$.mouse=[C,this.__zoom.invert(C)],De(this),$.start();function R(K){if(Be(K),!$.moved){var st=K.clientX-P,xt=K.clientY-D;$.moved=st*st+xt*xt>g}$.
-event(K).zoom("mouse",n(k($.that.__zoom,$.mouse[0]=Ot(K,_),$.mouse[1]),$.extent,o))}function mt(K){S.on("mousemove.zoom mouseup.zoom",null),xs(K.view,$.moved),Be(
-K),$.event(K).end()}}function V(y,...x){if(e.apply(this,arguments)){var _=this.__zoom,$=Ot(y.changedTouches?y.changedTouches[0]:y,this),S=_.invert($),C=_.k*(y.shiftKey?
-.5:2),P=n(k(w(_,C),$,S),t.apply(this,x),o);Be(y),a>0?j(this).transition().duration(a).call(I,P,$,y):j(this).call(b.transform,P,$,y)}}function Z(y,...x){if(e.apply(
-this,arguments)){var _=y.touches,$=_.length,S=N(this,x,y.changedTouches.length===$).event(y),C,P,D,R;for(Qr(y),P=0;P<$;++P)D=_[P],R=Ot(D,this),R=[R,this.__zoom.
-invert(R),D.identifier],S.touch0?!S.touch1&&S.touch0[2]!==R[2]&&(S.touch1=R,S.taps=0):(S.touch0=R,C=!0,S.taps=1+!!c);c&&(c=clearTimeout(c)),C&&(S.taps<2&&(h=R[0],
-c=setTimeout(function(){c=null},d)),De(this),S.start())}}function G(y,...x){if(this.__zooming){var _=N(this,x).event(y),$=y.changedTouches,S=$.length,C,P,D,R;for(Be(
-y),C=0;C<S;++C)P=$[C],D=Ot(P,this),_.touch0&&_.touch0[2]===P.identifier?_.touch0[0]=D:_.touch1&&_.touch1[2]===P.identifier&&(_.touch1[0]=D);if(P=_.that.__zoom,_.
+Be(y),_.wheel=setTimeout(P,m),_.zoom("mouse",n(x(w($,S),_.mouse[0],_.mouse[1]),_.extent,o));function P(){_.wheel=null,_.end()}}function rt(y,...k){if(p||!e.apply(
+this,arguments))return;var _=y.currentTarget,$=O(this,k,!0).event(y),S=Y(y.view).on("mousemove.zoom",R,!0).on("mouseup.zoom",mt,!0),C=Ot(y,_),P=y.clientX,U=y.clientY;
+xs(y.view),Qr(y),$.mouse=[C,this.__zoom.invert(C)],De(this),$.start();function R(K){if(Be(K),!$.moved){var st=K.clientX-P,xt=K.clientY-U;$.moved=st*st+xt*xt>b}$.
+event(K).zoom("mouse",n(x($.that.__zoom,$.mouse[0]=Ot(K,_),$.mouse[1]),$.extent,o))}function mt(K){S.on("mousemove.zoom mouseup.zoom",null),ks(K.view,$.moved),Be(
+K),$.event(K).end()}}function V(y,...k){if(e.apply(this,arguments)){var _=this.__zoom,$=Ot(y.changedTouches?y.changedTouches[0]:y,this),S=_.invert($),C=_.k*(y.shiftKey?
+.5:2),P=n(x(w(_,C),$,S),t.apply(this,k),o);Be(y),a>0?Y(this).transition().duration(a).call(L,P,$,y):Y(this).call(g.transform,P,$,y)}}function j(y,...k){if(e.apply(
+this,arguments)){var _=y.touches,$=_.length,S=O(this,k,y.changedTouches.length===$).event(y),C,P,U,R;for(Qr(y),P=0;P<$;++P)U=_[P],R=Ot(U,this),R=[R,this.__zoom.
+invert(R),U.identifier],S.touch0?!S.touch1&&S.touch0[2]!==R[2]&&(S.touch1=R,S.taps=0):(S.touch0=R,C=!0,S.taps=1+!!c);c&&(c=clearTimeout(c)),C&&(S.taps<2&&(h=R[0],
+c=setTimeout(function(){c=null},d)),De(this),S.start())}}function G(y,...k){if(this.__zooming){var _=O(this,k).event(y),$=y.changedTouches,S=$.length,C,P,U,R;for(Be(
+y),C=0;C<S;++C)P=$[C],U=Ot(P,this),_.touch0&&_.touch0[2]===P.identifier?_.touch0[0]=U:_.touch1&&_.touch1[2]===P.identifier&&(_.touch1[0]=U);if(P=_.that.__zoom,_.
 touch1){var mt=_.touch0[0],K=_.touch0[1],st=_.touch1[0],xt=_.touch1[1],ot=(ot=st[0]-mt[0])*ot+(ot=st[1]-mt[1])*ot,kt=(kt=xt[0]-K[0])*kt+(kt=xt[1]-K[1])*kt;P=w(P,
-Math.sqrt(ot/kt)),D=[(mt[0]+st[0])/2,(mt[1]+st[1])/2],R=[(K[0]+xt[0])/2,(K[1]+xt[1])/2]}else if(_.touch0)D=_.touch0[0],R=_.touch0[1];else return;_.zoom("touch",
-n(k(P,D,R),_.extent,o))}}function q(y,...x){if(this.__zooming){var _=N(this,x).event(y),$=y.changedTouches,S=$.length,C,P;for(Qr(y),p&&clearTimeout(p),p=setTimeout(
+Math.sqrt(ot/kt)),U=[(mt[0]+st[0])/2,(mt[1]+st[1])/2],R=[(K[0]+xt[0])/2,(K[1]+xt[1])/2]}else if(_.touch0)U=_.touch0[0],R=_.touch0[1];else return;_.zoom("touch",
+n(x(P,U,R),_.extent,o))}}function q(y,...k){if(this.__zooming){var _=O(this,k).event(y),$=y.changedTouches,S=$.length,C,P;for(Qr(y),p&&clearTimeout(p),p=setTimeout(
 function(){p=null},d),C=0;C<S;++C)P=$[C],_.touch0&&_.touch0[2]===P.identifier?delete _.touch0:_.touch1&&_.touch1[2]===P.identifier&&delete _.touch1;if(_.touch1&&
 !_.touch0&&(_.touch0=_.touch1,delete _.touch1),_.touch0)_.touch0[1]=this.__zoom.invert(_.touch0[0]);else if(_.end(),_.taps===2&&(P=Ot(P,this),Math.hypot(h[0]-P[0],
-h[1]-P[1])<v)){var D=j(this).on("dblclick.zoom");D&&D.apply(this,arguments)}}}return b.wheelDelta=function(y){return arguments.length?(r=typeof y=="function"?y:
-Un(+y),b):r},b.filter=function(y){return arguments.length?(e=typeof y=="function"?y:Un(!!y),b):e},b.touchable=function(y){return arguments.length?(i=typeof y=="\
-function"?y:Un(!!y),b):i},b.extent=function(y){return arguments.length?(t=typeof y=="function"?y:Un([[+y[0][0],+y[0][1]],[+y[1][0],+y[1][1]]]),b):t},b.scaleExtent=
-function(y){return arguments.length?(s[0]=+y[0],s[1]=+y[1],b):[s[0],s[1]]},b.translateExtent=function(y){return arguments.length?(o[0][0]=+y[0][0],o[1][0]=+y[1][0],
-o[0][1]=+y[0][1],o[1][1]=+y[1][1],b):[[o[0][0],o[0][1]],[o[1][0],o[1][1]]]},b.constrain=function(y){return arguments.length?(n=y,b):n},b.duration=function(y){return arguments.
-length?(a=+y,b):a},b.interpolate=function(y){return arguments.length?(l=y,b):l},b.on=function(){var y=u.on.apply(u,arguments);return y===u?b:y},b.clickDistance=
-function(y){return arguments.length?(g=(y=+y)*y,b):Math.sqrt(g)},b.tapDistance=function(y){return arguments.length?(v=+y,b):v},b}var Dn=30,_o=1.15,Jr=e=>Math.floor(Math.log(e)/Math.log(_o)+1e-6),wo=e=>_o**e,Bn=class e extends W{state={window:null};svg=at();world=at();zooming;transform=Rt;drawn=null;places=new WeakMap;lit=[];lastFold=null;measured=[
-1,1];watcher=new ResizeObserver(()=>this.resized());componentDidMount(){this.props.mounted(this);let t=this.svg.current;this.zooming=vo().scaleExtent([.015,4]).
+h[1]-P[1])<v)){var U=Y(this).on("dblclick.zoom");U&&U.apply(this,arguments)}}}return g.wheelDelta=function(y){return arguments.length?(r=typeof y=="function"?y:
+Un(+y),g):r},g.filter=function(y){return arguments.length?(e=typeof y=="function"?y:Un(!!y),g):e},g.touchable=function(y){return arguments.length?(i=typeof y=="\
+function"?y:Un(!!y),g):i},g.extent=function(y){return arguments.length?(t=typeof y=="function"?y:Un([[+y[0][0],+y[0][1]],[+y[1][0],+y[1][1]]]),g):t},g.scaleExtent=
+function(y){return arguments.length?(s[0]=+y[0],s[1]=+y[1],g):[s[0],s[1]]},g.translateExtent=function(y){return arguments.length?(o[0][0]=+y[0][0],o[1][0]=+y[1][0],
+o[0][1]=+y[0][1],o[1][1]=+y[1][1],g):[[o[0][0],o[0][1]],[o[1][0],o[1][1]]]},g.constrain=function(y){return arguments.length?(n=y,g):n},g.duration=function(y){return arguments.
+length?(a=+y,g):a},g.interpolate=function(y){return arguments.length?(l=y,g):l},g.on=function(){var y=u.on.apply(u,arguments);return y===u?g:y},g.clickDistance=
+function(y){return arguments.length?(b=(y=+y)*y,g):Math.sqrt(b)},g.tapDistance=function(y){return arguments.length?(v=+y,g):v},g}var Dn=30,xo=1.15,Jr=e=>Math.floor(Math.log(e)/Math.log(xo)+1e-6),_o=e=>xo**e,Bn=class e extends W{state={window:null};svg=at();world=at();zooming;transform=Rt;drawn=null;places=new WeakMap;lit=[];lastFold=null;measured=[
+1,1];watcher=new ResizeObserver(()=>this.resized());componentDidMount(){this.props.mounted(this);let t=this.svg.current;this.zooming=wo().scaleExtent([.015,4]).
 filter(n=>n.type==="wheel"?n.ctrlKey||n.metaKey:!n.button).on("zoom",n=>{this.transform=n.transform,this.world.current.setAttribute("transform",n.transform.toString()),
-this.lookAround(),this.holdNames()}),j(t).call(this.zooming).on("dblclick.zoom",null),t.addEventListener("wheel",n=>{if(n.ctrlKey||n.metaKey)return;n.preventDefault();
+this.lookAround(),this.holdNames()}),Y(t).call(this.zooming).on("dblclick.zoom",null),t.addEventListener("wheel",n=>{if(n.ctrlKey||n.metaKey)return;n.preventDefault();
 let r=n.deltaMode?16:1,[i,s]=n.shiftKey?[n.deltaY,0]:[n.deltaX,n.deltaY];this.moveBy(-i*r/this.transform.k,-s*r/this.transform.k)},{passive:!1}),this.watcher.observe(
 t),this.resized(),this.fit(),this.brighten()}componentWillUnmount(){this.watcher.disconnect()}brighten(){for(let n of this.lit)n.classList.remove("bright");let t=new Set(
 [...this.props.lit?.lines??[]].map(n=>n.key));this.lit=t.size?[...this.world.current.querySelectorAll(".base [data-line]")].filter(n=>t.has(n.dataset.line)):[];
@@ -945,23 +946,23 @@ for(let n of this.lit)n.classList.add("bright")}holdNames(){let t=this.transform
 min(Number(n.dataset.slack),t-Number(n.getAttribute("x")));n.setAttribute("transform",`translate(${Math.max(0,r)})`)}}componentDidUpdate(t){if(this.brighten(),this.
 holdNames(),t.model!==this.props.model)this.fit();else if(t.scene!==this.props.scene){let n=this.lastFold&&[t.scene,this.props.scene].map(r=>r.byUnit.get(-this.
 lastFold.frame-1));n?.[0]&&n[1]&&this.moveBy(n[0].mid-n[1].mid,n[0].y-n[1].y),this.lookAround()}}size(){return this.measured}resized(){let{clientWidth:t,clientHeight:n}=this.
-svg.current;this.measured=[Math.max(1,t),Math.max(1,n)],this.lookAround()}moveBy(t,n){(t||n)&&this.zooming.translateBy(j(this.svg.current),t,n)}scaleBy(t){this.
-zooming.scaleBy(j(this.svg.current),t)}fit(){let{left:t,right:n,height:r}=this.props.scene,[i,s]=this.size(),o=Me(i),a=(i-2*o)/(n-t),l=(s-2*Dn)/r,u=Math.max(Math.
-min(a,l,1.15),Math.min(a,.85),nn),c=a<u?Math.min(o-t*u,Math.max(i-o-n*u,i/2)):i/2-(t+n)/2*u,h=r*u<s-2*Dn?(s-r*u)/2:Dn;this.zooming.transform(j(this.svg.current),
+svg.current;this.measured=[Math.max(1,t),Math.max(1,n)],this.lookAround()}moveBy(t,n){(t||n)&&this.zooming.translateBy(Y(this.svg.current),t,n)}scaleBy(t){this.
+zooming.scaleBy(Y(this.svg.current),t)}fit(){let{left:t,right:n,height:r}=this.props.scene,[i,s]=this.size(),o=Me(i),a=(i-2*o)/(n-t),l=(s-2*Dn)/r,u=Math.max(Math.
+min(a,l,1.15),Math.min(a,.85),nn),c=a<u?Math.min(o-t*u,Math.max(i-o-n*u,i/2)):i/2-(t+n)/2*u,h=r*u<s-2*Dn?(s-r*u)/2:Dn;this.zooming.transform(Y(this.svg.current),
 Rt.translate(c,h).scale(u))}fitAll(){let{left:t,right:n,height:r}=this.props.scene,[i,s]=this.size(),o=Math.min((i-2*Me(i))/(n-t),(s-2*Dn)/r,1.15),[a,l]=[i/2-(t+
-n)/2*o,s/2-r/2*o];this.zooming.transform(j(this.svg.current),Rt.translate(a,l).scale(o))}show(t){let n=this.props.scene.byUnit.get(t);if(!n)return;let[r,i]=this.
+n)/2*o,s/2-r/2*o];this.zooming.transform(Y(this.svg.current),Rt.translate(a,l).scale(o))}show(t){let n=this.props.scene.byUnit.get(t);if(!n)return;let[r,i]=this.
 size(),{k:s}=this.transform,[o,a]=this.transform.apply([n.mid,n.y]);if(o>60&&o<r-60&&a>30&&a+Math.min(n.h*s,i/2)<i-20&&s>=.45)return;let u=Math.max(s,.8),c=n.y+
-Math.min(n.h,i/u)/2;this.zooming.transform(j(this.svg.current),Rt.translate(r/2-n.mid*u,i/2-c*u).scale(u))}lookAround(){let[t,n]=this.size(),{k:r}=this.transform,
+Math.min(n.h,i/u)/2;this.zooming.transform(Y(this.svg.current),Rt.translate(r/2-n.mid*u,i/2-c*u).scale(u))}lookAround(){let[t,n]=this.size(),{k:r}=this.transform,
 [i,s]=this.transform.invert([0,0]),o=this.state.window,[a,l]=[t/r,n/r];o&&o.grade===Jr(r)&&i>=o.x&&s>=o.y&&i+a<=o.x+o.w&&s+l<=o.y+o.h||this.setState({window:{x:i-
 a/2,y:s-l/2,w:2*a,h:2*l,grade:Jr(r)}})}static within(t,n){let{x:r,y:i,w:s,h:o}=n,a=(c,h,p,d)=>c<r+s&&h<i+o&&c+p>r&&h+d>i,l=t.boxes.filter(c=>a(c.x-120,c.y,c.w+240,
-c.h)),u=new Map;for(let c of t.lines){let[h,p,d,m]=c.box;if(!a(h-20,p,d+40,m))continue;let g=u.get(c.within);g?g.push(c):u.set(c.within,[c])}return{boxes:l,lines:u}}placesAt(t){
+c.h)),u=new Map;for(let c of t.lines){let[h,p,d,m]=c.box;if(!a(h-20,p,d+40,m))continue;let b=u.get(c.within);b?b.push(c):u.set(c.within,[c])}return{boxes:l,lines:u}}placesAt(t){
 let{model:n,scene:r}=this.props,i=ln(t),s=this.places.get(r)??new Map;return this.places.set(r,s),s.has(i)||s.set(i,new Je(n,r,i,dr)),s.get(i)}labelsAt(t,n){return t.
-near?this.placesAt(t).labels.filter(({line:r})=>Se(r,n)):[]}drawnIn(t){let{model:n,opened:r,scene:i,marks:s}=this.props,o=hr(wo(t.grade)),a=ir(i,o.least),{x:l,y:u,
-w:c,h}=t,p=this.labelsAt(o,a).filter(d=>d.x>l-160&&d.x<l+c&&d.y>u&&d.y<u+h+20);return f(ji,{model:n,opened:r,marks:s,detail:o,shown:a,labels:p,...e.within(i,t)})}visible(){
+near?this.placesAt(t).labels.filter(({line:r})=>Se(r,n)):[]}drawnIn(t){let{model:n,opened:r,scene:i,marks:s}=this.props,o=hr(_o(t.grade)),a=ir(i,o.least),{x:l,y:u,
+w:c,h}=t,p=this.labelsAt(o,a).filter(d=>d.x>l-160&&d.x<l+c&&d.y>u&&d.y<u+h+20);return f(Zi,{model:n,opened:r,marks:s,detail:o,shown:a,labels:p,...e.within(i,t)})}visible(){
 let[t,n]=this.size(),{k:r}=this.transform,[i,s]=this.transform.invert([0,0]),o={x:i,y:s,w:t/r,h:n/r,grade:Jr(r)};return{...o,node:this.drawnIn(o)}}base(t){let{model:n,
 scene:r,marks:i}=this.props,s=[n,r,i.matches,t];if(this.drawn?.key.every((a,l)=>a===s[l]))return this.drawn.node;let o=this.drawnIn(t);return this.drawn={key:s,
-node:o},o}overlay(t,n){let{model:r,opened:i,scene:s,marks:o}=this.props,a=hr(wo(n.grade)),l=ir(s,a.least),u=ln(a),c=new Map;for(let[d,m]of t.units){let g=s.byUnit.
-get(d);for(;g&&!l.units.has(g.unit);)g=s.byUnit.get(g.around);g&&c.get(g)!=="self"&&c.set(g,m)}let h=a.near?[...t.lines].filter(d=>d.side==="bridge"&&Se(d,l)):[],
+node:o},o}overlay(t,n){let{model:r,opened:i,scene:s,marks:o}=this.props,a=hr(_o(n.grade)),l=ir(s,a.least),u=ln(a),c=new Map;for(let[d,m]of t.units){let b=s.byUnit.
+get(d);for(;b&&!l.units.has(b.unit);)b=s.byUnit.get(b.around);b&&c.get(b)!=="self"&&c.set(b,m)}let h=a.near?[...t.lines].filter(d=>d.side==="bridge"&&Se(d,l)):[],
 p=h.length?this.placesAt(a).of(h):[];return f("g",{class:"overlay",children:[[...c].map(([d,m])=>d.kind==="open"?f("rect",{class:"ring",x:d.x,y:d.y,width:d.w,height:d.
 h,rx:8},d.unit):f(mr,{model:r,opened:i,box:d,detail:a,marks:o,role:`is-${m}`},d.unit)),p.map(d=>f(pr,{label:d,size:u,bright:!0},d.line.key))]})}at(t){let n=t.target,
 r=s=>{let o=n.closest(`[data-${s}]`)?.getAttribute(`data-${s}`);return o==null?null:Number(o)},i=r("loop");return{unit:r("unit"),fold:r("fold"),turn:i===null?null:
@@ -970,42 +971,42 @@ let o=n!==null&&s.byUnit.get(n)?.kind==="folded"?-n-1:r;if(o===null)return this.
 this.lastFold&&t.timeStamp-this.lastFold.when<700&&this.props.onOpenAll(this.lastFold.frame)};hold(t){this.lastFold?.frame!==t&&(this.lastFold={frame:t,when:-1/0})}render({
 scene:t,lit:n,pinned:r,onHover:i}){let s=this.state.window;return f("svg",{ref:this.svg,class:`picture${r?" pinned":""}`,tabindex:0,role:"application","aria-lab\
 el":"forward and backward","data-boxes":t.boxes.length,onClick:this.clicked,onDblClick:this.doubled,onMouseOver:o=>i(this.at(o).unit),onMouseLeave:()=>i(null),children:[
-f(un,{}),f("g",{ref:this.world,children:[f("g",{class:"base",children:s&&this.base(s)}),s&&n&&this.overlay(n,s)]})]})}};function xo(e,t){let n=new Map,{product:r,other:i,read:s,written:o}=e.data.nodes;for(let a=0;a<e.count;a++){let l=t(a),u=e.isForward(a)?0:1,c=n.get(l)??{name:l,
-steps:[0,0],flops:[0,0],bytes:[0,0]};n.set(l,c),c.steps[u]++,c.flops[u]+=r[a]+i[a],c.bytes[u]+=s[a]+o[a]}return[...n.values()]}var ko=new WeakMap;function Mo({model:e,
-search:t}){let n=ko.get(e)??{kinds:xo(e,i=>e.kinds[i]),operators:xo(e,i=>e.shorts[i])};ko.set(e,n);let r=Af(n.kinds);return f("div",{class:"panel",children:[f("\
+f(un,{}),f("g",{ref:this.world,children:[f("g",{class:"base",children:s&&this.base(s)}),s&&n&&this.overlay(n,s)]})]})}};function ko(e,t){let n=new Map,{product:r,other:i,read:s,written:o}=e.data.nodes;for(let a=0;a<e.count;a++){let l=t(a),u=e.isForward(a)?0:1,c=n.get(l)??{name:l,
+steps:[0,0],flops:[0,0],bytes:[0,0]};n.set(l,c),c.steps[u]++,c.flops[u]+=r[a]+i[a],c.bytes[u]+=s[a]+o[a]}return[...n.values()]}var $o=new WeakMap;function So({model:e,
+search:t}){let n=$o.get(e)??{kinds:ko(e,i=>e.kinds[i]),operators:ko(e,i=>e.shorts[i])};$o.set(e,n);let r=Pf(n.kinds);return f("div",{class:"panel",children:[f("\
 h2",{children:"Operators"}),f("p",{class:"soft",children:`Forward ${Ut(r.flops[0])}, ${A(r.bytes[0])} read and written. Backward ${Ut(r.flops[1])}, ${A(r.bytes[1])}\
-.`}),f($o,{title:"kind",prefix:"kind:",rows:n.kinds,search:t}),f($o,{title:"operator",prefix:"op:",rows:n.operators,search:t})]})}function Af(e){let t=n=>[0,1].
-map(r=>e.reduce((i,s)=>i+s[n][r],0));return{name:"",steps:t("steps"),flops:t("flops"),bytes:t("bytes")}}function $o({title:e,prefix:t,rows:n,search:r}){let i=a=>Math.
+.`}),f(Mo,{title:"kind",prefix:"kind:",rows:n.kinds,search:t}),f(Mo,{title:"operator",prefix:"op:",rows:n.operators,search:t})]})}function Pf(e){let t=n=>[0,1].
+map(r=>e.reduce((i,s)=>i+s[n][r],0));return{name:"",steps:t("steps"),flops:t("flops"),bytes:t("bytes")}}function Mo({title:e,prefix:t,rows:n,search:r}){let i=a=>Math.
 max(1,...n.flatMap(l=>l[a])),s=(a,l)=>{let u=i(a);return c=>f("span",{class:"pair",children:[f("span",{children:[f(an,{share:c[a][0]/u,side:"forward"}),l(c[a][0])]}),
 f("span",{children:[f(an,{share:c[a][1]/u,side:"backward"}),l(c[a][1])]})]})},o=[{name:e,value:a=>a.name,cell:a=>f("button",{class:"link",onClick:()=>r(`${t}${a.
 name}`),children:f("bdi",{children:a.name})})},{name:"steps",value:a=>a.steps[0]+a.steps[1],cell:a=>f("span",{class:"pair",children:[f("span",{children:E(a.steps[0])}),
 f("span",{children:E(a.steps[1])})]})},{name:"FLOPs",value:a=>a.flops[0]+a.flops[1],cell:s("flops",se)},{name:"bytes",value:a=>a.bytes[0]+a.bytes[1],cell:s("byt\
-es",A)}];return f(ft,{columns:o,rows:n,sort:[2,-1],empty:"There is no step."})}function Pf(e){let t=new Map,{nodes:n,sources:r,saved:i}=e.data;for(let[s,,,o]of i){
+es",A)}];return f(ft,{columns:o,rows:n,sort:[2,-1],empty:"There is no step."})}function Tf(e){let t=new Map,{nodes:n,sources:r,saved:i}=e.data;for(let[s,,,o]of i){
 let a=s<e.count?r[n.source[s]]:void 0,l=s>=e.count?"inputs and parameters":e.lineOf(s)||"no source line",u=t.get(l)??{line:l,code:a?e.text(a[3]):"",bytes:0,values:[]};
-t.set(l,u),u.bytes+=o,u.values.push(s)}return[...t.values()]}function So({model:e,go:t,search:n}){let r=Pf(e),i=r.reduce((a,l)=>a+l.bytes,0),s=Math.max(1,...r.map(
+t.set(l,u),u.bytes+=o,u.values.push(s)}return[...t.values()]}function Eo({model:e,go:t,search:n}){let r=Tf(e),i=r.reduce((a,l)=>a+l.bytes,0),s=Math.max(1,...r.map(
 a=>a.bytes)),o=[{name:"source line",value:a=>a.line,cell:a=>f("span",{children:[a.line.includes(":")?f("button",{class:"link",title:a.line,onClick:()=>n(`line:${a.
 line}`),children:f("bdi",{children:a.line.split("/").at(-1)})}):a.line,f("code",{class:"soft",children:f("bdi",{children:a.code})})]})},{name:"saved",value:a=>a.
 bytes,cell:a=>f("span",{children:[f(an,{share:a.bytes/s,side:"saved"})," ",A(a.bytes)]})},{name:"values",value:a=>a.values.length,cell:a=>f("span",{children:[E(
 a.values.length)," ",f(yt,{model:e,value:a.values[0],go:t})]})}];return f("div",{class:"panel",children:[f("h2",{children:"Saved, by source line"}),f("p",{class:"\
 soft",children:`${A(i)} that the caller does not hold anyway. A value that shares memory with another counts once.`}),f(ft,{columns:o,rows:r,sort:[1,-1],empty:"\
-Nothing is saved."})]})}function Eo({model:e,go:t}){let n=new Map;for(let h of e.data.ports)!h.into&&h.role==="gradient"&&n.set(h.value,e.text(h.name));let{value:r,
+Nothing is saved."})]})}function Oo({model:e,go:t}){let n=new Map;for(let h of e.data.ports)!h.into&&h.role==="gradient"&&n.set(h.value,e.text(h.name));let{value:r,
 rows:i}=e.data.stats,s=r.map((h,p)=>({value:h,gradient:n.get(h)??"",row:i[p]})),o=(h,p)=>({name:h,value:d=>d.row[p]??NaN,cell:d=>f("span",{class:(p===6||p===7)&&
 d.row[p]?"alarm":"",children:Dt(d.row[p])})}),a=[{name:"value",value:h=>h.gradient||e.nameOf(h.value),cell:h=>f("span",{children:[h.gradient&&f("span",{class:"t\
 ag",children:["gradient of ",f("bdi",{children:h.gradient})]}),f(yt,{model:e,value:h.value,go:t})]})},o("NaN",6),o("Inf",7),o("norm",5),o("mean",3),o("std",4),o(
 "min",1),o("max",2),o("zeros",8),o("count",0)],l=s.filter(h=>h.row[6]||h.row[7]).length,u=s.filter(h=>h.gradient),c=s.filter(h=>!h.gradient);return f("div",{class:"\
 panel",children:[f("h2",{children:"Values"}),f("p",{class:l?"alarm":"soft",children:l?`${E(l)} of ${E(s.length)} measured values have NaN or Inf.`:`No NaN and n\
 o Inf in ${E(s.length)} measured values.`}),u.length>0&&f("h3",{children:"Gradients"}),u.length>0&&f(ft,{columns:a,rows:u,sort:[l?1:3,-1],empty:""}),f("h3",{children:"\
-Other values"}),f(ft,{columns:a,rows:c,sort:[l?1:3,-1],empty:"No other value was measured."})]})}function Oo({model:e,go:t}){let n=new Map,{own:[,r]}=e.savedSum();
+Other values"}),f(ft,{columns:a,rows:c,sort:[l?1:3,-1],empty:"No other value was measured."})]})}function No({model:e,go:t}){let n=new Map,{own:[,r]}=e.savedSum();
 for(let s of e.data.ports)_e(n,`${s.side?"Backward":"Forward"} ${s.into?"takes":"gives"}: ${s.role}`).push(s);let i=[{name:"name",value:s=>e.text(s.name),cell:s=>f(
 "bdi",{children:e.text(s.name)})},{name:"type",value:s=>e.text(s.spec),cell:s=>f("code",{children:e.text(s.spec)})},{name:"bytes",value:s=>s.bytes,cell:s=>A(s.bytes)},
 {name:"step",value:s=>s.into?e.usersOf(s.value)[0]??-1:s.value,cell:s=>{let o=s.into?e.usersOf(s.value)[0]:s.value;return o===void 0?f("span",{class:"soft",children:"\
 unused"}):f(yt,{model:e,value:o,go:t})}}];return f("div",{class:"panel",children:[f("h2",{children:"Inputs and outputs"}),[...n].map(([s,o])=>f("details",{open:o.
 length<=12,children:[f("summary",{children:[s," ",f("span",{class:"soft",children:[E(o.length),", ",A(o.reduce((a,l)=>a+l.bytes,0)),o[0].role==="saved"&&`, of w\
-hich ${A(r)} in memory that nothing else has`]})]}),f(ft,{columns:i,rows:o,sort:[2,-1],empty:""})]},s))]})}var No=430,Tf=[["changes","Changes","h"],["details","Details","d"],["code","Code","c"],["memory","Memory","m"],["lines","Lines","l"],["operators","Operators","o"],
+hich ${A(r)} in memory that nothing else has`]})]}),f(ft,{columns:i,rows:o,sort:[2,-1],empty:""})]},s))]})}var Co=430,Lf=[["changes","Changes","h"],["details","Details","d"],["code","Code","c"],["memory","Memory","m"],["lines","Lines","l"],["operators","Operators","o"],
 ["values","Values","v"],["ports","In/out","i"]],zn=class extends W{picture;finder;searchers=new Map;keep=new Map;timer=0;marking=0;changes=ki(this.props.models);lastChange=-1;state={
-...this.begin(location.hash),hovered:null,query:"",found:null,marked:null,at:-1,moment:null,tab:this.props.page.changes?"changes":"details",help:!1,told:"",wide:No};begin(t){
+...this.begin(location.hash),hovered:null,query:"",found:null,marked:null,at:-1,moment:null,tab:this.props.page.changes?"changes":"details",help:!1,told:"",wide:Co};begin(t){
 let{models:n}=this.props,{pair:r,unit:i,opened:s}=zi(t,n),o=n[r],a=s??this.first(o);return{pair:r,selected:i,opened:i===null||s?a:on(o,a,i)}}first(t){let n=innerWidth>
-760?innerWidth-(this.state?.wide??No)-5:innerWidth;return Ti(t,n-2*Me(n))}get model(){return this.props.models[this.state.pair]}get scene(){return this.kept("sc\
+760?innerWidth-(this.state?.wide??Co)-5:innerWidth;return Ti(t,n-2*Me(n))}get model(){return this.props.models[this.state.pair]}get scene(){return this.kept("sc\
 ene",[this.model,this.state.opened],()=>sn(this.model,this.state.opened))}get searcher(){let{model:t}=this;return this.searchers.has(t)||this.searchers.set(t,new fn(
 t)),this.searchers.get(t)}kept(t,n,r){let i=this.keep.get(t);if(i&&i.key.length===n.length&&i.key.every((o,a)=>o===n[a]))return i.value;let s=r();return this.keep.
 set(t,{key:n,value:s}),s}componentDidMount(){document.addEventListener("keydown",this.pressed),addEventListener("hashchange",this.followed),setTimeout(()=>this.
@@ -1025,7 +1026,7 @@ opened,t)},()=>{this.state.selected!==null?this.picture.show(this.visible(this.s
 setState({query:t,found:n,at:-1}),clearTimeout(this.marking),this.marking=window.setTimeout(()=>this.setState({marked:n}),90)};ask=t=>{this.search(t),this.finder.
 focus()};goMatch=t=>{let n=this.state.found.units[t];this.setState({at:t}),this.go(n)};nextMatch(t){let{found:n,at:r}=this.state,i=n?.units.length??0;i&&this.goMatch(
 r<0?t>0?0:i-1:(r+t+i)%i)}moment=t=>this.setState({moment:t,tab:"memory"});exported=()=>{let t=this.props.page.title.replace(/[^\w.-]+/g,"_").slice(0,60)||"graph";
-Qi(`${t}.svg`,Zi(this.picture,this.props.page.title))};link=()=>{let{pair:t,selected:n,opened:r}=this.state,i=location.href.replace(/#.*$/,"")+sr(t,n,r);Ji(i).then(
+Ji(`${t}.svg`,Qi(this.picture,this.props.page.title))};link=()=>{let{pair:t,selected:n,opened:r}=this.state,i=location.href.replace(/#.*$/,"")+sr(t,n,r);ts(i).then(
 s=>this.setState({told:s}))};choose=t=>{let n=this.first(this.props.models[t]);this.setState({pair:t,opened:n,selected:null,hovered:null,query:"",found:null,marked:null,
 at:-1,moment:null})};jump=(t,n)=>{if(t===this.state.pair)return this.go(n);let r=this.props.models[t];this.choose(t),this.setState({opened:on(r,this.first(r),n),
 selected:n},()=>this.picture.show(this.visible(n)))};nextChange(t){let{changes:n}=this,{pair:r,selected:i}=this.state,s=Yn(n,this.props.models,r,i);if(!n.length)
@@ -1040,12 +1041,12 @@ c=>r.byUnit.has(F(c))):-this.visible(i)-1;t.shiftKey?this.openAll(u):this.fold(u
 i,!1)),ArrowRight:()=>o(vr(n,i,!0)),"[":()=>this.turnAround(-1),"]":()=>this.turnAround(1),n:()=>a(1),p:()=>a(-1),"+":()=>s.scaleBy(1.3),"=":()=>s.scaleBy(1.3),
 "-":()=>s.scaleBy(1/1.3),f:()=>s.fit(),a:()=>s.fitAll(),...Object.fromEntries(this.tabs().map(([u,,c])=>[c,()=>this.setState({tab:u})])),...Object.fromEntries(Array.
 from({length:10},(u,c)=>[String(c),()=>this.depth(Math.max(1,c))]))}}tabs(){let{stats:t}=this.model.data,n=[!this.props.page.changes&&"changes",!t&&"values",!this.
-model.timed&&"memory",!this.model.timed&&"lines"];return Tf.filter(([r])=>!n.includes(r))}lit(){let{model:t,scene:n}=this,{selected:r,hovered:i}=this.state,s=i??
+model.timed&&"memory",!this.model.timed&&"lines"];return Lf.filter(([r])=>!n.includes(r))}lit(){let{model:t,scene:n}=this,{selected:r,hovered:i}=this.state,s=i??
 r;if(s===null||s===F(0)||i!==null&&n.byUnit.get(i)?.kind==="open"&&r===null)return null;let o=i!==null&&n.byUnit.get(i)?.kind==="open"?r:s;return this.kept("lit",
 [n,o],()=>Fi(t,n,o))}panel(){let{model:t,go:n,jump:r}=this,{pair:i,tab:s,opened:o,selected:a,moment:l}=this.state,{page:u,models:c}=this.props,h=s==="code"?this.
 lit():null;return this.kept("panel",[t,s,o,a,l,h],()=>s==="changes"&&u.changes?f(Ye,{page:u,models:c,jump:r,marked:this.changes,at:Yn(this.changes,c,i,a)}):s===
-"code"?f(je,{model:t,selected:a,go:n,lit:h?.steps??null}):s==="memory"&&t.timed?f(ls,{model:t,moment:l,go:n,onMoment:this.moment}):s==="lines"&&t.timed?f(So,{model:t,
-go:n,search:this.ask}):s==="operators"?f(Mo,{model:t,search:this.ask}):s==="values"&&t.data.stats?f(Eo,{model:t,go:n}):s==="ports"?f(Oo,{model:t,go:n}):f(Ri,{page:u,
+"code"?f(je,{model:t,selected:a,go:n,lit:h?.steps??null}):s==="memory"&&t.timed?f(us,{model:t,moment:l,go:n,onMoment:this.moment}):s==="lines"&&t.timed?f(Eo,{model:t,
+go:n,search:this.ask}):s==="operators"?f(So,{model:t,search:this.ask}):s==="values"&&t.data.stats?f(Oo,{model:t,go:n}):s==="ports"?f(No,{model:t,go:n}):f(Ri,{page:u,
 model:t,opened:o,selected:a,go:n,jump:r,onFold:this.fold,onOpenAll:this.openAll,onTurn:this.turn}))}bar(){let{page:t,models:n}=this.props,{pair:r,query:i,found:s,
 at:o,told:a}=this.state,{model:l}=this,u=Ii(l,this.state.opened);return f("header",{children:[f("h1",{title:t.title,children:f("bdi",{children:t.title})}),n.length>
 1&&f("select",{"aria-label":"pairs of graphs",value:r,onChange:c=>this.choose(Number(c.currentTarget.value)),children:n.map((c,h)=>f("option",{value:h,children:c.
@@ -1066,11 +1067,11 @@ opened:u,marks:c,lit:this.lit(),pinned:r!==null&&r>=0,onClick:this.select,onFold
 ckward",children:"backward ↑"})]}),f("div",{class:"caption",children:f("bdi",{children:this.caption()})})]}),f("div",{class:"grip",onPointerDown:h=>h.currentTarget.
 setPointerCapture(h.pointerId),onPointerMove:this.dragged}),f("section",{class:"side",children:[f("nav",{role:"tablist",children:this.tabs().map(([h,p,d])=>f("b\
 utton",{role:"tab","aria-selected":s===h,title:`key ${d}`,onClick:()=>this.setState({tab:h}),children:p},h))}),this.panel()]})]}),t.timed&&f(pn,{model:t,moment:a,
-selected:r,onMoment:this.moment}),o&&f(Lf,{changes:this.props.page.changes!==void 0,onClose:()=>this.setState({help:!1})})]})}hover=t=>{t!==this.state.hovered&&
-this.setState({hovered:t})}};function Lf({changes:e,onClose:t}){return f("div",{class:"cover",onClick:t,children:f("div",{class:"card",role:"dialog","aria-label":"\
-keys",children:[f("h2",{children:"Keys"}),f("dl",{children:is(e).map(([n,r])=>[f("dt",{children:f("kbd",{children:n})},n),f("dd",{children:r},`${n} `)])}),f("bu\
-tton",{onClick:t,children:"close"})]})})}function If(e){let t=xi(document.getElementById("data")?.textContent??"");document.title=t.title||document.title,ie(f(zn,{page:t,models:t.pairs.map(n=>new Xe(n,
-t.pairs.length>1?n.name:t.title))}),e)}var Co=document.getElementById("app");try{If(Co)}catch(e){let t=e instanceof Error?e.message:String(e);ie(f("div",{class:"\
+selected:r,onMoment:this.moment}),o&&f(If,{changes:this.props.page.changes!==void 0,onClose:()=>this.setState({help:!1})})]})}hover=t=>{t!==this.state.hovered&&
+this.setState({hovered:t})}};function If({changes:e,onClose:t}){return f("div",{class:"cover",onClick:t,children:f("div",{class:"card",role:"dialog","aria-label":"\
+keys",children:[f("h2",{children:"Keys"}),f("dl",{children:ss(e).map(([n,r])=>[f("dt",{children:f("kbd",{children:n})},n),f("dd",{children:r},`${n} `)])}),f("bu\
+tton",{onClick:t,children:"close"})]})})}function Uf(e){let t=xi(document.getElementById("data")?.textContent??"");document.title=t.title||document.title,ie(f(zn,{page:t,models:t.pairs.map(n=>new Xe(n,
+t.pairs.length>1?n.name:t.title))}),e)}var Ao=document.getElementById("app");try{Uf(Ao)}catch(e){let t=e instanceof Error?e.message:String(e);ie(f("div",{class:"\
 wrong",role:"alert",children:[f("h1",{children:"This page cannot be drawn"}),f("p",{children:e instanceof oe?"Its data are not whole, or are not what this page \
 reads. The first thing that is wrong:":"Something in the page itself failed:"}),f("pre",{children:t}),f("p",{children:["Write the page again: ",f("code",{children:"\
-backprint view SAMPLE -o page.html"}),"."]})]}),Co)}})();
+backprint view SAMPLE -o page.html"}),"."]})]}),Ao)}})();
