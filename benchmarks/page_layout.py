@@ -4,10 +4,10 @@
 
 Every model is captured once, into FOLDER; a later run reads the samples there. Each page is written with the script and
 the style of this tree, and `page/check.mjs` opens it in headless Chromium: in light and dark, in windows of 1280, 900
-and 400 pixels, as it opens, at fit, with frames open to two depths, with a step selected, and with each panel. With
-`--json FILE` each model's counts are appended to a file, and what is in the file is not run again. `page/README.md`
-says what each fault is. It needs what `make browser` installs, and models of transformers need the extra `models`. A
-fault, or a model that fails, ends the run with exit code 1.
+and 400 pixels, as it opens, at fit, with frames open to two depths, with a step selected near and at fit, and with each
+panel. With `--json FILE` each model's counts are appended to a file, and what is in the file is not run again.
+`page/README.md` says what each fault is. It needs what `make browser` installs, and models of transformers need the
+extra `models`. A fault, or a model that fails, ends the run with exit code 1.
 """
 
 from __future__ import annotations
