@@ -473,15 +473,15 @@ function* alongLine(line: Line): Generator<Area> {
 }
 
 function* boxAreas(model: Model, box: Box, size: number): Generator<Area> {
-  const { x, y, w, h } = box;
-  if (box.kind === "folded") yield [x - 8, y - 3, x + w + 8, y + h + 8];
+  const { x, y, w, h, unit } = box, mark = (unit < 0 ? model.marked.has(-unit - 1) : model.marks.has(unit)) ? 8 : 0;
+  if (box.kind === "folded") yield [x - 8, y - 3 - mark, x + w + 8, y + h + 8];
   else if (box.kind === "open") {
     yield [x, y - 3, x + w, y + Math.max(HEAD, size * 1.35) + 2];
     for (const [left, right] of [[x, x], [x + w, x + w]]) yield [left - 1, y, right + 1, y + h];
     yield [x, y + h - 1, x + w, y + h + 1];
   } else {
     const { left, right } = pillsOf(model, box.unit), wide = (pills: PillRow[]) => (pills.length ? Math.max(...pills.map(pill => pillWidth(pill.text))) + 6 : 0);
-    yield [x - wide(left) - 1, y - 1, x + w + wide(right) + 4, y + h + 1];
+    yield [x - wide(left) - 1, y - 1 - mark, x + w + wide(right) + 4, y + h + 1];
   }
 }
 
