@@ -1,48 +1,68 @@
-"""Collectives: the functional ones are captured and kept only when allowed by name; the rest are refused by name."""
+"""Collectives are steps, each with the wait for it: two processes that reduce over gloo, on this machine alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch.distributed
+
+PROGRAM = """
+import json
+import sys
+
 import torch
 import torch.distributed as dist
-from torch import Tensor
+import torch.distributed._functional_collectives as collectives
 
 import backprint as bp
 
-pytestmark = [
-    pytest.mark.skipif(not dist.is_available(), reason="this torch is built without torch.distributed"),
-    pytest.mark.filterwarnings("ignore"),  # torch.distributed's own deprecations
-]
+dist.init_process_group("gloo")
+rank = dist.get_rank()
 
 
-@pytest.fixture
-def group() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+class Reduced(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(256, 256)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return collectives.all_reduce(self.linear(x), "sum", dist.group.WORLD) * 2
 
 
-def test_a_functional_collective_is_captured_and_kept_by_name_alone(group: None, tmp_path: Path) -> None:
-    from torch.distributed._functional_collectives import all_reduce
+torch.manual_seed(0)
+model, x = Reduced(), torch.randn(1024, 256) + rank
+capture = bp.capture(model, x, engine="eager")
+(pair,) = capture.pairs
+with open(f"{sys.argv[1]}/{rank}.json", "w") as file:
+    json.dump(
+        {
+            "forward": [step.target.removeprefix("torch.ops.") for step in pair.forward.steps],
+            "backward": [step.target.removeprefix("torch.ops.") for step in pair.backward.steps],
+            "echoes": [step.echo.names[0] for step in pair.backward.steps if step.echo],
+            "same": torch.equal(bp.replay(capture, x, state=model.state_dict()).outputs, model(x)),
+        },
+        file,
+    )
+dist.barrier()
+dist.destroy_process_group()
+"""
 
-    def f(x: Tensor) -> Tensor:
-        return (all_reduce(x * 2, "sum", dist.group.WORLD) * x).sum()
 
-    capture = bp.capture(f, torch.randn(3))
-    assert "torch.ops._c10d_functional.all_reduce.default" in capture.requires
-    assert capture.verify()[0].verdict in ("bitwise", "close")
-    with pytest.raises(bp.errors.RefusedError, match="_c10d_functional"):
-        capture.save(tmp_path / "sample")
-
-
-def test_a_collective_in_place_is_refused_by_name(group: None) -> None:
-    def f(x: Tensor) -> Tensor:
-        y = x * 2
-        dist.all_reduce(y)
-        return y.sum()
-
-    with pytest.raises(bp.errors.CaptureError, match="collective"):
-        bp.capture(f, torch.randn(3), engine="aot")
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this build of PyTorch has no torch.distributed")
+def test_what_reads_the_result_of_a_collective_reads_it_after_the_wait(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    run = subprocess.run([*launch, str(script), str(tmp_path)], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr[-4000:]
+    reduced = ["_c10d_functional.all_reduce.default", "_c10d_functional.wait_tensor.default"]
+    for rank in range(2):
+        seen = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert seen["forward"][-3:] == [*reduced, "aten.mul.Tensor"]
+        assert [target for target in seen["backward"] if "c10d" in target] == reduced
+        assert "wait_tensor" not in seen["echoes"]
+        assert seen["same"]

@@ -496,12 +496,21 @@ class Writer:
         steps_before = len(self.page.steps)
         if torch.Tag.inplace_view in call.func.tags:
             self.updates.write_view_in_place(call)
+        elif str(call.func) == WAIT:
+            self.write_wait(call)
+            return  # it makes no autograd node, so nothing is a gradient of it
         elif changes_arguments(call):
             self.updates.write_update(call)
         else:
             self.write_plain(call)
         if len(self.page.steps) > steps_before:
             self.echoes.note(call, self.page.last or self.page.steps[-1].name)
+
+    def write_wait(self, call: TapedCall) -> None:
+        """Write the wait for a collective. It returns its argument, whose value is there only now."""
+        name = self.calls.put_call(call, call.func, self.values.refs_for_tensors(call.args), {})
+        self.page.places[name] = call.result
+        self.values.storages.assign(call.result, name)
 
     def write_plain(self, call: TapedCall) -> None:
         """Write a call that changes nothing."""
@@ -574,6 +583,10 @@ class Writer:
                 self.page.put_guard("assert_equal", Ref(name), call.result, structure=structure)
             else:
                 self.page.put_guard("assert_shape", self.value_at(call.result), call.result.shape, structure=structure)
+
+
+WAIT = "_c10d_functional.wait_tensor.default"
+"""The operator that waits for a collective."""
 
 
 def indexes_by_integers_only(call: TapedCall) -> bool:
