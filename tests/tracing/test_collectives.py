@@ -1,14 +1,57 @@
-"""Collectives are steps, each with the wait for it: two processes that reduce over gloo, on this machine alone."""
+"""Collectives: the functional ones are captured with their waits and kept only when allowed by name; the rest are
+refused by name."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch.distributed
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+import backprint as bp
+
+pytestmark = [
+    pytest.mark.skipif(not dist.is_available(), reason="this torch is built without torch.distributed"),
+    pytest.mark.filterwarnings("ignore"),  # torch.distributed's own deprecations
+]
+
+
+@pytest.fixture
+def group() -> Iterator[None]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_a_functional_collective_is_captured_and_kept_by_name_alone(group: None, tmp_path: Path) -> None:
+    from torch.distributed._functional_collectives import all_reduce
+
+    def f(x: Tensor) -> Tensor:
+        return (all_reduce(x * 2, "sum", dist.group.WORLD) * x).sum()
+
+    capture = bp.capture(f, torch.randn(3))
+    for name in ("all_reduce", "wait_tensor"):
+        assert f"torch.ops._c10d_functional.{name}.default" in capture.requires
+    assert capture.verify()[0].verdict in ("bitwise", "close")
+    with pytest.raises(bp.errors.RefusedError, match="_c10d_functional"):
+        capture.save(tmp_path / "sample")
+
+
+def test_a_collective_in_place_is_refused_by_name(group: None) -> None:
+    def f(x: Tensor) -> Tensor:
+        y = x * 2
+        dist.all_reduce(y)
+        return y.sum()
+
+    with pytest.raises(bp.errors.CaptureError, match="collective"):
+        bp.capture(f, torch.randn(3), engine="aot")
+
 
 PROGRAM = """
 import json
@@ -52,8 +95,8 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.skipif(not torch.distributed.is_available(), reason="this build of PyTorch has no torch.distributed")
 def test_what_reads_the_result_of_a_collective_reads_it_after_the_wait(tmp_path: Path) -> None:
+    """In two processes that reduce over gloo, on this machine alone."""
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
