@@ -352,6 +352,23 @@ def test_a_value_that_was_written_to_is_recomputed_by_the_same_writes() -> None:
     assert recomputed_products(program) == ["mm", "mm_1", "mm_2"]
 
 
+def test_a_batch_norm_is_recomputed_though_its_first_run_changed_its_statistics() -> None:
+    class Layer(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            return checkpoint(super().forward, x, use_reentrant=False)
+
+    def layer() -> Layer:
+        return Layer(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU(inplace=True), nn.Dropout(0.3))
+
+    capture = bp.capture(nn.Sequential(layer(), layer()), torch.randn(5, 4), mode="train", engine="eager")
+    assert proved(capture) == "bitwise"
+    (pair,) = capture.pairs
+    made_by = ("aten.addmm", "aten._native_batch_norm", "aten.relu", "torch.ops.higher_order.run_with_rng_state")
+    again = [step for step in pair.backward.steps if step.target.startswith(made_by)]
+    assert len(again) == 8  # four of each layer
+    assert all(step.echo is not None and step.echo.kind == "recomputes" for step in again)
+
+
 def recomputed_products(program: Callable[[Tensor], Tensor]) -> list[str]:
     """The products of the forward that the backward says it recomputes, in the order of the forward."""
     capture = bp.capture(program, torch.randn(3, 3, requires_grad=True), engine="eager")

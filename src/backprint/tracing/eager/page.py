@@ -303,12 +303,18 @@ class Echoes:
             self.note_contents(call, key)
 
     def note_contents(self, call: TapedCall, key: str) -> None:
-        """Note what a call of this key leaves in the memory of its results, and in that of the arguments it changes."""
+        """Note what a call of this key leaves in the memory of its results, and in that of arguments it changes.
+
+        Memory that no call has made is its own content, whatever is written to it: a batch norm that is repeated reads
+        running statistics that its first run has changed.
+        """
         number = self.keys.setdefault(key, len(self.keys))
         taken = {leaf.memory for leaf in iter_leaves((call.args, call.kwargs)) if type(leaf) is Placement}
         changed = list(iter_leaves(list(changed_arguments(call)))) if changes_arguments(call) else []
         for index, leaf in enumerate([*iter_leaves(call.result), *changed]):
-            if type(leaf) is Placement and (leaf.memory not in taken or leaf in changed):
+            if type(leaf) is not Placement:
+                continue
+            if leaf.memory not in taken or (leaf in changed and leaf.memory in self.contents):
                 self.contents[leaf.memory] = f"{index} of call {number}"
 
     def call_key(self, call: TapedCall) -> str:
