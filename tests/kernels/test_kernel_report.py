@@ -174,8 +174,9 @@ def test_markdown_html_and_rows(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("# Kernels\n")
     assert done.stdout.count("\n```python\n") == 10
+    answer = done.stdout.splitlines()[2]
     done = report(place, "-o", tmp_path / "report.html")
-    assert (done.exit_code, done.stdout) == (0, "")
+    assert (done.exit_code, done.stdout) == (0, f"{answer}\n")
     page = (tmp_path / "report.html").read_text()
     assert page.count("<details>") == 10
     assert "<svg" in page
