@@ -501,8 +501,8 @@ def shown(made: Report, width: int) -> list[str]:
 
 
 def test_the_answer_is_the_first_line_below_the_title(tmp_path: Path) -> None:
-    made = replace(report(RunView(ledger(tmp_path / "out", many(3)))), answer="all is well")
-    assert shown(made, 80)[:2] == ["Corpus report: out", "all is well"]
+    with_answer = replace(report(RunView(ledger(tmp_path / "out", many(3)))), answer="all is well")
+    assert shown(with_answer, 80)[:2] == ["Corpus report: out", "all is well"]
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

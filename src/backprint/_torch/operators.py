@@ -31,6 +31,14 @@ def name_if_any(operator: Any) -> str:
     return str(getattr(operator, "_name", getattr(operator, "_qualified_op_name", "")))
 
 
+WAIT = "_c10d_functional.wait_tensor.default"
+
+
+def is_wait(operator: Any) -> bool:
+    """Whether an operator is the one that waits for a collective; it returns the tensor that it takes."""
+    return str(operator) == WAIT
+
+
 CONTEXT = "context"
 """The key under which autograd's threads find the context variables of the thread that called it."""
 
@@ -150,6 +158,13 @@ def keys_of_devices_are_known() -> bool:
 def decompositions_are_found() -> bool:
     operator = torch.ops.aten.silu_backward.default
     return operator in NAMES["get_decompositions"].value()([operator])
+
+
+def waits_return_their_argument() -> bool:
+    if not torch.distributed.is_available():
+        return True
+    wait, tensor = torch.ops._c10d_functional.wait_tensor.default, torch.zeros(1)
+    return is_wait(wait) and bool(wait(tensor).data_ptr() == tensor.data_ptr())
 
 
 def contexts_are_read() -> bool:
@@ -284,6 +299,7 @@ PROBES = probes_of(
     Probe("torch._ops.OpOverloadPacket._qualified_op_name", names_of_packets_are_read, (private.CAPTURE,)),
     Probe("torch._ops.OpOverload.redispatch", operators_are_redispatched, (private.CAPTURE,)),
     Probe("torch._C._get_obj_in_tls", contexts_are_read, (private.CAPTURE,)),
+    Probe("torch.ops._c10d_functional.wait_tensor", waits_return_their_argument, (private.EAGER,)),
     Probe("torch._library.simple_registry", effects_are_turned_off, (private.AOT,)),
     Probe("torch._ops.OpOverload._dispatch_cache", python_decompositions_are_taken_out, (private.AOT,)),
 )

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint._torch.operators import schema_if_any, schema_of
+from backprint._torch.operators import is_wait, schema_if_any, schema_of
 from backprint.errors import CaptureError
 from backprint.fx.convert import Names, pack, target_name
 from backprint.graph.nouns import Ref, Spec, Step, TensorSpec
@@ -496,7 +496,7 @@ class Writer:
         steps_before = len(self.page.steps)
         if torch.Tag.inplace_view in call.func.tags:
             self.updates.write_view_in_place(call)
-        elif str(call.func) == WAIT:
+        elif is_wait(call.func):
             self.write_wait(call)
             return  # it makes no autograd node, so nothing is a gradient of it
         elif changes_arguments(call):
@@ -583,10 +583,6 @@ class Writer:
                 self.page.put_guard("assert_equal", Ref(name), call.result, structure=structure)
             else:
                 self.page.put_guard("assert_shape", self.value_at(call.result), call.result.shape, structure=structure)
-
-
-WAIT = "_c10d_functional.wait_tensor.default"
-"""The operator that waits for a collective."""
 
 
 def indexes_by_integers_only(call: TapedCall) -> bool:

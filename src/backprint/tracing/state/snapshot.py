@@ -164,11 +164,11 @@ class Snapshot:
         self.generators: list[tuple[str, Any, Any]] = []
         self.arrays: list[Any] = []
         self.scopes: dict[int, set[str]] = {}
-        self.library_names: dict[int, frozenset[str]] = {}
+        self.names_in_libraries: dict[int, frozenset[str]] = {}
         self.named: set[str] = set()
         self.modules: dict[int, types.ModuleType] = {}
         self.libraries: dict[int, types.ModuleType] = {}
-        self.library_classes: dict[type, frozenset[str]] = {}
+        self.classes_in_libraries: dict[type, frozenset[str]] = {}
         self.registries: dict[int, tuple[dict[str, Any], Any]] = {}
         self.queue: deque[tuple[str, Any, SetItem | None, Any]] = deque()
         self.classes: set[type] = set()
@@ -347,7 +347,7 @@ class Snapshot:
         elif isinstance(value, type):
             self.visit_class(value)
             if self.first and not is_users(value) and not is_backprints(value):
-                self.library_classes.setdefault(value, frozenset())
+                self.classes_in_libraries.setdefault(value, frozenset())
         elif isinstance(value, logging.Logger):
             self.visit_logger(name, value)
         elif isinstance(value, BaseException):
@@ -474,7 +474,7 @@ class Snapshot:
     def is_new_name(self, scope: dict[str, Any], key: str) -> bool:
         """Whether a name of a scope is not remembered yet; it counts as remembered from now on."""
         names = self.scopes.setdefault(id(scope), set())
-        if key in names or key in self.library_names.get(id(scope), ()):
+        if key in names or key in self.names_in_libraries.get(id(scope), ()):
             return False
         names.add(key)
         return True
@@ -492,16 +492,16 @@ class Snapshot:
             if id(scope) not in self.seen and is_pythons_registry(module):
                 self.seen[id(scope)] = scope
                 self.visit_registry(scope)
-            before = self.library_names.get(id(scope), none)
+            before = self.names_in_libraries.get(id(scope), none)
             if len(before) == len(named):
                 continue
-            self.library_names[id(scope)] = named
+            self.names_in_libraries[id(scope)] = named
             if before not in news:
                 news[before] = named - before
             self.visit_library(scope, news[before].difference(self.scopes.get(id(scope), ())))
-        for kind, before in self.library_classes.items():
+        for kind, before in self.classes_in_libraries.items():
             new = named - before
-            self.library_classes[kind] = named
+            self.classes_in_libraries[kind] = named
             content = {key: vars(kind)[key] for key in new.intersection(vars(kind))}
             self.undo.append(functools.partial(restore_attributes, kind, content, new.difference(content)))
 
@@ -515,7 +515,7 @@ class Snapshot:
         self.undo.append(functools.partial(restore_names, scope, known, absent))
         for value in content.values():
             if isinstance(value, type) and not is_users(value):
-                self.library_classes.setdefault(value, frozenset())
+                self.classes_in_libraries.setdefault(value, frozenset())
 
     def visit_registry(self, scope: dict[str, Any]) -> None:
         """Remember the plain globals of a module of Python's, and what its lists, dicts and sets hold."""
