@@ -11,6 +11,7 @@
     ├── ReplayError      a graph cannot run on these inputs
     │   └── GuardError           these inputs break a condition that the capture assumes
     ├── RegionError      a region's dump cannot be written or read
+    ├── RanksError       the ranks of a distributed step do not fit each other
     ├── CheckError       a function that bp.check compared is wrong   (also an AssertionError)
     └── PrivateApiError  this torch lacks a private name that Backprint needs
 
@@ -87,6 +88,10 @@ class GuardError(ReplayError):
 
 class RegionError(BackprintError):
     """A region's dump cannot be written, or a folder is not a dump."""
+
+
+class RanksError(BackprintError):
+    """The ranks of a distributed step do not fit each other: one raises, or they wait for each other."""
 
 
 class CheckError(BackprintError, AssertionError):

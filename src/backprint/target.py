@@ -25,6 +25,7 @@ from backprint.graph.nouns import Capture
 
 if TYPE_CHECKING:
     from backprint.sample.inputs import Inputs
+    from backprint.values.exchanges import Peers
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,13 +339,15 @@ def capture_with_recipes(
     kwargs: Mapping[str, Any],
     options: CaptureOptions,
     recipes: Inputs | None = None,
+    peers: Peers | None = None,
 ) -> Capture:
-    """Return the Capture of a call; `recipes` are those that made its tensors, if any did."""
+    """Return the Capture of a call; `recipes` are those that made its tensors, if any did, and `peers` answer its
+    collectives."""
     from backprint.replaying.at_capture import held_against_program
     from backprint.sample.inputs import with_recipes
     from backprint.tracing.entry import capture_call
 
-    return with_recipes(capture_call(target, args, kwargs, options, check=held_against_program), recipes)
+    return with_recipes(capture_call(target, args, kwargs, options, held_against_program, peers), recipes)
 
 
 LOSSES = ("sum", "mean")

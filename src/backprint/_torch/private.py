@@ -37,6 +37,7 @@ TO_FX = "to_fx and export"
 BENCH = "bench"
 INDUCTOR = "bench --compiler inductor"
 KERNELS = "kernels"
+RANKS = "ranks of a distributed step"
 
 FEATURES = (
     CAPTURE,
@@ -53,13 +54,14 @@ FEATURES = (
     BENCH,
     INDUCTOR,
     KERNELS,
+    RANKS,
 )
 """What a private name can be needed by, as `backprint doctor` says it."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
     CAPTURE: (EAGER, DYNAMO, AOT, FAKE, RECORD, GRAPHNET),
     AOT: (DYNAMO, FAKE),
-    REPLAY: (CAPTURE, BENCH),
+    REPLAY: (CAPTURE, BENCH, RANKS),
     TO_FX: (BENCH, KERNELS),
     BENCH: (INDUCTOR,),
 }

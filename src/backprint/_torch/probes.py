@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from backprint._torch import (
     aot,
     autograd,
+    distributed,
     dynamo,
     fake,
     functorch,
@@ -43,6 +44,7 @@ PROBES: Mapping[str, Probe] = {
         dynamo,
         inductor,
         pointwise,
+        distributed,
     )
     for probe in module.PROBES
 }

@@ -22,6 +22,7 @@ from backprint.checks.sizes import growth_complaint, why_outgrown
 from backprint.errors import DeviceAssertError, GuardError, RefusedError, ReplayError, for_program
 from backprint.graph.isolation import PASSED_OPERATORS
 from backprint.graph.nouns import (
+    COLLECTIVES,
     HIGHER,
     MATHS,
     OPERATORS,
@@ -37,6 +38,7 @@ from backprint.graph.nouns import (
     Source,
     Step,
     Sub,
+    WAIT,
     Value,
     is_custom,
 )
@@ -56,7 +58,7 @@ def resolve(target: str) -> Callable[..., Any]:
         return getattr(torch.ops.higher_order, target.rpartition(".")[2])
     if target in operators():
         return overload(target)
-    if is_custom(target):
+    if is_custom(target) or target in COLLECTIVES or target == WAIT:
         return overload(target.removeprefix("torch.ops."))
     raise ReplayError(f"{target!r} is not a known tensor operator")
 

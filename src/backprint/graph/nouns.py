@@ -696,6 +696,21 @@ class Signature:
     aliases: tuple[tuple[str, str, int], ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """The place of a Capture among the processes of a distributed step.
+
+    `groups` has the ranks of the members of each group that a collective of its graphs runs in, by the group's label:
+    the name of a dimension of a device mesh, or `world`. `shards` says of a port what its tensor is a part of, such as
+    `[64, 8] on tp: Shard(0)`.
+    """
+
+    number: int
+    size: int
+    groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    shards: tuple[tuple[PortKey, str], ...] = ()
+
+
 # ---- Recipes: how the inputs of a Capture are made again (`sample/` implements them)
 
 
@@ -926,7 +941,8 @@ class Capture:
 
     A Capture is never edited: `save`, `verify` and `replay` read it. Two Captures are equal if their graphs and all
     that they assume are equal, whatever is known of their program, recipes and verdicts. `meant` names the places where
-    the backward is meant not to be the derivative: custom autograd.Functions, `detach`, `no_grad`.
+    the backward is meant not to be the derivative: custom autograd.Functions, `detach`, `no_grad`. `rank` is its place
+    among the processes of a distributed step, and `peers` answer its collectives where it runs alone.
     """
 
     name: str
@@ -945,6 +961,8 @@ class Capture:
     pins: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     meant: tuple[str, ...] = ()
+    rank: Rank | None = None
+    peers: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
     claims: tuple[Mapping[str, Any], ...] | None = field(default=None, compare=False, repr=False)
     recipes: InputRecipes = field(default=UNFITTED, compare=False, repr=False)
     witness: Mapping[str, Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
@@ -1100,6 +1118,16 @@ HIGHER = _named(
     "hints_wrapper",
 )
 
+COLLECTIVES = _named(
+    "torch.ops._c10d_functional.",
+    "all_reduce.default all_gather_into_tensor.default reduce_scatter_tensor.default all_to_all_single.default "
+    "broadcast.default",
+)
+"""Operators in which the processes of a group exchange tensors. The group is the last argument: its label."""
+
+WAIT = "torch.ops._c10d_functional.wait_tensor.default"
+"""The operator that waits for a collective: what it returns is the collective's result."""
+
 BUILT_IN = frozenset(
     {"aten", "prims", "prim", "higher_order", "load_library", "loaded_libraries", "import_module", "fast_path"}
 )
@@ -1167,7 +1195,7 @@ def check_local(name: str) -> None:
 
 def is_custom(target: str) -> bool:
     """Whether a target is an operator of a library, which torch alone does not have."""
-    return target.startswith("torch.ops.") and target not in HIGHER
+    return target.startswith("torch.ops.") and target not in HIGHER and target not in COLLECTIVES and target != WAIT
 
 
 def allowed(target: str, allow: Sequence[str]) -> bool:
@@ -1179,6 +1207,8 @@ def allowed(target: str, allow: Sequence[str]) -> bool:
 def check_target(target: str) -> None:
     """Raise unless `target` is a known tensor operator, or has the form of a custom one."""
     if type(target) is str and (target in operators() or target in PLAIN_TARGETS or target in HIGHER):
+        return
+    if target in COLLECTIVES or target == WAIT:
         return
     custom = _CUSTOM.fullmatch(target) if type(target) is str and len(target) <= 256 and "__" not in target else None
     if custom is None or custom[1] in BUILT_IN:

@@ -6,6 +6,7 @@ The steps run as they are written: autocast around them has no effect, because t
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils.weak import WeakIdKeyDictionary
 
+from backprint._torch.distributed import FUNCTIONAL, GROUP_POSITIONS, groups_by_label, in_group
 from backprint._torch.modes import DisableAutocast
 from backprint.errors import GuardError, ReplayError, for_program
 from backprint.fx.values import check_call, check_guard_step, checked_function, resolve, value_evaluator
@@ -25,6 +27,7 @@ from backprint.graph.sizes import evaluate, implied, known, outside, sizes_in_wo
 from backprint.graph.text import show_spec, show_step
 from backprint.replaying.annotations import NOTES, AnnotationCheck, show_value
 from backprint.replaying.results import is_inexact
+from backprint.values.exchanges import ANSWER, Answer, Call, call_of
 from backprint.values.memory import has_memory
 from backprint.values.settings import default_dtype
 from backprint.values.tree import plain_leaves
@@ -66,13 +69,38 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
             del env[name]
 
     with torch.enable_grad(), AS_WRITTEN():
-        make = perform_steps(graph.steps, env, subgraphs(graph), after=settle)
+        make = perform_steps(graph.steps, env, subgraphs(graph), after=settle, instead=collectives())
         results = tuple(make(result) for result in graph.results)
     if sheet is not None:
         sheet.ports(graph.outputs, results)
     else:
         hold_results(graph, arguments, results)
     return results
+
+
+def collectives() -> Mapping[str, Callable[..., Any]]:
+    """Return a function for each collective: what answers them here, or the process group that its label names."""
+    answer = ANSWER.get() or by_process_groups
+    return {
+        f"torch.ops.{FUNCTIONAL}.{name}.default": functools.partial(answer_collective, answer, name) for name in GROUP_POSITIONS
+    }
+
+
+def answer_collective(answer: Answer, name: str, *args: Any) -> Any:
+    """Answer one collective of a graph, whose group is a label."""
+    return answer(call_of(name, args, str), args[0])
+
+
+def by_process_groups(call: Call, sent: Tensor) -> Tensor:
+    """Run a collective in the process group of this process that has its label."""
+    groups = groups_by_label()
+    if call.group not in groups:
+        known = f"its groups are {', '.join(groups)}" if groups else "this process has no process group"
+        raise ReplayError(
+            f"{call.text} runs in a group of processes, and {known}: replay the rank that bp.capture(…, world=…) has "
+            "captured, which has what the others sent, or run it under torchrun"
+        )
+    return in_group(call.kind, sent, call.options, groups[call.group])
 
 
 def hold_results(graph: Graph, arguments: Sequence[Any], results: Sequence[Any]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from backprint.replaying.arguments import State, name_tangents, tangent_as, valu
 from backprint.replaying.results import Results, results_by_port
 from backprint.replaying.run import check_saved, run_graph, sizes_of
 from backprint.sample.generator import digest
+from backprint.values.exchanges import ANSWER
 from backprint.values.settings import (
     OWN,
     STATE_OF,
@@ -73,6 +75,7 @@ class CaptureRun:
     ) -> None:
         self.capture, self.values, self.tangents = capture, values, tangents or {}
         self.runs: list[PairRun] = []
+        self.answered_by_forward: Mapping[str, int] = {}
 
     def forward(self) -> None:
         """Run every forward, in order."""
@@ -82,12 +85,30 @@ class CaptureRun:
                 inputs[link.name] = self.input_value(link)
             port_names = {port.name for graph in (pair.forward, pair.backward) if graph for port in graph.inputs}
             run = PairRun({name: value for name, value in inputs.items() if name in port_names}, random_states())
-            results = run_graph(pair.forward, inputs)
+            with self.among_peers({} if index == 0 else None):
+                results = run_graph(pair.forward, inputs)
             values_by_role = {"output": run.outputs, "mutation": run.mutations, "saved": run.saved}
             for port, value in zip(pair.forward.outputs, results, strict=True):
                 if port.role in values_by_role:  # an edited sample may have any other role, which the proof reports
                     values_by_role[port.role][port.name] = value
             self.runs.append(run)
+        self.answered_by_forward = dict(getattr(self.capture.peers, "position", {}))
+
+    @contextlib.contextmanager
+    def among_peers(self, position: Mapping[str, int] | None) -> Iterator[None]:
+        """Answer the collectives of the graphs that run inside by the Capture's peers, from a position of theirs on;
+        not if they are answered already, by ranks that run at the same time."""
+        peers: Any = self.capture.peers
+        if peers is None or ANSWER.get() is not None:
+            yield
+            return
+        if position is not None:
+            peers.begin(position)
+        token = ANSWER.set(peers)
+        try:
+            yield
+        finally:
+            ANSWER.reset(token)
 
     def input_value(self, link: Link) -> Any:
         """Return the value of the input of a Pair to which a link goes. Gradients of several Pairs for one input are
@@ -127,7 +148,10 @@ class CaptureRun:
             tangent = tangent_as(self.tangent(index, port.name), output, port.spec, sizes)
             inputs[port.key] = run.tangents[port.name] = tangent
         names = [port.name for port in pair.backward.outputs]
-        run.gradients = dict(zip(names, run_graph(pair.backward, inputs, strict=False), strict=True))
+        is_first = not any(other.gradients for other in self.runs)
+        with self.among_peers(self.answered_by_forward if is_first else None):
+            results = run_graph(pair.backward, inputs, strict=False)
+        run.gradients = dict(zip(names, results, strict=True))
         return run.gradients
 
     def tangent(self, index: int, name: str) -> Tensor:

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from backprint._torch import pytree
+from backprint._torch.distributed import own_rank
 from backprint.common.text import printable
 from backprint.errors import CaptureError, ReplayError, UsageError
 from backprint.graph.capture_options import CaptureOptions
-from backprint.graph.nouns import NO_FUNCTIONS, Capture, Guard, Pair, Signature, custom_operators
+from backprint.graph.keys import PortKey
+from backprint.graph.nouns import NO_FUNCTIONS, Capture, Guard, Pair, Rank, Signature, custom_operators
 from backprint.graph.verdicts import PortVerdict
 from backprint.tracing.program import A_TENSOR, CalledProgram, Outcome, ScoutedProgram, Slot
 from backprint.tracing.reach import names_of_outside
@@ -36,6 +38,7 @@ from backprint.values.memory import Overlap, has_memory, memory_spans, overlappi
 from backprint.values.results import ResultTree
 from backprint.values.settings import STATE_OF, outside_modes, preserving_random_states
 from backprint.values.tree import alias_groups, copy_values, flatten_with_path
+from backprint.values.wrappers import opened
 
 
 def capture_of(
@@ -80,8 +83,27 @@ def capture_of(
         seed=SEED,
         fake=program.world is not None,
         notes=result.notes,
+        rank=rank_of(result),
+        peers=program.peers,
         origin=LiveProgram(result, options),
     )
+
+
+def rank_of(result: EngineResult) -> Rank | None:
+    """Return the place of the captured process among others; None if nothing of the capture depends on others."""
+    shards = shards_of(result)
+    if not result.groups and not shards:
+        return None
+    number, size = own_rank()
+    return Rank(number, size, tuple(sorted(result.groups.items())), shards)
+
+
+def shards_of(result: EngineResult) -> tuple[tuple[PortKey, str], ...]:
+    """Return what the tensors of ports are parts of."""
+    program = result.program
+    roles = {named.name: named.role for named in program.tensors}
+    inputs = {PortKey(roles[name], name): row.text for name, row in program.wrappings.items() if name in roles}
+    return tuple((key, text) for key, text in {**inputs, **result.shards}.items() if text)
 
 
 def checked_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]:
@@ -323,7 +345,7 @@ class LiveProgram:
                 forward = run_forward(stage)
                 with torch.enable_grad():
                     gradients = run_backward(self.program, stage.leaves, forward.tensors, None)
-                outputs = {name: tensor.detach().clone() for name, tensor in forward.tensors.items()}
+                outputs = {name: opened(tensor).detach().clone() for name, tensor in forward.tensors.items()}
                 kept = {name: None if value is None else value.detach().clone() for name, value in gradients.items()}
                 runs.append((outputs, kept))
         return runs

@@ -35,6 +35,7 @@ from backprint.tracing.refusals import refuse_callers_modes
 from backprint.tracing.request import EngineResult
 from backprint.tracing.running import restoring_state
 from backprint.tracing.witness import second_order
+from backprint.values.exchanges import Peers
 from backprint.values.settings import outside_modes, preserving_random_states
 
 # ---- The engines, and the requests that each supports
@@ -393,19 +394,25 @@ def capture_call(
     kwargs: Mapping[str, Any],
     options: CaptureOptions,
     check: Check = lambda capture, program: None,
+    peers: Peers | None = None,
 ) -> Capture:
     """Capture the forward and backward of `target(*args, **kwargs)`, with the bodies of custom operators."""
-    return with_operator_bodies(lambda: capture_once(target, args, kwargs, options, check), options)
+    return with_operator_bodies(lambda: capture_once(target, args, kwargs, options, check, peers), options)
 
 
 def capture_once(
-    target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: CaptureOptions, check: Check
+    target: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: CaptureOptions,
+    check: Check,
+    peers: Peers | None,
 ) -> Capture:
-    """Capture a call once."""
+    """Capture a call once; with `peers`, as one rank among them."""
     check_options(target, options)
     specialize = bool(options.specialize)
     program = read_call(
-        target, args, kwargs, options.requires_grad, options.mode, options.loss, options.fake, specialize
+        target, args, kwargs, options.requires_grad, options.mode, options.loss, options.fake, specialize, peers
     )
     requested_in_words = requests_of_call(program, options)
     check_engine(options.engine, requested_in_words)

@@ -27,10 +27,12 @@ from backprint.tracing.reach import roots
 from backprint.tracing.state.process import GLOBALS, SWITCHES
 from backprint.tracing.state.restore import ForeignRandomStates
 from backprint.tracing.state.snapshot import Snapshot
+from backprint.values.exchanges import Peers
 from backprint.values.likeness import DescribeState, Like, describe_value, holds_live_value
 from backprint.values.memory import MemorySpan, has_memory, memory_spans
 from backprint.values.results import NO_RESULT, ResultTree
 from backprint.values.tree import bind_names, copy_values, flatten_with_path, leaf_name
+from backprint.values.wrappers import Wrapping, is_wrapped, opened, wrapping_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +106,15 @@ class HeldTarget:
 class CallersObjects(HeldTarget):
     """Holds a callable and the objects that the caller passed to it. Runs of the program use these objects, not copies.
 
-    `own` has the tensors among the arguments, by name. `switches` has the process-wide settings at capture, `device`
+    `own` has the tensors among the arguments, by name; `wrappers` those of them that wrap another tensor, which is then
+    in `own`. `switches` has the process-wide settings at capture, `device`
     the default device at capture, and `training` each module with its training mode. `reached` has the ids of the
     tensors that the callable can reach in other ways than through its arguments.
     """
 
     call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
     own: dict[str, Tensor] = field(default_factory=dict)
+    wrappers: dict[str, Tensor] = field(default_factory=dict)
     switches: dict[str, Any] = field(default_factory=dict)
     device: torch.device = field(default_factory=torch.get_default_device)
     training: tuple[tuple[nn.Module, bool], ...] = ()
@@ -118,7 +122,8 @@ class CallersObjects(HeldTarget):
     reached: frozenset[int] = frozenset()
 
     def release(self) -> None:
-        self.target, self.call, self.own, self.training, self.loss = None, ((), {}), {}, (), None
+        self.target, self.call, self.training, self.loss = None, ((), {}), (), None
+        self.own, self.wrappers = {}, {}
 
 
 # ---- The program
@@ -140,6 +145,9 @@ class CalledProgram:
     Autograd refuses in-place writes to leaves that require grad, so the program is passed clones of some tensors:
     `cloned_when_traced` names those that it writes to or that have hooks. `cloned_in_eager` names those of them that
     are cloned in eager runs too.
+
+    A tensor that wraps another (a DTensor) is known by the tensor inside; `wrappings` says how to wrap one again. With
+    `peers`, the program runs alone, and they answer its collectives.
     """
 
     target: HeldTarget
@@ -161,6 +169,8 @@ class CalledProgram:
     world: FakeWorld | None = None
     specialize: bool = False
     call_arguments: CallArguments | None = None
+    wrappings: Mapping[str, Wrapping] = field(default_factory=dict)
+    peers: Peers | None = None
 
     @property
     def outside(self) -> dict[str, Tensor]:
@@ -190,10 +200,22 @@ class CalledProgram:
 
     def state(self) -> dict[str, Tensor]:
         """Return the live parameters and buffers, by name."""
+        return {name: opened(tensor) for name, tensor in self.wrapped_state().items()}
+
+    def wrapped_state(self) -> dict[str, Tensor]:
+        """Return the live parameters and buffers, by name, as the module has them."""
         target = self.target()
         if target is None:
             raise ReplayError("the captured program is gone (released): pass `state`, or capture again")
         return state_of(target) if isinstance(target, nn.Module) else {}
+
+    def wrappers(self) -> dict[str, Tensor]:
+        """Return the caller's own tensors that wrap another, by name."""
+        if not self.wrappings:
+            return {}
+        own = self.target.wrappers if isinstance(self.target, CallersObjects) else {}
+        tensors = {**self.wrapped_state(), **own}
+        return {name: tensors[name] for name in self.wrappings if name in tensors}
 
     def own(self) -> dict[str, Tensor]:
         """Return the caller's own tensors by name, or the captured values if there are none."""
@@ -383,6 +405,7 @@ def read_call(
     loss: Callable[[Any], Any] | None = None,
     fake: bool = False,
     specialize: bool = False,
+    peers: Peers | None = None,
 ) -> CalledProgram:
     """Return the program of `target(*args, **kwargs)`; with `fake`, a program that runs on tensors without values."""
     names_by_path, arguments = bind_names(target, args, kwargs)
@@ -393,11 +416,13 @@ def read_call(
         state_tensors(target, state, fake), {id(tensor): name for name, tensor in state.items()}, fake
     )
     leaves = tuple(reader.read_leaf(name, leaf) for name, (_, leaf) in zip(names, paths, strict=True))
-    values = reader.values
-    tensors = {**state, **values}
-    refuse_inference_tensors(tensors)
+    values = {name: opened(tensor) for name, tensor in reader.values.items()}
+    tensors = {**state, **reader.values}
+    wrappings = {name: wrapping for name, tensor in tensors.items() if (wrapping := wrapping_of(tensor)) is not None}
+    plain = {name: opened(tensor) for name, tensor in tensors.items()}
+    refuse_inference_tensors(plain)
     return CalledProgram(
-        target=HeldTarget(target) if fake else callers_objects(target, args, kwargs, values, loss),
+        target=HeldTarget(target) if fake else callers_objects(target, args, kwargs, reader.values, loss),
         arguments=arguments,
         structure=structure,
         leaves=leaves,
@@ -409,11 +434,17 @@ def read_call(
         loss=loss,
         grad_by_default=requires_grad is None and not any(named.requires_grad for named in reader.tensors),
         title=printable(str(getattr(target, "__name__", type(target).__name__)))[:4096],
-        world=world_of(tensors) if fake else None,
+        world=world_of(plain) if fake else None,
         specialize=specialize,
         call_arguments=read_arguments(
-            target, args, kwargs, list(reader.by_passed_name), {**state, **reader.by_passed_name}
+            target,
+            args,
+            kwargs,
+            list(reader.by_passed_name),
+            {name: opened(tensor) for name, tensor in {**state, **reader.by_passed_name}.items()},
         ),
+        wrappings=wrappings,
+        peers=peers,
     )
 
 
@@ -474,7 +505,8 @@ def callers_objects(
     return CallersObjects(
         target,
         call=(tuple(args), dict(kwargs)),
-        own=dict(values),
+        own={name: opened(tensor) for name, tensor in values.items()},
+        wrappers={name: tensor for name, tensor in values.items() if is_wrapped(tensor)},
         switches={name: GLOBALS[name][0]() for name in SWITCHES},
         training=tuple((module, module.training) for module in modules.values()),
         loss=loss,
@@ -482,6 +514,7 @@ def callers_objects(
 
 
 def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
+    tensor = opened(tensor)
     if tensor.is_nested:
         raise CaptureError(f"input {name!r} is a nested tensor, which no engine takes; pass its parts as tensors")
     if not fake and (tensor.device.type == "meta" or isinstance(tensor, FakeTensor)):
@@ -491,7 +524,10 @@ def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
         )
     if type(tensor) not in (Tensor, nn.Parameter, nn.Buffer, FakeTensor):
         kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
-        raise CaptureError(f"input {name!r} is a {kind}: tensor subclasses are not captured; pass plain tensors")
+        raise CaptureError(
+            f"input {name!r} is a {kind}: of tensor subclasses, only those that wrap one tensor are captured (DTensor); "
+            "pass plain tensors"
+        )
     if not has_memory(tensor):
         raise CaptureError(
             f"input {name!r} has a storage that was resized to less than its elements need, so it has no values: "

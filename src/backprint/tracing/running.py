@@ -23,11 +23,13 @@ from torch.overrides import TorchFunctionMode
 
 from backprint._torch import pytree
 from backprint._torch.autograd import set_version_counters
+from backprint._torch.distributed import sharding_text
 from backprint._torch.fake import FakeTensor
 from backprint._torch.modes import reparametrized
 from backprint._torch.tensors import is_view, storage_id, version_of
 from backprint.errors import CaptureError, UsageError, for_program
 from backprint.tracing import frames
+from backprint.tracing.collectives import answering
 from backprint.tracing.custom import call_for_mode
 from backprint.tracing.program import (
     CalledProgram,
@@ -46,6 +48,7 @@ from backprint.tracing.state.tensors import LARGE_PARAMETER, has_same_placement,
 from backprint.values.results import ResultTree, outputs_of
 from backprint.values.settings import default_device
 from backprint.values.tree import alias_groups, copy_values, ones_tangent, strided_parts
+from backprint.values.wrappers import opened, wrapping_of
 
 # ---- Values in the caller's own tensors
 
@@ -378,10 +381,12 @@ def run_backward(
     leaves: Mapping[str, Tensor],
     outputs: Mapping[str, Tensor],
     tangents: Mapping[str, Tensor | None] | None,
+    shards: dict[str, str] | None = None,
 ) -> dict[str, Tensor | None]:
     """Return autograd's own gradients of the outputs that require grad, with these tangents (None: ones).
 
-    An output whose tangent is None takes no part, as one that a loss does not depend on.
+    An output whose tangent is None takes no part, as one that a loss does not depend on. What gradients that are
+    DTensors are parts of is put into `shards`.
     """
     requiring_grad = [named for named in program.tensors if named.requires_grad]
     wanted = [
@@ -394,10 +399,7 @@ def run_backward(
         return {}
     if not wanted:  # the program has frozen them all, after their last use
         return dict.fromkeys((name for named in requiring_grad for name in (named.name, *named.other_names)), None)
-    grad_outputs = [
-        ones_tangent(tensor) if (tangent := tangents_given.get(name)) is None else tangent
-        for name, tensor in roots.items()
-    ]
+    grad_outputs = [tangent_of(tensor, tangents_given.get(name)) for name, tensor in roots.items()]
     with (
         modes_reach_backward(),
         with_foreign_random_states(program.foreign_random, program.target.snapshot, backward=True),
@@ -416,8 +418,17 @@ def run_backward(
     for named in requiring_grad:
         gradient = by_name.get(named.name)
         for name in (named.name, *named.other_names):
-            gradients[name] = gradient.detach() if gradient is not None else None
+            if shards is not None and gradient is not None and (text := sharding_text(gradient)):
+                shards[name] = text
+            gradients[name] = opened(gradient).detach() if gradient is not None else None
     return gradients
+
+
+def tangent_of(output: Tensor, tangent: Tensor | None) -> Tensor:
+    """Return a tangent as autograd takes it for an output: ones by default, and a wrapper for a wrapper."""
+    wrapping = wrapping_of(output)
+    inner = ones_tangent(opened(output)) if tangent is None else tangent
+    return inner if wrapping is None else wrapping.around(inner, tangent=True)
 
 
 @frames.calls_program
@@ -525,10 +536,15 @@ class TensorMark:
 
 @dataclass(slots=True)
 class Staged:
-    """A program ready to run: its tensors, the leaves of its gradients, and the state before the run."""
+    """A program ready to run: its tensors, the leaves of its gradients, and the state before the run.
+
+    `ready` has the tensors that have memory, `passed` those that the program takes: a wrapper instead of the tensor
+    inside.
+    """
 
     program: CalledProgram
     ready: dict[str, Tensor]
+    passed: dict[str, Tensor]
     leaves: dict[str, Tensor]
     marks: dict[str, TensorMark]
     aliases: dict[str, tuple[Tensor, TensorMark]]
@@ -541,11 +557,11 @@ class Staged:
         """Return the tensors that modules and containers hold now and did not hold before, and those that changed
         because they share memory with the program's tensors, or with tensors from `outside`."""
         new: dict[str, Tensor] = {}
-        own = {id(tensor): name for name, tensor in self.program.own().items()}
+        own = {id(tensor): name for name, tensor in {**self.program.own(), **self.program.wrappers()}.items()}
         for name, tensor in tensors_of(self.program.target()):
             before = self.reached.get(name)
             if before is not tensor and name not in new:
-                new[own.get(id(before), name) if before is not None else name] = tensor
+                new[own.get(id(before), name) if before is not None else name] = opened(tensor)
         with untraced():
             touched = {name: tensor for name, (tensor, mark) in self.aliases.items() if mark.touched(tensor)}
             touched |= {name: tensor for name, tensor in self.in_memory_of(outside or {}) if self.since_picture(tensor)}
@@ -571,13 +587,13 @@ class Staged:
     def new_gradients(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """Return new gradients of leaves, and new state of optimizers."""
         new = {}
-        for name, tensor in {**self.ready, **(outside or {})}.items():
+        for name, tensor in {**self.passed, **(outside or {})}.items():
             if tensor.is_leaf and tensor.grad is not None and tensor.grad is not self.gradients.get(id(tensor)):
-                new[f"{name}.grad"] = tensor.grad
+                new[f"{name}.grad"] = opened(tensor.grad)
         for name, optimizer in self.optimizers.items():
             for key, tensor in state_of_optimizer(optimizer).items():
                 if id(tensor) not in self.states:
-                    new[f"{name}.state.{key}"] = tensor
+                    new[f"{name}.state.{key}"] = opened(tensor)
         return new
 
     def changed(self, new: Mapping[str, Tensor]) -> set[str]:
@@ -600,7 +616,12 @@ def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, a
     With `anew`, other tensors replace the arguments even if the values are the same.
     """
     if isinstance(program.target, CallersObjects):
-        with restoring_state(program), settings_as_captured(program), on_own_objects(program, values, anew) as stage:
+        with (
+            restoring_state(program),
+            settings_as_captured(program),
+            on_own_objects(program, values, anew) as stage,
+            answering(program.peers),
+        ):
             yield stage
         return
     leaves = leaf_values(program, program.current_tensors() if values is None else values)
@@ -611,7 +632,7 @@ def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, a
         with_values(program, ready),
     ):
         gradients = set_gradients_of_stand_ins(ready)
-        yield staged_now(program, ready, leaves, gradients)
+        yield staged_now(program, ready, ready, leaves, gradients)
 
 
 @contextlib.contextmanager
@@ -620,7 +641,7 @@ def on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, 
     assert isinstance(program.target, CallersObjects)
     snapshot = program.target.snapshot
     assert snapshot is not None
-    own = program.own()
+    own, wrappers = program.own(), program.wrappers()
     written = program.changed
     for name, tensor in own.items():
         snapshot.add(name, tensor, whole=name in written)
@@ -631,16 +652,20 @@ def on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, 
         for name in program.values:
             if name in values_given and needs_other_tensor(own[name], values_given[name], name in joined, anew):
                 own[name] = other_tensor_like(own[name], values_given[name])
+                if name in wrappers:
+                    wrappers[name] = program.wrappings[name].wrap(own[name], wrappers[name].requires_grad)
         write_values(own, values_given, snapshot, stack, written)
         own |= {name: alias_of(own[name]) for name in program.values if is_reached_as_argument_only(program, own[name])}
-        ready, leaves = {}, {}
+        passed, leaves = {}, {}
         for named in program.tensors:
             is_cloned = named.name in program.cloned_in_eager and named.name in program.values
-            leaves[named.name], ready[named.name] = leaf_and_argument(own[named.name], named, is_cloned)
+            tensor = wrappers.get(named.name, own[named.name])
+            leaves[named.name], passed[named.name] = leaf_and_argument(tensor, named, is_cloned)
+        ready = {name: opened(tensor) for name, tensor in passed.items()}
         stack.enter_context(training_mode(program.target(), program.mode))
         stack.enter_context(torch.enable_grad())
         gradients = {id(tensor): tensor.grad for tensor in leaves.values() if tensor.is_leaf}
-        yield staged_now(program, ready, leaves, gradients)
+        yield staged_now(program, ready, passed, leaves, gradients)
 
 
 def needs_other_tensor(tensor: Tensor, value: Tensor, joined: bool, anew: bool) -> bool:
@@ -691,7 +716,11 @@ def alias_of(tensor: Tensor) -> Tensor:
 
 
 def staged_now(
-    program: CalledProgram, ready: dict[str, Tensor], leaves: dict[str, Tensor], gradients: dict[int, Tensor | None]
+    program: CalledProgram,
+    ready: dict[str, Tensor],
+    passed: dict[str, Tensor],
+    leaves: dict[str, Tensor],
+    gradients: dict[int, Tensor | None],
 ) -> Staged:
     """Return a Staged of these tensors, with marks of their current state."""
     reached = dict(tensors_of(program.target()))
@@ -701,7 +730,7 @@ def staged_now(
         if isinstance(optimizer, torch.optim.Optimizer)
     }
     states = frozenset(id(t) for optimizer in optimizers.values() for t in state_of_optimizer(optimizer).values())
-    known = {id(tensor) for tensor in (*program.own().values(), *ready.values())}
+    known = {id(tensor) for tensor in (*program.own().values(), *ready.values(), *passed.values())}
     with untraced():
         snapshot = program.target.snapshot if isinstance(program.target, CallersObjects) else None
         marks = {name: mark_of(tensor, snapshot) for name, tensor in ready.items()}
@@ -709,7 +738,7 @@ def staged_now(
         aliases = {
             name: (tensor, mark_of(tensor, snapshot)) for name, tensor in tensors_in_storages(memories, reached, known)
         }
-    return Staged(program, ready, leaves, marks, aliases, reached, gradients, optimizers, states)
+    return Staged(program, ready, passed, leaves, marks, aliases, reached, gradients, optimizers, states)
 
 
 def storage_ids(tensors: Iterable[Tensor]) -> set[int]:

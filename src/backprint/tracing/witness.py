@@ -18,6 +18,7 @@ from backprint.tracing.running import Staged, call_program, named_outputs, resul
 from backprint.values.results import ResultTree
 from backprint.values.settings import preserving_random_states
 from backprint.values.tree import strided_parts
+from backprint.values.wrappers import opened, waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,12 @@ def run_forward(
     `modes` takes the program's tensors and returns a context manager that is entered while the forward runs.
     """
     with torch.enable_grad(), modes(stage.ready):
-        result = result_of(stage.program, stage.ready)
-    named, tree = named_outputs(stage.program, result)
-    tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
-    refuse_without_memory(stage.program, tensors, "returns")
+        result = result_of(stage.program, stage.passed)
+        named, tree = named_outputs(stage.program, result)
+        tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
+        for tensor in tensors.values():
+            waited(tensor)
+    refuse_without_memory(stage.program, {name: opened(tensor) for name, tensor in tensors.items()}, "returns")
     return ForwardRun(stage, tuple(named), tree, tensors)
 
 
@@ -118,6 +121,7 @@ def run_step(
 
 def detached_result(tensor: Tensor, stage: Staged) -> Tensor:
     """Return a result without its history; a copy if it uses the caller's memory, which is restored after the run."""
+    tensor = opened(tensor)
     memories = {
         storage_id(part.untyped_storage()) for tensor_ in stage.ready.values() for part in strided_parts(tensor_)
     }

@@ -22,7 +22,58 @@ from backprint.version import __version__
 P = ParamSpec("P")
 T = TypeVar("T")
 
-ONE_AT_A_TIME = threading.RLock()
+
+
+class Turns:
+    """A lock that one thread holds at a time, any number of times, or the threads of one party together.
+
+    The ranks of one step are threads that take turns by themselves: each waits for the others inside a proof.
+    """
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.holder: Any = None
+        self.count = 0
+
+    def __enter__(self) -> None:
+        with self.changed:
+            self.changed.wait_for(lambda: self.holder in (None, this_party()))
+            self.holder = this_party()
+            self.count += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self.changed:
+            self.count -= 1
+            if not self.count:
+                self.holder = None
+                self.changed.notify_all()
+
+    def is_held_here(self) -> bool:
+        """Whether this thread, or its party, holds the lock."""
+        return self.count > 0 and self.holder == this_party()
+
+
+PARTIES = threading.local()
+"""`.party` is what the threads of one party have in common."""
+
+
+def this_party() -> Any:
+    """Return the party of this thread; a thread without one is its own."""
+    return getattr(PARTIES, "party", None) or threading.get_ident()
+
+
+@contextlib.contextmanager
+def of_party(party: object) -> Iterator[None]:
+    """Be of a party in this thread."""
+    before = getattr(PARTIES, "party", None)
+    PARTIES.party = party
+    try:
+        yield
+    finally:
+        PARTIES.party = before
+
+
+ONE_AT_A_TIME = Turns()
 """The lock of a capture or a proof: both change state that torch keeps process-wide, so threads take turns."""
 
 Setting = tuple[Callable[[], object], Callable[[str], object]]

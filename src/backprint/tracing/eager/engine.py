@@ -15,12 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint._torch.distributed import sharding_text
 from backprint._torch.dynamo import eager_stance, is_loaded
 from backprint._torch.script import scripts_seen
 from backprint.common.collector import collector_paused
 from backprint.errors import BackprintError, CaptureError, DataDependentError, is_defect
 from backprint.graph.capture_options import CaptureOptions
-from backprint.graph.keys import tangent_name
+from backprint.graph.keys import PortKey, keyed, tangent_name
 from backprint.graph.nouns import Guard, Pair, Port, Step
 from backprint.tracing import frames
 from backprint.tracing.assembly import Joint, Result, assemble
@@ -38,6 +39,7 @@ from backprint.tracing.witness import ForwardRun, run_forward, run_step
 from backprint.values.results import ResultTree
 from backprint.values.settings import preserving_random_states
 from backprint.values.tree import alias_groups, ones_tangent
+from backprint.values.wrappers import opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class RecordedStep:
     tangents: dict[str, Tensor]
     tree: ResultTree
     leaves: tuple[Any, ...]
+    shards: dict[PortKey, str]
 
 
 def by_eager(program: CalledProgram, options: CaptureOptions) -> EngineResult:
@@ -177,14 +180,30 @@ def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorde
     effects = forward.effects(outside, [name for name, tensor in outside.items() if recorder.had_gradient(tensor)])
     written = {name for name, tensor in outside.items() if id(tensor) in recorder.seen.written}
     after = {**forward.stage.ready, **outside, **effects.new}
-    outputs = {name: recorder.place(tensor) for name, tensor in forward.tensors.items()}
+    outputs = {name: recorder.place(opened(tensor)) for name, tensor in forward.tensors.items()}
     mutations = {name: recorder.place(tensor) for name, tensor in after.items()}
     requiring_grad = {named.name for named in with_outside_.tensors if named.requires_grad}
     leaves = forward.stage.leaves | {name: tensor for name, tensor in outside.items() if name in requiring_grad}
-    gradients, tangents = backward_placements(with_outside_, recorder, opener, leaves, forward.tensors)
+    shards = {name: text for name, tensor in forward.tensors.items() if (text := sharding_text(tensor))}
+    shards_of_results = keyed("output", shards)
+    shards_of_gradients: dict[str, str] = {}
+    gradients, tangents = backward_placements(
+        with_outside_, recorder, opener, leaves, forward.tensors, shards_of_gradients
+    )
+    shards_of_results |= keyed("gradient", shards_of_gradients)
     changed = effects.changed | written | frozenset(effects.new)
     return RecordedStep(
-        with_outside_, recorder, keys, outputs, mutations, changed, gradients, tangents, forward.tree, forward.leaves
+        with_outside_,
+        recorder,
+        keys,
+        outputs,
+        mutations,
+        changed,
+        gradients,
+        tangents,
+        forward.tree,
+        forward.leaves,
+        shards_of_results,
     )
 
 
@@ -194,18 +213,19 @@ def backward_placements(
     opener: BodyRecorder,
     leaves: Mapping[str, Tensor],
     outputs: Mapping[str, Tensor],
+    shards: dict[str, str],
 ) -> tuple[dict[str, Placement | None], dict[str, Tensor]]:
     """Record autograd's own backward; return where the gradients are, and the tangents of the outputs that have one."""
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
     wanted = [named for named in program.tensors if named.requires_grad]
     if not roots or not wanted:
         return {}, {}
-    tangents = {name: ones_tangent(tensor) for name, tensor in roots.items()}
+    tangents = {name: ones_tangent(opened(tensor)) for name, tensor in roots.items()}
     for name, tensor in tangents.items():
         recorder.set_dependencies(tensor, frozenset())
         recorder.add_port(tangent_name(name), tensor)
     with opener, recorder.backward():
-        gradients = run_backward(program, leaves, outputs, tangents)
+        gradients = run_backward(program, leaves, outputs, tangents, shards)
     if not gradients:
         recorder.remove_ports([tangent_name(name) for name in tangents])
         return {}, {}
@@ -238,6 +258,8 @@ def result_of_step(run: RecordedStep, options: CaptureOptions) -> EngineResult:
         tangents={name: tangent for name, tangent in run.tangents.items() if tangent.layout is not torch.strided},
         opaque=(*dict.fromkeys(seen.opaque), *hooks_as_edges(program)),
         reasons_to_prefer_others=tuple(reasons_to_prefer_others(assembled.pair, seen)),
+        groups=dict(run.recorder.tape.groups),
+        shards=run.shards,
     )
 
 

@@ -19,6 +19,15 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint._torch.autograd import current_node, next_sequence_number, sequence_number
+from backprint._torch.distributed import (
+    GROUP_POSITIONS,
+    collective_name,
+    form_of,
+    is_collective,
+    label_of,
+    members_of,
+)
+from backprint._torch.fake import FakeTensor
 from backprint._torch.modes import DisableTorchFunction
 from backprint._torch.operators import HigherOrderOperator, name_of, schema_of
 from backprint._torch.tensors import neg_view, storage_id, version_of
@@ -258,7 +267,8 @@ class TapePort:
 class Tape:
     """Every call of a step in order. Those from `boundary` on are its backward.
 
-    `start` is the state in which each device's own generator was before its first draw.
+    `start` is the state in which each device's own generator was before its first draw, `groups` the ranks in each
+    group of processes that a collective runs in.
     """
 
     calls: list[TapedCall] = field(default_factory=list)
@@ -266,6 +276,7 @@ class Tape:
     constants: dict[str, Tensor] = field(default_factory=dict)
     boundary: int | None = None
     start: dict[str, bytes] = field(default_factory=dict)
+    groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 # ---- The recorder
@@ -351,15 +362,21 @@ class Recorder(Watch):
 
     def run_and_record(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Run one operator and append it to the tape."""
-        if any(kind not in PLAIN_TENSOR_TYPES for kind in types):
-            return NotImplemented
+        if not PLAIN_TENSOR_TYPES.issuperset(types):
+            # DTensor runs operators on fake tensors to learn the shapes of its results: no value of the program
+            return func(*args, **kwargs) if WITH_FAKE.issuperset(types) else NotImplemented
         if is_number_read(func, args):
             return args[0]
         if is_composite(func):
             return decompose_under_mode(self, func, args, kwargs)
+        if (form := form_of(func)) is not None:
+            with self:
+                return form(*args, **kwargs)
         if func is torch.ops.aten._cudnn_rnn.default:
             args = (*args[:3], None, *args[4:])  # not the buffer in which the weights lie, which would stay behind them
         call = self.begin_call(func, args, kwargs)
+        if call is not None and is_collective(func):
+            call = self.labelled(call, args)
         try:
             result = for_program(func, *args, **kwargs)
         except RuntimeError:
@@ -368,6 +385,13 @@ class Recorder(Watch):
         if call is not None:
             self.end_call(call, args, kwargs, result)
         return result
+
+    def labelled(self, call: TapedCall, args: Any) -> TapedCall:
+        """Return a collective with the label of its group, and remember who is in the group."""
+        position = GROUP_POSITIONS[collective_name(call.func)]
+        label = label_of(args[position])
+        self.tape.groups[label] = members_of(args[position])
+        return call._replace(args=(*call.args[:position], label, *call.args[position + 1 :]))
 
     def begin_call(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
         """Return a call before it runs, without its result; None if it is not recorded."""
@@ -540,6 +564,7 @@ def facts_of(func: Any) -> OperatorFacts:
 
 
 PLAIN_TENSOR_TYPES = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
+WITH_FAKE = PLAIN_TENSOR_TYPES | {FakeTensor}
 
 
 def generator_of(args: Any, kwargs: Any) -> torch.Generator | None:

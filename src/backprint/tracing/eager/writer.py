@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint._torch.distributed import is_collective
 from backprint._torch.operators import is_wait, schema_if_any, schema_of
 from backprint.errors import CaptureError
 from backprint.fx.convert import Names, pack, target_name
@@ -92,7 +93,7 @@ class CallSteps:
         step = Step(name, target_name(func), packed_args, packed_kwargs, spec)
         if call.state is None:
             page.put(step)
-            if func in CHECKS:
+            if func in CHECKS or is_collective(func):
                 page.mark(name, stays=True)
         elif not call.own and call.state.state == self.stream.get(call.state.device):
             if call.state_after is not None:

@@ -275,7 +275,7 @@ class Recording:
 
     def prove_step(self, recorder: LiveRecorder) -> None:
         """Make a Capture of a step and prove it, in a thread where no mode of the script is active."""
-        if settings.ONE_AT_A_TIME._is_owned():  # type: ignore[attr-defined]  # the proof would deadlock
+        if settings.ONE_AT_A_TIME.is_held_here():  # the proof would deadlock
             raise CaptureError("the step ran inside a capture or a proof of the script's own")
         number = self.count
         with without_any_mode():

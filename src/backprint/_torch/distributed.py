@@ -1,0 +1,610 @@
+"""torch.distributed: collectives as operators, the groups that they run in, and tensors that wrap others.
+
+`torch.distributed` is imported only where a program has imported it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.utils._python_dispatch
+from torch import Tensor
+
+from backprint._torch import private
+from backprint._torch.private import Probe, uses
+
+# ---- Groups of processes
+
+MESH = "mesh_"
+"""How the description of a group begins that is a dimension of a device mesh; the rest is the dimension's name."""
+
+WORLD = "world"
+"""The label of the group of all processes."""
+
+
+def is_initialized() -> bool:
+    """Whether this process has a process group, which takes that it has imported `torch.distributed`."""
+    distributed = sys.modules.get("torch.distributed")
+    return distributed is not None and distributed.is_available() and distributed.is_initialized()
+
+
+def own_rank() -> tuple[int, int]:
+    """Return the rank of this process, and the number of processes."""
+    return (torch.distributed.get_rank(), torch.distributed.get_world_size()) if is_initialized() else (0, 1)
+
+
+@uses("torch.distributed.distributed_c10d._resolve_process_group", needed_by=(private.RANKS,))
+def group_of(reference: Any) -> Any:
+    """Return a process group by its registered name, its boxed form in an operator's arguments, or itself."""
+    from torch.distributed import distributed_c10d
+
+    if isinstance(reference, str):
+        return distributed_c10d._resolve_process_group(reference)  # type: ignore[arg-type]  # a NewType of str
+    if isinstance(reference, torch.ScriptObject):
+        return torch.distributed.ProcessGroup.unbox(reference)
+    return reference
+
+
+def members_of(reference: Any) -> tuple[int, ...]:
+    """Return the ranks of a group's members, in the order of the group."""
+    return tuple(torch.distributed.get_process_group_ranks(group_of(reference)))
+
+
+def label_of(reference: Any) -> str:
+    """Return what a graph calls a group: the name of its dimension of a device mesh, `world`, or its description."""
+    group = group_of(reference)
+    description = str(group.group_desc)
+    if description.startswith(MESH):
+        return description.removeprefix(MESH)
+    if description in ("default_pg", "") and group.size() == torch.distributed.get_world_size():
+        return WORLD
+    return description if description not in ("undefined", "") else "ranks " + ",".join(map(str, members_of(group)))
+
+
+@uses("torch.distributed.distributed_c10d._world.pg_map", needed_by=(private.RANKS,))
+def groups_by_label() -> dict[str, str]:
+    """Return the registered name of each group of this process, by its label."""
+    if not is_initialized():
+        return {}
+    from torch.distributed import distributed_c10d
+
+    groups = list(distributed_c10d._world.pg_map)
+    return {label_of(group): str(group.group_name) for group in reversed(groups)}
+
+
+# ---- Collectives
+# `_c10d_functional` has operators that return their result; a graph has these alone. `c10d` and `fsdp` have operators
+# that write into their arguments: each runs here as the functional ones and copies.
+
+FUNCTIONAL = "_c10d_functional"
+
+GROUP_POSITIONS: Mapping[str, int] = {
+    "all_reduce": 2,
+    "all_gather_into_tensor": 2,
+    "reduce_scatter_tensor": 3,
+    "all_to_all_single": 3,
+    "broadcast": 2,
+}
+"""The collectives that a graph has, each with the position of its group among the arguments."""
+
+
+def is_collective(operator: Any) -> bool:
+    """Whether an operator is a collective that returns its result."""
+    return operator.namespace == FUNCTIONAL and collective_name(operator) in GROUP_POSITIONS
+
+
+def collective_name(operator: Any) -> str:
+    """Return an operator's name without its namespace and overload."""
+    return str(operator).split(".")[1]
+
+
+def functional() -> Any:
+    """Return the operators that return their result; the import registers them."""
+    import torch.distributed._functional_collectives
+
+    return torch.ops._c10d_functional
+
+
+def group_name(reference: Any) -> str:
+    """Return the name of a group, as functional operators take it."""
+    return str(group_of(reference).group_name)
+
+
+REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor")
+"""The reductions, as functional operators take them, in the order of their numbers."""
+
+
+def reduction_name(boxed: Any) -> str:
+    """Return the name of a reduction, as functional operators take it."""
+    number = boxed.op()
+    if number >= len(REDUCTIONS):
+        raise NotImplementedError(f"the reduction {torch.distributed.ReduceOp.RedOpType(number)} scales as it sums")
+    return REDUCTIONS[number]
+
+
+@uses("torch._C._distributed_c10d._create_work_from_future", needed_by=(private.RANKS,))
+def finished_work(result: Any) -> Any:
+    """Return the handle of a collective that has ended, boxed as operators return it."""
+    from torch._C import _distributed_c10d as c10d
+
+    future: Any = torch.futures.Future()
+    future.set_result(result)
+    return c10d._create_work_from_future(future).boxed()
+
+
+def in_group(name: str, sent: Tensor, options: Sequence[Any], group: str) -> Tensor:
+    """Run a collective in a process group, and wait for it."""
+    size = group_of(group).size()
+    sized = {"all_gather_into_tensor": (size,), "reduce_scatter_tensor": (*options, size)}
+    ops = functional()
+    lists = (list(option) if isinstance(option, tuple) else option for option in sized.get(name, tuple(options)))
+    return ops.wait_tensor(getattr(ops, name)(sent, *lists, group))  # type: ignore[no-any-return]  # an operator's result
+
+
+def reduced(tensor: Tensor, reduction: str, group: str) -> Tensor:
+    ops = functional()
+    return ops.wait_tensor(ops.all_reduce(tensor, reduction, group))
+
+
+def gathered(tensor: Tensor, group: str, size: int) -> Tensor:
+    ops = functional()
+    return ops.wait_tensor(ops.all_gather_into_tensor(tensor, size, group))
+
+
+def scattered(tensor: Tensor, reduction: str, group: str, size: int) -> Tensor:
+    ops = functional()
+    return ops.wait_tensor(ops.reduce_scatter_tensor(tensor, reduction, size, group))
+
+
+def exchanged(tensor: Tensor, outgoing: Sequence[int], incoming: Sequence[int], group: str) -> Tensor:
+    """Send parts of a tensor to the members, and return theirs: `outgoing` and `incoming` are numbers of rows."""
+    ops = functional()
+    return ops.wait_tensor(ops.all_to_all_single(tensor, list(incoming), list(outgoing), group))
+
+
+def all_reduce_in_place(tensors: Any, group: Any, operation: Any, *rest: Any) -> Any:
+    for tensor in tensors:
+        tensor.copy_(reduced(tensor, reduction_name(operation), group_name(group)))
+    return tensors, finished_work(tensors)
+
+
+def all_reduce_coalesced_in_place(tensors: Any, group: Any, operation: Any, *rest: Any) -> Any:
+    return all_reduce_in_place(tensors, group, operation)[1]
+
+
+def broadcast_in_place(tensors: Any, group: Any, root: int, root_tensor: int = 0, *rest: Any) -> Any:
+    ops = functional()
+    for tensor in tensors:
+        tensor.copy_(ops.wait_tensor(ops.broadcast(tensor, root, group_name(group))))
+    return tensors, finished_work(tensors)
+
+
+def gather_into(output: Any, tensor: Any, group: Any, *rest: Any) -> Any:
+    output.copy_(gathered(tensor, group_name(group), group_of(group).size()).view(output.shape))
+    return output, finished_work([output])
+
+
+def gather_lists(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
+    """Gather into lists of tensors, one for each member; gloo lets them have shapes of their own."""
+    size, name = group_of(group).size(), group_name(group)
+    for parts, tensor in zip(outputs, tensors, strict=True):
+        if any(part.shape != tensor.shape for part in parts):
+            counts = [part.numel() for part in parts]
+            outgoing = [tensor.numel()] * size
+            pieces = exchanged(tensor.reshape(-1).repeat(size), outgoing, counts, name).split(counts)
+        else:
+            pieces = gathered(tensor.reshape(1, *tensor.shape), name, size).unbind(0)
+        for part, piece in zip(parts, pieces, strict=True):
+            part.copy_(piece.view(part.shape))
+    return outputs, finished_work(outputs)
+
+
+def gather_lists_coalesced(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
+    return gather_lists(outputs, tensors, group)[1]
+
+
+def gather_into_coalesced(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
+    for output, tensor in zip(outputs, tensors, strict=True):
+        gather_into(output, tensor, group)
+    return finished_work(outputs)
+
+
+def scatter_into(output: Any, tensor: Any, group: Any, operation: Any, *rest: Any) -> Any:
+    """Reduce a tensor over the members, and keep this rank's part."""
+    size = group_of(group).size()
+    rows = tensor.view(size * output.shape[0], *output.shape[1:]) if output.dim() else tensor
+    output.copy_(scattered(rows, reduction_name(operation), group_name(group), size).view(output.shape))
+    return output, finished_work([output])
+
+
+def scatter_into_coalesced(outputs: Any, tensors: Any, group: Any, operation: Any, *rest: Any) -> Any:
+    for output, tensor in zip(outputs, tensors, strict=True):
+        scatter_into(output, tensor, group, operation)
+    return finished_work(outputs)
+
+
+def scatter_lists(outputs: Any, tensors: Any, group: Any, operation: Any, *rest: Any) -> Any:
+    for output, parts in zip(outputs, tensors, strict=True):
+        scatter_into(output, torch.stack(list(parts)), group, operation)
+    return outputs, finished_work(outputs)
+
+
+def exchange_into(output: Any, tensor: Any, group: Any, incoming: Any, outgoing: Any, *rest: Any) -> Any:
+    size = group_of(group).size()
+    incoming = incoming or [output.shape[0] // size] * size
+    outgoing = outgoing or [tensor.shape[0] // size] * size
+    output.copy_(exchanged(tensor, outgoing, incoming, group_name(group)))
+    return finished_work([output])
+
+
+def exchange_lists(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
+    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    incoming = [output.numel() for output in outputs]
+    received = exchanged(flat, [tensor.numel() for tensor in tensors], incoming, group_name(group))
+    for output, part in zip(outputs, received.split(incoming), strict=True):
+        output.copy_(part.view(output.shape))
+    return outputs, finished_work(outputs)
+
+
+def hand_out(outputs: Any, tensors: Any, group: Any, root: int, *rest: Any) -> Any:
+    """Scatter from one member: it sends a part to each, and the others send nothing."""
+    size, name, [output] = group_of(group).size(), group_name(group), outputs
+    is_root = group_of(group).rank() == root
+    sent = torch.cat([part.reshape(-1) for part in tensors[0]]) if is_root else output.new_empty(0)
+    incoming = [output.numel() if member == root else 0 for member in range(size)]
+    received = exchanged(sent, [output.numel() if is_root else 0] * size, incoming, name)
+    output.copy_(received.view(output.shape))
+    return outputs, finished_work(outputs)
+
+
+def collect(outputs: Any, tensors: Any, group: Any, root: int, *rest: Any) -> Any:
+    """Gather to one member."""
+    size, name, [tensor] = group_of(group).size(), group_name(group), tensors
+    is_root = group_of(group).rank() == root
+    incoming = [part.numel() for part in outputs[0]] if is_root else [0] * size
+    outgoing = [tensor.numel() if member == root else 0 for member in range(size)]
+    received = exchanged(tensor.reshape(-1), outgoing, incoming, name)
+    for part, piece in zip(outputs[0] if is_root else (), received.split(incoming), strict=False):
+        part.copy_(piece.view(part.shape))
+    return finished_work(outputs)
+
+
+def reduce_to(tensors: Any, group: Any, operation: Any, root: int, *rest: Any) -> Any:
+    """Reduce to one member; the others keep what they have."""
+    for tensor in tensors:
+        total = reduced(tensor, reduction_name(operation), group_name(group))
+        if group_of(group).rank() == root:
+            tensor.copy_(total)
+    return finished_work(tensors)
+
+
+def meet(tensor: Any, group: Any, *rest: Any) -> Any:
+    """A barrier: it moves no value, so a graph has nothing of it."""
+    return finished_work([tensor])
+
+
+def all_reduce_and_write(tensor: Tensor, reduction: str, group: Any) -> Tensor:
+    return tensor.copy_(functional().all_reduce(tensor, reduction, group))
+
+
+def all_reduce_all_and_write(tensors: Any, reduction: str, group: Any) -> Any:
+    return [all_reduce_and_write(tensor, reduction, group) for tensor in tensors]
+
+
+def all_reduce_each(tensors: Any, reduction: str, group: Any) -> Any:
+    return [functional().all_reduce(tensor, reduction, group) for tensor in tensors]
+
+
+def broadcast_and_write(tensor: Tensor, source: int, group: Any) -> Tensor:
+    return tensor.copy_(functional().broadcast(tensor, source, group))
+
+
+def gather_and_write(tensor: Tensor, size: int, group: Any, *, out: Tensor) -> Tensor:
+    return out.copy_(functional().all_gather_into_tensor(tensor, size, group))
+
+
+def gather_each(tensors: Any, size: int, group: Any) -> Any:
+    return [functional().all_gather_into_tensor(tensor, size, group) for tensor in tensors]
+
+
+def scatter_and_write(tensor: Tensor, reduction: str, size: int, group: Any, *, out: Tensor) -> Tensor:
+    return out.copy_(functional().reduce_scatter_tensor(tensor, reduction, size, group))
+
+
+def scatter_each(tensors: Any, reduction: str, size: int, group: Any) -> Any:
+    return [functional().reduce_scatter_tensor(tensor, reduction, size, group) for tensor in tensors]
+
+
+def exchange_dims(tensor: Tensor, gather_dim: int, shard_dim: int, group: Any) -> Tensor:
+    """Shard a tensor in another dimension than before, as DTensor does: each member sends each other a part."""
+    size = group_of(group).size()
+    pieces = torch.stack([part.contiguous() for part in tensor.chunk(size, shard_dim)])
+    if len(pieces) != size or any(part.shape != pieces[0].shape for part in pieces):
+        raise NotImplementedError("parts of unequal sizes are exchanged between two dimensions")
+    name = group if isinstance(group, str) else group_name(group)
+    received = exchanged(pieces, [1] * size, [1] * size, name)
+    return torch.cat(list(received.unbind(0)), gather_dim)
+
+
+def copy_in(inputs: Any, output: Tensor, sizes: Any, count: int, rank: int) -> Any:
+    """FSDP2 copies its shards next to each other, into this rank's part of what is gathered."""
+    part = output.narrow(0, count * rank, count)
+    torch._foreach_copy_(list(torch.split(part, list(sizes))), list(inputs))
+    return part, output
+
+
+def copy_out(gathered_tensor: Tensor, sizes: Any, dim: int = 0, *, out: Any) -> None:
+    """FSDP2 copies the gathered shards to the unsharded parameters."""
+    for part, target in zip(torch.split(gathered_tensor, list(sizes), dim), out, strict=True):
+        target.copy_(part)
+
+
+def cat_of_chunks(tensors: Any, dim: int, count: int, *, out: Tensor) -> None:
+    """FSDP2 copies gradients to what is reduced and scattered, chunk by chunk."""
+    out.copy_(torch._chunk_cat(list(tensors), dim, count).view(out.shape))
+
+
+def copy_data(tensor: Tensor, data: Tensor) -> None:
+    tensor.copy_(data)
+
+
+FORMS: Mapping[str, Callable[..., Any]] = {
+    "c10d.allreduce_.default": all_reduce_in_place,
+    "c10d.allreduce_coalesced_.default": all_reduce_coalesced_in_place,
+    "c10d.broadcast_.default": broadcast_in_place,
+    "c10d._allgather_base_.default": gather_into,
+    "c10d.allgather_.default": gather_lists,
+    "c10d.allgather_coalesced_.default": gather_lists_coalesced,
+    "c10d.allgather_into_tensor_coalesced_.default": gather_into_coalesced,
+    "c10d._reduce_scatter_base_.default": scatter_into,
+    "c10d.reduce_scatter_.default": scatter_lists,
+    "c10d.reduce_scatter_tensor_coalesced_.default": scatter_into_coalesced,
+    "c10d.alltoall_base_.default": exchange_into,
+    "c10d.alltoall_.default": exchange_lists,
+    "c10d.scatter_.default": hand_out,
+    "c10d.gather_.default": collect,
+    "c10d.reduce_.default": reduce_to,
+    "c10d.barrier.default": meet,
+    "_c10d_functional.all_reduce_.default": all_reduce_and_write,
+    "_c10d_functional.all_reduce_coalesced.default": all_reduce_each,
+    "_c10d_functional.all_reduce_coalesced_.default": all_reduce_all_and_write,
+    "_c10d_functional.broadcast_.default": broadcast_and_write,
+    "_c10d_functional.all_gather_into_tensor_out.default": gather_and_write,
+    "_c10d_functional.all_gather_into_tensor_coalesced.default": gather_each,
+    "_c10d_functional.reduce_scatter_tensor_out.default": scatter_and_write,
+    "_c10d_functional.reduce_scatter_tensor_coalesced.default": scatter_each,
+    "_dtensor.shard_dim_alltoall.default": exchange_dims,
+    "fsdp.all_gather_copy_in.default": copy_in,
+    "fsdp.split_with_sizes_copy.default": copy_out,
+    "fsdp.chunk_cat.default": cat_of_chunks,
+    "fsdp.copy_.default": copy_data,
+}
+"""Operators of `torch.distributed` that a graph does not have, each with the function that does the same by those that
+it has."""
+
+NAMESPACES = frozenset({"c10d", FUNCTIONAL, "fsdp", "_dtensor"})
+"""The namespaces of the operators of `torch.distributed`."""
+
+PASSING = frozenset({"_c10d_functional._wrap_tensor_autograd.default"})
+"""Operators that return the tensor that they take."""
+
+
+def form_of(operator: Any) -> Callable[..., Any] | None:
+    """Return the function that does what an operator of `torch.distributed` does, by operators that a graph has."""
+    return FORMS.get(str(operator)) if operator.namespace in NAMESPACES else None
+
+
+# ---- Wrappers
+
+
+@uses("torch.utils._python_dispatch.is_traceable_wrapper_subclass", needed_by=(private.RANKS,))
+def is_wrapper(tensor: Tensor) -> bool:
+    """Whether a tensor says by `__tensor_flatten__` which tensors it holds."""
+    return bool(torch.utils._python_dispatch.is_traceable_wrapper_subclass(tensor))
+
+
+def tensors_inside(tensor: Any) -> list[str]:
+    """Return the attributes of a wrapper that hold tensors."""
+    return [name for name in tensor.__tensor_flatten__()[0] if isinstance(getattr(tensor, name), Tensor)]
+
+
+Remake = Callable[[Tensor, bool], Tensor]
+"""Returns a wrapper around another tensor; with True, as a tangent of the wrapper that it was made for."""
+
+
+def remaker(tensor: Any) -> Remake:
+    """Return a function that makes a wrapper like this one around another tensor."""
+    if as_sharded(tensor) is not None:
+        return sharded_remaker(tensor)
+    attributes, context = tensor.__tensor_flatten__()
+    [inside] = tensors_inside(tensor)
+    others = {name: getattr(tensor, name) for name in attributes if name != inside}
+    kind, size, stride = type(tensor), tensor.size(), tensor.stride()
+
+    def remake(inner: Tensor, tangent: bool) -> Tensor:
+        made: Tensor = kind.__tensor_unflatten__({inside: inner, **others}, context, size, stride)
+        return made.detach()
+
+    return remake
+
+
+@uses("torch.distributed.tensor.DTensor._spec", needed_by=(private.RANKS,))
+def sharded_remaker(tensor: Any) -> Remake:
+    """Return `remaker` of a DTensor. Where an output is a sum yet to be made, its tangent is the same for all terms."""
+    from torch.distributed.tensor import DTensor, Replicate
+
+    spec = tensor._spec
+    placements = tuple(Replicate() if place.is_partial() else place for place in spec.placements)
+    of_tangent = type(spec)(spec.mesh, placements, tensor_meta=spec.tensor_meta)
+
+    def remake(inner: Tensor, tangent: bool) -> Tensor:
+        return DTensor(inner, of_tangent if tangent else spec, requires_grad=False)  # type: ignore[call-arg]  # its __new__
+
+    return remake
+
+
+@uses("torch.distributed._functional_collectives.AsyncCollectiveTensor", needed_by=(private.RANKS,))
+def awaits_collective(tensor: Any) -> bool:
+    """Whether a tensor is the result of a collective that waits for it at its first use."""
+    module = sys.modules.get("torch.distributed._functional_collectives")
+    return module is not None and isinstance(tensor, module.AsyncCollectiveTensor)
+
+
+def wait_for(tensor: Any) -> None:
+    """Wait for the collective of a tensor that awaits it."""
+    tensor.trigger_wait()
+
+
+def as_sharded(tensor: Tensor) -> Any:
+    """Return a tensor if it is a DTensor, else None; the module of DTensors is loaded if there are any."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return tensor if module is not None and isinstance(tensor, module.DTensor) else None
+
+
+def mesh_dim_label(mesh: Any, dim: int) -> str:
+    """Return what texts call a dimension of a device mesh."""
+    names = mesh.mesh_dim_names
+    return str(names[dim]) if names else f"dim_{dim}"
+
+
+def sharding_text(tensor: Tensor) -> str:
+    """Return what a DTensor's shard is a part of: `f32[64, 8] on tp: Shard(0)`; '' for any other tensor."""
+    sharded = as_sharded(tensor)
+    if sharded is None:
+        return ""
+    mesh, placements = sharded.device_mesh, sharded.placements
+    places = ", ".join(f"{mesh_dim_label(mesh, dim)}: {placement_text(place)}" for dim, place in enumerate(placements))
+    return f"{list(sharded.shape)} on {places}"
+
+
+def placement_text(placement: Any) -> str:
+    """Return a placement as its constructor is called: `Shard(0)`, `Replicate()`, `Partial(sum)`."""
+    if placement.is_shard():
+        return f"Shard({placement.dim})"
+    if placement.is_replicate():
+        return "Replicate"
+    if placement.is_partial():
+        return f"Partial({placement.reduce_op})"
+    return type(placement).__name__
+
+
+# ---- Ranks in threads of this process
+# Each rank has process groups of its own, on a backend that moves nothing; the collectives are answered by a mode.
+
+
+class ThreadGroups:
+    """The process groups of one rank that runs in a thread, and those that its program makes while it runs."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self.data: Any = None
+
+
+_THREAD_GROUPS_OPEN = [0]
+_LOCK = threading.RLock()
+
+
+@uses(
+    "torch.distributed.distributed_c10d._world",
+    "torch._C._distributed_c10d._set_thread_isolation_mode",
+    "torch._C._distributed_c10d._register_process_group",
+    "torch._C._distributed_c10d._unregister_process_group",
+    needed_by=(private.RANKS,),
+)
+@contextlib.contextmanager
+def in_rank(groups: ThreadGroups) -> Iterator[None]:
+    """Be this rank in this thread: `torch.distributed` answers with its process groups."""
+    from torch._C import _distributed_c10d as c10d
+    from torch.distributed import distributed_c10d
+    from torch.testing._internal.distributed import fake_pg, multi_threaded_pg
+
+    with _LOCK:
+        if not _THREAD_GROUPS_OPEN[0]:
+            _BEFORE[:] = [distributed_c10d._world]
+            distributed_c10d._world = multi_threaded_pg.ThreadLocalWorld()  # type: ignore[assignment]  # as its tests do
+            c10d._set_thread_isolation_mode(True)
+        _THREAD_GROUPS_OPEN[0] += 1
+    local = multi_threaded_pg.ThreadLocalWorld._world
+    before = getattr(local, "world", None)
+    if before is not None and before is groups.data:  # it is this rank already
+        try:
+            yield
+        finally:
+            with _LOCK:
+                _THREAD_GROUPS_OPEN[0] -= 1
+        return
+    try:
+        if groups.data is None:
+            local.__dict__.pop("world", None)
+            store = fake_pg.FakeStore()
+            torch.distributed.init_process_group("fake", store=store, rank=groups.rank, world_size=groups.size)
+            groups.data = local.world
+        else:
+            local.world = groups.data
+            for group, name in groups.data.pg_names.items():
+                c10d._register_process_group(name, group)
+        yield
+    finally:
+        for name in {name for world in (groups.data,) if world is not None for name in world.pg_names.values()}:
+            c10d._unregister_process_group(name)
+        local.__dict__.pop("world", None)
+        if before is not None:
+            local.world = before
+            for group, name in before.pg_names.items():
+                c10d._register_process_group(name, group)
+        with _LOCK:
+            _THREAD_GROUPS_OPEN[0] -= 1
+            if not _THREAD_GROUPS_OPEN[0]:
+                c10d._set_thread_isolation_mode(False)
+                distributed_c10d._world = _BEFORE.pop()
+
+
+_BEFORE: list[Any] = []
+
+
+@uses("torch._C._clear_DTensor_sharding_propagator_cache", needed_by=(private.RANKS,))
+def forget_shardings() -> None:
+    """Forget what DTensor has remembered of its operators: meshes of other ranks may look like those of new ones."""
+    module = sys.modules.get("torch.distributed.tensor")
+    if module is not None:
+        module.DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding.cache_clear()
+        torch._C._clear_DTensor_sharding_propagator_cache()
+
+
+# ---- Probes
+
+
+def forms_have_operators() -> bool:
+    if not torch.distributed.is_available():
+        return True
+    functional()
+    known = {schema.name.replace("::", ".") for schema in torch._C._jit_get_all_schemas()}
+    return all(name.removesuffix(".default") in known for name in FORMS if not name.startswith(("fsdp", "_dtensor")))
+
+
+def reductions_are_numbered() -> bool:
+    if not torch.distributed.is_available():
+        return True
+    kinds = torch.distributed.ReduceOp.RedOpType
+    return all(int(getattr(kinds, name.upper())) == number for number, name in enumerate(REDUCTIONS))
+
+
+def finished_work_has_a_result() -> bool:
+    if not torch.distributed.is_available():
+        return True
+    import torch.distributed.distributed_c10d
+
+    work = torch.distributed.Work.unbox(finished_work([torch.zeros(1)]))
+    return bool(work.wait()) and len(work.get_future().wait()) == 1
+
+
+PROBES = (
+    Probe("torch.ops.c10d", forms_have_operators, (private.RANKS,)),
+    Probe("torch.distributed.ReduceOp.RedOpType", reductions_are_numbered, (private.RANKS,)),
+    Probe("torch._C._distributed_c10d._create_work_from_future", finished_work_has_a_result, (private.RANKS,)),
+)

@@ -1,0 +1,121 @@
+"""The model and the arguments of each rank, made as its training script makes them, and one step of all ranks."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from backprint._torch.distributed import ThreadGroups, forget_shardings, in_rank
+from backprint.errors import UsageError
+from backprint.graph.capture_options import CaptureOptions
+from backprint.ranks.meeting import Among, Meeting
+from backprint.ranks.turns import Turns
+from backprint.target import capture_with_recipes
+from backprint.tracing.collectives import Answered
+from backprint.tracing.program import CalledProgram, Outcome, read_call
+from backprint.tracing.running import restoring_state
+from backprint.tracing.watch import SEED
+from backprint.tracing.witness import run_step
+from backprint.values.exchanges import Peers
+from backprint.values.settings import outside_modes, preserving_random_states
+
+Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+"""A model, its arguments and its keyword arguments."""
+
+Make = Callable[[], Call]
+"""Makes the call of the rank in whose process it runs."""
+
+
+def sharding(
+    model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], shard: Callable[..., Any] | None
+) -> Make:
+    """Return a function that makes a rank's call: a copy of the model and the arguments, sharded by `shard`."""
+
+    def make() -> Call:
+        own_model, own_args, own_kwargs = copy.deepcopy((model, tuple(args), dict(kwargs)))
+        if shard is None:
+            return own_model, own_args, own_kwargs
+        return call_of_result(shard(own_model, *own_args, **own_kwargs), (own_model, own_args, own_kwargs))
+
+    return make
+
+
+def call_of_result(result: Any, passed: Call) -> Call:
+    """Return the call that `shard` has made: it returns the model, or (model, args), or (model, args, kwargs); None if
+    it has changed the model in place."""
+    model, args, kwargs = passed
+    if result is None:
+        return passed
+    if isinstance(result, nn.Module) or (callable(result) and not isinstance(result, tuple)):
+        return result, args, kwargs
+    if isinstance(result, tuple) and len(result) in (2, 3) and callable(result[0]):
+        new_args = result[1] if isinstance(result[1], (tuple, list)) else (result[1],)
+        return result[0], tuple(new_args), dict(result[2]) if len(result) == 3 else kwargs
+    raise UsageError(
+        f"shard returned a {type(result).__name__}: return the model, (model, args) or (model, args, kwargs), or None "
+        "if it changes the model in place"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RankStep:
+    """A rank's call, the results of its step among the others, and the others as they were in it."""
+
+    rank: int
+    call: Call
+    outcome: Outcome
+    peers: Peers
+    groups: ThreadGroups
+
+
+def steps_of_ranks(
+    size: int, make: Make, options: CaptureOptions, then: Callable[[RankStep], Any] = lambda step: step
+) -> list[Any]:
+    """Run one step of all ranks among each other; return what `then` makes of each, in the process of the rank."""
+    forget_shardings()
+    turns: Turns[Any] = Turns(size)
+    meeting = Meeting(turns)
+    return turns.run(lambda rank: then(step_of_rank(rank, size, meeting, make, options)))
+
+
+def step_of_rank(rank: int, size: int, meeting: Meeting, make: Make, options: CaptureOptions) -> RankStep:
+    """Make a rank's call and run its step, in its thread."""
+    groups = ThreadGroups(rank, size)
+    with in_rank(groups):
+        among = Among(meeting, rank)
+        torch.manual_seed(SEED)
+        with Answered(among, among.label):
+            model, args, kwargs = make()
+        among.exchanges = {}
+        among.place = functools.partial(in_rank, groups)
+        program = read_call(
+            model, args, kwargs, options.requires_grad, options.mode, options.loss, options.fake, False, among
+        )
+        outcome = step_among_others(program)
+    places = {label: members.index(rank) for label, members in among.groups.items()}
+    peers = Peers(among.exchanges, places, place=among.place)
+    return RankStep(rank, (model, args, kwargs), outcome, peers, groups)
+
+
+def step_among_others(program: CalledProgram) -> Outcome:
+    """Run one eager step of the untouched program of a rank."""
+    with preserving_random_states(), outside_modes(), restoring_state(program):
+        torch.manual_seed(SEED)
+        return run_step(program)
+
+
+def captured_among_others(options: CaptureOptions) -> Callable[[RankStep], Any]:
+    """Return a function that captures a rank alone, after its step: the others answer as they did."""
+
+    def capture(step: RankStep) -> Any:
+        model, args, kwargs = step.call
+        with in_rank(step.groups):
+            return step, capture_with_recipes(model, args, kwargs, options, peers=step.peers)
+
+    return capture

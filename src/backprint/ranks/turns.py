@@ -1,0 +1,138 @@
+"""Threads that take turns: one a rank, and one of them runs at a time, until it waits for others or ends.
+
+So what is the process's own is never used by two ranks at once. The random generators are each rank's own: they are
+exchanged where the turn passes on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from backprint.errors import BackprintError, RanksError
+from backprint.values.settings import RandomStates, of_party, random_states, set_random_states
+
+T = TypeVar("T")
+
+
+class Stopped(BaseException):
+    """Ends a rank because another has failed; no handler of the program catches it."""
+
+
+class Turns(Generic[T]):
+    """The threads of one run of all ranks.
+
+    `running` is the rank whose turn it is, `waiting` what each rank waits for, in words; a rank that waits for nothing
+    can go on. `failure` is the first error, with its rank.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.changed = threading.Condition()
+        self.running = -1
+        self.waiting: dict[int, str] = {}
+        self.ended: dict[int, T] = {}
+        self.failure: tuple[int, BaseException] | None = None
+        self.random: dict[int, RandomStates] = {}
+
+    def run(self, work: Callable[[int], T]) -> list[T]:
+        """Run every rank to its end; raise the first error of one, with its rank."""
+        threads = [
+            threading.Thread(target=self.be_rank, args=(rank, work), name=f"backprint rank {rank}", daemon=True)
+            for rank in range(self.size)
+        ]
+        before = random_states()
+        self.random = dict.fromkeys(range(self.size), before)
+        try:
+            for thread in threads:
+                thread.start()
+            with self.changed:
+                self.running = 0
+                self.changed.notify_all()
+            for thread in threads:
+                thread.join()
+        except BaseException as error:  # Ctrl-C: the ranks end, too
+            with self.changed:
+                self.failure = self.failure or (-1, error)
+                self.changed.notify_all()
+            for thread in threads:
+                thread.join()
+            raise
+        finally:
+            set_random_states(before)
+        if self.failure is not None:
+            rank, error = self.failure
+            raise error_of_rank(rank, error) from error
+        return [self.ended[rank] for rank in range(self.size)]
+
+    def be_rank(self, rank: int, work: Callable[[int], T]) -> None:
+        """The body of a thread."""
+        try:
+            with of_party(self):
+                self.take_turn(rank)
+                result = work(rank)
+                with self.changed:
+                    self.ended[rank] = result
+        except Stopped:
+            pass
+        except BaseException as error:  # passed on to the caller of `run`
+            with self.changed:
+                self.failure = self.failure or (rank, error)
+        finally:
+            self.pass_on(rank)
+
+    def take_turn(self, rank: int) -> None:
+        """Wait until it is this rank's turn."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.running == rank or self.failure is not None)
+            if self.failure is not None:
+                raise Stopped
+            set_random_states(self.random[rank])
+
+    def pass_on(self, rank: int) -> None:
+        """Give the turn to the next rank that can go on. If none can, and some wait, all end."""
+        with self.changed:
+            self.random[rank] = random_states()
+            others = [*range(rank + 1, self.size), *range(rank + 1)]
+            able = [other for other in others if other not in self.ended and other not in self.waiting]
+            alive = self.failure is None
+            if able and alive and not (able == [rank] and rank in self.ended):
+                self.running = able[0]
+            elif self.waiting and alive:
+                self.failure = (min(self.waiting), RanksError(self.why_none_goes_on()))
+            self.changed.notify_all()
+
+    def wait(self, rank: int, text: str) -> None:
+        """Wait until `go_on` is called for this rank; `text` says what it waits for."""
+        with self.changed:
+            self.waiting[rank] = text
+        self.pass_on(rank)
+        self.take_turn(rank)
+
+    def go_on(self, rank: int) -> None:
+        """Let a rank go on that waits."""
+        self.waiting.pop(rank, None)
+
+    def why_none_goes_on(self) -> str:
+        """Say what each rank waits for."""
+        lines = [f"rank {rank} {self.waiting.get(rank, 'has ended')}" for rank in range(self.size)]
+        shown = lines if len(lines) <= 16 else [*lines[:16], f"and {len(lines) - 16} more ranks"]
+        return f"the ranks wait for each other, and none can go on: {'; '.join(shown)}"
+
+
+def error_of_rank(rank: int, error: BaseException) -> BaseException:
+    """Return an error with the rank that it was raised in; one that is not of Backprint's or Python's is wrapped."""
+    if rank < 0 or isinstance(error, RanksError):
+        return error
+    if isinstance(error, BackprintError):
+        error.add_note(f"in rank {rank}")
+        return error
+    if isinstance(error, Exception):
+        return RanksError(f"rank {rank} raised {type(error).__name__}: {error}")
+    return error
+
+
+def waits_in(call: Any, place: str) -> str:
+    """Say that a rank waits in a collective, for a message."""
+    return f"waits in {call.text}{place}"

@@ -1,0 +1,75 @@
+"""Tensors that wrap another tensor, such as a DTensor its local shard: opened where a program begins and ends.
+
+A graph has the tensor inside. Any traceable wrapper subclass with one tensor inside is opened; what holds several is
+refused by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from backprint._torch.distributed import (
+    Remake,
+    awaits_collective,
+    is_wrapper,
+    remaker,
+    sharding_text,
+    tensors_inside,
+    wait_for,
+)
+from backprint._torch.fake import FakeTensor
+
+PLAIN = frozenset({Tensor, nn.Parameter, nn.Buffer, FakeTensor})
+"""Classes of tensors that wrap no other."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wrapping:
+    """How a wrapper is made again around another tensor.
+
+    `text` says what a DTensor's shard is a part of, such as `[64, 8] on tp: Shard(0)`. `inside` is how the tensor
+    inside is made again, if that is a wrapper too.
+    """
+
+    remake: Remake
+    text: str = ""
+    inside: Wrapping | None = None
+
+    def wrap(self, inner: Tensor, requires_grad: bool = False) -> Tensor:
+        """Return a wrapper around a tensor, a leaf that requires grad or not."""
+        return self.around(inner, tangent=False).requires_grad_(requires_grad)
+
+    def around(self, inner: Tensor, tangent: bool) -> Tensor:
+        """Return a wrapper around a tensor, or a tangent of such a wrapper."""
+        held = inner.detach() if self.inside is None else self.inside.around(inner, tangent)
+        return self.remake(held, tangent)
+
+
+def is_wrapped(tensor: Tensor) -> bool:
+    """Whether a tensor is a wrapper of one tensor, which can be opened."""
+    return type(tensor) not in PLAIN and is_wrapper(tensor) and len(tensors_inside(tensor)) == 1
+
+
+def opened(tensor: Tensor) -> Tensor:
+    """Return the plain tensor inside of a wrapper; any other tensor itself."""
+    while is_wrapped(tensor):
+        tensor = getattr(tensor, tensors_inside(tensor)[0])
+    return tensor
+
+
+def waited(tensor: Tensor) -> None:
+    """Wait for the collectives that a tensor, or a tensor inside of it, awaits: whoever reads it would."""
+    while is_wrapped(tensor):
+        if awaits_collective(tensor):
+            wait_for(tensor)
+        tensor = getattr(tensor, tensors_inside(tensor)[0])
+
+
+def wrapping_of(tensor: Tensor) -> Wrapping | None:
+    """Return how a wrapper is made again; None for a plain tensor, and for one that has awaited a collective."""
+    if not is_wrapped(tensor) or awaits_collective(tensor):
+        return None
+    inner = getattr(tensor, tensors_inside(tensor)[0])
+    return Wrapping(remaker(tensor), sharding_text(tensor), wrapping_of(inner))
