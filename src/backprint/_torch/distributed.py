@@ -399,6 +399,14 @@ def form_of(operator: Any) -> Callable[..., Any] | None:
     return FORMS.get(str(operator)) if operator.namespace in NAMESPACES else None
 
 
+def reduces_gradients(module: Any) -> bool:
+    """Whether a module reduces its gradients among processes once autograd has accumulated them: DDP, FSDP2."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    return isinstance(module, torch.nn.parallel.DistributedDataParallel) or (
+        fsdp is not None and isinstance(module, fsdp.FSDPModule)
+    )
+
+
 # ---- Wrappers
 
 
@@ -541,8 +549,9 @@ def in_rank(groups: ThreadGroups) -> Iterator[None]:
     try:
         if groups.data is None:
             local.__dict__.pop("world", None)
-            store = fake_pg.FakeStore()
+            store, hook = fake_pg.FakeStore(), sys.excepthook
             torch.distributed.init_process_group("fake", store=store, rank=groups.rank, world_size=groups.size)
+            sys.excepthook = hook  # it would name this rank in every error from here on
             groups.data = local.world
         else:
             local.world = groups.data

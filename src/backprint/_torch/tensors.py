@@ -49,6 +49,23 @@ def printing_file() -> str:
     return str(torch._tensor_str.__file__)
 
 
+@contextlib.contextmanager
+def storages_filled(note: Callable[[Any], None]) -> Iterator[None]:
+    """Call `note(storage)` when a storage without bytes gets some: what it has then, nobody has written."""
+    before = torch.UntypedStorage.resize_
+
+    def resize(storage: Any, size: int) -> Any:
+        if size and not storage.nbytes():
+            note(storage)
+        return before(storage, size)
+
+    torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign, assignment]  # set back below
+    try:
+        yield
+    finally:
+        torch.UntypedStorage.resize_ = before  # type: ignore[method-assign]  # as it was
+
+
 PICKLING = "_reduce_ex_internal"
 """The name of Tensor's function that `pickle` and `torch.save` both call."""
 

@@ -63,6 +63,11 @@ def call_of_result(result: Any, passed: Call) -> Call:
     )
 
 
+WARM_UP = 2
+"""Steps before the one that is captured, where gradients are reduced: the first makes the buffers, and DDP fills its
+buckets in the order in which the first backward made the gradients."""
+
+
 @dataclass(frozen=True, slots=True)
 class RankStep:
     """A rank's call, the results of its step among the others, and the others as they were in it."""
@@ -92,11 +97,13 @@ def step_of_rank(rank: int, size: int, meeting: Meeting, make: Make, options: Ca
         torch.manual_seed(SEED)
         with Answered(among, among.label):
             model, args, kwargs = make()
-        among.exchanges = {}
         among.place = functools.partial(in_rank, groups)
         program = read_call(
             model, args, kwargs, options.requires_grad, options.mode, options.loss, options.fake, False, among
         )
+        for _ in range(WARM_UP if program.reduces_gradients else 0):
+            step_among_others(program)
+        among.exchanges = {}
         outcome = step_among_others(program)
     places = {label: members.index(rank) for label, members in among.groups.items()}
     peers = Peers(among.exchanges, places, place=among.place)

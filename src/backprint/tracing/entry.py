@@ -460,7 +460,7 @@ def check_options(target: Any, options: CaptureOptions) -> None:
         )
     if hasattr(target, COMPILED):
         raise CaptureError(f"{describe_target(target)} is compiled already: capture the module in its ._orig_mod")
-    if isinstance(target, nn.parallel.DistributedDataParallel) or len(getattr(target, "device_ids", None) or ()) > 1:
+    if len(getattr(target, "device_ids", None) or ()) > 1:
         raise CaptureError(f"{type(target).__name__} spreads a module over devices: capture its .module")
     if isinstance(target, nn.Module):
         lazy = [name for name, p in (*target.named_parameters(), *target.named_buffers()) if nn.parameter.is_lazy(p)]

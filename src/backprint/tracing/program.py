@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.distributed import reduces_gradients
 from backprint._torch.fake import FakeTensor
 from backprint._torch.tensors import backward_hooks
 from backprint.common.text import printable
@@ -189,9 +190,15 @@ class CalledProgram:
 
     @property
     def accumulates(self) -> bool:
-        """Whether the program's backward runs another backward inside, as reentrant checkpointing does. Gradients are
-        then accumulated in the `.grad` of leaf tensors. False before the first run."""
-        return False
+        """Whether the gradients are there only in the `.grad` of leaf tensors: the program's backward runs another
+        backward inside, as reentrant checkpointing does (known after the first run), or it reduces gradients."""
+        return self.reduces_gradients
+
+    @property
+    def reduces_gradients(self) -> bool:
+        """Whether a module of the program reduces gradients among ranks when autograd has accumulated them."""
+        target = self.target()
+        return isinstance(target, nn.Module) and any(map(reduces_gradients, target.modules()))
 
     @property
     def alive(self) -> bool:

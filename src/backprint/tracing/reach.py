@@ -265,6 +265,15 @@ UNSEARCHED_MODULES = (
 )
 """Modules whose objects are not a program's state: machinery, threads, files."""
 
+MACHINERY = ("torch.distributed.fsdp._fully_shard.", "torch.distributed.tensor.", "torch.distributed.device_mesh")
+"""Modules whose objects change with each step and are as before when it has ended: nothing of them is restored."""
+
+
+def is_machinery(kind: type) -> bool:
+    """Whether a class is of the machinery of sharded training."""
+    return str(kind.__module__ or "").startswith(MACHINERY) and not issubclass(kind, (nn.Module, Tensor))
+
+
 PRIVATE_PREFIXES = ("torch._", "torch.utils._")
 """Prefixes of torch's private modules."""
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from backprint._torch.distributed import sharding_text
 from backprint._torch.dynamo import eager_stance, is_loaded
 from backprint._torch.script import scripts_seen
+from backprint._torch.tensors import storages_filled
 from backprint.common.collector import collector_paused
 from backprint.errors import BackprintError, CaptureError, DataDependentError, is_defect
 from backprint.graph.capture_options import CaptureOptions
@@ -162,7 +163,8 @@ def record_once(program: CalledProgram) -> RecordedStep:
         try:
             stance = eager_stance()
             seeing = noting_threads(recorder.seen, paths), noting_overlap_checks(recorder.seen, paths)
-            with stance, seeing[0], seeing[1], frames.noting_prints(), staged(program) as stage:
+            noting = frames.noting_prints(), storages_filled(recorder.note_filled)
+            with stance, seeing[0], seeing[1], noting[0], noting[1], staged(program) as stage:
                 return record_backward(run_forward(stage, modes), recorder, opener)
         finally:
             recorder.restore()
@@ -173,7 +175,7 @@ def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorde
     recorder.note_edges_behind_outputs(forward.tensors)
     recorder.note_written()
     program = forward.stage.program
-    with_outside_ = replace(with_outside(program, recorder.seen), accumulates=recorder.seen.reentrant)
+    with_outside_ = replace(with_outside(program, recorder.seen), accumulates=recorder.seen.reentrant or program.accumulates)
     names = [named.name for named in with_outside_.tensors[len(program.tensors) :]]
     outside = dict(zip(names, recorder.seen.outside, strict=True))
     keys = {name: name for name in forward.stage.ready} | {f"outside {i}": name for i, name in enumerate(names)}

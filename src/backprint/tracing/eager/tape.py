@@ -299,6 +299,7 @@ class Recorder(Watch):
         self.memories: dict[int, int] = {}
         self.last_node: Any = None
         self.shells: list[tuple[Tensor, Tensor]] = []
+        self.filled: set[int] = set()
 
     # ---- Ports and Placements
 
@@ -460,6 +461,8 @@ class Recorder(Watch):
     def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> Placement:
         """Return the Placement of an argument of a call. A tensor of unknown memory comes from outside."""
         keys = [storage_id(storage) for storage in storages(tensor)]
+        if keys[-1] in self.filled:
+            self.enter_unwritten(tensor, keys[-1])
         if keys[-1] not in self.dependencies or self.is_outside_span(tensor):
             self.enter_unknown_tensor(func, tensor, writes)
         for part, key in zip(strided_parts(tensor), keys, strict=True):
@@ -497,6 +500,24 @@ class Recorder(Watch):
         key = f"fresh {len(self.tape.constants)}"
         self.tape.constants[key] = tensor.detach().clone()
         self.add_port(key, tensor)
+
+    def note_filled(self, storage: Any) -> None:
+        """Note that a storage without bytes gets some, as FSDP2 does with what it gathers: they are new memory."""
+        self.filled.add(storage_id(storage))
+
+    def enter_unwritten(self, tensor: Tensor, key: int) -> None:
+        """Enter memory that a storage has just got, as a new tensor would have it."""
+        self.filled.discard(key)
+        self.dependencies.pop(key, None)
+        self.set_dependencies(tensor, frozenset())
+        elements = tensor.untyped_storage().nbytes() // tensor.element_size()
+        place = self.place(tensor)._replace(shape=(elements,), stride=(1,), offset=0)
+        kwargs = {"dtype": tensor.dtype, "device": tensor.device}
+        empty = torch.ops.aten.empty_strided.default
+        source = frames.here(self.paths)
+        self.tape.calls.append(
+            TapedCall(empty, ((elements,), (1,)), kwargs, place, source, next_sequence_number(), None)
+        )
 
     def enter_sparse_from_outside(self, tensor: Tensor) -> None:
         """Enter a sparse tensor from outside. Its bytes are copied before the first write, and its parts are

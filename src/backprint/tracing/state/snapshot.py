@@ -41,6 +41,7 @@ from backprint.tracing.reach import (
     class_of,
     is_installed,
     is_library,
+    is_machinery,
     is_unsearched_class,
     is_unsearched_module,
     is_users,
@@ -287,7 +288,7 @@ class Snapshot:
         kind = class_of(value)
         if is_iterator(value):
             self.visit_iterator(name, value, set_item, key)
-        elif kind in STATELESS_TYPES or id(value) in self.seen:
+        elif kind in STATELESS_TYPES or id(value) in self.seen or is_machinery(kind):
             return
         elif issubclass(kind, weakref.ref):
             self.push(name, value())
