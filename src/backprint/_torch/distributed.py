@@ -585,6 +585,12 @@ def forget_shardings() -> None:
         torch._C._clear_DTensor_sharding_propagator_cache()
 
 
+def handlers_of_operators() -> dict[Any, Any]:
+    """Return how DTensor handles some operators; blocks such as `loss_parallel` change it, for the whole process."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return {} if module is None else module.DTensor._op_dispatcher._custom_op_handlers
+
+
 # ---- Probes
 
 

@@ -1,7 +1,7 @@
 """Threads that take turns: one a rank, and one of them runs at a time, until it waits for others or ends.
 
 So what is the process's own is never used by two ranks at once. The random generators are each rank's own: they are
-exchanged where the turn passes on.
+exchanged where the turn passes on, and so is what DTensor does with some operators, which blocks of a program change.
 """
 
 from __future__ import annotations
@@ -10,10 +10,25 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from backprint._torch.distributed import handlers_of_operators
 from backprint.errors import BackprintError, RanksError
 from backprint.values.settings import RandomStates, of_party, random_states, set_random_states
 
 T = TypeVar("T")
+
+
+def state_of_process() -> tuple[RandomStates, dict[Any, Any]]:
+    """Return what is the process's own and each rank has for itself: the random generators, and DTensor's handlers."""
+    return random_states(), dict(handlers_of_operators())
+
+
+def set_state_of_process(state: tuple[RandomStates, dict[Any, Any]]) -> None:
+    """Set what `state_of_process` returned."""
+    set_random_states(state[0])
+    handlers = handlers_of_operators()
+    if handlers != state[1] and state[1]:
+        handlers.clear()
+        handlers.update(state[1])
 
 
 class Stopped(BaseException):
@@ -24,7 +39,7 @@ class Turns(Generic[T]):
     """The threads of one run of all ranks.
 
     `running` is the rank whose turn it is, `waiting` what each rank waits for, in words; a rank that waits for nothing
-    can go on. `failure` is the first error, with its rank.
+    can go on. `failure` is the first error, with its rank. `own` is what each rank has of the process while it waits.
     """
 
     def __init__(self, size: int) -> None:
@@ -34,7 +49,7 @@ class Turns(Generic[T]):
         self.waiting: dict[int, str] = {}
         self.ended: dict[int, T] = {}
         self.failure: tuple[int, BaseException] | None = None
-        self.random: dict[int, RandomStates] = {}
+        self.own: dict[int, tuple[RandomStates, dict[Any, Any]]] = {}
 
     def run(self, work: Callable[[int], T]) -> list[T]:
         """Run every rank to its end; raise the first error of one, with its rank."""
@@ -42,8 +57,8 @@ class Turns(Generic[T]):
             threading.Thread(target=self.be_rank, args=(rank, work), name=f"backprint rank {rank}", daemon=True)
             for rank in range(self.size)
         ]
-        before = random_states()
-        self.random = dict.fromkeys(range(self.size), before)
+        before = state_of_process()
+        self.own = dict.fromkeys(range(self.size), before)
         try:
             for thread in threads:
                 thread.start()
@@ -60,7 +75,7 @@ class Turns(Generic[T]):
                 thread.join()
             raise
         finally:
-            set_random_states(before)
+            set_state_of_process(before)
         if self.failure is not None:
             rank, error = self.failure
             raise error_of_rank(rank, error) from error
@@ -88,12 +103,12 @@ class Turns(Generic[T]):
             self.changed.wait_for(lambda: self.running == rank or self.failure is not None)
             if self.failure is not None:
                 raise Stopped
-            set_random_states(self.random[rank])
+            set_state_of_process(self.own[rank])
 
     def pass_on(self, rank: int) -> None:
         """Give the turn to the next rank that can go on. If none can, and some wait, all end."""
         with self.changed:
-            self.random[rank] = random_states()
+            self.own[rank] = state_of_process()
             others = [*range(rank + 1, self.size), *range(rank + 1)]
             able = [other for other in others if other not in self.ended and other not in self.waiting]
             alive = self.failure is None

@@ -558,8 +558,11 @@ class Staged:
         because they share memory with the program's tensors, or with tensors from `outside`."""
         new: dict[str, Tensor] = {}
         own = {id(tensor): name for name, tensor in {**self.program.own(), **self.program.wrappers()}.items()}
+        gathered = {id(tensor) for tensor in self.program.wrappers().values()} if self.program.reduces_gradients else ()
         for name, tensor in tensors_of(self.program.target()):
             before = self.reached.get(name)
+            if id(before) in gathered:
+                continue  # FSDP2 puts the gathered parameter in the place of the shard until the backward has ended
             if before is not tensor and name not in new:
                 new[own.get(id(before), name) if before is not None else name] = opened(tensor)
         with untraced():

@@ -297,6 +297,7 @@ class Recorder(Watch):
         super().__init__(paths)
         self.tape = Tape(start=own_generators())
         self.memories: dict[int, int] = {}
+        self.memory_count = 0
         self.last_node: Any = None
         self.shells: list[tuple[Tensor, Tensor]] = []
         self.filled: set[int] = set()
@@ -326,7 +327,8 @@ class Recorder(Watch):
             if key not in self.dependencies:
                 self.dependencies[key] = names
                 self.alive.append(StorageWeakRef(storage))  # keeps its identity, but not its bytes
-                self.memories[key] = len(self.memories)
+                self.memories[key] = self.memory_count
+                self.memory_count += 1
 
     def place(self, tensor: Tensor) -> Placement:
         """Return the Placement of a tensor."""
@@ -489,7 +491,9 @@ class Recorder(Watch):
         else:
             self.enter_sparse_from_outside(tensor)
         if self.tape.boundary is not None:
-            self.enter_constant(tensor)
+            whole = whole_storage(tensor)
+            self.add_span(whole)
+            self.enter_constant(whole)
             return
         self.add_port(f"outside {count}", tensor)
 
@@ -550,6 +554,15 @@ class Recorder(Watch):
         self.tape.boundary = len(self.tape.calls)
         with self:
             yield
+
+
+def whole_storage(tensor: Tensor) -> Tensor:
+    """Return all elements of a tensor's storage as one tensor, of which it is a view: a bucket of DDP is used part by
+    part, in any order. A tensor whose storage has no whole number of its elements is returned itself."""
+    storage = tensor.untyped_storage() if tensor.layout is torch.strided else None
+    if storage is None or tensor.is_conj() or tensor.is_neg() or storage.nbytes() % tensor.element_size():
+        return tensor
+    return tensor.detach().as_strided((storage.nbytes() // tensor.element_size(),), (1,), 0)
 
 
 def without_detached_marks(value: Any, memories: Collection[int]) -> Any:

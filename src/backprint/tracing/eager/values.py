@@ -22,6 +22,7 @@ from backprint.tracing.eager.tape import (
     Placement,
     Tape,
     TapedCall,
+    contiguous_strides,
     bytes_spanned,
     elements_spanned,
     geometry,
@@ -279,7 +280,7 @@ class Storages:
         """Make one flat value the base of a storage, large enough for `covering`; return its Placement.
 
         Two inputs may be views of one memory, of which the graph knows no common tensor. Zeros are filled from each of
-        them (`as_strided_scatter`), and all are views of the result from then on, so that a write to one of them is
+        them (`as_strided_scatter`; one that is all of the memory is viewed), and all are views of the result from then on, so that a write to one of them is
         seen by the others.
         """
         storage = self.of(covering)
@@ -290,13 +291,17 @@ class Storages:
             return flat
         if len({place.dtype for place in roots}) > 1:
             raise CaptureError("tensors share memory under different dtypes and one is changed: pass copies")
-        options = (("dtype", flat.dtype), ("device", flat.device))
-        name = self.page.emit(aten.zeros.default, ([extent],), options, place=flat)
-        for place in roots:
-            value = self.value_at(place)
-            args = (Ref(name), value, place.shape, place.stride, place.offset)
-            name = self.page.emit(aten.as_strided_scatter.default, args, place=flat)
-            storage.origins[place] = strided_view(flat, place)
+        if len(roots) == 1 and is_whole(roots[0], extent):
+            name = self.page.emit(aten.view.default, (self.value_at(roots[0]), [extent]), place=flat)
+            storage.origins[roots[0]] = strided_view(flat, roots[0])
+        else:
+            options = (("dtype", flat.dtype), ("device", flat.device))
+            name = self.page.emit(aten.zeros.default, ([extent],), options, place=flat)
+            for place in roots:
+                value = self.value_at(place)
+                args = (Ref(name), value, place.shape, place.stride, place.offset)
+                name = self.page.emit(aten.as_strided_scatter.default, args, place=flat)
+                storage.origins[place] = strided_view(flat, place)
         storage.base = flat
         storage.origins.pop(flat, None)  # the program may have such a view of the former base
         storage.names[flat] = (name, storage.write_count)
@@ -531,6 +536,11 @@ SPARSE_FROM_DENSE = (
 
 
 # ---- All tensors of a tape
+
+
+def is_whole(place: Placement, extent: int) -> bool:
+    """Whether a tensor is contiguous and has all elements of a storage, up to `extent`, each once."""
+    return place.offset == 0 and place.stride == contiguous_strides(place.shape) and math.prod(place.shape) == extent
 
 
 class CurrentValues:

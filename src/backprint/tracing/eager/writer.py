@@ -229,8 +229,10 @@ class Updates:
 
     def results_of_out_call(self, call: TapedCall) -> list[Placement]:
         """Return the results of an `out=` call, which may have resized its tensors."""
-        results = placements(call.result)
+        results, before = placements(call.result), set(changed_arguments(call))
         for place in results:
+            if place in before:
+                continue  # it was not resized: what else is in its memory stays
             storage = self.storages.of(place)
             if place != storage.base and place not in storage.origins and place not in storage.names:
                 self.storages.begin_uninitialized(place, 0)
