@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -334,7 +335,8 @@ def exchange_dims(tensor: Tensor, gather_dim: int, shard_dim: int, group: Any) -
 def copy_in(inputs: Any, output: Tensor, sizes: Any, count: int, rank: int) -> Any:
     """FSDP2 copies its shards next to each other, into this rank's part of what is gathered."""
     part = output.narrow(0, count * rank, count)
-    torch._foreach_copy_(list(torch.split(part, list(sizes))), list(inputs))
+    for piece, tensor in zip(torch.split(part, list(sizes)), inputs, strict=True):
+        piece.copy_(tensor)
     return part, output
 
 
@@ -491,14 +493,15 @@ def sharding_text(tensor: Tensor) -> str:
 
 
 def placement_text(placement: Any) -> str:
-    """Return a placement as its constructor is called: `Shard(0)`, `Replicate()`, `Partial(sum)`."""
-    if placement.is_shard():
+    """Return a placement in a word: `Shard(0)`, `Replicate`, `Partial(sum)`; `StridedShard(0, 2)` where FSDP shards
+    what is sharded in two in the same dimension."""
+    if placement.is_shard() and not hasattr(placement, "split_factor"):
         return f"Shard({placement.dim})"
     if placement.is_replicate():
         return "Replicate"
     if placement.is_partial():
         return f"Partial({placement.reduce_op})"
-    return type(placement).__name__
+    return f"StridedShard({placement.dim}, {placement.split_factor})" if hasattr(placement, "split_factor") else "other"
 
 
 # ---- Ranks in threads of this process
@@ -511,14 +514,32 @@ class ThreadGroups:
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
         self.data: Any = None
+        self.number = next(_NUMBERS)
+
+
+class RankOfMesh:
+    """In the place of `DeviceMesh._thread_id`: a mesh that a rank makes differs from the same mesh of another rank.
+
+    Meshes of one process are equal if their ranks are, and DTensor remembers by mesh what a rank has in it.
+    """
+
+    def __get__(self, mesh: Any, kind: Any = None) -> Any:
+        return self if mesh is None else mesh.__dict__["_thread_id"]
+
+    def __set__(self, mesh: Any, value: Any) -> None:
+        groups = getattr(_HERE, "groups", None)
+        mesh.__dict__["_thread_id"] = value if groups is None else groups.number
 
 
 _THREAD_GROUPS_OPEN = [0]
 _LOCK = threading.RLock()
+_NUMBERS = itertools.count(1)
+_HERE = threading.local()
 
 
 @uses(
     "torch.distributed.distributed_c10d._world",
+    "torch.distributed.device_mesh.DeviceMesh",
     "torch._C._distributed_c10d._set_thread_isolation_mode",
     "torch._C._distributed_c10d._register_process_group",
     "torch._C._distributed_c10d._unregister_process_group",
@@ -528,12 +549,13 @@ _LOCK = threading.RLock()
 def in_rank(groups: ThreadGroups) -> Iterator[None]:
     """Be this rank in this thread: `torch.distributed` answers with its process groups."""
     from torch._C import _distributed_c10d as c10d
-    from torch.distributed import distributed_c10d
+    from torch.distributed import device_mesh, distributed_c10d
     from torch.testing._internal.distributed import fake_pg, multi_threaded_pg
 
     with _LOCK:
         if not _THREAD_GROUPS_OPEN[0]:
             _BEFORE[:] = [distributed_c10d._world]
+            device_mesh.DeviceMesh._thread_id = RankOfMesh()  # type: ignore[assignment]  # an attribute of its meshes
             distributed_c10d._world = multi_threaded_pg.ThreadLocalWorld()  # type: ignore[assignment]  # as its tests do
             c10d._set_thread_isolation_mode(True)
         _THREAD_GROUPS_OPEN[0] += 1
@@ -546,6 +568,8 @@ def in_rank(groups: ThreadGroups) -> Iterator[None]:
             with _LOCK:
                 _THREAD_GROUPS_OPEN[0] -= 1
         return
+    groups_before = getattr(_HERE, "groups", None)
+    _HERE.groups = groups
     try:
         if groups.data is None:
             local.__dict__.pop("world", None)
@@ -559,6 +583,7 @@ def in_rank(groups: ThreadGroups) -> Iterator[None]:
                 c10d._register_process_group(name, group)
         yield
     finally:
+        _HERE.groups = groups_before
         for name in {name for world in (groups.data,) if world is not None for name in world.pg_names.values()}:
             c10d._unregister_process_group(name)
         local.__dict__.pop("world", None)
@@ -571,18 +596,10 @@ def in_rank(groups: ThreadGroups) -> Iterator[None]:
             if not _THREAD_GROUPS_OPEN[0]:
                 c10d._set_thread_isolation_mode(False)
                 distributed_c10d._world = _BEFORE.pop()
+                del device_mesh.DeviceMesh._thread_id
 
 
 _BEFORE: list[Any] = []
-
-
-@uses("torch._C._clear_DTensor_sharding_propagator_cache", needed_by=(private.RANKS,))
-def forget_shardings() -> None:
-    """Forget what DTensor has remembered of its operators: meshes of other ranks may look like those of new ones."""
-    module = sys.modules.get("torch.distributed.tensor")
-    if module is not None:
-        module.DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding.cache_clear()
-        torch._C._clear_DTensor_sharding_propagator_cache()
 
 
 def handlers_of_operators() -> dict[Any, Any]:

@@ -240,7 +240,6 @@ def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction]
     saved_ports = {port.name: port for port in forward.outputs if port.role == "saved"}
     results = {port.name: port for port in forward.outputs if port.role == "output"}
     inputs = {port.name: port for port in forward.inputs}
-    shards = dict(capture.rank.shards) if capture.rank is not None else {}
     elsewhere = fed | {port.name for other_pair in capture.pairs if capture.links for port in other_pair.forward.inputs}
     elsewhere |= {link.port.name for link in capture.links if link.source == index and link.port.role == "gradient"}
     for port in backward.by_role("saved"):
@@ -254,7 +253,7 @@ def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction]
         named = inputs.get(port.name)
         if named is None and port.name not in elsewhere and not is_kept(capture, port):
             yield Contradiction("gradient", port.name, "is the gradient of no input of the forward")
-        if port.key not in shards:  # a gradient may be sharded in another way than its parameter
+        if not port.shard:  # a gradient may be sharded in another way than its parameter
             yield from alike(port, named, "the gradient is {}, what it is of {}")
     for port in forward.by_role("mutation"):
         named = inputs.get(port.name)

@@ -255,23 +255,35 @@ ROLES = frozenset({*IN_ROLES, *OUT_ROLES})
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One input or output of a Graph. `name` is the program's own; `local` is an input's identifier in the text."""
+    """One input or output of a Graph. `name` is the program's own; `local` is an input's identifier in the text.
+
+    The tensor of a rank may be a shard; `shard` then says of what: `[64, 8] on tp: Shard(0)`.
+    """
 
     name: str
     role: str
     spec: Spec = None
     local: str = ""
+    shard: str = ""
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
             raise GraphError(f"port {self.name!r}: {self.role!r} is not a role; known are {', '.join(sorted(ROLES))}")
         if not self.name or len(self.name) > 4096 or not self.name.isprintable():
             raise GraphError(f"a port's name must be printable and not empty, not {self.name!r:.80}")
+        if self.shard and not SHARD.fullmatch(self.shard):
+            raise GraphError(f"port {self.name!r:.80}: {self.shard!r:.80} does not say what a shard is a part of")
 
     @property
     def key(self) -> PortKey:
         """The port's role and name, which identify it."""
         return PortKey(self.role, self.name)
+
+
+_PLACE = r"[\w.]{1,64}: \w{1,64}(?:\([\w, ]{0,64}\))?"
+
+SHARD = re.compile(rf"\[[\d, ]{{0,256}}\] on {_PLACE}(?:, {_PLACE}){{0,7}}")
+"""What a shard is a part of: the sizes of the whole, and its placement in each dimension of a device mesh."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -701,14 +713,12 @@ class Rank:
     """The place of a Capture among the processes of a distributed step.
 
     `groups` has the ranks of the members of each group that a collective of its graphs runs in, by the group's label:
-    the name of a dimension of a device mesh, or `world`. `shards` says of a port what its tensor is a part of, such as
-    `[64, 8] on tp: Shard(0)`.
+    the name of a dimension of a device mesh, or `world`.
     """
 
     number: int
     size: int
     groups: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    shards: tuple[tuple[PortKey, str], ...] = ()
 
 
 # ---- Recipes: how the inputs of a Capture are made again (`sample/` implements them)

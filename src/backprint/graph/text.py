@@ -30,6 +30,7 @@ from backprint.graph.nouns import (
     MAX_DEPTH,
     MAX_INTEGER,
     ROLES,
+    SHARD,
     Atom,
     Device,
     Dict,
@@ -283,10 +284,11 @@ def read_spec(text: str, depth: int = 0) -> Spec:
 
 def show_port(port: Port) -> str:
     """Return a port as text of an annotation: `f32[64, 3] parameter conv1.weight`."""
-    return f"{show_spec(port.spec)} {port.key}"
+    shard = f" of {port.shard}" if port.shard else ""
+    return f"{show_spec(port.spec)}{shard} {port.key}"
 
 
-_PORT = re.compile(rf"(?P<spec>.+?) (?P<role>{'|'.join(sorted(ROLES))}) (?P<name>.+)")
+_PORT = re.compile(rf"(?P<spec>.+?)(?: of (?P<shard>{SHARD.pattern}))? (?P<role>{'|'.join(sorted(ROLES))}) (?P<name>.+)")
 
 
 def read_port(text: str, local: str = "") -> Port:
@@ -294,7 +296,7 @@ def read_port(text: str, local: str = "") -> Port:
     match = _PORT.fullmatch(text)
     if not match:
         raise RefusedError(f"{text!r:.80} is not a port: expected `SPEC ROLE NAME`")
-    return Port(match["name"], match["role"], read_spec(match["spec"]), local)
+    return Port(match["name"], match["role"], read_spec(match["spec"]), local, match["shard"] or "")
 
 
 # ---- Emit

@@ -13,7 +13,8 @@ from backprint._torch.distributed import label_of, members_of
 from backprint.errors import RanksError
 from backprint.ranks.turns import Turns, waits_in
 from backprint.tracing import frames
-from backprint.values.exchanges import Call, Exchange, mismatch, received_by
+from backprint.values.combine import received_by
+from backprint.values.exchanges import Call, Exchange, mismatch
 
 Key = tuple[int, str, tuple[int, ...], int]
 """A collective of a run: the number of the run, the label of its group and its members, and its number among them."""
@@ -88,7 +89,7 @@ class Among:
         if problem := mismatch(calls):
             lines = ", ".join(f"member {place}{sent.lines[member]}" for place, member in enumerate(members))
             raise RanksError(f"the ranks {list(members)} do not call the same collective: {problem} ({lines})")
-        received = received_by(members.index(self.rank), calls, tensors)
+        received = received_by(members.index(self.rank), call.kind, [row.options for row in calls], tensors)
         if self.exchanges is not None:
             exchange = Exchange(tuple(calls), tuple(tensors), received.clone())
             self.exchanges.setdefault(call.group, []).append(exchange)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from backprint._torch.distributed import ThreadGroups, forget_shardings, in_rank
+from backprint._torch.distributed import ThreadGroups, in_rank
 from backprint.errors import UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.ranks.meeting import Among, Meeting
@@ -83,7 +83,6 @@ def steps_of_ranks(
     size: int, make: Make, options: CaptureOptions, then: Callable[[RankStep], Any] = lambda step: step
 ) -> list[Any]:
     """Run one step of all ranks among each other; return what `then` makes of each, in the process of the rank."""
-    forget_shardings()
     turns: Turns[Any] = Turns(size)
     meeting = Meeting(turns)
     return turns.run(lambda rank: then(step_of_rank(rank, size, meeting, make, options)))

@@ -22,6 +22,7 @@ from backprint.graph.links import check_links, tensors_in
 from backprint.graph.nouns import Capture, Deferred, Graph, Link, Pair, TensorSpec, allowed, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
 from backprint.sample.kept import kept_bytes
+from backprint.sample.exchanges import stored_peers
 from backprint.sample.metadata import (
     Field,
     Witness,
@@ -74,7 +75,8 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = 
         claims = tuple({side: read_claims(row.get(side)) for side in ("forward", "backward")} for row in rows)
     witness = Witness(witnessed, place) if witnessed.value is not None else None
     stored = Stored(folder, {name: row.value for name, row in recipes.items()}, facts["seed"], pairs, content["format"])
-    return Capture(**facts, pairs=pairs, claims=claims, recipes=stored, witness=witness, verdict=verdict)
+    peers = stored_peers(folder, root.get("exchanges"), facts["rank"])
+    return Capture(**facts, pairs=pairs, peers=peers, claims=claims, recipes=stored, witness=witness, verdict=verdict)
 
 
 def check_folders(rows: Sequence[Field]) -> None:

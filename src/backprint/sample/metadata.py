@@ -18,7 +18,7 @@ from backprint.common.files import read_bytes
 from backprint.common.text import parse_json
 from backprint.errors import GraphError, SampleError
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import Argument, Capture, Guard, Link, OpaqueEdge, Signature, Source
+from backprint.graph.nouns import Argument, Capture, Guard, Link, OpaqueEdge, Rank, Signature, Source
 from backprint.graph.verdicts import VERDICTS, is_word_of_derivative
 
 FORMAT = 4
@@ -37,6 +37,9 @@ MAX_DEPTH = 40
 MAX_LIKENESS = 250
 """How deep a likeness may be nested. A likeness is a description of an argument's value as JSON
 (`values/likeness.py`)."""
+
+MAX_RANKS = 2**20
+"""The most ranks of a distributed step."""
 
 MAX_TEXT = 8192
 """The most characters of a text in a likeness."""
@@ -85,7 +88,33 @@ def describe(capture: Capture) -> dict[str, Any]:
         **({"notes": list(capture.notes)} if capture.notes else {}),
         "opaque": [edge_json(edge) for edge in capture.opaque],
         **({"meant": list(capture.meant)} if capture.meant else {}),
+        **({"rank": rank_json(capture.rank)} if capture.rank is not None else {}),
     }
+
+
+def rank_json(rank: Rank) -> dict[str, Any]:
+    """Return the place of a Capture among ranks as JSON."""
+    return {
+        "number": rank.number,
+        "size": rank.size,
+        "groups": {label: list(members) for label, members in rank.groups},
+    }
+
+
+def read_rank(field: Field) -> Rank | None:
+    """Return the place of a Capture among ranks; None if it has none."""
+    if field.value is None:
+        return None
+    size = field.get("size").whole(MAX_RANKS)
+    groups = {
+        label: tuple(member.whole(size) for member in row.items(size))
+        for label, row in field.get("groups").rows().items()
+    }
+    number = field.get("number").whole(size)
+    for label, members in groups.items():
+        if number not in members:
+            raise SampleError(f"{field.path}.groups: rank {number} is not in its group {label!r:.80}")
+    return Rank(number, size, tuple(groups.items()))
 
 
 def argument_json(argument: Argument) -> dict[str, Any]:
@@ -353,6 +382,7 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
             "requires": root.get("requires", []).texts(),
             "seed": root.get("seed", 0).whole(),
             "fake": root.get("fake", False).expect(bool),
+            "rank": read_rank(root.get("rank")),
         }
 
 

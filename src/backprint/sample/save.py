@@ -18,6 +18,7 @@ from backprint.graph.links import claims_of
 from backprint.graph.nouns import Capture, Graph, InputRecipes, allowed
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit
+from backprint.sample.exchanges import FILE, exchanges_json, known_exchanges, tensors_of_exchanges
 from backprint.sample.metadata import describe, write_json
 from backprint.sample.place import settle
 from backprint.sample.recipes import to_json
@@ -96,6 +97,9 @@ def fill(
     content["recipes"] = {name: to_json(recipe) for name, recipe in inputs.recipes.items()}
     if inputs.exact:
         write_tensors(folder / "tensors.safetensors", inputs.exact)
+    if (exchanges := known_exchanges(capture)) and (inputs.recipes or inputs.exact):
+        content["exchanges"] = exchanges_json(exchanges)
+        write_tensors(folder / FILE, tensors_of_exchanges(exchanges))
     write_json(folder / CAPTURE, content)
 
 

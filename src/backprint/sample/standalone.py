@@ -1,7 +1,7 @@
 """FOOTER: the end of every `model.py`, so that `python model.py` makes its own inputs and prints a digest of each
 output.
 
-The footer needs only torch. It has the code of `generator.py` and `alone.py`, and then that of MAIN, which reads the
+The footer needs only torch. It has the code of `generator.py`, `alone.py` and `combine.py`, and then that of MAIN, which reads the
 `capture.json` and `tensors.safetensors` of the sample. The `model.py` of a backward loads that of its forward, runs it
 on the inputs that the recipes make, and takes the saved values from its results. The `model.py` of a forward of linked
 Pairs first runs the forwards of the earlier Pairs: the values that come over links are then those of the capture, and
@@ -109,6 +109,37 @@ def short(dtype):
     return "b8" if name == "bool" else ("bf" if name == "bfloat" else name[0]) + bits.replace("_", "")
 
 
+class Others:
+    """In the place of torch's collectives: the other ranks answer with what they sent when this one was captured."""
+
+    def __init__(self, folder, capture):
+        self.rank, self.known, self.counts = capture["rank"], capture.get("exchanges", {}), {}
+        self.tensors = read_safetensors(folder / "exchanges.safetensors")
+        self.wait_tensor = Overload(torch.ops._c10d_functional.wait_tensor.default)
+
+    def __getattr__(self, kind):
+        return Overload(lambda sent, *options: self.answer(kind, sent, options[-1]))
+
+    def answer(self, kind, sent, group):
+        number = self.counts[group] = self.counts.get(group, -1) + 1
+        if number >= len(self.known.get(group, [])) or self.known[group][number][0] != kind:
+            raise SystemExit(f"collective {number + 1} of {group!r} is {kind} here, and no such one was kept")
+        place = self.rank["groups"][group].index(self.rank["number"])
+        everyone = [self.tensors[f"{group} {number} sent by {index}"] for index in range(len(self.rank["groups"][group]))]
+        received = self.tensors.get(f"{group} {number} received")
+        if received is not None and torch.equal(everyone[place], sent):
+            return received.clone()
+        everyone[place] = sent
+        return received_by(place, kind, self.known[group][number][1], everyone)
+
+
+class Overload:
+    """An operator as a graph calls it: `operator.default(...)`."""
+
+    def __init__(self, function):
+        self.default = function
+
+
 def run(folder, capture, known, saved=None):
     """(role, name, value) of each output, on what is known and, for the rest, on the sample's own inputs."""
     annotations = dict(Whole.forward.__annotations__)
@@ -151,6 +182,9 @@ def results():
     torch.set_float32_matmul_precision(environment.get("float32_matmul_precision", "highest"))
     deterministic = environment.get("deterministic", "False")
     torch.use_deterministic_algorithms(deterministic != "False", warn_only=deterministic == "warn")
+    if capture.get("rank") and side.name == "forward":
+        others = Others(folder, capture)
+        torch.ops.__dict__["_c10d_functional"] = others
     if side.name == "backward":
         given = load(side.parent / "forward" / "model.py").results()
         saved = {name: value for role, name, value in given if role == "saved"}
@@ -181,10 +215,11 @@ def text_of(module: str) -> str:
 
 IMPORTS = "import functools\nimport importlib.util\nimport json\nimport pathlib\nimport re\nimport sys\n"
 
-FOOTER = f"{MARKER}\n\n{IMPORTS}{text_of('sample/generator.py')}\n\n{text_of('sample/alone.py')}\n{MAIN}"
+FOOTER = f"{MARKER}\n\n{IMPORTS}{text_of('sample/generator.py')}\n\n{text_of('sample/alone.py')}\n\n{text_of('values/combine.py')}\n{MAIN}"
 
 KNOWN_FOOTERS = frozenset(
     {
+        "5db235228fb59f5e2f2ca5395e449e785ec8168ca803209ac005c6af2dcc569b",
         "990dc979418ce1d08806332cb135cee4170bfe5d5f93f54544972e5a074e0dc9",
         "7c8596545aceb579baf4f40ccab351652040ca48f1826a8fb475ffd52f06f591",
         "f5d14724ddcd9b61c3f3810a6ef20f78f938578395ce67599cfa421e177ac8cf",

@@ -16,7 +16,6 @@ from backprint._torch.distributed import own_rank
 from backprint.common.text import printable
 from backprint.errors import CaptureError, ReplayError, UsageError
 from backprint.graph.capture_options import CaptureOptions
-from backprint.graph.keys import PortKey
 from backprint.graph.nouns import NO_FUNCTIONS, Capture, Guard, Pair, Rank, Signature, custom_operators
 from backprint.graph.verdicts import PortVerdict
 from backprint.tracing.program import A_TENSOR, CalledProgram, Outcome, ScoutedProgram, Slot
@@ -91,19 +90,10 @@ def capture_of(
 
 def rank_of(result: EngineResult) -> Rank | None:
     """Return the place of the captured process among others; None if nothing of the capture depends on others."""
-    shards = shards_of(result)
-    if not result.groups and not shards:
+    if not result.groups and not result.program.wrappings:
         return None
     number, size = own_rank()
-    return Rank(number, size, tuple(sorted(result.groups.items())), shards)
-
-
-def shards_of(result: EngineResult) -> tuple[tuple[PortKey, str], ...]:
-    """Return what the tensors of ports are parts of."""
-    program = result.program
-    roles = {named.name: named.role for named in program.tensors}
-    inputs = {PortKey(roles[name], name): row.text for name, row in program.wrappings.items() if name in roles}
-    return tuple((key, text) for key, text in {**inputs, **result.shards}.items() if text)
+    return Rank(number, size, tuple(sorted(result.groups.items())))
 
 
 def checked_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Guard, Link, OpaqueEdge, Pair
 from backprint.tracing.program import Outcome, ScoutedProgram
 from backprint.tracing.witness import run_step
@@ -24,8 +23,7 @@ class EngineResult:
     output with a tangent, because a spec does not say where its values are. `unguarded` are reads of values that
     no guard checks. `reasons_to_prefer_others` name parts that another engine may express better: higher-order
     operators (`torch.cond`) whose body was recorded instead, and the backward of an update of a view. `notes` say how
-    the graphs were made. `groups` has the ranks in each group of processes that a collective of the graphs runs in,
-    and `shards` says what the tensors of outputs and gradients are parts of.
+    the graphs were made. `groups` has the ranks in each group of processes that a collective of the graphs runs in.
     """
 
     program: ScoutedProgram
@@ -46,7 +44,6 @@ class EngineResult:
     reasons_to_prefer_others: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    shards: Mapping[PortKey, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -558,7 +558,8 @@ class Staged:
         because they share memory with the program's tensors, or with tensors from `outside`."""
         new: dict[str, Tensor] = {}
         own = {id(tensor): name for name, tensor in {**self.program.own(), **self.program.wrappers()}.items()}
-        gathered = {id(tensor) for tensor in self.program.wrappers().values()} if self.program.reduces_gradients else ()
+        reducing = self.program.reduces_gradients
+        gathered = {id(self.passed[name]) for name in self.program.wrappings if name in self.passed and reducing}
         for name, tensor in tensors_of(self.program.target()):
             before = self.reached.get(name)
             if id(before) in gathered:

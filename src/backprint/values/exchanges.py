@@ -1,7 +1,7 @@
 """Collectives by their values: what each member of a group sent, and what each receives.
 
-An Exchange is one collective of one run. `received_by` computes it from what the members sent, wherever that comes
-from: from threads that have met, or from an earlier run (`Peers`).
+An Exchange is one collective of one run. `combine.received_by` computes it from what the members sent, wherever that
+comes from: from threads that have met, or from an earlier run (`Peers`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from backprint._torch.distributed import GROUP_POSITIONS, label_of
 from backprint.errors import ReplayError
+from backprint.values.combine import received_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,47 +62,6 @@ class Exchange:
     calls: tuple[Call, ...]
     sent: tuple[Tensor, ...]
     received: Tensor | None = None
-
-
-REDUCTIONS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "sum": torch.add,
-    "avg": torch.add,
-    "product": torch.mul,
-    "min": torch.minimum,
-    "max": torch.maximum,
-    "band": torch.bitwise_and,
-    "bor": torch.bitwise_or,
-    "bxor": torch.bitwise_xor,
-}
-
-
-def reduced(reduction: str, tensors: Sequence[Tensor]) -> Tensor:
-    """Return the reduction of tensors, from the first to the last."""
-    total = tensors[0].clone(memory_format=torch.contiguous_format)
-    for tensor in tensors[1:]:
-        total = REDUCTIONS[reduction](total, tensor)
-    return total / len(tensors) if reduction == "avg" else total
-
-
-def received_by(index: int, calls: Sequence[Call], sent: Sequence[Tensor]) -> Tensor:
-    """Return what a member receives, by its place in the group, from what all sent."""
-    call = calls[index]
-    sent = [tensor.detach() for tensor in sent]
-    match call.kind:
-        case "all_reduce":
-            return reduced(call.options[0], sent)
-        case "all_gather_into_tensor":
-            return torch.cat([tensor if tensor.dim() else tensor.reshape(1) for tensor in sent])
-        case "reduce_scatter_tensor":
-            return reduced(call.options[0], sent).chunk(len(sent))[index].clone()
-        case "broadcast":
-            return sent[call.options[0]].clone(memory_format=torch.contiguous_format)
-        case "all_to_all_single":
-            parts = [
-                tensor.split(list(member.options[1]))[index] for member, tensor in zip(calls, sent, strict=True)
-            ]
-            return torch.cat(parts)
-    raise ReplayError(f"{call.kind} is not a collective that Backprint computes")
 
 
 def mismatch(calls: Sequence[Call]) -> str:
@@ -165,7 +125,7 @@ class Peers:
         if exchange.received is not None and torch.equal(exchange.sent[place], sent):
             return exchange.received.clone()
         everyone = [*exchange.sent[:place], sent, *exchange.sent[place + 1 :]]
-        return received_by(place, exchange.calls, everyone)
+        return received_by(place, call.kind, [member.options for member in exchange.calls], everyone)
 
     def begin(self, position: Mapping[str, int] | None = None) -> None:
         """Begin a run, or go on with one from a position of it."""

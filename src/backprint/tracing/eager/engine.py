@@ -48,6 +48,7 @@ class RecordedStep:
     """A recorded step: the program with its outside tensors, and the Placement of each result.
 
     `keys` has the program's name for each key of the tape's ports, `changed` the names of tensors that were written to.
+    `shards` says what a tensor, an output or a gradient is a part of.
     """
 
     program: ScoutedProgram
@@ -186,13 +187,15 @@ def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorde
     mutations = {name: recorder.place(tensor) for name, tensor in after.items()}
     requiring_grad = {named.name for named in with_outside_.tensors if named.requires_grad}
     leaves = forward.stage.leaves | {name: tensor for name, tensor in outside.items() if name in requiring_grad}
-    shards = {name: text for name, tensor in forward.tensors.items() if (text := sharding_text(tensor))}
-    shards_of_results = keyed("output", shards)
     shards_of_gradients: dict[str, str] = {}
     gradients, tangents = backward_placements(
         with_outside_, recorder, opener, leaves, forward.tensors, shards_of_gradients
     )
-    shards_of_results |= keyed("gradient", shards_of_gradients)
+    shards = {
+        **keyed("", {name: wrapping.text for name, wrapping in with_outside_.wrappings.items()}),
+        **keyed("output", {name: sharding_text(tensor) for name, tensor in forward.tensors.items()}),
+        **keyed("gradient", shards_of_gradients),
+    }
     changed = effects.changed | written | frozenset(effects.new)
     return RecordedStep(
         with_outside_,
@@ -205,7 +208,7 @@ def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorde
         tangents,
         forward.tree,
         forward.leaves,
-        shards_of_results,
+        shards,
     )
 
 
@@ -261,7 +264,6 @@ def result_of_step(run: RecordedStep, options: CaptureOptions) -> EngineResult:
         opaque=(*dict.fromkeys(seen.opaque), *hooks_as_edges(program)),
         reasons_to_prefer_others=tuple(reasons_to_prefer_others(assembled.pair, seen)),
         groups=dict(run.recorder.tape.groups),
-        shards=run.shards,
     )
 
 
@@ -294,13 +296,26 @@ def joint_of(run: RecordedStep, as_ran: bool) -> Joint:
     backward, gradients = write_backward(run, writer) if run.tangents else ([], [])
     return Joint(
         inputs=tuple(
-            Port(named.name, named.role, placement_spec(places.get(key_of[named.name])), local[named.name])
+            Port(
+                named.name,
+                named.role,
+                placement_spec(places.get(key_of[named.name])),
+                local[named.name],
+                run.shards.get(PortKey("", named.name), ""),
+            )
             for named in program.tensors
         ),
         forward=tuple(forward),
         results=tuple(results),
         tangents=tuple(
-            Port(name, "tangent", placement_spec(places[key]), writer.locals[key]) for key, name in tangents.items()
+            Port(
+                name,
+                "tangent",
+                placement_spec(places[key]),
+                writer.locals[key],
+                run.shards.get(PortKey("output", name), "").replace("Partial(sum)", "Replicate"),
+            )
+            for key, name in tangents.items()
         ),
         backward=tuple(backward),
         gradients=tuple(gradients),
@@ -322,7 +337,11 @@ def write_forward(
         writer.copy_ports(tape)
     writer.write_into(steps, tape.calls[: tape.boundary])
     results: list[Result] = [
-        (Port(name, "output", placement_spec(place)), writer.value_at(place)) for name, place in run.outputs.items()
+        (
+            Port(name, "output", placement_spec(place), shard=run.shards.get(PortKey("output", name), "")),
+            writer.value_at(place),
+        )
+        for name, place in run.outputs.items()
     ]
     port_names: dict[Placement, set[str]] = {}  # two inputs may lie in one place
     for name, place in run.mutations.items():
@@ -345,5 +364,6 @@ def write_backward(run: RecordedStep, writer: Writer) -> tuple[list[Step], list[
     for name in (name for name in names if name in run.gradients):
         place = run.gradients[name]
         value = None if place is None else writer.value_at(place)
-        gradients.append((Port(name, "gradient", placement_spec(place)), value))
+        shard = run.shards.get(PortKey("gradient", name), "")
+        gradients.append((Port(name, "gradient", placement_spec(place), shard=shard), value))
     return steps, gradients

@@ -1,0 +1,121 @@
+"""`exchanges.safetensors`: what the ranks of a step sent each other, kept with the sample of one of them.
+
+So the sample runs alone. In `capture.json`, `exchanges` has the collectives of each group in their order: their kind,
+and the options of each member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backprint.errors import SampleError
+from backprint.graph.nouns import Capture, Rank
+from backprint.sample.metadata import Field, errors_with_path
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from backprint.values.exchanges import Exchange, Peers
+
+FILE = "exchanges.safetensors"
+
+MAX_EXCHANGES = 1_000_000
+"""The most collectives of a group."""
+
+
+def exchanges_json(exchanges: Mapping[str, Sequence[Exchange]]) -> dict[str, Any]:
+    """Return what is known of exchanges besides their tensors, as JSON."""
+    return {
+        group: [[row.calls[0].kind, [call.options for call in row.calls]] for row in rows]
+        for group, rows in exchanges.items()
+    }
+
+
+def tensors_of_exchanges(exchanges: Mapping[str, Sequence[Exchange]]) -> dict[str, Tensor]:
+    """Return the tensors of exchanges by their names in the file."""
+    tensors: dict[str, Tensor] = {}
+    for group, rows in exchanges.items():
+        for number, row in enumerate(rows):
+            tensors |= {name_of_sent(group, number, place): tensor for place, tensor in enumerate(row.sent)}
+            if row.received is not None:
+                tensors[name_of_received(group, number)] = row.received
+    return tensors
+
+
+def name_of_sent(group: str, number: int, place: int) -> str:
+    return f"{group} {number} sent by {place}"
+
+
+def name_of_received(group: str, number: int) -> str:
+    return f"{group} {number} received"
+
+
+class StoredExchanges(Mapping[str, "Sequence[Exchange]"]):
+    """The exchanges of a sample, read when the first is needed."""
+
+    def __init__(self, folder: Path, field: Field, rank: Rank) -> None:
+        self.folder, self.field, self.rank = folder, field, rank
+
+    @cached_property
+    def rows(self) -> dict[str, list[Exchange]]:
+        """The exchanges by group."""
+        from backprint.sample.load import read_tensors
+        from backprint.values.exchanges import Call, Exchange
+
+        tensors, groups = read_tensors(self.folder / FILE), dict(self.rank.groups)
+        exchanges: dict[str, list[Exchange]] = {}
+        with errors_with_path(self.folder / "capture.json"):
+            for group, rows in self.field.rows().items():
+                if group not in groups:
+                    raise SampleError(f"{rows.path}: the sample has no group {group!r:.80}")
+                for number, row in enumerate(rows.items(MAX_EXCHANGES)):
+                    kind, members = row.items(2)
+                    options = [options_of(member) for member in members.items(len(groups[group]))]
+                    names = [name_of_sent(group, number, place) for place in range(len(options))]
+                    if len(options) != len(groups[group]) or any(name not in tensors for name in names):
+                        raise SampleError(f"{row.path}: not every member of {group!r:.80} has sent a tensor")
+                    calls = tuple(Call(kind.text(64), group, option) for option in options)
+                    sent, received = tuple(tensors[name] for name in names), tensors.get(name_of_received(group, number))
+                    exchanges.setdefault(group, []).append(Exchange(calls, sent, received))
+        return exchanges
+
+    def __getitem__(self, group: str) -> Sequence[Exchange]:
+        return self.rows[group]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def options_of(field: Field) -> tuple[Any, ...]:
+    """Return the options of a member: texts, numbers, and lists of numbers."""
+    return tuple(option_of(option) for option in field.items(8))
+
+
+def option_of(field: Field) -> Any:
+    """Return one option."""
+    if isinstance(field.value, str):
+        return field.text(64)
+    if isinstance(field.value, list):
+        return tuple(item.whole() for item in field.items())
+    return field.whole()
+
+
+def stored_peers(folder: Path, field: Field, rank: Rank | None) -> Peers | None:
+    """Return the other ranks of a sample, which answer its collectives; None if it keeps nothing of them."""
+    if field.value is None or rank is None:
+        return None
+    from backprint.values.exchanges import Peers
+
+    places = {label: members.index(rank.number) for label, members in rank.groups}
+    return Peers(StoredExchanges(folder, field, rank), places)
+
+
+def known_exchanges(capture: Capture) -> Mapping[str, Sequence[Exchange]]:
+    """Return what the other ranks sent, if that is known."""
+    return getattr(capture.peers, "exchanges", None) or {}
