@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from backprint.common.tried import warn_with_this_torch
 from backprint.graph.nouns import Capture, Graph, Twin
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from backprint.derivatives.checked import CheckReport
     from backprint.graph.verdicts import Derivative, Power, Verdict
     from backprint.parts.cuts import Split
+    from backprint.ranks.world import World
     from backprint.replaying.observed import ValueStats
     from backprint.replaying.whole import Replayed
     from backprint.tracing.kernel_graphs import KernelGraph, KernelPair
@@ -27,6 +28,41 @@ if TYPE_CHECKING:
     Operator: TypeAlias = "OpOverload | OpOverloadPacket"
     RequiresGrad: TypeAlias = bool | Iterable[str] | Sequence[bool] | Mapping[str, bool] | None
     Dimensions: TypeAlias = int | Iterable[int] | Mapping[int, str | None]
+
+
+@overload
+def capture(
+    target: Callable[..., Any] | str | os.PathLike[str],
+    *args: Any,
+    world: int,
+    shard: Callable[..., Any] | None = None,
+    **options: Any,
+) -> World: ...
+
+
+@overload
+def capture(
+    target: Callable[..., Any] | str | os.PathLike[str],
+    *args: Any,
+    engine: str = "auto",
+    partition: str | Callable[..., tuple[fx.GraphModule, fx.GraphModule]] | None = None,
+    decompose: Mapping[Operator, Callable[..., Any]] | Sequence[str] | None = None,
+    mode: str | None = None,
+    loss: Callable[[Any], Tensor] | str | None = None,
+    requires_grad: RequiresGrad = None,
+    specialize: bool | None = None,
+    functional: bool = True,
+    dynamic: bool | Mapping[str, Dimensions] = False,
+    fake: bool = False,
+    stamp: bool = True,
+    order: int = 1,
+    allow: Sequence[str] = (),
+    meant: Sequence[str] = (),
+    world: None = None,
+    shard: None = None,
+    name: str | None = None,
+    **kwargs: Any,
+) -> Capture: ...
 
 
 def capture(
@@ -46,9 +82,11 @@ def capture(
     order: int = 1,
     allow: Sequence[str] = (),
     meant: Sequence[str] = (),
+    world: int | None = None,
+    shard: Callable[..., Any] | None = None,
     name: str | None = None,
     **kwargs: Any,
-) -> Capture:
+) -> Capture | World:
     """Capture the forward and backward graphs of `target(*args, **kwargs)`.
 
     `dynamic=True` keeps the sizes of the inputs symbolic, `dynamic={"x": {0: "batch"}}` those of chosen dimensions.
@@ -62,6 +100,10 @@ def capture(
     not to be the derivative (`bp.derivative`). `loss` may be `"sum"` or `"mean"` of the first output, and `decompose`
     names of operators, which PyTorch's own table then decomposes: `decompose=("aten::gelu",)`.
 
+    `world=8` captures the step of 8 ranks, in this process and without a process group, and returns a World. `shard` is
+    called in each rank with a copy of the model and the arguments, and shards them as a training script does: it
+    returns the model, (model, args) or (model, args, kwargs), or None if it changes the model in place.
+
     `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
     brings its own inputs, and `mode` rewrites calls that a GraphNet sample traced in inference. For a TARGET only,
     `device="cuda"` moves the program and its inputs first, and `trust=True` executes code that the parser refuses.
@@ -74,6 +116,7 @@ def capture(
 
     options = {option: arguments[option] for option in DEFAULTS}
     calls.check_name(name)
+    calls.check_world(world, shard)
     if isinstance(target, (str, os.PathLike)):
         calls.check_requires_grad(requires_grad)
         return capture_named_target(target, args, kwargs, options)
@@ -83,6 +126,10 @@ def capture(
     calls.check_capture_call(target, args, kwargs, options)
     calls.check_requires_grad(requires_grad)
     args, kwargs = calls.arguments_of(target, args, kwargs, options, DEFAULTS)
+    if world is not None:
+        from backprint.ranks.world import capture_world
+
+        return capture_world(target, args, kwargs, resolved)
     try:
         return capture_with_recipes(target, args, kwargs, resolved)
     except Exception as error:
@@ -444,6 +491,13 @@ def export(
     check_export_call(capture, path, backend, direction, data, allow)
     capture_ = capture if isinstance(capture, Capture) else load(capture, allow)
     return saving.write_file(capture_, path, backend, direction, data, allow, overwrite, full)
+
+
+def load_world(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool = False) -> World:
+    """Read the samples of all ranks of a step, as `World.save` has written them. Runs none of their code."""
+    from backprint.ranks.stored import load_world as read
+
+    return read(path, allow, trust)
 
 
 def load(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool = False) -> Capture:

@@ -35,6 +35,16 @@ def check_capture_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, An
     check_arrays(target, args, kwargs)
 
 
+def check_world(world: Any, shard: Any) -> None:
+    """Raise unless `world=` is a number of ranks and `shard=` a function that goes with it."""
+    if world is not None and (isinstance(world, bool) or not isinstance(world, int) or world < 1):
+        raise UsageError(f"world={world!r} is not a number of ranks: write world=4")
+    if shard is not None and not callable(shard):
+        raise UsageError(f"shard={shard!r} is not a function: it shards the model in each rank")
+    if shard is not None and world is None:
+        raise UsageError("shard= shards a model over ranks: say how many with world=4")
+
+
 def check_spelled(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise if `args=` or `kwargs=`, which hold the call's arguments, is a tensor."""
     for name, spelled in (("args", "args=(x,)"), ("kwargs", "kwargs={'x': x}")):

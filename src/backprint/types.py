@@ -12,7 +12,7 @@ from backprint.derivatives.checked import CheckReport, CheckRow
 from backprint.diff.nouns import Diff
 from backprint.graph.folding.nouns import FoldedGraph
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Signature, Step, TensorSpec
+from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Rank, Signature, Step, TensorSpec
 from backprint.graph.verdicts import Derivative, PortVerdict, Power, Trial, Verdict, WrongGradient
 from backprint.jobs import CorpusRun
 from backprint.kernels.fused.lowered import LoweredGraph
@@ -22,6 +22,8 @@ from backprint.kernels.lowered import Lowered
 from backprint.kernels.lowered_build import BuiltFunction
 from backprint.kernels.lowered_check import LoweredCheck, LoweredRow
 from backprint.kernels.nouns import CaptureKernels, Kernel
+from backprint.ranks.whole import AgainstWhole
+from backprint.ranks.world import World
 from backprint.regions.context import Region
 from backprint.replaying.whole import Replayed
 from backprint.swapping.gain import SwapGain
@@ -32,6 +34,7 @@ from backprint.tasks.nouns import Task, TaskReport, TaskSet
 from backprint.tracing.kernel_graphs import KernelGraph, KernelPair, KernelRun
 
 __all__ = [
+    "AgainstWhole",
     "BenchCell",
     "BenchOutput",
     "BenchRun",
@@ -64,6 +67,7 @@ __all__ = [
     "PortKey",
     "PortVerdict",
     "Power",
+    "Rank",
     "Region",
     "Replayed",
     "Signature",
@@ -80,5 +84,6 @@ __all__ = [
     "Trial",
     "Verdict",
     "WebPage",
+    "World",
     "WrongGradient",
 ]

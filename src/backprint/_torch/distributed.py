@@ -476,6 +476,14 @@ def as_sharded(tensor: Tensor) -> Any:
     return tensor if module is not None and isinstance(tensor, module.DTensor) else None
 
 
+def sharded_like(tensor: Tensor, other: Any) -> Tensor:
+    """Return a DTensor with the placements of another: sums that are yet to be made are made."""
+    given, wanted = as_sharded(tensor), as_sharded(other)
+    if given is None or wanted is None or given.placements == wanted.placements:
+        return tensor
+    return given.redistribute(placements=wanted.placements)  # type: ignore[no-any-return]  # a DTensor
+
+
 def mesh_dim_label(mesh: Any, dim: int) -> str:
     """Return what texts call a dimension of a device mesh."""
     names = mesh.mesh_dim_names

@@ -28,6 +28,8 @@ class CaptureOptions:
     order: int = 1
     allow: Sequence[str] = ()
     meant: Sequence[str] = ()
+    world: int | None = None
+    shard: Callable[..., Any] | None = None
     name: str | None = None
 
     def as_keywords(self) -> dict[str, Any]:

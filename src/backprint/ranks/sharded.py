@@ -1,4 +1,4 @@
-"""The model and the arguments of each rank, made as its training script makes them, and one step of all ranks."""
+"""The model and the arguments of each rank, made as its training script makes them, and what all ranks do on them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -14,6 +14,7 @@ from torch import nn
 from backprint._torch.distributed import ThreadGroups, in_rank
 from backprint.errors import UsageError
 from backprint.graph.capture_options import CaptureOptions
+from backprint.graph.nouns import Capture
 from backprint.ranks.meeting import Among, Meeting
 from backprint.ranks.turns import Turns
 from backprint.target import capture_with_recipes
@@ -27,6 +28,8 @@ from backprint.values.settings import outside_modes, preserving_random_states
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 """A model, its arguments and its keyword arguments."""
+
+T = TypeVar("T")
 
 Make = Callable[[], Call]
 """Makes the call of the rank in whose process it runs."""
@@ -63,50 +66,52 @@ def call_of_result(result: Any, passed: Call) -> Call:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RankPlace:
+    """A rank in its thread: its call, its process groups, and what answers its collectives."""
+
+    rank: int
+    call: Call
+    groups: ThreadGroups
+    among: Among
+
+
+def in_ranks(size: int, make: Make, work: Callable[[RankPlace], T]) -> list[T]:
+    """Do some work in every rank, among each other, on the calls that `make` makes in each; return what it returns."""
+    turns: Turns[T] = Turns(size)
+    meeting = Meeting(turns)
+
+    def in_one(rank: int) -> T:
+        groups = ThreadGroups(rank, size)
+        with in_rank(groups):
+            among = Among(meeting, rank)
+            torch.manual_seed(SEED)
+            with Answered(among, among.label):
+                call = make()
+            among.place = functools.partial(in_rank, groups)
+            return work(RankPlace(rank, call, groups, among))
+
+    return turns.run(in_one)
+
+
 WARM_UP = 2
 """Steps before the one that is captured, where gradients are reduced: the first makes the buffers, and DDP fills its
 buckets in the order in which the first backward made the gradients."""
 
 
-@dataclass(frozen=True, slots=True)
-class RankStep:
-    """A rank's call, the results of its step among the others, and the others as they were in it."""
-
-    rank: int
-    call: Call
-    outcome: Outcome
-    peers: Peers
-    groups: ThreadGroups
-
-
-def steps_of_ranks(
-    size: int, make: Make, options: CaptureOptions, then: Callable[[RankStep], Any] = lambda step: step
-) -> list[Any]:
-    """Run one step of all ranks among each other; return what `then` makes of each, in the process of the rank."""
-    turns: Turns[Any] = Turns(size)
-    meeting = Meeting(turns)
-    return turns.run(lambda rank: then(step_of_rank(rank, size, meeting, make, options)))
-
-
-def step_of_rank(rank: int, size: int, meeting: Meeting, make: Make, options: CaptureOptions) -> RankStep:
-    """Make a rank's call and run its step, in its thread."""
-    groups = ThreadGroups(rank, size)
-    with in_rank(groups):
-        among = Among(meeting, rank)
-        torch.manual_seed(SEED)
-        with Answered(among, among.label):
-            model, args, kwargs = make()
-        among.place = functools.partial(in_rank, groups)
-        program = read_call(
-            model, args, kwargs, options.requires_grad, options.mode, options.loss, options.fake, False, among
-        )
-        for _ in range(WARM_UP if program.reduces_gradients else 0):
-            step_among_others(program)
-        among.exchanges = {}
-        outcome = step_among_others(program)
-    places = {label: members.index(rank) for label, members in among.groups.items()}
+def captured_among_others(place: RankPlace, options: CaptureOptions) -> tuple[Outcome, Capture]:
+    """Run a rank's step among the others, then capture it alone, where the others answer as they did."""
+    (model, args, kwargs), among = place.call, place.among
+    program = read_call(
+        model, args, kwargs, options.requires_grad, options.mode, options.loss, options.fake, False, among
+    )
+    for _ in range(WARM_UP if program.reduces_gradients else 0):
+        step_among_others(program)
+    among.exchanges = {}
+    outcome = step_among_others(program)
+    places = {label: members.index(place.rank) for label, members in among.groups.items()}
     peers = Peers(among.exchanges, places, place=among.place)
-    return RankStep(rank, (model, args, kwargs), outcome, peers, groups)
+    return outcome, capture_with_recipes(model, args, kwargs, options, peers=peers)
 
 
 def step_among_others(program: CalledProgram) -> Outcome:
@@ -114,14 +119,3 @@ def step_among_others(program: CalledProgram) -> Outcome:
     with preserving_random_states(), outside_modes(), restoring_state(program):
         torch.manual_seed(SEED)
         return run_step(program)
-
-
-def captured_among_others(options: CaptureOptions) -> Callable[[RankStep], Any]:
-    """Return a function that captures a rank alone, after its step: the others answer as they did."""
-
-    def capture(step: RankStep) -> Any:
-        model, args, kwargs = step.call
-        with in_rank(step.groups):
-            return step, capture_with_recipes(model, args, kwargs, options, peers=step.peers)
-
-    return capture

@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from backprint.errors import UsageError
 from backprint.graph.capture_options import CaptureOptions
+from backprint.graph.keys import in_a_line, number_of
 from backprint.graph.nouns import Capture
-from backprint.graph.verdicts import PROGRAM, PortVerdict, Verdict, worst
+from backprint.graph.verdicts import DIGESTS, PROGRAM, PortVerdict, Verdict, worst
 from backprint.ranks.meeting import Among, Meeting
-from backprint.ranks.sharded import Make, RankStep, captured_among_others, steps_of_ranks
+from backprint.ranks.sharded import captured_among_others, in_ranks, sharding
 from backprint.ranks.turns import Turns
-from backprint.replaying.results import against, results_by_port, witnessed
+from backprint.ranks.whole import AgainstWhole, against_whole
+from backprint.replaying.results import against, against_rows, results_by_port, witnessed
 from backprint.replaying.whole import replay_values
 from backprint.tracing.program import Outcome
 from backprint.values.exchanges import ANSWER
 from backprint.values.settings import preserving_random_states
 
+Results = Mapping[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The program that was sharded: the whole model with its arguments, how each rank shards it, and the options."""
+
+    model: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    options: CaptureOptions
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """The Captures of the ranks of one step, by rank.
+    """The Captures of the ranks of one distributed step, by rank.
 
-    `outcomes` are the results of the step that the ranks ran among each other, before they were captured.
+    `outcomes` are the results of the step that the ranks ran among each other, before each was captured alone. A World
+    that was loaded has none: the samples have digests of theirs.
     """
 
     ranks: tuple[Capture, ...]
     outcomes: tuple[Outcome, ...] = field(default=(), repr=False)
+    whole: Whole | None = field(default=None, repr=False)
 
     @property
     def size(self) -> int:
@@ -37,54 +56,112 @@ class World:
         return len(self.ranks)
 
     def __repr__(self) -> str:
-        kinds = len({forms(capture) for capture in self.ranks})
-        graphs = "one graph for all" if kinds == 1 else f"{kinds} different graphs"
-        return f"World({self.ranks[0].name}: {self.size} ranks, {graphs})"
+        kinds = len({hashes(capture) for capture in self.ranks})
+        graphs = "one pair of graphs for all" if kinds == 1 else f"{kinds} different pairs of graphs"
+        return f"World({in_a_line(self.ranks[0].name)}: {number_of(self.size, 'rank')}, {graphs})"
+
+    def __str__(self) -> str:
+        from backprint.ranks.text import world_text
+
+        return world_text(self)
 
     def verify(self) -> list[Verdict]:
         """Run the graphs of all ranks together, and compare each rank with the program as it ran among the others.
 
-        No process group is needed: a rank runs until it waits for others, then these do.
+        No process group is needed: a rank runs until it waits for others, then these do. A World that was loaded runs
+        on the inputs that its samples keep, and is compared with the digests of the program's results.
         """
-        replayed = replayed_together(self.ranks)
-        return [
-            verdict_of_rank(rank, capture, against(results, expected(outcome)))
-            for rank, (capture, results, outcome) in enumerate(zip(self.ranks, replayed, self.outcomes, strict=True))
-        ]
+        if self.outcomes:
+            replayed = replayed_together(self.ranks, [capture.origin.values() for capture in self.ranks])
+            rows = [
+                (against(results, results_of(outcome)), PROGRAM)
+                for results, outcome in zip(replayed, self.outcomes, strict=True)
+            ]
+        else:
+            check_exact(self.ranks)
+            replayed = replayed_together(self.ranks, [capture.inputs() for capture in self.ranks])
+            rows = [
+                (against_digests(capture, results), DIGESTS)
+                for capture, results in zip(self.ranks, replayed, strict=True)
+            ]
+        return [verdict_of_rank(rank, self.ranks[rank], *row) for rank, row in enumerate(rows)]
+
+    def against_whole(self, model: Any = None) -> AgainstWhole:
+        """Compare the gradients of all ranks, put together, with those of the same model that is not sharded.
+
+        Both run in float64, from the beginning: `shard` is called again in each rank. `model` is the whole model, if it
+        is another than the one that was captured.
+        """
+        if self.whole is None:
+            raise UsageError(
+                "the whole model is not known here: capture the World in this process, with world= and shard="
+            )
+        whole = self.whole
+        return against_whole(
+            whole.model if model is None else model, whole.args, whole.kwargs, whole.options, self.size, self.ranks
+        )
+
+    def save(self, path: str | os.PathLike[str], data: str = "exact", *, overwrite: bool = False) -> Path:
+        """Write the sample of each rank, `rank_0` and so on, in one folder, and return its path.
+
+        With `data="exact"` the ranks can be verified together from disk, too; with `"seed"` each is verified alone.
+        """
+        from backprint.ranks.stored import save_world
+
+        return save_world(self, path, data, overwrite)
 
 
-def forms(capture: Capture) -> tuple[str, ...]:
+def hashes(capture: Capture) -> tuple[str, ...]:
     """Return the hashes of a Capture's graphs."""
     return tuple(
         graph.hash() for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None
     )
 
 
-def expected(outcome: Outcome) -> Any:
+def results_of(outcome: Outcome) -> Results:
     """Return the results of a step by port."""
     return results_by_port(outcome.outputs, outcome.mutations, outcome.gradients)
 
 
-def verdict_of_rank(rank: int, capture: Capture, ports: Sequence[PortVerdict]) -> Verdict:
+def against_digests(capture: Capture, results: Results) -> list[PortVerdict]:
+    """Compare results with the digests of the program's that a sample keeps."""
+    from backprint.graph.keys import PortKey
+    from backprint.graph.nouns import OUT_ROLES
+
+    named = ((PortKey.from_text(text), row) for text, row in (capture.witness or {}).items())
+    return against_rows({key: row for key, row in named if key.role in OUT_ROLES}, results)
+
+
+def check_exact(ranks: Sequence[Capture]) -> None:
+    """Raise unless the samples keep what the ranks ran on among each other."""
+    for rank, capture in enumerate(ranks):
+        made = [name for name, recipe in capture.recipes.recipes.items() if recipe.kind in ("normal", "uniform")]
+        if made:
+            raise UsageError(
+                f"rank {rank} keeps a recipe of {made[0]!r} and not its values, so the ranks cannot run together as they "
+                "did: verify each alone (bp.load(…/rank_0).verify()), or save the World with data='exact'"
+            )
+
+
+def verdict_of_rank(rank: int, capture: Capture, ports: Sequence[PortVerdict], witness: str) -> Verdict:
     """Return the Verdict of a rank."""
     detail = "; ".join(f"{port.role} {port.name}: {port.detail}" for port in ports if port.verdict != "bitwise")
     word = worst([port.verdict for port in ports])
-    return Verdict(word, f"rank {rank} of {capture.name}", detail, tuple(witnessed(ports, PROGRAM)))
+    return Verdict(word, f"rank {rank} of {capture.name}", detail, tuple(witnessed(ports, witness)))
 
 
-def replayed_together(ranks: Sequence[Capture], values: Sequence[Mapping[str, Any]] | None = None) -> list[Any]:
-    """Run the graphs of all ranks on their own inputs; their collectives are computed where they meet."""
-    turns: Turns[Any] = Turns(len(ranks))
+def replayed_together(ranks: Sequence[Capture], values: Sequence[Mapping[str, Any]]) -> list[Results]:
+    """Run the graphs of all ranks; their collectives are computed where they meet."""
+    turns: Turns[Results] = Turns(len(ranks))
     meeting = Meeting(turns)
 
-    def replayed(rank: int) -> Any:
+    def replayed(rank: int) -> Results:
         capture = ranks[rank]
-        assert capture.rank is not None
-        among = Among(meeting, rank, dict(capture.rank.groups))
-        token = ANSWER.set(among)
+        groups = dict(capture.rank.groups) if capture.rank is not None else {}
+        token = ANSWER.set(Among(meeting, rank, groups))
         try:
             torch.manual_seed(capture.seed)
-            return replay_values(capture, capture.origin.values() if values is None else values[rank], None).results
+            return replay_values(capture, values[rank], None).results
         finally:
             ANSWER.reset(token)
 
@@ -92,7 +169,9 @@ def replayed_together(ranks: Sequence[Capture], values: Sequence[Mapping[str, An
         return turns.run(replayed)
 
 
-def capture_world(size: int, make: Make, options: CaptureOptions) -> World:
+def capture_world(target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], options: Any) -> World:
     """Capture every rank of a step: all run it among each other, then each is captured alone."""
-    rows: list[tuple[RankStep, Capture]] = steps_of_ranks(size, make, options, captured_among_others(options))
-    return World(tuple(capture for _, capture in rows), tuple(step.outcome for step, _ in rows))
+    make = sharding(target, args, kwargs, options.shard)
+    rows = in_ranks(options.world, make, lambda place: captured_among_others(place, options))
+    whole = Whole(target, tuple(args), dict(kwargs), options)
+    return World(tuple(capture for _, capture in rows), tuple(outcome for outcome, _ in rows), whole)

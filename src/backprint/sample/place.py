@@ -10,12 +10,13 @@ from pathlib import Path
 from backprint.errors import UsageError
 
 
-def check_place(path: str | os.PathLike[str], overwrite: bool) -> None:
-    """Refuse to overwrite an existing path, unless it is a sample and the user passed `overwrite`."""
+def check_place(path: str | os.PathLike[str], overwrite: bool, main: str = "capture.json") -> None:
+    """Refuse to overwrite an existing path, unless it is a sample, which has the file `main`, and the user passed
+    `overwrite`."""
     place = Path(path)
     if not place.exists():
         return
-    if not place.is_dir() or (any(place.iterdir()) and not (place / "capture.json").exists()):
+    if not place.is_dir() or (any(place.iterdir()) and not (place / main).exists()):
         raise UsageError(f"{place} exists and is not a sample: choose another path")
     if not overwrite and any(place.iterdir()):
         raise UsageError(f"{place} exists already: pass overwrite=True (--overwrite), or choose another path")

@@ -426,11 +426,26 @@ def capture_once(
         if options.order == 2:
             program = second_order(program)
         build_capture = functools.partial(capture_of, options=options)
+        options = replace(options, engine=engine_of_ranks(program, options.engine))
         if options.engine == "auto":
             capture = by_auto(program, options, requested_in_words, check, build_capture)
         else:
             capture = by_engine(program, options, check, build_capture)
     return capture
+
+
+def engine_of_ranks(program: CalledProgram, engine: str) -> str:
+    """Return the engine for a program; one rank of several is recorded as it ran, by engine `eager` alone."""
+    why = ""
+    if program.peers is not None:
+        why = "is a rank among others"
+    elif program.wrappings:
+        why = f"has {next(iter(program.wrappings))}, which wraps another tensor"
+    elif program.reduces_gradients:
+        why = "reduces its gradients among processes"
+    if why and engine not in ("auto", "eager"):
+        raise UsageError(f"engine={engine!r}: {program.title} {why}, and only engine 'eager' captures that")
+    return "eager" if why else engine
 
 
 def check_options(target: Any, options: CaptureOptions) -> None:

@@ -1,0 +1,361 @@
+"""Whether the ranks' gradients, put together, are those of the whole model, and if not, what is missing.
+
+Where each element of a shard lies in the whole is not read from what the shard says of itself, but found: the same
+`shard` shards a model whose parameters are numbered, element by element. Then the step runs in float64, sharded and
+whole, and each element of each rank's gradients is compared with the whole's.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint._torch.distributed import sharded_like
+from backprint._torch.pytree import tree_map
+from backprint.errors import UsageError
+from backprint.graph.capture_options import CaptureOptions
+from backprint.graph.nouns import Capture, Graph, Source, refs
+from backprint.ranks.sharded import Call, RankPlace, in_ranks, sharding
+from backprint.tracing import frames
+from backprint.tracing.collectives import Answered
+from backprint.tracing.running import tangent_of
+from backprint.tracing.watch import SEED
+from backprint.values.results import outputs_of
+from backprint.values.wrappers import opened
+
+TOLERANCE = 1e-9
+"""How far a gradient may be off, in parts of the largest element of the whole's. Sums in float64 in another order
+differ by less than 1e-12; a gradient that lacks a part differs by much more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One parameter whose gradient is not the whole's: in which ranks, by how much, and what would mend it.
+
+    `cause` says what is missing, such as `lacks a sum over tp`; '' if no change that is known would mend it. `source`
+    is the line of the forward that the gradient comes from.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    error: float
+    cause: str = ""
+    source: Source | None = None
+
+    def __str__(self) -> str:
+        ranks = f"rank {self.ranks[0]}" if len(self.ranks) == 1 else f"{len(self.ranks)} ranks"
+        cause = self.cause or "is another"
+        return f"{self.name}'s gradient {cause} ({ranks}, relative error {self.error:.3g}){frames.place(self.source)}"
+
+
+@dataclass(frozen=True, slots=True)
+class AgainstWhole:
+    """Whether the ranks compute the gradients of the whole model.
+
+    `compared` is the number of parameters, `faults` those that differ, and `unknown` those of which nobody can say
+    where they lie in the whole, each with the reason. `error` is the largest relative error of those that agree.
+    """
+
+    compared: int
+    faults: tuple[Fault, ...] = ()
+    unknown: tuple[tuple[str, str], ...] = ()
+    error: float = 0.0
+
+    @property
+    def verdict(self) -> str:
+        """`equal to the whole`, `not equal to the whole` or `cannot tell`."""
+        if self.faults:
+            return "not equal to the whole"
+        return "equal to the whole" if self.compared and not self.unknown else "cannot tell"
+
+    @property
+    def ok(self) -> bool:
+        """Whether every gradient is the whole's."""
+        return self.verdict == "equal to the whole"
+
+    def __str__(self) -> str:
+        if self.faults:
+            more = f"\n  and {len(self.faults) - 8} more" if len(self.faults) > 8 else ""
+            return f"{self.verdict}:" + "".join(f"\n  {fault}" for fault in self.faults[:8]) + more
+        if self.unknown:
+            name, reason = self.unknown[0]
+            return f"{self.verdict}: {name} {reason}"
+        return f"{self.verdict}: {self.compared} gradients, relative error at most {self.error:.3g}"
+
+
+# ---- Where each element of a shard lies in the whole
+
+
+def numbered(model: nn.Module) -> tuple[nn.Module, dict[str, int]]:
+    """Return a copy of a model whose parameters are numbered from 1 on, element by element, and the first number of
+    each."""
+    copied = copy.deepcopy(model).double()
+    starts: dict[str, int] = {}
+    start = 1
+    with torch.no_grad():
+        for name, parameter in copied.named_parameters():
+            starts[name] = start
+            numbers = torch.arange(start, start + parameter.numel(), dtype=torch.float64)
+            parameter.copy_(numbers.view(parameter.shape))
+            start += parameter.numel()
+    return copied, starts
+
+
+def in_double(value: Any) -> Any:
+    """Return nested arguments with floating-point tensors in float64."""
+    return tree_map(
+        lambda leaf: leaf.double() if isinstance(leaf, Tensor) and leaf.is_floating_point() else leaf, value
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RankGradients:
+    """The gradients of one rank by parameter, and the members of each of its groups."""
+
+    rank: int
+    gradients: Mapping[str, Tensor | None]
+    groups: Mapping[str, tuple[int, ...]]
+
+
+def numbers_of_rank(place: RankPlace) -> dict[str, Tensor]:
+    """Return the numbers of a rank's parameters."""
+    model = place.call[0]
+    state = dict(model.named_parameters()) if isinstance(model, nn.Module) else {}
+    return {name: opened(tensor).detach().clone() for name, tensor in state.items() if tensor.requires_grad}
+
+
+def gradients_of_rank(place: RankPlace, options: CaptureOptions) -> RankGradients:
+    """Run a rank's step among the others, as a training script does; return the gradients that it leaves."""
+    with Answered(place.among, place.among.label):
+        gradients = gradients_left(place.call, options)
+    return RankGradients(place.rank, gradients, dict(place.among.groups))
+
+
+def gradients_left(call: Call, options: CaptureOptions) -> dict[str, Tensor | None]:
+    """Run a step, forward and backward, and return the gradient of each parameter, sharded as the parameter is."""
+    model, args, kwargs = call
+    if options.mode is not None:
+        model.train(options.mode == "train")
+    torch.manual_seed(SEED)
+    result = model(*args, **kwargs)
+    result = result if options.loss is None else options.loss(result)
+    roots = [leaf for _, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor) and leaf.requires_grad]
+    if roots:
+        torch.autograd.backward(roots, [tangent_of(root, None) for root in roots])
+    return {
+        name: None if parameter.grad is None else opened(sharded_like(parameter.grad, parameter)).detach().clone()
+        for name, parameter in model.named_parameters()
+    }
+
+
+def against_whole(
+    model: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: CaptureOptions,
+    size: int,
+    captures: Sequence[Capture],
+) -> AgainstWhole:
+    """Compare the gradients of all ranks with the whole model's."""
+    if not isinstance(model, nn.Module):
+        raise UsageError("the whole must be a module: its parameters are what gradients are compared for")
+    args, kwargs = in_double(tuple(args)), in_double(dict(kwargs))
+    marked, starts = numbered(model)
+    numbers = in_ranks(size, sharding(marked, args, kwargs, options.shard), numbers_of_rank)
+    double = copy.deepcopy(model).double()
+    rows = in_ranks(
+        size, sharding(double, args, kwargs, options.shard), lambda place: gradients_of_rank(place, options)
+    )
+    whole = gradients_left((double, args, kwargs), options)
+    zero = torch.zeros(1, dtype=torch.float64)
+    parts = [
+        torch.zeros(parameter.numel(), dtype=torch.float64) if (gradient := whole[name]) is None else gradient.reshape(-1)
+        for name, parameter in double.named_parameters()
+    ]
+    return compared(numbers, rows, torch.cat([zero, *parts]), captures)
+
+
+def compared(
+    numbers: Sequence[Mapping[str, Tensor]],
+    rows: Sequence[RankGradients],
+    whole: Tensor,
+    captures: Sequence[Capture],
+) -> AgainstWhole:
+    """Compare every parameter of every rank; `whole` has the gradients of the whole model, by the numbers of its
+    elements."""
+    faults, unknown, error, count = [], [], 0.0, 0
+    for name in dict.fromkeys(name for row in numbers for name in row):
+        places = {rank: row[name] for rank, row in enumerate(numbers) if name in row}
+        if reason := unknown_place(places, len(whole)):
+            unknown.append((name, reason))
+            continue
+        count += 1
+        local = {rank: rows[rank].gradients.get(name) for rank in places}
+        wanted = {rank: whole[place.long()] for rank, place in places.items()}
+        largest = max((float(row.abs().max()) for row in wanted.values() if row.numel()), default=0.0)
+        errors = {rank: relative_error(local[rank], wanted[rank], largest) for rank in places}
+        wrong = tuple(rank for rank, off in errors.items() if off > TOLERANCE)
+        if wrong:
+            cause = cause_of(groups_of(rows), wrong, local, wanted, largest)
+            source = source_of_gradient(captures[wrong[0]], name) if captures else None
+            faults.append(Fault(name, wrong, max(errors.values()), cause, source))
+        else:
+            error = max([error, *errors.values()])
+    return AgainstWhole(count, tuple(faults), tuple(unknown), error)
+
+
+def unknown_place(rows: Mapping[int, Tensor], most: int) -> str:
+    """Say why it is not known where a parameter lies in the whole; '' if it is."""
+    for rank, places in rows.items():
+        whole_numbers = bool((places == places.round()).all())
+        if places.numel() and (not whole_numbers or float(places.min()) < 1 or float(places.max()) >= most):
+            return f"does not hold elements of the whole in rank {rank}: `shard` computes it, or makes it anew"
+    return ""
+
+
+def relative_error(gradient: Tensor | None, wanted: Tensor, largest: float) -> float:
+    """Return how far a gradient is off, in parts of the largest element of the whole's; None is a gradient of 0."""
+    gradient = torch.zeros_like(wanted) if gradient is None else gradient
+    if gradient.shape != wanted.shape:
+        return float("inf")
+    if not wanted.numel():
+        return 0.0
+    off = float((gradient - wanted).abs().max())
+    return off / largest if largest else (0.0 if not off else float("inf"))
+
+
+# ---- What is missing
+
+
+Members = Mapping[int, tuple[int, ...]]
+"""The members of each rank's group of one label, by rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """The gradients of one parameter, by rank: the ranks' own, and the whole's where they lie."""
+
+    local: Mapping[int, Tensor | None]
+    wanted: Mapping[int, Tensor]
+    largest: float
+
+    def holds(self, ranks: Sequence[int], change: Callable[[int], Tensor | None]) -> bool:
+        """Whether a change of the gradients of these ranks makes them the whole's."""
+        return all(relative_error(change(rank), self.wanted[rank], self.largest) <= NEARLY for rank in ranks)
+
+    def total(self, rank: int, members: Sequence[int]) -> Tensor:
+        """Return the sum of the gradients of the members of a rank's group."""
+        rows = [row for member in members if (row := self.local.get(member)) is not None]
+        same = [row for row in rows if row.shape == self.wanted[rank].shape]
+        return torch.stack(same).sum(0) if same else torch.zeros_like(self.wanted[rank])
+
+    def scaled(self, rank: int, by: float) -> Tensor:
+        """Return a rank's gradient times a number; None is a gradient of 0."""
+        gradient = self.local[rank]
+        return torch.zeros_like(self.wanted[rank]) if gradient is None else gradient * by
+
+
+NEARLY = 1e-6
+"""How near a changed gradient must come to the whole's, so that the change is called what is missing."""
+
+
+def cause_of(
+    groups: Mapping[str, Members],
+    wrong: Sequence[int],
+    local: Mapping[int, Tensor | None],
+    wanted: Mapping[int, Tensor],
+    largest: float,
+) -> str:
+    """Say which change of the ranks' gradients would make them the whole's; '' if none that is known does."""
+    gradients = Gradients(local, wanted, largest)
+    for label, members_of in groups.items():
+        if all(rank in members_of for rank in wrong) and len(members_of[wrong[0]]) > 1:
+            if cause := cause_in_group(gradients, wrong, label, members_of):
+                return cause
+    return factor(gradients, wrong)
+
+
+def cause_in_group(gradients: Gradients, wrong: Sequence[int], label: str, members_of: Members) -> str:
+    """Say what is missing over the groups of one label; '' if it is not that."""
+    count = len(members_of[wrong[0]])
+    if gradients.holds(wrong, lambda rank: gradients.total(rank, members_of[rank])):
+        return f"lacks a sum over {label}"
+    if gradients.holds(wrong, lambda rank: gradients.total(rank, members_of[rank]) / count):
+        return f"lacks an average over {label}"
+    if gradients.holds(wrong, lambda rank: gradients.scaled(rank, 1 / count)):
+        return f"is {count} times the whole's: summed over {label} once too often, or not averaged"
+    if gradients.holds(wrong, lambda rank: gradients.scaled(rank, count)):
+        return f"is 1/{count} of the whole's: averaged over {label} once too often, or not summed"
+    return ""
+
+
+def factor(gradients: Gradients, wrong: Sequence[int]) -> str:
+    """Say by which factor all wrong gradients differ from the whole's; '' if by none."""
+    ratios = []
+    for rank in wrong:
+        gradient, wanted = gradients.scaled(rank, 1), gradients.wanted[rank]
+        if gradient.shape != wanted.shape or not wanted.numel() or not float(wanted.abs().max()):
+            return ""
+        index = int(wanted.abs().argmax())
+        ratio = float(gradient.reshape(-1)[index]) / float(wanted.reshape(-1)[index])
+        if relative_error(gradient, wanted * ratio, gradients.largest) > NEARLY:
+            return ""
+        ratios.append(ratio)
+    if max(ratios) - min(ratios) > NEARLY * max(map(abs, ratios)):
+        return ""
+    return f"is {ratios[0]:.6g} times the whole's" if ratios[0] else "is 0, and the whole's is not"
+
+
+def groups_of(rows: Sequence[RankGradients]) -> dict[str, Members]:
+    """Return the members of each rank's groups, by label; and all ranks, if no group has them."""
+    groups: dict[str, dict[int, tuple[int, ...]]] = {}
+    for row in rows:
+        for label, members in row.groups.items():
+            groups.setdefault(label, {})[row.rank] = members
+    everyone = tuple(range(len(rows)))
+    groups.setdefault("world", dict.fromkeys(everyone, everyone))
+    return {**groups}
+
+
+def source_of_gradient(capture: Capture, name: str) -> Source | None:
+    """Return the line of the forward that a gradient comes from: that of the last step that computes it."""
+    for pair in capture.pairs:
+        for graph, role, wanted in ((pair.backward, "gradient", name), (pair.forward, "mutation", f"{name}.grad")):
+            if graph is not None and (source := source_of_result(graph, role, wanted)) is not None:
+                return source
+    return None
+
+
+def source_of_result(graph: Graph, role: str, name: str) -> Source | None:
+    """Return the line of the nearest step, back from a result, that has one and computes more than a copy."""
+    steps = {step.name: step for step in graph.steps}
+    queue = [
+        ref
+        for port, result in zip(graph.outputs, graph.results, strict=True)
+        if (port.role, port.name) == (role, name)
+        for ref in refs(result)
+    ]
+    for ref in itertools.islice(walk_back(steps, queue), 64):
+        step = steps[ref]
+        if step.source is not None:
+            return step.source
+    return None
+
+
+def walk_back(steps: Mapping[str, Any], queue: list[str]) -> Iterator[str]:
+    """Yield the steps that a value depends on, the nearest first."""
+    seen: set[str] = set()
+    while queue:
+        name = queue.pop(0)
+        if name in seen or name not in steps:
+            continue
+        seen.add(name)
+        yield name
+        for value in (*steps[name].args, *(value for _, value in steps[name].kwargs)):
+            queue += refs(value)
