@@ -8,8 +8,7 @@ whole, and each element of each rank's gradients is compared with the whole's.
 from __future__ import annotations
 
 import copy
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +19,7 @@ from backprint._torch.distributed import sharded_like
 from backprint._torch.pytree import tree_map
 from backprint.errors import UsageError
 from backprint.graph.capture_options import CaptureOptions
-from backprint.graph.nouns import Capture, Graph, Source, refs
+from backprint.graph.nouns import Capture, Graph, Source, Step, refs
 from backprint.ranks.sharded import Call, RankPlace, in_ranks, sharding
 from backprint.tracing import frames
 from backprint.tracing.collectives import Answered
@@ -132,9 +131,24 @@ def numbers_of_rank(place: RankPlace) -> dict[str, Tensor]:
 
 def gradients_of_rank(place: RankPlace, options: CaptureOptions) -> RankGradients:
     """Run a rank's step among the others, as a training script does; return the gradients that it leaves."""
-    with Answered(place.among, place.among.label):
+    with InDouble(place.among, place.among.label):
         gradients = gradients_left(place.call, options)
     return RankGradients(place.rank, gradients, dict(place.among.groups))
+
+
+class InDouble(Answered):
+    """Answers the collectives of a program, and keeps float64 where it casts to less: mixed precision rounds, and what
+    is compared here is not rounding."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if kwargs.get("dtype") in LESS:
+            kwargs = {**kwargs, "dtype": torch.float64}
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+LESS = frozenset({torch.float16, torch.bfloat16, torch.float32})
+"""Dtypes with less precision than float64."""
 
 
 def gradients_left(call: Call, options: CaptureOptions) -> dict[str, Tensor | None]:
@@ -172,7 +186,7 @@ def against_whole(
     rows = in_ranks(
         size, sharding(double, args, kwargs, options.shard), lambda place: gradients_of_rank(place, options)
     )
-    whole = gradients_left((double, args, kwargs), options)
+    [whole] = in_ranks(1, lambda: (double, args, kwargs), lambda place: gradients_of_rank(place, options).gradients)
     zero = torch.zeros(1, dtype=torch.float64)
     parts = [
         torch.zeros(parameter.numel(), dtype=torch.float64) if (gradient := whole[name]) is None else gradient.reshape(-1)
@@ -253,12 +267,33 @@ class Gradients:
         """Return the sum of the gradients of the members of a rank's group."""
         rows = [row for member in members if (row := self.local.get(member)) is not None]
         same = [row for row in rows if row.shape == self.wanted[rank].shape]
-        return torch.stack(same).sum(0) if same else torch.zeros_like(self.wanted[rank])
+        return sum_of(same) if same else torch.zeros_like(self.wanted[rank])
+
+    def mixes(self, ranks: Sequence[int], members_of: Members, by: float) -> bool:
+        """Whether these ranks have the sum of what the members of their groups are to have, divided by a number."""
+        known = all(member in self.wanted for rank in ranks for member in members_of[rank])
+        same = known and all(
+            self.wanted[member].shape == self.wanted[rank].shape for rank in ranks for member in members_of[rank]
+        )
+        if not same:
+            return False
+        return all(
+            relative_error(
+                self.local[rank], sum_of([self.wanted[member] for member in members_of[rank]]) / by, self.largest
+            )
+            <= NEARLY
+            for rank in ranks
+        )
 
     def scaled(self, rank: int, by: float) -> Tensor:
         """Return a rank's gradient times a number; None is a gradient of 0."""
         gradient = self.local[rank]
         return torch.zeros_like(self.wanted[rank]) if gradient is None else gradient * by
+
+
+def sum_of(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the sum of tensors of one shape."""
+    return torch.stack(list(tensors)).sum(0)
 
 
 NEARLY = 1e-6
@@ -292,6 +327,9 @@ def cause_in_group(gradients: Gradients, wrong: Sequence[int], label: str, membe
         return f"is {count} times the whole's: summed over {label} once too often, or not averaged"
     if gradients.holds(wrong, lambda rank: gradients.scaled(rank, count)):
         return f"is 1/{count} of the whole's: averaged over {label} once too often, or not summed"
+    for word, by in (("summed", 1), ("averaged", count)):
+        if gradients.mixes(wrong, members_of, by):
+            return f"is {word} over {label}, whose ranks hold different parts of it"
     return ""
 
 
@@ -324,38 +362,25 @@ def groups_of(rows: Sequence[RankGradients]) -> dict[str, Members]:
 
 
 def source_of_gradient(capture: Capture, name: str) -> Source | None:
-    """Return the line of the forward that a gradient comes from: that of the last step that computes it."""
+    """Return the line of the forward that a gradient comes from: the first in the module of the parameter, else the
+    first step that reads it and has a line."""
+    module = name.rpartition(".")[0]
     for pair in capture.pairs:
-        for graph, role, wanted in ((pair.backward, "gradient", name), (pair.forward, "mutation", f"{name}.grad")):
-            if graph is not None and (source := source_of_result(graph, role, wanted)) is not None:
-                return source
+        reading = steps_reading(pair.forward, name)
+        lines = [step.source for step in reading if step.source is not None]
+        own = [source for source in lines if source.module == module]
+        if own or lines:
+            return (own or lines)[0]
     return None
 
 
-def source_of_result(graph: Graph, role: str, name: str) -> Source | None:
-    """Return the line of the nearest step, back from a result, that has one and computes more than a copy."""
-    steps = {step.name: step for step in graph.steps}
-    queue = [
-        ref
-        for port, result in zip(graph.outputs, graph.results, strict=True)
-        if (port.role, port.name) == (role, name)
-        for ref in refs(result)
-    ]
-    for ref in itertools.islice(walk_back(steps, queue), 64):
-        step = steps[ref]
-        if step.source is not None:
-            return step.source
-    return None
-
-
-def walk_back(steps: Mapping[str, Any], queue: list[str]) -> Iterator[str]:
-    """Yield the steps that a value depends on, the nearest first."""
-    seen: set[str] = set()
-    while queue:
-        name = queue.pop(0)
-        if name in seen or name not in steps:
-            continue
-        seen.add(name)
-        yield name
-        for value in (*steps[name].args, *(value for _, value in steps[name].kwargs)):
-            queue += refs(value)
+def steps_reading(graph: Graph, name: str) -> list[Step]:
+    """Return the steps that depend on an input, in order."""
+    known = {port.local for port in graph.inputs if port.name == name}
+    reading = []
+    for step in graph.steps:
+        values = (*step.args, *(value for _, value in step.kwargs))
+        if any(ref in known for value in values for ref in refs(value)):
+            known.add(step.name)
+            reading.append(step)
+    return reading
