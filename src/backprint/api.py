@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
@@ -131,11 +132,24 @@ def capture(
 
         return capture_world(target, args, kwargs, resolved)
     try:
-        return capture_with_recipes(target, args, kwargs, resolved)
+        if resolved.fake or not is_among_processes():
+            return capture_with_recipes(target, args, kwargs, resolved)
+        from backprint.ranks.processes import capture_in_processes
+
+        return capture_in_processes(target, args, kwargs, resolved)
     except Exception as error:
         if advice := calls.advice_for_error(error, target, args, kwargs):
             raise UsageError(f"{calls.name_of(target)} raised {type(error).__name__}: {error}; {advice}") from error
         raise
+
+
+def is_among_processes() -> bool:
+    """Whether this process has a process group; without one, nothing of `torch.distributed` is loaded."""
+    if "torch.distributed" not in sys.modules:
+        return False
+    from backprint._torch.distributed import is_initialized
+
+    return is_initialized()
 
 
 def release(capture: Capture) -> None:

@@ -126,14 +126,15 @@ class Experts(nn.Module):
 
     def __init__(self, width: int = 8, experts: int = 4) -> None:
         super().__init__()
-        self.gate = nn.Linear(width, experts, bias=False)
+        self.gate: nn.Module = nn.Linear(width, experts, bias=False)
+        self.count = experts
         self.experts = nn.Parameter(torch.randn(experts, width, width) * 0.1)
         self.group: Any = None
 
     def forward(self, x: Tensor) -> Tensor:
         weight, chosen = self.gate(x).softmax(-1).max(-1)
         order = chosen.argsort(stable=True)
-        counts = torch.bincount(chosen, minlength=self.gate.out_features)
+        counts = torch.bincount(chosen, minlength=self.count)
         sorted_tokens = x[order]
         if self.group is None:
             parts = sorted_tokens.split(counts.tolist())
@@ -275,9 +276,8 @@ def expert_parallel(model: Experts, x: Tensor) -> Any:
     model.group = dist.group.WORLD
     model.experts = nn.Parameter(model.experts.detach()[rank : rank + 1].clone())
     averaged(model.experts, size)
-    # of the root module, DDP writes the names of parameters with a dot before them
-    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, [".experts"])
-    return DistributedDataParallel(model), own_rows((x,))
+    model.gate = DistributedDataParallel(model.gate)
+    return model, own_rows((x,))
 
 
 def exchanging(model: nn.Module, x: Tensor) -> Any:

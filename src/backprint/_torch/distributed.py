@@ -78,6 +78,49 @@ def groups_by_label() -> dict[str, str]:
     return {label_of(group): str(group.group_name) for group in reversed(groups)}
 
 
+def backend_of_world() -> str:
+    """Return the name of the backend of the group of all processes; '' if there is none."""
+    return str(torch.distributed.get_backend()) if is_initialized() else ""
+
+
+@uses("torch.distributed.distributed_c10d._get_default_store", needed_by=(private.RANKS,))
+def default_store() -> Any:
+    """Return the store by which the processes of a job know each other."""
+    from torch.distributed import distributed_c10d
+
+    return distributed_c10d._get_default_store()
+
+
+def gather_bytes(
+    meta: bytes, tensor: Tensor, group: Any, wait: Callable[[Any], None]
+) -> list[tuple[bytes, Tensor]]:
+    """Return what each member of a group passes: some bytes, and a tensor of any shape. `wait` is called with each
+    collective that is under way."""
+    device, size = tensor.device, group.size()
+    raw = tensor.detach().contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else None
+    parts = [torch.frombuffer(bytearray(meta), dtype=torch.uint8).to(device)] if meta else []
+    own = torch.cat([*parts, *([] if raw is None else [raw])]) if parts or raw is not None else torch.empty(0)
+    facts = [len(meta), 0 if raw is None else raw.numel(), DTYPES.index(tensor.dtype), tensor.dim(), *tensor.shape]
+    header = torch.tensor([*facts, *[0] * (32 - len(facts))], device=device)
+    headers = [torch.empty_like(header) for _ in range(size)]
+    wait(torch.distributed.all_gather(headers, header, group=group, async_op=True))
+    rows = [row.tolist() for row in headers]
+    longest = max(row[0] + row[1] for row in rows)
+    padded = torch.zeros(max(longest, 1), dtype=torch.uint8, device=device)
+    padded[: own.numel()] = own
+    gathered_bytes = [torch.empty_like(padded) for _ in range(size)]
+    wait(torch.distributed.all_gather(gathered_bytes, padded, group=group, async_op=True))
+    passed = []
+    for (length, count, dtype, dims, *shape), data in zip(rows, gathered_bytes, strict=True):
+        values = data[length : length + count].clone().view(DTYPES[dtype]).reshape(shape[:dims])
+        passed.append((bytes(data[:length].cpu().tolist()), values))
+    return passed
+
+
+DTYPES = tuple(sorted({value for value in vars(torch).values() if isinstance(value, torch.dtype)}, key=str))
+"""All dtypes, in one order in every process."""
+
+
 # ---- Collectives
 # `_c10d_functional` has operators that return their result; a graph has these alone. `c10d` and `fsdp` have operators
 # that write into their arguments: each runs here as the functional ones and copies.

@@ -1,0 +1,190 @@
+"""A rank that is captured in a process of its own, among the others: under `torchrun`, with any backend.
+
+Only one step of the program runs among the processes, and what each sends in it is kept (`Together`). Then every rank
+is captured and proved alone, where the others answer as they did: nothing is decided together but whether all have
+succeeded, and no rank waits for one that has gone. While it waits, a rank looks whether another has failed.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint._torch.distributed import (
+    backend_of_world,
+    default_store,
+    gather_bytes,
+    group_of,
+    in_group,
+    label_of,
+    members_of,
+    own_rank,
+)
+from backprint.errors import BackprintError, CaptureError, RanksError, describe_error
+from backprint.graph.capture_options import CaptureOptions
+from backprint.graph.nouns import Capture
+from backprint.ranks.sharded import WARM_UP, step_among_others
+from backprint.target import capture_with_recipes
+from backprint.tracing import frames
+from backprint.tracing.program import CalledProgram, read_call
+from backprint.values.combine import received_by
+from backprint.values.exchanges import Call, Exchange, Peers, mismatch
+
+JOINT_CAPTURES = [0]
+"""How many captures of this process have exchanged tensors with others."""
+
+POLL, LOOK = 0.001, 0.2
+"""Seconds between two looks at a collective that is under way, and at the notes of the others."""
+
+
+def failure_key() -> str:
+    """Return the name under which a rank notes that its capture has failed."""
+    return f"backprint/capture {JOINT_CAPTURES[0]} failed"
+
+
+def note_failure(error: BaseException) -> None:
+    """Tell the other processes that this rank's capture has failed, and why."""
+    rank, _ = own_rank()
+    try:
+        default_store().set(failure_key(), f"rank {rank}: {describe_error(error)}"[:4000])
+    except RuntimeError:
+        return  # the process that holds the store has gone, so the others see that
+
+
+def raise_if_failed() -> None:
+    """Raise if another rank has noted that its capture has failed."""
+    try:
+        store = default_store()
+        failed = store.check([failure_key()])
+        text = store.get(failure_key()).decode() if failed else ""
+    except RuntimeError as error:
+        raise RanksError(f"the process that holds the store of all ranks has gone: {str(error)[:200]}") from error
+    if text:
+        raise RanksError(f"another rank could not be captured, so this one ends too: {text}")
+
+
+def wait_for(work: Any, call_text: str) -> None:
+    """Wait until the members of a group have sent; raise if one has failed or gone."""
+    next_look = time.monotonic() + LOOK
+    while not work.is_completed():
+        time.sleep(POLL)
+        if time.monotonic() >= next_look:
+            raise_if_failed()
+            next_look = time.monotonic() + LOOK
+    try:
+        work.wait()
+    except RuntimeError as error:
+        raise_if_failed()
+        raise RanksError(f"a rank has gone while this one waited in {call_text}: {str(error)[:200]}") from error
+
+
+@dataclass(slots=True)
+class Together:
+    """Answers the collectives of a program by its own process groups, and keeps what each member sent.
+
+    `exchanges` has the collectives of the last run, by the label of their group, `groups` the groups.
+    """
+
+    exchanges: dict[str, list[Exchange]] = field(default_factory=dict)
+    groups: dict[str, Any] = field(default_factory=dict)
+    place: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+    def begin(self, position: Mapping[str, int] | None = None) -> None:
+        """Begin a run."""
+        self.exchanges = {}
+
+    def label(self, reference: Any) -> str:
+        """Return the label of a process group, and remember the group."""
+        label = label_of(reference)
+        self.groups[label] = group_of(reference)
+        return label
+
+    def __call__(self, call: Call, tensor: Tensor) -> Tensor:
+        group = self.groups[call.group]
+        if not any(self.exchanges.values()):
+            raise_if_failed()
+        text = f"{call.text}{frames.place(frames.here({}))}"
+        meta = pickle.dumps((call, tensor.dtype, tuple(tensor.shape)))
+        rows = gather_bytes(meta, tensor, group, lambda work: wait_for(work, text))
+        calls = [pickle.loads(row)[0] for row, _ in rows]  # noqa: S301  # from the processes of this job
+        if problem := mismatch(calls):
+            raise RanksError(f"the ranks {list(members_of(group))} do not call the same collective: {problem} ({text})")
+        sent = tuple(sent for _, sent in rows)
+        received = in_group(call.kind, tensor, call.options, str(group.group_name))
+        self.exchanges.setdefault(call.group, []).append(Exchange(tuple(calls), sent, received.clone()))
+        return received
+
+
+@dataclass(slots=True)
+class Alike(Together):
+    """Answers the collectives of a program on a process group that moves nothing: as if the others sent the same."""
+
+    def __call__(self, call: Call, tensor: Tensor) -> Tensor:
+        group = self.groups[call.group]
+        place, size = members_of(group).index(own_rank()[0]), group.size()
+        sent = (tensor.detach().clone(),) * size
+        received = received_by(place, call.kind, [call.options] * size, sent)
+        self.exchanges.setdefault(call.group, []).append(Exchange((call,) * size, sent, received))
+        return received
+
+
+def capture_in_processes(
+    target: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CaptureOptions
+) -> Capture:
+    """Capture a program in a process that has process groups; without collectives, as in any other process."""
+    together = Alike() if backend_of_world() == "fake" else Together()
+    program = read_call(
+        target, args, kwargs, options.requires_grad, options.mode, options.loss, options.fake, False, together
+    )
+    joint = bool(program.wrappings) or program.reduces_gradients
+    try:
+        if joint:
+            JOINT_CAPTURES[0] += 1
+        peers = peers_of_step(program, together)
+        if peers is None:
+            return capture_with_recipes(target, args, kwargs, options)
+        capture = capture_with_recipes(target, args, kwargs, options, peers=peers)
+    except BaseException as error:
+        if joint or together.groups:
+            note_failure(error)
+        raise
+    agree(together)
+    return capture
+
+
+def peers_of_step(program: CalledProgram, together: Together) -> Peers | None:
+    """Run a step of the program among the processes; return the others as they were in it, None if the program has no
+    collectives."""
+    for _ in range(WARM_UP if program.reduces_gradients else 0):
+        step_among_others(program)
+    try:
+        step_among_others(program)
+    except (BackprintError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        if together.groups:
+            raise CaptureError(f"{program.title} raised {type(error).__name__}: {error}", every_engine=True) from error
+        raise
+    if not together.groups:
+        return None
+    rank, _ = own_rank()
+    places = {label: members_of(group).index(rank) for label, group in together.groups.items()}
+    return Peers(dict(together.exchanges), places)
+
+
+def agree(together: Together) -> None:
+    """Wait until the members of all groups have been captured; raise if one has failed."""
+    if isinstance(together, Alike):
+        return
+    for _ in range(2):  # what a member of one group knows, those of its other groups then know as well
+        for label in sorted(together.groups):
+            group = together.groups[label]
+            gather_bytes(b"", torch.zeros(1), group, lambda work: wait_for(work, "the end of the capture"))
+    raise_if_failed()
