@@ -120,6 +120,10 @@ def capture(
     calls.check_world(world, shard)
     if isinstance(target, (str, os.PathLike)):
         calls.check_requires_grad(requires_grad)
+        if world is not None:
+            from backprint.ranks.world import capture_world_of_factory
+
+            return capture_world_of_factory(os.fspath(target), resolve_options(options))
         return capture_named_target(target, args, kwargs, options)
     resolved = resolve_options(options)
     warn_with_this_torch()
@@ -308,6 +312,16 @@ def verify(
     return beside(capture, small, prove(small, tuple(draws or DRAWS)))
 
 
+def _capture_of_one(target: Any, *args: Any, **kwargs: Any) -> Capture:
+    """Capture a call whose keywords may be any; the ranks of several are refused."""
+    captured: Any = capture(target, *args, **kwargs)
+    if not isinstance(captured, Capture):
+        from backprint.errors import UsageError
+
+        raise UsageError("world= captures several ranks: take one of them, world.ranks[0]")
+    return captured
+
+
 def derivative(
     target: Capture | Callable[..., Any],
     *args: Any,
@@ -334,7 +348,7 @@ def derivative(
 
     check_sequence("meant", meant)
     if not isinstance(target, Capture):
-        target = capture(target, *args, **kwargs)
+        target = _capture_of_one(target, *args, **kwargs)
     elif args or kwargs:
         raise UsageError("bp.derivative takes a Capture alone: its inputs are those that it was captured on")
     return derivatives_of(target, meant, hostile)

@@ -143,9 +143,7 @@ class Experts(nn.Module):
             outgoing = counts.tolist()
             incoming = collectives.all_to_all_single(counts, None, None, self.group).tolist()
             arrived = collectives.all_to_all_single_autograd(sorted_tokens, incoming, outgoing, self.group)
-            results = collectives.all_to_all_single_autograd(
-                arrived @ self.experts[0], outgoing, incoming, self.group
-            )
+            results = collectives.all_to_all_single_autograd(arrived @ self.experts[0], outgoing, incoming, self.group)
         back = torch.empty_like(results).index_copy(0, order, results)
         return (back * weight[:, None]).square().mean()
 

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -45,7 +46,7 @@ def group_of(reference: Any) -> Any:
     from torch.distributed import distributed_c10d
 
     if isinstance(reference, str):
-        return distributed_c10d._resolve_process_group(reference)  # type: ignore[arg-type]  # a NewType of str
+        return distributed_c10d._resolve_process_group(reference)
     if isinstance(reference, torch.ScriptObject):
         return torch.distributed.ProcessGroup.unbox(reference)
     return reference
@@ -56,9 +57,22 @@ def members_of(reference: Any) -> tuple[int, ...]:
     return tuple(torch.distributed.get_process_group_ranks(group_of(reference)))
 
 
+NAMED_GROUPS: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+"""The groups of all processes that are a dimension of a mesh, with its name: PyTorch makes no other group for it."""
+
+
+def name_groups(mesh: Any) -> None:
+    """Remember the names of a mesh's dimensions that have all processes."""
+    for dim, name in enumerate(mesh.mesh_dim_names or ()):
+        if mesh.size(dim) == torch.distributed.get_world_size():
+            NAMED_GROUPS.setdefault(mesh.get_group(dim), str(name))
+
+
 def label_of(reference: Any) -> str:
     """Return what a graph calls a group: the name of its dimension of a device mesh, `world`, or its description."""
     group = group_of(reference)
+    if group in NAMED_GROUPS:
+        return NAMED_GROUPS[group]
     description = str(group.group_desc)
     if description.startswith(MESH):
         return description.removeprefix(MESH)
@@ -91,9 +105,7 @@ def default_store() -> Any:
     return distributed_c10d._get_default_store()
 
 
-def gather_bytes(
-    meta: bytes, tensor: Tensor, group: Any, wait: Callable[[Any], None]
-) -> list[tuple[bytes, Tensor]]:
+def gather_bytes(meta: bytes, tensor: Tensor, group: Any, wait: Callable[[Any], None]) -> list[tuple[bytes, Tensor]]:
     """Return what each member of a group passes: some bytes, and a tensor of any shape. `wait` is called with each
     collective that is under way."""
     device, size = tensor.device, group.size()
@@ -187,7 +199,7 @@ def in_group(name: str, sent: Tensor, options: Sequence[Any], group: str) -> Ten
     sized = {"all_gather_into_tensor": (size,), "reduce_scatter_tensor": (*options, size)}
     ops = functional()
     lists = (list(option) if isinstance(option, tuple) else option for option in sized.get(name, tuple(options)))
-    return ops.wait_tensor(getattr(ops, name)(sent, *lists, group))  # type: ignore[no-any-return]  # an operator's result
+    return ops.wait_tensor(getattr(ops, name)(sent, *lists, group))
 
 
 def reduced(tensor: Tensor, reduction: str, group: str) -> Tensor:
@@ -492,11 +504,12 @@ def sharded_remaker(tensor: Any) -> Remake:
     from torch.distributed.tensor import DTensor, Replicate
 
     spec = tensor._spec
+    name_groups(spec.mesh)
     placements = tuple(Replicate() if place.is_partial() else place for place in spec.placements)
     of_tangent = type(spec)(spec.mesh, placements, tensor_meta=spec.tensor_meta)
 
     def remake(inner: Tensor, tangent: bool) -> Tensor:
-        return DTensor(inner, of_tangent if tangent else spec, requires_grad=False)  # type: ignore[call-arg]  # its __new__
+        return DTensor(inner, of_tangent if tangent else spec, requires_grad=False)
 
     return remake
 
@@ -524,7 +537,7 @@ def sharded_like(tensor: Tensor, other: Any) -> Tensor:
     given, wanted = as_sharded(tensor), as_sharded(other)
     if given is None or wanted is None or given.placements == wanted.placements:
         return tensor
-    return given.redistribute(placements=wanted.placements)  # type: ignore[no-any-return]  # a DTensor
+    return given.redistribute(placements=wanted.placements)
 
 
 def mesh_dim_label(mesh: Any, dim: int) -> str:
@@ -606,8 +619,8 @@ def in_rank(groups: ThreadGroups) -> Iterator[None]:
     with _LOCK:
         if not _THREAD_GROUPS_OPEN[0]:
             _BEFORE[:] = [distributed_c10d._world]
-            device_mesh.DeviceMesh._thread_id = RankOfMesh()  # type: ignore[assignment]  # an attribute of its meshes
-            distributed_c10d._world = multi_threaded_pg.ThreadLocalWorld()  # type: ignore[assignment]  # as its tests do
+            device_mesh.DeviceMesh._thread_id = RankOfMesh()
+            distributed_c10d._world = multi_threaded_pg.ThreadLocalWorld()
             c10d._set_thread_isolation_mode(True)
         _THREAD_GROUPS_OPEN[0] += 1
     local = multi_threaded_pg.ThreadLocalWorld._world
@@ -680,8 +693,6 @@ def reductions_are_numbered() -> bool:
 def finished_work_has_a_result() -> bool:
     if not torch.distributed.is_available():
         return True
-    import torch.distributed.distributed_c10d
-
     work = torch.distributed.Work.unbox(finished_work([torch.zeros(1)]))
     return bool(work.wait()) and len(work.get_future().wait()) == 1
 

@@ -59,11 +59,11 @@ def storages_filled(note: Callable[[Any], None]) -> Iterator[None]:
             note(storage)
         return before(storage, size)
 
-    torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign, assignment]  # set back below
+    torch.UntypedStorage.resize_ = resize
     try:
         yield
     finally:
-        torch.UntypedStorage.resize_ = before  # type: ignore[method-assign]  # as it was
+        torch.UntypedStorage.resize_ = before
 
 
 PICKLING = "_reduce_ex_internal"

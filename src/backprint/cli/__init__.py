@@ -19,6 +19,7 @@ VERBS = (
     "verify",
     "power",
     "region",
+    "ranks",
     "corpus",
     "show",
     "draw",

@@ -72,6 +72,7 @@ from backprint.sample.place import check_place, settle
     metavar="NAME",
     help="An autograd.Function, detach, no_grad, hook or item meant not to be the derivative.",
 )
+@click.option("--world", type=click.IntRange(1), metavar="N", help="Capture N ranks; the factory is called in each.")
 @click.option("--name", help="The sample's name; else the module's or function's.")
 @ALLOW
 @click.option("--overwrite", is_flag=True, help="Replace a sample that exists already.")
@@ -88,8 +89,10 @@ def command(target: str, output: Path, timeout: float, memory: float | None, **o
     """
     with ending(lambda: kept(output)), working(f"{target}: reading") as at:
         if options["layout"] == "backprint":
-            check_place(output, options["overwrite"])
-        if Path(target).is_dir():
+            check_place(output, options["overwrite"], "world.json" if options["world"] else "capture.json")
+        if options["world"]:
+            report = captured_world(target, output, options, lambda stage: at(f"{target}: {STAGES[stage]}"))
+        elif Path(target).is_dir():
             report = of_sample(Path(target), output, options, (timeout, memory), at)
         else:
             report = captured(target, output, output, options, lambda stage: at(f"{target}: {STAGES[stage]}"))
@@ -206,7 +209,7 @@ def captured(
     from backprint.target import capture_target, read_target
 
     gc.set_threshold(100_000, 20, 50)  # what a trace makes is kept: the collector looks at it less often
-    rest = dict(options)
+    rest = {key: option for key, option in options.items() if key != "world"}
     as_json, overwrite, data, layout = (rest.pop(key) for key in ("as_json", "overwrite", "data", "layout"))
     read = {key: rest.pop(key) for key in ("device", "mode", "trust")}
     program = read_target(target, fake=rest["fake"], **read)
@@ -229,6 +232,31 @@ def captured(
         answer |= {"asks": program.with_grad, "notes": capture.notes}
     lines = (json.dumps(answer),) if as_json else tuple(answer_lines(answer, capture))
     return CaptureReport(lines, 1 if answer["verdict"] in REFUTED else 0)
+
+
+def captured_world(
+    target: str, output: Path, options: Mapping[str, Any], entered: Callable[[str], Any]
+) -> CaptureReport:
+    """Capture all ranks of a step, and save them to one folder."""
+    import backprint as bp
+
+    if options["layout"] != "backprint":
+        raise UsageError("--world writes a folder with a sample of each rank: leave --layout out")
+    entered("capture")
+    named = ("engine", "mode", "loss", "specialize", "name")
+    world = bp.capture(target, world=options["world"], **{key: options[key] for key in named})
+    entered("save")
+    verdicts = world.verify()
+    world.save(output, options["data"], overwrite=options["overwrite"])
+    words = [verdict.verdict for verdict in verdicts]
+    if options["as_json"]:
+        lines: tuple[str, ...] = (json.dumps({"world": str(output), "ranks": world.size, "verdicts": words}),)
+    else:
+        lines = (
+            f"{output}: {world!r}",
+            *(f"{verdict.name}: {verdict.verdict} {verdict.detail}" for verdict in verdicts),
+        )
+    return CaptureReport(lines, 1 if any(word in REFUTED for word in words) else 0)
 
 
 def answer_lines(answer: dict[str, Any], capture: Any) -> Iterator[str]:

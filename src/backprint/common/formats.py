@@ -46,7 +46,9 @@ def is_direction(folder: Path) -> bool:
     )
 
 
-BACKPRINT = Format("backprint", "a Backprint sample", CAPTURE, (), (CAPTURE, "tensors.safetensors", "exchanges.safetensors"), has_ours)
+BACKPRINT = Format(
+    "backprint", "a Backprint sample", CAPTURE, (), (CAPTURE, "tensors.safetensors", "exchanges.safetensors"), has_ours
+)
 """Our own. The folders of its Pairs are read as well."""
 
 GRAPHNET = Format(

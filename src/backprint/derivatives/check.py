@@ -45,7 +45,7 @@ from backprint.derivatives.setting import (
     with_tangents,
 )
 from backprint.errors import BackprintError, GuardError, UsageError
-from backprint.graph.nouns import NO_FUNCTIONS, Capture, Graph, OpaqueEdge, Pair, Source, Step
+from backprint.graph.nouns import COLLECTIVES, NO_FUNCTIONS, Capture, Graph, OpaqueEdge, Pair, Source, Step
 from backprint.graph.verdicts import (
     CANNOT_TELL,
     DERIVATIVE,
@@ -238,6 +238,10 @@ def checked_pairs(capture: Capture, meant: tuple[str, ...], draws: Sequence[str]
     if not pairs:
         yield Derivative(CANNOT_TELL, capture.name, "it has no backward")
         return
+    if any(step.target in COLLECTIVES for pair in pairs for graph in graphs_of(pair) for step in graph.steps):
+        for pair in pairs:
+            yield Derivative(CANNOT_TELL, name_of(capture, pair), OF_ALL_RANKS)
+        return
     try:
         values = inputs_of_pairs(capture, draws)
     except CannotTell as error:
@@ -252,6 +256,15 @@ def checked_pairs(capture: Capture, meant: tuple[str, ...], draws: Sequence[str]
                 detail = "its backward goes through the forwards of other pairs too"
                 result = Derivative(CANNOT_TELL, result.name, detail, left_out=result.left_out)
             yield result
+
+
+OF_ALL_RANKS = "its collectives make it a part of a step of all ranks: World.against_whole says of that"
+"""Why the backward of one rank alone is compared with no derivative."""
+
+
+def graphs_of(pair: Pair) -> list[Graph]:
+    """Return the graphs of a Pair."""
+    return [graph for graph in (pair.forward, pair.backward) if graph is not None]
 
 
 def name_of(capture: Capture, pair: Pair) -> str:

@@ -28,6 +28,7 @@ from backprint.graph.nouns import (
     OPERATORS,
     PLAIN_TARGETS,
     SYMS,
+    WAIT,
     Atom,
     Device,
     Dict,
@@ -38,7 +39,6 @@ from backprint.graph.nouns import (
     Source,
     Step,
     Sub,
-    WAIT,
     Value,
     is_custom,
 )

@@ -288,7 +288,9 @@ def show_port(port: Port) -> str:
     return f"{show_spec(port.spec)}{shard} {port.key}"
 
 
-_PORT = re.compile(rf"(?P<spec>.+?)(?: of (?P<shard>{SHARD.pattern}))? (?P<role>{'|'.join(sorted(ROLES))}) (?P<name>.+)")
+_PORT = re.compile(
+    rf"(?P<spec>.+?)(?: of (?P<shard>{SHARD.pattern}))? (?P<role>{'|'.join(sorted(ROLES))}) (?P<name>.+)"
+)
 
 
 def read_port(text: str, local: str = "") -> Port:

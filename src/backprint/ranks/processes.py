@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from backprint._torch.distributed import (
     backend_of_world,
@@ -26,6 +26,7 @@ from backprint._torch.distributed import (
     label_of,
     members_of,
     own_rank,
+    reduces_gradients,
 )
 from backprint.errors import BackprintError, CaptureError, RanksError, describe_error
 from backprint.graph.capture_options import CaptureOptions
@@ -36,6 +37,7 @@ from backprint.tracing import frames
 from backprint.tracing.program import CalledProgram, read_call
 from backprint.values.combine import received_by
 from backprint.values.exchanges import Call, Exchange, Peers, mismatch
+from backprint.values.wrappers import is_wrapped
 
 JOINT_CAPTURES = [0]
 """How many captures of this process have exchanged tensors with others."""
@@ -81,6 +83,7 @@ def wait_for(work: Any, call_text: str) -> None:
     try:
         work.wait()
     except RuntimeError as error:
+        time.sleep(LOOK)  # one that raises notes why before it goes
         raise_if_failed()
         raise RanksError(f"a rank has gone while this one waited in {call_text}: {str(error)[:200]}") from error
 
@@ -113,7 +116,7 @@ class Together:
         text = f"{call.text}{frames.place(frames.here({}))}"
         meta = pickle.dumps((call, tensor.dtype, tuple(tensor.shape)))
         rows = gather_bytes(meta, tensor, group, lambda work: wait_for(work, text))
-        calls = [pickle.loads(row)[0] for row, _ in rows]  # noqa: S301  # from the processes of this job
+        calls = [pickle.loads(row)[0] for row, _ in rows]  # from the processes of this job
         if problem := mismatch(calls):
             raise RanksError(f"the ranks {list(members_of(group))} do not call the same collective: {problem} ({text})")
         sent = tuple(sent for _, sent in rows)
@@ -140,13 +143,12 @@ def capture_in_processes(
 ) -> Capture:
     """Capture a program in a process that has process groups; without collectives, as in any other process."""
     together = Alike() if backend_of_world() == "fake" else Together()
-    program = read_call(
-        target, args, kwargs, options.requires_grad, options.mode, options.loss, options.fake, False, together
-    )
-    joint = bool(program.wrappings) or program.reduces_gradients
+    joint = needs_others(target)
+    JOINT_CAPTURES[0] += joint
     try:
-        if joint:
-            JOINT_CAPTURES[0] += 1
+        program = read_call(
+            target, args, kwargs, options.requires_grad, options.mode, options.loss, options.fake, False, together
+        )
         peers = peers_of_step(program, together)
         if peers is None:
             return capture_with_recipes(target, args, kwargs, options)
@@ -157,6 +159,13 @@ def capture_in_processes(
         raise
     agree(together)
     return capture
+
+
+def needs_others(target: Any) -> bool:
+    """Whether a module is sharded or reduces gradients, so that its step needs the other processes."""
+    if not isinstance(target, nn.Module):
+        return False
+    return any(map(reduces_gradients, target.modules())) or any(map(is_wrapped, target.parameters()))
 
 
 def peers_of_step(program: CalledProgram, together: Together) -> Peers | None:

@@ -35,9 +35,7 @@ Make = Callable[[], Call]
 """Makes the call of the rank in whose process it runs."""
 
 
-def sharding(
-    model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], shard: Callable[..., Any] | None
-) -> Make:
+def sharding(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], shard: Callable[..., Any] | None) -> Make:
     """Return a function that makes a rank's call: a copy of the model and the arguments, sharded by `shard`."""
 
     def make() -> Call:
@@ -52,7 +50,7 @@ def sharding(
 def call_of_result(result: Any, passed: Call) -> Call:
     """Return the call that `shard` has made: it returns the model, or (model, args), or (model, args, kwargs); None if
     it has changed the model in place."""
-    model, args, kwargs = passed
+    _, args, kwargs = passed
     if result is None:
         return passed
     if isinstance(result, nn.Module) or (callable(result) and not isinstance(result, tuple)):

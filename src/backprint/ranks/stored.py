@@ -52,7 +52,9 @@ def load_world(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: b
 
     folder = Path(path)
     if not (folder / FILE).is_file():
-        raise SampleError(f"{folder}: not the folder of a World: it has no {FILE}; bp.load reads the sample of one rank")
+        raise SampleError(
+            f"{folder}: not the folder of a World: it has no {FILE}; bp.load reads the sample of one rank"
+        )
     content = read_json(folder / FILE)
     with errors_with_path(folder / FILE):
         root: Any = Field(content, "")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from backprint.common.text import amount
-from backprint.graph.keys import number_of
 from backprint.graph.nouns import COLLECTIVES, Capture, Graph, Source, Step, TensorSpec
 
 if TYPE_CHECKING:
@@ -67,42 +65,73 @@ def bytes_sent(kind: str, step: Step, size: int) -> float:
     return others * received
 
 
-def world_text(world: World) -> str:
-    """Return a World as text."""
-    first = world.ranks[0]
-    lines = [repr(world)]
-    kinds: dict[tuple[str, ...], list[int]] = {}
+def world_text(world: World, rank: int = 0) -> str:
+    """Return a World as text: its groups, which ranks have the same graphs, and what one rank sends."""
     from backprint.ranks.world import hashes
 
+    lines = [repr(world)]
+    kinds: dict[tuple[str, ...], list[int]] = {}
     for number, capture in enumerate(world.ranks):
         kinds.setdefault(hashes(capture), []).append(number)
     if len(kinds) > 1:
         shown = "; ".join(ranks_in_words(ranks) for ranks in list(kinds.values())[:8])
-        lines.append(f"  the same graphs: {shown}")
-    for label in dict.fromkeys(label for capture in world.ranks if capture.rank for label, _ in capture.rank.groups):
-        groups = dict.fromkeys(
-            members for capture in world.ranks if capture.rank for name, members in capture.rank.groups if name == label
-        )
-        lines.append(f"  {label}: {', '.join(str(list(members)) for members in list(groups)[:8])}")
-    lines += table_of_traffic(first)
-    return "\n".join(lines)
+        lines.append(f"  the same graphs: {shown}{'; …' if len(kinds) > 8 else ''}")
+    groups: dict[str, dict[tuple[int, ...], None]] = {}
+    for capture in world.ranks:
+        for label, members in capture.rank.groups if capture.rank is not None else ():
+            groups.setdefault(label, {})[members] = None
+    for label, all_members in groups.items():
+        shown = ", ".join(str(list(members)) for members in list(all_members)[:8])
+        lines.append(f"  {label}: {shown}{', …' if len(all_members) > 8 else ''}")
+    return "\n".join([*lines, *totals_of_traffic(world.ranks[rank])])
 
 
 def ranks_in_words(ranks: list[int]) -> str:
     """Return several ranks as text."""
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(map(str, ranks[:16]))}{', …' if len(ranks) > 16 else ''}"
+    shown = ", ".join(map(str, ranks[:16]))
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {shown}{', …' if len(ranks) > 16 else ''}"
 
 
-def table_of_traffic(capture: Capture) -> list[str]:
-    """Return what a rank sends, by group and kind, as lines."""
-    rows = list(traffic_of(capture))
-    totals: Counter[tuple[str, str, str]] = Counter()
-    counts: Counter[tuple[str, str, str]] = Counter()
-    for row in rows:
-        totals[row.group, row.side, row.kind] += row.bytes  # type: ignore[assignment]  # a Counter of floats
-        counts[row.group, row.side, row.kind] += 1
-    lines = []
-    for (group, side, kind), total in totals.items():
-        number = number_of(counts[group, side, kind], kind)
-        lines.append(f"  rank {capture.rank.number if capture.rank else 0} sends over {group} in the {side}: {amount(int(total))} in {number}")
-    return lines
+def totals_of_traffic(capture: Capture) -> list[str]:
+    """Return what a rank sends, by group, side and kind, as lines."""
+    rows: dict[tuple[str, str, str], list[float]] = {}
+    for row in traffic_of(capture):
+        rows.setdefault((row.group, row.side, row.kind), []).append(row.bytes)
+    number = capture.rank.number if capture.rank is not None else 0
+    return [
+        f"  rank {number} sends over {group} in the {side}: {amount(int(sum(sizes)))} in {len(sizes)} {kind}"
+        for (group, side, kind), sizes in rows.items()
+    ]
+
+
+def lines_of_traffic(capture: Capture) -> list[str]:
+    """Return what a rank sends by source line, the most first, as lines."""
+    rows: dict[tuple[str, str], list[float]] = {}
+    for row in traffic_of(capture):
+        where = f"{row.source.file}:{row.source.line}  {row.source.code[:60]}" if row.source else "no line"
+        rows.setdefault((row.group, where), []).append(row.bytes)
+    ordered = sorted(rows.items(), key=lambda item: -sum(item[1]))
+    return [f"  {amount(int(sum(sizes))):>10}  {group}  {where}" for (group, where), sizes in ordered[:24]]
+
+
+def traffic_json(capture: Capture) -> dict[str, object]:
+    """Return the collectives of a rank as JSON."""
+    collectives = [
+        {
+            "kind": row.kind,
+            "group": row.group,
+            "ranks": row.size,
+            "bytes": int(row.bytes),
+            "side": row.side,
+            "line": f"{row.source.file}:{row.source.line}" if row.source else None,
+        }
+        for row in traffic_of(capture)
+    ]
+    rank = capture.rank
+    groups = {label: list(members) for label, members in rank.groups} if rank is not None else {}
+    return {
+        "rank": rank.number if rank else 0,
+        "size": rank.size if rank else 1,
+        "groups": groups,
+        "collectives": collectives,
+    }

@@ -77,8 +77,8 @@ class Turns(Generic[T]):
         finally:
             set_state_of_process(before)
         if self.failure is not None:
-            rank, error = self.failure
-            raise error_of_rank(rank, error) from error
+            rank, cause = self.failure
+            raise error_of_rank(rank, cause) from cause
         return [self.ended[rank] for rank in range(self.size)]
 
     def be_rank(self, rank: int, work: Callable[[int], T]) -> None:

@@ -91,19 +91,16 @@ class AgainstWhole:
 # ---- Where each element of a shard lies in the whole
 
 
-def numbered(model: nn.Module) -> tuple[nn.Module, dict[str, int]]:
-    """Return a copy of a model whose parameters are numbered from 1 on, element by element, and the first number of
-    each."""
+def numbered(model: nn.Module) -> nn.Module:
+    """Return a copy of a model whose parameters are numbered from 1 on, element by element."""
     copied = copy.deepcopy(model).double()
-    starts: dict[str, int] = {}
     start = 1
     with torch.no_grad():
-        for name, parameter in copied.named_parameters():
-            starts[name] = start
+        for parameter in copied.parameters():
             numbers = torch.arange(start, start + parameter.numel(), dtype=torch.float64)
             parameter.copy_(numbers.view(parameter.shape))
             start += parameter.numel()
-    return copied, starts
+    return copied
 
 
 def in_double(value: Any) -> Any:
@@ -179,17 +176,16 @@ def against_whole(
     """Compare the gradients of all ranks with the whole model's."""
     if not isinstance(model, nn.Module):
         raise UsageError("the whole must be a module: its parameters are what gradients are compared for")
-    args, kwargs = in_double(tuple(args)), in_double(dict(kwargs))
-    marked, starts = numbered(model)
-    numbers = in_ranks(size, sharding(marked, args, kwargs, options.shard), numbers_of_rank)
-    double = copy.deepcopy(model).double()
-    rows = in_ranks(
-        size, sharding(double, args, kwargs, options.shard), lambda place: gradients_of_rank(place, options)
-    )
-    [whole] = in_ranks(1, lambda: (double, args, kwargs), lambda place: gradients_of_rank(place, options).gradients)
+    marked, double = numbered(model), copy.deepcopy(model).double()
+    call: Call = (double, in_double(tuple(args)), in_double(dict(kwargs)))
+    numbers = in_ranks(size, sharding(marked, *call[1:], options.shard), numbers_of_rank)
+    rows = in_ranks(size, sharding(*call, options.shard), lambda place: gradients_of_rank(place, options))
+    [whole] = in_ranks(1, lambda: call, lambda place: gradients_of_rank(place, options).gradients)
     zero = torch.zeros(1, dtype=torch.float64)
     parts = [
-        torch.zeros(parameter.numel(), dtype=torch.float64) if (gradient := whole[name]) is None else gradient.reshape(-1)
+        torch.zeros(parameter.numel(), dtype=torch.float64)
+        if (gradient := whole[name]) is None
+        else gradient.reshape(-1)
         for name, parameter in double.named_parameters()
     ]
     return compared(numbers, rows, torch.cat([zero, *parts]), captures)
@@ -310,9 +306,9 @@ def cause_of(
     """Say which change of the ranks' gradients would make them the whole's; '' if none that is known does."""
     gradients = Gradients(local, wanted, largest)
     for label, members_of in groups.items():
-        if all(rank in members_of for rank in wrong) and len(members_of[wrong[0]]) > 1:
-            if cause := cause_in_group(gradients, wrong, label, members_of):
-                return cause
+        has_others = all(rank in members_of for rank in wrong) and len(members_of[wrong[0]]) > 1
+        if has_others and (cause := cause_in_group(gradients, wrong, label, members_of)):
+            return cause
     return factor(gradients, wrong)
 
 

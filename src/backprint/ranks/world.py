@@ -16,16 +16,15 @@ from backprint.graph.keys import in_a_line, number_of
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import DIGESTS, PROGRAM, PortVerdict, Verdict, worst
 from backprint.ranks.meeting import Among, Meeting
-from backprint.ranks.sharded import captured_among_others, in_ranks, sharding
+from backprint.ranks.sharded import Call, call_of_result, captured_among_others, in_ranks, sharding
 from backprint.ranks.turns import Turns
 from backprint.ranks.whole import AgainstWhole, against_whole
-from backprint.replaying.results import against, against_rows, results_by_port, witnessed
+from backprint.replaying.results import Results, against, against_rows, results_by_port, witnessed
 from backprint.replaying.whole import replay_values
+from backprint.target import find_factory
 from backprint.tracing.program import Outcome
 from backprint.values.exchanges import ANSWER
 from backprint.values.settings import preserving_random_states
-
-Results = Mapping[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +112,7 @@ class World:
 
 def hashes(capture: Capture) -> tuple[str, ...]:
     """Return the hashes of a Capture's graphs."""
-    return tuple(
-        graph.hash() for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None
-    )
+    return tuple(graph.hash() for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None)
 
 
 def results_of(outcome: Outcome) -> Results:
@@ -138,8 +135,8 @@ def check_exact(ranks: Sequence[Capture]) -> None:
         made = [name for name, recipe in capture.recipes.recipes.items() if recipe.kind in ("normal", "uniform")]
         if made:
             raise UsageError(
-                f"rank {rank} keeps a recipe of {made[0]!r} and not its values, so the ranks cannot run together as they "
-                "did: verify each alone (bp.load(…/rank_0).verify()), or save the World with data='exact'"
+                f"rank {rank} keeps a recipe of {made[0]!r} and not its values, so the ranks cannot run together as "
+                "they did: verify each alone (bp.load(…/rank_0).verify()), or save the World with data='exact'"
             )
 
 
@@ -175,3 +172,20 @@ def capture_world(target: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
     rows = in_ranks(options.world, make, lambda place: captured_among_others(place, options))
     whole = Whole(target, tuple(args), dict(kwargs), options)
     return World(tuple(capture for _, capture in rows), tuple(outcome for outcome, _ in rows), whole)
+
+
+def capture_world_of_factory(text: str, options: CaptureOptions) -> World:
+    """Capture every rank of the step that a factory makes, `file.py:factory`: it is called in each rank, as the
+    training script of a rank is run."""
+    if Path(text).is_dir():
+        raise UsageError(f"{text}: world= takes a factory (file.py:factory), which is called in each rank")
+    factory = find_factory(text)
+
+    def make() -> Call:
+        result = factory()
+        if not isinstance(result, tuple) or len(result) not in (2, 3):
+            raise UsageError(f"{text}: the factory must return (model, args) or (model, args, kwargs)")
+        return call_of_result(result, (result[0], (), {}))
+
+    rows = in_ranks(options.world or 1, make, lambda place: captured_among_others(place, options))
+    return World(tuple(capture for _, capture in rows), tuple(outcome for outcome, _ in rows))

@@ -82,7 +82,8 @@ def collectives() -> Mapping[str, Callable[..., Any]]:
     """Return a function for each collective: what answers them here, or the process group that its label names."""
     answer = ANSWER.get() or by_process_groups
     return {
-        f"torch.ops.{FUNCTIONAL}.{name}.default": functools.partial(answer_collective, answer, name) for name in GROUP_POSITIONS
+        f"torch.ops.{FUNCTIONAL}.{name}.default": functools.partial(answer_collective, answer, name)
+        for name in GROUP_POSITIONS
     }
 
 

@@ -78,7 +78,10 @@ class StoredExchanges(Mapping[str, "Sequence[Exchange]"]):
                     if len(options) != len(groups[group]) or any(name not in tensors for name in names):
                         raise SampleError(f"{row.path}: not every member of {group!r:.80} has sent a tensor")
                     calls = tuple(Call(kind.text(64), group, option) for option in options)
-                    sent, received = tuple(tensors[name] for name in names), tensors.get(name_of_received(group, number))
+                    sent, received = (
+                        tuple(tensors[name] for name in names),
+                        tensors.get(name_of_received(group, number)),
+                    )
                     exchanges.setdefault(group, []).append(Exchange(calls, sent, received))
         return exchanges
 

@@ -21,8 +21,8 @@ from backprint.graph.keys import tangent_name
 from backprint.graph.links import check_links, tensors_in
 from backprint.graph.nouns import Capture, Deferred, Graph, Link, Pair, TensorSpec, allowed, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
-from backprint.sample.kept import kept_bytes
 from backprint.sample.exchanges import stored_peers
+from backprint.sample.kept import kept_bytes
 from backprint.sample.metadata import (
     Field,
     Witness,

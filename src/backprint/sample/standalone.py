@@ -1,11 +1,12 @@
 """FOOTER: the end of every `model.py`, so that `python model.py` makes its own inputs and prints a digest of each
 output.
 
-The footer needs only torch. It has the code of `generator.py`, `alone.py` and `combine.py`, and then that of MAIN, which reads the
-`capture.json` and `tensors.safetensors` of the sample. The `model.py` of a backward loads that of its forward, runs it
-on the inputs that the recipes make, and takes the saved values from its results. The `model.py` of a forward of linked
-Pairs first runs the forwards of the earlier Pairs: the values that come over links are then those of the capture, and
-guards on them hold. Gradients that come over links, and tangents of values between Pairs, are drawn from recipes.
+The footer needs only torch. It has the code of `generator.py`, `alone.py` and `combine.py`, and then that of MAIN,
+which reads the `capture.json` and `tensors.safetensors` of the sample; for a rank of several, `Others` answers its
+collectives with what the others sent, from `exchanges.safetensors`. The `model.py` of a backward loads that of its
+forward, runs it on the inputs that the recipes make, and takes the saved values from its results. The `model.py` of a
+forward of linked Pairs first runs the forwards of the earlier Pairs: the values that come over links are then those of
+the capture, and guards on them hold. Gradients that come over links, and tangents of values between Pairs, are drawn from recipes.
 
 Results are not compared with the digests of the capture, which `verify` does. `load` parses the text above MARKER, and
 accepts below it only the current footer or one of an earlier version.
@@ -124,8 +125,9 @@ class Others:
         number = self.counts[group] = self.counts.get(group, -1) + 1
         if number >= len(self.known.get(group, [])) or self.known[group][number][0] != kind:
             raise SystemExit(f"collective {number + 1} of {group!r} is {kind} here, and no such one was kept")
-        place = self.rank["groups"][group].index(self.rank["number"])
-        everyone = [self.tensors[f"{group} {number} sent by {index}"] for index in range(len(self.rank["groups"][group]))]
+        members = self.rank["groups"][group]
+        place = members.index(self.rank["number"])
+        everyone = [self.tensors[f"{group} {number} sent by {index}"] for index in range(len(members))]
         received = self.tensors.get(f"{group} {number} received")
         if received is not None and torch.equal(everyone[place], sent):
             return received.clone()
@@ -215,7 +217,9 @@ def text_of(module: str) -> str:
 
 IMPORTS = "import functools\nimport importlib.util\nimport json\nimport pathlib\nimport re\nimport sys\n"
 
-FOOTER = f"{MARKER}\n\n{IMPORTS}{text_of('sample/generator.py')}\n\n{text_of('sample/alone.py')}\n\n{text_of('values/combine.py')}\n{MAIN}"
+MODULES = ("sample/generator.py", "sample/alone.py", "values/combine.py")
+
+FOOTER = f"{MARKER}\n\n{IMPORTS}{chr(10).join(text_of(module) + chr(10) for module in MODULES)[:-1]}{MAIN}"
 
 KNOWN_FOOTERS = frozenset(
     {

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from backprint._torch.distributed import collective_name, form_of, is_collective, label_of
 from backprint._torch.modes import TorchDispatchMode
-from backprint.values.exchanges import Answer, call_of
+from backprint.values.exchanges import Answer, Others, call_of
 from backprint.values.wrappers import PLAIN
 
 
@@ -41,7 +41,7 @@ class Answered(TorchDispatchMode):
 
 
 @contextlib.contextmanager
-def answering(peers: Any) -> Iterator[None]:
+def answering(peers: Others | None) -> Iterator[None]:
     """Run a program alone among its peers, which answer its collectives; as it is, if it has none."""
     if peers is None:
         yield

@@ -35,7 +35,7 @@ from backprint.tracing.refusals import refuse_callers_modes
 from backprint.tracing.request import EngineResult
 from backprint.tracing.running import restoring_state
 from backprint.tracing.witness import second_order
-from backprint.values.exchanges import Peers
+from backprint.values.exchanges import Others
 from backprint.values.settings import outside_modes, preserving_random_states
 
 # ---- The engines, and the requests that each supports
@@ -394,7 +394,7 @@ def capture_call(
     kwargs: Mapping[str, Any],
     options: CaptureOptions,
     check: Check = lambda capture, program: None,
-    peers: Peers | None = None,
+    peers: Others | None = None,
 ) -> Capture:
     """Capture the forward and backward of `target(*args, **kwargs)`, with the bodies of custom operators."""
     return with_operator_bodies(lambda: capture_once(target, args, kwargs, options, check, peers), options)
@@ -406,7 +406,7 @@ def capture_once(
     kwargs: Mapping[str, Any],
     options: CaptureOptions,
     check: Check,
-    peers: Peers | None,
+    peers: Others | None,
 ) -> Capture:
     """Capture a call once; with `peers`, as one rank among them."""
     check_options(target, options)

@@ -28,7 +28,7 @@ from backprint.tracing.reach import roots
 from backprint.tracing.state.process import GLOBALS, SWITCHES
 from backprint.tracing.state.restore import ForeignRandomStates
 from backprint.tracing.state.snapshot import Snapshot
-from backprint.values.exchanges import Peers
+from backprint.values.exchanges import Others
 from backprint.values.likeness import DescribeState, Like, describe_value, holds_live_value
 from backprint.values.memory import MemorySpan, has_memory, memory_spans
 from backprint.values.results import NO_RESULT, ResultTree
@@ -171,7 +171,7 @@ class CalledProgram:
     specialize: bool = False
     call_arguments: CallArguments | None = None
     wrappings: Mapping[str, Wrapping] = field(default_factory=dict)
-    peers: Peers | None = None
+    peers: Others | None = None
 
     @property
     def outside(self) -> dict[str, Tensor]:
@@ -412,7 +412,7 @@ def read_call(
     loss: Callable[[Any], Any] | None = None,
     fake: bool = False,
     specialize: bool = False,
-    peers: Peers | None = None,
+    peers: Others | None = None,
 ) -> CalledProgram:
     """Return the program of `target(*args, **kwargs)`; with `fake`, a program that runs on tensors without values."""
     names_by_path, arguments = bind_names(target, args, kwargs)
@@ -532,8 +532,8 @@ def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
     if type(tensor) not in (Tensor, nn.Parameter, nn.Buffer, FakeTensor):
         kind = f"{type(tensor).__module__}.{type(tensor).__qualname__}"
         raise CaptureError(
-            f"input {name!r} is a {kind}: of tensor subclasses, only those that wrap one tensor are captured (DTensor); "
-            "pass plain tensors"
+            f"input {name!r} is a {kind}: of tensor subclasses, only those that wrap one tensor are captured "
+            "(DTensor); pass plain tensors"
         )
     if not has_memory(tensor):
         raise CaptureError(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -86,6 +86,24 @@ def mismatch(calls: Sequence[Call]) -> str:
 Answer = Callable[[Call, Tensor], Tensor]
 """Answers a collective: returns what this rank receives for what it sends."""
 
+
+class Others(Protocol):
+    """The other ranks of a step, which answer the collectives of a program in one of several ways.
+
+    `begin` is called before each run, and `place` entered where the program runs; `label` returns the label of a
+    process group.
+    """
+
+    @property
+    def place(self) -> Callable[[], AbstractContextManager[Any]]: ...
+
+    def begin(self, position: Mapping[str, int] | None = None) -> None: ...
+
+    def label(self, reference: Any, /) -> str: ...
+
+    def __call__(self, call: Call, tensor: Tensor, /) -> Tensor: ...
+
+
 ANSWER: ContextVar[Answer | None] = ContextVar("answer", default=None)
 """What answers the collectives of graphs that run now; without one, the process groups of this process do."""
 
@@ -104,7 +122,6 @@ class Peers:
     places: Mapping[str, int] = field(default_factory=dict)
     position: dict[str, int] = field(default_factory=dict)
     place: Callable[[], AbstractContextManager[Any]] = nullcontext
-    label: Callable[[Any], str] = label_of
 
     def __call__(self, call: Call, sent: Tensor) -> Tensor:
         number = self.position.get(call.group, 0)
@@ -126,6 +143,10 @@ class Peers:
             return exchange.received.clone()
         everyone = [*exchange.sent[:place], sent, *exchange.sent[place + 1 :]]
         return received_by(place, call.kind, [member.options for member in exchange.calls], everyone)
+
+    def label(self, reference: Any) -> str:
+        """Return the label of a process group."""
+        return label_of(reference)
 
     def begin(self, position: Mapping[str, int] | None = None) -> None:
         """Begin a run, or go on with one from a position of it."""

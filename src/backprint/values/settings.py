@@ -23,7 +23,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-
 class Turns:
     """A lock that one thread holds at a time, any number of times, or the threads of one party together.
 

@@ -176,7 +176,9 @@ def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorde
     recorder.note_edges_behind_outputs(forward.tensors)
     recorder.note_written()
     program = forward.stage.program
-    with_outside_ = replace(with_outside(program, recorder.seen), accumulates=recorder.seen.reentrant or program.accumulates)
+    with_outside_ = replace(
+        with_outside(program, recorder.seen), accumulates=recorder.seen.reentrant or program.accumulates
+    )
     names = [named.name for named in with_outside_.tensors[len(program.tensors) :]]
     outside = dict(zip(names, recorder.seen.outside, strict=True))
     keys = {name: name for name in forward.stage.ready} | {f"outside {i}": name for i, name in enumerate(names)}

@@ -22,8 +22,8 @@ from backprint.tracing.eager.tape import (
     Placement,
     Tape,
     TapedCall,
-    contiguous_strides,
     bytes_spanned,
+    contiguous_strides,
     elements_spanned,
     geometry,
     has_internal_overlap,
@@ -280,8 +280,8 @@ class Storages:
         """Make one flat value the base of a storage, large enough for `covering`; return its Placement.
 
         Two inputs may be views of one memory, of which the graph knows no common tensor. Zeros are filled from each of
-        them (`as_strided_scatter`; one that is all of the memory is viewed), and all are views of the result from then on, so that a write to one of them is
-        seen by the others.
+        them (`as_strided_scatter`; one that is all of the memory is viewed), and all are views of the result from then
+        on, so that a write to one of them is seen by the others.
         """
         storage = self.of(covering)
         roots = [place for place in dict.fromkeys((storage.base, *storage.roots)) if place not in storage.origins]
