@@ -198,7 +198,7 @@ class TensorParallel(Sharded):
     def forward(self, x: Tensor) -> Tensor:
         x = torch.tanh(self.first(x))
         entering = x if self.bug == "input of a column-parallel layer" else copied(x, self.group)
-        loss = (self.lower(torch.relu(self.up(entering))) - x).square().mean()
+        loss = self.lower(torch.relu(self.up(entering))).square().mean()
         return loss * self.size if self.bug == "loss times the ranks" else loss
 
     def lower(self, y: Tensor) -> Tensor:
@@ -243,7 +243,8 @@ def on_a_grid(bug: str) -> Program:
         mesh = grid()
         cut_layers(model, mesh["tp"].get_group())
         model.group = mesh["dp" if model.bug == "group of another dimension" else "tp"].get_group()
-        reduce_gradients(model.parameters(), mesh["dp"].get_group(), mesh["dp"].size())
+        reduced_over = mesh["tp" if model.bug == "gradients over another dimension" else "dp"]
+        reduce_gradients(model.parameters(), reduced_over.get_group(), reduced_over.size())
         return model, rows_of((x,), mesh.get_local_rank("dp"), mesh["dp"].size())
 
     return Program(TensorParallel(bug), (torch.randn(8, 8),), shard)
@@ -329,6 +330,8 @@ def sequence_parallel(bug: str) -> Program:
         model.group = dist.group.WORLD
         model.up.weight, model.down.weight = own(model.up.weight), own(model.down.weight, dim=1)
         reduce_gradients(model.positions.parameters(), model.group)
+        if model.bug == "parts summed as replicas":
+            reduce_gradients([model.up.weight, model.down.weight], model.group)
         if model.bug != "norm of a sequence":
             reduce_gradients(model.norm.parameters(), model.group)
         return model, own_rows((x,))
@@ -515,19 +518,20 @@ def ddp(bug: str, total: bool = False) -> Program:
 
 
 class Accumulating(Sharded):
-    """Two micro-batches of half the rows each; the gradients of both are reduced after the second."""
+    """Three micro-batches of a third of the rows; the gradients of all are reduced after the last."""
 
     def __init__(self, bug: str) -> None:
         super().__init__(bug)
         self.model: nn.Module = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
 
     def forward(self, x: Tensor) -> Tensor:
-        first, second = x.chunk(2)
-        by = 1 if self.group is not None and self.bug == "not divided by micro-batches" else 2
+        *first, last = x.chunk(3)
+        by = 1 if self.group is not None and self.bug == "not divided by micro-batches" else 3
         with self.without_sync():
-            (self.model(first).square().mean() / by).backward()
+            for part in first:
+                (self.model(part).square().mean() / by).backward()
         with self.without_sync() if self.bug == "no micro-batch is reduced" else nullcontext():
-            loss = self.model(second).square().mean() / by
+            loss = self.model(last).square().mean() / by
             loss.backward()
         return loss.detach()
 
@@ -541,7 +545,7 @@ def accumulating(bug: str) -> Program:
         model.model = DistributedDataParallel(model.model)
         return model, own_rows((x,))
 
-    return Program(Accumulating(bug), (torch.randn(8, 8),), shard)
+    return Program(Accumulating(bug), (torch.randn(12, 8),), shard)
 
 
 class ClippedReplicated(Replicated):
@@ -628,6 +632,7 @@ def fsdp(bug: str) -> Program:
         fsdp_model = fully_shard(model, mesh=mesh, ignored_params=ignored)
         if model.bug == "divided by 1":
             fsdp_model.set_gradient_divide_factor(1.0)
+            fsdp_model.set_force_sum_reduction_for_comms(True)
         return fsdp_model, own_rows((x,))
 
     return Program(Replicated(bug), (torch.randn(8, 8),), shard)
@@ -696,53 +701,75 @@ def row(name: str, make: Callable[[str], Program], wrong: str, cause: str = "", 
     return Bug(name, wrong, partial(same_seed, make), cause, ranks)
 
 
+SUM, AVERAGE = "lacks a sum over world", "lacks an average over world"
+TWICE = "is 2 times the whole's: summed over world once too often"
+
 BUGS = (
     row("no all-reduce", tensor_parallel, "The output of a row-parallel layer is not summed."),
     row("two all-reduces", tensor_parallel, "The output of a row-parallel layer is summed twice."),
     row("max for sum", tensor_parallel, "The output of a row-parallel layer is reduced with max."),
-    row("detached sum", tensor_parallel, "The sum is taken of a detached tensor, so no gradient flows through it."),
-    row("sum in the backward, too", tensor_parallel, "The gradient of a sum that is replicated is summed as well."),
-    row("input of a column-parallel layer", tensor_parallel, "The gradient of a replicated input is not summed."),
+    row("detached sum", tensor_parallel, "No gradient flows through the sum of a detached tensor.", "is 0"),
+    row("sum in the backward, too", tensor_parallel, "The gradient of a replicated sum is summed as well.", TWICE),
     row("bias on every rank", tensor_parallel, "Each rank adds the bias of a row-parallel layer before the sum."),
-    row("loss times the ranks", tensor_parallel, "The loss is multiplied by the number of tensor-parallel ranks."),
+    row("loss times the ranks", tensor_parallel, "The loss is multiplied by the number of ranks.", TWICE),
+    row(
+        "input of a column-parallel layer",
+        on_a_grid,
+        "The gradient of a replicated input is not summed.",
+        "lacks a sum over tp",
+        ranks=4,
+    ),
     row("group of another dimension", on_a_grid, "Tensor-parallel sums are over the data-parallel group.", ranks=4),
-    row("clipped by the norm of a rank", clipped, "Gradients are clipped by the norm of this rank's parts."),
+    row(
+        "gradients over another dimension",
+        on_a_grid,
+        "Gradients are averaged over the tensor-parallel group.",
+        "lacks an average over dp",
+        ranks=4,
+    ),
+    row("clipped by the norm of a rank", clipped, "Gradients are clipped by the norm of a rank's parts."),
     row("gather along the wrong axis", gathering, "Gathered rows are viewed as columns; the shape is the same."),
-    row("norm of a sequence", sequence_parallel, "A norm sees a part of the sequence, and its gradient is not summed."),
+    row("norm of a sequence", sequence_parallel, "The gradient of a norm is of a part of the sequence.", SUM),
+    row(
+        "parts summed as replicas",
+        sequence_parallel,
+        "The gradients of parts of a matrix are summed as those of replicated weights.",
+        "is summed over world, whose ranks hold different parts of it",
+    ),
     row("own part of a gradient", sequence_parallel, "A gather's backward keeps a part, and does not sum first."),
-    row("gathered before", sequence_parallel, "The second layer takes what was gathered for the first."),
+    row("gathered before", sequence_parallel, "The second layer takes the tensor that was gathered for the first."),
     row("positions from 0", sequence_parallel, "Each rank counts the positions of its part from 0."),
-    row("keys of another rank", heads, "A rank has the keys and values of another rank's queries."),
+    row("keys of another rank", heads, "A rank has the keys and values that belong to another rank's queries."),
     row("matrix of all heads cut in two", heads, "The matrix of q, k and v is cut as if it were one."),
     row("masked words not zeroed", vocabulary, "An embedding in parts does not zero the rows of other ranks' words."),
     row("first word masked", vocabulary, "The mask of an embedding in parts is off by one."),
     row("sum of exponentials", vocabulary, "A loss on logits in parts does not sum the exponentials of all ranks."),
-    row("split sizes in another order", experts, "An all-to-all sends one expert's tokens to another."),
+    row("split sizes in another order", experts, "An all-to-all sends the tokens of one expert to another."),
     row("tokens not put back", experts, "Tokens stay in the order of their experts."),
-    row("expert of another rank", experts, "Each rank has the expert that another is sent tokens for."),
-    row(
-        "expert's gradient not averaged",
-        experts,
-        "An expert has the gradients of all ranks' losses, whose mean counts.",
-    ),
-    row("mean for sum", partial(ddp, total=True), "DDP averages the gradients of a loss that is a sum."),
-    row("sum for mean", by_hand, "The gradients of a loss that is a mean are summed, and not divided."),
-    row("biases not reduced", by_hand, "The gradients of weights are reduced, and those of biases are not."),
-    row("averaged twice", ddp, "The loss is divided by the number of ranks, and DDP averages."),
-    row("reduced by DDP and by hand", ddp, "The gradients of a layer are reduced by DDP, and summed once more."),
+    row("expert of another rank", experts, "Each rank has an expert whose tokens are sent to another rank."),
+    row("expert's gradient not averaged", experts, "An expert has the sum of the gradients of all ranks.", TWICE),
+    row("mean for sum", partial(ddp, total=True), "DDP averages the gradients of a loss that is a sum.", "sum"),
+    row("sum for mean", by_hand, "The gradients of a loss that is a mean are summed, and not divided.", TWICE),
+    row("biases not reduced", by_hand, "The gradients of weights are reduced, and those of biases are not.", AVERAGE),
+    row("averaged twice", ddp, "The loss is divided by the number of ranks, and DDP averages.", "sum"),
+    row("reduced by DDP and by hand", ddp, "DDP reduces the gradients of a layer, which are then summed.", TWICE),
     row("the same rows", ddp, "Every rank takes the same rows."),
-    row("parameter beside DDP", ddp, "A layer is outside the module that DDP wraps."),
-    row("not divided by micro-batches", accumulating, "Gradients of micro-batches are added and not divided."),
-    row("no micro-batch is reduced", accumulating, "All micro-batches are under no_sync."),
+    row("parameter beside DDP", ddp, "A layer is outside the module that DDP wraps.", AVERAGE),
     row(
-        "clipped before the reduction", clipped_replicated, "Each rank clips its own gradients before they are reduced."
+        "not divided by micro-batches",
+        accumulating,
+        "The gradients of micro-batches are added, and not divided.",
+        "is 3 times the whole's",
     ),
-    row("mean of each rank's words", ignoring, "Ranks with different numbers of words count alike."),
+    row("no micro-batch is reduced", accumulating, "All micro-batches are under no_sync.", AVERAGE),
+    row("clipped before the reduction", clipped_replicated, "Each rank clips its own gradients before the reduction."),
+    row("mean of each rank's words", ignoring, "The means of ranks with different numbers of words are averaged."),
     row("statistics of a rank's rows", normalised, "A batch norm takes the statistics of a rank's rows."),
-    row("parameter that FSDP ignores", fsdp, "A parameter is ignored by FSDP, and nothing else reduces it."),
-    row("divided by 1", fsdp, "FSDP sums the gradients of a loss that is a mean."),
+    row("parameter that FSDP ignores", fsdp, "FSDP ignores a parameter, and nothing else reduces it.", AVERAGE),
+    row("divided by 1", fsdp, "FSDP sums the gradients of a loss that is a mean.", TWICE),
     row("replicas not reduced", hybrid, "Gradients are reduced among shards, and not among replicas.", ranks=4),
-    row("norm out of the plan", norm_out_of_the_plan, "A norm of a sequence in parts is not in the plan."),
-    row("to_local without grad_placements", unwrapped, "The gradient of a local tensor is taken for replicated."),
-    row("a partial sum as replicated", unwrapped, "Terms of a sum are declared to be replicated."),
+    row("norm out of the plan", norm_out_of_the_plan, "A norm of a sequence in parts is not in the plan.", SUM),
+    row("to_local without grad_placements", unwrapped, "The gradient of a local tensor is taken as replicated.", SUM),
+    row("a partial sum as replicated", unwrapped, "The terms of a sum are declared to be replicated."),
 )
+"""Every bug."""

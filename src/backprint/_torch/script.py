@@ -30,7 +30,10 @@ def scripts_seen(note: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) ->
 
     def noted(plain: Any) -> Any:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            graph = self.inlined_graph if hasattr(self, "inlined_graph") else self.graph
+            try:
+                graph = self.inlined_graph if hasattr(self, "inlined_graph") else self.graph
+            except RuntimeError:  # a method of a class of C++, such as a reduction's: it has no graph
+                return plain(self, *args, **kwargs)
             if graph.findAllNodes("prim::tolist"):
                 note(self, args, kwargs)
             return plain(self, *args, **kwargs)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backprint.errors import SampleError
 from backprint.sample.load import load
-from backprint.sample.metadata import MAX_RANKS, Field, errors_with_path, read_json, write_json
+from backprint.sample.metadata import MAX_RANKS, Field, Witness, errors_with_path, read_json, write_json
 from backprint.sample.place import check_place, settle
 from backprint.saving import write_sample
 
@@ -38,7 +38,8 @@ def save_world(world: World, path: str | os.PathLike[str], data: str, overwrite:
     try:
         for rank, capture in enumerate(world.ranks):
             write_sample(capture, folder_of_rank(staging, rank), data, (), False, "quick")
-        write_json(staging / FILE, {"format": FORMAT, "name": world.ranks[0].name, "size": world.size})
+        content = {"format": FORMAT, "name": world.ranks[0].name, "size": world.size}
+        write_json(staging / FILE, {**content, "witness": digests_of(world) if data == "exact" else []})
         staging.chmod(0o755)
         settle(staging, place)
     finally:
@@ -62,4 +63,19 @@ def load_world(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: b
         if number > FORMAT:
             raise SampleError(f"format {number} is newer than this Backprint reads ({FORMAT}): update Backprint")
         size = root.get("size").whole(MAX_RANKS)
-    return World(tuple(load(folder_of_rank(folder, rank), allow, trust) for rank in range(size)))
+        witnesses = tuple(Witness(row, folder / FILE) for row in root.get("witness", []).items(size))
+        if witnesses and len(witnesses) != size:
+            raise SampleError(f"witness: has the results of {len(witnesses)} ranks, and there are {size}")
+    ranks = tuple(load(folder_of_rank(folder, rank), allow, trust) for rank in range(size))
+    return World(ranks, witnesses=witnesses)
+
+
+def digests_of(world: World) -> list[dict[str, Any]]:
+    """Return the digests of the results of the step that the ranks ran among each other."""
+    from backprint.ranks.world import results_of
+    from backprint.replaying.results import numbers_of
+
+    if world.outcomes:
+        rows = [results_of(outcome) for outcome in world.outcomes]
+        return [{str(key): numbers_of(value) for key, value in row.items()} for row in rows]
+    return [dict(witness) for witness in world.witnesses]

@@ -12,7 +12,7 @@ import torch
 
 from backprint.errors import UsageError
 from backprint.graph.capture_options import CaptureOptions
-from backprint.graph.keys import in_a_line, number_of
+from backprint.graph.keys import PortKey, in_a_line, number_of
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import DIGESTS, PROGRAM, PortVerdict, Verdict, worst
 from backprint.ranks.meeting import Among, Meeting
@@ -42,11 +42,12 @@ class World:
     """The Captures of the ranks of one distributed step, by rank.
 
     `outcomes` are the results of the step that the ranks ran among each other, before each was captured alone. A World
-    that was loaded has none: the samples have digests of theirs.
+    that was loaded has digests of them, its `witnesses`, if the ranks' values were kept.
     """
 
     ranks: tuple[Capture, ...]
     outcomes: tuple[Outcome, ...] = field(default=(), repr=False)
+    witnesses: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     whole: Whole | None = field(default=None, repr=False)
 
     @property
@@ -77,11 +78,15 @@ class World:
                 for results, outcome in zip(replayed, self.outcomes, strict=True)
             ]
         else:
-            check_exact(self.ranks)
+            if not self.witnesses:
+                raise UsageError(
+                    "the samples were saved with data='seed' or 'none', so the ranks cannot run together as they did: "
+                    "verify each alone (world.ranks[0].verify()), or save the World with data='exact'"
+                )
             replayed = replayed_together(self.ranks, [capture.inputs() for capture in self.ranks])
             rows = [
-                (against_digests(capture, results), DIGESTS)
-                for capture, results in zip(self.ranks, replayed, strict=True)
+                (against_digests(witness, results), DIGESTS)
+                for witness, results in zip(self.witnesses, replayed, strict=True)
             ]
         return [verdict_of_rank(rank, self.ranks[rank], *row) for rank, row in enumerate(rows)]
 
@@ -120,24 +125,9 @@ def results_of(outcome: Outcome) -> Results:
     return results_by_port(outcome.outputs, outcome.mutations, outcome.gradients)
 
 
-def against_digests(capture: Capture, results: Results) -> list[PortVerdict]:
-    """Compare results with the digests of the program's that a sample keeps."""
-    from backprint.graph.keys import PortKey
-    from backprint.graph.nouns import OUT_ROLES
-
-    named = ((PortKey.from_text(text), row) for text, row in (capture.witness or {}).items())
-    return against_rows({key: row for key, row in named if key.role in OUT_ROLES}, results)
-
-
-def check_exact(ranks: Sequence[Capture]) -> None:
-    """Raise unless the samples keep what the ranks ran on among each other."""
-    for rank, capture in enumerate(ranks):
-        made = [name for name, recipe in capture.recipes.recipes.items() if recipe.kind in ("normal", "uniform")]
-        if made:
-            raise UsageError(
-                f"rank {rank} keeps a recipe of {made[0]!r} and not its values, so the ranks cannot run together as "
-                "they did: verify each alone (bp.load(…/rank_0).verify()), or save the World with data='exact'"
-            )
+def against_digests(witness: Mapping[str, Any], results: Results) -> list[PortVerdict]:
+    """Compare results with the digests of the program's."""
+    return against_rows({PortKey.from_text(text): row for text, row in witness.items()}, results)
 
 
 def verdict_of_rank(rank: int, capture: Capture, ports: Sequence[PortVerdict], witness: str) -> Verdict:
@@ -171,7 +161,7 @@ def capture_world(target: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
     make = sharding(target, args, kwargs, options.shard)
     rows = in_ranks(options.world, make, lambda place: captured_among_others(place, options))
     whole = Whole(target, tuple(args), dict(kwargs), options)
-    return World(tuple(capture for _, capture in rows), tuple(outcome for outcome, _ in rows), whole)
+    return World(tuple(capture for _, capture in rows), tuple(outcome for outcome, _ in rows), whole=whole)
 
 
 def capture_world_of_factory(text: str, options: CaptureOptions) -> World:

@@ -6,7 +6,8 @@ which reads the `capture.json` and `tensors.safetensors` of the sample; for a ra
 collectives with what the others sent, from `exchanges.safetensors`. The `model.py` of a backward loads that of its
 forward, runs it on the inputs that the recipes make, and takes the saved values from its results. The `model.py` of a
 forward of linked Pairs first runs the forwards of the earlier Pairs: the values that come over links are then those of
-the capture, and guards on them hold. Gradients that come over links, and tangents of values between Pairs, are drawn from recipes.
+the capture, and guards on them hold. Gradients that come over links, and tangents of values between Pairs, are drawn
+from recipes.
 
 Results are not compared with the digests of the capture, which `verify` does. `load` parses the text above MARKER, and
 accepts below it only the current footer or one of an earlier version.

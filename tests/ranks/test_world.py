@@ -1,0 +1,211 @@
+"""All ranks of a step in one process: captured, proved together, kept, and read again without a process group."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+import backprint as bp
+
+if not dist.is_available():
+    pytest.skip("this torch is built without torch.distributed", allow_module_level=True)
+
+from subjects import sharded
+from subjects.sharded import MLP, Program, programs
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch.distributed's own deprecations
+
+PROGRAMS = programs(2)
+
+FEW = ("tensor parallel", "FSDP2", "DDP with unused parameters", "mixture of experts", "all-to-all of its own")
+"""What every run of the suite captures; the rest are variations of these."""
+
+
+def world_of(program: Program, size: int = 2) -> Any:
+    return bp.capture(program.model, *program.args, world=size, shard=program.shard)
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name in FEW])
+def test_every_rank_is_bitwise_together_alone_and_equal_to_the_whole(name: str) -> None:
+    world = world_of(PROGRAMS[name])
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 2
+    assert all(capture.verify()[0].verdict == "bitwise" for capture in world.ranks)
+    whole = world.against_whole()
+    assert whole.verdict == "equal to the whole", whole
+    assert whole.error < 1e-12
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in FEW])
+def test_every_other_program_is_bitwise_and_equal_to_the_whole(name: str) -> None:
+    world = world_of(PROGRAMS[name])
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 2
+    assert world.against_whole().ok
+
+
+def test_a_mesh_of_two_dimensions_names_both() -> None:
+    world = world_of(PROGRAMS["tensor parallel"], 4)
+    assert [dict(capture.rank.groups) for capture in world.ranks] == [{"tp": (0, 1)}] * 2 + [{"tp": (2, 3)}] * 2
+    text = str(world.ranks[0].pairs[0].forward)
+    assert "f32[16, 8] of [32, 8] on tp: Shard(0) parameter up.weight" in text
+    assert "torch.ops._c10d_functional.all_reduce.default(addmm_1, 'sum', 'tp')" in text
+    assert "tp: [0, 1], [2, 3]" in str(world)
+
+
+def test_a_sample_of_a_rank_runs_alone_in_a_process_without_process_groups(tmp_path: Path) -> None:
+    world = world_of(PROGRAMS["all-to-all of its own"])
+    world.save(tmp_path / "world")
+    code = (
+        "import sys, backprint as bp\n"
+        "world = bp.load_world(sys.argv[1])\n"
+        "print([v.verdict for v in world.verify()], [c.verify()[0].verdict for c in world.ranks])\n"
+        "import torch; print(torch.distributed.is_initialized())"
+    )
+    run = subprocess.run([sys.executable, "-c", code, str(tmp_path / "world")], capture_output=True, text=True)
+    assert run.stdout.split("\n")[:2] == ["['bitwise', 'bitwise'] ['bitwise', 'bitwise']", "False"], run.stderr
+    model = tmp_path / "world" / "rank_1" / "pair_0" / "backward" / "model.py"
+    alone = subprocess.run([sys.executable, str(model)], capture_output=True, text=True)
+    kept = bp.load(tmp_path / "world" / "rank_1").witness or {}
+    gradients = {key: row for key, row in kept.items() if key.startswith("gradient")}
+    assert len(gradients) == 4
+    for key, row in gradients.items():
+        assert f"{key} float32{row['shape']} {row['digest']}" in alone.stdout, alone.stderr
+
+
+def test_a_sample_kept_by_seeds_is_verified_alone_and_not_together(tmp_path: Path) -> None:
+    world = world_of(PROGRAMS["all-to-all of its own"])
+    world.save(tmp_path / "world", data="seed")
+    loaded = bp.load_world(tmp_path / "world")
+    assert loaded.ranks[1].verify()[0].verdict == "bitwise"
+    with pytest.raises(bp.errors.UsageError, match="data='exact'"):
+        loaded.verify()
+    with pytest.raises(bp.errors.UsageError, match="exists already"):
+        world.save(tmp_path / "world")
+    with pytest.raises(bp.errors.SampleError, match="not the folder of a World"):
+        bp.load_world(tmp_path / "world" / "rank_0")
+
+
+def test_a_graph_whose_collective_sends_another_value_is_wrong_together() -> None:
+    from dataclasses import replace
+
+    world = world_of(PROGRAMS["tensor parallel"])
+    [pair] = world.ranks[1].pairs
+    halved = [
+        replace(step, args=(*step.args[:1], 3)) if step.target == "aten.div.Tensor" else step
+        for step in pair.forward.steps
+    ]
+    forward = replace(pair.forward, steps=tuple(halved))
+    assert forward != pair.forward
+    from backprint.graph.nouns import Pair
+
+    changed = replace(world.ranks[1], pairs=(Pair(pair.name, forward, pair.backward),))
+    verdicts = replace(world, ranks=(world.ranks[0], changed)).verify()
+    assert [verdict.verdict for verdict in verdicts] == ["wrong", "wrong"]
+
+
+# ---- Ranks that do not fit each other
+
+
+class Plain(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.linear(x)
+        return self.meet(y) if hasattr(self, "meet") else y
+
+
+def reduced(y: Tensor) -> Tensor:
+    dist.all_reduce(y)
+    return y * 2
+
+
+def test_a_collective_in_place_is_a_step_and_a_value() -> None:
+    def shard(model: Any, x: Tensor) -> None:
+        model.meet = reduced
+
+    world = bp.capture(Plain(), torch.randn(2, 4), world=2, shard=shard)
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise", "bitwise"]
+    [step] = [step for step in world.ranks[0].pairs[0].forward.steps if "all_reduce" in step.target]
+    assert step.args[-2:] == ("sum", "world")
+    assert world.ranks[0].requires == ()
+
+
+def test_ranks_that_call_other_collectives_are_refused_by_name() -> None:
+    def shard(model: Any, x: Tensor) -> None:
+        other = dist.get_rank() == 1
+        model.meet = (lambda y: dist.broadcast(y, 0) or y) if other else reduced
+
+    with pytest.raises(bp.errors.RanksError, match="do not call the same collective: member 0 calls all_reduce"):
+        bp.capture(Plain(), torch.randn(2, 4), world=2, shard=shard)
+
+
+def test_ranks_that_wait_for_one_that_has_ended_are_refused_by_name() -> None:
+    def shard(model: Any, x: Tensor) -> None:
+        if dist.get_rank() == 0:
+            model.meet = reduced
+
+    with pytest.raises(bp.errors.RanksError, match="rank 0 waits in all_reduce.*rank 1 has ended"):
+        bp.capture(Plain(), torch.randn(2, 4), world=2, shard=shard)
+
+
+def test_a_rank_that_raises_ends_the_others_with_its_cause() -> None:
+    def shard(model: Any, x: Tensor) -> None:
+        def fails(y: Tensor) -> Tensor:
+            raise ValueError("not on this rank")
+
+        model.meet = fails if dist.get_rank() == 1 else reduced
+
+    with pytest.raises(bp.errors.RanksError, match="rank 1 raised ValueError: not on this rank"):
+        bp.capture(Plain(), torch.randn(2, 4), world=2, shard=shard)
+    assert not dist.is_initialized()
+
+
+def test_a_mesh_that_does_not_fit_the_world_is_pytorchs_own_error() -> None:
+    def shard(model: Any, x: Tensor) -> None:
+        sharded.init_device_mesh("cpu", (3, 2), mesh_dim_names=("dp", "tp"))
+
+    with pytest.raises(bp.errors.RanksError, match="rank 0 raised RuntimeError"):
+        bp.capture(Plain(), torch.randn(2, 4), world=4, shard=shard)
+
+
+def test_uneven_shards_are_captured() -> None:
+    def shard(model: Any, x: Tensor) -> Any:
+        sharded.fully_shard(model, mesh=sharded.init_device_mesh("cpu", (3,), mesh_dim_names=("dp",)))
+        return model, (x.chunk(3)[dist.get_rank()],)
+
+    world = bp.capture(Plain(), torch.randn(3, 4), world=3, shard=shard)
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 3
+    assert "f32[2, 4] of [4, 4] on dp: Shard(0) parameter linear.weight" in str(world.ranks[0].pairs[0].forward)
+    assert "f32[0, 4] of [4, 4] on dp: Shard(0) parameter linear.weight" in str(world.ranks[2].pairs[0].forward)
+
+
+def test_what_shard_and_world_may_be() -> None:
+    x = torch.randn(2, 4)
+    with pytest.raises(bp.errors.UsageError, match="world='2' is not a number of ranks"):
+        bp.capture(Plain(), x, world="2")  # type: ignore[call-overload]  # which is refused
+    with pytest.raises(bp.errors.UsageError, match="say how many with world=4"):
+        bp.capture(Plain(), x, shard=lambda model, x: None)  # type: ignore[call-overload]  # which is refused
+    with pytest.raises(bp.errors.UsageError, match="shard returned a int"):
+        bp.capture(Plain(), x, world=1, shard=lambda model, x: 3)
+    with pytest.raises(bp.errors.UsageError, match="only engine 'eager' captures that"):
+        bp.capture(Plain(), x, world=1, engine="aot")
+
+
+def test_the_callers_model_random_state_and_process_groups_are_as_before() -> None:
+    model, x = MLP(), torch.randn(4, 8)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    state, hook = torch.get_rng_state(), sys.excepthook
+    bp.capture(model, x, world=2, shard=sharded.tensor_parallel)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert sys.excepthook is hook
+    assert not dist.is_initialized()
+    assert all(parameter.grad is None for parameter in model.parameters())
