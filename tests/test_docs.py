@@ -62,7 +62,9 @@ def run_page(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
 def test_every_page_with_code_is_run() -> None:
     afternoons = "find_a_nan make_it_fit overnight nightly bug_report"
     names = "README capturing checking commands compilers corpora derivative diff drawing engines folding graphnet"
-    others = "drop_ins fused_neuron kernels lowering recording refusals regions samples swapping tasks thousand_tasks"
+    others = (
+        "drop_ins fused_neuron kernels lowering ranks recording refusals regions samples swapping tasks thousand_tasks"
+    )
     assert {Path(page).stem for page in RUNNABLE} == {*names.split(), *others.split(), *afternoons.split(), "verdicts"}
 
 

@@ -523,7 +523,7 @@ def export(
 
 def load_world(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool = False) -> World:
     """Read the samples of all ranks of a step, as `World.save` has written them. Runs none of their code."""
-    from backprint.ranks.stored import load_world as read
+    from backprint.ranks.world import load_world as read
 
     return read(path, allow, trust)
 

@@ -152,7 +152,7 @@ def test_ranks_that_wait_for_one_that_has_ended_are_refused_by_name() -> None:
         if dist.get_rank() == 0:
             model.meet = reduced
 
-    with pytest.raises(bp.errors.RanksError, match="rank 0 waits in all_reduce.*rank 1 has ended"):
+    with pytest.raises(bp.errors.RanksError, match=r"rank 0 waits in all_reduce.*rank 1 has ended"):
         bp.capture(Plain(), torch.randn(2, 4), world=2, shard=shard)
 
 

@@ -63,7 +63,7 @@ class Copied(torch.autograd.Function):
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]  # PyTorch's own is untyped
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         return collectives.all_reduce(gradient, "sum", ctx.group), None
 
 
@@ -75,7 +75,7 @@ class Summed(torch.autograd.Function):
         return collectives.all_reduce(x, reduction, group)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]  # as above
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         return gradient, None, None
 
 
@@ -89,7 +89,7 @@ class SummedInPlace(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]  # as above
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         return gradient, None
 
 
@@ -99,7 +99,8 @@ class Columns(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: Any, bug: str) -> Tensor:
         ctx.group = group
-        rows, columns, size = *x.shape, dist.get_world_size(group)
+        rows, columns = x.shape
+        size = dist.get_world_size(group)
         gathered = x.new_empty(size * rows, columns)
         dist.all_gather_into_tensor(gathered, x.contiguous(), group=group)
         if bug == "gather along the wrong axis":
@@ -107,7 +108,7 @@ class Columns(torch.autograd.Function):
         return torch.cat(gathered.chunk(size), dim=1)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]  # as above
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         return gradient.chunk(dist.get_world_size(ctx.group), dim=1)[dist.get_rank(ctx.group)], None, None
 
 
@@ -120,7 +121,7 @@ class GatheredSequence(torch.autograd.Function):
         return collectives.all_gather_tensor(x, 0, group)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]  # as above
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         if ctx.bug == "own part of a gradient":
             return gradient.chunk(dist.get_world_size(ctx.group))[dist.get_rank(ctx.group)], None, None
         return collectives.reduce_scatter_tensor(gradient.contiguous(), "sum", 0, ctx.group), None, None
@@ -135,7 +136,7 @@ class ScatteredSequence(torch.autograd.Function):
         return collectives.reduce_scatter_tensor(x, "sum", 0, group)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:  # type: ignore[override]  # as above
+    def backward(ctx: Any, gradient: Tensor) -> Any:
         return collectives.all_gather_tensor(gradient.contiguous(), 0, ctx.group), None
 
 
@@ -165,7 +166,7 @@ def reduce_gradients(parameters: Iterable[nn.Parameter], group: Any = None, by: 
 
     def reduce(parameter: Tensor) -> None:
         dist.all_reduce(parameter.grad, group=group)
-        parameter.grad /= by  # type: ignore[operator]  # it is there
+        parameter.grad /= by
 
     for parameter in parameters:
         parameter.register_post_accumulate_grad_hook(reduce)
@@ -258,17 +259,17 @@ class Clipped(TensorParallel):
         loss.backward()
         scale = 0.1 / self.norm()
         for parameter in self.parameters():
-            parameter.grad *= scale  # type: ignore[operator]  # it is there
+            parameter.grad *= scale
         return loss.detach()
 
     def norm(self) -> Tensor:
         """The norm of all gradients: of those in parts, the squares of all ranks are summed."""
-        in_parts = torch.stack([p.grad.square().sum() for p in (*self.up.parameters(), self.down.weight)])  # type: ignore[union-attr]  # as above
+        in_parts = torch.stack([p.grad.square().sum() for p in (*self.up.parameters(), self.down.weight)])
         squares = in_parts.sum()
         if self.group is not None and self.bug != "clipped by the norm of a rank":
             dist.all_reduce(squares, group=self.group)
         replicated = (*self.first.parameters(), self.down.bias)
-        return (squares + sum(p.grad.square().sum() for p in replicated)).sqrt()  # type: ignore[union-attr]  # as above
+        return (squares + sum(p.grad.square().sum() for p in replicated)).sqrt()
 
 
 def clipped(bug: str) -> Program:
@@ -558,7 +559,7 @@ class ClippedReplicated(Replicated):
             nn.utils.clip_grad_norm_(self.parameters(), 0.1)
         for parameter in self.parameters() if self.group is not None else ():
             dist.all_reduce(parameter.grad, group=self.group)
-            parameter.grad /= self.size  # type: ignore[operator]  # it is there
+            parameter.grad /= self.size
         if self.group is None or self.bug != "clipped before the reduction":
             nn.utils.clip_grad_norm_(self.parameters(), 0.1)
         return loss.detach()
@@ -724,7 +725,7 @@ BUGS = (
         "gradients over another dimension",
         on_a_grid,
         "Gradients are averaged over the tensor-parallel group.",
-        "lacks an average over dp",
+        "lacks an average over",
         ranks=4,
     ),
     row("clipped by the norm of a rank", clipped, "Gradients are clipped by the norm of a rank's parts."),
@@ -768,8 +769,15 @@ BUGS = (
     row("parameter that FSDP ignores", fsdp, "FSDP ignores a parameter, and nothing else reduces it.", AVERAGE),
     row("divided by 1", fsdp, "FSDP sums the gradients of a loss that is a mean.", TWICE),
     row("replicas not reduced", hybrid, "Gradients are reduced among shards, and not among replicas.", ranks=4),
-    row("norm out of the plan", norm_out_of_the_plan, "A norm of a sequence in parts is not in the plan.", SUM),
-    row("to_local without grad_placements", unwrapped, "The gradient of a local tensor is taken as replicated.", SUM),
+    row(
+        "norm out of the plan", norm_out_of_the_plan, "A norm of a sequence in parts is not in the plan.", "lacks a sum"
+    ),
+    row(
+        "to_local without grad_placements",
+        unwrapped,
+        "The gradient of a local tensor is taken as replicated.",
+        "lacks a sum",
+    ),
     row("a partial sum as replicated", unwrapped, "The terms of a sum are declared to be replicated."),
 )
 """Every bug."""

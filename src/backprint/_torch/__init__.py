@@ -2,6 +2,6 @@
 
 A module for each domain: `modes`, `autograd`, `tensors`, `operators`, `functorch`, `pytree`, `modules`, `fake`,
 `shapes`, `graphs`, `aot`, `dynamo`, `inductor`, `pointwise`,
-`process_state`, `script`. `private` says how their tables work, and `probes` collects their probes. No other room
-says `torch._…`.
+`process_state`, `script`, `distributed`. `private` says how their tables work, and `probes` collects their probes. No
+other room says `torch._…`.
 """

@@ -133,6 +133,11 @@ DTYPES = tuple(sorted({value for value in vars(torch).values() if isinstance(val
 """All dtypes, in one order in every process."""
 
 
+def members_by_label() -> dict[str, tuple[int, ...]]:
+    """Return the members of each group of this process, by its label."""
+    return {label: members_of(name) for label, name in groups_by_label().items()}
+
+
 # ---- Collectives
 # `_c10d_functional` has operators that return their result; a graph has these alone. `c10d` and `fsdp` have operators
 # that write into their arguments: each runs here as the functional ones and copies.

@@ -33,5 +33,5 @@ def command(world: Path, rank: int, allow: tuple[str, ...], as_json: bool) -> No
     if as_json:
         echo(json.dumps(traffic_json(ranks.ranks[rank])))
         return
-    for line in (*world_text(ranks, rank).splitlines(), *lines_of_traffic(ranks.ranks[rank])):
+    for line in (*world_text(repr(ranks), ranks.ranks, rank).splitlines(), *lines_of_traffic(ranks.ranks[rank])):
         echo(line)

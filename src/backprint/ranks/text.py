@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from backprint.common.text import amount
 from backprint.graph.nouns import COLLECTIVES, Capture, Graph, Source, Step, TensorSpec
-
-if TYPE_CHECKING:
-    from backprint.ranks.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +61,28 @@ def bytes_sent(kind: str, step: Step, size: int) -> float:
     return others * received
 
 
-def world_text(world: World, rank: int = 0) -> str:
-    """Return a World as text: its groups, which ranks have the same graphs, and what one rank sends."""
-    from backprint.ranks.world import hashes
+def hashes(capture: Capture) -> tuple[str, ...]:
+    """Return the hashes of a Capture's graphs."""
+    return tuple(graph.hash() for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None)
 
-    lines = [repr(world)]
+
+def world_text(title: str, ranks: Sequence[Capture], rank: int = 0) -> str:
+    """Return the ranks of a step as text: their groups, which ranks have the same graphs, and what one rank sends."""
+    lines = [title]
     kinds: dict[tuple[str, ...], list[int]] = {}
-    for number, capture in enumerate(world.ranks):
+    for number, capture in enumerate(ranks):
         kinds.setdefault(hashes(capture), []).append(number)
     if len(kinds) > 1:
-        shown = "; ".join(ranks_in_words(ranks) for ranks in list(kinds.values())[:8])
+        shown = "; ".join(ranks_in_words(numbers) for numbers in list(kinds.values())[:8])
         lines.append(f"  the same graphs: {shown}{'; …' if len(kinds) > 8 else ''}")
     groups: dict[str, dict[tuple[int, ...], None]] = {}
-    for capture in world.ranks:
+    for capture in ranks:
         for label, members in capture.rank.groups if capture.rank is not None else ():
             groups.setdefault(label, {})[members] = None
     for label, all_members in groups.items():
         shown = ", ".join(str(list(members)) for members in list(all_members)[:8])
         lines.append(f"  {label}: {shown}{', …' if len(all_members) > 8 else ''}")
-    return "\n".join([*lines, *totals_of_traffic(world.ranks[rank])])
+    return "\n".join([*lines, *totals_of_traffic(ranks[rank])])
 
 
 def ranks_in_words(ranks: list[int]) -> str:

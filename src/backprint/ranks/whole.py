@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from backprint._torch.distributed import sharded_like
+from backprint._torch.distributed import members_by_label, sharded_like
 from backprint._torch.pytree import tree_map
 from backprint.errors import UsageError
 from backprint.graph.capture_options import CaptureOptions
@@ -130,7 +130,7 @@ def gradients_of_rank(place: RankPlace, options: CaptureOptions) -> RankGradient
     """Run a rank's step among the others, as a training script does; return the gradients that it leaves."""
     with InDouble(place.among, place.among.label):
         gradients = gradients_left(place.call, options)
-    return RankGradients(place.rank, gradients, dict(place.among.groups))
+    return RankGradients(place.rank, gradients, members_by_label())
 
 
 class InDouble(Answered):
@@ -347,14 +347,14 @@ def factor(gradients: Gradients, wrong: Sequence[int]) -> str:
 
 
 def groups_of(rows: Sequence[RankGradients]) -> dict[str, Members]:
-    """Return the members of each rank's groups, by label; and all ranks, if no group has them."""
+    """Return the members of each rank's groups, by label, the smallest groups first."""
     groups: dict[str, dict[int, tuple[int, ...]]] = {}
     for row in rows:
         for label, members in row.groups.items():
             groups.setdefault(label, {})[row.rank] = members
     everyone = tuple(range(len(rows)))
     groups.setdefault("world", dict.fromkeys(everyone, everyone))
-    return {**groups}
+    return dict(sorted(groups.items(), key=lambda item: max(map(len, item[1].values()))))
 
 
 def source_of_gradient(capture: Capture, name: str) -> Source | None:

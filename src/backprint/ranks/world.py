@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,17 +12,22 @@ from typing import Any
 
 import torch
 
-from backprint.errors import UsageError
+from backprint.errors import SampleError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.keys import PortKey, in_a_line, number_of
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import DIGESTS, PROGRAM, PortVerdict, Verdict, worst
 from backprint.ranks.meeting import Among, Meeting
 from backprint.ranks.sharded import Call, call_of_result, captured_among_others, in_ranks, sharding
+from backprint.ranks.text import hashes, world_text
 from backprint.ranks.turns import Turns
 from backprint.ranks.whole import AgainstWhole, against_whole
-from backprint.replaying.results import Results, against, against_rows, results_by_port, witnessed
+from backprint.replaying.results import Results, against, against_rows, numbers_of, results_by_port, witnessed
 from backprint.replaying.whole import replay_values
+from backprint.sample.load import load
+from backprint.sample.metadata import MAX_RANKS, Field, Witness, errors_with_path, read_json, write_json
+from backprint.sample.place import check_place, settle
+from backprint.saving import write_sample
 from backprint.target import find_factory
 from backprint.tracing.program import Outcome
 from backprint.values.exchanges import ANSWER
@@ -61,9 +68,7 @@ class World:
         return f"World({in_a_line(self.ranks[0].name)}: {number_of(self.size, 'rank')}, {graphs})"
 
     def __str__(self) -> str:
-        from backprint.ranks.text import world_text
-
-        return world_text(self)
+        return world_text(repr(self), self.ranks)
 
     def verify(self) -> list[Verdict]:
         """Run the graphs of all ranks together, and compare each rank with the program as it ran among the others.
@@ -110,14 +115,7 @@ class World:
 
         With `data="exact"` the ranks can be verified together from disk, too; with `"seed"` each is verified alone.
         """
-        from backprint.ranks.stored import save_world
-
         return save_world(self, path, data, overwrite)
-
-
-def hashes(capture: Capture) -> tuple[str, ...]:
-    """Return the hashes of a Capture's graphs."""
-    return tuple(graph.hash() for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None)
 
 
 def results_of(outcome: Outcome) -> Results:
@@ -179,3 +177,63 @@ def capture_world_of_factory(text: str, options: CaptureOptions) -> World:
 
     rows = in_ranks(options.world or 1, make, lambda place: captured_among_others(place, options))
     return World(tuple(capture for _, capture in rows), tuple(outcome for outcome, _ in rows))
+
+
+# ---- On disk: a folder with a sample of each rank, and `world.json`
+
+FILE = "world.json"
+
+FORMAT = 1
+"""The version of `world.json`; newer ones are refused by name."""
+
+
+def folder_of_rank(folder: Path, rank: int) -> Path:
+    """Return the folder of a rank's sample."""
+    return folder / f"rank_{rank}"
+
+
+def save_world(world: World, path: str | os.PathLike[str], data: str, overwrite: bool) -> Path:
+    """Write the sample of each rank, in a folder of a temporary name that is renamed when it is whole."""
+    place = Path(path)
+    check_place(place, overwrite, FILE)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
+    try:
+        for rank, capture in enumerate(world.ranks):
+            write_sample(capture, folder_of_rank(staging, rank), data, (), False, "quick")
+        content = {"format": FORMAT, "name": world.ranks[0].name, "size": world.size}
+        write_json(staging / FILE, {**content, "witness": digests_of(world) if data == "exact" else []})
+        staging.chmod(0o755)
+        settle(staging, place)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return place
+
+
+def load_world(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = False) -> World:
+    """Read the samples of all ranks."""
+    folder = Path(path)
+    if not (folder / FILE).is_file():
+        raise SampleError(
+            f"{folder}: not the folder of a World: it has no {FILE}; bp.load reads the sample of one rank"
+        )
+    content = read_json(folder / FILE)
+    with errors_with_path(folder / FILE):
+        root: Any = Field(content, "")
+        number = root.get("format").whole()
+        if number > FORMAT:
+            raise SampleError(f"format {number} is newer than this Backprint reads ({FORMAT}): update Backprint")
+        size = root.get("size").whole(MAX_RANKS)
+        witnesses = tuple(Witness(row, folder / FILE) for row in root.get("witness", []).items(size))
+        if witnesses and len(witnesses) != size:
+            raise SampleError(f"witness: has the results of {len(witnesses)} ranks, and there are {size}")
+    ranks = tuple(load(folder_of_rank(folder, rank), allow, trust) for rank in range(size))
+    return World(ranks, witnesses=witnesses)
+
+
+def digests_of(world: World) -> list[dict[str, Any]]:
+    """Return the digests of the results of the step that the ranks ran among each other."""
+    if world.outcomes:
+        rows = [results_of(outcome) for outcome in world.outcomes]
+        return [{str(key): numbers_of(value) for key, value in row.items()} for row in rows]
+    return [dict(witness) for witness in world.witnesses]

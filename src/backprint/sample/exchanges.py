@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from backprint.errors import SampleError
 from backprint.graph.nouns import Capture, Rank
+from backprint.sample.kept import read_tensors
 from backprint.sample.metadata import Field, errors_with_path
 
 if TYPE_CHECKING:
@@ -62,7 +63,6 @@ class StoredExchanges(Mapping[str, "Sequence[Exchange]"]):
     @cached_property
     def rows(self) -> dict[str, list[Exchange]]:
         """The exchanges by group."""
-        from backprint.sample.load import read_tensors
         from backprint.values.exchanges import Call, Exchange
 
         tensors, groups = read_tensors(self.folder / FILE), dict(self.rank.groups)

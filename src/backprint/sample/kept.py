@@ -1,14 +1,17 @@
-"""Read the exact data of a sample as bytes, without torch."""
+"""Read the exact data of a sample: as bytes, without torch, or as tensors."""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backprint.common.files import open_regular
 from backprint.errors import SampleError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LONGEST_HEADER = 100_000_000
 """As the safetensors format limits it."""
@@ -37,3 +40,22 @@ def offsets_of(row: Any, room: int) -> tuple[int, int]:
         case {"data_offsets": [int(start), int(end)]} if 0 <= start <= end <= room:
             return start, end
     raise ValueError(f"a tensor without its place in {room:,} bytes of data: {row!r:.80}")
+
+
+def plain_file(path: Path) -> Path:
+    """Return the path if it is a regular file and not a link: a sample's files are in its own folder."""
+    open_regular(path).close()
+    return path
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Return the exact data of a sample; nothing if there is no file."""
+    if not path.exists() and not path.is_symlink():
+        return {}
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(str(plain_file(path)))
+    except (SafetensorError, OSError, ValueError, RuntimeError, KeyError, MemoryError, OverflowError) as error:
+        raise SampleError(f"{path}: forged or damaged: {error}") from None

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backprint.common.files import open_regular, read_text
+from backprint.common.files import read_text
 from backprint.common.formats import CAPTURE, format_of
 from backprint.errors import RefusedError, SampleError
 from backprint.graph.isolation import isolation_request, needs_isolation
@@ -22,7 +22,7 @@ from backprint.graph.links import check_links, tensors_in
 from backprint.graph.nouns import Capture, Deferred, Graph, Link, Pair, TensorSpec, allowed, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
 from backprint.sample.exchanges import stored_peers
-from backprint.sample.kept import kept_bytes
+from backprint.sample.kept import kept_bytes, plain_file, read_tensors
 from backprint.sample.metadata import (
     Field,
     Witness,
@@ -87,12 +87,6 @@ def check_folders(rows: Sequence[Field]) -> None:
         if name in used_names:
             raise SampleError(f"{row.path}.folder: {name!r} is the folder of another pair")
         used_names.add(name)
-
-
-def plain_file(path: Path) -> Path:
-    """Return the path if it is a regular file and not a link: a sample's files are in its own folder."""
-    open_regular(path).close()
-    return path
 
 
 def folder_of_pair(folder: Path, row: Field) -> Path:
@@ -369,16 +363,3 @@ def lies_as(recipe: Recipe, spec: TensorSpec) -> bool:
     wanted = spec.stride if spec.stride is not None else tuple(reversed(strides))
     rows = zip(recipe.shape, recipe.stride, wanted, strict=True)
     return recipe.device == spec.device and (0 in recipe.shape or all(n <= 1 or now == then for n, now, then in rows))
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the exact data of a sample; nothing if there is no file."""
-    if not path.exists() and not path.is_symlink():
-        return {}
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(str(plain_file(path)))
-    except (SafetensorError, OSError, ValueError, RuntimeError, KeyError, MemoryError, OverflowError) as error:
-        raise SampleError(f"{path}: forged or damaged: {error}") from None

@@ -6,6 +6,7 @@ In the order of one call:
 - `state/`: everything that the program can change: a snapshot before a run, restored after it.
 - `running`: one run of the program on its own objects or on stand-ins. `witness`: a run of the untouched program, the
   oracle of every proof.
+- `collectives`: a dispatch mode that answers the collectives of a rank that runs alone.
 - `watch`: a dispatch mode that notes which outside tensors a run reads and writes, and which values it reads.
   `non_operator_effects`: hooks, flags and other things that no operator shows. `custom`: the Python bodies of custom
   operators. `derivatives`: operators without a derivative.

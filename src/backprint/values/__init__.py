@@ -6,5 +6,7 @@
 - `likeness`: values that are not tensors, described as JSON and compared.
 - `closeness`: how far apart two tensors are. `statistics`: minimum, maximum, norm, NaN and Inf of one.
 - `settings`: everything besides its inputs that a result depends on: threads, precision, random states.
+- `wrappers`: tensors that wrap another, such as a DTensor its shard. `exchanges`: what ranks send each other;
+  `combine`: what each receives.
 - `tensor_files`: safetensors files, written without NumPy.
 """
