@@ -138,6 +138,17 @@ def test_a_collective_in_place_is_a_step_and_a_value() -> None:
     assert world.ranks[0].requires == ()
 
 
+def test_a_collective_that_is_read_before_its_wait_is_refused() -> None:
+    def unwaited(y: Tensor) -> Tensor:
+        return torch.ops._c10d_functional.all_reduce(y, "sum", dist.group.WORLD.group_name) * 2
+
+    def shard(model: Any, x: Tensor) -> None:
+        model.meet = unwaited
+
+    with pytest.raises(bp.errors.CaptureError, match=r"reads the result of a collective before it has ended at .*2"):
+        bp.capture(Plain(), torch.randn(2, 4), world=2, shard=shard)
+
+
 def test_ranks_that_call_other_collectives_are_refused_by_name() -> None:
     def shard(model: Any, x: Tensor) -> None:
         other = dist.get_rank() == 1

@@ -16,12 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint._torch.distributed import is_collective
+from backprint._torch.distributed import PASSING, is_collective
 from backprint._torch.operators import is_wait, schema_if_any, schema_of
 from backprint.errors import CaptureError
 from backprint.fx.convert import Names, pack, target_name
 from backprint.graph.nouns import Ref, Spec, Step, TensorSpec
 from backprint.graph.steps import SAVING
+from backprint.tracing import frames
 from backprint.tracing.assembly import Note
 from backprint.tracing.eager.page import (
     BUILTINS,
@@ -423,6 +424,7 @@ class Writer:
         self.values = CurrentValues(self.page, tape, as_ran)
         self.calls = CallSteps(self.page, start)
         self.updates = Updates(self.page, self.values, self.calls, as_ran)
+        self.under_way: set[int] = set()
         self.values.open_ports(tape, self.locals)
 
     # ---- For the engine and for `record`
@@ -497,6 +499,7 @@ class Writer:
         """Write one call: one that makes a view in place, an update, or one that changes nothing."""
         self.page.set_call(call)
         steps_before = len(self.page.steps)
+        self.note_collective(call)
         if torch.Tag.inplace_view in call.func.tags:
             self.updates.write_view_in_place(call)
         elif is_wait(call.func):
@@ -508,6 +511,21 @@ class Writer:
             self.write_plain(call)
         if len(self.page.steps) > steps_before:
             self.echoes.note(call, self.page.last or self.page.steps[-1].name)
+
+    def note_collective(self, call: TapedCall) -> None:
+        """Note the memory of a collective's result until it is waited for; refuse a call that reads it before."""
+        if is_collective(call.func):
+            self.under_way |= {place.memory for place in placements(call.result)}
+        elif is_wait(call.func):
+            self.under_way -= {place.memory for place in placements(call.args)}
+        elif self.under_way and not returns_views(call.func):
+            read = {place.memory for place in placements(call.args, call.kwargs)}
+            if read & self.under_way:
+                raise CaptureError(
+                    f"{call.func} reads the result of a collective before it has ended{frames.place(call.source)}: what "
+                    "it reads depends on time; call torch.ops._c10d_functional.wait_tensor on the result first",
+                    every_engine=True,
+                )
 
     def write_wait(self, call: TapedCall) -> None:
         """Write the wait for a collective. It returns its argument, whose value is there only now."""
@@ -586,6 +604,15 @@ class Writer:
                 self.page.put_guard("assert_equal", Ref(name), call.result, structure=structure)
             else:
                 self.page.put_guard("assert_shape", self.value_at(call.result), call.result.shape, structure=structure)
+
+
+@functools.cache
+def returns_views(func: Any) -> bool:
+    """Whether an operator returns views of its arguments, or the arguments themselves, and reads no element."""
+    schema = schema_of(func)
+    if str(func) in PASSING:
+        return True
+    return not schema.is_mutable and any(part.alias_info is not None for part in schema.returns)
 
 
 def indexes_by_integers_only(call: TapedCall) -> bool:
