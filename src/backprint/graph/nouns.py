@@ -520,6 +520,18 @@ def custom_operators(graph: Graph) -> Iterator[tuple[Step, str]]:
         yield from custom_operators(sub)
 
 
+def refuse_collectives(capture: Capture, what: str) -> None:
+    """Raise if a graph of a Capture has collectives, which `what` cannot run: they need what the other ranks send."""
+    graphs = (graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None)
+    for step in (step for graph in graphs for step in graph.steps):
+        if step.target in COLLECTIVES:
+            raise RefusedError(
+                f"{what} cannot run {in_a_line(capture.name)}, one rank of several: step {step.name!r} needs what the "
+                "other ranks send. `backprint verify` and its model.py run it with what they sent; take a part without "
+                "collectives with bp.split"
+            )
+
+
 # ---- Pairs: a forward and its backward, tied by the saved ports
 
 T = TypeVar("T")

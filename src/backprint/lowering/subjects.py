@@ -26,7 +26,7 @@ from backprint.common.text import BENCH_DIRECTIONS
 from backprint.errors import RefusedError
 from backprint.fx.to_fx import to_fx
 from backprint.fx.values import resolve
-from backprint.graph.nouns import Capture, Graph, Port, Ref, Step, TensorSpec
+from backprint.graph.nouns import Capture, Graph, Port, Ref, Step, TensorSpec, refuse_collectives
 from backprint.graph.operators import operators
 from backprint.graph.sizes import unguarded_graph
 from backprint.graph.steps import SAVING, needed, used
@@ -283,6 +283,7 @@ def bench_graphs(capture: Capture) -> list[BenchGraph]:
     graphs = graphs_needed(capture, "both")
     if capture.recipes is None or capture.fake:
         raise RefusedError(f"{capture.name} was captured without values, so no compiler can run it: capture it anew")
+    refuse_collectives(capture, "a compiler")
     recipes = recipes_needed(capture, graphs, capture.recipes.recipes)
     content = content_of(capture, graphs, recipes)
     classes = graph_classes({title: graph for title, (_, graph) in graphs.items()})

@@ -21,7 +21,7 @@ from torch import Tensor
 from backprint.errors import PlaceError, RefusedError, UsageError
 from backprint.graph.keys import is_tangent, tangent_name
 from backprint.graph.links import feeds, held_exact, results
-from backprint.graph.nouns import Capture, Graph, InputRecipes, TensorSpec
+from backprint.graph.nouns import Capture, Graph, InputRecipes, TensorSpec, refuse_collectives
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import HEADER, emit_class, title_text
 from backprint.sample.generator import Recipe, restore
@@ -72,6 +72,7 @@ def write_export(
     full one, whose docstring says why. With `full`, it is the full one, and nothing is run. `here` is the backend's
     name where these run.
     """
+    refuse_collectives(capture, "an exported file")
     place = Path(path)
     graphs = graphs_needed(capture, direction)
     shown = [title for title in graphs if direction in ("both", title.partition(" ")[2])]
