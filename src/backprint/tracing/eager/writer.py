@@ -522,8 +522,8 @@ class Writer:
             read = {place.memory for place in placements(call.args, call.kwargs)}
             if read & self.under_way:
                 raise CaptureError(
-                    f"{call.func} reads the result of a collective before it has ended{frames.place(call.source)}: what "
-                    "it reads depends on time; call torch.ops._c10d_functional.wait_tensor on the result first",
+                    f"{call.func} reads the result of a collective before it has ended{frames.place(call.source)}: "
+                    "what it reads depends on time; call torch.ops._c10d_functional.wait_tensor on the result first",
                     every_engine=True,
                 )
 
