@@ -42,6 +42,16 @@ def errors_not_logged() -> Iterator[None]:
         log.disabled = before
 
 
+def set_device_guards() -> None:
+    """Set the guards of devices that fake tensors set at their first use.
+
+    A build for GPUs that has none replaces the guard of its devices then, for the whole process. A thread that is in
+    the middle of a backward would end the process.
+    """
+    with NAMES["FakeTensorMode"].value()():
+        pass
+
+
 # ---- Probes
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from backprint._torch.distributed import ThreadGroups, in_rank
+from backprint._torch.fake import set_device_guards
 from backprint.errors import UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture
@@ -76,6 +77,7 @@ class RankPlace:
 
 def in_ranks(size: int, make: Make, work: Callable[[RankPlace], T]) -> list[T]:
     """Do some work in every rank, among each other, on the calls that `make` makes in each; return what it returns."""
+    set_device_guards()
     turns: Turns[T] = Turns(size)
     meeting = Meeting(turns)
 

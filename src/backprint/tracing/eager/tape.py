@@ -491,7 +491,7 @@ class Recorder(Watch):
         else:
             self.enter_sparse_from_outside(tensor)
         if self.tape.boundary is not None:
-            whole = whole_storage(tensor)
+            whole = whole_storage(tensor) if writes else tensor
             self.add_span(whole)
             self.enter_constant(whole)
             return
