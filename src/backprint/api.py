@@ -134,6 +134,7 @@ def capture(
     if world is not None:
         from backprint.ranks.world import capture_world
 
+        calls.check_options_of_ranks(resolved)
         return capture_world(target, args, kwargs, resolved)
     try:
         if resolved.fake or not is_among_processes():

@@ -45,6 +45,14 @@ def check_world(world: Any, shard: Any) -> None:
         raise UsageError("shard= shards a model over ranks: say how many with world=4")
 
 
+def check_options_of_ranks(options: Any) -> None:
+    """Refuse options that the capture of ranks does not have."""
+    refused = {"fake=True": options.fake, "order=2": options.order != 1, "dynamic=": options.dynamic}
+    for text, is_set in refused.items():
+        if is_set:
+            raise UsageError(f"world= does not go with {text}: leave it out")
+
+
 def check_spelled(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise if `args=` or `kwargs=`, which hold the call's arguments, is a tensor."""
     for name, spelled in (("args", "args=(x,)"), ("kwargs", "kwargs={'x': x}")):

@@ -725,7 +725,7 @@ BUGS = (
         "gradients over another dimension",
         on_a_grid,
         "Gradients are averaged over the tensor-parallel group.",
-        "lacks an average over",
+        "lacks an average over dp",
         ranks=4,
     ),
     row("clipped by the norm of a rank", clipped, "Gradients are clipped by the norm of a rank's parts."),
@@ -768,7 +768,13 @@ BUGS = (
     row("statistics of a rank's rows", normalised, "A batch norm takes the statistics of a rank's rows."),
     row("parameter that FSDP ignores", fsdp, "FSDP ignores a parameter, and nothing else reduces it.", AVERAGE),
     row("divided by 1", fsdp, "FSDP sums the gradients of a loss that is a mean.", TWICE),
-    row("replicas not reduced", hybrid, "Gradients are reduced among shards, and not among replicas.", ranks=4),
+    row(
+        "replicas not reduced",
+        hybrid,
+        "Gradients are reduced among shards, and not among replicas.",
+        "lacks an average over replicate",
+        ranks=4,
+    ),
     row(
         "norm out of the plan", norm_out_of_the_plan, "A norm of a sequence in parts is not in the plan.", "lacks a sum"
     ),

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from backprint._torch import private
 from backprint._torch.private import Probe, uses
+from backprint.errors import CaptureError
 
 # ---- Groups of processes
 
@@ -184,7 +185,12 @@ def reduction_name(boxed: Any) -> str:
     """Return the name of a reduction, as functional operators take it."""
     number = boxed.op()
     if number >= len(REDUCTIONS):
-        raise NotImplementedError(f"the reduction {torch.distributed.ReduceOp.RedOpType(number)} scales as it sums")
+        kind = torch.distributed.ReduceOp.RedOpType(number)
+        raise CaptureError(
+            f"a collective reduces by {kind}, which scales as it sums, and a graph has no such collective: divide "
+            "before or after the reduction",
+            every_engine=True,
+        )
     return REDUCTIONS[number]
 
 
@@ -291,6 +297,12 @@ def scatter_into_coalesced(outputs: Any, tensors: Any, group: Any, operation: An
 
 def scatter_lists(outputs: Any, tensors: Any, group: Any, operation: Any, *rest: Any) -> Any:
     for output, parts in zip(outputs, tensors, strict=True):
+        if any(part.shape != output.shape for part in parts):
+            raise CaptureError(
+                f"reduce_scatter of parts of different shapes ({[list(part.shape) for part in parts]}), which a graph "
+                "has no collective for: pad them to one shape",
+                every_engine=True,
+            )
         scatter_into(output, torch.stack(list(parts)), group, operation)
     return outputs, finished_work(outputs)
 
@@ -344,6 +356,15 @@ def reduce_to(tensors: Any, group: Any, operation: Any, root: int, *rest: Any) -
     return finished_work(tensors)
 
 
+def refuse_messages(*args: Any) -> Any:
+    """Refuse a message from one rank to one other."""
+    raise CaptureError(
+        "the program sends to one rank or receives from one (`send`, `recv`, a pipeline schedule), which is not "
+        "captured: capture the module of each stage with its own arguments",
+        every_engine=True,
+    )
+
+
 def meet(tensor: Any, group: Any, *rest: Any) -> Any:
     """A barrier: it moves no value, so a graph has nothing of it."""
     return finished_work([tensor])
@@ -386,7 +407,7 @@ def exchange_dims(tensor: Tensor, gather_dim: int, shard_dim: int, group: Any) -
     size = group_of(group).size()
     pieces = torch.stack([part.contiguous() for part in tensor.chunk(size, shard_dim)])
     if len(pieces) != size or any(part.shape != pieces[0].shape for part in pieces):
-        raise NotImplementedError("parts of unequal sizes are exchanged between two dimensions")
+        raise CaptureError("parts of unequal sizes are exchanged between two dimensions", every_engine=True)
     name = group if isinstance(group, str) else group_name(group)
     received = exchanged(pieces, [1] * size, [1] * size, name)
     return torch.cat(list(received.unbind(0)), gather_dim)
@@ -432,6 +453,12 @@ FORMS: Mapping[str, Callable[..., Any]] = {
     "c10d.gather_.default": collect,
     "c10d.reduce_.default": reduce_to,
     "c10d.barrier.default": meet,
+    "c10d.send.default": refuse_messages,
+    "c10d.recv_.default": refuse_messages,
+    "c10d.recv_any_source_.default": refuse_messages,
+    "_c10d_functional.isend.default": refuse_messages,
+    "_c10d_functional.irecv.default": refuse_messages,
+    "_c10d_functional.batch_p2p_ops.default": refuse_messages,
     "_c10d_functional.all_reduce_.default": all_reduce_and_write,
     "_c10d_functional.all_reduce_coalesced.default": all_reduce_each,
     "_c10d_functional.all_reduce_coalesced_.default": all_reduce_all_and_write,
@@ -464,9 +491,23 @@ def form_of(operator: Any) -> Callable[..., Any] | None:
 def reduces_gradients(module: Any) -> bool:
     """Whether a module reduces its gradients among processes once autograd has accumulated them: DDP, FSDP2."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
-    return isinstance(module, torch.nn.parallel.DistributedDataParallel) or (
-        fsdp is not None and isinstance(module, fsdp.FSDPModule)
+    return (
+        isinstance(module, torch.nn.parallel.DistributedDataParallel)
+        or (fsdp is not None and isinstance(module, fsdp.FSDPModule))
+        or any(kind.__module__.startswith("torch.distributed._composable") for kind in type(module).__mro__)
     )
+
+
+def why_not_captured(module: Any) -> str:
+    """Say why the step of a module that is distributed is not captured, and what to do; '' if it is."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    if fsdp is not None and isinstance(module, fsdp.FullyShardedDataParallel):
+        return "FullyShardedDataParallel (FSDP1) is not captured: shard the module with fully_shard"
+    if isinstance(module, torch.nn.parallel.DistributedDataParallel) and module.static_graph:
+        return (
+            "DistributedDataParallel(static_graph=True) is not captured: its first steps differ; leave static_graph out"
+        )
+    return ""
 
 
 # ---- Wrappers

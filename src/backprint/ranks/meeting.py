@@ -86,7 +86,7 @@ class Among:
         self.counts[call.group] = number + 1
         sent = self.meeting.meet((self.run, call.group, members, number), self.rank, call, tensor)
         calls, tensors = [sent.calls[member] for member in members], [sent.tensors[member] for member in members]
-        if problem := mismatch(calls):
+        if problem := mismatch(calls, tensors):
             lines = ", ".join(f"member {place}{sent.lines[member]}" for place, member in enumerate(members))
             raise RanksError(f"the ranks {list(members)} do not call the same collective: {problem} ({lines})")
         received = received_by(members.index(self.rank), call.kind, [row.options for row in calls], tensors)

@@ -34,6 +34,7 @@ from backprint.graph.nouns import Capture
 from backprint.ranks.sharded import WARM_UP, step_among_others
 from backprint.target import capture_with_recipes
 from backprint.tracing import frames
+from backprint.tracing.entry import check_options
 from backprint.tracing.program import CalledProgram, read_call
 from backprint.values.combine import received_by
 from backprint.values.exchanges import Call, Exchange, Peers, mismatch
@@ -117,9 +118,9 @@ class Together:
         meta = pickle.dumps((call, tensor.dtype, tuple(tensor.shape)))
         rows = gather_bytes(meta, tensor, group, lambda work: wait_for(work, text))
         calls = [pickle.loads(row)[0] for row, _ in rows]  # from the processes of this job
-        if problem := mismatch(calls):
-            raise RanksError(f"the ranks {list(members_of(group))} do not call the same collective: {problem} ({text})")
         sent = tuple(sent for _, sent in rows)
+        if problem := mismatch(calls, sent):
+            raise RanksError(f"the ranks {list(members_of(group))} do not call the same collective: {problem} ({text})")
         received = in_group(call.kind, tensor, call.options, str(group.group_name))
         self.exchanges.setdefault(call.group, []).append(Exchange(tuple(calls), sent, received.clone()))
         return received
@@ -143,6 +144,7 @@ def capture_in_processes(
 ) -> Capture:
     """Capture a program in a process that has process groups; without collectives, as in any other process."""
     together = Alike() if backend_of_world() == "fake" else Together()
+    check_options(target, options)
     joint = needs_others(target)
     JOINT_CAPTURES[0] += joint
     try:

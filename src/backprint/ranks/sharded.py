@@ -20,6 +20,7 @@ from backprint.ranks.meeting import Among, Meeting
 from backprint.ranks.turns import Turns
 from backprint.target import capture_with_recipes
 from backprint.tracing.collectives import Answered
+from backprint.tracing.entry import check_options
 from backprint.tracing.program import CalledProgram, Outcome, read_call
 from backprint.tracing.running import restoring_state
 from backprint.tracing.watch import SEED
@@ -40,7 +41,13 @@ def sharding(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], shard: 
     """Return a function that makes a rank's call: a copy of the model and the arguments, sharded by `shard`."""
 
     def make() -> Call:
-        own_model, own_args, own_kwargs = copy.deepcopy((model, tuple(args), dict(kwargs)))
+        try:
+            own_model, own_args, own_kwargs = copy.deepcopy((model, tuple(args), dict(kwargs)))
+        except (TypeError, RuntimeError) as error:
+            raise UsageError(
+                f"each rank needs a copy of the model and the arguments, and copy.deepcopy raises {error}: pass a "
+                "factory that makes them in each rank (bp.capture('file.py:factory', world=…))"
+            ) from error
         if shard is None:
             return own_model, own_args, own_kwargs
         return call_of_result(shard(own_model, *own_args, **own_kwargs), (own_model, own_args, own_kwargs))
@@ -75,8 +82,9 @@ class RankPlace:
     among: Among
 
 
-def in_ranks(size: int, make: Make, work: Callable[[RankPlace], T]) -> list[T]:
-    """Do some work in every rank, among each other, on the calls that `make` makes in each; return what it returns."""
+def in_ranks(size: int, make: Make, work: Callable[[RankPlace], T], answered: type[Answered] = Answered) -> list[T]:
+    """Do some work in every rank, among each other, on the calls that `make` makes in each; return what it returns.
+    Collectives of `make` are answered in a mode of the class `answered`."""
     set_device_guards()
     turns: Turns[T] = Turns(size)
     meeting = Meeting(turns)
@@ -86,7 +94,7 @@ def in_ranks(size: int, make: Make, work: Callable[[RankPlace], T]) -> list[T]:
         with in_rank(groups):
             among = Among(meeting, rank)
             torch.manual_seed(SEED)
-            with Answered(among, among.label):
+            with answered(among, among.label):
                 call = make()
             among.place = functools.partial(in_rank, groups)
             return work(RankPlace(rank, call, groups, among))
@@ -102,6 +110,7 @@ buckets in the order in which the first backward made the gradients."""
 def captured_among_others(place: RankPlace, options: CaptureOptions) -> tuple[Outcome, Capture]:
     """Run a rank's step among the others, then capture it alone, where the others answer as they did."""
     (model, args, kwargs), among = place.call, place.among
+    check_options(model, options)
     program = read_call(
         model, args, kwargs, options.requires_grad, options.mode, options.loss, options.fake, False, among
     )

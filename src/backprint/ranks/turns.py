@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+import torch
+
 from backprint._torch.distributed import handlers_of_operators
 from backprint.errors import BackprintError, RanksError
 from backprint.values.settings import RandomStates, of_party, random_states, set_random_states
@@ -17,14 +19,21 @@ from backprint.values.settings import RandomStates, of_party, random_states, set
 T = TypeVar("T")
 
 
-def state_of_process() -> tuple[RandomStates, dict[Any, Any]]:
-    """Return what is the process's own and each rank has for itself: the random generators, and DTensor's handlers."""
-    return random_states(), dict(handlers_of_operators())
+ProcessState = tuple[RandomStates, dict[Any, Any], torch.dtype]
+"""What is the process's own and each rank has for itself: the random generators, DTensor's handlers of operators, and
+the default dtype."""
 
 
-def set_state_of_process(state: tuple[RandomStates, dict[Any, Any]]) -> None:
+def state_of_process() -> ProcessState:
+    """Return the state of the process now."""
+    return random_states(), dict(handlers_of_operators()), torch.get_default_dtype()
+
+
+def set_state_of_process(state: ProcessState) -> None:
     """Set what `state_of_process` returned."""
     set_random_states(state[0])
+    if torch.get_default_dtype() != state[2]:
+        torch.set_default_dtype(state[2])
     handlers = handlers_of_operators()
     if handlers != state[1] and state[1]:
         handlers.clear()
@@ -49,7 +58,7 @@ class Turns(Generic[T]):
         self.waiting: dict[int, str] = {}
         self.ended: dict[int, T] = {}
         self.failure: tuple[int, BaseException] | None = None
-        self.own: dict[int, tuple[RandomStates, dict[Any, Any]]] = {}
+        self.own: dict[int, ProcessState] = {}
 
     def run(self, work: Callable[[int], T]) -> list[T]:
         """Run every rank to its end; raise the first error of one, with its rank."""

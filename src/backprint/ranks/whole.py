@@ -8,7 +8,7 @@ whole, and each element of each rank's gradients is compared with the whole's.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from backprint.tracing.collectives import Answered
 from backprint.tracing.running import tangent_of
 from backprint.tracing.watch import SEED
 from backprint.values.results import outputs_of
-from backprint.values.wrappers import opened
+from backprint.values.wrappers import opened, wrapping_of
 
 TOLERANCE = 1e-9
 """How far a gradient may be off, in parts of the largest element of the whole's. Sums in float64 in another order
@@ -69,9 +69,9 @@ class AgainstWhole:
     @property
     def verdict(self) -> str:
         """`equal to the whole`, `not equal to the whole` or `cannot tell`."""
-        if self.faults:
-            return "not equal to the whole"
-        return "equal to the whole" if self.compared and not self.unknown else "cannot tell"
+        if self.unknown or not self.compared:
+            return "cannot tell"
+        return "not equal to the whole" if self.faults else "equal to the whole"
 
     @property
     def ok(self) -> bool:
@@ -79,13 +79,15 @@ class AgainstWhole:
         return self.verdict == "equal to the whole"
 
     def __str__(self) -> str:
-        if self.faults:
-            more = f"\n  and {len(self.faults) - 8} more" if len(self.faults) > 8 else ""
-            return f"{self.verdict}:" + "".join(f"\n  {fault}" for fault in self.faults[:8]) + more
-        if self.unknown:
-            name, reason = self.unknown[0]
-            return f"{self.verdict}: {name} {reason}"
-        return f"{self.verdict}: {self.compared} gradients, relative error at most {self.error:.3g}"
+        if self.verdict == "equal to the whole":
+            return f"{self.verdict}: {self.compared} gradients, relative error at most {self.error:.3g}"
+        lines = [f"{name} {reason}" for name, reason in self.unknown] + [str(fault) for fault in self.faults]
+        more = [f"and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
+        return "\n  ".join([f"{self.verdict}:", *lines[:MOST_SHOWN], *more])
+
+
+MOST_SHOWN = 8
+"""The most parameters that are listed."""
 
 
 # ---- Where each element of a shard lies in the whole
@@ -128,6 +130,8 @@ def numbers_of_rank(place: RankPlace) -> dict[str, Tensor]:
 
 def gradients_of_rank(place: RankPlace, options: CaptureOptions) -> RankGradients:
     """Run a rank's step among the others, as a training script does; return the gradients that it leaves."""
+    for parameter in place.call[0].parameters():
+        wrapping_of(parameter)  # which names the groups of its mesh
     with InDouble(place.among, place.among.label):
         gradients = gradients_left(place.call, options)
     return RankGradients(place.rank, gradients, members_by_label())
@@ -178,41 +182,41 @@ def against_whole(
         raise UsageError("the whole must be a module: its parameters are what gradients are compared for")
     marked, double = numbered(model), copy.deepcopy(model).double()
     call: Call = (double, in_double(tuple(args)), in_double(dict(kwargs)))
-    numbers = in_ranks(size, sharding(marked, *call[1:], options.shard), numbers_of_rank)
-    rows = in_ranks(size, sharding(*call, options.shard), lambda place: gradients_of_rank(place, options))
+    numbers = in_ranks(size, sharding(marked, *call[1:], options.shard), numbers_of_rank, InDouble)
+    rows = in_ranks(size, sharding(*call, options.shard), lambda place: gradients_of_rank(place, options), InDouble)
     [whole] = in_ranks(1, lambda: call, lambda place: gradients_of_rank(place, options).gradients)
-    zero = torch.zeros(1, dtype=torch.float64)
-    parts = [
-        torch.zeros(parameter.numel(), dtype=torch.float64)
-        if (gradient := whole[name]) is None
-        else gradient.reshape(-1)
+    gradients = {
+        name: torch.zeros_like(parameter).detach() if (gradient := whole[name]) is None else gradient
         for name, parameter in double.named_parameters()
-    ]
-    return compared(numbers, rows, torch.cat([zero, *parts]), captures)
+    }
+    return compared(numbers, rows, gradients, captures)
 
 
 def compared(
     numbers: Sequence[Mapping[str, Tensor]],
     rows: Sequence[RankGradients],
-    whole: Tensor,
+    whole: Mapping[str, Tensor],
     captures: Sequence[Capture],
 ) -> AgainstWhole:
-    """Compare every parameter of every rank; `whole` has the gradients of the whole model, by the numbers of its
-    elements."""
-    faults, unknown, error, count = [], [], 0.0, 0
+    """Compare every parameter of every rank with the gradients of the whole model, in the order of its parameters."""
+    flat = torch.cat([torch.zeros(1, dtype=torch.float64), *(gradient.reshape(-1) for gradient in whole.values())])
+    least = LEAST * float(flat.abs().max())
+    faults, error, count = [], 0.0, 0
+    unknown = list(not_held(numbers, whole))
     for name in dict.fromkeys(name for row in numbers for name in row):
-        places = {rank: row[name] for rank, row in enumerate(numbers) if name in row}
-        if reason := unknown_place(places, len(whole)):
+        places = {rank: row[name].long() for rank, row in enumerate(numbers) if name in row}
+        if reason := unknown_place({rank: row[name] for rank, row in enumerate(numbers) if name in row}, len(flat)):
             unknown.append((name, reason))
             continue
         count += 1
-        local = {rank: rows[rank].gradients.get(name) for rank in places}
-        wanted = {rank: whole[place.long()] for rank, place in places.items()}
+        local = {rank: of_the_whole(rows[rank].gradients.get(name), places[rank]) for rank in places}
+        wanted = {rank: flat[place] for rank, place in places.items()}
         largest = max((float(row.abs().max()) for row in wanted.values() if row.numel()), default=0.0)
-        errors = {rank: relative_error(local[rank], wanted[rank], largest) for rank in places}
-        wrong = tuple(rank for rank, off in errors.items() if off > TOLERANCE)
+        gradients = Gradients(local, wanted, max(largest, least))
+        errors = {rank: relative_error(local[rank], wanted[rank], gradients.largest) for rank in places}
+        wrong = tuple(rank for rank, off in errors.items() if not off <= TOLERANCE)
         if wrong:
-            cause = cause_of(groups_of(rows), wrong, local, wanted, largest)
+            cause = cause_of(groups_of(rows), wrong, gradients)
             source = source_of_gradient(captures[wrong[0]], name) if captures else None
             faults.append(Fault(name, wrong, max(errors.values()), cause, source))
         else:
@@ -220,11 +224,36 @@ def compared(
     return AgainstWhole(count, tuple(faults), tuple(unknown), error)
 
 
+LEAST = 1e-5
+"""Errors are relative to at least this part of the largest gradient of all parameters: a gradient may be 0 in exact
+arithmetic, such as that of a bias before a norm, and what is computed is the rounding of a sum."""
+
+
+def of_the_whole(gradient: Tensor | None, places: Tensor) -> Tensor | None:
+    """Return a gradient without the elements that are not of the whole, such as those of rows that a shard adds."""
+    return gradient if gradient is None or gradient.shape != places.shape else gradient * (places > 0)
+
+
+def not_held(numbers: Sequence[Mapping[str, Tensor]], whole: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of the whole that have a gradient and are trained by no rank, or not all of them."""
+    held = [places.reshape(-1) for row in numbers for places in row.values()]
+    known = torch.cat([torch.zeros(0, dtype=torch.float64), *held]).unique()
+    start = 1
+    for name, gradient in whole.items():
+        count = gradient.numel()
+        own = int(((known >= start) & (known < start + count)).sum())
+        start += count
+        if own < count and bool(gradient.abs().max() > 0):
+            part = "it" if not own else f"{count - own} of its {count} elements"
+            yield name, f"has a gradient in the whole, and no rank trains {part}"
+
+
 def unknown_place(rows: Mapping[int, Tensor], most: int) -> str:
     """Say why it is not known where a parameter lies in the whole; '' if it is."""
     for rank, places in rows.items():
-        whole_numbers = bool((places == places.round()).all())
-        if places.numel() and (not whole_numbers or float(places.min()) < 1 or float(places.max()) >= most):
+        own = places[places != 0]
+        numbered_so = bool((own == own.round()).all()) and bool(((own >= 1) & (own < most)).all())
+        if places.numel() and (not own.numel() or not numbered_so or len(own.unique()) < own.numel()):
             return f"does not hold elements of the whole in rank {rank}: `shard` computes it, or makes it anew"
     return ""
 
@@ -292,19 +321,12 @@ def sum_of(tensors: Sequence[Tensor]) -> Tensor:
     return torch.stack(list(tensors)).sum(0)
 
 
-NEARLY = 1e-6
+NEARLY = TOLERANCE
 """How near a changed gradient must come to the whole's, so that the change is called what is missing."""
 
 
-def cause_of(
-    groups: Mapping[str, Members],
-    wrong: Sequence[int],
-    local: Mapping[int, Tensor | None],
-    wanted: Mapping[int, Tensor],
-    largest: float,
-) -> str:
+def cause_of(groups: Mapping[str, Members], wrong: Sequence[int], gradients: Gradients) -> str:
     """Say which change of the ranks' gradients would make them the whole's; '' if none that is known does."""
-    gradients = Gradients(local, wanted, largest)
     for label, members_of in groups.items():
         has_others = all(rank in members_of for rank in wrong) and len(members_of[wrong[0]]) > 1
         if has_others and (cause := cause_in_group(gradients, wrong, label, members_of)):
@@ -315,14 +337,14 @@ def cause_of(
 def cause_in_group(gradients: Gradients, wrong: Sequence[int], label: str, members_of: Members) -> str:
     """Say what is missing over the groups of one label; '' if it is not that."""
     count = len(members_of[wrong[0]])
-    if gradients.holds(wrong, lambda rank: gradients.total(rank, members_of[rank])):
-        return f"lacks a sum over {label}"
-    if gradients.holds(wrong, lambda rank: gradients.total(rank, members_of[rank]) / count):
-        return f"lacks an average over {label}"
     if gradients.holds(wrong, lambda rank: gradients.scaled(rank, 1 / count)):
         return f"is {count} times the whole's: summed over {label} once too often, or not averaged"
     if gradients.holds(wrong, lambda rank: gradients.scaled(rank, count)):
         return f"is 1/{count} of the whole's: averaged over {label} once too often, or not summed"
+    if gradients.holds(wrong, lambda rank: gradients.total(rank, members_of[rank])):
+        return f"lacks a sum over {label}"
+    if gradients.holds(wrong, lambda rank: gradients.total(rank, members_of[rank]) / count):
+        return f"lacks an average over {label}"
     for word, by in (("summed", 1), ("averaged", count)):
         if gradients.mixes(wrong, members_of, by):
             return f"is {word} over {label}, whose ranks hold different parts of it"

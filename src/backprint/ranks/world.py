@@ -15,6 +15,7 @@ import torch
 from backprint.errors import SampleError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.keys import PortKey, in_a_line, number_of
+from backprint.graph.links import mutated
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import DIGESTS, PROGRAM, PortVerdict, Verdict, worst
 from backprint.ranks.meeting import Among, Meeting
@@ -79,8 +80,8 @@ class World:
         if self.outcomes:
             replayed = replayed_together(self.ranks, [capture.origin.values() for capture in self.ranks])
             rows = [
-                (against(results, results_of(outcome)), PROGRAM)
-                for results, outcome in zip(replayed, self.outcomes, strict=True)
+                (against(results, with_unwritten(capture, results_of(outcome))), PROGRAM)
+                for capture, results, outcome in zip(self.ranks, replayed, self.outcomes, strict=True)
             ]
         else:
             if not self.witnesses:
@@ -121,6 +122,14 @@ class World:
 def results_of(outcome: Outcome) -> Results:
     """Return the results of a step by port."""
     return results_by_port(outcome.outputs, outcome.mutations, outcome.gradients)
+
+
+def with_unwritten(capture: Capture, results: Results) -> Results:
+    """Return the program's results with the values of tensors that the graph writes and the program does not: those
+    that the tensors had."""
+    values = capture.origin.values()
+    written = {PortKey("mutation", name): values[name] for name in mutated(capture) if name in values}
+    return {**written, **results}
 
 
 def against_digests(witness: Mapping[str, Any], results: Results) -> list[PortVerdict]:
@@ -234,6 +243,7 @@ def load_world(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: b
 def digests_of(world: World) -> list[dict[str, Any]]:
     """Return the digests of the results of the step that the ranks ran among each other."""
     if world.outcomes:
-        rows = [results_of(outcome) for outcome in world.outcomes]
+        ranks = zip(world.ranks, world.outcomes, strict=True)
+        rows = [with_unwritten(capture, results_of(outcome)) for capture, outcome in ranks]
         return [{str(key): numbers_of(value) for key, value in row.items()} for row in rows]
     return [dict(witness) for witness in world.witnesses]

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from backprint import errors
+from backprint._torch.distributed import why_not_captured
 from backprint._torch.modules import COMPILED
 from backprint.common.text import printable
 from backprint.errors import CaptureError, DataDependentError, GraphError, RefusedError, UsageError
@@ -478,6 +479,8 @@ def check_options(target: Any, options: CaptureOptions) -> None:
     if len(getattr(target, "device_ids", None) or ()) > 1:
         raise CaptureError(f"{type(target).__name__} spreads a module over devices: capture its .module")
     if isinstance(target, nn.Module):
+        if why := next(filter(None, map(why_not_captured, target.modules())), ""):
+            raise CaptureError(why, every_engine=True)
         lazy = [name for name, p in (*target.named_parameters(), *target.named_buffers()) if nn.parameter.is_lazy(p)]
         if lazy:
             raise CaptureError(f"{lazy[0]} has no shape yet: run the module once, so that its lazy parameters are made")

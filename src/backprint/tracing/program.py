@@ -191,8 +191,9 @@ class CalledProgram:
     @property
     def accumulates(self) -> bool:
         """Whether the gradients are there only in the `.grad` of leaf tensors: the program's backward runs another
-        backward inside, as reentrant checkpointing does (known after the first run), or it reduces gradients."""
-        return self.reduces_gradients
+        backward inside, as reentrant checkpointing does (known after the first run), or it is a rank among others,
+        which may reduce gradients once they are accumulated."""
+        return self.reduces_gradients or self.peers is not None
 
     @property
     def reduces_gradients(self) -> bool:

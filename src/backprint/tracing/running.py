@@ -420,7 +420,9 @@ def run_backward(
         for name in (named.name, *named.other_names):
             if shards is not None and gradient is not None and (text := sharding_text(gradient)):
                 shards[name] = text
-            gradients[name] = opened(gradient).detach() if gradient is not None else None
+            # DDP may accumulate gradients in its buckets, which the next step fills again
+            kept = None if gradient is None else opened(gradient).detach()
+            gradients[name] = kept.clone() if kept is not None and program.reduces_gradients else kept
     return gradients
 
 

@@ -64,9 +64,14 @@ class Exchange:
     received: Tensor | None = None
 
 
-def mismatch(calls: Sequence[Call]) -> str:
-    """Say how the calls of members do not belong together; '' if they do."""
+def mismatch(calls: Sequence[Call], sent: Sequence[Tensor]) -> str:
+    """Say how the calls of members, or what they send, do not belong together; '' if they do."""
     first = calls[0]
+    for member, tensor in enumerate(sent):
+        same_shape = tensor.shape == sent[0].shape or first.kind == "all_to_all_single"
+        if tensor.dtype != sent[0].dtype or not same_shape:
+            kinds = [f"{str(part.dtype)[6:]}{list(part.shape)}" for part in (sent[0], tensor)]
+            return f"member 0 sends {kinds[0]} in {first.text}, and member {member} sends {kinds[1]}"
     for member, call in enumerate(calls):
         if (call.kind, call.group) != (first.kind, first.group):
             return f"member 0 calls {first.text}, and member {member} calls {call.text}"

@@ -52,6 +52,7 @@ from backprint.tracing.reach import (
 from backprint.tracing.state.contents import LARGE_BUFFER, ContentKind, content_kind, fingerprint, writable_buffer
 from backprint.tracing.state.process import generator_state, is_generator, set_generator_state
 from backprint.tracing.state.tensors import TensorSnapshot, hooks_on, untraced
+from backprint.values.wrappers import is_wrapped, opened
 
 # ---- Copies of iterators
 
@@ -846,6 +847,8 @@ class Snapshot:
         self.tensors_by_id[id(tensor)] = tensor_snapshot
         if tensor.is_leaf and tensor.grad is not None:
             self.push(f"{name}.grad", tensor.grad)
+        if is_wrapped(tensor):
+            self.push(name, opened(tensor))  # which has the memory
         if base_of(tensor) is not None:
             self.push(f"{name}._base", base_of(tensor))
         for hook in hooks_on(tensor):
