@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from backprint._torch.distributed import members_by_label, sharded_like
 from backprint._torch.pytree import tree_map
-from backprint.errors import UsageError
+from backprint.errors import BackprintError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture, Graph, Source, Step, refs
 from backprint.ranks.sharded import Call, RankPlace, in_ranks, sharding
@@ -106,10 +106,14 @@ def numbered(model: nn.Module) -> nn.Module:
 
 
 def in_double(value: Any) -> Any:
-    """Return nested arguments with floating-point tensors in float64."""
-    return tree_map(
-        lambda leaf: leaf.double() if isinstance(leaf, Tensor) and leaf.is_floating_point() else leaf, value
-    )
+    """Return nested arguments with floating-point tensors in float64, leaves as before."""
+
+    def wider(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or not leaf.is_floating_point():
+            return leaf
+        return leaf.detach().double().requires_grad_(leaf.requires_grad)
+
+    return tree_map(wider, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +186,17 @@ def against_whole(
         raise UsageError("the whole must be a module: its parameters are what gradients are compared for")
     marked, double = numbered(model), copy.deepcopy(model).double()
     call: Call = (double, in_double(tuple(args)), in_double(dict(kwargs)))
-    numbers = in_ranks(size, sharding(marked, *call[1:], options.shard), numbers_of_rank, InDouble)
-    rows = in_ranks(size, sharding(*call, options.shard), lambda place: gradients_of_rank(place, options), InDouble)
-    [whole] = in_ranks(1, lambda: call, lambda place: gradients_of_rank(place, options).gradients)
+    what = "the model with numbered parameters"
+    try:
+        numbers = in_ranks(size, sharding(marked, *call[1:], options.shard), numbers_of_rank, InDouble)
+        what = "the sharded step in float64"
+        rows = in_ranks(size, sharding(*call, options.shard), lambda place: gradients_of_rank(place, options), InDouble)
+        what = "the whole model in float64, in a group of one rank,"
+        [whole] = in_ranks(1, lambda: call, lambda place: gradients_of_rank(place, options).gradients)
+    except BackprintError as error:
+        return AgainstWhole(0, unknown=((what, f"does not run: {error}"),))
     gradients = {
-        name: torch.zeros_like(parameter).detach() if (gradient := whole[name]) is None else gradient
+        name: torch.zeros_like(parameter.real).detach() if (gradient := whole[name]) is None else gradient.real
         for name, parameter in double.named_parameters()
     }
     return compared(numbers, rows, gradients, captures)
@@ -202,12 +212,12 @@ def compared(
     flat = torch.cat([torch.zeros(1, dtype=torch.float64), *(gradient.reshape(-1) for gradient in whole.values())])
     least = LEAST * float(flat.abs().max())
     faults, error, count = [], 0.0, 0
-    unknown = list(not_held(numbers, whole))
+    unknown: list[tuple[str, str]] = []
     for name in dict.fromkeys(name for row in numbers for name in row):
-        places = {rank: row[name].long() for rank, row in enumerate(numbers) if name in row}
         if reason := unknown_place({rank: row[name] for rank, row in enumerate(numbers) if name in row}, len(flat)):
             unknown.append((name, reason))
             continue
+        places = {rank: row[name].long() for rank, row in enumerate(numbers) if name in row}
         count += 1
         local = {rank: of_the_whole(rows[rank].gradients.get(name), places[rank]) for rank in places}
         wanted = {rank: flat[place] for rank, place in places.items()}
@@ -221,6 +231,7 @@ def compared(
             faults.append(Fault(name, wrong, max(errors.values()), cause, source))
         else:
             error = max([error, *errors.values()])
+    unknown = unknown or list(not_held(numbers, whole))
     return AgainstWhole(count, tuple(faults), tuple(unknown), error)
 
 
@@ -236,7 +247,7 @@ def of_the_whole(gradient: Tensor | None, places: Tensor) -> Tensor | None:
 
 def not_held(numbers: Sequence[Mapping[str, Tensor]], whole: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
     """Yield the parameters of the whole that have a gradient and are trained by no rank, or not all of them."""
-    held = [places.reshape(-1) for row in numbers for places in row.values()]
+    held = [places.real.reshape(-1) for row in numbers for places in row.values()]
     known = torch.cat([torch.zeros(0, dtype=torch.float64), *held]).unique()
     start = 1
     for name, gradient in whole.items():
@@ -251,6 +262,8 @@ def not_held(numbers: Sequence[Mapping[str, Tensor]], whole: Mapping[str, Tensor
 def unknown_place(rows: Mapping[int, Tensor], most: int) -> str:
     """Say why it is not known where a parameter lies in the whole; '' if it is."""
     for rank, places in rows.items():
+        if places.is_complex():
+            return "is complex, and only real gradients are compared"
         own = places[places != 0]
         numbered_so = bool((own == own.round()).all()) and bool(((own >= 1) & (own < most)).all())
         if places.numel() and (not own.numel() or not numbered_so or len(own.unique()) < own.numel()):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from backprint.errors import SampleError, UsageError
 from backprint.graph.capture_options import CaptureOptions
@@ -33,6 +34,7 @@ from backprint.target import find_factory
 from backprint.tracing.program import Outcome
 from backprint.values.exchanges import ANSWER
 from backprint.values.settings import preserving_random_states
+from backprint.values.wrappers import is_wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,12 @@ def replayed_together(ranks: Sequence[Capture], values: Sequence[Mapping[str, An
 
 def capture_world(target: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], options: Any) -> World:
     """Capture every rank of a step: all run it among each other, then each is captured alone."""
+    for name, tensor in target.named_parameters() if isinstance(target, nn.Module) else ():
+        if is_wrapped(tensor):
+            raise UsageError(
+                f"{name} is sharded already, for the process groups of this process: pass the whole model, and shard "
+                "it in each rank with shard="
+            )
     make = sharding(target, args, kwargs, options.shard)
     rows = in_ranks(options.world, make, lambda place: captured_among_others(place, options))
     whole = Whole(target, tuple(args), dict(kwargs), options)

@@ -37,6 +37,8 @@ def is_users(file: str) -> bool:
     """Whether a file is not torch's, not ours, and not generated."""
     if file.startswith(_OURS):
         return file.startswith(_EXAMPLES)
+    if file == contextlib.__file__ or file.endswith("typing_extensions.py"):
+        return False  # their wrappers call functions of torch that are decorated
     return not (file.startswith((_TORCH, "<frozen")) or file in ("<string>", "<eval_with_key>"))
 
 
