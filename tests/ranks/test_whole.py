@@ -110,7 +110,7 @@ def test_weights_that_shard_makes_anew_cannot_be_told() -> None:
     assert whole.verdict == "cannot tell"
     assert not whole.ok
     assert [name for name, _ in whole.unknown] == ["weight", "bias"]
-    assert str(whole).startswith("cannot tell: weight does not hold elements of the whole in rank 0")
+    assert str(whole).startswith("cannot tell:\n  weight does not hold elements of the whole in rank 0")
 
 
 def test_weights_that_shard_computes_cannot_be_told() -> None:

@@ -151,7 +151,7 @@ def test_a_sample_gives_the_capture_back(made: Made) -> None:
     assert loaded == made.capture
     assert [field.name for field in fields(loaded) if field.compare] == [
         *("name", "engine", "pairs", "signature", "links", "breaks", "why"),
-        *("guards", "opaque", "environment", "requires", "seed", "fake", "pins", "notes", "meant"),
+        *("guards", "opaque", "environment", "requires", "seed", "fake", "pins", "notes", "meant", "rank"),
     ]
 
 
