@@ -7,7 +7,7 @@ succeeded, and no rank waits for one that has gone. While it waits, a rank looks
 
 from __future__ import annotations
 
-import pickle
+import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -115,15 +115,21 @@ class Together:
         if not any(self.exchanges.values()):
             raise_if_failed()
         text = f"{call.text}{frames.place(frames.here({}))}"
-        meta = pickle.dumps((call, tensor.dtype, tuple(tensor.shape)))
+        meta = json.dumps([call.kind, call.group, call.options]).encode()
         rows = gather_bytes(meta, tensor, group, lambda work: wait_for(work, text))
-        calls = [pickle.loads(row)[0] for row, _ in rows]  # from the processes of this job
+        calls = [call_from_bytes(row) for row, _ in rows]
         sent = tuple(sent for _, sent in rows)
         if problem := mismatch(calls, sent):
             raise RanksError(f"the ranks {list(members_of(group))} do not call the same collective: {problem} ({text})")
         received = in_group(call.kind, tensor, call.options, str(group.group_name))
         self.exchanges.setdefault(call.group, []).append(Exchange(tuple(calls), sent, received.clone()))
         return received
+
+
+def call_from_bytes(meta: bytes) -> Call:
+    """Return the call that a member has sent."""
+    kind, group, options = json.loads(meta)
+    return Call(kind, group, tuple(tuple(option) if isinstance(option, list) else option for option in options))
 
 
 @dataclass(slots=True)
@@ -179,8 +185,8 @@ def peers_of_step(program: CalledProgram, together: Together) -> Peers | None:
         step_among_others(program)
     except (BackprintError, torch.OutOfMemoryError):
         raise
-    except Exception as error:
-        if together.groups:
+    except Exception as error:  # the program may raise anything
+        if together.groups:  # the others wait for this rank, and are told why it ends
             raise CaptureError(f"{program.title} raised {type(error).__name__}: {error}", every_engine=True) from error
         raise
     if not together.groups:
