@@ -35,3 +35,4 @@ def test_other_values_lines_and_single_guards_stay_apart() -> None:
 def test_names_together() -> None:
     assert names_together(["a.0.b", "a.1.b", "a.2.b"]) == "a.{0..2}.b"
     assert names_together(["a.0.b", "a.2.b"]) == "a.{0,2}.b"
+    assert names_together(["a.1", "a.1.b2"]) == "a.1, … a.1.b2"

@@ -18,7 +18,10 @@ def names_together(names: Sequence[str]) -> str:
     if len(names) == 1:
         return names[0]
     texts, _ = divided_text(names[0])
-    columns = [tuple(dict.fromkeys(column)) for column in zip(*(divided_text(name)[1] for name in names), strict=True)]
+    rows = [divided_text(name)[1] for name in names]
+    if len({len(row) for row in rows}) > 1:  # names with more numbers than others
+        return f"{names[0]}, … {names[-1]}"
+    columns = [tuple(dict.fromkeys(column)) for column in zip(*rows, strict=True)]
     if prod(map(len, columns)) != len(names):
         return f"{names[0]}, … {names[-1]}"
     pieces = [texts[0]]
