@@ -123,6 +123,7 @@ def capture(
         if world is not None:
             from backprint.ranks.world import capture_world_of_factory
 
+            calls.check_options_of_ranks(resolve_options(options))
             return capture_world_of_factory(os.fspath(target), resolve_options(options))
         return capture_named_target(target, args, kwargs, options)
     resolved = resolve_options(options)

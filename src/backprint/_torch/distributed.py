@@ -736,6 +736,22 @@ def reductions_are_numbered() -> bool:
     return all(int(getattr(kinds, name.upper())) == number for number, name in enumerate(REDUCTIONS))
 
 
+def handlers_are_a_table() -> bool:
+    if not torch.distributed.is_available():
+        return True
+    from torch.distributed.tensor import DTensor
+
+    return DTensor is not None and type(handlers_of_operators()) is dict and bool(handlers_of_operators())
+
+
+def meshes_have_a_thread() -> bool:
+    if not torch.distributed.is_available():
+        return True
+    from torch.distributed.device_mesh import DeviceMesh
+
+    return "_thread_id" in DeviceMesh.__eq__.__code__.co_names
+
+
 def finished_work_has_a_result() -> bool:
     if not torch.distributed.is_available():
         return True
@@ -744,6 +760,8 @@ def finished_work_has_a_result() -> bool:
 
 
 PROBES = (
+    Probe("torch.distributed.tensor.DTensor._op_dispatcher", handlers_are_a_table, (private.RANKS,)),
+    Probe("torch.distributed.device_mesh.DeviceMesh._thread_id", meshes_have_a_thread, (private.RANKS,)),
     Probe("torch.ops.c10d", forms_have_operators, (private.RANKS,)),
     Probe("torch.distributed.ReduceOp.RedOpType", reductions_are_numbered, (private.RANKS,)),
     Probe("torch._C._distributed_c10d._create_work_from_future", finished_work_has_a_result, (private.RANKS,)),

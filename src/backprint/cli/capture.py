@@ -242,9 +242,14 @@ def captured_world(
 
     if options["layout"] != "backprint":
         raise UsageError("--world writes a folder with a sample of each rank: leave --layout out")
+    if options["device"] or options["trust"]:
+        raise UsageError("--world calls a factory in each rank: leave --device and --trust out")
     entered("capture")
-    named = ("engine", "mode", "loss", "specialize", "name")
-    world = bp.capture(target, world=options["world"], **{key: options[key] for key in named})
+    named = ("engine", "mode", "loss", "specialize", "name", "partition", "fake", "dynamic")
+    several: dict[str, Any] = {key: tuple(options[key]) for key in ("allow", "meant", "decompose")}
+    several["requires_grad"] = tuple(options["requires_grad"]) or None
+    chosen = {key: options[key] for key in named} | several | {"order": int(options["order"])}
+    world = bp.capture(target, world=options["world"], **chosen)
     entered("save")
     verdicts = world.verify()
     world.save(output, options["data"], overwrite=options["overwrite"])
