@@ -91,6 +91,14 @@ def compile(module, inputs):
     return module
 """
 
+AVERAGED = """
+import torch
+from torch.nn.parallel import DistributedDataParallel
+def factory():
+    torch.manual_seed(0)
+    return DistributedDataParallel(torch.nn.Linear(4, 1)), (torch.randn(8, 4),)
+"""
+
 USES = {
     "doctor": "backprint doctor",
     "demo": "backprint demo && python samples/demo/gpt/pair_0/backward/model.py",
@@ -101,6 +109,7 @@ USES = {
     "corpus verify": "backprint corpus verify samples -o verified --jobs 1",
     "convert": "backprint convert samples/exact",
     "minify": "backprint minify samples/exact --compiler failing.py:compile -o smallest",
+    "ranks": "backprint capture averaged.py:factory --world 2 -o world && backprint ranks world",
 }
 """Verbs that no page uses, and the way that a newcomer goes, in this order."""
 
@@ -183,6 +192,7 @@ EVERY = {
     "lower": "lower {home}/neuron.py:make -o {out}/loops.py",
     "task": "task {sample} -o {out}/task",
     "demo": "demo -o {out}/demo",
+    "ranks": "ranks {home}/world",
 }
 """Each verb, and what it is asked on a machine that lacks something; it may write below `{out}`."""
 
@@ -334,6 +344,7 @@ def verbs(python: Path, home: Path) -> Iterator[Row]:
     """Yield the verbs in use, and what becomes of them where a part of the machine is missing."""
     (home / "dump.py").write_text(DUMP, encoding="utf-8")
     (home / "failing.py").write_text(FAILING, encoding="utf-8")
+    (home / "averaged.py").write_text(AVERAGED, encoding="utf-8")
     for name, command in USES.items():
         yield row(f"backprint {name}", ["bash", "-c", command], home, python)
     bare = home / "bin"

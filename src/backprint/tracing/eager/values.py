@@ -137,6 +137,10 @@ class Storage:
     origins: dict[Placement, ViewOrigin] = field(default_factory=dict)
     roots: list[Placement] = field(default_factory=list)
 
+    def sources(self) -> list[Placement]:
+        """Return the tensors that are not known as views of others, the base first."""
+        return [place for place in dict.fromkeys((self.base, *self.roots)) if place not in self.origins]
+
 
 class Storages:
     """Every storage of strided tensors, by its number.
@@ -247,6 +251,8 @@ class Storages:
             self.derive_dtype_view(storage, place)
         elif any(place.lazy):
             raise CaptureError(f"a conjugated or negated {str(place.dtype)[6:]} view has no known base: pass a copy")
+        elif storage.sources() == [storage.base] and is_reshaped(storage.base, place):
+            storage.origins[place] = ViewOrigin(storage.base, aten.view.default, (list(place.shape),))
         else:
             storage.origins[place] = strided_view(self.flatten(place), place)
         return storage.origins[place]
@@ -284,7 +290,7 @@ class Storages:
         on, so that a write to one of them is seen by the others.
         """
         storage = self.of(covering)
-        roots = [place for place in dict.fromkeys((storage.base, *storage.roots)) if place not in storage.origins]
+        roots = storage.sources()
         extent = max(elements_spanned(place) for place in (*roots, covering))
         flat = storage.base._replace(shape=(extent,), stride=(1,), offset=0)
         if storage.base == flat:
@@ -541,6 +547,12 @@ SPARSE_FROM_DENSE = (
 def is_whole(place: Placement, extent: int) -> bool:
     """Whether a tensor is contiguous and has all elements of a storage, up to `extent`, each once."""
     return place.offset == 0 and place.stride == contiguous_strides(place.shape) and math.prod(place.shape) == extent
+
+
+def is_reshaped(base: Placement, place: Placement) -> bool:
+    """Whether a tensor has the elements of another in their order, in another shape."""
+    extent = elements_spanned(place)
+    return is_whole(base, extent) and is_whole(place, extent)
 
 
 class CurrentValues:
