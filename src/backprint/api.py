@@ -37,6 +37,7 @@ def capture(
     *args: Any,
     world: int,
     shard: Callable[..., Any] | None = None,
+    ranks: Sequence[int] | None = None,
     **options: Any,
 ) -> World: ...
 
@@ -61,6 +62,7 @@ def capture(
     meant: Sequence[str] = (),
     world: None = None,
     shard: None = None,
+    ranks: None = None,
     name: str | None = None,
     **kwargs: Any,
 ) -> Capture: ...
@@ -85,6 +87,7 @@ def capture(
     meant: Sequence[str] = (),
     world: int | None = None,
     shard: Callable[..., Any] | None = None,
+    ranks: Sequence[int] | None = None,
     name: str | None = None,
     **kwargs: Any,
 ) -> Capture | World:
@@ -103,7 +106,8 @@ def capture(
 
     `world=8` captures the step of 8 ranks, in this process and without a process group, and returns a World. `shard` is
     called in each rank with a copy of the model and the arguments, and shards them as a training script does: it
-    returns the model, (model, args) or (model, args, kwargs), or None if it changes the model in place.
+    returns the model, (model, args) or (model, args, kwargs), or None if it changes the model in place. With
+    `fake=True` it is called under `bp.fake()`, and `ranks=(0, 5)` are captured, by default rank 0 alone.
 
     `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
     brings its own inputs, and `mode` rewrites calls that a GraphNet sample traced in inference. For a TARGET only,
@@ -117,7 +121,7 @@ def capture(
 
     options = {option: arguments[option] for option in DEFAULTS}
     calls.check_name(name)
-    calls.check_world(world, shard)
+    calls.check_world(world, shard, ranks, fake)
     if isinstance(target, (str, os.PathLike)):
         calls.check_requires_grad(requires_grad)
         if world is not None:

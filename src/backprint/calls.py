@@ -35,19 +35,32 @@ def check_capture_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, An
     check_arrays(target, args, kwargs)
 
 
-def check_world(world: Any, shard: Any) -> None:
-    """Raise unless `world=` is a number of ranks and `shard=` a function that goes with it."""
+def check_world(world: Any, shard: Any, ranks: Any, fake: Any) -> None:
+    """Raise unless `world=` is a number of ranks, and `shard=` and `ranks=` go with it."""
     if world is not None and (isinstance(world, bool) or not isinstance(world, int) or world < 1):
         raise UsageError(f"world={world!r} is not a number of ranks: write world=4")
     if shard is not None and not callable(shard):
         raise UsageError(f"shard={shard!r} is not a function: it shards the model in each rank")
     if shard is not None and world is None:
         raise UsageError("shard= shards a model over ranks: say how many with world=4")
+    if ranks is None:
+        return
+    if world is None or not fake:
+        raise UsageError(
+            "ranks= chooses ranks of a World without values (world=, fake=True): with values every rank is captured, "
+            "because all run among each other"
+        )
+    if isinstance(ranks, (str, bytes)) or not isinstance(ranks, Iterable):
+        raise UsageError(f"ranks={ranks!r} are not numbers of ranks: write ranks=(0, 5)")
+    numbers = list(ranks)
+    unknown = [rank for rank in numbers if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < world]
+    if not numbers or unknown or len(set(numbers)) < len(numbers):
+        raise UsageError(f"ranks={ranks!r} are not different ranks of 0 to {world - 1}")
 
 
 def check_options_of_ranks(options: Any) -> None:
     """Refuse options that the capture of ranks does not have."""
-    refused = {"fake=True": options.fake, "order=2": options.order != 1, "dynamic=": options.dynamic}
+    refused = {"order=2": options.order != 1, "dynamic=": options.dynamic}
     for text, is_set in refused.items():
         if is_set:
             raise UsageError(f"world= does not go with {text}: leave it out")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import sys
 import threading
@@ -18,6 +19,7 @@ import torch.utils._python_dispatch
 from torch import Tensor
 
 from backprint._torch import private
+from backprint._torch.modes import without_modes
 from backprint._torch.private import Probe, uses
 from backprint.errors import CaptureError
 
@@ -716,6 +718,37 @@ def handlers_of_operators() -> dict[Any, Any]:
     """Return how DTensor handles some operators; blocks such as `loss_parallel` change it, for the whole process."""
     module = sys.modules.get("torch.distributed.tensor")
     return {} if module is None else module.DTensor._op_dispatcher._custom_op_handlers
+
+
+SHAPES = "_propagate_tensor_meta_non_cached"
+"""The method of DTensor's that runs an operator on fake tensors of the whole sizes, the first time that it meets it."""
+
+
+@uses(
+    f"torch.distributed.tensor._sharding_prop.ShardingPropagator.{SHAPES}",
+    needed_by=(private.RANKS,),
+)
+@contextlib.contextmanager
+def shapes_computed_apart() -> Iterator[None]:
+    """Let DTensor compute the shapes of results out of sight of all modes: they are no operators of the program, and
+    are computed the first time only."""
+    module = sys.modules.get("torch.distributed.tensor._sharding_prop")
+    if module is None:
+        yield
+        return
+    kind = module.ShardingPropagator
+    before = getattr(kind, SHAPES)
+
+    @functools.wraps(before)
+    def apart(*args: Any) -> Any:
+        with without_modes():
+            return before(*args)
+
+    setattr(kind, SHAPES, apart)
+    try:
+        yield
+    finally:
+        setattr(kind, SHAPES, before)
 
 
 # ---- Probes

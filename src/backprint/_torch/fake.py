@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from backprint._torch import private
+from backprint._torch.modes import without_modes
 from backprint._torch.private import Private, Probe, look_up, probes_of, uses
 
 if TYPE_CHECKING:  # the types of what `__getattr__` returns
@@ -52,6 +53,34 @@ def set_device_guards() -> None:
         pass
 
 
+def device_of_fake(tensor: Any) -> torch.device:
+    """Return the device of a fake tensor, which torch otherwise asks an operator for."""
+    device: torch.device = tensor.fake_device
+    return device
+
+
+@uses("torch._subclasses.fake_tensor.FakeTensor.tolist", needed_by=(private.FAKE,))
+@contextlib.contextmanager
+def lists_of_fakes(values: Callable[[Any], Any]) -> Iterator[None]:
+    """Let `tolist` of a fake tensor return the numbers of its values, where `values` knows them. Torch's own asks an
+    operator for each number: for the ranks of a large device mesh that takes seconds."""
+    kind: Any = NAMES["FakeTensor"].value()
+    before = kind.tolist
+
+    def tolist(tensor: Any) -> Any:
+        known = values(tensor)
+        if known is None:
+            return before(tensor)
+        with without_modes():
+            return known.tolist()
+
+    kind.tolist = tolist
+    try:
+        yield
+    finally:
+        kind.tolist = before
+
+
 # ---- Probes
 
 
@@ -86,6 +115,11 @@ def reads_of_fake_values_raise() -> bool:
         except NAMES["DataDependentOutputException"].value() as error:
             return str(error.func) == "aten._local_scalar_dense.default"
     return False
+
+
+def fake_tensors_have_a_device() -> bool:
+    with fake_mode():
+        return device_of_fake(torch.zeros(2)) == torch.device("cpu")
 
 
 def convolutions_have_a_rule() -> bool:
@@ -164,5 +198,6 @@ PROBES = probes_of(
     __name__,
     NAMES,
     Probe("torch._subclasses.fake_tensor.FakeTensorMode.dispatch", operators_are_dispatched, (private.FAKE,)),
+    Probe("torch._subclasses.fake_tensor.FakeTensor.fake_device", fake_tensors_have_a_device, (private.FAKE,)),
     Probe("torch._subclasses.fake_impls.conv", convolutions_have_a_rule, (private.AOT,)),
 )

@@ -73,6 +73,13 @@ from backprint.sample.place import check_place, settle
     help="An autograd.Function, detach, no_grad, hook or item meant not to be the derivative.",
 )
 @click.option("--world", type=click.IntRange(1), metavar="N", help="Capture N ranks; the factory is called in each.")
+@click.option(
+    "--rank",
+    multiple=True,
+    type=click.IntRange(0),
+    metavar="K",
+    help="With --world and --fake, a rank to capture; else 0.",
+)
 @click.option("--name", help="The sample's name; else the module's or function's.")
 @ALLOW
 @click.option("--overwrite", is_flag=True, help="Replace a sample that exists already.")
@@ -90,6 +97,8 @@ def command(target: str, output: Path, timeout: float, memory: float | None, **o
     with ending(lambda: kept(output)), working(f"{target}: reading") as at:
         if options["layout"] == "backprint":
             check_place(output, options["overwrite"], "world.json" if options["world"] else "capture.json")
+        if options["rank"] and not options["world"]:
+            raise UsageError("--rank chooses ranks of a World: say how many ranks there are with --world")
         if options["world"]:
             report = captured_world(target, output, options, lambda stage: at(f"{target}: {STAGES[stage]}"))
         elif Path(target).is_dir():
@@ -209,7 +218,7 @@ def captured(
     from backprint.target import capture_target, read_target
 
     gc.set_threshold(100_000, 20, 50)  # what a trace makes is kept: the collector looks at it less often
-    rest = {key: option for key, option in options.items() if key != "world"}
+    rest = {key: option for key, option in options.items() if key not in ("world", "rank")}
     as_json, overwrite, data, layout = (rest.pop(key) for key in ("as_json", "overwrite", "data", "layout"))
     read = {key: rest.pop(key) for key in ("device", "mode", "trust")}
     program = read_target(target, fake=rest["fake"], **read)
@@ -245,11 +254,12 @@ def captured_world(
     if options["device"] or options["trust"]:
         raise UsageError("--world calls a factory in each rank: leave --device and --trust out")
     entered("capture")
-    named = ("engine", "mode", "loss", "specialize", "name", "partition", "fake", "dynamic")
+    gc.set_threshold(100_000, 20, 50)  # as for one process
+    named = ("engine", "mode", "loss", "specialize", "name", "partition", "fake", "stamp", "dynamic")
     several: dict[str, Any] = {key: tuple(options[key]) for key in ("allow", "meant", "decompose")}
     several["requires_grad"] = tuple(options["requires_grad"]) or None
     chosen = {key: options[key] for key in named} | several | {"order": int(options["order"])}
-    world = bp.capture(target, world=options["world"], **chosen)
+    world = bp.capture(target, world=options["world"], ranks=options["rank"] or None, **chosen)
     entered("save")
     verdicts = world.verify()
     world.save(output, options["data"], overwrite=options["overwrite"])

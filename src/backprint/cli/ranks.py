@@ -13,10 +13,10 @@ from backprint.cli.say import echo
 
 @click.command("ranks")
 @click.argument("world", type=click.Path(path_type=Path))
-@click.option("--rank", default=0, type=click.IntRange(0), help="The rank whose collectives are listed.")
+@click.option("--rank", type=click.IntRange(0), help="The rank whose collectives are listed; else the first.")
 @ALLOW
 @click.option("--json", "as_json", is_flag=True, help="The collectives of the rank as one JSON object.")
-def command(world: Path, rank: int, allow: tuple[str, ...], as_json: bool) -> None:
+def command(world: Path, rank: int | None, allow: tuple[str, ...], as_json: bool) -> None:
     """Show the ranks of a distributed step: their groups, where their graphs differ, and what goes over the wire.
 
     WORLD is a folder that `backprint capture TARGET --world N` or `World.save` has written. Nothing of it is run;
@@ -24,14 +24,13 @@ def command(world: Path, rank: int, allow: tuple[str, ...], as_json: bool) -> No
     ring, so an all-reduce of B bytes among n ranks counts 2 (n - 1) / n of B.
     """
     import backprint as bp
-    from backprint.errors import UsageError
     from backprint.ranks.text import lines_of_traffic, traffic_json, world_text
 
     ranks = bp.load_world(world, allow=allow)
-    if rank >= ranks.size:
-        raise UsageError(f"{world} has ranks 0 to {ranks.size - 1}, and --rank is {rank}")
+    capture = ranks.rank(ranks.numbers[0] if rank is None else rank)
     if as_json:
-        echo(json.dumps(traffic_json(ranks.ranks[rank])))
+        echo(json.dumps(traffic_json(capture)))
         return
-    for line in (*world_text(repr(ranks), ranks.ranks, rank).splitlines(), *lines_of_traffic(ranks.ranks[rank])):
+    text = world_text(repr(ranks), ranks.numbers, ranks.ranks, capture)
+    for line in (*text.splitlines(), *lines_of_traffic(capture)):
         echo(line)

@@ -30,6 +30,7 @@ class CaptureOptions:
     meant: Sequence[str] = ()
     world: int | None = None
     shard: Callable[..., Any] | None = None
+    ranks: Sequence[int] | None = None
     name: str | None = None
 
     def as_keywords(self) -> dict[str, Any]:

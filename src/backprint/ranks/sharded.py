@@ -21,6 +21,7 @@ from backprint.ranks.turns import Turns
 from backprint.target import capture_with_recipes
 from backprint.tracing.collectives import Answered
 from backprint.tracing.entry import check_options
+from backprint.tracing.fake import fake
 from backprint.tracing.program import CalledProgram, Outcome, read_call
 from backprint.tracing.running import restoring_state
 from backprint.tracing.watch import SEED
@@ -121,6 +122,15 @@ def captured_among_others(place: RankPlace, options: CaptureOptions) -> tuple[Ou
     places = {label: members.index(place.rank) for label, members in among.groups.items()}
     peers = Peers(among.exchanges, places, place=among.place)
     return outcome, capture_with_recipes(model, args, kwargs, options, peers=peers)
+
+
+def captured_without_values(rank: int, size: int, make: Make, options: CaptureOptions) -> Capture:
+    """Capture one rank of a step without values. Its process groups move nothing, and its model is made under
+    `bp.fake()`."""
+    with in_rank(ThreadGroups(rank, size)):
+        with fake():
+            model, args, kwargs = make()
+        return capture_with_recipes(model, args, kwargs, options)
 
 
 def step_among_others(program: CalledProgram) -> Outcome:

@@ -66,11 +66,11 @@ def hashes(capture: Capture) -> tuple[str, ...]:
     return tuple(graph.hash() for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None)
 
 
-def world_text(title: str, ranks: Sequence[Capture], rank: int = 0) -> str:
+def world_text(title: str, numbers: Sequence[int], ranks: Sequence[Capture], shown_rank: Capture | None = None) -> str:
     """Return the ranks of a step as text: their groups, which ranks have the same graphs, and what one rank sends."""
     lines = [title]
     kinds: dict[tuple[str, ...], list[int]] = {}
-    for number, capture in enumerate(ranks):
+    for number, capture in zip(numbers, ranks, strict=True):
         kinds.setdefault(hashes(capture), []).append(number)
     if len(kinds) > 1:
         shown = "; ".join(ranks_in_words(numbers) for numbers in list(kinds.values())[:8])
@@ -80,12 +80,19 @@ def world_text(title: str, ranks: Sequence[Capture], rank: int = 0) -> str:
         for label, members in capture.rank.groups if capture.rank is not None else ():
             groups.setdefault(label, {})[members] = None
     for label, all_members in groups.items():
-        shown = ", ".join(str(list(members)) for members in list(all_members)[:8])
+        shown = ", ".join(map(members_in_words, list(all_members)[:8]))
         lines.append(f"  {label}: {shown}{', …' if len(all_members) > 8 else ''}")
-    return "\n".join([*lines, *totals_of_traffic(ranks[rank])])
+    return "\n".join([*lines, *totals_of_traffic(shown_rank or ranks[0])])
 
 
-def ranks_in_words(ranks: list[int]) -> str:
+def members_in_words(members: Sequence[int]) -> str:
+    """Return the members of a group as text: `[0, 8, 16, … 1016]` of 128."""
+    if len(members) <= 16:
+        return str(list(members))
+    return f"[{', '.join(map(str, members[:3]))}, … {members[-1]}] of {len(members)}"
+
+
+def ranks_in_words(ranks: Sequence[int]) -> str:
     """Return several ranks as text."""
     shown = ", ".join(map(str, ranks[:16]))
     return f"{'rank' if len(ranks) == 1 else 'ranks'} {shown}{', …' if len(ranks) > 16 else ''}"

@@ -20,8 +20,16 @@ from backprint.graph.links import mutated
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import DIGESTS, PROGRAM, PortVerdict, Verdict, worst
 from backprint.ranks.meeting import Among, Meeting
-from backprint.ranks.sharded import Call, call_of_result, captured_among_others, in_ranks, sharding
-from backprint.ranks.text import hashes, world_text
+from backprint.ranks.sharded import (
+    Call,
+    Make,
+    call_of_result,
+    captured_among_others,
+    captured_without_values,
+    in_ranks,
+    sharding,
+)
+from backprint.ranks.text import hashes, ranks_in_words, world_text
 from backprint.ranks.turns import Turns
 from backprint.ranks.whole import AgainstWhole, against_whole
 from backprint.replaying.results import Results, against, against_rows, numbers_of, results_by_port, witnessed
@@ -51,34 +59,42 @@ class Whole:
 class World:
     """The Captures of the ranks of one distributed step, by rank.
 
-    `outcomes` are the results of the step that the ranks ran among each other, before each was captured alone. A World
-    that was loaded has digests of them, its `witnesses`, if the ranks' values were kept.
+    `numbers` are the ranks that were captured, if not all of the `size` ranks: a World without values may be one rank
+    of a thousand. `outcomes` are the results of the step that the ranks ran among each other, before each was captured
+    alone. A World that was loaded has digests of them, its `witnesses`, if the ranks' values were kept.
     """
 
     ranks: tuple[Capture, ...]
+    size: int
+    numbers: tuple[int, ...]
     outcomes: tuple[Outcome, ...] = field(default=(), repr=False)
     witnesses: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     whole: Whole | None = field(default=None, repr=False)
 
-    @property
-    def size(self) -> int:
-        """The number of ranks."""
-        return len(self.ranks)
+    def rank(self, number: int) -> Capture:
+        """Return the Capture of a rank."""
+        if number not in self.numbers:
+            raise UsageError(f"rank {number} was not captured: there are {ranks_in_words(self.numbers)}")
+        return self.ranks[self.numbers.index(number)]
 
     def __repr__(self) -> str:
         kinds = len({hashes(capture) for capture in self.ranks})
-        graphs = "one pair of graphs for all" if kinds == 1 else f"{kinds} different pairs of graphs"
+        captured = "all" if len(self.ranks) == self.size else ranks_in_words(self.numbers)
+        graphs = f"one pair of graphs for {captured}" if kinds == 1 else f"{kinds} different pairs of graphs"
         return f"World({in_a_line(self.ranks[0].name)}: {number_of(self.size, 'rank')}, {graphs})"
 
     def __str__(self) -> str:
-        return world_text(repr(self), self.ranks)
+        return world_text(repr(self), self.numbers, self.ranks)
 
     def verify(self) -> list[Verdict]:
         """Run the graphs of all ranks together, and compare each rank with the program as it ran among the others.
 
         No process group is needed: a rank runs until it waits for others, then these do. A World that was loaded runs
-        on the inputs that its samples keep, and is compared with the digests of the program's results.
+        on the inputs that its samples keep, and is compared with the digests of the program's results. One without
+        values is unproven.
         """
+        if self.ranks[0].fake:
+            return [capture.verify()[0] for capture in self.ranks]
         if self.outcomes:
             replayed = replayed_together(self.ranks, [capture.origin.values() for capture in self.ranks])
             rows = [
@@ -96,7 +112,9 @@ class World:
                 (against_digests(witness, results), DIGESTS)
                 for witness, results in zip(self.witnesses, replayed, strict=True)
             ]
-        return [verdict_of_rank(rank, self.ranks[rank], *row) for rank, row in enumerate(rows)]
+        return [
+            verdict_of_rank(number, self.rank(number), *row) for number, row in zip(self.numbers, rows, strict=True)
+        ]
 
     def against_whole(self, model: Any = None) -> AgainstWhole:
         """Compare the gradients of all ranks, put together, with those of the same model that is not sharded.
@@ -104,6 +122,10 @@ class World:
         Both run in float64, from the beginning: `shard` is called again in each rank. `model` is the whole model, if it
         is another than the one that was captured.
         """
+        if self.ranks[0].fake:
+            raise UsageError(
+                "a World without values has no gradients to compare: capture a small twin without fake=True"
+            )
         if self.whole is None:
             raise UsageError(
                 "the whole model is not known here: capture the World in this process, with world= and shard="
@@ -174,9 +196,24 @@ def capture_world(target: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
                 "it in each rank with shard="
             )
     make = sharding(target, args, kwargs, options.shard)
+    if options.fake:
+        return fake_world(make, options)
     rows = in_ranks(options.world, make, lambda place: captured_among_others(place, options))
-    whole = Whole(target, tuple(args), dict(kwargs), options)
-    return World(tuple(capture for _, capture in rows), tuple(outcome for outcome, _ in rows), whole=whole)
+    return world_of(rows, Whole(target, tuple(args), dict(kwargs), options))
+
+
+def world_of(rows: Sequence[tuple[Outcome, Capture]], whole: Whole | None = None) -> World:
+    """Return the World of all ranks, of the result and the Capture of each."""
+    ranks = tuple(capture for _, capture in rows)
+    return World(ranks, len(ranks), tuple(range(len(ranks))), tuple(outcome for outcome, _ in rows), whole=whole)
+
+
+def fake_world(make: Make, options: CaptureOptions) -> World:
+    """Capture some ranks of a step without values, rank 0 by default. No rank runs among others: what a collective
+    returns has a shape, which follows from the rank's own call."""
+    size = options.world or 1
+    numbers = tuple(options.ranks) if options.ranks is not None else (0,)
+    return World(tuple(captured_without_values(number, size, make, options) for number in numbers), size, numbers)
 
 
 def capture_world_of_factory(text: str, options: CaptureOptions) -> World:
@@ -192,8 +229,9 @@ def capture_world_of_factory(text: str, options: CaptureOptions) -> World:
             raise UsageError(f"{text}: the factory must return (model, args) or (model, args, kwargs)")
         return call_of_result(result, (result[0], (), {}))
 
-    rows = in_ranks(options.world or 1, make, lambda place: captured_among_others(place, options))
-    return World(tuple(capture for _, capture in rows), tuple(outcome for outcome, _ in rows))
+    if options.fake:
+        return fake_world(make, options)
+    return world_of(in_ranks(options.world or 1, make, lambda place: captured_among_others(place, options)))
 
 
 # ---- On disk: a folder with a sample of each rank, and `world.json`
@@ -201,7 +239,10 @@ def capture_world_of_factory(text: str, options: CaptureOptions) -> World:
 FILE = "world.json"
 
 FORMAT = 1
-"""The version of `world.json`; newer ones are refused by name."""
+"""The version of `world.json` where all ranks are there."""
+
+FORMAT_OF_SOME = 2
+"""The version where some are, which it names; newer ones are refused by name."""
 
 
 def folder_of_rank(folder: Path, rank: int) -> Path:
@@ -216,9 +257,11 @@ def save_world(world: World, path: str | os.PathLike[str], data: str, overwrite:
     place.parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
     try:
-        for rank, capture in enumerate(world.ranks):
-            write_sample(capture, folder_of_rank(staging, rank), data, (), False, "quick")
-        content = {"format": FORMAT, "name": world.ranks[0].name, "size": world.size}
+        for number, capture in zip(world.numbers, world.ranks, strict=True):
+            write_sample(capture, folder_of_rank(staging, number), data, (), False, "quick")
+        content: dict[str, Any] = {"format": FORMAT, "name": world.ranks[0].name, "size": world.size}
+        if len(world.ranks) < world.size:
+            content |= {"format": FORMAT_OF_SOME, "ranks": list(world.numbers)}
         write_json(staging / FILE, {**content, "witness": digests_of(world) if data == "exact" else []})
         staging.chmod(0o755)
         settle(staging, place)
@@ -238,14 +281,21 @@ def load_world(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: b
     with errors_with_path(folder / FILE):
         root: Any = Field(content, "")
         number = root.get("format").whole()
-        if number > FORMAT:
-            raise SampleError(f"format {number} is newer than this Backprint reads ({FORMAT}): update Backprint")
+        if number > FORMAT_OF_SOME:
+            raise SampleError(
+                f"format {number} is newer than this Backprint reads ({FORMAT_OF_SOME}): update Backprint"
+            )
         size = root.get("size").whole(MAX_RANKS)
+        numbers = tuple(range(size))
+        if number == FORMAT_OF_SOME:
+            numbers = tuple(item.whole(MAX_RANKS) for item in root.get("ranks").items(size))
+            if not numbers or len(set(numbers)) < len(numbers) or max(numbers) >= size:
+                raise SampleError(f"ranks: {list(numbers)} are not some of {size} ranks")
         witnesses = tuple(Witness(row, folder / FILE) for row in root.get("witness", []).items(size))
-        if witnesses and len(witnesses) != size:
-            raise SampleError(f"witness: has the results of {len(witnesses)} ranks, and there are {size}")
-    ranks = tuple(load(folder_of_rank(folder, rank), allow, trust) for rank in range(size))
-    return World(ranks, witnesses=witnesses)
+        if witnesses and len(witnesses) != len(numbers):
+            raise SampleError(f"witness: has the results of {len(witnesses)} ranks, and there are {len(numbers)}")
+    ranks = tuple(load(folder_of_rank(folder, rank), allow, trust) for rank in numbers)
+    return World(ranks, size, numbers, witnesses=witnesses)
 
 
 def digests_of(world: World) -> list[dict[str, Any]]:

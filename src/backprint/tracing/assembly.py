@@ -48,7 +48,8 @@ class Joint:
     The backward's steps name values of the forward directly. `same` has the further names of a tensor that was passed
     more than once. `constants` are tensors made of Python numbers and the like, by local name, each with its port name.
     Each input is a port, unless `keep_all_inputs` is False: then only inputs that a step or a result uses are ports.
-    Guards are traced back through the steps `before` these too, to tensors `known` by name.
+    Guards are traced back through the steps `before` these too, to tensors `known` by name. `groups` has the ranks in
+    each group of processes that a collective runs in.
     """
 
     inputs: tuple[Port, ...]
@@ -66,6 +67,7 @@ class Joint:
     sizes: Mapping[str, str] = field(default_factory=dict)
     before: Mapping[str, Step] = field(default_factory=dict)
     known: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     keep_all_inputs: bool = True
 
 

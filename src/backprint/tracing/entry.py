@@ -436,7 +436,10 @@ def capture_once(
 
 
 def engine_of_ranks(program: CalledProgram, engine: str) -> str:
-    """Return the engine for a program; one rank of several is recorded as it ran, by engine `eager` alone."""
+    """Return the engine for a program; one rank of several is recorded as it ran, by engine `eager` alone, or traced
+    without values by engine `aot`."""
+    if program.world is not None:
+        return engine
     why = ""
     if program.peers is not None:
         why = "is a rank among others"

@@ -28,6 +28,7 @@ from backprint._torch.fake import (
     FakeTensor,
     FakeTensorMode,
     grouped_mm_output,
+    lists_of_fakes,
 )
 from backprint._torch.modes import without_modes
 from backprint._torch.operators import HigherOrderOperator, schema_of
@@ -37,6 +38,7 @@ from backprint.tracing import frames
 from backprint.tracing.custom import call_for_mode
 from backprint.values import settings
 from backprint.values.tree import copy_values, plain_leaves
+from backprint.values.wrappers import is_wrapper_class
 
 MAX_KNOWN_BYTES = 2**20
 """The largest storage, in bytes, of which values are remembered."""
@@ -100,7 +102,7 @@ class FakeWorld:
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """Enter the mode with constant propagation, and restore its `dispatch` afterwards."""
-        with replaced_dispatch(self.mode, self.dispatch), BuildMode(), self.mode:
+        with replaced_dispatch(self.mode, self.dispatch), lists_of_fakes(self.real_values), BuildMode(), self.mode:
             yield
 
     @contextlib.contextmanager
@@ -120,6 +122,8 @@ class FakeWorld:
 
     def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operator on fake tensors and, if the values of all its arguments are known, on these values too."""
+        if any(map(is_wrapper_class, types)):
+            return NotImplemented  # it calls operators on the tensor inside
         kwargs = (
             {**kwargs, "device": available_device(kwargs["device"])} if kwargs and "device" in kwargs else kwargs or {}
         )
@@ -239,7 +243,7 @@ class FakeWorld:
         With `keep`, the copies have the same known values. A meta tensor has the device of the other tensors.
         """
         device = device_for_meta_tensors(values.values())
-        with self.entered(), torch.no_grad():
+        with replaced_dispatch(self.mode, self.plain_dispatch), self.mode, torch.no_grad():
             storages: dict[int, Any] = {}
             copies = {name: fake_copy(tensor, device, storages) for name, tensor in values.items()}
         if keep:

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.fx.traceback as fx_traceback
@@ -64,10 +64,15 @@ def frame_rank(file: str) -> int:
     return int(file[len(_TORCH) :].partition(os.sep)[0].removesuffix(".py") in LIBRARY)
 
 
-def locates_better(place: Place, inner: Place | None) -> bool:
-    """Whether a frame locates a call better than an inner frame: a module's forward is better than a function's
-    body."""
-    return frame_rank(place[0]) > (frame_rank(inner[0]) if inner is not None else 0)
+MACHINERY = tuple(
+    os.path.join(folder, *path.split("/"))
+    for folder, paths in (
+        (_TORCH, "_dynamo _functorch _library _ops.py _prims _refs _subclasses autograd distributed/tensor fx"),
+        (_OURS, "tracing/"),
+    )
+    for path in paths.split()
+)
+"""Files of which no method is a module's: `self` is read from a frame at the cost of all its locals."""
 
 
 Place = tuple[str, int, str]
@@ -86,13 +91,44 @@ def at(line: Source | None) -> Iterator[None]:
         _sources_set.pop()
 
 
-_CALLERS: dict[int, CodeType] = {}
-"""By identity, because hashing a code object reads all of it."""
+class Kind(NamedTuple):
+    """What a frame of some code may say about a line: whether it calls the program, so that the frames outside it are
+    not the program's; whether it is the user's; how well it locates a call; and whether its `self` may be a module."""
+
+    code: CodeType
+    calls_program: bool = False
+    is_users: bool = False
+    rank: int = 0
+    may_be_modules: bool = False
+
+
+PASSED = Kind(contextlib.suppress.__init__.__code__)
+"""The kind of code whose frames say nothing: most of torch's own."""
+
+_KINDS: dict[int, Kind] = {}
+"""By the identity of the code, because hashing a code object reads all of it. Each keeps its code, and so its
+identity."""
+
+
+def kind_of_code(code: CodeType) -> Kind:
+    """Return what frames of some code say, and remember it."""
+    file = code.co_filename
+    takes_self = bool(code.co_argcount) and code.co_varnames[0] == "self"
+    kind = Kind(code, False, is_users(file), frame_rank(file), takes_self and not file.startswith(MACHINERY))
+    if not any(kind[1:]) and file.startswith((_TORCH, _OURS)):
+        _KEPT.append(code)
+        kind = PASSED
+    _KINDS[id(code)] = kind
+    return kind
+
+
+_KEPT: list[CodeType] = []
+"""Codes of the kind PASSED, which are kept so that no other code gets the identity of one."""
 
 
 def calls_program(function: F) -> F:
     """Mark a function of ours that calls the program or its backward: the frames outside it are not the program's."""
-    _CALLERS[id(function.__code__)] = function.__code__
+    _KINDS[id(function.__code__)] = Kind(function.__code__, calls_program=True)
     return function
 
 
@@ -105,16 +141,16 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
     library: Place | None = None
     while frame is not None and (user is None or (module is None and paths)):
         code = frame.f_code
-        if id(code) in _CALLERS:
-            break
-        if module is None and paths and code.co_argcount and code.co_varnames[0] == "self":
-            module = paths.get(id(frame.f_locals.get("self")))
-        if user is None:
-            if is_users(code.co_filename):
+        kind = _KINDS.get(id(code)) or kind_of_code(code)
+        if kind is not PASSED:
+            if kind.calls_program:
+                break
+            if module is None and paths and kind.may_be_modules:
+                module = paths.get(id(frame.f_locals.get("self")))
+            if user is None and kind.is_users:
                 user = (code.co_filename, frame.f_lineno, code.co_name)
-            elif library is None or frame_rank(library[0]) < 2:
-                candidate = (code.co_filename, frame.f_lineno, code.co_name)
-                library = candidate if locates_better(candidate, library) else library
+            elif user is None and kind.rank > (0 if library is None else frame_rank(library[0])):
+                library = (code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
     if user is None and SOURCE_KEY in fx_traceback.current_meta:
         return fx_traceback.current_meta[SOURCE_KEY]
@@ -317,7 +353,7 @@ def place_in_library(frames: Sequence[Place]) -> Place | None:
     """Return the innermost frame of torch's own modules, else of its other library code."""
     best: Place | None = None
     for frame in reversed(frames):
-        best = frame if locates_better(frame, best) else best
+        best = frame if frame_rank(frame[0]) > (frame_rank(best[0]) if best is not None else 0) else best
     return best
 
 

@@ -48,7 +48,7 @@ from backprint.tracing.state.tensors import LARGE_PARAMETER, has_same_placement,
 from backprint.values.results import ResultTree, outputs_of
 from backprint.values.settings import default_device
 from backprint.values.tree import alias_groups, copy_values, ones_tangent, strided_parts
-from backprint.values.wrappers import opened, wrapping_of
+from backprint.values.wrappers import Alias, Around, opened, wrapping_of
 
 # ---- Values in the caller's own tensors
 
@@ -212,22 +212,41 @@ def training_mode(module: Any, mode: str | None) -> Iterator[None]:
             child.training = flag
 
 
+def passed_values(
+    program: CalledProgram,
+    ready: Mapping[str, Tensor],
+    alias: Alias = Tensor.detach,
+    note: Callable[[str, str], None] = lambda name, text: None,
+) -> dict[str, Tensor]:
+    """Return what a program takes on stand-ins: a wrapper around those that it knows inside of one, recorded by
+    autograd. In the backward, `note` is told what the gradient of a tensor is a part of."""
+    passed = dict(ready)
+    for name, wrapping in program.wrappings.items():
+        if name in ready:
+            passed[name] = Around.apply(ready[name], wrapping, alias, functools.partial(note, name))
+    return passed
+
+
 @contextlib.contextmanager
 def with_values(
-    program: CalledProgram, values: Mapping[str, Tensor], table: dict[int, Tensor] | None = None
+    program: CalledProgram,
+    values: Mapping[str, Tensor],
+    table: dict[int, Tensor] | None = None,
+    passed: Mapping[str, Tensor] | None = None,
 ) -> Iterator[None]:
     """Set the program's state and outside tensors to these values while its forward and backward run.
 
     A backward may recompute parts of the forward (checkpointing), so this spans both. With a `table`, the caller has
-    already entered a Substitute mode with it.
+    already entered a Substitute mode with it. `passed` has wrappers instead of the values inside.
     """
-    target = program.target()
+    target, passed = program.target(), values if passed is None else passed
     replacements = {id(tensor): values[name] for name, tensor in program.own().items() if name in values}
+    replacements |= {id(tensor): passed[name] for name, tensor in program.wrappers().items() if name in passed}
     with contextlib.ExitStack() as stack:
         stack.enter_context(training_mode(target, program.mode))
         if isinstance(target, nn.Module):
             own = state_of(target)
-            state = {name: tensor for name, tensor in values.items() if name in own}
+            state = {name: tensor for name, tensor in passed.items() if name in own}
             stack.enter_context(reparametrized(target, state, tie_weights=True))
         if table is not None:
             table.clear()
@@ -633,12 +652,13 @@ def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, a
     leaves = leaf_values(program, program.current_tensors() if values is None else values)
     with torch.enable_grad():
         ready = with_clones(program, leaves, lambda tensor: tensor.clone())
+        passed = passed_values(program, ready)
     with (
         restoring_everything_reachable(program.target(), dict(program.outside), nontensor_arguments(program)),
-        with_values(program, ready),
+        with_values(program, ready, passed=passed),
     ):
         gradients = set_gradients_of_stand_ins(ready)
-        yield staged_now(program, ready, ready, leaves, gradients)
+        yield staged_now(program, ready, passed, leaves, gradients)
 
 
 @contextlib.contextmanager

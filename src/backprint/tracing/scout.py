@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.distributed import shapes_computed_apart
 from backprint._torch.dynamo import ERRORS_OF_DYNAMO
 from backprint.errors import CaptureError
 from backprint.graph.nouns import OpaqueEdge, Source
@@ -141,7 +142,7 @@ def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> t
     try:
         with preserving_random_states():
             torch.manual_seed(SEED)
-            with staged(program, values) as stage:
+            with shapes_computed_apart(), staged(program, values) as stage:
                 forward = run_forward(stage, modes)
                 effects = forward.effects()
                 mutations = forward.mutations(effects)

@@ -20,7 +20,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint._torch import pytree
 from backprint._torch.autograd import current_node, function_class, set_version_counters
-from backprint._torch.fake import FakeTensor, UnsupportedOperatorException
+from backprint._torch.fake import FakeTensor, UnsupportedOperatorException, device_of_fake
 from backprint._torch.modes import DisableTorchFunction, TorchDispatchMode
 from backprint._torch.operators import HigherOrderOperator, schema_of
 from backprint._torch.tensors import base_of, is_view, storage_id, version_of
@@ -34,6 +34,7 @@ from backprint.tracing.state.restore import is_copied
 from backprint.tracing.state.tensors import restore_bytes
 from backprint.values.memory import has_memory
 from backprint.values.tree import FLAGS, plain_leaves, strided_parts
+from backprint.values.wrappers import Around, is_wrapper_class
 
 # ---- Facts about operators
 
@@ -113,7 +114,7 @@ FLAGS_CHANGED_BY_PROGRAMS = ("has a gradient", "version")
 """Flags that a program itself may change: a guard is about their value before the run."""
 
 
-DETACH = torch.ops.aten.detach.default
+DETACH, DEVICE = torch.ops.aten.detach.default, torch.ops.prim.device.default
 
 
 def text_of_hidden_update(func: Any) -> str:
@@ -248,9 +249,14 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func.namespace == "prim" and torch.is_grad_enabled() and self.is_own_fake_tensor(args):
+        if self.world is not None and any(map(is_wrapper_class, types)):
+            return NotImplemented  # a wrapper, which calls operators on the tensor inside
+        if func.namespace == "prim" and self.is_own_fake_tensor(args):
             # torch reads an attribute of a fake tensor, such as its device: half of all calls of a fake run
-            return for_program(func, *args, **kwargs)
+            if func is DEVICE:
+                return device_of_fake(args[0])
+            if torch.is_grad_enabled():
+                return for_program(func, *args, **kwargs)
         if is_number_read(func, args):
             return args[0]
         if is_composite(func):
@@ -259,6 +265,8 @@ class Watch(TorchDispatchMode):
         if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in tensors):
             # a higher-order operator computes shapes, no value of the program
             return for_program(func, *args, **kwargs)
+        if self.world is not None and any(is_foreign_fake(tensor, self.world) for tensor in tensors):
+            return for_program(func, *args, **kwargs)  # a DTensor computes the shape of a result
         names = self.dependencies_of(func, tensors)
         if isinstance(func, HigherOrderOperator):
             return self.set_result_dependencies(for_program(func, *args, **kwargs), names)
@@ -374,6 +382,8 @@ class Watch(TorchDispatchMode):
         if self.world is None and type(tensor) not in (Tensor, nn.Parameter, nn.Buffer):
             place = frames.place(frames.here(self.paths))
             raise CaptureError(f"the program works on a {type(tensor).__name__}{place}, which tracing cannot watch")
+        if self.world is not None and self.is_of_this_run(tensor):
+            return
         if not has_memory(tensor):
             place = frames.place(frames.here(self.paths))
             raise CaptureError(
@@ -398,6 +408,11 @@ class Watch(TorchDispatchMode):
             self.set_dependencies(tensor, frozenset((f"outside {len(self.seen.outside) - 1}",)))
         if written and key in self.callers and key not in self.content_before and self.world is None:
             self.content_before[key] = storage.clone()
+
+    def is_of_this_run(self, tensor: Tensor) -> bool:
+        """Whether a tensor is in memory that this run has made."""
+        key = storage_id(tensor.untyped_storage())
+        return key in self.dependencies and key not in self.callers
 
     def note_edges_without_grad(self, func: Any, args: Any, kwargs: Any, tensors: list[Tensor]) -> None:
         """Note the opaque edges of a call in `no_grad` mode.
@@ -477,8 +492,13 @@ class Watch(TorchDispatchMode):
             visited.add(node)
             queue += [following for following, _ in node.next_functions if following is not None]
             self.seen.reentrant |= node.name() == "CheckpointFunctionBackward"
-            if isinstance(node, torch.autograd.function.BackwardCFunction):
+            if isinstance(node, torch.autograd.function.BackwardCFunction) and not self.is_of_wrapper(node):
                 self.seen.opaque.append(self.edge_of_function(node))
+
+    def is_of_wrapper(self, node: Any) -> bool:
+        """Whether an autograd node wraps or opens tensors, or redistributes a DTensor, in a run without values."""
+        module = str(function_class(node).__module__)
+        return self.world is not None and (module == WRAPPERS or module.startswith("torch.distributed."))
 
     def edge_of_function(self, node: Any) -> OpaqueEdge:
         """Return the opaque edge of a custom autograd.Function, with the lines at which it calls operators."""
@@ -512,6 +532,14 @@ class Watch(TorchDispatchMode):
                 gradient.data.copy_(content)
             elif gradient is not None and content is not None:
                 gradient.data = content
+
+
+WRAPPERS = Around.__module__
+
+
+def is_foreign_fake(tensor: Tensor, world: FakeWorld) -> bool:
+    """Whether a tensor is a fake tensor of another mode than the program's."""
+    return isinstance(tensor, FakeTensor) and tensor.fake_mode is not world.mode
 
 
 def describe_reading_without_values(reading: Reading) -> str:

@@ -6,8 +6,12 @@ refused by name.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from backprint._torch.distributed import (
@@ -15,6 +19,7 @@ from backprint._torch.distributed import (
     awaits_collective,
     is_wrapper,
     remaker,
+    sharded_like,
     sharding_text,
     tensors_inside,
     wait_for,
@@ -23,6 +28,10 @@ from backprint._torch.fake import FakeTensor
 
 PLAIN = frozenset({Tensor, nn.Parameter, nn.Buffer, FakeTensor})
 """Classes of tensors that wrap no other."""
+
+
+Alias = Callable[[Tensor], Tensor]
+"""Returns another tensor of the same memory, without history."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,10 +50,16 @@ class Wrapping:
         """Return a wrapper around a tensor, a leaf that requires grad or not."""
         return self.around(inner, tangent=False).requires_grad_(requires_grad)
 
-    def around(self, inner: Tensor, tangent: bool) -> Tensor:
+    def around(self, inner: Tensor, tangent: bool, alias: Alias = Tensor.detach) -> Tensor:
         """Return a wrapper around a tensor, or a tangent of such a wrapper."""
-        held = inner.detach() if self.inside is None else self.inside.around(inner, tangent)
+        held = alias(inner) if self.inside is None else self.inside.around(inner, tangent, alias)
         return self.remake(held, tangent)
+
+
+@functools.cache
+def is_wrapper_class(kind: type) -> bool:
+    """Whether tensors of a class hold other tensors, and call operators on these."""
+    return kind not in PLAIN and hasattr(kind, "__tensor_flatten__")
 
 
 def is_wrapped(tensor: Tensor) -> bool:
@@ -73,3 +88,46 @@ def wrapping_of(tensor: Tensor) -> Wrapping | None:
         return None
     inner = getattr(tensor, tensors_inside(tensor)[0])
     return Wrapping(remaker(tensor), sharding_text(tensor), wrapping_of(inner))
+
+
+# ---- Wrappers that autograd records: a program without values takes and returns the tensors inside
+
+
+class Around(torch.autograd.Function):
+    """Makes a wrapper around a tensor. The gradient is the tensor inside the wrapper's: `note` is told of what."""
+
+    @staticmethod
+    def forward(ctx: Any, inner: Tensor, wrapping: Wrapping, alias: Alias, note: Callable[[str], None]) -> Tensor:
+        wrapper = wrapping.around(inner, tangent=False, alias=alias)
+        ctx.note, ctx.shape, ctx.like = note, inner.shape, wrapper
+        return wrapper
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+        if opened(gradient).shape != ctx.shape:  # sharded in another way than the tensor
+            gradient = sharded_like(gradient, ctx.like)
+        waited(gradient)
+        ctx.note(sharding_text(gradient))
+        return opened(gradient), None, None, None
+
+
+class Inside(torch.autograd.Function):
+    """Returns the tensor inside of a wrapper; a tangent of it becomes one of the wrapper."""
+
+    @staticmethod
+    def forward(ctx: Any, wrapper: Tensor, alias: Alias) -> Tensor:
+        ctx.wrapping = wrapping_of(wrapper)
+        return alias(opened(wrapper))
+
+    @staticmethod
+    def backward(ctx: Any, tangent: Tensor) -> tuple[Any, ...]:
+        return tangent if ctx.wrapping is None else ctx.wrapping.around(tangent, tangent=True), None
+
+
+def opened_by_autograd(tensor: Tensor, alias: Alias) -> Tensor:
+    """Return the plain tensor inside of a wrapper, whose gradient goes through the wrapper; any other tensor itself."""
+    if not is_wrapped(tensor):
+        return tensor
+    waited(tensor)
+    inner: Tensor = Inside.apply(tensor, alias)
+    return inner

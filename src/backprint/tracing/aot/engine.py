@@ -53,7 +53,8 @@ def traced_in_full(
     """Return the capture of a program that has run."""
     with collector_paused():
         traced = traced_by(scouted, seen, options)
-        assembled = assemble(read_fx(scouted, traced).joint)
+        joint = read_fx(scouted, traced).joint
+        assembled = assemble(joint)
     return EngineResult(
         program=scouted,
         pairs=(assembled.pair,),
@@ -67,4 +68,5 @@ def traced_in_full(
         outcome=seen.outcome,
         unguarded=() if options.fake else describe_unchecked_reads(seen.reads_without_operator, traced.unforeseen),
         notes=(WITHOUT_CHECKPOINTS,) if seen.checkpoints else (),
+        groups=joint.groups,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, fx
 
 from backprint._torch.aot import TangentAOTInput
+from backprint._torch.distributed import label_of, members_of
 from backprint._torch.operators import OpOverload
 from backprint._torch.pytree import tree_leaves
 from backprint.errors import CaptureError
 from backprint.fx.convert import Names, Side, spec_of
-from backprint.graph.nouns import Echo, Port, Ref, Source, Step
+from backprint.graph.nouns import COLLECTIVES, Echo, Port, Ref, Source, Step
 from backprint.graph.steps import READING
 from backprint.tracing import frames
 from backprint.tracing.aot.trace import NOTE_KEY, OWN_LINE_KEY, Traced
@@ -62,13 +63,15 @@ def read_fx(program: ScoutedProgram, traced: Traced) -> ReadJoint:
         notes |= notes_of(backward_side, traced.backward.graph.nodes)
         gradients = gradients_of(program, traced, backward_side)
     constants = {**forward_side.constants, **(backward_side.constants if backward_side else {})}
+    groups: dict[str, tuple[int, ...]] = {}
     joint = Joint(
         inputs=inputs,
-        forward=tuple(steps),
+        forward=tuple(with_labels(steps, groups)),
         results=results,
         tangents=tangents,
-        backward=tuple(backward_steps),
+        backward=tuple(with_labels(backward_steps, groups)),
         gradients=gradients,
+        groups=groups,
         same={named.name: named.other_names for named in program.tensors if named.other_names},
         constants=constants,
         notes=notes,
@@ -77,6 +80,17 @@ def read_fx(program: ScoutedProgram, traced: Traced) -> ReadJoint:
         sizes=traced.sizes.names,
     )
     return ReadJoint(joint, forward_side.locals, backward_side.locals if backward_side else {})
+
+
+def with_labels(steps: Iterable[Step], groups: dict[str, tuple[int, ...]]) -> Iterator[Step]:
+    """Yield steps in which collectives have the labels of their groups; `groups` gets the members of each."""
+    for step in steps:
+        if step.target in COLLECTIVES:
+            *args, name = step.args
+            label = label_of(name)
+            groups[label] = members_of(name)
+            step = replace(step, args=(*args, label))
+        yield step
 
 
 # ---- Forward
@@ -94,17 +108,20 @@ def input_ports(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[Po
         named = program.tensors[index]
         local = side.names.free(named.name)
         side.locals[present.get(str(node.target), node).name] = side.locals[node.name] = local
-        ports.append(Port(named.name, named.role, spec_of(node.meta["val"]), local))
+        wrapping = program.wrappings.get(named.name)
+        shard = wrapping.text if wrapping is not None else ""
+        ports.append(Port(named.name, named.role, spec_of(node.meta["val"]), local, shard))
     return tuple(ports)
 
 
 def results_of(traced: Traced, side: Side) -> tuple[Result, ...]:
     """Return the results of the program: outputs, then mutations."""
-    results = [
-        (Port(name, role, spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None), side.pack(node))
-        for (name, role), node in returned(traced)
-        if role != "guard"
-    ]
+    results = []
+    for (name, role), node in returned(traced):
+        if role != "guard":
+            spec = spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None
+            shard = traced.shards_of_outputs.get(name, "") if role == "output" else ""
+            results.append((Port(name, role, spec, shard=shard), side.pack(node)))
     return tuple(sorted(results, key=lambda result: result[0].role == "mutation"))
 
 
@@ -255,7 +272,8 @@ def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]
         elif isinstance(node.meta.get("desc"), TangentAOTInput):
             name = next(tangents)
             side.locals[node.name] = side.names.free(f"tangent_{name}")
-            ports.append(Port(name, "tangent", spec_of(node.meta.get("val")), side.locals[node.name]))
+            shard = traced.shards_of_outputs.get(name, "").replace("Partial(sum)", "Replicate")
+            ports.append(Port(name, "tangent", spec_of(node.meta.get("val")), side.locals[node.name], shard))
         else:
             raise CaptureError(f"the backward takes {node.name}, which the forward does not return")
     return tuple(ports)
@@ -269,7 +287,8 @@ def gradients_of(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[R
     for name, node in zip(traced.gradients, traced.backward.graph.output_node().args[0], strict=True):
         if name in requiring_grad:
             spec = spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None
-            gradients.append((Port(name, "gradient", spec), side.pack(node)))
+            shard = traced.shards_of_gradients.get(name, "")
+            gradients.append((Port(name, "gradient", spec, shard=shard), side.pack(node)))
     return tuple(gradients)
 
 

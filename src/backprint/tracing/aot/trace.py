@@ -24,6 +24,7 @@ from backprint._torch import aot as descriptors
 from backprint._torch import pytree
 from backprint._torch.aot import export_joint, from_functional
 from backprint._torch.autograd import current_node
+from backprint._torch.distributed import shapes_computed_apart, sharding_text
 from backprint._torch.fake import (
     FakeTensor,
     FakeTensorMode,
@@ -58,6 +59,7 @@ from backprint.tracing.running import (
     SubstituteTensors,
     modes_reach_backward,
     named_outputs,
+    passed_values,
     replace_tensors,
     result_of,
     with_clones,
@@ -67,10 +69,14 @@ from backprint.tracing.scout import Findings
 from backprint.tracing.state.restore import restoring_everything_reachable
 from backprint.tracing.watch import CHECK, CHECKS, SEED, Reading, describe_reading_without_values, reads_values
 from backprint.values.results import NO_RESULT, ResultTree
+from backprint.values.wrappers import is_wrapper_class, opened, opened_by_autograd
 
 NOTE_KEY = "backprint"
 """The key in a node's `custom` metadata of our note: the Source of the node, or True for a clone of ours."""
 
+
+ALIAS = "alias"
+"""The note of an alias of ours."""
 
 OWN_LINE_KEY = "backprint own line"
 """The key in a node's `custom` metadata of the line of a custom autograd.Function's own backward. AOTAutograd gives a
@@ -131,6 +137,12 @@ def marked_clone(tensor: Tensor) -> Tensor:
     """Return a clone of a tensor that `remove_marked_clones` removes from the joint graph."""
     with DisableTorchFunction(), node_note(True):
         return tensor.clone()
+
+
+def marked_alias(tensor: Tensor) -> Tensor:
+    """Return a detached tensor of the same memory, which `remove_marked_clones` removes from the joint graph."""
+    with DisableTorchFunction(), node_note(ALIAS):
+        return tensor.detach()
 
 
 # ---- Patches of torch while AOTAutograd traces
@@ -264,6 +276,8 @@ class ReadingReplay(TorchDispatchMode):
         self.used = bool(self.remaining)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(map(is_wrapper_class, types)):
+            return NotImplemented  # it calls operators on the tensor inside
         if not reads_values(func) or (func in CHECKS and self.fake.world is not None):
             return for_program(func, *args, **(kwargs or {}))
         if is_composite(func):
@@ -374,6 +388,8 @@ class TracedFunction:
         self.reads_values = bool(self.readings) or program.world is not None
         self.tree = NO_RESULT
         self.leaves: tuple[Any, ...] = ()
+        self.shards_of_outputs: dict[str, str] = {}
+        self.shards_of_gradients: dict[str, str] = {}
 
     def fakes(self) -> tuple[Tensor, ...]:
         """Return a fake leaf for every named tensor; tensors that share memory get separate memory."""
@@ -416,23 +432,28 @@ class TracedFunction:
         self.open.enter_context(
             restoring_everything_reachable(program.target(), nontensor_arguments(program))
         )  # AOTAutograd runs the program more than once
-        self.open.enter_context(with_values(program, ready, self.table))
+        passed = passed_values(program, ready, marked_alias, self.shards_of_gradients.__setitem__)
+        self.open.enter_context(with_values(program, ready, self.table, passed))
         reached = dict(tensors_of(program.target()))
         lines = LineNotes(self.paths, program.world is not None, {} if program.outside else self.table)
         modes = lines, replay if self.reads_values else contextlib.nullcontext()
         with modes[0], modes[1], symbolic.noting_user_lines(self.sizes):
-            result = result_of(program, ready)
+            result = result_of(program, passed)
         self.reads_values = replay.used
         named, self.tree = named_outputs(program, result)
         self.leaves = tuple(_leaf_without_tensor(leaf) for _, leaf in named)
-        produced = [(name, "output", marked_clone(leaf)) for name, leaf in named if isinstance(leaf, Tensor)]
+        tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
+        self.shards_of_outputs = {name: sharding_text(leaf) for name, leaf in tensors.items()}
+        produced = [
+            (name, "output", marked_clone(opened_by_autograd(leaf, marked_alias))) for name, leaf in tensors.items()
+        ]
         for name, version in versions.items():
             if version_of(ready[name]) != version:
                 produced.append((name, "mutation", marked_clone(ready[name].detach())))
-        own = {id(tensor): name for name, tensor in {**program.own(), **ready}.items()}
+        own = {id(tensor): name for name, tensor in {**program.own(), **ready, **passed}.items()}
         for name, tensor in tensors_of(program.target()):
             if (before := reached.get(name)) is not tensor:
-                produced.append((own.get(id(before), name), "mutation", marked_clone(tensor.detach())))
+                produced.append((own.get(id(before), name), "mutation", marked_clone(opened(tensor).detach())))
         for tensor, _ in replay.guards:
             produced.append(("guard", "guard", marked_clone(tensor.detach())))
         self.guards = [reading for _, reading in replay.guards]
@@ -488,7 +509,8 @@ def sharing_memory(program: ScoutedProgram, values: dict[str, Tensor]) -> dict[s
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A traced program: fx graphs, with the names of their outputs, gradients and tangents."""
+    """A traced program: fx graphs, with the names of their outputs, gradients and tangents, and what outputs and
+    gradients that are shards are a part of."""
 
     forward: torch.fx.GraphModule
     backward: torch.fx.GraphModule | None
@@ -501,6 +523,8 @@ class Traced:
     tree: ResultTree
     leaves: tuple[Any, ...]
     sizes: symbolic.SizeFindings
+    shards_of_outputs: Mapping[str, str]
+    shards_of_gradients: Mapping[str, str]
     casts: int = 0
 
 
@@ -508,6 +532,9 @@ ORDERED = (
     "{} calls an operator whose side effects must keep their order (a collective in place, a print, a script object), "
     "which engine 'aot' does not keep: use the functional form, or leave that call outside"
 )
+
+
+ALIASES = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
 
 
 def remove_marked_clones(joint: torch.fx.GraphModule) -> None:
@@ -521,7 +548,7 @@ def remove_marked_clones(joint: torch.fx.GraphModule) -> None:
             note is True
             and node.target is torch.ops.aten.clone.default
             and node.meta.get("partitioner_tag") != "is_backward"
-        ):
+        ) or (note == ALIAS and node.target in ALIASES):
             node.replace_all_uses_with(node.args[0])
             joint.graph.erase_node(node)
     for node in reversed(list(joint.graph.nodes)):
@@ -549,6 +576,8 @@ def split_joint(run: TracedFunction, joint: torch.fx.GraphModule, partition: str
         run.tree,
         run.leaves,
         symbolic.findings_of(run.sizes),
+        run.shards_of_outputs,
+        run.shards_of_gradients,
     )
 
 
@@ -670,6 +699,7 @@ def tracing(run: TracedFunction) -> Iterator[contextlib.ExitStack]:
         stack.enter_context(torch.enable_grad())
         stack.enter_context(fx_traceback.preserve_node_meta())
         stack.enter_context(modes_reach_backward())
+        stack.enter_context(shapes_computed_apart())
         stack.enter_context(OwnBackwardNotes())
         if run.program.outside:
             stack.enter_context(SubstituteTensors(run.table))

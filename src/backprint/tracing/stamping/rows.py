@@ -17,6 +17,7 @@ that may grow from layer to layer. `continue_rows` takes the rows of the two sha
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from backprint._torch.distributed import sharding_text
 from backprint._torch.modes import DisableTorchFunction
 from backprint._torch.tensors import storage_id
 from backprint.fx.convert import Names, tensor_spec
@@ -35,6 +37,7 @@ from backprint.tracing.aot.from_fx import ReadJoint
 from backprint.tracing.assembly import NO_NOTE, Joint, Note, Result
 from backprint.tracing.watch import Watch
 from backprint.values.tree import copy_values, plain_leaves
+from backprint.values.wrappers import Wrapping, opened
 
 Item = str | int
 """A part of a row that may grow: a text with numbers in it, or a number."""
@@ -292,6 +295,7 @@ class LoggedWatch(Watch):
         self.labels: dict[int, str] = {}
         self.kept: list[Tensor] = []
         self.memory: dict[int, str] = {}
+        self.nodes_of_wrappers: list[tuple[str, str]] = []
 
     def register_tensors(self, named: Mapping[str, Tensor], callers: Any) -> Watch:
         self.ready = named
@@ -373,8 +377,28 @@ class LoggedWatch(Watch):
 
     def note_edges_behind_outputs(self, outputs: Mapping[str, Tensor]) -> None:
         super().note_edges_behind_outputs(outputs)
+        for (name, facts), count in sorted(Counter(self.nodes_of_wrappers).items()):
+            self.rows.append(Row(("autograd node", name, facts), (count,)))
         for name, tensor in outputs.items():
-            self.rows.append(Row(("output", tensor_spec(tensor), tensor.requires_grad), (name, self.label_of(tensor))))
+            head = "output", tensor_spec(opened(tensor)), sharding_text(tensor), tensor.requires_grad
+            self.rows.append(Row(head, (name, self.label_of(opened(tensor)))))
+
+    def is_of_wrapper(self, node: Any) -> bool:
+        """Whether an autograd node is one of wrappers: what it does in the backward follows from what it keeps, and
+        from no operator of the forward."""
+        if not super().is_of_wrapper(node):
+            return False
+        kept = {key: value for key, value in vars(node).items() if not isinstance(value, Tensor)}
+        self.nodes_of_wrappers.append((node.name(), ", ".join(map(repr, sorted(map(text_kept, kept.items()))))))
+        return True
+
+
+def text_kept(item: tuple[str, Any]) -> str:
+    """Return what an autograd node keeps under a name, as text that is equal for equal values."""
+    key, value = item
+    if isinstance(value, Wrapping):
+        return f"{key}: {value.text}"
+    return key if callable(value) else f"{key}: {value!r}"
 
 
 # ---- Joints as rows, and rows as a Joint
@@ -424,7 +448,9 @@ def continue_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Co
     )
     backward = tuple(steps("steps of the backward", "backward"))
     gradients = tuple(names.result(*step_and_row) for step_and_row in continued("gradients", result_row, "gradients"))
-    return Joint(inputs, forward, results, tangents, backward, gradients, right.same, constants, notes)
+    return Joint(
+        inputs, forward, results, tangents, backward, gradients, right.same, constants, notes, groups=right.groups
+    )
 
 
 def refuse_unsupported_joint(joint: Joint) -> None:
@@ -490,7 +516,7 @@ def numbered_name(name: str) -> str:
 
 def port_row(port: Port, tags: Mapping[str, str], _: Joint) -> Row:
     """Return an input as a row."""
-    return Row((port.role, port.spec, text_without_numbers(port.name)), (tags[port.local], port.name))
+    return Row((port.role, port.spec, port.shard, text_without_numbers(port.name)), (tags[port.local], port.name))
 
 
 def result_row(result: Result, tags: Mapping[str, str], _: Joint) -> Row:
@@ -499,7 +525,8 @@ def result_row(result: Result, tags: Mapping[str, str], _: Joint) -> Row:
     places = [item for _, item in places_of_value(value, "")]
     fractions = tuple(map(repr, (item for item in places if isinstance(item, float))))
     items = (tags[item] if isinstance(item, str) else item for item in places if not isinstance(item, float))
-    return Row((port.role, port.spec, text_without_numbers(port.name), skeleton(value), fractions), (port.name, *items))
+    head = port.role, port.spec, port.shard, text_without_numbers(port.name), skeleton(value), fractions
+    return Row(head, (port.name, *items))
 
 
 def step_row(step: Step, tags: Mapping[str, str], joint: Joint) -> Row:
@@ -547,7 +574,7 @@ class ValueNames:
     def port(self, port: Port, row: GrownRow, stem: str = "") -> Port:
         """Return the input of a row."""
         tag, name = map(str, row.items)
-        return Port(name, port.role, port.spec, self.add(tag, f"{stem}{name}"))
+        return Port(name, port.role, port.spec, self.add(tag, f"{stem}{name}"), port.shard)
 
     def result(self, result: Result, row: GrownRow) -> Result:
         """Return the result of a row."""

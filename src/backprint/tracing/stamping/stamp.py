@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.distributed import sharding_text
 from backprint._torch.modules import BUFFERS, PARAMETERS, has_any_global_hook, own_modules
 from backprint.common.collector import collector_paused
 from backprint.errors import is_defect
@@ -36,6 +37,7 @@ from backprint.tracing.reach import roots
 from backprint.tracing.request import EngineResult
 from backprint.tracing.scout import Findings, scout
 from backprint.tracing.stamping.rows import CannotStamp, LoggedWatch, Row, continue_joint, continue_rows
+from backprint.values.wrappers import opened
 
 # ---- Runs of equal layers
 
@@ -213,12 +215,14 @@ def module_difference(left: nn.Module, right: nn.Module, compared: Compared) -> 
     )
 
 
-def tensor_kinds(tensors: Mapping[str, Tensor | None]) -> dict[str, tuple[TensorSpec, bool] | None]:
-    """Return the spec of each tensor and whether it requires grad."""
-    return {
-        name: None if tensor is None else (tensor_spec(tensor), tensor.requires_grad)
-        for name, tensor in tensors.items()
-    }
+def tensor_kinds(tensors: Mapping[str, Tensor | None]) -> dict[str, tuple[TensorSpec, str, bool] | None]:
+    """Return the spec of each tensor, what it is a shard of, and whether it requires grad."""
+    return {name: None if tensor is None else tensor_kind(tensor) for name, tensor in tensors.items()}
+
+
+def tensor_kind(tensor: Tensor) -> tuple[TensorSpec, str, bool]:
+    """Return the spec of a tensor, what it is a shard of, and whether it requires grad."""
+    return tensor_spec(opened(tensor)), sharding_text(tensor), tensor.requires_grad
 
 
 def mapping_difference(left: Mapping[Any, Any], right: Mapping[Any, Any], compared: Compared) -> str:
@@ -243,7 +247,7 @@ def value_difference(left: Any, right: Any, compared: Compared) -> str:
         case nn.Module():
             return module_difference(left, right, compared)
         case Tensor():
-            same = (tensor_spec(left), left.requires_grad) == (tensor_spec(right), right.requires_grad)
+            same = tensor_kind(left) == tensor_kind(right)
         case int() if not isinstance(left, bool | enum.Enum):
             same = right in (left, left + 1)
         case float():
@@ -371,14 +375,19 @@ Known = Mapping[int, NamedTensor]
 def known_tensors(program: CalledProgram) -> Known:
     """Return the module's own tensors."""
     by_name = {named.name: named for named in program.tensors}
-    return {id(tensor): by_name[name] for name, tensor in program.state().items()}
+    return {id(tensor): by_name[name] for name, tensor in program.wrapped_state().items()}
 
 
 def with_current_state(program: CalledProgram, known: Known) -> CalledProgram:
     """Return the program with the tensors that it has while its lists of layers are reduced."""
-    state = [replace(known[id(tensor)], name=name) for name, tensor in program.state().items()]
+    current = program.wrapped_state()
+    state = [replace(known[id(tensor)], name=name) for name, tensor in current.items()]
     inputs = [named for named in program.tensors if named.role == "input"]
-    return replace(program, tensors=(*state, *inputs), call_arguments=None)
+    wholes = {name: known[id(tensor)].name for name, tensor in current.items()} | {
+        named.name: named.name for named in inputs
+    }
+    wrappings = {name: program.wrappings[whole] for name, whole in wholes.items() if whole in program.wrappings}
+    return replace(program, tensors=(*state, *inputs), call_arguments=None, wrappings=wrappings)
 
 
 def run_logged(program: CalledProgram) -> LoggedRun:
@@ -465,6 +474,7 @@ def engine_result_of(program: CalledProgram, whole: LoggedRun, joint: Joint, pla
         opaque=tuple(dict.fromkeys(findings.opaque)),
         outcome=outcome,
         notes=(stamp_note(plan.depth, DEPTHS, plan.runs),),
+        groups=joint.groups,
     )
 
 
