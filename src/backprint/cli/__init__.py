@@ -20,6 +20,7 @@ VERBS = (
     "power",
     "region",
     "ranks",
+    "fits",
     "corpus",
     "show",
     "draw",

@@ -15,6 +15,7 @@ from backprint.cli.say import console, echo, echo_styled, table_text
 from backprint.common.collector import collector_paused
 from backprint.common.text import amount, printable, short
 from backprint.graph.together import guard_texts
+from backprint.graph.traffic import traffic_texts
 from backprint.graph.verdicts import has_proof, nonfinite_of, proof_arguments, reason_of_derivative, verdict_text
 
 
@@ -121,6 +122,7 @@ def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
     """Return all numbers that are shown, as data."""
     from backprint.graph.cost import summarize_all
     from backprint.graph.folding.stretches import part_costs
+    from backprint.graph.traffic import bytes_by_group, traffic_of
 
     pairs = []
     for pair, summary in zip(capture.pairs, summarize_all(capture), strict=True):
@@ -132,6 +134,8 @@ def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
     facts["proof"] = has_proof(*proof_arguments(capture.verdict))
     guards = [guard.text for guard in capture.guards]
     links = [[link.source, str(link.port), link.target, link.name] for link in capture.links]
+    if capture.rank is not None:
+        facts["sent"] = bytes_by_group(traffic_of(capture))
     assumptions = {"guards": guards, "breaks": list(capture.breaks), "why": list(capture.why), "links": links}
     return facts | {"environment": dict(capture.environment), **assumptions, "pairs": pairs}
 
@@ -203,6 +207,8 @@ def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
     facts.add_row(
         "hash", f"{pair.forward.hash()[:16]} forward" + (f", {backward.hash()[:16]} backward" if backward else "")
     )
+    for group, text in traffic_texts(capture) if index == 0 else ():
+        facts.add_row(table_text(group), table_text(text))
     for text in taken_texts([link for link in capture.links if link.target == index]):
         facts.add_row("takes", table_text(text))
     for text in guard_texts(capture.guards) if index == 0 else ():

@@ -19,6 +19,7 @@ from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, refs
 from backprint.graph.steps import mapped, used
 from backprint.graph.text import show, show_call, show_spec
 from backprint.graph.together import guard_texts, names_together
+from backprint.graph.traffic import bytes_by_group, traffic_of
 
 # ---- Differences beside the graphs: engine, versions, guards, notes
 
@@ -493,6 +494,7 @@ def answer_line(diff: Diff) -> str:
     costs = (
         ("saved for backward", sum_of_costs(pair.saved_bytes for pair in diff.pairs), amount),
         ("FLOPs", sum_of_costs(graph.flops for pair in diff.pairs for graph in pair.graphs), short),
+        *((f"sent over {group}", cost, amount) for group, cost in sent(diff).items()),
     )
     totals = [
         f"{name} {text(cost.before)} -> {text(cost.after)} ({growth_text(cost)})"
@@ -508,6 +510,12 @@ def answer_line(diff: Diff) -> str:
         ]
     links = "" if diff.links else "the pairs are joined in another way"
     return "; ".join(filter(None, (", ".join(totals), *steps, links)))
+
+
+def sent(diff: Diff) -> dict[str, Costs]:
+    """Return the bytes that a rank sends over each group, before and after."""
+    before, after = (bytes_by_group(traffic_of(capture)) for capture in (diff.before, diff.after))
+    return {group: Costs(before.get(group, 0), after.get(group, 0)) for group in dict.fromkeys((*before, *after))}
 
 
 def sum_of_costs(costs: Iterable[Costs]) -> Costs:
@@ -719,6 +727,7 @@ def diff_json(diff: Diff) -> dict[str, Any]:
         "after": {"name": diff.after.name, "engine": diff.after.engine},
         "same_links": diff.links,
         "facts": [asdict(fact) for fact in diff.facts],
+        "sent": {group: asdict(cost) for group, cost in sent(diff).items()},
         "pairs": [pair_json(diff, pair) for pair in diff.pairs],
     }
 

@@ -25,6 +25,7 @@ from backprint.graph.nouns import Capture, Graph, Pair, Source
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit_class, show, show_spec
 from backprint.graph.together import guard_texts
+from backprint.graph.traffic import traffic_texts
 from backprint.graph.verdicts import nonfinite_of, reason_of_derivative, verdict_text
 
 if TYPE_CHECKING:
@@ -236,6 +237,9 @@ def page_facts(capture: Capture) -> Iterator[tuple[str, str]]:
     environment = dict(capture.environment)
     yield "torch", environment.get("torch", "")
     yield "inputs", "fake: shapes without values" if capture.fake else ""
+    if capture.rank is not None:
+        yield "rank", f"{capture.rank.number} of {capture.rank.size:,}"
+    yield from traffic_texts(capture)
     for text in guard_texts(capture.guards):
         yield "guard", text
     for edge in capture.opaque:

@@ -9,7 +9,8 @@
   their own.
 - `steps`, `depends`, `links`, `sizes`: questions about steps, about what depends on what, about links between Pairs,
   about symbolic sizes.
-- `cost`: floating-point operations, bytes and live memory of steps and graphs.
+- `cost`: floating-point operations, bytes and live memory of steps and graphs. `fits`: the peak of a step.
+- `traffic`: what ranks send each other, and a model of when.
 - `folding/`: repeated structure, found once. `together`: names and guards that differ in numbers alone, as one.
 """
 

@@ -18,7 +18,9 @@ from typing import TypeAlias
 
 from backprint.graph.keys import number_of
 from backprint.graph.nouns import (
+    COLLECTIVES,
     ITEMSIZE,
+    WAIT,
     Capture,
     Graph,
     List,
@@ -225,6 +227,8 @@ def step_flops(step: Step, specs: Specs, subgraphs: Mapping[str, Graph]) -> Flop
     name = operator_name(step.target)
     if name in MOVES or step.target.startswith("math.") or "v" in operators().get(step.target, ""):
         return ()
+    if step.target in COLLECTIVES or step.target == WAIT:
+        return ()  # the links move them, and add as they do
     dtype = dtype_of(step, specs)
     count = PRODUCTS.get(name, each_element)(step, specs) if dtype else 0
     if dtype in COMPLEX:
@@ -557,7 +561,7 @@ def view_operators() -> frozenset[str]:
     return UNDECLARED | {operator_name(target) for target, flags in operators().items() if "v" in flags}
 
 
-UNDECLARED = frozenset("_unsafe_view unsafe_split unsafe_split_with_sizes unsafe_chunk".split())
+UNDECLARED = frozenset(["_unsafe_view", "unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", WAIT])
 """Operators whose results use the memory of their first argument, though their schemas do not say so."""
 
 

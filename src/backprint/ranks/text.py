@@ -2,63 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from backprint.common.text import amount
-from backprint.graph.nouns import COLLECTIVES, Capture, Graph, Source, Step, TensorSpec
-
-
-@dataclass(frozen=True, slots=True)
-class Traffic:
-    """One collective step of a rank: in which group of how many ranks, from which line, and the bytes that the rank
-    sends at least.
-
-    The bytes are those of the algorithms that send least, such as a ring: for n ranks and a tensor of B bytes an
-    all-gather and a reduce-scatter send (n - 1) / n of the whole, an all-reduce twice that, a broadcast B.
-    """
-
-    kind: str
-    group: str
-    size: int
-    bytes: float
-    side: str
-    source: Source | None
-
-
-def traffic_of(capture: Capture) -> Iterator[Traffic]:
-    """Yield the collectives of a rank's graphs."""
-    sizes = {label: len(members) for label, members in capture.rank.groups} if capture.rank is not None else {}
-    for pair in capture.pairs:
-        for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
-            if graph is not None:
-                yield from traffic_of_graph(side, graph, sizes)
-
-
-def traffic_of_graph(side: str, graph: Graph, sizes: dict[str, int]) -> Iterator[Traffic]:
-    """Yield the collectives of one graph."""
-    for step in graph.steps:
-        if step.target in COLLECTIVES:
-            kind, group = step.target.split(".")[-2], str(step.args[-1])
-            size = sizes.get(group, 1)
-            yield Traffic(kind, group, size, bytes_sent(kind, step, size), side, step.source)
-
-
-def bytes_sent(kind: str, step: Step, size: int) -> float:
-    """Return the bytes that a rank sends in a collective, at least."""
-    spec = step.spec
-    if not isinstance(spec, TensorSpec):
-        return 0.0
-    received = float(spec.nbytes)
-    others = (size - 1) / size
-    match kind:
-        case "all_reduce":
-            return 2 * others * received
-        case "reduce_scatter_tensor":
-            return (size - 1) * received
-        case "broadcast":
-            return received
-    return others * received
+from backprint.graph.nouns import Capture
+from backprint.graph.traffic import Rates, Timeline, sizes_of_groups, timeline, traffic_of
 
 
 def hashes(capture: Capture) -> tuple[str, ...]:
@@ -141,3 +89,64 @@ def traffic_json(capture: Capture) -> dict[str, object]:
         "groups": groups,
         "collectives": collectives,
     }
+
+
+# ---- A model of the time
+
+
+def timelines(capture: Capture, rates: Rates) -> list[tuple[Timeline, Timeline]]:
+    """Return when the steps of each Pair would run: as the program waits, and if each collective began as early as it
+    can."""
+    sizes = sizes_of_groups(capture)
+    return [(timeline(pair, sizes, rates), timeline(pair, sizes, rates, early=True)) for pair in capture.pairs]
+
+
+def lines_of_model(capture: Capture, rates: Rates) -> list[str]:
+    """Return the model of a rank's step as lines: how long it takes, what it waits for, and where."""
+    links = ", ".join(f"{group} {rate / 1e9:g} GB/s" for group, rate in rates.links.items())
+    lines = [
+        f"a model, not a measurement: {rates.flops / 1e12:g} TFLOP/s, {rates.bytes / 1e12:g} TB/s, {links}, "
+        f"{rates.latency * 1e6:g} us a collective"
+    ]
+    for pair, (ordered, early) in zip(capture.pairs, timelines(capture, rates), strict=True):
+        name = f"{pair.name}: " if len(capture.pairs) > 1 else ""
+        lines.append(
+            f"  {name}{seconds_text(ordered.seconds)} a step, {seconds_text(ordered.computing)} of it computation; "
+            f"{seconds_text(early.seconds)} if each collective began as soon as what it sends is there"
+        )
+        waited, waited_early = ordered.waited(), early.waited()
+        for group, seconds in ordered.on_wire.items():
+            lines.append(
+                f"  {group}: {seconds_text(seconds)} on the wire; the computation waits "
+                f"{seconds_text(waited.get(group, 0.0))} for it, {seconds_text(waited_early.get(group, 0.0))} if early"
+            )
+        for group, line, seconds in ordered.lines()[:MOST_WAITS]:
+            lines.append(f"  {seconds_text(seconds):>10}  {group}  waits for {line}")
+    return lines
+
+
+MOST_WAITS = 8
+"""So many lines that a step waits for are shown."""
+
+
+def seconds_text(seconds: float) -> str:
+    """Return a time in words."""
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
+
+
+def model_json(capture: Capture, rates: Rates) -> list[dict[str, object]]:
+    """Return the model of each Pair as JSON, in seconds."""
+    return [
+        {
+            name: {
+                "seconds": line.seconds,
+                "computing": line.computing,
+                "wire": dict(line.on_wire),
+                "waits": line.waited(),
+            }
+            for name, line in (("ordered", ordered), ("early", early))
+        }
+        for ordered, early in timelines(capture, rates)
+    ]

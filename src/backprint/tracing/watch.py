@@ -11,7 +11,7 @@ import inspect
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -428,9 +428,17 @@ class Watch(TorchDispatchMode):
         if schema_of(func).is_mutable:
             for key in self.memory_requiring_grad_of(written_tensors(func, args, kwargs)):
                 self.hidden_updates[key] = OpaqueEdge("no_grad", text_of_hidden_update(func), frames.here(self.paths))
-        elif func is not DETACH and not self.seen.opaque and requiring_grad:
+        elif func is not DETACH and not self.seen.opaque and requiring_grad and not self.is_inside_wrapper():
             where = frames.here(self.paths)
             self.seen.opaque.append(OpaqueEdge("no_grad", f"{func} runs with gradients off", where))
+
+    def is_inside_wrapper(self) -> bool:
+        """Whether an autograd Function of wrappers runs its forward, which records no operator, in a run without
+        values."""
+        frame: FrameType | None = sys._getframe(1) if self.world is not None else None
+        while frame is not None and frame.f_code.co_name != "forward":
+            frame = frame.f_back
+        return frame is not None and is_module_of_wrappers(frame.f_globals.get("__name__", ""))
 
     def note_line_of_functions(self) -> None:
         """Note the line of a call for every `forward` and `backward` that it is below, by their code: some are those of
@@ -497,8 +505,7 @@ class Watch(TorchDispatchMode):
 
     def is_of_wrapper(self, node: Any) -> bool:
         """Whether an autograd node wraps or opens tensors, or redistributes a DTensor, in a run without values."""
-        module = str(function_class(node).__module__)
-        return self.world is not None and (module == WRAPPERS or module.startswith("torch.distributed."))
+        return self.world is not None and is_module_of_wrappers(str(function_class(node).__module__))
 
     def edge_of_function(self, node: Any) -> OpaqueEdge:
         """Return the opaque edge of a custom autograd.Function, with the lines at which it calls operators."""
@@ -534,7 +541,9 @@ class Watch(TorchDispatchMode):
                 gradient.data = content
 
 
-WRAPPERS = Around.__module__
+def is_module_of_wrappers(module: str) -> bool:
+    """Whether the autograd Functions of a module wrap or open tensors, or redistribute a DTensor."""
+    return module == Around.__module__ or module.startswith("torch.distributed.")
 
 
 def is_foreign_fake(tensor: Tensor, world: FakeWorld) -> bool:
