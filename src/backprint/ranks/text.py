@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from backprint.common.text import amount
 from backprint.graph.nouns import Capture
-from backprint.graph.traffic import Rates, Timeline, sizes_of_groups, timeline, traffic_of
+from backprint.graph.text import show_step
+from backprint.graph.traffic import Rates, Timeline, sides_of, sizes_of_groups, timeline, traffic_of
 
 
 def hashes(capture: Capture) -> tuple[str, ...]:
@@ -23,6 +24,9 @@ def world_text(title: str, numbers: Sequence[int], ranks: Sequence[Capture], sho
     if len(kinds) > 1:
         shown = "; ".join(ranks_in_words(numbers) for numbers in list(kinds.values())[:8])
         lines.append(f"  the same graphs: {shown}{'; …' if len(kinds) > 8 else ''}")
+        by_number = dict(zip(numbers, ranks, strict=True))
+        first, *others = (members[0] for members in list(kinds.values())[:8])
+        lines += [f"  {text}" for number in others if (text := difference((first, number), by_number))]
     groups: dict[str, dict[tuple[int, ...], None]] = {}
     for capture in ranks:
         for label, members in capture.rank.groups if capture.rank is not None else ():
@@ -31,6 +35,23 @@ def world_text(title: str, numbers: Sequence[int], ranks: Sequence[Capture], sho
         shown = ", ".join(map(members_in_words, list(all_members)[:8]))
         lines.append(f"  {label}: {shown}{', …' if len(all_members) > 8 else ''}")
     return "\n".join([*lines, *totals_of_traffic(shown_rank or ranks[0])])
+
+
+def difference(numbers: tuple[int, int], ranks: Mapping[int, Capture]) -> str:
+    """Say where the graphs of two ranks differ first; '' if no step does."""
+    left, right = (ranks[number] for number in numbers)
+    for first, second in zip(left.pairs, right.pairs, strict=False):
+        for (side, graph), (_, other) in zip(sides_of(first), sides_of(second), strict=False):
+            for step, step_of_other in zip(graph.steps, other.steps, strict=False):
+                if (step.target, step.args, step.kwargs) != (
+                    step_of_other.target,
+                    step_of_other.args,
+                    step_of_other.kwargs,
+                ):
+                    place = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
+                    shown = " and ".join(show_step(row)[:80] for row in (step, step_of_other))
+                    return f"ranks {numbers[0]} and {numbers[1]} differ first in the {side}{place}: {shown}"
+    return ""
 
 
 def members_in_words(members: Sequence[int]) -> str:
