@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from backprint._torch.distributed import ThreadGroups, in_rank
-from backprint._torch.fake import set_device_guards
-from backprint.errors import UsageError
+from backprint._torch.distributed import ThreadGroups, in_rank, reduces_gradients
+from backprint._torch.fake import FakeTensor, set_device_guards
+from backprint.errors import CaptureError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture
 from backprint.ranks.meeting import Among, Meeting
 from backprint.ranks.turns import Turns
-from backprint.target import capture_with_recipes
-from backprint.tracing.collectives import Answered
+from backprint.target import capture_with_recipes, strided_tensors
+from backprint.tracing.collectives import Answered, Functional
 from backprint.tracing.entry import check_options
-from backprint.tracing.fake import fake
+from backprint.tracing.fake import common_world, fake
 from backprint.tracing.program import CalledProgram, Outcome, read_call
 from backprint.tracing.running import restoring_state
 from backprint.tracing.watch import SEED
 from backprint.tracing.witness import run_step
 from backprint.values.exchanges import Peers
 from backprint.values.settings import outside_modes, preserving_random_states
+from backprint.values.wrappers import opened
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 """A model, its arguments and its keyword arguments."""
@@ -38,12 +40,20 @@ Make = Callable[[], Call]
 """Makes the call of the rank in whose process it runs."""
 
 
-def sharding(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], shard: Callable[..., Any] | None) -> Make:
+def sharding(
+    model: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    shard: Callable[..., Any] | None,
+    without_values: bool = False,
+) -> Make:
     """Return a function that makes a rank's call: a copy of the model and the arguments, sharded by `shard`."""
 
     def make() -> Call:
+        whole = model, tuple(args), dict(kwargs)
+        memo = stand_ins(strided_tensors(*whole)) if without_values else {}
         try:
-            own_model, own_args, own_kwargs = copy.deepcopy((model, tuple(args), dict(kwargs)))
+            own_model, own_args, own_kwargs = copy.deepcopy(whole, memo)
         except (TypeError, RuntimeError) as error:
             raise UsageError(
                 f"each rank needs a copy of the model and the arguments, and copy.deepcopy raises {error}: pass a "
@@ -54,6 +64,18 @@ def sharding(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any], shard: 
         return call_of_result(shard(own_model, *own_args, **own_kwargs), (own_model, own_args, own_kwargs))
 
     return make
+
+
+def stand_ins(tensors: Iterable[Tensor]) -> dict[int, Tensor]:
+    """Return fake tensors in the place of those that have values, by identity, as `copy.deepcopy` takes them."""
+    real = {str(id(tensor)): tensor for tensor in tensors if not isinstance(opened(tensor), FakeTensor)}
+    copies = common_world().fake_copies(real)
+    return {
+        id(tensor): nn.Parameter(copies[key], tensor.requires_grad)
+        if isinstance(tensor, nn.Parameter)
+        else copies[key].requires_grad_(tensor.requires_grad)
+        for key, tensor in real.items()
+    }
 
 
 def call_of_result(result: Any, passed: Call) -> Call:
@@ -128,9 +150,29 @@ def captured_without_values(rank: int, size: int, make: Make, options: CaptureOp
     """Capture one rank of a step without values. Its process groups move nothing, and its model is made under
     `bp.fake()`."""
     with in_rank(ThreadGroups(rank, size)):
-        with fake():
-            model, args, kwargs = make()
+        with fake(), Functional():
+            try:
+                model, args, kwargs = make()
+            except RuntimeError as error:
+                if is_raised_in(error, nn.parallel.DistributedDataParallel.__init__):
+                    raise CaptureError(NO_REDUCERS.format("DistributedDataParallel"), every_engine=True) from error
+                raise
+        modules = model.modules() if isinstance(model, nn.Module) else ()
+        if reducing := next((type(module).__name__ for module in modules if reduces_gradients(module)), ""):
+            raise CaptureError(NO_REDUCERS.format(reducing), every_engine=True)
         return capture_with_recipes(model, args, kwargs, options)
+
+
+NO_REDUCERS = (
+    "{} gathers and reduces in hooks, on memory of its own, which a step without values does not have: shard the "
+    "parameters as DTensors and gather them in the forward (parameter.redistribute(placements=…)), or capture a small "
+    "twin without fake=True"
+)
+
+
+def is_raised_in(error: BaseException, function: Any) -> bool:
+    """Whether an error was raised in a function, or in what it called."""
+    return any(frame.f_code is function.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def step_among_others(program: CalledProgram) -> Outcome:

@@ -195,7 +195,7 @@ def capture_world(target: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
                 f"{name} is sharded already, for the process groups of this process: pass the whole model, and shard "
                 "it in each rank with shard="
             )
-    make = sharding(target, args, kwargs, options.shard)
+    make = sharding(target, args, kwargs, options.shard, options.fake)
     if options.fake:
         return fake_world(make, options)
     rows = in_ranks(options.world, make, lambda place: captured_among_others(place, options))

@@ -40,6 +40,19 @@ class Answered(TorchDispatchMode):
         return self.answer(call_of(name, args, self.label), args[0])
 
 
+class Functional(TorchDispatchMode):
+    """Runs collectives that write into their arguments as those that return their result, which have rules for fake
+    tensors; every other operator runs as it is."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not PLAIN.issuperset(types):
+            return NotImplemented
+        if (form := form_of(func)) is None:
+            return func(*args, **(kwargs or {}))
+        with self:
+            return form(*args, **(kwargs or {}))
+
+
 @contextlib.contextmanager
 def answering(peers: Others | None) -> Iterator[None]:
     """Run a program alone among its peers, which answer its collectives; as it is, if it has none."""

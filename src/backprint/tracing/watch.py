@@ -20,6 +20,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from backprint._torch import pytree
 from backprint._torch.autograd import current_node, function_class, set_version_counters
+from backprint._torch.distributed import form_of
 from backprint._torch.fake import FakeTensor, UnsupportedOperatorException, device_of_fake
 from backprint._torch.modes import DisableTorchFunction, TorchDispatchMode
 from backprint._torch.operators import HigherOrderOperator, schema_of
@@ -251,6 +252,9 @@ class Watch(TorchDispatchMode):
         kwargs = kwargs or {}
         if self.world is not None and any(map(is_wrapper_class, types)):
             return NotImplemented  # a wrapper, which calls operators on the tensor inside
+        if self.world is not None and (form := form_of(func)) is not None:
+            with self:
+                return form(*args, **kwargs)
         if func.namespace == "prim" and self.is_own_fake_tensor(args):
             # torch reads an attribute of a fake tensor, such as its device: half of all calls of a fake run
             if func is DEVICE:

@@ -24,7 +24,7 @@ from backprint._torch import aot as descriptors
 from backprint._torch import pytree
 from backprint._torch.aot import export_joint, from_functional
 from backprint._torch.autograd import current_node
-from backprint._torch.distributed import shapes_computed_apart, sharding_text
+from backprint._torch.distributed import form_of, shapes_computed_apart, sharding_text
 from backprint._torch.fake import (
     FakeTensor,
     FakeTensorMode,
@@ -278,6 +278,10 @@ class ReadingReplay(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(map(is_wrapper_class, types)):
             return NotImplemented  # it calls operators on the tensor inside
+        if self.fake.world is not None and (form := form_of(func)) is not None:
+            self.used = True
+            with self:
+                return form(*args, **(kwargs or {}))
         if not reads_values(func) or (func in CHECKS and self.fake.world is not None):
             return for_program(func, *args, **(kwargs or {}))
         if is_composite(func):
