@@ -135,12 +135,13 @@ class World:
             whole.model if model is None else model, whole.args, whole.kwargs, whole.options, self.size, self.ranks
         )
 
-    def save(self, path: str | os.PathLike[str], data: str = "exact", *, overwrite: bool = False) -> Path:
+    def save(self, path: str | os.PathLike[str], data: str | None = None, *, overwrite: bool = False) -> Path:
         """Write the sample of each rank, `rank_0` and so on, in one folder, and return its path.
 
-        With `data="exact"` the ranks can be verified together from disk, too; with `"seed"` each is verified alone.
+        With `data="exact"`, the default, the ranks can be verified together from disk, too; with `"seed"`, the default
+        without values, each is verified alone.
         """
-        return save_world(self, path, data, overwrite)
+        return save_world(self, path, data or ("seed" if self.ranks[0].fake else "exact"), overwrite)
 
 
 def results_of(outcome: Outcome) -> Results:

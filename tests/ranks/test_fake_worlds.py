@@ -1,0 +1,226 @@
+"""Ranks of a step without values: any rank of any number, whose graphs compute what the ranks with values compute."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+import backprint as bp
+from backprint.cli import main
+from backprint.errors import CaptureError, SampleError, UsageError
+
+if not dist.is_available():
+    pytest.skip("this torch is built without torch.distributed", allow_module_level=True)
+
+from click.testing import CliRunner
+from subjects import sharded
+from subjects.llama_on_ranks import SMALL, Sizes, step
+from subjects.sharded import programs
+
+from backprint.graph.nouns import COLLECTIVES
+from backprint.graph.traffic import bytes_by_group, traffic_of
+from backprint.ranks.world import replayed_together, results_of
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch.distributed's own deprecations
+
+TWIN = replace(SMALL, layers=1)
+
+MANY = Sizes(12, 1024, 8, 8, 128, 1024, 1024, 4, 128, 8, torch.bfloat16)
+"""Twelve layers on 128 × 8 ranks."""
+
+
+def twin() -> Any:
+    return step(TWIN, drawn=True)
+
+
+def many() -> Any:
+    return step(MANY, drawn=False)
+
+
+HERE = f"{__file__}:"
+
+
+def on_values_of(fakes: Any, world: Any) -> list[Any]:
+    """What the graphs of ranks without values compute on the values of a World that has some."""
+    values = []
+    for fake, capture in zip(fakes.ranks, world.ranks, strict=True):
+        constants = {name: value for name, value in fake.origin.values().items() if name.startswith("tensor_constant")}
+        values.append({**constants, **capture.origin.values()})
+    return replayed_together(fakes.ranks, values)
+
+
+def test_the_graphs_without_values_compute_what_the_ranks_compute() -> None:
+    world = bp.capture(f"{HERE}twin", world=4)
+    fakes = bp.capture(f"{HERE}twin", world=4, fake=True, ranks=range(4))
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 4
+    for outcome, results in zip(world.outcomes, on_values_of(fakes, world), strict=True):
+        wanted = results_of(outcome)
+        assert wanted.keys() == results.keys()
+        assert all(torch.equal(results[key], value) for key, value in wanted.items())
+    for capture in (world.ranks[3], fakes.ranks[3]):
+        assert bytes_by_group(traffic_of(capture)) == TWIN.bytes_sent()
+    assert "ranks 0 and 1 differ first in the backward" in str(fakes)
+    shards = [{port.name: port.shard for port in each.ranks[1].pairs[0].forward.inputs} for each in (world, fakes)]
+    assert shards[0] == shards[1]
+
+
+def test_a_program_in_which_every_layer_is_replaced_by_a_sharded_one() -> None:
+    program = programs(2)["tensor parallel"]
+    options = {"world": 2, "shard": program.shard}
+    world = bp.capture(program.model, *program.args, **options)
+    fakes = bp.capture(program.model, *program.args, fake=True, ranks=(0, 1), **options)
+    for outcome, results in zip(world.outcomes, on_values_of(fakes, world), strict=True):
+        assert all(torch.equal(results[key], value) for key, value in results_of(outcome).items())
+    assert world.against_whole().ok
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    world = bp.capture(f"{HERE}many", world=1024, fake=True, ranks=(5,))
+    return world, world.save(tmp_path_factory.mktemp("large") / "world")
+
+
+def test_one_rank_of_a_thousand_is_stamped_and_sends_what_the_formula_says(large: tuple[Any, Path]) -> None:
+    world, _ = large
+    [capture] = world.ranks
+    assert "stamped: the 12 layers" in " ".join(capture.notes)
+    assert (capture.rank.number, capture.rank.size) == (5, 1024)
+    assert dict(capture.rank.groups) == {"dp": tuple(range(5, 1024, 8)), "tp": tuple(range(8))}
+    assert bytes_by_group(traffic_of(capture)) == {group: int(size) for group, size in MANY.bytes_sent().items()}
+    assert repr(world) == "World(ShardedLlama: 1,024 ranks, one pair of graphs for rank 5)"
+    assert "dp: [5, 13, 21, … 1021] of 128" in str(world)
+    assert world.rank(5) is capture
+    with pytest.raises(UsageError, match="rank 0 was not captured: there are rank 5"):
+        world.rank(0)
+    [verdict] = world.verify()
+    assert verdict.verdict == "unproven"
+    with pytest.raises(UsageError, match="a World without values has no gradients to compare"):
+        world.against_whole()
+
+
+def test_a_stamped_rank_is_that_of_a_trace_in_full(large: tuple[Any, Path]) -> None:
+    full = bp.capture(f"{HERE}many", world=1024, fake=True, ranks=(5,), stamp=False)
+    [left], [right] = large[0].ranks[0].pairs, full.ranks[0].pairs
+    assert (left.forward.hash(), left.backward.hash()) == (right.forward.hash(), right.backward.hash())
+    assert str(left.backward) == str(right.backward)
+    assert [port.shard for port in left.backward.outputs] == [port.shard for port in right.backward.outputs]
+
+
+def test_some_ranks_are_saved_and_read_again(large: tuple[Any, Path], tmp_path: Path) -> None:
+    world, folder = large
+    again = bp.load_world(folder)
+    assert (again.size, again.numbers) == (1024, (5,))
+    assert str(again) == str(world)
+    content = json.loads((folder / "world.json").read_text("utf-8"))
+    for ranks in ([], [5, 5], [1024]):
+        (tmp_path / "world.json").write_text(json.dumps({**content, "ranks": ranks}), "utf-8")
+        with pytest.raises(SampleError, match="are not some of 1024 ranks"):
+            bp.load_world(tmp_path)
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    return result.exit_code, result.output
+
+
+def test_a_rank_is_read_by_the_commands(large: tuple[Any, Path]) -> None:
+    _, folder = large
+    code, text = run("ranks", folder, "--flops", "400T", "--bytes", "3.35T", "--link", "dp=50G", "--link", "tp=450G")
+    assert code == 0, text
+    assert "a model, not a measurement: 400 TFLOP/s, 3.35 TB/s, dp 50 GB/s, tp 450 GB/s" in text
+    assert "waits for subjects/llama_on_ranks.py:" in text
+    code, text = run("show", folder / "rank_5", "--summary")
+    assert "128 ranks: " in " ".join(text.split())
+    code, text = run("fits", folder, "--memory", 1, "--optimizer-bytes", 8)
+    assert code == 0
+    assert text.startswith("rank 5: fits into 1 GiB: ")
+    assert "of the optimizer" in text
+    code, text = run("fits", folder, "--memory", 0.001, "--json")
+    assert code == 1
+    [row] = json.loads(text)["ranks"]
+    assert row["bytes"] == sum(part["bytes"] for part in row["parts"])
+    assert not row["fits"]
+    assert run("fits", folder, "--memory", 1, "--rank", 0)[0] == 2
+    assert run("fits", folder / "rank_5", "--memory", 1, "--rank", 0)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--flops", "400T"), "a model of the time needs --flops and --bytes"),
+        (("--flops", "400T", "--bytes", "3T"), "needs --link dp=RATE, too"),
+        (("--flops", "400T", "--bytes", "3T", "--link", "pp=5G"), "the groups are dp, tp"),
+        (("--flops", "many", "--bytes", "3T"), "'many' is not a rate"),
+        (("--flops", "-4T", "--bytes", "3T"), "is not a rate"),
+    ],
+)
+def test_a_model_without_its_rates_is_refused(large: tuple[Any, Path], options: tuple[str, ...], said: str) -> None:
+    code, text = run("ranks", large[1], *options)
+    assert code == 2
+    assert said in text
+
+
+def identity(x: Tensor) -> Tensor:
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"world": 4, "ranks": (0,)}, "with values every rank is captured"),
+        ({"fake": True, "ranks": (0,)}, "ranks= chooses ranks of a World without values"),
+        ({"world": 4, "fake": True, "ranks": (4,)}, "are not different ranks of 0 to 3"),
+        ({"world": 4, "fake": True, "ranks": (1, 1)}, "are not different ranks of 0 to 3"),
+        ({"world": 4, "fake": True, "ranks": ()}, "are not different ranks of 0 to 3"),
+        ({"world": 4, "fake": True, "ranks": (True,)}, "are not different ranks of 0 to 3"),
+        ({"world": 4, "fake": True, "ranks": "03"}, "are not numbers of ranks"),
+    ],
+)
+def test_ranks_that_cannot_be_chosen_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        bp.capture(identity, torch.ones(2), **options)
+
+
+@pytest.mark.parametrize("name", ["FSDP2", "DDP with buckets"])
+def test_what_reduces_in_hooks_is_refused_by_name(name: str) -> None:
+    program = programs(2)[name]
+    with pytest.raises(CaptureError, match="gathers and reduces in hooks"):
+        bp.capture(program.model, *program.args, world=2, shard=program.shard, fake=True)
+
+
+class Scaled(nn.Module):
+    """Scales by a sum over all ranks, made in place, which is no part of the gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = self.linear(x).detach().clone()
+        dist.all_reduce(scale)
+        return self.linear(x) * scale
+
+
+def test_a_collective_in_place_is_one_that_returns_its_result() -> None:
+    model, x = Scaled(), torch.randn(2, 4)
+    world = bp.capture(model, x, world=2, shard=lambda model, x: (model, sharded.own_rows((x,))))
+    fakes = bp.capture(
+        model, x, world=2, fake=True, ranks=(0, 1), shard=lambda model, x: (model, sharded.own_rows((x,)))
+    )
+    steps = [step.target for step in fakes.ranks[0].pairs[0].forward.steps]
+    assert [target for target in steps if target in COLLECTIVES] == ["torch.ops._c10d_functional.all_reduce.default"]
+    for outcome, results in zip(world.outcomes, on_values_of(fakes, world), strict=True):
+        assert all(torch.equal(results[key], value) for key, value in results_of(outcome).items())
+
+
+def test_a_call_without_collectives_has_as_many_ranks_as_it_was_asked_for() -> None:
+    world = bp.capture(identity, torch.ones(2), world=16, fake=True)
+    assert (world.size, world.numbers, world.ranks[0].rank) == (16, (0,), None)
+    assert "16 ranks, one pair of graphs for rank 0" in repr(world)
