@@ -2,6 +2,7 @@
 
     python benchmarks/ranks.py programs [--ranks 2 4]
     python benchmarks/ranks.py bugs [NAME ...]
+    python benchmarks/ranks.py large [--layers 126]
 
 `programs` captures every program of `tests/subjects/sharded.py`. Printed are the verdicts of all ranks together, of
 each rank alone, and of both again in a new process without a process group, which reads what was saved. Then whether
@@ -10,27 +11,37 @@ the gradients are the whole's, their largest relative error, and the seconds of 
 `bugs` captures every bug of `tests/subjects/sharding_bugs.py`, and its twin, which is the same code without the bug.
 Printed are whether each is equal to the whole, and of a bug the cause and the line of the first gradient whose cause is
 known, or of the first. A bug is caught if it is not equal to the whole. A twin that is not equal is an alarm.
+
+`large` captures rank 0 of Llama-3.1-405B on 128 x 8 ranks without values, from the command line, and compares the bytes
+that it sends with `Sizes.bytes_sent`, a formula by hand. Printed are the seconds and the memory of the command, and the
+bytes by mesh dimension. Bars: 30 s and 1.2 GiB; missed ones are printed. It is well if the bytes are those.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from subjects import llama_on_ranks
+from subjects.llama_on_ranks import LARGE
 from subjects.sharded import Program, programs
 from subjects.sharding_bugs import BUGS, Bug
 
 import backprint as bp
+from backprint.graph.traffic import bytes_by_group, sides_of, traffic_of
 
 # ---- Programs
 
@@ -143,15 +154,57 @@ def print_bugs(names: Sequence[str]) -> bool:
     return caught == len(rows) and not alarms
 
 
+# ---- One rank of a thousand
+
+BARS = {"seconds": 30.0, "gibibytes": 1.2}
+
+FACTORY = f"{Path(llama_on_ranks.__file__)}:large"
+
+
+def print_large(layers: int) -> bool:
+    """Capture 405B from the command line, and compare what it sends with the formula."""
+    sizes = replace(LARGE, layers=layers)
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["capture", FACTORY, "--fake", "--world", str(sizes.dp * sizes.tp), "-o", f"{folder}/world"]
+        environment = {**os.environ, "LAYERS": str(layers)}
+        begun = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "backprint", *command], check=True, env=environment)
+        numbers = {
+            "seconds": time.perf_counter() - begun,
+            "gibibytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20,
+        }
+        [capture] = bp.load_world(f"{folder}/world").ranks
+        sent = bytes_by_group(traffic_of(capture))
+        steps = [len(graph.steps) for _, graph in sides_of(capture.pairs[0])]
+    print(
+        f"{numbers['seconds']:.1f} s, {numbers['gibibytes']:.2f} GiB, steps: {' and '.join(map('{:,}'.format, steps))}"
+    )
+    print("\n".join(capture.notes))
+    for name, bar in BARS.items():
+        if numbers[name] > bar:
+            print(f"missed: {numbers[name]:.2f} {name}, and the bar is {bar:g}")
+    wanted = {group: int(size) for group, size in sizes.bytes_sent().items()}
+    for group, size in sent.items():
+        print(f"{group}: {size:,} bytes, {wanted[group]:,} by the formula")
+    return sent == wanted
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
     of_programs = verbs.add_parser("programs", help="every program, with these numbers of ranks")
     of_programs.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     verbs.add_parser("bugs", help="every bug and its twin").add_argument("names", nargs="*", metavar="NAME")
+    verbs.add_parser("large", help="405B on 1,024 ranks").add_argument("--layers", type=int, default=LARGE.layers)
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # torch.distributed's own deprecations
-    well = print_programs(given.ranks) if given.verb == "programs" else print_bugs(given.names)
+    match given.verb:
+        case "programs":
+            well = print_programs(given.ranks)
+        case "bugs":
+            well = print_bugs(given.names)
+        case _:
+            well = print_large(given.layers)
     sys.exit(not well)
 
 

@@ -193,6 +193,7 @@ EVERY = {
     "task": "task {sample} -o {out}/task",
     "demo": "demo -o {out}/demo",
     "ranks": "ranks {home}/world",
+    "fits": "fits {sample} --memory 1",
 }
 """Each verb, and what it is asked on a machine that lacks something; it may write below `{out}`."""
 

@@ -7,7 +7,9 @@ used, as FSDP does, and autograd scatters its gradient. Tensor-parallel ranks ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import os
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -46,10 +48,12 @@ class Sizes:
 
         Over dp: a gather and a scatter of the tensor-parallel rank's own parameters. Over tp: a sum after attention and
         feed-forward and one before each in the backward, and for the head; and a gather of the embedded words and of
-        the scores.
+        the scores. Where the rows of the head do not divide by the ranks, DTensor pads them.
         """
         size = self.dtype.itemsize
-        own = (self.parameters() - self.norms()) / self.tp + self.norms()
+        rows = self.words // self.tp
+        padding = (math.ceil(rows / self.dp) * self.dp - rows) * self.width
+        own = (self.parameters() - self.norms()) / self.tp + self.norms() + padding
         over_dp = 2 * (self.dp - 1) / self.dp * own * size
         state = self.tokens * self.width * size
         sums = (4 * self.layers + 1) * 2 * (self.tp - 1) / self.tp * state
@@ -168,8 +172,8 @@ def step(sizes: Sizes, drawn: bool) -> tuple[nn.Module, tuple[Any, ...]]:
 
 
 def large() -> tuple[nn.Module, tuple[Any, ...]]:
-    """Llama-3.1-405B: `--fake --world 1024`."""
-    return step(LARGE, drawn=False)
+    """Llama-3.1-405B: `--fake --world 1024`; with fewer layers, if LAYERS of the environment says so."""
+    return step(replace(LARGE, layers=int(os.environ.get("LAYERS", LARGE.layers))), drawn=False)
 
 
 def small() -> tuple[nn.Module, tuple[Any, ...]]:
