@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -245,7 +246,13 @@ class FakeWorld:
         device = device_for_meta_tensors(values.values())
         with replaced_dispatch(self.mode, self.plain_dispatch), self.mode, torch.no_grad():
             storages: dict[int, Any] = {}
-            copies = {name: fake_copy(tensor, device, storages) for name, tensor in values.items()}
+            users = Counter(storage_id(tensor.untyped_storage()) for tensor in values.values())
+            copies = {
+                name: fake_like_alone(tensor)
+                if users[storage_id(tensor.untyped_storage())] == 1 and fills_its_storage(tensor)
+                else fake_copy(tensor, device, storages)
+                for name, tensor in values.items()
+            }
         if keep:
             for name, real in copy_real_tensors(self.real_values_by_name(values)).items():
                 self.set_values(copies[name], real)
@@ -326,6 +333,17 @@ def kept_inputs(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def has_values(tensor: Tensor) -> bool:
     """Whether a tensor is neither fake nor on the meta device."""
     return not isinstance(tensor, FakeTensor) and tensor.device.type != "meta"
+
+
+def fills_its_storage(tensor: Tensor) -> bool:
+    """Whether a tensor is contiguous, is all of its storage, and is not on the meta device."""
+    plain = tensor.device.type != "meta" and not (tensor.is_conj() or tensor.is_neg()) and tensor.is_contiguous()
+    return plain and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size() > 0
+
+
+def fake_like_alone(tensor: Tensor) -> Tensor:
+    """Return a fake tensor of the same geometry in memory of its own."""
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
 
 
 def fake_copy(tensor: Tensor, device_of_meta: torch.device, storages: dict[int, Any]) -> Tensor:
