@@ -220,3 +220,66 @@ def test_the_callers_model_random_state_and_process_groups_are_as_before() -> No
     assert sys.excepthook is hook
     assert not dist.is_initialized()
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+class Step(nn.Module):
+    """A whole training step: its backward, its clipping and its optimizer."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.optimizer = model, torch.optim.AdamW(model.parameters())
+
+    def forward(self, x: Tensor) -> Tensor:
+        loss = self.model(x).square().mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 0.1)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return loss.detach()
+
+
+@pytest.mark.parametrize("name", ["tensor parallel", "DDP with unused parameters"])
+def test_a_step_with_its_optimizer_is_bitwise(name: str, tmp_path: Path) -> None:
+    program = PROGRAMS[name]
+
+    def shard(model: Any, *args: Any) -> Any:
+        made = program.shard(model, *args)
+        model, args = made if isinstance(made, tuple) else (model, args)
+        return Step(model), args
+
+    world = bp.capture(program.model, *program.args, world=2, shard=shard)
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 2
+    mutated = [port.name for port in world.ranks[0].pairs[0].forward.outputs if port.role == "mutation"]
+    assert any(name.endswith("exp_avg_sq") for name in mutated)
+    world.save(tmp_path / "world")
+    assert [verdict.verdict for verdict in bp.load_world(tmp_path / "world").verify()] == ["bitwise"] * 2
+
+
+RECORDED = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = torch.nn.Linear(4, 4)
+if {sharded}:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+    parallelize_module(model, init_device_mesh("cpu", (1,)), ColwiseParallel())
+else:
+    model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(3):
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).square().mean().backward()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("is_sharded", [True, False])
+def test_record_refuses_a_step_among_processes_by_name(is_sharded: bool, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(RECORDED.format(sharded=is_sharded), "utf-8")
+    told: list[str] = []
+    assert bp.record(tmp_path / "train.py", tell=told.append) == []
+    [text] = told
+    assert text.startswith("step 1 is not kept: it runs among processes (")
+    assert "train.py:" in text
+    assert "bp.capture of a module whose forward runs the step keeps it" in text

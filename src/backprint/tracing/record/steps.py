@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.distributed import form_of, is_collective
 from backprint._torch.modes import DisableTorchFunction
 from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError, ReplayError, describe_error
@@ -48,6 +49,7 @@ from backprint.tracing.reach import objects_held_by, state_of_optimizer
 from backprint.tracing.watch import Observations, is_number_read, storages
 from backprint.values import settings
 from backprint.values.memory import has_memory
+from backprint.values.wrappers import is_wrapper_class
 
 # ---- Names of tensors, after the variables of the script's frames
 
@@ -214,16 +216,27 @@ class LiveRecorder(Recorder):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if any(kind not in PLAIN_TENSOR_TYPES for kind in types):
+            if any(map(is_wrapper_class, types)):
+                self.run_own_part(self.lose_to_processes, func)
             return NotImplemented
         if is_number_read(func, args):
             return args[0]
         if is_composite(func):
             return decompose_under_mode(self, func, args, kwargs)
+        if is_collective(func) or form_of(func) is not None:
+            self.run_own_part(self.lose_to_processes, func)
         call = self.run_own_part(self.begin_call, func, args, kwargs)
         result = func(*args, **kwargs)  # outside `run_own_part`: errors here are the script's
         if call is not None:
             self.run_own_part(self.end_call, call, args, kwargs, result)
         return result
+
+    def lose_to_processes(self, func: Any) -> None:
+        """Drop a step that runs among processes."""
+        self.drop_step(
+            f"it runs among processes ({func}{place_of_script()}), and `record` keeps steps of one process: bp.capture "
+            "of a module whose forward runs the step keeps it, in each process or with world="
+        )
 
     def run_own_part(self, act: Callable[..., Any], *args: Any) -> Any:
         """Return the result of a function of ours; an error in it drops the step. A forked child has no step."""
