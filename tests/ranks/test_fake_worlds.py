@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 import backprint as bp
 from backprint.cli import main
-from backprint.errors import CaptureError, SampleError, UsageError
+from backprint.errors import CaptureError, RanksError, SampleError, UsageError
 
 if not dist.is_available():
     pytest.skip("this torch is built without torch.distributed", allow_module_level=True)
 
+import torch.distributed._functional_collectives as collectives
 from click.testing import CliRunner
 from subjects import sharded
 from subjects.llama_on_ranks import SMALL, Sizes, step
@@ -159,6 +160,9 @@ def test_a_rank_is_read_by_the_commands(large: tuple[Any, Path]) -> None:
         (("--flops", "400T", "--bytes", "3T", "--link", "pp=5G"), "the groups are dp, tp"),
         (("--flops", "many", "--bytes", "3T"), "'many' is not a rate"),
         (("--flops", "-4T", "--bytes", "3T"), "is not a rate"),
+        (("--flops", "4T", "--bytes", "3T", "--link", "dp=1G", "--link", "dp=2G"), "dp has a rate already"),
+        (("--flops", "4T", "--bytes", "3T", "--link", "dp=1G", "--link", "tp=2G", "--latency", "nan"), "nan is not a"),
+        (("--latency", "-1"), "not in the range"),
     ],
 )
 def test_a_model_without_its_rates_is_refused(large: tuple[Any, Path], options: tuple[str, ...], said: str) -> None:
@@ -218,6 +222,142 @@ def test_a_collective_in_place_is_one_that_returns_its_result() -> None:
     assert [target for target in steps if target in COLLECTIVES] == ["torch.ops._c10d_functional.all_reduce.default"]
     for outcome, results in zip(world.outcomes, on_values_of(fakes, world), strict=True):
         assert all(torch.equal(results[key], value) for key, value in results_of(outcome).items())
+
+
+class Layered(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w, self.v = (nn.Parameter(torch.randn(4, 4)) for _ in range(2))
+
+
+def whole_call(model: Any, x: Tensor) -> Any:
+    return model, (x,)
+
+
+def reduced(y: Tensor) -> Tensor:
+    dist.all_reduce(y)
+    return y
+
+
+def reduced_later(y: Tensor) -> Tensor:
+    dist.all_reduce(y, async_op=True).wait()
+    return y
+
+
+def largest(y: Tensor) -> Tensor:
+    dist.all_reduce(y, op=dist.ReduceOp.MAX)
+    return y
+
+
+def broadcast(y: Tensor) -> Tensor:
+    dist.broadcast(y, 0)
+    return y
+
+
+def gathered(y: Tensor) -> Tensor:
+    whole = torch.empty(8, 4)
+    dist.all_gather_into_tensor(whole, y)
+    return whole
+
+
+def scattered(y: Tensor) -> Tensor:
+    part = torch.empty(2, 4)
+    dist.reduce_scatter_tensor(part, y)
+    return part
+
+
+def handed_out(y: Tensor) -> Tensor:
+    part = torch.empty(2, 4)
+    dist.scatter(part, list(y.detach().chunk(2)) if dist.get_rank() == 0 else None, src=0)
+    return part
+
+
+def summed_twice(y: Tensor) -> Tensor:
+    world = dist.group.WORLD
+    return collectives.all_reduce(y, "sum", world) * collectives.all_reduce(y, "sum", world)
+
+
+@pytest.mark.parametrize(
+    "exchange", [reduced, reduced_later, largest, broadcast, gathered, scattered, handed_out, summed_twice]
+)
+def test_a_collective_has_the_backward_that_the_program_has(exchange: Any) -> None:
+    class Exchanging(Layered):
+        def forward(self, x: Tensor) -> Tensor:
+            return (exchange(x @ self.w) @ self.v).square().sum()
+
+    model, x = Exchanging(), torch.randn(4, 4)
+    world = bp.capture(model, x, world=2, shard=whole_call)
+    fakes = bp.capture(model, x, world=2, shard=whole_call, fake=True, ranks=(0, 1))
+    for left, right in zip(world.ranks, fakes.ranks, strict=True):
+        assert bytes_by_group(traffic_of(left)) == bytes_by_group(traffic_of(right))
+    for outcome, results in zip(world.outcomes, on_values_of(fakes, world), strict=True):
+        for key, value in results_of(outcome).items():
+            assert (value is None) == (results.get(key) is None)
+            assert value is None or torch.equal(results[key], value)
+
+
+class Coalesced(Layered):
+    def forward(self, x: Tensor) -> Tensor:
+        left, right = collectives.all_reduce_coalesced([x @ self.w, x @ self.v], "sum", dist.group.WORLD)
+        return (left * right).sum()
+
+
+class Unlike(Layered):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x @ self.w
+        if dist.get_rank() == 0:
+            y = collectives.all_reduce(y, "sum", dist.group.WORLD)
+        return (y @ self.v).sum()
+
+
+class Uneven(Layered):
+    def forward(self, x: Tensor) -> Tensor:
+        return collectives.all_reduce((x @ self.w)[: dist.get_rank() + 1], "sum", dist.group.WORLD).sum()
+
+
+class Early(Layered):
+    def forward(self, x: Tensor) -> Tensor:
+        name = dist.group.WORLD.group_name
+        return (torch.ops._c10d_functional.all_reduce(x @ self.w, "sum", name) * 2).sum()
+
+
+class Raising(Layered):
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ self.w[:3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "said"),
+    [
+        (Coalesced, CaptureError, "autograd calls torch.ops._c10d_functional.all_reduce_coalesced.default"),
+        (Unlike, RanksError, r"number 1 is all_reduce, 'sum' of float32\[4, 4\] at .* in one and none in the other"),
+        (Uneven, RanksError, r"of float32\[1, 4\] at .* in one and .* of float32\[2, 4\]"),
+        (Early, CaptureError, "the result of a collective, before it has ended"),
+        (Raising, RanksError, "rank 0 raised RuntimeError"),
+    ],
+)
+def test_what_no_ranks_could_run_is_refused(kind: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        bp.capture(kind(), torch.randn(4, 4), world=2, shard=whole_call, fake=True, ranks=(0, 1))
+
+
+def test_what_shard_sets_is_set_back() -> None:
+    def shard(model: Any, x: Tensor) -> Any:
+        torch.set_default_dtype(torch.float64)
+        return model, (x,)
+
+    drawn = torch.random.get_rng_state()
+    bp.capture(identity, torch.ones(2), world=2, shard=shard, fake=True)
+    assert torch.get_default_dtype() is torch.float32
+    assert torch.equal(torch.random.get_rng_state(), drawn)
+    assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize("memory", ["nan", "inf", "-1", "0", "much"])
+def test_an_amount_of_memory_that_is_none_is_refused(memory: str, large: tuple[Any, Path]) -> None:
+    code, text = run("fits", large[1], "--memory", memory)
+    assert code == 2
+    assert "is not an amount of memory in GiB" in text
 
 
 def test_a_call_without_collectives_has_as_many_ranks_as_it_was_asked_for() -> None:

@@ -123,6 +123,19 @@ def test_the_backward_waits_for_what_the_forward_has_sent() -> None:
     assert len(line.waits) == 1  # once the sum is there, the backward has it
 
 
+def test_a_backward_begins_when_the_outputs_are_there() -> None:
+    """Row-parallel layers end in a sum: what comes after it in the loss, and so the backward, waits for it."""
+
+    def last(x: Tensor, weight: Tensor) -> Tensor:
+        return collectives.all_reduce(x @ weight, "sum", dist.group.WORLD)
+
+    weight = torch.randn(WIDTH, WIDTH, requires_grad=True)
+    capture = bp.capture(last, torch.randn(ROWS, WIDTH), weight, world=2).ranks[0]
+    line = timeline(capture.pairs[0], sizes_of_groups(capture), rates(5))
+    assert line.seconds == pytest.approx(line.computing + line.waited()["world"])
+    assert line.waited()["world"] >= 5
+
+
 def test_collectives_have_no_operations_and_a_wait_no_memory_of_its_own(parallel: Any) -> None:
     pair = parallel.ranks[0].pairs[0]
     costs = dict(zip(pair.forward.steps, step_costs(pair.forward), strict=True))

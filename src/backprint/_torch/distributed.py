@@ -485,6 +485,11 @@ PASSING = frozenset({"_c10d_functional._wrap_tensor_autograd.default"})
 """Operators that return the tensor that they take."""
 
 
+def passes_on(target: str) -> bool:
+    """Whether an operator, as a graph calls it, returns the tensor that it takes."""
+    return target.removeprefix("torch.ops.") in PASSING
+
+
 def form_of(operator: Any) -> Callable[..., Any] | None:
     """Return the function that does what an operator of `torch.distributed` does, by operators that a graph has."""
     return FORMS.get(str(operator)) if operator.namespace in NAMESPACES else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,9 +22,20 @@ MOST = 8
 """So many parts of the peak are listed."""
 
 
+def gibibytes(text: str) -> float:
+    """Return an amount of memory."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < 2**30:
+        raise click.BadParameter(f"{text!r} is not an amount of memory in GiB")
+    return number
+
+
 @click.command("fits")
 @click.argument("sample", type=click.Path(path_type=Path))
-@click.option("--memory", type=float, metavar="GIB", required=True, help="What a device, or a rank, has.")
+@click.option("--memory", type=gibibytes, metavar="GIB", required=True, help="What a device, or a rank, has.")
 @click.option(
     "--optimizer-bytes",
     type=click.IntRange(0),

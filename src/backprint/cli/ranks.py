@@ -35,7 +35,9 @@ SUFFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 @click.option("--flops", type=rate, metavar="RATE", help="Operations of a device in a second: 400T.")
 @click.option("--bytes", "moved", type=rate, metavar="RATE", help="That kernels read and write in a second: 3T.")
 @click.option("--link", "links", multiple=True, metavar="GROUP=RATE", help="Bytes a rank sends in a second: tp=400G.")
-@click.option("--latency", type=float, default=10.0, show_default=True, help="Microseconds of each collective.")
+@click.option(
+    "--latency", type=click.FloatRange(0, 1e9), default=10.0, show_default=True, help="Microseconds of each collective."
+)
 @ALLOW
 @click.option("--json", "as_json", is_flag=True, help="The collectives of the rank as one JSON object.")
 def command(
@@ -66,6 +68,8 @@ def command(
     capture = ranks.rank(ranks.numbers[0] if rank is None else rank)
     rates = None
     if flops is not None or moved is not None or links:
+        if math.isnan(latency):
+            raise click.BadParameter("nan is not a time", param_hint="--latency")
         rates = Rates(*rates_of(flops, moved), rates_of_links(links, sizes_of_groups(capture)), latency * 1e-6)
     if as_json:
         echo(json.dumps(traffic_json(capture) | ({"model": model_json(capture, rates)} if rates is not None else {})))
@@ -92,6 +96,8 @@ def rates_of_links(links: Sequence[str], groups: Mapping[str, int]) -> dict[str,
     rates: dict[str, float] = {}
     for text in links:
         group, equals, value = text.partition("=")
+        if group in rates:
+            raise UsageError(f"--link {text}: {group} has a rate already")
         if not equals or group not in groups:
             raise UsageError(f"--link {text}: write GROUP=RATE; the groups are {', '.join(groups) or 'none'}")
         rates[group] = rate(value)

@@ -6,13 +6,13 @@ follows from the rates that are stated for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from backprint.common.text import amount
 from backprint.graph.cost import StepCost, step_costs
 from backprint.graph.keys import number_of
-from backprint.graph.nouns import COLLECTIVES, Capture, Graph, Pair, Source, Step, TensorSpec
+from backprint.graph.nouns import COLLECTIVES, Capture, Graph, Pair, Source, Step, TensorSpec, refs
 from backprint.graph.sizes import at_hints
 from backprint.graph.steps import used
 
@@ -205,13 +205,7 @@ class Clocks:
 
     def compute(self, step: Step, seconds: float) -> None:
         """A step computes when what it takes is there and the device is free."""
-        names = list(used(step))
-        last = max(names, key=lambda name: self.done.get(name, 0.0), default="")
-        ready = self.done.get(last, 0.0)
-        if ready > self.now:
-            if last in self.cause:
-                self.waits.append(Wait(self.cause[last], ready - self.now))
-            self.now = ready
+        self.wait_for(used(step))
         self.now += seconds
         self.computing += seconds
         self.done[step.name] = self.now
@@ -224,8 +218,24 @@ class Clocks:
         if last in self.cause:
             self.cause[step.name] = self.cause[last]
 
+    def wait_for(self, names: Iterable[str]) -> None:
+        """Wait until these values are there."""
+        last = max(names, key=lambda name: self.done.get(name, 0.0), default="")
+        ready = self.done.get(last, 0.0)
+        if ready > self.now:
+            if last in self.cause:
+                self.waits.append(Wait(self.cause[last], ready - self.now))
+            self.now = ready
+
+    def end(self, graph: Graph, roles: Collection[str] = ()) -> None:
+        """End a graph: its results of these roles, or all, are there."""
+        results = zip(graph.outputs, graph.results, strict=True)
+        self.wait_for(name for port, value in results if not roles or port.role in roles for name in refs(value))
+
     def carry(self, forward: Graph, backward: Graph) -> None:
-        """Give the inputs of a backward the times of the values that the forward saved."""
+        """Give the inputs of a backward the times of the values that the forward saved. It begins when the outputs are
+        there, on which its tangents depend."""
+        self.end(forward, ("output",))
         ends = zip(forward.outputs, forward.results, strict=True)
         saved = {port.name: value for port, value in ends if port.role == "saved"}
         times, causes = dict(self.done), dict(self.cause)
@@ -250,5 +260,5 @@ def timeline(pair: Pair, sizes: Mapping[str, int], rates: Rates, early: bool = F
     if "backward" in graphs:
         clocks.carry(graphs["forward"], graphs["backward"])
         clocks.run(graphs["backward"], "backward", sizes)
-    end = max([clocks.now, *clocks.links.values()])
-    return Timeline(end, clocks.computing, dict(clocks.on_wire), tuple(clocks.waits))
+    clocks.end(graphs.get("backward", graphs["forward"]))
+    return Timeline(clocks.now, clocks.computing, dict(clocks.on_wire), tuple(clocks.waits))

@@ -18,7 +18,7 @@ from backprint.errors import CaptureError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture
 from backprint.ranks.meeting import Among, Meeting
-from backprint.ranks.turns import Turns
+from backprint.ranks.turns import Turns, error_of_rank, set_state_of_process, state_of_process
 from backprint.target import capture_with_recipes, strided_tensors
 from backprint.tracing.collectives import Answered, Functional
 from backprint.tracing.entry import check_options
@@ -149,18 +149,30 @@ def captured_among_others(place: RankPlace, options: CaptureOptions) -> tuple[Ou
 def captured_without_values(rank: int, size: int, make: Make, options: CaptureOptions) -> Capture:
     """Capture one rank of a step without values. Its process groups move nothing, and its model is made under
     `bp.fake()`."""
-    with in_rank(ThreadGroups(rank, size)):
-        with fake(), Functional():
-            try:
-                model, args, kwargs = make()
-            except RuntimeError as error:
-                if is_raised_in(error, nn.parallel.DistributedDataParallel.__init__):
-                    raise CaptureError(NO_REDUCERS.format("DistributedDataParallel"), every_engine=True) from error
-                raise
-        modules = model.modules() if isinstance(model, nn.Module) else ()
-        if reducing := next((type(module).__name__ for module in modules if reduces_gradients(module)), ""):
-            raise CaptureError(NO_REDUCERS.format(reducing), every_engine=True)
-        return capture_with_recipes(model, args, kwargs, options)
+    before = state_of_process()
+    try:
+        with in_rank(ThreadGroups(rank, size)):
+            return captured_in_rank(make, options)
+    except Exception as error:  # with the rank, as where ranks run among each other
+        raise error_of_rank(rank, error) from error
+    finally:
+        set_state_of_process(before)
+
+
+def captured_in_rank(make: Make, options: CaptureOptions) -> Capture:
+    """Make the call of a rank without values, and capture it."""
+    torch.manual_seed(SEED)
+    with fake(), Functional():
+        try:
+            model, args, kwargs = make()
+        except RuntimeError as error:
+            if is_raised_in(error, nn.parallel.DistributedDataParallel.__init__):
+                raise CaptureError(NO_REDUCERS.format("DistributedDataParallel"), every_engine=True) from error
+            raise
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    if reducing := next((type(module).__name__ for module in modules if reduces_gradients(module)), ""):
+        raise CaptureError(NO_REDUCERS.format(reducing), every_engine=True)
+    return capture_with_recipes(model, args, kwargs, options)
 
 
 NO_REDUCERS = (

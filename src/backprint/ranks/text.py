@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
 
 from backprint.common.text import amount
-from backprint.graph.nouns import Capture
+from backprint.graph.cost import specs_of
+from backprint.graph.nouns import COLLECTIVES, Capture, TensorSpec, refs
 from backprint.graph.text import show_step
 from backprint.graph.traffic import Rates, Timeline, sides_of, sizes_of_groups, timeline, traffic_of
 
@@ -51,6 +54,41 @@ def difference(numbers: tuple[int, int], ranks: Mapping[int, Capture]) -> str:
                     place = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
                     shown = " and ".join(show_step(row)[:80] for row in (step, step_of_other))
                     return f"ranks {numbers[0]} and {numbers[1]} differ first in the {side}{place}: {shown}"
+    return ""
+
+
+class Sent(NamedTuple):
+    """A collective as a rank calls it: its kind and options, what it sends, and its line."""
+
+    call: tuple[str, ...]
+    shape: str
+    line: str
+
+
+def sent_by_group(capture: Capture) -> dict[str, list[Sent]]:
+    """Return the collectives of a rank by the label of their group, in their order."""
+    rows: dict[str, list[Sent]] = {}
+    for pair in capture.pairs:
+        for _, graph in sides_of(pair):
+            specs = specs_of(graph)
+            for step in graph.steps:
+                if step.target in COLLECTIVES:
+                    kind, exchanges = step.target.split(".")[-2], "all_to_all" in step.target
+                    options = () if exchanges else tuple(map(repr, step.args[1:-1]))
+                    name = next(refs(step.args[0]), "")
+                    spec = specs.get(name) if not exchanges else None
+                    shape = f"{spec.dtype}{list(spec.shape)}" if isinstance(spec, TensorSpec) else ""
+                    line = f"{step.source.file}:{step.source.line}" if step.source is not None else "no line"
+                    rows.setdefault(str(step.args[-1]), []).append(Sent((kind, *options), shape, line))
+    return rows
+
+
+def difference_of_calls(left: Sequence[Sent], right: Sequence[Sent]) -> str:
+    """Say how the collectives of two members of a group differ; '' if they belong together."""
+    for place, pair in enumerate(zip_longest(left, right)):
+        texts = [f"{', '.join(row.call)} of {row.shape} at {row.line}" if row is not None else "none" for row in pair]
+        if None in pair or pair[0][:2] != pair[1][:2]:
+            return f"number {place + 1} is {texts[0]} in one and {texts[1]} in the other"
     return ""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from backprint.errors import SampleError, UsageError
+from backprint.errors import RanksError, SampleError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.keys import PortKey, in_a_line, number_of
 from backprint.graph.links import mutated
@@ -29,7 +29,7 @@ from backprint.ranks.sharded import (
     in_ranks,
     sharding,
 )
-from backprint.ranks.text import hashes, ranks_in_words, world_text
+from backprint.ranks.text import difference_of_calls, hashes, ranks_in_words, sent_by_group, world_text
 from backprint.ranks.turns import Turns
 from backprint.ranks.whole import AgainstWhole, against_whole
 from backprint.replaying.results import Results, against, against_rows, numbers_of, results_by_port, witnessed
@@ -214,7 +214,24 @@ def fake_world(make: Make, options: CaptureOptions) -> World:
     returns has a shape, which follows from the rank's own call."""
     size = options.world or 1
     numbers = tuple(options.ranks) if options.ranks is not None else (0,)
-    return World(tuple(captured_without_values(number, size, make, options) for number in numbers), size, numbers)
+    world = World(tuple(captured_without_values(number, size, make, options) for number in numbers), size, numbers)
+    check_alike(world)
+    return world
+
+
+def check_alike(world: World) -> None:
+    """Raise if two ranks of one group that were captured do not call the same collectives in it: they would wait for
+    each other."""
+    sent = {number: sent_by_group(world.rank(number)) for number in world.numbers}
+    groups = {group for capture in world.ranks if capture.rank is not None for group in capture.rank.groups}
+    for label, members in sorted(groups):
+        captured = [number for number in world.numbers if number in members]
+        for number in captured[1:]:
+            rows = (sent[rank].get(label, []) for rank in (captured[0], number))
+            if problem := difference_of_calls(*rows):
+                raise RanksError(
+                    f"ranks {captured[0]} and {number} do not call the same collectives over {label!r}: {problem}"
+                )
 
 
 def capture_world_of_factory(text: str, options: CaptureOptions) -> World:

@@ -20,6 +20,8 @@ from torch import fx
 
 from backprint._torch import aot
 from backprint._torch.aot import config as functorch_config
+from backprint._torch.distributed import is_collective
+from backprint._torch.operators import OpOverload
 from backprint.errors import CaptureError
 from backprint.fx.convert import Names, Side
 from backprint.fx.to_fx import to_fx
@@ -46,7 +48,10 @@ def partition_joint(joint: fx.GraphModule, partition: str | Callable[..., Any], 
     for node in joint.graph.nodes:
         if node.meta.get("ac_graph_id", 0) is None:  # a selective checkpoint; partition functions sort by it
             node.meta["ac_graph_id"] = 0
-    with functorch_config.patch(graphsafe_rng_functionalization=False):  # which keeps random states as generators
+    settings = {"graphsafe_rng_functionalization": False}  # which keeps random states as generators
+    if any(isinstance(node.target, OpOverload) and is_collective(node.target) for node in joint.graph.nodes):
+        settings["cse"] = False  # which would merge equal collectives: a rank sends as often as the program does
+    with functorch_config.patch(settings):
         forward, backward = function(joint, [], num_fwd_outputs=outputs)
     return forward, backward
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from backprint._torch import pytree
+from backprint._torch.distributed import NAMESPACES
 from backprint._torch.fake import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -155,8 +156,9 @@ class FakeWorld:
 
     def follows_from_constants(self, func: Any, leaves: Iterable[Any]) -> bool:
         """Whether an operator's result follows from constants alone: all tensors among its arguments have known values,
-        and it draws no random numbers. A storage among the arguments (`set_`) may have any content."""
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        and it draws no random numbers and asks no other process. A storage among the arguments (`set_`) may have any
+        content."""
+        if torch.Tag.nondeterministic_seeded in func.tags or func.namespace in NAMESPACES:
             return False
         return not any(
             isinstance(leaf, torch.UntypedStorage) or (isinstance(leaf, Tensor) and self.real_values(leaf) is None)

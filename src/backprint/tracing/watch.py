@@ -253,7 +253,7 @@ class Watch(TorchDispatchMode):
         if self.world is not None and any(map(is_wrapper_class, types)):
             return NotImplemented  # a wrapper, which calls operators on the tensor inside
         if self.world is not None and (form := form_of(func)) is not None:
-            with self:
+            with self, torch.no_grad():  # autograd knows nothing of it, in the program as here
                 return form(*args, **kwargs)
         if func.namespace == "prim" and self.is_own_fake_tensor(args):
             # torch reads an attribute of a fake tensor, such as its device: half of all calls of a fake run

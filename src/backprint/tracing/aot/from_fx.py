@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, fx
 
 from backprint._torch.aot import TangentAOTInput
-from backprint._torch.distributed import label_of, members_of
+from backprint._torch.distributed import NAMESPACES, label_of, members_of, passes_on
 from backprint._torch.operators import OpOverload
 from backprint._torch.pytree import tree_leaves
 from backprint.errors import CaptureError
 from backprint.fx.convert import Names, Side, spec_of
-from backprint.graph.nouns import COLLECTIVES, Echo, Port, Ref, Source, Step
-from backprint.graph.steps import READING
+from backprint.graph.nouns import COLLECTIVES, WAIT, Echo, Port, Ref, Source, Step
+from backprint.graph.steps import READING, used
 from backprint.tracing import frames
 from backprint.tracing.aot.trace import NOTE_KEY, OWN_LINE_KEY, Traced
 from backprint.tracing.assembly import Joint, Note, Result
@@ -26,6 +26,7 @@ from backprint.tracing.program import ScoutedProgram
 from backprint.tracing.watch import Reading
 
 SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
 
 Notes = dict[str, tuple[Source | None, Echo | None]]
 """The line and the echo of each fx node, by its name."""
@@ -84,13 +85,36 @@ def read_fx(program: ScoutedProgram, traced: Traced) -> ReadJoint:
 
 def with_labels(steps: Iterable[Step], groups: dict[str, tuple[int, ...]]) -> Iterator[Step]:
     """Yield steps in which collectives have the labels of their groups; `groups` gets the members of each."""
+    under_way: set[str] = set()
     for step in steps:
+        refuse_other_collectives(step)
+        if step.target == WAIT:
+            under_way -= set(used(step))
+        elif read := under_way & set(used(step)):
+            raise CaptureError(
+                f"{step.target} reads {min(read)}, the result of a collective, before it has ended"
+                f"{frames.place(step.source)}: what it reads depends on time; wait for it first",
+                every_engine=True,
+            )
         if step.target in COLLECTIVES:
             *args, name = step.args
             label = label_of(name)
             groups[label] = members_of(name)
             step = replace(step, args=(*args, label))
+            under_way.add(step.name)
         yield step
+
+
+def refuse_other_collectives(step: Step) -> None:
+    """Refuse an operator of `torch.distributed` that a graph does not have, and that was not written as one that it
+    has: autograd has called it."""
+    namespace = step.target.removeprefix("torch.ops.").partition(".")[0]
+    if namespace in NAMESPACES and step.target not in (*COLLECTIVES, WAIT) and not passes_on(step.target):
+        raise CaptureError(
+            f"autograd calls {step.target}{frames.place(step.source)}, which a graph has no step for: use collectives "
+            "of one tensor",
+            every_engine=True,
+        )
 
 
 # ---- Forward

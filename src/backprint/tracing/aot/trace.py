@@ -280,7 +280,7 @@ class ReadingReplay(TorchDispatchMode):
             return NotImplemented  # it calls operators on the tensor inside
         if self.fake.world is not None and (form := form_of(func)) is not None:
             self.used = True
-            with self:
+            with self, torch.no_grad():  # autograd knows nothing of it, in the program as here
                 return form(*args, **(kwargs or {}))
         if not reads_values(func) or (func in CHECKS and self.fake.world is not None):
             return for_program(func, *args, **(kwargs or {}))
