@@ -24,6 +24,9 @@ from click.testing import CliRunner
 from subjects import sharded
 from subjects.llama_on_ranks import SMALL, Sizes, step
 from subjects.sharded import programs
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Replicate
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from backprint.graph.nouns import COLLECTIVES
 from backprint.graph.traffic import bytes_by_group, traffic_of
@@ -364,3 +367,56 @@ def test_a_call_without_collectives_has_as_many_ranks_as_it_was_asked_for() -> N
     world = bp.capture(identity, torch.ones(2), world=16, fake=True)
     assert (world.size, world.numbers, world.ranks[0].rank) == (16, (0,), None)
     assert "16 ranks, one pair of graphs for rank 0" in repr(world)
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(torch.relu(self.up(x)))
+
+
+class Deep(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(12))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x.square().mean()
+
+
+def parallelized(odd: int | None) -> Any:
+    """Shards every block by hooks, as `parallelize_module` does; one of them otherwise."""
+
+    def shard(model: Deep, x: Tensor) -> Any:
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+        for place, block in enumerate(model.blocks):
+            up = ColwiseParallel(output_layouts=Replicate()) if place == odd else ColwiseParallel()
+            down = {} if place == odd else {"down": RowwiseParallel()}
+            parallelize_module(block, mesh, {"up": up, **down})
+        return model, (x,)
+
+    return shard
+
+
+def deep(odd: int | None, stamp: bool) -> Any:
+    return bp.capture(Deep(), torch.randn(4, 8), world=2, fake=True, shard=parallelized(odd), stamp=stamp).ranks[0]
+
+
+def test_layers_that_hooks_shard_alike_are_stamped() -> None:
+    [note] = deep(None, True).notes
+    assert note.startswith("stamped: the 12 layers in blocks")
+
+
+def test_layers_that_hooks_shard_in_other_ways_are_not_stamped() -> None:
+    [note] = deep(7, True).notes
+    assert "layers 6 and 7 differ: up.hooks of a Linear" in note
+
+
+def test_what_hooks_shard_is_stamped_as_it_is_traced_in_full() -> None:
+    left, right = (deep(None, stamp).pairs[0] for stamp in (True, False))
+    assert (left.forward.hash(), left.backward.hash()) == (right.forward.hash(), right.backward.hash())

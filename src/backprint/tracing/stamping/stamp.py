@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -171,8 +172,14 @@ Compared = set[tuple[int, int]]
 INTERNAL = frozenset(vars(nn.Module())) - {"training"}
 """The attributes of every module that are compared otherwise."""
 
+PLACEMENTS = "torch.distributed.tensor."
+"""Where the placements of sharded tensors are from: `==` compares them."""
+
 HOOKS = tuple(name for name in INTERNAL if "hooks" in name and not name.endswith(("_with_kwargs", "_always_called")))
 """The attributes of a module in which hooks are."""
+
+FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+"""The hooks that run in the forward, as those of `parallelize_module` do: what they run is in the log."""
 
 COMPARED_BY_EQUALITY = (
     bool,
@@ -200,8 +207,11 @@ def module_difference(left: nn.Module, right: nn.Module, compared: Compared) -> 
     if type(left) is not type(right):
         return f"a {type(left).__name__} and a {type(right).__name__}"
     for name in HOOKS:
-        if getattr(left, name, None) or getattr(right, name, None):
+        hooks, others = (list((getattr(module, name, None) or {}).values()) for module in (left, right))
+        if name not in FORWARD_HOOKS and (hooks or others):
             return f"a {type(left).__name__} has hooks"
+        if value_difference(hooks, others, compared):
+            return f"hooks of a {type(left).__name__}"
     for kind in (PARAMETERS, BUFFERS):
         if difference := mapping_difference(
             tensor_kinds(getattr(left, kind)), tensor_kinds(getattr(right, kind)), compared
@@ -235,6 +245,15 @@ def mapping_difference(left: Mapping[Any, Any], right: Mapping[Any, Any], compar
     return ""
 
 
+def held_by(function: types.FunctionType) -> dict[str, Any]:
+    """Return what a function holds beside its code: its defaults, and the variables of functions around it."""
+    try:
+        around = inspect.getclosurevars(function).nonlocals
+    except ValueError:  # a variable that has no value yet: equal to none
+        around = {"variables": object()}
+    return {"defaults": function.__defaults__, "options": function.__kwdefaults__, **around}
+
+
 def value_difference(left: Any, right: Any, compared: Compared) -> str:
     """Return how two values differ; '' if they do not. Whole numbers may be one apart."""
     if left is right or (id(left), id(right)) in compared:
@@ -256,6 +275,10 @@ def value_difference(left: Any, right: Any, compared: Compared) -> str:
             return mapping_difference(dict(enumerate(left)), dict(enumerate(right)), compared)
         case dict():
             return mapping_difference(left, right, compared)
+        case types.FunctionType():
+            if left.__code__ is not right.__code__:
+                return f"{left.__qualname__:.60} and {right.__qualname__:.60}"
+            return mapping_difference(held_by(left), held_by(right), compared)
         case types.MethodType():
             same = left.__func__ is right.__func__ and not value_difference(left.__self__, right.__self__, compared)
         case functools.partial():
@@ -264,9 +287,9 @@ def value_difference(left: Any, right: Any, compared: Compared) -> str:
             )
         case TensorSpec():
             same = left == right
-    if same is None and isinstance(left, COMPARED_BY_EQUALITY):
+    if same is None and (isinstance(left, COMPARED_BY_EQUALITY) or type(left).__module__.startswith(PLACEMENTS)):
         same = left == right
-    if same is None and hasattr(left, "__dict__") and not isinstance(left, types.FunctionType):
+    if same is None and hasattr(left, "__dict__"):
         return mapping_difference(vars(left), vars(right), compared)
     if same is None:
         return f"values of type {type(left).__name__} cannot be compared"
