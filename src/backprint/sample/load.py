@@ -56,6 +56,8 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = 
             raise SampleError(
                 f"{folder}: {other.title}, which has no backward yet: bp.capture({str(folder)!r}) makes it"
             )
+        if (folder / "world.json").is_file():
+            raise SampleError(f"{folder}: a World, of which each folder rank_… is a sample; bp.load_world reads all")
         raise SampleError(f"{folder}: no capture.json here, so this is not a sample")
     content = read_json(place)
     check_format(content, place)
