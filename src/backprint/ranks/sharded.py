@@ -18,7 +18,7 @@ from backprint.errors import CaptureError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture
 from backprint.ranks.meeting import Among, Meeting
-from backprint.ranks.turns import Turns, error_of_rank, set_state_of_process, state_of_process
+from backprint.ranks.turns import Turns, raise_with_rank, set_state_of_process, state_of_process
 from backprint.target import capture_with_recipes, strided_tensors
 from backprint.tracing.collectives import Answered, Functional
 from backprint.tracing.entry import check_options
@@ -154,7 +154,7 @@ def captured_without_values(rank: int, size: int, make: Make, options: CaptureOp
         with in_rank(ThreadGroups(rank, size)):
             return captured_in_rank(make, options)
     except Exception as error:  # with the rank, as where ranks run among each other
-        raise error_of_rank(rank, error) from error
+        raise_with_rank(rank, error)
     finally:
         set_state_of_process(before)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import torch
 
@@ -86,8 +86,7 @@ class Turns(Generic[T]):
         finally:
             set_state_of_process(before)
         if self.failure is not None:
-            rank, cause = self.failure
-            raise error_of_rank(rank, cause) from cause
+            raise_with_rank(*self.failure)
         return [self.ended[rank] for rank in range(self.size)]
 
     def be_rank(self, rank: int, work: Callable[[int], T]) -> None:
@@ -143,6 +142,14 @@ class Turns(Generic[T]):
         lines = [f"rank {rank} {self.waiting.get(rank, 'has ended')}" for rank in range(self.size)]
         shown = lines if len(lines) <= 16 else [*lines[:16], f"and {len(lines) - 16} more ranks"]
         return f"the ranks wait for each other, and none can go on: {'; '.join(shown)}"
+
+
+def raise_with_rank(rank: int, error: BaseException) -> NoReturn:
+    """Raise an error with the rank that it was raised in."""
+    named = error_of_rank(rank, error)
+    if named is error:
+        raise error
+    raise named from error
 
 
 def error_of_rank(rank: int, error: BaseException) -> BaseException:
