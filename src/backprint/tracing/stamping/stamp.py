@@ -129,7 +129,7 @@ def longest_run(children: list[nn.Module]) -> tuple[range, str]:
     """Return the longest run of equal modules, and the first difference between two of one class."""
     best, start, first_difference = range(1), 0, ""
     for place in range(1, len(children)):
-        if difference := module_difference(children[place - 1], children[place], set()):
+        if difference := module_difference(children[place - 1], children[place], {}):
             start = place
             if not first_difference and type(children[place - 1]) is type(children[place]):
                 first_difference = f"layers {place - 1} and {place} differ: {difference}"
@@ -166,8 +166,9 @@ def prefixes(path: str) -> Iterator[str]:
 # ---- Differences between two layers
 
 
-Compared = set[tuple[int, int]]
-"""Pairs of values that are being compared, by identity, because values may refer to each other."""
+Compared = dict[tuple[int, int], tuple[Any, Any]]
+"""Pairs of values that are being compared, by identity, because values may refer to each other. They are kept, so that
+no other value gets the identity of one."""
 
 INTERNAL = frozenset(vars(nn.Module())) - {"training"}
 """The attributes of every module that are compared otherwise."""
@@ -260,7 +261,7 @@ def value_difference(left: Any, right: Any, compared: Compared) -> str:
         return ""
     if type(left) is not type(right):
         return f"{left!r:.60} and {right!r:.60}"
-    compared.add((id(left), id(right)))
+    compared[id(left), id(right)] = left, right
     same: bool | None = None
     match left:
         case nn.Module():
