@@ -141,8 +141,8 @@ def test_collectives_have_no_operations_and_a_wait_no_memory_of_its_own(parallel
     costs = dict(zip(pair.forward.steps, step_costs(pair.forward), strict=True))
     assert all(cost.flops == 0 for step, cost in costs.items() if step.target in COLLECTIVES)
     assert all(cost.moved == 0 for step, cost in costs.items() if step.target == WAIT)
-    made = {span.value for span in memory_line(pair).spans}
-    assert not made & {step.name for step in pair.forward.steps if step.target == WAIT}
+    storages = {span.value for span in memory_line(pair).spans}
+    assert not storages & {step.name for step in pair.forward.steps if step.target == WAIT}
 
 
 def test_the_peak_is_the_sum_of_its_parts(parallel: Any) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from backprint.graph.cost import LiveSpan, memory_line
-from backprint.graph.nouns import Graph, Pair, Step, TensorSpec
+from backprint.graph.nouns import Pair, Step, TensorSpec
 from backprint.graph.sizes import at_hints
+from backprint.graph.traffic import sides_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +38,15 @@ def need_of(pair: Pair, optimizer_bytes: int = 0) -> Need:
     """Return what one step of a Pair needs: what its caller holds, the peak beside it, and the state of an optimizer,
     of so many bytes for each element of a parameter that has a gradient."""
     line = memory_line(pair)
-    graphs = [at_hints(pair.forward), *([at_hints(pair.backward)] if pair.backward is not None else [])]
-    steps = [step for graph in graphs for step in graph.steps]
-    lines = {(side, step.name): line_of(step) for side, graph in sides(graphs) for step in graph.steps}
+    steps_by_side = [(side, step) for side, graph in sides_of(pair) for step in graph.steps]
+    lines = {(side, step.name): line_of(step) for side, step in steps_by_side}
     parts = [Held(span.role, span.bytes) for span in line.held]
-    parts += (
-        [Held(span.role, span.bytes, line_of_span(span, lines)) for span in line.holders(line.peak)] if steps else []
-    )
+    living = line.holders(line.peak) if steps_by_side else ()
+    parts += [Held(span.role, span.bytes, line_of_span(span, lines)) for span in living]
     if optimizer_bytes:
         parts.append(Held("optimizer", optimizer_bytes * trained_elements(pair)))
     rows = tuple(summed(parts))
-    return Need(sum(part.bytes for part in rows), rows, line_of(steps[line.peak]) if steps else "")
-
-
-def sides(graphs: list[Graph]) -> Iterator[tuple[str, Graph]]:
-    """Yield graphs with their directions."""
-    yield from zip(("forward", "backward"), graphs, strict=False)
+    return Need(sum(part.bytes for part in rows), rows, line_of(steps_by_side[line.peak][1]) if steps_by_side else "")
 
 
 def line_of(step: Step) -> str:
