@@ -140,6 +140,13 @@ def test_a_rank_is_read_by_the_commands(large: tuple[Any, Path]) -> None:
     assert code == 0, text
     assert "a model, not a measurement: 400 TFLOP/s, 3.35 TB/s, dp 50 GB/s, tp 450 GB/s" in text
     assert "waits for subjects/llama_on_ranks.py:" in text
+    code, text = run(
+        "ranks", folder, "--rank", 5, "--json", "--flops", 1, "--bytes", 1, "--link", "dp=1", "--link", "tp=1"
+    )
+    (rank,) = json.loads(text)["ranks"]
+    assert (code, rank["rank"], rank["size"]) == (0, 5, 1024)
+    assert rank["collectives"]
+    assert rank["model"][0]["ordered"]["seconds"] >= rank["model"][0]["early"]["seconds"] > 0
     code, text = run("show", folder / "rank_5", "--summary")
     assert "128 ranks: " in " ".join(text.split())
     code, text = run("fits", folder, "--memory", 1, "--optimizer-bytes", 8)
@@ -360,7 +367,7 @@ def test_what_shard_sets_is_set_back() -> None:
 def test_an_amount_of_memory_that_is_none_is_refused(memory: str, large: tuple[Any, Path]) -> None:
     code, text = run("fits", large[1], "--memory", memory)
     assert code == 2
-    assert "is not an amount of memory in GiB" in text
+    assert "Invalid value for '--memory': " in text
 
 
 def test_a_call_without_collectives_has_as_many_ranks_as_it_was_asked_for() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from backprint import errors
-from backprint.cli.options import ALLOW, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST, choice
+from backprint.cli.options import ALLOW, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST, choice, rank_option
 from backprint.cli.say import echo, ending, limits, working
 from backprint.errors import BackprintError, CaptureError, PlaceError, UsageError
 from backprint.graph.together import guard_texts
@@ -73,13 +73,7 @@ from backprint.sample.place import check_place, settle
     help="An autograd.Function, detach, no_grad, hook or item meant not to be the derivative.",
 )
 @click.option("--world", type=click.IntRange(1), metavar="N", help="Capture N ranks; the factory is called in each.")
-@click.option(
-    "--rank",
-    multiple=True,
-    type=click.IntRange(0),
-    metavar="K",
-    help="With --world and --fake, a rank to capture; else 0.",
-)
+@rank_option("With --world and --fake, a rank to capture; else 0.")
 @click.option("--name", help="The sample's name; else the module's or function's.")
 @ALLOW
 @click.option("--overwrite", is_flag=True, help="Replace a sample that exists already.")
@@ -97,7 +91,7 @@ def command(target: str, output: Path, timeout: float, memory: float | None, **o
     with ending(lambda: kept(output)), working(f"{target}: reading") as at:
         if options["layout"] == "backprint":
             check_place(output, options["overwrite"], "world.json" if options["world"] else "capture.json")
-        if options["rank"] and not options["world"]:
+        if options["ranks"] and not options["world"]:
             raise UsageError("--rank chooses ranks of a World: say how many ranks there are with --world")
         if options["world"]:
             report = captured_world(target, output, options, lambda stage: at(f"{target}: {STAGES[stage]}"))
@@ -218,7 +212,7 @@ def captured(
     from backprint.target import capture_target, read_target
 
     gc.set_threshold(100_000, 20, 50)  # what a trace makes is kept: the collector looks at it less often
-    rest = {key: option for key, option in options.items() if key not in ("world", "rank")}
+    rest = {key: option for key, option in options.items() if key not in ("world", "ranks")}
     as_json, overwrite, data, layout = (rest.pop(key) for key in ("as_json", "overwrite", "data", "layout"))
     read = {key: rest.pop(key) for key in ("device", "mode", "trust")}
     program = read_target(target, fake=rest["fake"], **read)
@@ -259,7 +253,7 @@ def captured_world(
     several: dict[str, Any] = {key: tuple(options[key]) for key in ("allow", "meant", "decompose")}
     several["requires_grad"] = tuple(options["requires_grad"]) or None
     chosen = {key: options[key] for key in named} | several | {"order": int(options["order"])}
-    world = bp.capture(target, world=options["world"], ranks=options["rank"] or None, **chosen)
+    world = bp.capture(target, world=options["world"], ranks=options["ranks"] or None, **chosen)
     entered("save")
     verdicts = world.verify()
     world.save(output, options["data"], overwrite=options["overwrite"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backprint.cli.corpus import carry_out
-from backprint.cli.options import choice
+from backprint.cli.options import GIB, choice
 from backprint.cli.say import console, echo, ending, table_text, working
 from backprint.common.text import short
 
@@ -37,7 +37,7 @@ ROWS = 30
 @choice("files", "How kept samples are written: hard links, copies, or only kept.txt and duplicates.json.", "link")
 @click.option("--jobs", type=click.IntRange(1), help="Workers of --by part; else one a core.")
 @click.option("--timeout", type=float, help="Seconds that a sample may take with --by part; else 600.")
-@click.option("--memory", type=float, metavar="GIB", help="For a sample with --by part; else a share of what is free.")
+@click.option("--memory", type=GIB, metavar="GIB", help="For a sample with --by part; else a share of what is free.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a sample: id, kept, duplicate_of, why.")
 def command(
     source: Path, output: Path, by: str, ignore_sizes: bool, files: str, as_json: bool, **limits: float | None

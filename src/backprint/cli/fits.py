@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from backprint.cli.options import ALLOW
+from backprint.cli.options import ALLOW, GIB, rank_option
 from backprint.cli.say import echo
 from backprint.common.collector import collector_paused
 from backprint.common.text import amount
@@ -22,20 +22,9 @@ MOST = 8
 """So many parts of the peak are listed."""
 
 
-def gibibytes(text: str) -> float:
-    """Return an amount of memory."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < 2**30:
-        raise click.BadParameter(f"{text!r} is not an amount of memory in GiB")
-    return number
-
-
 @click.command("fits")
 @click.argument("sample", type=click.Path(path_type=Path))
-@click.option("--memory", type=gibibytes, metavar="GIB", required=True, help="What a device, or a rank, has.")
+@click.option("--memory", type=GIB, metavar="GIB", required=True, help="What a device, or a rank, has.")
 @click.option(
     "--optimizer-bytes",
     type=click.IntRange(0),
@@ -43,12 +32,12 @@ def gibibytes(text: str) -> float:
     metavar="N",
     help="State of the optimizer for each element of a parameter: 8 for Adam in float32.",
 )
-@click.option("--rank", type=click.IntRange(0), help="Of a World, one rank; else all that were captured.")
+@rank_option("Of a World, a rank; else all that were captured.")
 @ALLOW
 @click.option("--json", "as_json", is_flag=True, help="The answer as one JSON object.")
 @collector_paused()
 def command(
-    sample: Path, memory: float, optimizer_bytes: int, rank: int | None, allow: tuple[str, ...], as_json: bool
+    sample: Path, memory: float, optimizer_bytes: int, ranks: tuple[int, ...], allow: tuple[str, ...], as_json: bool
 ) -> None:
     """Say whether a training step fits into memory, and what its peak is made of.
 
@@ -61,7 +50,7 @@ def command(
 
     limit = int(memory * 2**30)
     rows = []
-    for name, capture in captures_of(sample, rank, allow):
+    for name, capture in captures_of(sample, ranks, allow):
         need = max((need_of(pair, optimizer_bytes) for pair in capture.pairs), key=lambda need: need.bytes)
         rows.append({"name": name, "fits": need.bytes <= limit, **asdict(need)})
         if not as_json:
@@ -93,7 +82,7 @@ NOUNS = {
 }
 
 
-def captures_of(sample: Path, rank: int | None, allow: tuple[str, ...]) -> list[tuple[str, Capture]]:
+def captures_of(sample: Path, ranks: Sequence[int], allow: tuple[str, ...]) -> list[tuple[str, Capture]]:
     """Return the Captures of a sample, or of a World, each with what it is called."""
     import backprint as bp
     from backprint.errors import UsageError
@@ -101,9 +90,8 @@ def captures_of(sample: Path, rank: int | None, allow: tuple[str, ...]) -> list[
 
     if (sample / "world.json").is_file():
         world = bp.load_world(sample, allow=allow)
-        numbers = world.numbers if rank is None else (rank,)
-        return [(f"rank {number}", world.rank(number)) for number in numbers]
-    if rank is not None:
+        return [(f"rank {number}", world.rank(number)) for number in ranks or world.numbers]
+    if ranks:
         raise UsageError(f"{sample} is no World, so it has no ranks: leave --rank out")
     if wrong := missing_sample((sample,)):
         raise UsageError(wrong)

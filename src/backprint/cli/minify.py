@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from backprint.cli.options import ALLOW
+from backprint.cli.options import ALLOW, GIB
 from backprint.cli.say import echo, ending, working
 
 
@@ -25,7 +25,7 @@ from backprint.cli.say import echo, ending, working
 @click.option("--tests", type=click.IntRange(4), default=100, show_default=True, help="The most tests.")
 @click.option("--test-seconds", "limit", default=60.0, show_default=True, help="Of a test, before one failed.")
 @click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds of the whole search.")
-@click.option("--memory", type=float, metavar="GIB", help="What the search may take; else nearly all that is free.")
+@click.option("--memory", type=GIB, metavar="GIB", help="What the search may take; else nearly all that is free.")
 @ALLOW
 @click.option("--overwrite", is_flag=True, help="Replace an older result.")
 @click.option("--json", "as_json", is_flag=True, help="The result as one JSON object.")

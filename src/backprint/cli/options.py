@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -10,6 +11,28 @@ import click
 from backprint.common.text import CHOICES
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Gibibytes(click.FloatRange):
+    """An amount of memory or disk: more than nothing, and a number."""
+
+    def __init__(self) -> None:
+        super().__init__(0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number that a text means."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not an amount in GiB", param, ctx)
+        return number
+
+
+GIB = Gibibytes()
+
+
+def rank_option(help: str) -> Any:
+    """Return the option `--rank` of a verb."""
+    return click.option("--rank", "ranks", multiple=True, type=click.IntRange(0), metavar="K", help=help)
 
 
 def choice(name: str, help: str, default: str | None = None, hidden: bool = False) -> Any:
@@ -50,8 +73,8 @@ def run_options(jobs: Any = JOBS, timeout: Any = TIMEOUT) -> Callable[[F], F]:
     options = (
         jobs,
         timeout,
-        click.option("--memory", type=float, metavar="GIB", help="For a sample; else a share of what is free."),
-        click.option("--disk", type=float, metavar="GIB", help="What a sample may write; else at most 16."),
+        click.option("--memory", type=GIB, metavar="GIB", help="For a sample; else a share of what is free."),
+        click.option("--disk", type=GIB, metavar="GIB", help="What a sample may write; else at most 16."),
         choice("executor", "Where samples are worked on: by processes here, or by a Ray cluster.", "pool"),
         click.option("--ray-address", metavar="ADDR", help="HOST:PORT of the cluster, or `local` to start one here."),
         click.option("--only", multiple=True, metavar="GLOB", help="Samples whose id matches one of these."),

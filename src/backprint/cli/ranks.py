@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from backprint.cli.options import ALLOW
+from backprint.cli.options import ALLOW, rank_option
 from backprint.cli.say import echo
 
 
@@ -31,7 +31,7 @@ SUFFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 
 @click.command("ranks")
 @click.argument("world", type=click.Path(path_type=Path))
-@click.option("--rank", type=click.IntRange(0), help="The rank whose collectives are listed; else the first.")
+@rank_option("A rank whose collectives are listed; else the first.")
 @click.option("--flops", type=rate, metavar="RATE", help="Operations of a device in a second: 400T.")
 @click.option("--bytes", "moved", type=rate, metavar="RATE", help="That kernels read and write in a second: 3T.")
 @click.option("--link", "links", multiple=True, metavar="GROUP=RATE", help="Bytes a rank sends in a second: tp=400G.")
@@ -39,10 +39,10 @@ SUFFIXES = {"K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
     "--latency", type=click.FloatRange(0, 1e9), default=10.0, show_default=True, help="Microseconds of each collective."
 )
 @ALLOW
-@click.option("--json", "as_json", is_flag=True, help="The collectives of the rank as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="The answer as one JSON object.")
 def command(
     world: Path,
-    rank: int | None,
+    ranks: tuple[int, ...],
     flops: float | None,
     moved: float | None,
     links: tuple[str, ...],
@@ -62,21 +62,24 @@ def command(
     """
     import backprint as bp
     from backprint.graph.traffic import Rates, sizes_of_groups
-    from backprint.ranks.text import lines_of_model, lines_of_traffic, model_json, traffic_json, world_text
+    from backprint.ranks.text import lines_of_model, lines_of_traffic, totals_of_traffic, traffic_json, world_text
 
-    ranks = bp.load_world(world, allow=allow)
-    capture = ranks.rank(ranks.numbers[0] if rank is None else rank)
+    whole = bp.load_world(world, allow=allow)
+    captures = [whole.rank(number) for number in ranks or whole.numbers[:1]]
     rates = None
     if flops is not None or moved is not None or links:
         if math.isnan(latency):
             raise click.BadParameter("nan is not a time", param_hint="--latency")
-        rates = Rates(*rates_of(flops, moved), rates_of_links(links, sizes_of_groups(capture)), latency * 1e-6)
+        sizes = {group: size for capture in captures for group, size in sizes_of_groups(capture).items()}
+        rates = Rates(*rates_of(flops, moved), rates_of_links(links, sizes), latency * 1e-6)
     if as_json:
-        echo(json.dumps(traffic_json(capture) | ({"model": model_json(capture, rates)} if rates is not None else {})))
+        echo(json.dumps({"ranks": [traffic_json(capture, rates) for capture in captures]}))
         return
-    text = world_text(repr(ranks), ranks.numbers, ranks.ranks, capture)
-    model = lines_of_model(capture, rates) if rates is not None else []
-    for line in (*text.splitlines(), *lines_of_traffic(capture), *model):
+    lines = world_text(repr(whole), whole.numbers, whole.ranks).splitlines()
+    for capture in captures:
+        lines += [*totals_of_traffic(capture), *lines_of_traffic(capture)]
+        lines += lines_of_model(capture, rates) if rates is not None else []
+    for line in lines:
         echo(line)
 
 

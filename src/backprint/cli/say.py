@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from backprint.cli.options import GIB
 from backprint.common.text import printable
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def table_text(text: str, style: str = "") -> Text:
 def limits(command: Any) -> Any:
     """Add the options of a verb that runs samples, each in a process of its own."""
     command = click.option(
-        "--memory", type=float, metavar="GIB", help="What one sample may take; else nearly all that is free."
+        "--memory", type=GIB, metavar="GIB", help="What one sample may take; else nearly all that is free."
     )(command)
     return click.option(
         "--timeout", type=float, default=600.0, show_default=True, help="Seconds that one sample may take."

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from backprint.cli.groups import RUN, ShortGroup
-from backprint.cli.options import ALLOW, DEVICE, ENGINE, MODE
+from backprint.cli.options import ALLOW, DEVICE, ENGINE, GIB, MODE
 from backprint.cli.say import echo, ending, working
 
 
@@ -84,7 +84,7 @@ def make_command(
 @click.option(
     "--warm-up", type=float, default=300.0, show_default=True, help="Seconds to load, and for the first call."
 )
-@click.option("--memory", type=float, metavar="GIB", help="What the solution may take; else nearly all that is free.")
+@click.option("--memory", type=GIB, metavar="GIB", help="What the solution may take; else nearly all that is free.")
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
 def check_command(folder: Path, solution: Path, untimed: bool, as_json: bool, **options: Any) -> None:
     """Judge a solution of a task: right or wrong with the first wrong element, and its time beside eager's.

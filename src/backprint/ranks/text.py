@@ -18,8 +18,8 @@ def hashes(capture: Capture) -> tuple[str, ...]:
     return tuple(graph.hash() for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None)
 
 
-def world_text(title: str, numbers: Sequence[int], ranks: Sequence[Capture], shown_rank: Capture | None = None) -> str:
-    """Return the ranks of a step as text: their groups, which ranks have the same graphs, and what one rank sends."""
+def world_text(title: str, numbers: Sequence[int], ranks: Sequence[Capture]) -> str:
+    """Return the ranks of a step as text: their groups, and which ranks have the same graphs."""
     lines = [title]
     kinds: dict[tuple[str, ...], list[int]] = {}
     for number, capture in zip(numbers, ranks, strict=True):
@@ -37,7 +37,7 @@ def world_text(title: str, numbers: Sequence[int], ranks: Sequence[Capture], sho
     for label, all_members in groups.items():
         shown = ", ".join(map(members_in_words, list(all_members)[:8]))
         lines.append(f"  {label}: {shown}{', …' if len(all_members) > 8 else ''}")
-    return "\n".join([*lines, *totals_of_traffic(shown_rank or ranks[0])])
+    return "\n".join(lines)
 
 
 def difference(numbers: tuple[int, int], ranks: Mapping[int, Capture]) -> str:
@@ -127,8 +127,8 @@ def lines_of_traffic(capture: Capture) -> list[str]:
     return [f"  {amount(int(sum(sizes))):>10}  {group}  {where}" for (group, where), sizes in ordered[:24]]
 
 
-def traffic_json(capture: Capture) -> dict[str, object]:
-    """Return the collectives of a rank as JSON."""
+def traffic_json(capture: Capture, rates: Rates | None) -> dict[str, object]:
+    """Return the collectives of a rank as JSON, and the model of its time where rates are given."""
     collectives = [
         {
             "kind": row.kind,
@@ -147,6 +147,7 @@ def traffic_json(capture: Capture) -> dict[str, object]:
         "size": rank.size if rank else 1,
         "groups": groups,
         "collectives": collectives,
+        **({"model": model_json(capture, rates)} if rates is not None else {}),
     }
 
 

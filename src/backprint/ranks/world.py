@@ -29,7 +29,14 @@ from backprint.ranks.sharded import (
     in_ranks,
     sharding,
 )
-from backprint.ranks.text import difference_of_calls, hashes, ranks_in_words, sent_by_group, world_text
+from backprint.ranks.text import (
+    difference_of_calls,
+    hashes,
+    ranks_in_words,
+    sent_by_group,
+    totals_of_traffic,
+    world_text,
+)
 from backprint.ranks.turns import Turns
 from backprint.ranks.whole import AgainstWhole, against_whole
 from backprint.replaying.results import Results, against, against_rows, numbers_of, results_by_port, witnessed
@@ -84,7 +91,7 @@ class World:
         return f"World({in_a_line(self.ranks[0].name)}: {number_of(self.size, 'rank')}, {graphs})"
 
     def __str__(self) -> str:
-        return world_text(repr(self), self.numbers, self.ranks)
+        return "\n".join([world_text(repr(self), self.numbers, self.ranks), *totals_of_traffic(self.ranks[0])])
 
     def verify(self) -> list[Verdict]:
         """Run the graphs of all ranks together, and compare each rank with the program as it ran among the others.
