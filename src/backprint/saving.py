@@ -7,7 +7,7 @@ This joins `replaying/`, which proves, and the rooms that write.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from backprint.sample.load import load
 from backprint.sample.place import check_place
 from backprint.sample.save import check_custom, write_staged
 from backprint.values import settings
+from backprint.values.exchanges import alike, answered_by
 
 __all__ = ["check_custom", "proven_step", "write_file", "write_layout", "write_sample"]
 
@@ -68,7 +69,7 @@ def write_sample(
     witness_and_verdict = {"witness": proof.witness, "verdict": verdict_json(verdict, measured_power)}
     if capture.origin.traced_here and proof.notes is not None:
         capture = with_found_annotations(capture, proof.notes)
-    return write_staged(capture, path, inputs, witness_and_verdict, proof.values, graphnet_writer(run_loosely))
+    return write_staged(capture, path, inputs, witness_and_verdict, proof.values, graphnet_writer(loose_run(capture)))
 
 
 def recipes_of_fake(capture: Capture, data: str) -> InputRecipes:
@@ -185,7 +186,7 @@ def write_layout(
         values_on_recipes(capture_),
         evaluation=evaluation_and_values,
         source=source,
-        run=None if capture_.fake else run_loosely,
+        run=None if capture_.fake else loose_run(capture_),
         overwrite=overwrite,
     )
 
@@ -198,10 +199,16 @@ def values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
         return port_values(capture, checked_run(capture, draw_from_recipes(capture, "recipe", None)).replayed)
 
 
-def run_loosely(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Run one direction on values that may not match it, and restore random states."""
-    with settings.ONE_AT_A_TIME, settings.preserving_random_states():
-        return run_graph(graph, values, strict=False)
+def loose_run(capture: Capture) -> Callable[[Graph, Mapping[str, Any]], tuple[Any, ...]]:
+    """Return a function that runs one direction of a Capture on values that may not match it, and restores random
+    states. Its collectives are answered as if the other ranks sent the same."""
+    sizes = {label: len(members) for label, members in capture.rank.groups} if capture.rank is not None else {}
+
+    def run(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        with settings.ONE_AT_A_TIME, settings.preserving_random_states(), answered_by(alike(sizes)):
+            return run_graph(graph, values, strict=False)
+
+    return run
 
 
 def verify_stamped(stamped: Capture, trace: Capture | bool) -> Verdict:

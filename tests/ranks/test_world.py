@@ -275,11 +275,13 @@ dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("is_sharded", [True, False])
-def test_record_refuses_a_step_among_processes_by_name(is_sharded: bool, tmp_path: Path) -> None:
+def test_a_step_is_recorded_where_a_process_is_the_only_one(is_sharded: bool, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(RECORDED.format(sharded=is_sharded), "utf-8")
     told: list[str] = []
-    assert bp.record(tmp_path / "train.py", tell=told.append) == []
-    [text] = told
-    assert text.startswith("step 1 is not kept: it runs among processes (")
-    assert "train.py:" in text
-    assert "bp.capture of a module whose forward runs the step keeps it" in text
+    [step] = bp.record(tmp_path / "train.py", steps=(2, 3), tell=told.append)
+    assert told == []
+    assert [verdict.verdict for verdict in step.verify()][-1] == "bitwise"
+    assert step.rank is not None
+    assert step.rank.size == 1
+    shards = [port.shard for port in step.pairs[0].forward.inputs if port.name.endswith("weight")]
+    assert shards == (["[4, 4] on dim_0: Shard(0)"] if is_sharded else [""])

@@ -87,8 +87,9 @@ def captures_of(sample: Path, ranks: Sequence[int], allow: tuple[str, ...]) -> l
     import backprint as bp
     from backprint.errors import UsageError
     from backprint.jobs.find import missing_sample
+    from backprint.ranks.world import is_world
 
-    if (sample / "world.json").is_file():
+    if is_world(sample):
         world = bp.load_world(sample, allow=allow)
         return [(f"rank {number}", world.rank(number)) for number in ranks or world.numbers]
     if ranks:

@@ -31,6 +31,9 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     Options come before SCRIPT; everything after it belongs to the script, as do its output, results and exit code.
     Messages of Backprint go to standard error, also about a step that it could not keep. A step ends with an
     optimizer's step, or, if a script has no optimizer, with a backward.
+
+    Under a launcher (`torchrun --nproc-per-node 2 -m backprint record train.py`) every process keeps its rank's sample,
+    rank_0 and so on, in the folder of the step.
     """
     from backprint.cli import Ended
     from backprint.errors import CaptureError
@@ -42,12 +45,14 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     check_script(script)
     output = output.absolute()
     places = {number: output if last - first == 1 else output / f"step_{number}" for number in range(first, last)}
+    launched = rank_of_launcher()
     for place in places.values():
-        check_place(place, overwrite)
+        check_place(place_of_rank(place, launched), overwrite)
     import backprint as bp
 
     def keep(number: int, capture: Any) -> None:
-        place = bp.save(capture, places[number], data, overwrite=overwrite)
+        rank = launched if capture.rank is None else capture.rank.number
+        place = bp.save(capture, place_of_rank(places[number], rank), data, overwrite=overwrite)
         kept = bp.load(place).verdict or {}
         if (verdict := kept.get("verdict")) in ("wrong", "failed"):
             shutil.rmtree(place)
@@ -64,6 +69,17 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     except BaseException as error:  # the script's own: the process ends with it
         show_without_own_frames(error, path)
         raise Ended(error) from None
+
+
+def rank_of_launcher() -> int | None:
+    """Return the rank that a launcher has given this process; None if it has started no other."""
+    rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    return int(rank) if rank.isdigit() and size.isdigit() and int(size) > 1 else None
+
+
+def place_of_rank(place: Path, rank: int | None) -> Path:
+    """Return where a sample goes: in the folder of the step, if it is that of one rank of several."""
+    return place if rank is None else place / f"rank_{rank}"
 
 
 def read_steps(text: str) -> tuple[int, int]:

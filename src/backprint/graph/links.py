@@ -6,13 +6,26 @@ A Capture of one Pair needs no links: its ports are the Capture's own.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from backprint.errors import SampleError
 from backprint.graph.keys import PortKey
-from backprint.graph.nouns import IN_ROLES, OUT_ROLES, Capture, Graph, Guard, Link, Pair, Port, Spec, TensorSpec
+from backprint.graph.nouns import (
+    COLLECTIVES,
+    IN_ROLES,
+    OUT_ROLES,
+    Capture,
+    Graph,
+    Guard,
+    Link,
+    Pair,
+    Port,
+    Spec,
+    TensorSpec,
+)
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import show_port, show_spec
 
@@ -353,3 +366,15 @@ def of_witness(capture: Capture) -> Iterator[Contradiction]:
 
 assert {*FORWARD[0], *BACKWARD[0]} == set(IN_ROLES)
 assert {*FORWARD[1], *BACKWARD[1]} == set(OUT_ROLES)
+
+
+def collectives_before(capture: Capture) -> dict[tuple[int, str], dict[str, int]]:
+    """Return how many collectives of each group run before each graph, in the order of the step: each Pair's forward,
+    then its backward, then the next Pair."""
+    rows: dict[tuple[int, str], dict[str, int]] = {}
+    counts: Counter[str] = Counter()
+    for index, pair in enumerate(capture.pairs):
+        for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
+            rows[index, side] = dict(counts)
+            counts.update(str(step.args[-1]) for step in (graph.steps if graph else ()) if step.target in COLLECTIVES)
+    return rows

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from backprint._torch.distributed import label_of, members_of
 from backprint.errors import RanksError
+from backprint.graph.nouns import Capture
 from backprint.ranks.turns import Turns, waits_in
 from backprint.tracing import frames
 from backprint.values.combine import received_by
@@ -59,20 +61,22 @@ class Among:
     """Answers the collectives of one rank that runs among the others.
 
     `groups` has the members of each group by its label; a program's own groups are added as it uses them. With
-    `exchanges`, each collective is kept there, by group.
+    `exchanges`, each collective is kept there, by group. `arrived` has those of the step that the ranks ran, if what
+    each received is known: a sum may have been rounded in another order than it is here.
     """
 
     meeting: Meeting
     rank: int
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     exchanges: dict[str, list[Exchange]] | None = None
+    arrived: Mapping[str, Sequence[Exchange]] = field(default_factory=dict)
     run: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     place: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def begin(self, position: Mapping[str, int] | None = None) -> None:
-        """Begin a run: its collectives are others than those of the run before."""
-        self.run, self.counts = self.run + 1, {}
+        """Begin a run, or a part of one: its collectives are others than those before."""
+        self.run, self.counts = self.run + 1, dict(position or {})
 
     def label(self, reference: Any) -> str:
         """Return the label of a process group, and remember its members."""
@@ -90,7 +94,45 @@ class Among:
             lines = ", ".join(f"member {place}{sent.lines[member]}" for place, member in enumerate(members))
             raise RanksError(f"the ranks {list(members)} do not call the same collective: {problem} ({lines})")
         received = received_by(members.index(self.rank), call.kind, [row.options for row in calls], tensors)
+        if number < len(known := self.arrived.get(call.group, ())):
+            received = as_it_arrived(known[number], tensors, received)
         if self.exchanges is not None:
             exchange = Exchange(tuple(calls), tuple(tensors), received.clone())
             self.exchanges.setdefault(call.group, []).append(exchange)
         return received
+
+
+def as_it_arrived(exchange: Exchange, sent: Sequence[Tensor], computed: Tensor) -> Tensor:
+    """Return what arrived in a step, if all send what they sent in it and it is what is computed here but for the order
+    of rounding; else what is computed."""
+    arrived = exchange.received
+    if arrived is None or arrived.shape != computed.shape or arrived.dtype != computed.dtype:
+        return computed
+    if any(before is None or not torch.equal(before, now) for before, now in zip(exchange.sent, sent, strict=True)):
+        return computed
+    if not arrived.dtype.is_floating_point or torch.equal(arrived, computed):
+        return computed
+    largest = sum(float(tensor.abs().max()) for tensor in sent if tensor.numel())
+    bound = len(sent) * torch.finfo(arrived.dtype).eps * largest
+    return arrived.clone() if float((arrived - computed).abs().max()) <= bound else computed
+
+
+def exchanges_of_all(ranks: Sequence[Capture]) -> list[dict[str, list[Exchange]]]:
+    """Return the collectives of each rank, with what every member of the group has kept of what it sent."""
+    kept = [getattr(capture.peers, "exchanges", {}) for capture in ranks]
+    groups = [dict(capture.rank.groups) if capture.rank is not None else {} for capture in ranks]
+    own: dict[tuple[str, tuple[int, ...], int, int], Tensor | None] = {}
+    for number, (rows, members_of_label) in enumerate(zip(kept, groups, strict=True)):
+        for label, members in members_of_label.items():
+            place = members.index(number)
+            own |= {(label, members, at, number): row.sent[place] for at, row in enumerate(rows.get(label, ()))}
+    return [
+        {
+            label: [
+                replace(row, sent=tuple(own.get((label, members, at, member)) for member in members))
+                for at, row in enumerate(rows.get(label, ()))
+            ]
+            for label, members in members_of_label.items()
+        }
+        for rows, members_of_label in zip(kept, groups, strict=True)
+    ]

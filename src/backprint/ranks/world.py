@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from backprint.common.formats import CAPTURE
 from backprint.errors import RanksError, SampleError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.keys import PortKey, in_a_line, number_of
 from backprint.graph.links import mutated
-from backprint.graph.nouns import Capture
+from backprint.graph.nouns import OUT_ROLES, Capture
 from backprint.graph.verdicts import DIGESTS, PROGRAM, PortVerdict, Verdict, worst
-from backprint.ranks.meeting import Among, Meeting
+from backprint.ranks.meeting import Among, Meeting, exchanges_of_all
 from backprint.ranks.sharded import (
     Call,
     Make,
@@ -44,10 +45,11 @@ from backprint.replaying.whole import replay_values
 from backprint.sample.load import load
 from backprint.sample.metadata import MAX_RANKS, Field, Witness, errors_with_path, read_json, write_json
 from backprint.sample.place import check_place, settle
+from backprint.sample.recipes import DRAWN_KINDS
 from backprint.saving import write_sample
 from backprint.target import find_factory
 from backprint.tracing.program import Outcome
-from backprint.values.exchanges import ANSWER
+from backprint.values.exchanges import Exchange, answered_by
 from backprint.values.settings import preserving_random_states
 from backprint.values.wrappers import is_wrapped
 
@@ -109,12 +111,19 @@ class World:
                 for capture, results, outcome in zip(self.ranks, replayed, self.outcomes, strict=True)
             ]
         else:
+            if len(self.ranks) < self.size:
+                raise UsageError(
+                    f"there are samples of {ranks_in_words(self.numbers)} of {self.size}, so the ranks cannot run "
+                    "together: verify each alone (world.ranks[0].verify())"
+                )
             if not self.witnesses:
                 raise UsageError(
-                    "the samples were saved with data='seed' or 'none', so the ranks cannot run together as they did: "
-                    "verify each alone (world.ranks[0].verify()), or save the World with data='exact'"
+                    "the samples do not keep the values that the ranks had in the step, so these cannot run together "
+                    "as they did: verify each alone (world.ranks[0].verify()); World.save(…, data='exact') and "
+                    "`backprint record` keep them"
                 )
-            replayed = replayed_together(self.ranks, [capture.inputs() for capture in self.ranks])
+            inputs = [capture.inputs() for capture in self.ranks]
+            replayed = replayed_together(self.ranks, inputs, exchanges_of_all(self.ranks))
             rows = [
                 (against_digests(witness, results), DIGESTS)
                 for witness, results in zip(self.witnesses, replayed, strict=True)
@@ -176,20 +185,22 @@ def verdict_of_rank(rank: int, capture: Capture, ports: Sequence[PortVerdict], w
     return Verdict(word, f"rank {rank} of {capture.name}", detail, tuple(witnessed(ports, witness)))
 
 
-def replayed_together(ranks: Sequence[Capture], values: Sequence[Mapping[str, Any]]) -> list[Results]:
-    """Run the graphs of all ranks; their collectives are computed where they meet."""
+def replayed_together(
+    ranks: Sequence[Capture],
+    values: Sequence[Mapping[str, Any]],
+    arrived: Sequence[Mapping[str, Sequence[Exchange]]] | None = None,
+) -> list[Results]:
+    """Run the graphs of all ranks; their collectives are computed where they meet, or come to what `arrived` in the
+    step, if that is the same but for rounding."""
     turns: Turns[Results] = Turns(len(ranks))
     meeting = Meeting(turns)
 
     def replayed(rank: int) -> Results:
         capture = ranks[rank]
         groups = dict(capture.rank.groups) if capture.rank is not None else {}
-        token = ANSWER.set(Among(meeting, rank, groups))
-        try:
+        with answered_by(Among(meeting, rank, groups, arrived={} if arrived is None else arrived[rank])):
             torch.manual_seed(capture.seed)
             return replay_values(capture, values[rank], None).results
-        finally:
-            ANSWER.reset(token)
 
     with preserving_random_states():
         return turns.run(replayed)
@@ -296,12 +307,15 @@ def save_world(world: World, path: str | os.PathLike[str], data: str, overwrite:
 
 
 def load_world(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = False) -> World:
-    """Read the samples of all ranks."""
+    """Read the samples of all ranks: those that a World has written, or each rank's process its own."""
     folder = Path(path)
-    if not (folder / FILE).is_file():
+    if not is_world(folder):
         raise SampleError(
-            f"{folder}: not the folder of a World: it has no {FILE}; bp.load reads the sample of one rank"
+            f"{folder}: not the folder of a World: it has no {FILE} and no {folder_of_rank(folder, 0).name}; bp.load "
+            "reads the sample of one rank"
         )
+    if not (folder / FILE).is_file():
+        return world_of_samples(folder, allow, trust)
     content = read_json(folder / FILE)
     with errors_with_path(folder / FILE):
         root: Any = Field(content, "")
@@ -321,6 +335,52 @@ def load_world(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: b
             raise SampleError(f"witness: has the results of {len(witnesses)} ranks, and there are {len(numbers)}")
     ranks = tuple(load(folder_of_rank(folder, rank), allow, trust) for rank in numbers)
     return World(ranks, size, numbers, witnesses=witnesses)
+
+
+def is_world(folder: Path) -> bool:
+    """Whether a folder has the samples of ranks."""
+    return (folder / FILE).is_file() or any(True for _ in numbered_samples(folder))
+
+
+def numbered_samples(folder: Path) -> Iterator[tuple[int, Path]]:
+    """Yield the samples of ranks in a folder, with their numbers."""
+    for place in folder.glob(f"{folder_of_rank(folder, 0).name[:-1]}*") if folder.is_dir() else ():
+        number = place.name.rpartition("_")[2]
+        if number.isdecimal() and len(number) < 8 and (place / CAPTURE).is_file():
+            yield int(number), place
+
+
+def world_of_samples(folder: Path, allow: Sequence[str], trust: bool) -> World:
+    """Return the World of samples that each rank's process has written: `record` or `Capture.save` under torchrun."""
+    places = dict(sorted(numbered_samples(folder)))
+    ranks = {number: load(place, allow, trust) for number, place in places.items()}
+    sizes = set()
+    for number, capture in ranks.items():
+        if capture.rank is not None and capture.rank.number != number:
+            raise SampleError(f"{places[number]}: is the sample of rank {capture.rank.number}")
+        sizes.add(capture.rank.size if capture.rank is not None else len(ranks))
+    if len(sizes) > 1 or max(ranks) >= max(sizes):
+        raise SampleError(f"{folder}: has samples of steps of {' and '.join(map(str, sorted(sizes)))} ranks")
+    witnesses = tuple(digests_of_program(capture) for capture in ranks.values())
+    return World(
+        tuple(ranks.values()),
+        sizes.pop(),
+        tuple(ranks),
+        witnesses=witnesses if all(map(makes_what_ran, ranks.values())) else (),
+    )
+
+
+def makes_what_ran(capture: Capture) -> bool:
+    """Whether a sample has the values that its rank had in the step, and digests of what these came to."""
+    brought = {link.name for link in capture.links}
+    drawn = {name for name, recipe in capture.recipes.recipes.items() if getattr(recipe, "kind", "") in DRAWN_KINDS}
+    return capture.witness is not None and drawn <= brought
+
+
+def digests_of_program(capture: Capture) -> Mapping[str, Any]:
+    """Return the digests of the program's results, of those that a sample keeps."""
+    rows = capture.witness or {}
+    return {text: rows[text] for text in rows if PortKey.from_text(text).role in OUT_ROLES}
 
 
 def digests_of(world: World) -> list[dict[str, Any]]:

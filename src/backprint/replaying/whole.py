@@ -15,14 +15,14 @@ from backprint._torch.modes import users_dispatch_mode
 from backprint._torch.tensors import storage_id
 from backprint.errors import GraphError, GuardError, ReplayError
 from backprint.graph.keys import PortKey, keyed, tangent_name
-from backprint.graph.links import between, consumers, feeds, results
+from backprint.graph.links import between, collectives_before, consumers, feeds, results
 from backprint.graph.nouns import Capture, Guard, Link
 from backprint.graph.sizes import evaluate, known, sizes_in_words
 from backprint.replaying.arguments import State, name_tangents, tangent_as, values_of
 from backprint.replaying.results import Results, results_by_port
 from backprint.replaying.run import check_saved, run_graph, sizes_of
 from backprint.sample.generator import digest
-from backprint.values.exchanges import ANSWER
+from backprint.values.exchanges import ANSWER, answered_by
 from backprint.values.settings import (
     OWN,
     STATE_OF,
@@ -75,7 +75,7 @@ class CaptureRun:
     ) -> None:
         self.capture, self.values, self.tangents = capture, values, tangents or {}
         self.runs: list[PairRun] = []
-        self.answered_by_forward: Mapping[str, int] = {}
+        self.answered = collectives_before(capture)
 
     def forward(self) -> None:
         """Run every forward, in order."""
@@ -85,30 +85,25 @@ class CaptureRun:
                 inputs[link.name] = self.input_value(link)
             port_names = {port.name for graph in (pair.forward, pair.backward) if graph for port in graph.inputs}
             run = PairRun({name: value for name, value in inputs.items() if name in port_names}, random_states())
-            with self.among_peers({} if index == 0 else None):
+            with self.among_peers(index, "forward"):
                 results = run_graph(pair.forward, inputs)
             values_by_role = {"output": run.outputs, "mutation": run.mutations, "saved": run.saved}
             for port, value in zip(pair.forward.outputs, results, strict=True):
                 if port.role in values_by_role:  # an edited sample may have any other role, which the proof reports
                     values_by_role[port.role][port.name] = value
             self.runs.append(run)
-        self.answered_by_forward = dict(getattr(self.capture.peers, "position", {}))
 
     @contextlib.contextmanager
-    def among_peers(self, position: Mapping[str, int] | None) -> Iterator[None]:
-        """Answer the collectives of the graphs that run inside by the Capture's peers, from a position of theirs on;
-        not if they are answered already, by ranks that run at the same time."""
-        peers: Any = self.capture.peers
-        if peers is None or ANSWER.get() is not None:
+    def among_peers(self, index: int, side: str) -> Iterator[None]:
+        """Answer the collectives of a graph that runs inside by ranks that run at the same time, if there are any, else
+        by the Capture's peers."""
+        others: Any = ANSWER.get() or self.capture.peers
+        if others is None:
             yield
             return
-        if position is not None:
-            peers.begin(position)
-        token = ANSWER.set(peers)
-        try:
+        others.begin(self.answered[index, side])
+        with answered_by(others):
             yield
-        finally:
-            ANSWER.reset(token)
 
     def input_value(self, link: Link) -> Any:
         """Return the value of the input of a Pair to which a link goes. Gradients of several Pairs for one input are
@@ -148,8 +143,7 @@ class CaptureRun:
             tangent = tangent_as(self.tangent(index, port.name), output, port.spec, sizes)
             inputs[port.key] = run.tangents[port.name] = tangent
         names = [port.name for port in pair.backward.outputs]
-        is_first = not any(other.gradients for other in self.runs)
-        with self.among_peers(self.answered_by_forward if is_first else None):
+        with self.among_peers(index, "backward"):
             results = run_graph(pair.backward, inputs, strict=False)
         run.gradients = dict(zip(names, results, strict=True))
         return run.gradients

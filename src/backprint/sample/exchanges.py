@@ -40,7 +40,11 @@ def tensors_of_exchanges(exchanges: Mapping[str, Sequence[Exchange]]) -> dict[st
     tensors: dict[str, Tensor] = {}
     for group, rows in exchanges.items():
         for number, row in enumerate(rows):
-            tensors |= {name_of_sent(group, number, place): tensor for place, tensor in enumerate(row.sent)}
+            tensors |= {
+                name_of_sent(group, number, place): tensor
+                for place, tensor in enumerate(row.sent)
+                if tensor is not None
+            }
             if row.received is not None:
                 tensors[name_of_received(group, number)] = row.received
     return tensors
@@ -74,14 +78,13 @@ class StoredExchanges(Mapping[str, "Sequence[Exchange]"]):
                 for number, row in enumerate(rows.items(MAX_EXCHANGES)):
                     kind, members = row.items(2)
                     options = [options_of(member) for member in members.items(len(groups[group]))]
-                    names = [name_of_sent(group, number, place) for place in range(len(options))]
-                    if len(options) != len(groups[group]) or any(name not in tensors for name in names):
+                    sent = tuple(tensors.get(name_of_sent(group, number, place)) for place in range(len(options)))
+                    received = tensors.get(name_of_received(group, number))
+                    known = [tensor is not None for tensor in sent]
+                    own = known[groups[group].index(self.rank.number)] if len(known) == len(groups[group]) else False
+                    if not own or (received is None and not all(known)):
                         raise SampleError(f"{row.path}: not every member of {group!r:.80} has sent a tensor")
                     calls = tuple(Call(kind.text(64), group, option) for option in options)
-                    sent, received = (
-                        tuple(tensors[name] for name in names),
-                        tensors.get(name_of_received(group, number)),
-                    )
                     exchanges.setdefault(group, []).append(Exchange(calls, sent, received))
         return exchanges
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from backprint.common.formats import CAPTURE
 from backprint.errors import PlaceError, RefusedError, SampleError
 from backprint.graph.keys import PortValues
-from backprint.graph.links import claims_of
+from backprint.graph.links import claims_of, collectives_before
 from backprint.graph.nouns import Capture, Graph, InputRecipes, allowed
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit
@@ -99,6 +99,9 @@ def fill(
         write_tensors(folder / "tensors.safetensors", inputs.exact)
     if (exchanges := known_exchanges(capture)) and (inputs.recipes or inputs.exact):
         content["exchanges"] = exchanges_json(exchanges)
+        if len(capture.pairs) > 1:
+            before = collectives_before(capture)
+            content["exchanges_before"] = [before[index, "forward"] for index in range(len(capture.pairs))]
         write_tensors(folder / FILE, tensors_of_exchanges(exchanges))
     write_json(folder / CAPTURE, content)
 

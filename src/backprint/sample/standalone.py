@@ -94,8 +94,10 @@ def earlier(folder, capture, own):
     number = folders.index(own)
     for index, name in enumerate(folders[:number]):
         forward = load(folder / name / "forward" / "model.py")
+        begin(capture, index)
         for role, name, value in forward.run(folder, capture, fed(capture, index, given)):
             given[index, f"{role} {name}"] = value
+    begin(capture, number)
     return fed(capture, number, given)
 
 
@@ -111,8 +113,16 @@ def short(dtype):
     return "b8" if name == "bool" else ("bf" if name == "bfloat" else name[0]) + bits.replace("_", "")
 
 
+def begin(capture, number):
+    """Go to the collectives of a pair: those of the pairs before it have been answered in the step."""
+    if capture.get("rank") and "exchanges_before" in capture:
+        before = capture["exchanges_before"][number]
+        torch.ops._c10d_functional.counts = {group: count - 1 for group, count in before.items()}
+
+
 class Others:
-    """In the place of torch's collectives: the other ranks answer with what they sent when this one was captured."""
+    """In the place of torch's collectives: the other ranks answer with what they sent when this one was captured, or,
+    if that was not kept, with what this one received then."""
 
     def __init__(self, folder, capture):
         self.rank, self.known, self.counts = capture["rank"], capture.get("exchanges", {}), {}
@@ -128,9 +138,9 @@ class Others:
             raise SystemExit(f"collective {number + 1} of {group!r} is {kind} here, and no such one was kept")
         members = self.rank["groups"][group]
         place = members.index(self.rank["number"])
-        everyone = [self.tensors[f"{group} {number} sent by {index}"] for index in range(len(members))]
+        everyone = [self.tensors.get(f"{group} {number} sent by {index}") for index in range(len(members))]
         received = self.tensors.get(f"{group} {number} received")
-        if received is not None and torch.equal(everyone[place], sent):
+        if received is not None and (torch.equal(everyone[place], sent) or any(other is None for other in everyone)):
             return received.clone()
         everyone[place] = sent
         return received_by(place, kind, self.known[group][number][1], everyone)
@@ -224,6 +234,7 @@ FOOTER = f"{MARKER}\n\n{IMPORTS}{chr(10).join(text_of(module) + chr(10) for modu
 
 KNOWN_FOOTERS = frozenset(
     {
+        "696eb5085f55a6a1d5dc1b960d9413cd029971d7b0ecbd2257e03a04c85e2eb0",
         "5db235228fb59f5e2f2ca5395e449e785ec8168ca803209ac005c6af2dcc569b",
         "990dc979418ce1d08806332cb135cee4170bfe5d5f93f54544972e5a074e0dc9",
         "7c8596545aceb579baf4f40ccab351652040ca48f1826a8fb475ffd52f06f591",

@@ -6,8 +6,8 @@ comes from: from threads that have met, or from an earlier run (`Peers`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -56,11 +56,12 @@ def call_of(name: str, args: Any, label: Callable[[Any], str]) -> Call:
 class Exchange:
     """One collective of a run: the calls of its members and what each sent, in the order of the group.
 
-    `received` is what this rank received in that run; None if it is to be computed.
+    `received` is what this rank received in that run; None if it is to be computed. What others sent is None if it is
+    not known: a recorded step knows only what its own process sent and received.
     """
 
     calls: tuple[Call, ...]
-    sent: tuple[Tensor, ...]
+    sent: tuple[Tensor | None, ...]
     received: Tensor | None = None
 
 
@@ -88,6 +89,31 @@ def mismatch(calls: Sequence[Call], sent: Sequence[Tensor]) -> str:
     return ""
 
 
+def received_without(exchange: Exchange, place: int, sent: Tensor) -> Tensor | None:
+    """Return what a member receives that sends something else than before, where what the others sent is not known:
+    their part of a sum is what was received without the own part, up to rounding. None if it cannot be told."""
+    call, received, before = exchange.calls[place], exchange.received, exchange.sent[place]
+    assert received is not None
+    assert before is not None
+    received, size = received.to(sent.dtype), len(exchange.sent)
+    match call.kind, call.options:
+        case "broadcast", (root,):
+            return sent.clone() if root == place else received.clone()
+        case "all_gather_into_tensor", _:
+            parts = list(received.chunk(size))
+            parts[place] = sent.reshape(parts[place].shape)
+            return torch.cat(parts)
+        case "all_to_all_single", (incoming, outgoing):
+            parts = list(received.split(list(incoming)))
+            parts[place] = sent.split(list(outgoing))[place]
+            return torch.cat(parts)
+        case "all_reduce" | "reduce_scatter_tensor", ("sum" | "avg" as reduction,):
+            more = sent - before
+            more = more if call.kind == "all_reduce" else more.chunk(size)[place]
+            return received + (more / size if reduction == "avg" else more)
+    return None
+
+
 Answer = Callable[[Call, Tensor], Tensor]
 """Answers a collective: returns what this rank receives for what it sends."""
 
@@ -111,6 +137,32 @@ class Others(Protocol):
 
 ANSWER: ContextVar[Answer | None] = ContextVar("answer", default=None)
 """What answers the collectives of graphs that run now; without one, the process groups of this process do."""
+
+
+@contextmanager
+def answered_by(answer: Answer) -> Iterator[None]:
+    """Answer the collectives of graphs that run inside."""
+    token = ANSWER.set(answer)
+    try:
+        yield
+    finally:
+        ANSWER.reset(token)
+
+
+def alike(sizes: Mapping[str, int]) -> Answer:
+    """Return an answer as if all members of a group, whose sizes these are, sent the same."""
+
+    def answer(call: Call, sent: Tensor) -> Tensor:
+        if call.kind == "all_to_all_single":
+            rows = sent.new_zeros((sum(call.options[0]), *sent.shape[1:]))
+            shared = min(len(rows), len(sent))
+            rows[:shared] = sent[:shared]
+            return rows
+        size = sizes.get(call.group, 1)
+        received: Tensor = received_by(0, call.kind, [call.options] * size, [sent] * size)
+        return received
+
+    return answer
 
 
 @dataclass(slots=True)
@@ -138,16 +190,27 @@ class Peers:
             )
         self.position[call.group] = number + 1
         exchange, place = known[number], self.places[call.group]
-        before = exchange.calls[place]
-        if before != call or exchange.sent[place].shape != sent.shape:
+        before, sent_before = exchange.calls[place], exchange.sent[place]
+        assert sent_before is not None
+        if before != call or sent_before.shape != sent.shape:
             raise ReplayError(
-                f"collective {number + 1} of its group was {before.text} of {list(exchange.sent[place].shape)} in the "
+                f"collective {number + 1} of its group was {before.text} of {list(sent_before.shape)} in the "
                 f"recorded run, and is {call.text} of {list(sent.shape)} now: run it among its ranks"
             )
-        if exchange.received is not None and torch.equal(exchange.sent[place], sent):
+        if exchange.received is not None and torch.equal(sent_before, sent):
             return exchange.received.clone()
         everyone = [*exchange.sent[:place], sent, *exchange.sent[place + 1 :]]
-        return received_by(place, call.kind, [member.options for member in exchange.calls], everyone)
+        known = [tensor for tensor in everyone if tensor is not None]
+        if len(known) == len(everyone):
+            return received_by(place, call.kind, [member.options for member in exchange.calls], known)
+        received = received_without(exchange, place, sent)
+        if received is None:
+            raise ReplayError(
+                f"collective {number + 1} of its group, {call.text}, sends other values than in the recorded run, and "
+                "what the others sent is not kept: replay it on its own inputs, or with the samples of all ranks "
+                "together (bp.load_world)"
+            )
+        return received
 
     def label(self, reference: Any) -> str:
         """Return the label of a process group."""

@@ -23,9 +23,11 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from backprint._torch.autograd import current_node
+from backprint._torch.distributed import is_initialized
 from backprint._torch.dynamo import note_compiled_calls
 from backprint._torch.modes import DisableTorchFunction, dispatch_modes, pop_mode, push_mode
 from backprint._torch.modules import CALL
+from backprint._torch.tensors import storages_filled
 from backprint.errors import CaptureError, describe_error
 from backprint.graph.nouns import Capture
 from backprint.tracing import frames
@@ -53,7 +55,7 @@ class Recording:
         self.count = 0
         self.settled: set[int] = set()
         self.recorder: LiveRecorder | None = None
-        self.bodies: Any = None
+        self.around: Any = None
         self.finished: list[LiveRecorder] = []
         self.depth: Counter[int] = Counter()
         self.step_is_due = False
@@ -225,8 +227,10 @@ class Recording:
             recorder = LiveRecorder()
             recorder.know_parameters(sys._getframe(1))
         self.recorder = recorder
-        self.bodies = operator_bodies_captured({})
-        self.bodies.__enter__()
+        self.around = contextlib.ExitStack()
+        self.around.enter_context(operator_bodies_captured({}))
+        if is_initialized():
+            self.around.enter_context(storages_filled(recorder.note_filled))
         self.drop_on_compiled_calls()
         with dispatch_modes_off():
             push_mode(recorder)
@@ -248,9 +252,9 @@ class Recording:
         self.undo_compiled()
         self.undo_compiled = nothing
         self.remove_finished()
-        if self.bodies is not None:
-            bodies, self.bodies = self.bodies, None
-            bodies.__exit__(None, None, None)
+        if self.around is not None:
+            around, self.around = self.around, None
+            around.close()
         return recorder
 
     def remove_finished(self) -> None:

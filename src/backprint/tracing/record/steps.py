@@ -22,12 +22,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from backprint._torch.distributed import form_of, is_collective
-from backprint._torch.modes import DisableTorchFunction
+from backprint._torch.distributed import (
+    GROUP_POSITIONS,
+    collective_name,
+    form_of,
+    group_of,
+    is_collective,
+    label_of,
+    own_rank,
+    passes_on,
+    sharding_text,
+)
+from backprint._torch.modes import DisableTorchFunction, pop_mode, push_mode
+from backprint._torch.operators import is_wait
 from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError, ReplayError, describe_error
 from backprint.graph.keys import PortKey, tangent_name
-from backprint.graph.nouns import Capture, FixedOrigin, Guard, Link, Pair, Port, Ref, Signature, Spec, Step, refs
+from backprint.graph.nouns import Capture, FixedOrigin, Guard, Link, Pair, Port, Rank, Ref, Signature, Spec, Step, refs
 from backprint.graph.steps import used
 from backprint.tracing import frames
 from backprint.tracing.assembly import Joint, Result, assemble
@@ -46,15 +57,18 @@ from backprint.tracing.eager.tape import (
 from backprint.tracing.eager.writer import Writer
 from backprint.tracing.program import Outcome
 from backprint.tracing.reach import objects_held_by, state_of_optimizer
+from backprint.tracing.record.messages import Messages, empty_result
 from backprint.tracing.watch import Observations, is_number_read, storages
 from backprint.values import settings
+from backprint.values.exchanges import call_of
 from backprint.values.memory import has_memory
-from backprint.values.wrappers import is_wrapper_class
+from backprint.values.tree import plain_leaves
+from backprint.values.wrappers import is_wrapped, is_wrapper_class, opened, waited
 
 # ---- Names of tensors, after the variables of the script's frames
 
 Named = dict[int, tuple[str, Tensor]]
-"""Tensors with their names, by identity."""
+"""Tensors with their names, by identity; a wrapper by that of the tensor inside, which operators take."""
 
 
 def objects_in_frames(frame: Any) -> list[tuple[str, Any]]:
@@ -92,14 +106,14 @@ def named_tensors(reachable: Sequence[tuple[str, Any]]) -> Named:
     for prefix, value in reachable:
         if isinstance(value, nn.Module):
             for name, tensor in (*value.named_parameters(), *value.named_buffers()):
-                named.setdefault(id(tensor), (f"{prefix}.{name}", tensor))
+                named.setdefault(id(opened(tensor)), (f"{prefix}.{name}", tensor))
     for prefix, value in reachable:
         if isinstance(value, torch.optim.Optimizer):
             for name, tensor in state_of_optimizer(value).items():
-                named.setdefault(id(tensor), (f"{prefix}.state.{name}", tensor))
+                named.setdefault(id(opened(tensor)), (f"{prefix}.state.{name}", tensor))
     for prefix, value in reachable:
         if isinstance(value, Tensor):
-            named.setdefault(id(value), (prefix, value))
+            named.setdefault(id(opened(value)), (prefix, value))
     return named
 
 
@@ -130,11 +144,16 @@ def reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any
                 queue += [(f"{name}.{key}", child, depth + 1) for key, child in objects_held_by(value)]
 
 
-def names_of_outside_tensors(outside: Sequence[Tensor], known: Named) -> dict[str, str]:
-    """Return a name for every tensor that a step took from `outside`, by its key."""
+def names_of_outside_tensors(outside: Sequence[Tensor], leaves: Sequence[Tensor], known: Named) -> dict[str, str]:
+    """Return a name for every tensor that a step took from `outside`, by its key; `leaves` has them as the script has
+    them, in wrappers or not."""
     names_by_key: dict[str, str] = {}
     names = {key: name for key, (name, _) in known.items()}
-    grads = {id(t.grad): names.get(id(t)) for t in outside if t.is_leaf and t.grad is not None}
+    grads = {
+        id(opened(leaf.grad)): names.get(id(tensor))
+        for tensor, leaf in zip(outside, leaves, strict=True)
+        if leaf.is_leaf and leaf.grad is not None
+    }
     used: set[str] = set()
     count = 0
     for index, tensor in enumerate(outside):
@@ -173,7 +192,8 @@ class Backward:
     """One `backward()` of a step: its place in the tape, its roots, and the gradients it computed.
 
     `before` and `after` are the Placements of the leaves' gradients, `terms` what autograd added to existing gradients.
-    `given` is what this backward added for each leaf, `tangents` whether the script passed any.
+    `given` is what this backward added for each leaf, `shards` what that is a part of, `tangents` whether the script
+    passed any.
     """
 
     begin: int
@@ -185,12 +205,15 @@ class Backward:
     end: int = 0
     after: dict[int, Placement] = field(default_factory=dict)
     given: dict[int, Tensor] = field(default_factory=dict)
+    shards: dict[int, str] = field(default_factory=dict)
 
 
 class LiveRecorder(Recorder):
     """Records a step that goes on: nothing is restored, but memory is copied before it is overwritten.
 
-    `lost` says why the step was dropped; from then on every operator runs as if there were no recorder.
+    `lost` says why the step was dropped; from then on every operator runs as if there were no recorder. `wrappers` has
+    the leaves that wrap a tensor, and `shards` what a tensor from outside is a part of, by the identity of the tensor
+    inside. While a call is written in another form than it runs in, `written` is the number of memories before it.
     """
 
     @classmethod
@@ -204,12 +227,17 @@ class LiveRecorder(Recorder):
         self.backwards: list[Backward] = []
         self.outside_at_begin: list[Tensor] = []
         self.known: dict[int, list[Placement]] = {}
+        self.messages = Messages()
+        self.wrappers: dict[int, Tensor] = {}
+        self.shards: dict[int, str] = {}
+        self.written: int | None = None
 
     def drop_step(self, why: str) -> None:
         """Drop the step, and everything that was kept for it."""
         self.lost = self.lost or why
         self.tape, self.seen = Tape(), Observations()
         self.content_before, self.callers, self.known, self.backwards, self.outside_at_begin = {}, {}, {}, [], []
+        self.messages, self.wrappers, self.shards = Messages(), {}, {}
 
     # ---- Operators
 
@@ -217,26 +245,24 @@ class LiveRecorder(Recorder):
         kwargs = kwargs or {}
         if any(kind not in PLAIN_TENSOR_TYPES for kind in types):
             if any(map(is_wrapper_class, types)):
-                self.run_own_part(self.lose_to_processes, func)
+                self.run_own_part(self.note_wrappers, args, kwargs)
             return NotImplemented
         if is_number_read(func, args):
             return args[0]
         if is_composite(func):
             return decompose_under_mode(self, func, args, kwargs)
-        if is_collective(func) or form_of(func) is not None:
-            self.run_own_part(self.lose_to_processes, func)
+        if self.written is not None:
+            return self.write_only(func, args, kwargs)
+        if (form := form_of(func)) is not None:
+            made = self.run_own_part(self.write_form, form, func, args, kwargs)
+            result = func(*args, **kwargs)
+            self.run_own_part(self.enter_made, made, result)
+            return result
         call = self.run_own_part(self.begin_call, func, args, kwargs)
         result = func(*args, **kwargs)  # outside `run_own_part`: errors here are the script's
         if call is not None:
             self.run_own_part(self.end_call, call, args, kwargs, result)
         return result
-
-    def lose_to_processes(self, func: Any) -> None:
-        """Drop a step that runs among processes."""
-        self.drop_step(
-            f"it runs among processes ({func}{place_of_script()}), and `record` keeps steps of one process: bp.capture "
-            "of a module whose forward runs the step keeps it, in each process or with world="
-        )
 
     def run_own_part(self, act: Callable[..., Any], *args: Any) -> Any:
         """Return the result of a function of ours; an error in it drops the step. A forked child has no step."""
@@ -258,12 +284,19 @@ class LiveRecorder(Recorder):
             return None
         if func in ROUNDS_OTHERWISE_TWICE:
             self.twice = ROUNDS_OTHERWISE_TWICE[func]
-        return super().begin_call(func, args, kwargs)
+        call = super().begin_call(func, args, kwargs)
+        return self.labelled(call, args) if call is not None and is_collective(func) else call
 
     def end_call(self, call: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
         if call.func in SETTERS and storage_id(storages(result)[-1]) not in self.dependencies:
             self.enter_unknown_tensor(None, args[0], False)
             return
+        if is_wait(call.func):
+            self.messages.read(args[0])
+        elif is_collective(call.func) and self.written is None:
+            received = torch.empty_like(result)
+            self.messages.begin(call_of(collective_name(call.func), args, label_of), args[0], received)
+            self.messages.note_copy(received, result)
         if is_sum(call) and call.args[0] in self.backwards[-1].before.values():
             terms, term = self.backwards[-1].terms, args[1].detach()
             terms[call.args[0]] = terms[call.args[0]] + term if call.args[0] in terms else term.clone()
@@ -273,9 +306,87 @@ class LiveRecorder(Recorder):
                 self.known[place.memory].append(place)
 
     def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> Placement:
-        if not self.is_known(tensor):
+        if self.messages.unread and not (func.is_view or is_wait(func) or passes_on(str(func))):
+            self.messages.read(tensor)
+        key = storage_id(storages(tensor)[-1])
+        if key in self.filled:
+            self.enter_unwritten(tensor, key)
+        elif not self.is_known(tensor):
             self.enter_unknown_tensor(func, tensor, writes)
         return super().place_argument(func, tensor, writes, recorded_by_autograd)
+
+    # ---- Processes: collectives, and tensors that are sharded among them
+
+    def note_wrappers(self, args: Any, kwargs: Any) -> None:
+        """Note the wrappers among a call's arguments that are leaves, or come from outside. What they call is seen."""
+        for leaf in plain_leaves(args, kwargs):
+            if not isinstance(leaf, Tensor) or not is_wrapped(leaf):
+                continue
+            inner = opened(leaf)
+            if not self.is_known(inner):
+                self.enter_unknown_tensor(None, inner, False)
+                self.shards[id(inner)] = sharding_text(leaf)
+            if leaf.is_leaf and leaf.requires_grad:
+                self.wrappers.setdefault(id(inner), leaf)
+
+    def write_form(self, form: Callable[..., Any], func: Any, args: Any, kwargs: Any) -> Any:
+        """Write a call on the tape in another form, and return what that would return. Nothing of it runs."""
+        if str(func) in WITHOUT_INVERSE:
+            raise CaptureError(f"what {func} receives is not found again in what it returns{place_of_script()}")
+        for leaf in plain_leaves(args, kwargs):
+            if isinstance(leaf, Tensor):
+                self.place_argument(func, leaf, True, False)
+        self.written = self.memory_count
+        try:
+            with self.recording():
+                return form(*args, **kwargs)
+        finally:
+            self.written = None
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """See the operators that run inside."""
+        push_mode(self)
+        try:
+            yield
+        finally:
+            pop_mode()
+
+    def write_only(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Write a call of a form on the tape. It runs only if it makes new tensors; the script's own call writes to
+        those of the script."""
+        call = self.begin_call(func, args, kwargs)
+        if is_collective(func):
+            result = empty_result(func, args, group_of(args[GROUP_POSITIONS[collective_name(func)]]).size())
+            self.messages.begin(call_of(collective_name(func), args, label_of), args[0], result)
+        elif is_wait(func):
+            result = args[0]
+        elif func is aten.copy_.default and not self.is_made_by_form(args[0]):
+            result = args[0]
+            self.messages.note_copy(args[1], result)
+        else:
+            result = func(*args, **kwargs)
+        if call is not None:
+            self.end_call(call, args, kwargs, result)
+        return result
+
+    def is_made_by_form(self, tensor: Tensor) -> bool:
+        """Whether a tensor is in memory that the form of a call has made."""
+        return self.memories[storage_id(tensor.untyped_storage())] >= (self.written or 0)
+
+    def enter_made(self, made: Any, result: Any) -> None:
+        """Enter the tensors that a call has made as those that its form has made on the tape."""
+        for foreseen, tensor in zip(plain_leaves(made), plain_leaves(result), strict=False):
+            if not isinstance(tensor, Tensor) or not isinstance(foreseen, Tensor):
+                continue
+            key, known = (storage_id(leaf.untyped_storage()) for leaf in (tensor, foreseen))
+            if key in self.memories:
+                continue
+            self.set_dependencies(tensor, frozenset())
+            self.memories[key] = self.memories[known]
+            if self.place(tensor) != self.place(foreseen):
+                raise CaptureError(f"a collective returned {list(tensor.stride())} strides{place_of_script()}")
+            self.messages.note_copy(foreseen, tensor)
 
     def is_known(self, tensor: Tensor) -> bool:
         """Whether a tensor was made in the step or is in the known part of memory from outside.
@@ -313,7 +424,8 @@ class LiveRecorder(Recorder):
         self.paths = paths_of_modules(reachable)
         for _, tensor in named_tensors(reachable).values():
             if isinstance(tensor, nn.Parameter):
-                self.place_of(tensor)
+                self.note_wrappers((tensor,), {})
+                self.place_of(opened(tensor))
 
     def place_of(self, tensor: Tensor) -> Placement:
         """Return the Placement of a tensor; one of unknown memory comes from outside."""
@@ -323,16 +435,23 @@ class LiveRecorder(Recorder):
 
     # ---- Backwards
 
+    def leaves(self) -> list[Tensor]:
+        """Return the tensors from outside as the script has them: in wrappers, or not."""
+        return [self.wrappers.get(id(tensor), tensor) for tensor in self.seen.outside]
+
     def gradients(self) -> dict[int, Placement]:
         """Return the Placements of the gradients of the tensors seen so far."""
-        every = list(enumerate(self.seen.outside))
-        leaves = [(index, tensor) for index, tensor in every if tensor.is_leaf and tensor.requires_grad]
-        return {index: self.place_of(leaf.grad) for index, leaf in leaves if leaf.grad is not None}
+        leaves = [(index, leaf) for index, leaf in enumerate(self.leaves()) if leaf.is_leaf and leaf.requires_grad]
+        return {index: self.place_of(opened(leaf.grad)) for index, leaf in leaves if leaf.grad is not None}
 
     def enter_backward(self, roots: Sequence[Tensor], tangents: bool) -> None:
         """Note that a call of `torch.autograd.backward` begins; one inside another belongs to the outer one."""
-        places = [self.place_of(root) for root in roots]
-        mark = Backward(len(self.tape.calls), places, [root.detach().clone() for root in roots], tangents)
+        for root in roots:
+            with self.recording():
+                waited(root)
+        places = [self.place_of(opened(root)) for root in roots]
+        losses = [opened(root).detach().clone() for root in roots]
+        mark = Backward(len(self.tape.calls), places, losses, tangents)
         self.note_edges_behind_outputs({str(index): root for index, root in enumerate(roots)})
         mark.before = self.gradients()
         self.backwards.append(mark)
@@ -341,10 +460,14 @@ class LiveRecorder(Recorder):
         """Note that it has ended."""
         mark = self.backwards[-1]
         mark.end, mark.after = len(self.tape.calls), self.gradients()
+        leaves = self.leaves()
         for index, place in mark.after.items():
-            refuse_freed("a gradient", self.seen.outside[index].grad)
+            gradient = leaves[index].grad
+            assert gradient is not None
+            refuse_freed("a gradient", opened(gradient))
+            mark.shards[index] = sharding_text(gradient)
             if index not in mark.before:
-                mark.given[index] = self.seen.outside[index].grad.detach().clone()
+                mark.given[index] = opened(gradient).detach().clone()
             elif place in mark.terms:
                 mark.given[index] = mark.terms[place]
 
@@ -360,6 +483,10 @@ class LiveRecorder(Recorder):
                 empty = torch.empty((), dtype=tensor.dtype, device=tensor.device)
                 tensors.append(empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride()).clone())
         return tensors
+
+
+WITHOUT_INVERSE = frozenset({"_dtensor.shard_dim_alltoall.default"})
+"""Operators whose result is computed from what is received, so that this cannot be found in it."""
 
 
 def refuse_freed(what: str, tensor: Tensor | None) -> None:
@@ -392,13 +519,15 @@ def place_of_script() -> str:
 
 @dataclass(slots=True)
 class Segment:
-    """A segment of the step in one direction; a backward has its roots and its gradients."""
+    """A segment of the step in one direction; a backward has its roots and its gradients, and what these are parts
+    of."""
 
     steps: list[Step]
     mark: Backward | None = None
     tangents: dict[str, str] = field(default_factory=dict)
     losses: dict[str, str] = field(default_factory=dict)
     gradients: dict[str, str] = field(default_factory=dict)
+    shards: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,6 +603,7 @@ class StepWriter:
         for key in mark.given:
             value = added.get(mark.after[key]) or self.writer.value_at(mark.after[key]).name
             segment.gradients[self.names[f"outside {key}"]] = value
+            segment.shards[self.names[f"outside {key}"]] = mark.shards[key]
         self.segments.append(segment)
 
     def is_tangent(self, call: TapedCall, mark: Backward, segment: Segment) -> bool:
@@ -546,8 +676,10 @@ class LinkedSegments:
         self.fixed = step.writer.constants(step.recorder.tape, step.fresh)
         self.roles = {
             name: role_of(name, tensor)
-            for name, tensor in zip(step.names.values(), step.recorder.seen.outside, strict=True)
+            for name, tensor in zip(step.names.values(), step.recorder.leaves(), strict=True)
         }
+        outside = zip(step.names.values(), step.recorder.seen.outside, strict=True)
+        self.shards = {name: step.recorder.shards.get(id(tensor), "") for name, tensor in outside}
 
     def pairs(self) -> tuple[tuple[Pair, ...], tuple[Link, ...]]:
         """Return the Pairs that have outputs, and the links between them and to the losses."""
@@ -604,7 +736,9 @@ class LinkedSegments:
                 Port(titles[name], "tangent", self.spec(local), local) for name, local in segment.tangents.items()
             ),
             backward=tuple(segment.steps),
-            gradients=tuple(self.result(name, "gradient", local) for name, local in gradients.items()),
+            gradients=tuple(
+                self.result(name, "gradient", local, segment.shards.get(name, "")) for name, local in gradients.items()
+            ),
             constants=self.fixed,
             notes=self.writer.notes,
             specs=self.writer.specs(),
@@ -613,8 +747,8 @@ class LinkedSegments:
             keep_all_inputs=False,
         )
 
-    def result(self, name: str, role: str, local: str) -> Result:
-        return Port(name, role, self.spec(local)), Ref(local)
+    def result(self, name: str, role: str, local: str, shard: str = "") -> Result:
+        return Port(name, role, self.spec(local), shard=shard), Ref(local)
 
     # ---- What comes in
 
@@ -634,7 +768,7 @@ class LinkedSegments:
         """Return an input port: the program's own tensor, or a value that a link brings from an earlier Pair."""
         if name in self.roots:
             own = self.roots[name]
-            return Port(own, self.roles[own], self.spec(name), name)
+            return Port(own, self.roles[own], self.spec(name), name, self.shards[own])
         if name not in self.home:
             raise CaptureError(f"a later part of the step uses {name!r}, the tangent that autograd made for a backward")
         return Port(self.source_of(name)[1], "input", self.spec(name), name)
@@ -685,7 +819,8 @@ def role_of(name: str, tensor: Tensor) -> str:
 
 def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture:
     """Return the Capture of a recorded step."""
-    step = StepWriter(recorder, names_of_outside_tensors(recorder.seen.outside, names))
+    recorder.messages.read_all()
+    step = StepWriter(recorder, names_of_outside_tensors(recorder.seen.outside, recorder.leaves(), names))
     step.write()
     finals = step.final_values()
     at_begin = dict(zip(step.names.values(), recorder.values_at_begin(), strict=True))
@@ -706,8 +841,18 @@ def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture
         opaque=tuple(dict.fromkeys(recorder.seen.opaque)),
         environment=settings.read_settings(),
         requires=tuple(sorted({target for pair in pairs for target in requirements(pair)})),
+        rank=rank_of_step(recorder),
+        peers=recorder.messages.peers(recorder.tape.groups, own_rank()[0]),
         origin=RecordedOrigin(at_begin, linked.constants, step.outcome(finals, losses), pairs),
     )
+
+
+def rank_of_step(recorder: LiveRecorder) -> Rank | None:
+    """Return the place of this process among others; None if nothing of the step depends on others."""
+    if not recorder.tape.groups and not recorder.wrappers:
+        return None
+    number, size = own_rank()
+    return Rank(number, size, tuple(sorted(recorder.tape.groups.items())))
 
 
 def own_tangents(names: Collection[str]) -> list[Guard]:

@@ -1,0 +1,104 @@
+"""The collectives of a step that goes on: they run in the process groups of the script, as the script calls them.
+
+A graph has collectives that return their result, and `torch.distributed` mostly has others, which write into their
+arguments and may go on while the script does. So such a call is written on the tape in the form that graphs have,
+without running, and runs as it is. What this process sent is copied before, what it received where the result is first
+read. Nothing is sent besides what the script sends, so what the others sent is not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from backprint._torch.distributed import collective_name
+from backprint._torch.tensors import storage_id
+from backprint.values.exchanges import Call, Exchange, Peers
+
+Groups = dict[str, tuple[int, ...]]
+"""The members of each group, by its label."""
+
+
+@dataclass(slots=True)
+class Message:
+    """One collective: the call, what this process sent, and memory for what it received."""
+
+    call: Call
+    sent: Tensor
+    received: Tensor
+
+
+class Messages:
+    """The collectives of a step, by the label of their group, in their order.
+
+    `memories` are the storages of what is received. `unread` has parts of it that nothing has read yet, each with the
+    tensor of the script's that the same values will be in, by that tensor's storage.
+    """
+
+    def __init__(self) -> None:
+        self.by_group: dict[str, list[Message]] = {}
+        self.memories: set[int] = set()
+        self.unread: dict[int, list[tuple[Tensor, Tensor]]] = {}
+
+    def begin(self, call: Call, sent: Tensor, received: Tensor) -> None:
+        """Note a collective. What it receives will be in `received`, or in tensors that are copied from it."""
+        message = Message(call, sent.detach().clone(), received)
+        self.by_group.setdefault(call.group, []).append(message)
+        self.memories.add(storage_id(received.untyped_storage()))
+
+    def note_copy(self, source: Tensor, target: Tensor) -> None:
+        """Note that a part of what a collective receives is copied to a tensor: the script's call puts it there. A copy
+        of anything else is nothing to be read."""
+        if storage_id(source.untyped_storage()) in self.memories:
+            self.unread.setdefault(storage_id(target.untyped_storage()), []).append((source.detach(), target.detach()))
+
+    def read(self, tensor: Tensor) -> None:
+        """Keep what was received into a tensor's memory: it is about to be read, so it has arrived."""
+        for source, target in self.unread.pop(storage_id(tensor.untyped_storage()), ()):
+            source.copy_(target)
+
+    def read_all(self) -> None:
+        """Keep what was received and nothing has read."""
+        for rows in self.unread.values():
+            for source, target in rows:
+                source.copy_(target)
+        self.unread.clear()
+
+    def peers(self, groups: Groups, rank: int) -> Peers | None:
+        """Return the others as they answered in the step; None if it had no collectives."""
+        if not self.by_group:
+            return None
+        places = {label: groups[label].index(rank) for label in self.by_group}
+        return Peers(
+            {
+                label: [exchange_of(row, len(groups[label]), places[label]) for row in rows]
+                for label, rows in self.by_group.items()
+            },
+            places,
+        )
+
+
+def exchange_of(message: Message, size: int, place: int) -> Exchange:
+    """Return a collective of which this process knows what it sent and what it received."""
+    sent: list[Tensor | None] = [None] * size
+    sent[place] = message.sent
+    return Exchange((message.call,) * size, tuple(sent), message.received)
+
+
+# ---- Forms that are written and do not run
+
+
+def empty_result(func: Any, args: Any, size: int) -> Tensor:
+    """Return memory for what a collective returns to a member of a group of this size."""
+    sent: Tensor = args[0]
+    rows, rest = (sent.shape[0], sent.shape[1:]) if sent.dim() else (1, ())
+    match collective_name(func):
+        case "all_gather_into_tensor":
+            return sent.new_zeros((rows * size, *rest))
+        case "reduce_scatter_tensor":
+            return sent.new_zeros((rows // size, *rest))
+        case "all_to_all_single":
+            return sent.new_zeros((sum(map(int, args[1])), *rest))
+    return sent.new_zeros(sent.shape)
