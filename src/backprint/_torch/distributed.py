@@ -206,6 +206,28 @@ def finished_work(result: Any) -> Any:
     return c10d._create_work_from_future(future).boxed()
 
 
+@contextlib.contextmanager
+def waiting_in(around: Callable[[], contextlib.AbstractContextManager[Any]]) -> Iterator[None]:
+    """Wait for collectives inside of `around`, in this block: gloo copies the parts of a reduce-scatter while its
+    caller waits, by operators that are none of the program's."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available():
+        yield
+        return
+    before = distributed.Work.wait
+
+    @functools.wraps(before)
+    def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
+        with around():
+            return before(work, *args, **kwargs)
+
+    distributed.Work.wait = wait
+    try:
+        yield
+    finally:
+        distributed.Work.wait = before
+
+
 def in_group(name: str, sent: Tensor, options: Sequence[Any], group: str) -> Tensor:
     """Run a collective in a process group, and wait for it."""
     size = group_of(group).size()

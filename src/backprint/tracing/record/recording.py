@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from backprint._torch.autograd import current_node
-from backprint._torch.distributed import is_initialized
+from backprint._torch.distributed import is_initialized, waiting_in
 from backprint._torch.dynamo import note_compiled_calls
 from backprint._torch.modes import DisableTorchFunction, dispatch_modes, pop_mode, push_mode
 from backprint._torch.modules import CALL
@@ -231,6 +231,7 @@ class Recording:
         self.around.enter_context(operator_bodies_captured({}))
         if is_initialized():
             self.around.enter_context(storages_filled(recorder.note_filled))
+            self.around.enter_context(waiting_in(recorder.waiting))
         self.drop_on_compiled_calls()
         with dispatch_modes_off():
             push_mode(recorder)

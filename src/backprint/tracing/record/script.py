@@ -114,7 +114,7 @@ def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
     return rebuilt
 
 
-HERE = str(Path(__file__).parents[1]) + os.sep
+HERE = str(Path(__file__).parents[2]) + os.sep
 TORCH_FILES_CALLING_US = (os.path.join("torch", "_compile.py"), os.path.join("_dynamo", "eval_frame.py"))
 TORCH_FILES_CALLED_BY_US = os.path.join("torch", "_ops.py")
 

@@ -9,6 +9,7 @@ nothing else.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import inspect
 import os
@@ -214,6 +215,7 @@ class LiveRecorder(Recorder):
     `lost` says why the step was dropped; from then on every operator runs as if there were no recorder. `wrappers` has
     the leaves that wrap a tensor, and `shards` what a tensor from outside is a part of, by the identity of the tensor
     inside. While a call is written in another form than it runs in, `written` is the number of memories before it.
+    `waits` says that the script waits for a collective now.
     """
 
     @classmethod
@@ -231,6 +233,7 @@ class LiveRecorder(Recorder):
         self.wrappers: dict[int, Tensor] = {}
         self.shards: dict[int, str] = {}
         self.written: int | None = None
+        self.waits = False
 
     def drop_step(self, why: str) -> None:
         """Drop the step, and everything that was kept for it."""
@@ -243,6 +246,8 @@ class LiveRecorder(Recorder):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self.waits:
+            return func(*args, **kwargs)
         if any(kind not in PLAIN_TENSOR_TYPES for kind in types):
             if any(map(is_wrapper_class, types)):
                 self.run_own_part(self.note_wrappers, args, kwargs)
@@ -306,7 +311,7 @@ class LiveRecorder(Recorder):
                 self.known[place.memory].append(place)
 
     def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> Placement:
-        if self.messages.unread and not (func.is_view or is_wait(func) or passes_on(str(func))):
+        if self.messages.unread and not leaves_values_unread(func):
             self.messages.read(tensor)
         key = storage_id(storages(tensor)[-1])
         if key in self.filled:
@@ -316,6 +321,16 @@ class LiveRecorder(Recorder):
         return super().place_argument(func, tensor, writes, recorded_by_autograd)
 
     # ---- Processes: collectives, and tensors that are sharded among them
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Record nothing in this block if this is the step's thread: the script waits for a collective."""
+        before = self.waits
+        self.waits = before or self.thread == threading.get_ident()
+        try:
+            yield
+        finally:
+            self.waits = before
 
     def note_wrappers(self, args: Any, kwargs: Any) -> None:
         """Note the wrappers among a call's arguments that are leaves, or come from outside. What they call is seen."""
@@ -483,6 +498,14 @@ class LiveRecorder(Recorder):
                 empty = torch.empty((), dtype=tensor.dtype, device=tensor.device)
                 tensors.append(empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride()).clone())
         return tensors
+
+
+@functools.cache
+def leaves_values_unread(func: Any) -> bool:
+    """Whether an operator reads nothing but its arguments' shapes: a view, a new tensor of the same shape, a wait."""
+    name = str(func).split(".")[1]
+    is_like = func.namespace == "aten" and (name.endswith("_like") or name.startswith("new_"))
+    return bool(func.is_view or is_like or is_wait(func) or passes_on(str(func)))
 
 
 WITHOUT_INVERSE = frozenset({"_dtensor.shard_dim_alltoall.default"})
