@@ -65,7 +65,7 @@ def test_a_script_of_several_processes_is_recorded_and_does_not_notice(kind: str
     assert [capture.verify()[-1].verdict for capture in world.ranks] == ["bitwise", "bitwise"]
     for graph in (graph for pair in world.rank(0).pairs for graph in (pair.forward, pair.backward) if graph):
         collectives = {step.name for step in graph.steps if step.target in COLLECTIVES and "broadcast" not in step.name}
-        assert collectives == {str(step.args[0].name) for step in graph.steps if step.target == WAIT}
+        assert collectives <= {str(step.args[0].name) for step in graph.steps if step.target == WAIT}
         assert not [step for step in graph.steps if step.target == WAIT and step.name not in names_used(graph)]
     last = tmp_path / "step" / "rank_1" / world.rank(1).pairs[-1].name / "forward" / "model.py"
     alone = subprocess.run([sys.executable, last], capture_output=True, text=True, check=False)

@@ -621,6 +621,12 @@ def mesh_dim_label(mesh: Any, dim: int) -> str:
     return str(names[dim]) if names else f"dim_{dim}"
 
 
+def name_groups_of(tensor: Tensor) -> None:
+    """Remember the names of the dimensions of the mesh that a DTensor is on."""
+    if (sharded := as_sharded(tensor)) is not None:
+        name_groups(sharded.device_mesh)
+
+
 def sharding_text(tensor: Tensor) -> str:
     """Return what a DTensor's shard is a part of: `f32[64, 8] on tp: Shard(0)`; '' for any other tensor."""
     sharded = as_sharded(tensor)

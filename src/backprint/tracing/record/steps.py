@@ -30,6 +30,7 @@ from backprint._torch.distributed import (
     group_of,
     is_collective,
     label_of,
+    name_groups_of,
     own_rank,
     passes_on,
     sharding_text,
@@ -338,6 +339,7 @@ class LiveRecorder(Recorder):
             if not isinstance(leaf, Tensor) or not is_wrapped(leaf):
                 continue
             inner = opened(leaf)
+            name_groups_of(leaf)
             if not self.is_known(inner):
                 self.enter_unknown_tensor(None, inner, False)
                 self.shards[id(inner)] = sharding_text(leaf)
