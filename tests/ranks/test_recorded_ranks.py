@@ -3,6 +3,7 @@ keeps its rank's sample, and the samples run together without a process group.""
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import socket
@@ -143,15 +144,17 @@ def test_a_product_of_what_is_not_known_is_refused() -> None:
 # ---- Folders of samples that each process has written
 
 
+def summed(x: Any) -> Any:
+    from torch.distributed import _functional_collectives as collectives
+
+    return collectives.all_reduce(x * 2, "sum", dist.group.WORLD) * 3
+
+
 def saved_alone(folder: Path) -> Path:
     """Write the samples of two ranks as two processes do."""
-
-    def summed(x: Any) -> Any:
-        from torch.distributed import _functional_collectives as collectives
-
-        return collectives.all_reduce(x * 2, "sum", dist.group.WORLD) * 3
-
     world = bp.capture(summed, torch.ones(2, requires_grad=True), world=2)
+    assert copy.deepcopy(world) is world  # nobody edits one
+    assert copy.deepcopy(world.ranks[0].pairs) == world.ranks[0].pairs
     for number in world.numbers:
         bp.save(world.rank(number), folder / f"rank_{number}", data="exact")
     return folder

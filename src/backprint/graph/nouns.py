@@ -577,6 +577,9 @@ class Pair:
     def __setattr__(self, key: str, value: object) -> None:
         raise AttributeError(f"a Pair is never edited in place (setting {key!r}): make a new one")
 
+    def __deepcopy__(self, memo: object) -> Pair:
+        return self
+
     name: str
     _forward: Graph | Deferred[Graph]
     _backward: Graph | Deferred[Graph] | Deferred[Graph | None] | None
@@ -990,6 +993,9 @@ class Capture:
     witness: Mapping[str, Mapping[str, Any]] | None = field(default=None, compare=False, repr=False)
     verdict: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     origin: Origin = field(default=GONE, compare=False, repr=False)
+
+    def __deepcopy__(self, memo: object) -> Capture:
+        return self  # it is never edited
 
     def __str__(self) -> str:
         return "\n\n".join(str(graph) for pair in self.pairs for graph in (pair.forward, pair.backward) if graph)

@@ -86,6 +86,9 @@ class World:
             raise UsageError(f"rank {number} was not captured: there are {ranks_in_words(self.numbers)}")
         return self.ranks[self.numbers.index(number)]
 
+    def __deepcopy__(self, memo: object) -> World:
+        return self  # it is never edited
+
     def __repr__(self) -> str:
         kinds = len({hashes(capture) for capture in self.ranks})
         captured = "all" if len(self.ranks) == self.size else ranks_in_words(self.numbers)
