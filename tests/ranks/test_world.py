@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 import backprint as bp
+from backprint.errors import CaptureError
 
 if not dist.is_available():
     pytest.skip("this torch is built without torch.distributed", allow_module_level=True)
@@ -206,8 +207,8 @@ def test_what_shard_and_world_may_be() -> None:
         bp.capture(Plain(), x, shard=lambda model, x: None)  # type: ignore[call-overload]  # which is refused
     with pytest.raises(bp.errors.UsageError, match="shard returned a int"):
         bp.capture(Plain(), x, world=1, shard=lambda model, x: 3)
-    with pytest.raises(bp.errors.UsageError, match="only engine 'eager' captures that"):
-        bp.capture(Plain(), x, world=1, engine="aot")
+    with pytest.raises(bp.errors.UsageError, match=r"only engine 'eager' \(or 'aot'\) captures that"):
+        bp.capture(Plain(), x, world=1, engine="dynamo")
 
 
 def test_the_callers_model_random_state_and_process_groups_are_as_before() -> None:
@@ -253,6 +254,44 @@ def test_a_step_with_its_optimizer_is_bitwise(name: str, tmp_path: Path) -> None
     assert any(name.endswith("exp_avg_sq") for name in mutated)
     world.save(tmp_path / "world")
     assert [verdict.verdict for verdict in bp.load_world(tmp_path / "world").verify()] == ["bitwise"] * 2
+
+
+def test_engine_aot_traces_ranks_and_proves_them_with_values(tmp_path: Path) -> None:
+    program = programs(2)["tensor parallel"]
+    world = bp.capture(program.model, *program.args, world=2, shard=program.shard, engine="aot")
+    assert {capture.engine for capture in world.ranks} == {"aot"}
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 2
+    assert [capture.verify()[0].verdict for capture in world.ranks] == ["bitwise"] * 2
+    assert world.against_whole().verdict == "equal to the whole"
+    world.save(tmp_path / "world")
+    assert [verdict.verdict for verdict in bp.load_world(tmp_path / "world").verify()] == ["bitwise"] * 2
+
+
+def test_engine_aot_refuses_what_it_writes_in_another_order() -> None:
+    from torch.distributed import _functional_collectives as collectives
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, scale: Tensor) -> Tensor:
+            ctx.save_for_backward(scale)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Any:
+            (scale,) = ctx.saved_tensors
+            total = collectives.all_reduce(scale * 5, "sum", dist.group.WORLD)
+            return collectives.all_reduce(gradient, "sum", dist.group.WORLD) * total, None
+
+    def scaled(x: Tensor) -> Tensor:
+        total = collectives.all_reduce(
+            Scaled.apply(x, torch.full((2,), 1.0 + dist.get_rank())), "sum", dist.group.WORLD
+        )
+        return (total * total).sum()
+
+    x = torch.ones(2, requires_grad=True)
+    assert [verdict.verdict for verdict in bp.capture(scaled, x, world=2).verify()] == ["bitwise"] * 2
+    with pytest.raises(CaptureError, match=r"engine 'eager' captures the rank as it ran"):
+        bp.capture(scaled, x, world=2, engine="aot")
 
 
 RECORDED = """

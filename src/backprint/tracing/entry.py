@@ -428,27 +428,64 @@ def capture_once(
             program = second_order(program)
         build_capture = functools.partial(capture_of, options=options)
         options = replace(options, engine=engine_of_ranks(program, options.engine))
-        if options.engine == "auto":
+        if options.engine == "aot" and program.peers is not None:
+            without_values = read_call(
+                target, args, kwargs, options.requires_grad, options.mode, options.loss, True, specialize
+            )
+            capture = proved_among(build_capture(traced_among(program, without_values, options), "aot"), check)
+        elif options.engine == "auto":
             capture = by_auto(program, options, requested_in_words, check, build_capture)
         else:
             capture = by_engine(program, options, check, build_capture)
     return capture
 
 
+def traced_among(program: CalledProgram, without_values: CalledProgram, options: CaptureOptions) -> EngineResult:
+    """Capture one rank of several by engine `aot`: it is traced without values, as collectives need no others then, and
+    proved with them."""
+    assert program.peers is not None
+    with program.peers.place():
+        result = ENGINES["aot"].make(without_values, replace(options, fake=True))
+    scouted = replace(
+        result.program,
+        target=program.target,
+        values=program.values,
+        wrappings=program.wrappings,
+        peers=program.peers,
+        world=None,
+    )
+    return replace(result, program=scouted, outcome=None)
+
+
+def proved_among(capture: Capture, check: Check) -> Capture:
+    """Prove the Capture of one rank of several by engine `aot`."""
+    try:
+        return prove_capture(capture, check)
+    except (DiffersOnCapturedInputs, DiffersOnOtherInputs) as error:
+        raise CaptureError(
+            f"{error}. Engine 'aot' writes a collective of the backward that depends on no gradient into the forward, "
+            "and brings gradients to the shards of their parameters: engine 'eager' captures the rank as it ran",
+            every_engine=True,
+        ) from error
+
+
 def engine_of_ranks(program: CalledProgram, engine: str) -> str:
-    """Return the engine for a program; one rank of several is recorded as it ran, by engine `eager` alone, or traced
-    without values by engine `aot`."""
+    """Return the engine for a program; one rank of several is recorded as it ran, by engine `eager`, or traced without
+    values by engine `aot`."""
     if program.world is not None:
         return engine
+    if engine == "aot" and program.peers is not None and not program.reduces_gradients:
+        return engine
     why = ""
-    if program.peers is not None:
+    if program.reduces_gradients:
+        why = "reduces its gradients among processes"
+    elif program.peers is not None:
         why = "is a rank among others"
     elif program.wrappings:
         why = f"has {next(iter(program.wrappings))}, which wraps another tensor"
-    elif program.reduces_gradients:
-        why = "reduces its gradients among processes"
     if why and engine not in ("auto", "eager"):
-        raise UsageError(f"engine={engine!r}: {program.title} {why}, and only engine 'eager' captures that")
+        others = "" if program.reduces_gradients or program.peers is None else " (or 'aot')"
+        raise UsageError(f"engine={engine!r}: {program.title} {why}, and only engine 'eager'{others} captures that")
     return "eager" if why else engine
 
 
