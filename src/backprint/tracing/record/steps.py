@@ -48,6 +48,7 @@ from backprint.tracing.captured import requirements
 from backprint.tracing.custom import decompose_under_mode, is_composite
 from backprint.tracing.eager.tape import (
     PLAIN_TENSOR_TYPES,
+    WITH_FAKE,
     Placement,
     Recorder,
     Tape,
@@ -250,6 +251,8 @@ class LiveRecorder(Recorder):
         if self.waits:
             return func(*args, **kwargs)
         if any(kind not in PLAIN_TENSOR_TYPES for kind in types):
+            if WITH_FAKE.issuperset(types):
+                return func(*args, **kwargs)  # DTensor learns the shapes of results: no value of the script
             if any(map(is_wrapper_class, types)):
                 self.run_own_part(self.note_wrappers, args, kwargs)
             return NotImplemented
