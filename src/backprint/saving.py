@@ -17,7 +17,7 @@ from backprint.derivatives.beside import with_worst_derivative
 from backprint.derivatives.check import RECIPE_FIRST
 from backprint.errors import CaptureError, SampleError, UsageError, is_defect
 from backprint.graph.keys import PortKey, PortValues, is_tangent
-from backprint.graph.links import free_ports
+from backprint.graph.links import collective_steps, free_ports
 from backprint.graph.nouns import Capture, Graph, InputRecipes, stamp_of
 from backprint.graph.verdicts import REFUTED, Verdict
 from backprint.graphnet.write import graphnet_writer, write_trees
@@ -153,9 +153,18 @@ def with_proof_on_recipes(capture: Capture, data: str, power: str) -> tuple[Inpu
 def proven_step(recorded: Capture) -> Capture:
     """Return a recorded step with recipes if its replay returns what the script computed; raise if not."""
     capture = with_recipes(recorded)
+    peers: Any = capture.peers
     for verdict in verify_capture(capture, ("captured",)):
         if verdict.verdict in REFUTED:
-            raise CaptureError(f"its replay is not what the script computed: {verdict.name}: {verdict.detail}")
+            unseen = "" if peers is None else ". What other threads compute, and callbacks of a collective, is not seen"
+            raise CaptureError(f"its replay is not what the script computed: {verdict.name}: {verdict.detail}{unseen}")
+    for (label, number), (step, is_used) in collective_steps(capture).items() if peers is not None else ():
+        if (label, number) in peers.differing and (is_used or "broadcast" not in step.target):
+            place = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
+            raise CaptureError(
+                f"{step.name}{place} over {label!r} sends other values than the script did: something writes to what "
+                "is sent where it is not seen, as NumPy, another thread or the callback of a collective do"
+            )
     return capture
 
 

@@ -207,9 +207,9 @@ def finished_work(result: Any) -> Any:
 
 
 @contextlib.contextmanager
-def waiting_in(around: Callable[[], contextlib.AbstractContextManager[Any]]) -> Iterator[None]:
-    """Wait for collectives inside of `around`, in this block: gloo copies the parts of a reduce-scatter while its
-    caller waits, by operators that are none of the program's."""
+def waiting_in(around: Callable[[Any], contextlib.AbstractContextManager[Any]]) -> Iterator[None]:
+    """Wait for a collective inside of `around(work)`, in this block: gloo copies the parts of a reduce-scatter while
+    its caller waits, by operators that are none of the program's."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available():
         yield
@@ -218,7 +218,7 @@ def waiting_in(around: Callable[[], contextlib.AbstractContextManager[Any]]) -> 
 
     @functools.wraps(before)
     def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-        with around():
+        with around(work):
             return before(work, *args, **kwargs)
 
     distributed.Work.wait = wait
@@ -226,6 +226,13 @@ def waiting_in(around: Callable[[], contextlib.AbstractContextManager[Any]]) -> 
         yield
     finally:
         distributed.Work.wait = before
+
+
+def work_of(result: Any) -> Any:
+    """Return the handle by which a program waits for a collective, from what its operator returns; None if there is
+    none. It is one object for one collective, as long as it is kept."""
+    boxed = result[-1] if isinstance(result, (tuple, list)) and result else result
+    return torch.distributed.Work.unbox(boxed) if isinstance(boxed, torch.ScriptObject) else None
 
 
 def in_group(name: str, sent: Tensor, options: Sequence[Any], group: str) -> Tensor:
@@ -394,6 +401,10 @@ def meet(tensor: Any, group: Any, *rest: Any) -> Any:
     return finished_work([tensor])
 
 
+def meet_monitored(*args: Any) -> None:
+    """A barrier that names who is missing: it moves no value either."""
+
+
 def all_reduce_and_write(tensor: Tensor, reduction: str, group: Any) -> Tensor:
     return tensor.copy_(functional().all_reduce(tensor, reduction, group))
 
@@ -477,6 +488,7 @@ FORMS: Mapping[str, Callable[..., Any]] = {
     "c10d.gather_.default": collect,
     "c10d.reduce_.default": reduce_to,
     "c10d.barrier.default": meet,
+    "c10d.monitored_barrier_.default": meet_monitored,
     "c10d.send.default": refuse_messages,
     "c10d.recv_.default": refuse_messages,
     "c10d.recv_any_source_.default": refuse_messages,
@@ -527,11 +539,19 @@ def reduces_gradients(module: Any) -> bool:
     )
 
 
-def why_not_captured(module: Any) -> str:
-    """Say why the step of a module that is distributed is not captured, and what to do; '' if it is."""
+def why_not_recorded(module: Any) -> str:
+    """Say why the step of a module that is distributed is neither recorded nor captured, and what to do; '' if it
+    is."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     if fsdp is not None and isinstance(module, fsdp.FullyShardedDataParallel):
         return "FullyShardedDataParallel (FSDP1) is not captured: shard the module with fully_shard"
+    return ""
+
+
+def why_not_captured(module: Any) -> str:
+    """Say why the step of a module that is distributed is not captured, and what to do; '' if it is."""
+    if why := why_not_recorded(module):
+        return why
     if isinstance(module, torch.nn.parallel.DistributedDataParallel) and module.static_graph:
         return (
             "DistributedDataParallel(static_graph=True) is not captured: its first steps differ; leave static_graph out"

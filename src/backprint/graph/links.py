@@ -17,6 +17,7 @@ from backprint.graph.nouns import (
     COLLECTIVES,
     IN_ROLES,
     OUT_ROLES,
+    WAIT,
     Capture,
     Graph,
     Guard,
@@ -24,9 +25,12 @@ from backprint.graph.nouns import (
     Pair,
     Port,
     Spec,
+    Step,
     TensorSpec,
+    refs,
 )
 from backprint.graph.sizes import at_hints
+from backprint.graph.steps import used
 from backprint.graph.text import show_port, show_spec
 
 # ---- What links say: the inputs that a Pair feeds, those of the whole Capture, and those that need a gradient
@@ -377,4 +381,19 @@ def collectives_before(capture: Capture) -> dict[tuple[int, str], dict[str, int]
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
             rows[index, side] = dict(counts)
             counts.update(str(step.args[-1]) for step in (graph.steps if graph else ()) if step.target in COLLECTIVES)
+    return rows
+
+
+def collective_steps(capture: Capture) -> dict[tuple[str, int], tuple[Step, bool]]:
+    """Return the collectives by group and number, in the order of the step, and whether what each returns is used."""
+    rows: dict[tuple[str, int], tuple[Step, bool]] = {}
+    counts: Counter[str] = Counter()
+    for graph in (graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None):
+        used_names = {name for step in graph.steps for name in used(step)} | set(refs(graph.results))
+        waits = {name: step.name for step in graph.steps if step.target == WAIT for name in refs(step.args)}
+        for step in graph.steps:
+            if step.target in COLLECTIVES:
+                label = str(step.args[-1])
+                rows[label, counts[label]] = step, waits.get(step.name, "") in used_names
+                counts[label] += 1
     return rows

@@ -89,6 +89,14 @@ def mismatch(calls: Sequence[Call], sent: Sequence[Tensor]) -> str:
     return ""
 
 
+def is_close(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors of one shape are equal but for rounding."""
+    if left.dtype != right.dtype or not left.dtype.is_floating_point or not left.numel():
+        return torch.equal(left, right)
+    largest = float(left.abs().max())
+    return torch.allclose(left, right, rtol=1e-4, atol=1e-6 * largest, equal_nan=True)
+
+
 def received_without(exchange: Exchange, place: int, sent: Tensor) -> Tensor | None:
     """Return what a member receives that sends something else than before, where what the others sent is not known:
     their part of a sum is what was received without the own part, up to rounding. None if it cannot be told."""
@@ -171,13 +179,15 @@ class Peers:
 
     So one rank runs alone, without a process group, and what it computes depends on its own inputs as it does among the
     others. `exchanges` has the collectives of each group in their order, `places` this rank's place in each group, and
-    `position` how many of each have been answered in the run that is going on. `place` is entered where the program
+    `position` how many of each have been answered in the run that is going on. `differing` has those in which it has
+    sent something else than then. `place` is entered where the program
     runs: there, `torch.distributed` answers as for this rank.
     """
 
     exchanges: Mapping[str, Sequence[Exchange]] = field(default_factory=dict)
     places: Mapping[str, int] = field(default_factory=dict)
     position: dict[str, int] = field(default_factory=dict)
+    differing: set[tuple[str, int]] = field(default_factory=set)
     place: Callable[[], AbstractContextManager[Any]] = nullcontext
 
     def __call__(self, call: Call, sent: Tensor) -> Tensor:
@@ -199,6 +209,8 @@ class Peers:
             )
         if exchange.received is not None and torch.equal(sent_before, sent):
             return exchange.received.clone()
+        if not is_close(sent_before, sent):
+            self.differing.add((call.group, number))
         everyone = [*exchange.sent[:place], sent, *exchange.sent[place + 1 :]]
         known = [tensor for tensor in everyone if tensor is not None]
         if len(known) == len(everyone):

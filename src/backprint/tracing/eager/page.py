@@ -70,11 +70,16 @@ def has_out(call: TapedCall) -> bool:
     return any(argument.is_out for argument in schema_of(call.func).arguments)
 
 
+def is_foreach(call: TapedCall) -> bool:
+    """Whether a call does the same for each tensor of its lists."""
+    return schema_of(call.func).name.startswith("aten::_foreach_")
+
+
 def split_foreach_call(call: TapedCall) -> Iterator[TapedCall]:
     """Yield a call for each tensor of a `_foreach_` call whose tensors share memory: each sees the updates before
     it."""
     count = len(call.args[0]) if call.args and type(call.args[0]) is list else 0
-    if count < 2 or not schema_of(call.func).name.startswith("aten::_foreach_"):
+    if count < 2 or not is_foreach(call):
         raise CaptureError(f"{call.func} changes several tensors that share memory: keep that part outside")
     for index in range(count):
         args = [[item[index]] if type(item) is list and len(item) == count else item for item in call.args]

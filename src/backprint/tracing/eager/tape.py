@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -175,6 +176,14 @@ def is_dense(place: Placement) -> bool:
             return False
         expected *= size
     return True
+
+
+def are_apart(places: Sequence[Placement]) -> bool:
+    """Whether no two of these tensors use the same memory: each fills its own part of it."""
+    if not all(place.layout is torch.strided and is_dense(place) for place in places):
+        return False
+    parts = sorted((place.memory, place.offset * place.dtype.itemsize, bytes_spanned(place)) for place in places)
+    return all(left[0] != right[0] or left[2] <= right[1] for left, right in itertools.pairwise(parts))
 
 
 def has_internal_overlap(place: Placement) -> bool:

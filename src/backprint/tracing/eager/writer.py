@@ -33,6 +33,7 @@ from backprint.tracing.eager.page import (
     functional_form,
     functional_of,
     has_out,
+    is_foreach,
     name_of_result,
     split_foreach_call,
     view_form,
@@ -44,6 +45,7 @@ from backprint.tracing.eager.tape import (
     Placement,
     Tape,
     TapedCall,
+    are_apart,
     geometry,
     has_internal_overlap,
     is_dense,
@@ -206,7 +208,7 @@ class Updates:
         - its functional form (`add` for `add_`), whose result becomes the new value of the tensor and, scattered, of
           all tensors that share its memory;
         - a call for each tensor of a `_foreach_` operator, if two of them share memory: as one step, the second would
-          not see the update of the first;
+          not see the update of the first. Tensors of other operators may lie apart in one memory;
         - the same operator, in place, on a copy of the whole storage, if a tensor overlaps itself (`expand`): no
           functional result has two elements in one place of memory.
         """
@@ -220,7 +222,7 @@ class Updates:
         written = written or changed
         if self.as_ran:
             self.write_as_ran(call, written)
-        elif len({place.memory for place in written}) < len(written):
+        elif len({place.memory for place in written}) < len(written) and (is_foreach(call) or not are_apart(written)):
             for single_call in split_foreach_call(call):
                 self.write_update(single_call)
         elif any(map(has_internal_overlap, written)):

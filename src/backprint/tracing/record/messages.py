@@ -34,13 +34,24 @@ class Messages:
     """The collectives of a step, by the label of their group, in their order.
 
     `memories` are the storages of what is received. `unread` has parts of it that nothing has read yet, each with the
-    tensor of the script's that the same values will be in, by that tensor's storage.
+    tensor of the script's that the same values will be in, by that tensor's storage. `works` has the handles by which
+    the script waits, with these tensors.
     """
 
     def __init__(self) -> None:
         self.by_group: dict[str, list[Message]] = {}
         self.memories: set[int] = set()
+        self.works: dict[int, tuple[Any, list[Tensor]]] = {}
         self.unread: dict[int, list[tuple[Tensor, Tensor]]] = {}
+
+    def mark(self) -> dict[str, int]:
+        """Return how many collectives each group has had."""
+        return {label: len(rows) for label, rows in self.by_group.items()}
+
+    def forget_after(self, mark: dict[str, int]) -> None:
+        """Forget the collectives after a mark: the call has raised."""
+        for label, rows in self.by_group.items():
+            del rows[mark.get(label, 0) :]
 
     def begin(self, call: Call, sent: Tensor, received: Tensor) -> None:
         """Note a collective. What it receives will be in `received`, or in tensors that are copied from it."""
@@ -54,10 +65,30 @@ class Messages:
         if storage_id(source.untyped_storage()) in self.memories:
             self.unread.setdefault(storage_id(target.untyped_storage()), []).append((source.detach(), target.detach()))
 
+    def also_into(self, copy: Tensor, tensor: Tensor) -> None:
+        """Take what is about to arrive in a tensor's memory into a copy of the tensor, too."""
+        if rows := self.unread.get(storage_id(tensor.untyped_storage())):
+            rows.append((copy, tensor.detach()))
+
     def read(self, tensor: Tensor) -> None:
         """Keep what was received into a tensor's memory: it is about to be read, so it has arrived."""
         for source, target in self.unread.pop(storage_id(tensor.untyped_storage()), ()):
             source.copy_(target)
+
+    def expect(self, work: Any, tensors: list[Tensor]) -> None:
+        """Note the handle by which the script waits for what will be in some tensors."""
+        self.works[id(work)] = work, [tensor.detach() for tensor in tensors]
+
+    def arrived(self, work: Any) -> None:
+        """Keep what was received in a collective that the script has waited for."""
+        for tensor in self.works.pop(id(work), (None, ()))[1]:
+            self.read(tensor)
+
+    def is_result_of_callback(self, tensor: Tensor) -> bool:
+        """Whether a tensor that no operator of the step has made may be what a callback made of a collective's result:
+        nobody has waited for one that returns such a tensor."""
+        expected = (other for _, tensors in self.works.values() for other in tensors)
+        return any(other.shape == tensor.shape and other.dtype == tensor.dtype for other in expected)
 
     def read_all(self) -> None:
         """Keep what was received and nothing has read."""

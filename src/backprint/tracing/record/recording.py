@@ -16,6 +16,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -129,7 +130,7 @@ class Recording:
 
     def after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """End the step after an optimizer has stepped, or note that it is due if a backward still runs."""
-        if torch.compiler.is_dynamo_compiling() or self.is_off():
+        if torch.compiler.is_dynamo_compiling() or self.is_off() or is_inside_another_step(sys._getframe(1)):
             return
         if current_node() is not None or self.depth[threading.get_ident()]:
             self.step_is_due = True
@@ -346,6 +347,20 @@ class Recording:
             there = f"ask for steps below {self.count}" if self.count else none
             reasons.append(f"{script} made {self.count} steps, so {steps} not reached: {there}")
         return reasons
+
+
+def is_inside_another_step(frame: FrameType | None) -> bool:
+    """Whether the optimizer that has stepped is a part of another, whose step ends later: PyTorch wraps the step of
+    each in the same function."""
+    steps = 0
+    while frame is not None and steps < 2:
+        steps += frame.f_code.co_name == "wrapper" and frame.f_code.co_filename == HOOKED_STEPS
+        frame = frame.f_back
+    return steps > 1
+
+
+HOOKED_STEPS = sys.modules[torch.optim.Optimizer.__module__].__file__
+"""The file of the function in which PyTorch wraps the step of every optimizer."""
 
 
 def end_thread(thread: threading.Thread, ended: threading.Event) -> None:

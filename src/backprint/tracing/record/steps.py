@@ -34,8 +34,10 @@ from backprint._torch.distributed import (
     own_rank,
     passes_on,
     sharding_text,
+    why_not_recorded,
+    work_of,
 )
-from backprint._torch.modes import DisableTorchFunction, pop_mode, push_mode
+from backprint._torch.modes import DisableTorchFunction, pop_mode, push_mode, without_modes
 from backprint._torch.operators import is_wait
 from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError, ReplayError, describe_error
@@ -263,9 +265,14 @@ class LiveRecorder(Recorder):
         if self.written is not None:
             return self.write_only(func, args, kwargs)
         if (form := form_of(func)) is not None:
+            before = len(self.tape.calls), self.messages.mark()
             made = self.run_own_part(self.write_form, form, func, args, kwargs)
-            result = func(*args, **kwargs)
-            self.run_own_part(self.enter_made, made, result)
+            try:
+                result = func(*args, **kwargs)
+            except BaseException:
+                self.run_own_part(self.forget_form, *before)
+                raise
+            self.run_own_part(self.enter_made, made, args, result)
             return result
         call = self.run_own_part(self.begin_call, func, args, kwargs)
         result = func(*args, **kwargs)  # outside `run_own_part`: errors here are the script's
@@ -327,14 +334,30 @@ class LiveRecorder(Recorder):
     # ---- Processes: collectives, and tensors that are sharded among them
 
     @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Record nothing in this block if this is the step's thread: the script waits for a collective."""
-        before = self.waits
-        self.waits = before or self.thread == threading.get_ident()
+    def waiting(self, work: Any) -> Iterator[None]:
+        """Record nothing in this block if this is the step's thread, which waits for a collective. Then it has
+        arrived."""
+        before, is_here = self.waits, self.thread == threading.get_ident()
+        if not is_here:
+            self.run_own_part(self.note_other_thread, work)
+        self.waits = before or is_here
         try:
             yield
+            if is_here and not before:
+                with without_modes():
+                    self.run_own_part(self.messages.arrived, work)
         finally:
             self.waits = before
+
+    def note_other_thread(self, work: Any) -> None:
+        """Drop the step if another thread waits for a collective that changes a tensor of the step."""
+        with contextlib.suppress(RuntimeError):  # not every backend tells the result
+            for tensor in work.result():
+                if storage_id(tensor.untyped_storage()) in self.memories:
+                    raise CaptureError(
+                        f"another thread runs a collective on a tensor of the step, of shape {list(tensor.shape)}, "
+                        "which is not seen"
+                    )
 
     def note_wrappers(self, args: Any, kwargs: Any) -> None:
         """Note the wrappers among a call's arguments that are leaves, or come from outside. What they call is seen."""
@@ -394,8 +417,17 @@ class LiveRecorder(Recorder):
         """Whether a tensor is in memory that the form of a call has made."""
         return self.memories[storage_id(tensor.untyped_storage())] >= (self.written or 0)
 
-    def enter_made(self, made: Any, result: Any) -> None:
-        """Enter the tensors that a call has made as those that its form has made on the tape."""
+    def forget_form(self, calls: int, mark: dict[str, int]) -> None:
+        """Forget what was written for a call that has raised."""
+        del self.tape.calls[calls:]
+        self.messages.forget_after(mark)
+
+    def enter_made(self, made: Any, args: Any, result: Any) -> None:
+        """Enter the tensors that a call has made as those that its form has made on the tape, and the handle by which
+        the script waits for it."""
+        if (work := work_of(result)) is not None:
+            tensors = [leaf for leaf in plain_leaves(args, result) if isinstance(leaf, Tensor)]
+            self.messages.expect(work, tensors)
         for foreseen, tensor in zip(plain_leaves(made), plain_leaves(result), strict=False):
             if not isinstance(tensor, Tensor) or not isinstance(foreseen, Tensor):
                 continue
@@ -421,6 +453,12 @@ class LiveRecorder(Recorder):
 
     def enter_outside_tensor(self, func: Any, tensor: Tensor, written: bool) -> None:
         refuse_freed("a tensor from outside", tensor)
+        if func is not None and not written and self.messages.is_result_of_callback(tensor):
+            raise CaptureError(
+                f"the script uses a tensor of shape {list(tensor.shape)} that no operator of the step has made"
+                f"{place_of_script()}, and has not waited for a collective that returns such a tensor: what a callback "
+                "computes of it is not seen; wait for it (work.wait()) in the step"
+            )
         storage = tensor.untyped_storage()
         key = storage_id(storage)
         self.callers[key] = storage
@@ -441,6 +479,9 @@ class LiveRecorder(Recorder):
     def know_parameters(self, frame: FrameType) -> None:
         """Enter the script's parameters and the paths of its modules from the start, by the variables of its frames."""
         reachable = objects_in_frames(frame)
+        for _, value in reachable:
+            if isinstance(value, nn.Module) and (why := why_not_recorded(value)):
+                raise CaptureError(why)
         self.paths = paths_of_modules(reachable)
         for _, tensor in named_tensors(reachable).values():
             if isinstance(tensor, nn.Parameter):
@@ -488,6 +529,7 @@ class LiveRecorder(Recorder):
             mark.shards[index] = sharding_text(gradient)
             if index not in mark.before:
                 mark.given[index] = opened(gradient).detach().clone()
+                self.messages.also_into(mark.given[index], opened(gradient))
             elif place in mark.terms:
                 mark.given[index] = mark.terms[place]
 
