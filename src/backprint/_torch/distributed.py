@@ -206,6 +206,15 @@ def finished_work(result: Any) -> Any:
     return c10d._create_work_from_future(future).boxed()
 
 
+def results_of_work(work: Any) -> list[Tensor]:
+    """Return the tensors that a collective, which has ended, has written; none if its backend does not say."""
+    try:
+        values = work.get_future().value()
+    except RuntimeError:
+        return []
+    return [value for value in (values if isinstance(values, list) else [values]) if isinstance(value, Tensor)]
+
+
 @contextlib.contextmanager
 def waiting_in(around: Callable[[Any], contextlib.AbstractContextManager[Any]]) -> Iterator[None]:
     """Wait for a collective inside of `around(work)`, in this block: gloo copies the parts of a reduce-scatter while

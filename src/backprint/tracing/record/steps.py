@@ -33,6 +33,7 @@ from backprint._torch.distributed import (
     name_groups_of,
     own_rank,
     passes_on,
+    results_of_work,
     sharding_text,
     why_not_recorded,
     work_of,
@@ -338,11 +339,11 @@ class LiveRecorder(Recorder):
         """Record nothing in this block if this is the step's thread, which waits for a collective. Then it has
         arrived."""
         before, is_here = self.waits, self.thread == threading.get_ident()
-        if not is_here:
-            self.run_own_part(self.note_other_thread, work)
         self.waits = before or is_here
         try:
             yield
+            if not is_here:
+                self.run_own_part(self.note_other_thread, work)
             if is_here and not before:
                 with without_modes():
                     self.run_own_part(self.messages.arrived, work)
@@ -351,13 +352,12 @@ class LiveRecorder(Recorder):
 
     def note_other_thread(self, work: Any) -> None:
         """Drop the step if another thread waits for a collective that changes a tensor of the step."""
-        with contextlib.suppress(RuntimeError):  # not every backend tells the result
-            for tensor in work.result():
-                if storage_id(tensor.untyped_storage()) in self.memories:
-                    raise CaptureError(
-                        f"another thread runs a collective on a tensor of the step, of shape {list(tensor.shape)}, "
-                        "which is not seen"
-                    )
+        for tensor in results_of_work(work):
+            if storage_id(tensor.untyped_storage()) in self.memories:
+                raise CaptureError(
+                    f"another thread runs a collective on a tensor of the step, of shape {list(tensor.shape)}, which "
+                    "is not seen"
+                )
 
     def note_wrappers(self, args: Any, kwargs: Any) -> None:
         """Note the wrappers among a call's arguments that are leaves, or come from outside. What they call is seen."""
@@ -453,7 +453,7 @@ class LiveRecorder(Recorder):
 
     def enter_outside_tensor(self, func: Any, tensor: Tensor, written: bool) -> None:
         refuse_freed("a tensor from outside", tensor)
-        if func is not None and not written and self.messages.is_result_of_callback(tensor):
+        if func is not None and form_of(func) is None and self.messages.is_result_of_callback(tensor):
             raise CaptureError(
                 f"the script uses a tensor of shape {list(tensor.shape)} that no operator of the step has made"
                 f"{place_of_script()}, and has not waited for a collective that returns such a tensor: what a callback "
