@@ -49,7 +49,7 @@ ISOLATED = {
     r"aten\._new_zeros_with_same_feature_meta\..*": "trusts the number of batch dimensions",
     r"aten\._?(cudnn|miopen)_.*rnn.*": "trusts one buffer of weights and a reserve",
     r"aten\..*(lstm|rnn)_mps.*": "trusts what its forward made",
-    r"aten\._foreach_copy\..*": "trusts that both lists are as long",
+    r"aten\._foreach_copy\.out": "trusts that both lists are as long",
     r"aten\._gather_sparse_backward\..*": "makes a sparse tensor of indices that nobody has looked at",
     r"aten\.set_?\..*": "changes what autograd has kept for its backward",
     r"aten\.to\.prim_.*": "reads what is not there where it has no dtype",

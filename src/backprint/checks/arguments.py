@@ -175,6 +175,14 @@ def is_dividable(value: Any) -> bool:
     return isinstance(value, int)
 
 
+def check_copied_list(arguments: Arguments) -> str:
+    """Check a copy of a list of tensors into another: both have one length, also where one is empty."""
+    targets, sources = arguments["self"], arguments["src"]
+    lengths = [len(value) if isinstance(value, (list, tuple)) else 0 for value in (targets, sources)]
+    unlike = f"lists of tensors of unlike lengths: self has {lengths[0]}, src has {lengths[1]}"
+    return "" if lengths[0] == lengths[1] else unlike
+
+
 def check_list_lengths(arguments: Arguments) -> str:
     """Check operators on lists of tensors: the lists have one length."""
     lists = {

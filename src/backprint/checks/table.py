@@ -23,6 +23,7 @@ from backprint.checks.arguments import (
     check_convolution_kernel_size,
     check_coo,
     check_coo_to_csr,
+    check_copied_list,
     check_csr_to_coo,
     check_ctc_loss,
     check_decimals,
@@ -188,6 +189,7 @@ CHECKS: dict[str, Check] = {
     **rows_with_check(
         check_division, "aten.floor_divide aten.floor_divide_ aten.remainder aten.remainder_ aten.fmod aten.fmod_"
     ),
+    **rows_with_check(check_copied_list, "aten._foreach_copy aten._foreach_copy_"),
     **rows_with_check(check_division, "prims.div prims.remainder prims.fmod"),
     **rows_with_check(
         check_convolution_kernel_size, "aten.slow_conv_transpose2d aten.slow_conv_transpose3d aten.slow_conv_dilated2d"

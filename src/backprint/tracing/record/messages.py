@@ -15,6 +15,7 @@ from torch import Tensor
 
 from backprint._torch.distributed import collective_name
 from backprint._torch.tensors import storage_id
+from backprint.tracing.watch import bytes_used
 from backprint.values.exchanges import Call, Exchange, Peers
 
 Groups = dict[str, tuple[int, ...]]
@@ -67,13 +68,19 @@ class Messages:
 
     def also_into(self, copy: Tensor, tensor: Tensor) -> None:
         """Take what is about to arrive in a tensor's memory into a copy of the tensor, too."""
-        if rows := self.unread.get(storage_id(tensor.untyped_storage())):
-            rows.append((copy, tensor.detach()))
+        rows = self.unread.get(storage_id(tensor.untyped_storage()), ())
+        if any(overlap(target, tensor) for _, target in rows):
+            self.unread[storage_id(tensor.untyped_storage())].append((copy, tensor.detach()))
 
     def read(self, tensor: Tensor) -> None:
         """Keep what was received into a tensor's memory: it is about to be read, so it has arrived."""
-        for source, target in self.unread.pop(storage_id(tensor.untyped_storage()), ()):
-            source.copy_(target)
+        key = storage_id(tensor.untyped_storage())
+        rows = self.unread.pop(key, [])
+        if later := [row for row in rows if not overlap(row[1], tensor)]:
+            self.unread[key] = later
+        for source, target in rows:
+            if overlap(target, tensor):
+                source.copy_(target)
 
     def expect(self, work: Any, tensors: list[Tensor]) -> None:
         """Note the handle by which the script waits for what will be in some tensors."""
@@ -109,6 +116,12 @@ class Messages:
             },
             places,
         )
+
+
+def overlap(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors in one storage may have elements in common."""
+    (low, high), (other_low, other_high) = bytes_used(left), bytes_used(right)
+    return low < other_high and other_low < high
 
 
 def exchange_of(message: Message, size: int, place: int) -> Exchange:
