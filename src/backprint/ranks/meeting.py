@@ -12,6 +12,7 @@ from torch import Tensor
 
 from backprint._torch.distributed import label_of, members_of
 from backprint.errors import RanksError
+from backprint.graph.links import collective_steps
 from backprint.graph.nouns import Capture
 from backprint.ranks.turns import Turns, waits_in
 from backprint.tracing import frames
@@ -33,17 +34,17 @@ class Sent:
 
 
 class Meeting:
-    """The collectives that wait for members, by key."""
+    """The collectives that wait for members, by key. Where graphs run, no line of a program is known (`replays`)."""
 
-    def __init__(self, turns: Turns[Any]) -> None:
-        self.turns = turns
+    def __init__(self, turns: Turns[Any], replays: bool = False) -> None:
+        self.turns, self.replays = turns, replays
         self.open: dict[Key, Sent] = {}
 
     def meet(self, key: Key, rank: int, call: Call, tensor: Tensor) -> Sent:
         """Send a tensor, and return what all members have sent, as soon as they have."""
         members = key[2]
         sent = self.open.setdefault(key, Sent())
-        where = frames.place(frames.here({}))
+        where = "" if self.replays else frames.place(frames.here({}))
         sent.calls[rank], sent.tensors[rank], sent.lines[rank] = call, tensor.detach().clone(), where
         if len(sent.calls) < len(members):
             self.turns.wait(rank, waits_in(call, where))
@@ -106,15 +107,55 @@ def as_it_arrived(exchange: Exchange, sent: Sequence[Tensor], computed: Tensor) 
     """Return what arrived in a step, if all send what they sent in it and it is what is computed here but for the order
     of rounding; else what is computed."""
     arrived = exchange.received
-    if arrived is None or arrived.shape != computed.shape or arrived.dtype != computed.dtype:
+    if arrived is None or any(
+        before is None or not torch.equal(before, now) for before, now in zip(exchange.sent, sent, strict=True)
+    ):
         return computed
-    if any(before is None or not torch.equal(before, now) for before, now in zip(exchange.sent, sent, strict=True)):
-        return computed
-    if not arrived.dtype.is_floating_point or torch.equal(arrived, computed):
-        return computed
+    return arrived.clone() if is_same_sum(arrived, computed, sent) else computed
+
+
+def is_same_sum(arrived: Tensor, computed: Tensor, sent: Sequence[Tensor]) -> bool:
+    """Whether what arrived is what is computed of what all have sent, but for the order of rounding."""
+    if arrived.shape != computed.shape or arrived.dtype != computed.dtype:
+        return False
+    if not arrived.dtype.is_floating_point or not arrived.numel():
+        return torch.equal(arrived, computed)
     largest = sum(float(tensor.abs().max()) for tensor in sent if tensor.numel())
     bound = len(sent) * torch.finfo(arrived.dtype).eps * largest
-    return arrived.clone() if float((arrived - computed).abs().max()) <= bound else computed
+    difference = (arrived - computed).abs()
+    return bool(((difference <= bound) | (arrived == computed) | (arrived.isnan() & computed.isnan())).all())
+
+
+def check_one_step(ranks: Sequence[Capture], exchanges: Sequence[Mapping[str, Sequence[Exchange]]]) -> None:
+    """Raise if the ranks' samples are not of one step: what one has received is not what all have sent."""
+    counts: dict[tuple[str, tuple[int, ...]], dict[int, int]] = {}
+    for number, (capture, rows_by_label) in enumerate(zip(ranks, exchanges, strict=True)):
+        for label, members in capture.rank.groups if capture.rank is not None else ():
+            counts.setdefault((label, members), {})[number] = len(rows_by_label.get(label, ()))
+    for (label, members), by_rank in counts.items():
+        by_rank |= {number: 0 for number in members if number not in by_rank}
+        if len(set(by_rank.values())) > 1:
+            shown = ", ".join(f"rank {number} has {count}" for number, count in list(by_rank.items())[:8])
+            raise RanksError(f"the samples are not of one step of the ranks: of collectives over {label!r}, {shown}")
+    for number, (capture, rows_by_label) in enumerate(zip(ranks, exchanges, strict=True)):
+        steps = collective_steps(capture)
+        for label, rows in rows_by_label.items():
+            place = dict(capture.rank.groups)[label].index(number) if capture.rank is not None else 0
+            for at, row in enumerate(rows):
+                sent = [tensor for tensor in row.sent if tensor is not None]
+                step, is_used = steps.get((label, at), (None, False))
+                if not is_used or step is None or row.received is None or len(sent) < len(row.sent):
+                    continue
+                if row.calls[place].kind == "all_to_all_single" or mismatch(row.calls, sent):
+                    continue
+                computed = received_by(place, row.calls[place].kind, [call.options for call in row.calls], sent)
+                if not is_same_sum(row.received, computed, sent):
+                    where = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
+                    raise RanksError(
+                        f"the samples are not of one step of the ranks: what rank {number} received in "
+                        f"{row.calls[place].text}{where} is not what the others sent, by their samples. Is one of them "
+                        "of an earlier run, or has a rank made other steps than the others?"
+                    )
 
 
 def exchanges_of_all(ranks: Sequence[Capture]) -> list[dict[str, list[Exchange]]]:

@@ -20,7 +20,7 @@ from backprint.graph.keys import PortKey, in_a_line, number_of
 from backprint.graph.links import mutated
 from backprint.graph.nouns import OUT_ROLES, Capture
 from backprint.graph.verdicts import DIGESTS, PROGRAM, PortVerdict, Verdict, worst
-from backprint.ranks.meeting import Among, Meeting, exchanges_of_all
+from backprint.ranks.meeting import Among, Meeting, check_one_step, exchanges_of_all
 from backprint.ranks.sharded import (
     Call,
     Make,
@@ -126,7 +126,9 @@ class World:
                     "`backprint record` keep them"
                 )
             inputs = [capture.inputs() for capture in self.ranks]
-            replayed = replayed_together(self.ranks, inputs, exchanges_of_all(self.ranks))
+            exchanges = exchanges_of_all(self.ranks)
+            check_one_step(self.ranks, exchanges)
+            replayed = replayed_together(self.ranks, inputs, exchanges)
             rows = [
                 (against_digests(witness, results), DIGESTS)
                 for witness, results in zip(self.witnesses, replayed, strict=True)
@@ -196,7 +198,7 @@ def replayed_together(
     """Run the graphs of all ranks; their collectives are computed where they meet, or come to what `arrived` in the
     step, if that is the same but for rounding."""
     turns: Turns[Results] = Turns(len(ranks))
-    meeting = Meeting(turns)
+    meeting = Meeting(turns, replays=True)
 
     def replayed(rank: int) -> Results:
         capture = ranks[rank]
