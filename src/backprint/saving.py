@@ -153,19 +153,29 @@ def with_proof_on_recipes(capture: Capture, data: str, power: str) -> tuple[Inpu
 def proven_step(recorded: Capture) -> Capture:
     """Return a recorded step with recipes if its replay returns what the script computed; raise if not."""
     capture = with_recipes(recorded)
-    peers: Any = capture.peers
-    for verdict in verify_capture(capture, ("captured",)):
+    verdicts = verify_capture(capture, ("captured",))
+    check_sent(capture)
+    for verdict in verdicts:
         if verdict.verdict in REFUTED:
-            unseen = "" if peers is None else ". What other threads compute, and callbacks of a collective, is not seen"
+            unseen = (
+                ""
+                if capture.peers is None
+                else ". What other threads compute, and callbacks of a collective, is not seen"
+            )
             raise CaptureError(f"its replay is not what the script computed: {verdict.name}: {verdict.detail}{unseen}")
-    for (label, number), (step, is_used) in collective_steps(capture).items() if peers is not None else ():
-        if (label, number) in peers.differing and (is_used or "broadcast" not in step.target):
+    return capture
+
+
+def check_sent(capture: Capture) -> None:
+    """Raise if the graphs of a rank have sent something else than the script did, where that matters."""
+    differing = getattr(capture.peers, "differing", ())
+    for key, (step, is_used) in collective_steps(capture).items() if differing else ():
+        if key in differing and (is_used or "broadcast" not in step.target):
             place = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
             raise CaptureError(
-                f"{step.name}{place} over {label!r} sends other values than the script did: something writes to what "
+                f"{step.name}{place} over {key[0]!r} sends other values than the script did: something writes to what "
                 "is sent where it is not seen, as NumPy, another thread or the callback of a collective do"
             )
-    return capture
 
 
 @settings.making_on_cpu

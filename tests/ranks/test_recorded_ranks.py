@@ -175,3 +175,134 @@ def test_a_folder_of_ranks_is_a_world_and_wrong_ones_are_refused_by_name(tmp_pat
         bp.load_world(folder)
     with pytest.raises(SampleError, match=r"it has no world\.json and no rank_0"):
         bp.load_world(tmp_path)
+
+
+# ---- What scripts do between a backward and a step, in a process that is the only one of its group
+
+BEGIN = """
+import threading
+import torch
+import torch.distributed as dist
+from torch import nn
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
+def reduce_gradients():
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+"""
+
+TRAIN = """
+optimizer = torch.optim.{optimizer}
+for step in range(3):
+    optimizer.zero_grad()
+    model(torch.randn(3, 4)).square().mean().backward()
+    {between}
+    optimizer.step()
+dist.destroy_process_group()
+"""
+
+SHARDED = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+fully_shard(model, mesh=init_device_mesh("cpu", (1,), mesh_dim_names=("dp",)))
+"""
+
+HOOKED = """
+bucket, works = torch.zeros(sum(p.numel() for p in model.parameters())), []
+def reduce_later(parameter, begin):
+    part = bucket[begin : begin + parameter.numel()]
+    part.copy_(parameter.grad.reshape(-1))
+    works.append((parameter, part, dist.all_reduce(part, async_op=True)))
+begin = 0
+for parameter in model.parameters():
+    parameter.register_post_accumulate_grad_hook(lambda parameter, begin=begin: reduce_later(parameter, begin))
+    begin += parameter.numel()
+def finish():
+    for parameter, part, work in works:
+        work.wait()
+        parameter.grad.copy_(part.view_as(parameter))
+    works.clear()
+"""
+
+RAISING = """
+def try_average():
+    try:
+        dist.broadcast(torch.ones(2), src=7)
+    except Exception:
+        reduce_gradients()
+"""
+
+THREAD = """
+def in_thread():
+    thread = threading.Thread(target=reduce_gradients)
+    thread.start()
+    thread.join()
+"""
+
+NUMPY = """
+def filled_by_numpy():
+    sent = torch.zeros(2)
+    sent.numpy()[:] = 1
+    dist.all_reduce(sent)
+    model[2].bias.grad += sent
+"""
+
+SHAPES = """
+from torch._subclasses import FakeTensorMode
+def shapes():
+    with FakeTensorMode():
+        assert (torch.ones(2, 3) @ torch.ones(3, 4)).shape == (2, 4)
+"""
+
+RECORDED_BITWISE = {
+    "fused optimizer on FSDP2's views": (SHARDED, "AdamW(model.parameters(), fused=True)", "pass"),
+    "reduced in hooks, slice by slice": (HOOKED, "SGD(model.parameters(), lr=0.1)", "finish()"),
+    "a collective that raises": (RAISING, "SGD(model.parameters(), lr=0.1)", "try_average()"),
+    "a barrier that is monitored": ("", "SGD(model.parameters(), lr=0.1)", "dist.monitored_barrier()"),
+    "shapes of fake tensors": (SHAPES, "SGD(model.parameters(), lr=0.1)", "shapes(); reduce_gradients()"),
+    "FSDP2 from its first step on": (SHARDED, "SGD(model.parameters(), lr=0.1, momentum=0.9)", "pass"),
+}
+
+
+@pytest.mark.parametrize("name", RECORDED_BITWISE)
+def test_what_scripts_do_is_recorded(name: str, tmp_path: Path) -> None:
+    before, optimizer, between = RECORDED_BITWISE[name]
+    text = BEGIN + before + TRAIN.format(optimizer=optimizer, between=between)
+    (tmp_path / "train.py").write_text(text, "utf-8")
+    told: list[str] = []
+    first = 0 if "first step" in name else 1
+    [step] = bp.record(tmp_path / "train.py", steps=(first, first + 1), tell=told.append)
+    assert told == []
+    assert [verdict.verdict for verdict in step.verify()][-1] == "bitwise"
+
+
+def test_a_step_ends_with_the_outermost_optimizer(tmp_path: Path) -> None:
+    zero = "dist.optim.ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)"
+    text = BEGIN + TRAIN.format(optimizer="SGD", between="pass").replace("torch.optim.SGD", zero, 1)
+    quiet = "import warnings; warnings.simplefilter('ignore')"
+    text = text.replace("import threading", quiet).replace(
+        "from torch import nn", "import torch.distributed.optim\nfrom torch import nn", 1
+    )
+    (tmp_path / "train.py").write_text(text, "utf-8")
+    steps = bp.record(tmp_path / "train.py", steps=(0, 3))
+    assert [len(step.pairs) for step in steps] == [2, 2, 2]
+    assert all([verdict.verdict for verdict in step.verify()][-1] == "bitwise" for step in steps)
+
+
+NOT_SEEN = {
+    "a thread": (THREAD, "in_thread()", "another thread runs a collective on a tensor of the step, of shape [6, 4]"),
+    "NumPy": (NUMPY, "filled_by_numpy()", "sends other values than the script did: something writes to what is sent"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_SEEN)
+def test_a_step_that_is_not_seen_as_a_whole_is_not_kept(name: str, tmp_path: Path) -> None:
+    before, between, words = NOT_SEEN[name]
+    text = BEGIN + before + TRAIN.format(optimizer="SGD(model.parameters(), lr=0.1)", between=between)
+    (tmp_path / "train.py").write_text(text, "utf-8")
+    told: list[str] = []
+    assert bp.record(tmp_path / "train.py", tell=told.append) == []
+    [line] = told
+    assert line.startswith("step 1 is not kept: ")
+    assert words in line

@@ -81,7 +81,24 @@ def label_of(reference: Any) -> str:
         return description.removeprefix(MESH)
     if description in ("default_pg", "") and group.size() == torch.distributed.get_world_size():
         return WORLD
-    return description if description not in ("undefined", "") else "ranks " + ",".join(map(str, members_of(group)))
+    return description if description not in UNNAMED else label_of_members(group)
+
+
+UNNAMED = ("undefined", "")
+"""The descriptions of groups to which a program has given none."""
+
+
+@uses("torch.distributed.distributed_c10d._world.pg_map", needed_by=(private.RANKS,))
+def label_of_members(group: Any) -> str:
+    """Return what a graph calls a group without a description: its ranks, and which of the groups of these it is. All
+    ranks make groups in one order."""
+    from torch.distributed import distributed_c10d
+
+    members = members_of(group)
+    alike = [other for other in distributed_c10d._world.pg_map if str(other.group_desc) in UNNAMED]
+    alike = [other for other in alike if members_of(other) == members]
+    number = alike.index(group) + 1 if group in alike else 1
+    return f"ranks {','.join(map(str, members))}{f' ({number})' if number > 1 else ''}"
 
 
 @uses("torch.distributed.distributed_c10d._world.pg_map", needed_by=(private.RANKS,))

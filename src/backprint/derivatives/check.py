@@ -232,15 +232,23 @@ def not_finite_ports(setting: Setting) -> tuple[str, ...]:
     return tuple(port for port, gradient in setting.gradients.items() if not bool(gradient.isfinite().all()))
 
 
+def why_of_all_ranks(pairs: Sequence[Pair]) -> str:
+    """Say why the derivative is that of a step of all ranks, of which these Pairs are a part; '' if it is not."""
+    graphs = [graph for pair in pairs for graph in graphs_of(pair)]
+    if any(step.target in COLLECTIVES for graph in graphs for step in graph.steps):
+        return OF_ALL_RANKS
+    return OF_SHARDS if any(port.shard for graph in graphs for port in (*graph.inputs, *graph.outputs)) else ""
+
+
 def checked_pairs(capture: Capture, meant: tuple[str, ...], draws: Sequence[str]) -> Iterator[Derivative]:
     """Yield the Derivative of each Pair with a backward."""
     pairs = [pair for pair in capture.pairs if pair.backward is not None]
     if not pairs:
         yield Derivative(CANNOT_TELL, capture.name, "it has no backward")
         return
-    if any(step.target in COLLECTIVES for pair in pairs for graph in graphs_of(pair) for step in graph.steps):
+    if why := why_of_all_ranks(pairs):
         for pair in pairs:
-            yield Derivative(CANNOT_TELL, name_of(capture, pair), OF_ALL_RANKS)
+            yield Derivative(CANNOT_TELL, name_of(capture, pair), why)
         return
     try:
         values = inputs_of_pairs(capture, draws)
@@ -257,6 +265,8 @@ def checked_pairs(capture: Capture, meant: tuple[str, ...], draws: Sequence[str]
                 result = Derivative(CANNOT_TELL, result.name, detail, left_out=result.left_out)
             yield result
 
+
+OF_SHARDS = "its tensors are shards, a part of a step of all ranks: World.against_whole says of that"
 
 OF_ALL_RANKS = "its collectives make it a part of a step of all ranks: World.against_whole says of that"
 """Why the backward of one rank alone is compared with no derivative."""
