@@ -185,13 +185,17 @@ class Storages:
         if storage is None:
             self.begin(name, place, self.write_count(place.memory))
             return
-        if place != storage.base and place not in storage.origins:
+        if not self.has_origin(storage, place):
             if any(argument.memory == place.memory for argument in arguments):
                 storage.origins[place] = view()
             else:
                 storage.roots.append(place)
         if storage.names.get(place, ("", -1))[1] != storage.write_count:
             storage.names[place] = (name, storage.write_count)
+
+    def has_origin(self, storage: Storage, place: Placement) -> bool:
+        """Whether it is known where a tensor comes from. A view of a view of a root may be in the place of the root."""
+        return place == storage.base or place in storage.origins or place in storage.roots
 
     def write_base(self, storage: Storage, name: str) -> None:
         """Set the new value of a whole storage."""
@@ -201,7 +205,7 @@ class Storages:
     def enter_view(self, name: str, place: Placement, view: ViewOrigin) -> None:
         """Enter a tensor that has become another view of its storage (`t_`), under this name."""
         storage = self.of(place)
-        if place != storage.base and place not in storage.origins:
+        if not self.has_origin(storage, place):
             storage.origins[place] = view
         storage.names[place] = (name, storage.write_count)
 
