@@ -277,8 +277,10 @@ def test_what_scripts_do_is_recorded(name: str, tmp_path: Path) -> None:
     assert [verdict.verdict for verdict in step.verify()][-1] == "bitwise"
 
 
-def test_a_step_ends_with_the_outermost_optimizer(tmp_path: Path) -> None:
-    zero = "dist.optim.ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)"
+@pytest.mark.parametrize("views", [False, True])
+def test_a_step_ends_with_the_outermost_optimizer(views: bool, tmp_path: Path) -> None:
+    options = f"parameters_as_bucket_view={views}, lr=0.1"
+    zero = f"dist.optim.ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, {options})"
     text = BEGIN + TRAIN.format(optimizer="SGD", between="pass").replace("torch.optim.SGD", zero, 1)
     quiet = "import warnings; warnings.simplefilter('ignore')"
     text = text.replace("import threading", quiet).replace(
