@@ -323,7 +323,7 @@ class LiveRecorder(Recorder):
                 self.known[place.memory].append(place)
 
     def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> Placement:
-        if self.messages.unread and not leaves_values_unread(func):
+        if self.messages.unread and tensor.layout is torch.strided and not leaves_values_unread(func):
             self.messages.read(tensor)
         key = storage_id(storages(tensor)[-1])
         if key in self.filled:
