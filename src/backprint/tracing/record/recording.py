@@ -342,11 +342,15 @@ class Recording:
             none = (
                 "no optimizer stepped in eager"
                 if self.without_optimizer is False
-                else "it called no optimizer and no backward"
+                else f"it called no optimizer and no backward{CHILDREN if os.times().children_user > 0.5 else ''}"
             )
             there = f"ask for steps below {self.count}" if self.count else none
             reasons.append(f"{script} made {self.count} steps, so {steps} not reached: {there}")
         return reasons
+
+
+CHILDREN = "; processes that it starts are not recorded: start them with a launcher, each under `backprint record`"
+"""What a script is told that has started processes, and has made no step."""
 
 
 def is_inside_another_step(frame: FrameType | None) -> bool:
