@@ -7,22 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
+from click.types import FloatParamType
 
 from backprint.common.text import CHOICES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Gibibytes(click.FloatRange):
+class Gibibytes(FloatParamType):
     """An amount of memory or disk: more than nothing, and a number."""
-
-    def __init__(self) -> None:
-        super().__init__(0, min_open=True)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number that a text means."""
         number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
+        if not 0 < number < math.inf:
             self.fail(f"{value!r} is not an amount in GiB", param, ctx)
         return number
 
