@@ -267,13 +267,13 @@ class LiveRecorder(Recorder):
             return self.write_only(func, args, kwargs)
         if (form := form_of(func)) is not None:
             before = len(self.tape.calls), self.messages.mark()
-            made = self.run_own_part(self.write_form, form, func, args, kwargs)
+            foreseen = self.run_own_part(self.write_form, form, func, args, kwargs)
             try:
                 result = func(*args, **kwargs)
             except BaseException:
                 self.run_own_part(self.forget_form, *before)
                 raise
-            self.run_own_part(self.enter_made, made, args, result)
+            self.run_own_part(self.enter_results_of_form, foreseen, args, result)
             return result
         call = self.run_own_part(self.begin_call, func, args, kwargs)
         result = func(*args, **kwargs)  # outside `run_own_part`: errors here are the script's
@@ -422,23 +422,23 @@ class LiveRecorder(Recorder):
         del self.tape.calls[calls:]
         self.messages.forget_after(mark)
 
-    def enter_made(self, made: Any, args: Any, result: Any) -> None:
-        """Enter the tensors that a call has made as those that its form has made on the tape, and the handle by which
-        the script waits for it."""
+    def enter_results_of_form(self, foreseen: Any, args: Any, result: Any) -> None:
+        """Enter the tensors that a call has returned as those that its form has on the tape, and the handle by which the
+        script waits for it."""
         if (work := work_of(result)) is not None:
             tensors = [leaf for leaf in plain_leaves(args, result) if isinstance(leaf, Tensor)]
             self.messages.expect(work, tensors)
-        for foreseen, tensor in zip(plain_leaves(made), plain_leaves(result), strict=False):
-            if not isinstance(tensor, Tensor) or not isinstance(foreseen, Tensor):
+        for expected, tensor in zip(plain_leaves(foreseen), plain_leaves(result), strict=False):
+            if not isinstance(tensor, Tensor) or not isinstance(expected, Tensor):
                 continue
-            key, known = (storage_id(leaf.untyped_storage()) for leaf in (tensor, foreseen))
+            key, known = (storage_id(leaf.untyped_storage()) for leaf in (tensor, expected))
             if key in self.memories:
                 continue
             self.set_dependencies(tensor, frozenset())
             self.memories[key] = self.memories[known]
-            if self.place(tensor) != self.place(foreseen):
+            if self.place(tensor) != self.place(expected):
                 raise CaptureError(f"a collective returned {list(tensor.stride())} strides{place_of_script()}")
-            self.messages.note_copy(foreseen, tensor)
+            self.messages.note_copy(expected, tensor)
 
     def is_known(self, tensor: Tensor) -> bool:
         """Whether a tensor was made in the step or is in the known part of memory from outside.
