@@ -423,8 +423,8 @@ class LiveRecorder(Recorder):
         self.messages.forget_after(mark)
 
     def enter_results_of_form(self, foreseen: Any, args: Any, result: Any) -> None:
-        """Enter the tensors that a call has returned as those that its form has on the tape, and the handle by which the
-        script waits for it."""
+        """Enter the tensors that a call has returned as those that its form has on the tape, and the handle by which
+        the script waits for it."""
         if (work := work_of(result)) is not None:
             tensors = [leaf for leaf in plain_leaves(args, result) if isinstance(leaf, Tensor)]
             self.messages.expect(work, tensors)
