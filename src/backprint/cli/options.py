@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -20,7 +19,7 @@ class Gibibytes(FloatParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number that a text means."""
         number = super().convert(value, param, ctx)
-        if not 0 < number < math.inf:
+        if not 0 < number < 2**30:
             self.fail(f"{value!r} is not an amount in GiB", param, ctx)
         return number
 

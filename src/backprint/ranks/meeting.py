@@ -118,10 +118,14 @@ def is_same_sum(arrived: Tensor, computed: Tensor, sent: Sequence[Tensor]) -> bo
     """Whether what arrived is what is computed of what all have sent, but for the order of rounding."""
     if arrived.shape != computed.shape or arrived.dtype != computed.dtype:
         return False
+    if arrived.is_complex():
+        arrived, computed = torch.view_as_real(arrived), torch.view_as_real(computed)
     if not arrived.dtype.is_floating_point or not arrived.numel():
         return torch.equal(arrived, computed)
     largest = sum(float(tensor.abs().max()) for tensor in sent if tensor.numel())
-    bound = len(sent) * torch.finfo(arrived.dtype).eps * largest
+    bound = (
+        len(sent) * torch.finfo(arrived.dtype).eps * (largest + computed.abs())
+    )  # products are larger than their terms
     difference = (arrived - computed).abs()
     return bool(((difference <= bound) | (arrived == computed) | (arrived.isnan() & computed.isnan())).all())
 

@@ -338,8 +338,16 @@ def load_world(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: b
         witnesses = tuple(Witness(row, folder / FILE) for row in root.get("witness", []).items(size))
         if witnesses and len(witnesses) != len(numbers):
             raise SampleError(f"witness: has the results of {len(witnesses)} ranks, and there are {len(numbers)}")
-    ranks = tuple(load(folder_of_rank(folder, rank), allow, trust) for rank in numbers)
+    ranks = tuple(loaded_rank(folder_of_rank(folder, rank), rank, allow, trust) for rank in numbers)
     return World(ranks, size, numbers, witnesses=witnesses)
+
+
+def loaded_rank(place: Path, number: int, allow: Sequence[str], trust: bool) -> Capture:
+    """Read the sample of a rank."""
+    capture = load(place, allow, trust)
+    if capture.rank is not None and capture.rank.number != number:
+        raise SampleError(f"{place}: is the sample of rank {capture.rank.number}")
+    return capture
 
 
 def is_world(folder: Path) -> bool:
@@ -358,12 +366,8 @@ def numbered_samples(folder: Path) -> Iterator[tuple[int, Path]]:
 def world_of_samples(folder: Path, allow: Sequence[str], trust: bool) -> World:
     """Return the World of samples that each rank's process has written: `record` or `Capture.save` under torchrun."""
     places = dict(sorted(numbered_samples(folder)))
-    ranks = {number: load(place, allow, trust) for number, place in places.items()}
-    sizes = set()
-    for number, capture in ranks.items():
-        if capture.rank is not None and capture.rank.number != number:
-            raise SampleError(f"{places[number]}: is the sample of rank {capture.rank.number}")
-        sizes.add(capture.rank.size if capture.rank is not None else len(ranks))
+    ranks = {number: loaded_rank(place, number, allow, trust) for number, place in places.items()}
+    sizes = {capture.rank.size if capture.rank is not None else len(ranks) for capture in ranks.values()}
     if len(sizes) > 1 or max(ranks) >= max(sizes):
         raise SampleError(f"{folder}: has samples of steps of {' and '.join(map(str, sorted(sizes)))} ranks")
     witnesses = tuple(digests_of_program(capture) for capture in ranks.values())

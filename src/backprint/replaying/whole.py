@@ -75,7 +75,7 @@ class CaptureRun:
     ) -> None:
         self.capture, self.values, self.tangents = capture, values, tangents or {}
         self.runs: list[PairRun] = []
-        self.answered = collectives_before(capture)
+        self.answered: Mapping[tuple[int, str], Mapping[str, int]] = {}
 
     def forward(self) -> None:
         """Run every forward, in order."""
@@ -101,6 +101,7 @@ class CaptureRun:
         if others is None:
             yield
             return
+        self.answered = self.answered or collectives_before(self.capture)
         others.begin(self.answered[index, side])
         with answered_by(others):
             yield
