@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -84,9 +84,36 @@ def wait_for(work: Any, call_text: str) -> None:
     try:
         work.wait()
     except RuntimeError as error:
-        time.sleep(LOOK)  # one that raises notes why before it goes
-        raise_if_failed()
-        raise RanksError(f"a rank has gone while this one waited in {call_text}: {str(error)[:200]}") from error
+        raise_if_gone(error, call_text)
+
+
+def raise_if_gone(error: RuntimeError, call_text: str) -> NoReturn:
+    """Raise what has failed in another rank, or that one has gone, for an error of a collective."""
+    time.sleep(LOOK)  # one that raises notes why before it goes
+    raise_if_failed()
+    raise RanksError(f"a rank has gone while this one waited in {call_text}: {str(error)[:200]}") from error
+
+
+@contextmanager
+def others_may_go(call_text: str) -> Iterator[None]:
+    """Say that a rank has gone where a collective inside, which is begun or runs as a whole, fails for that reason."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not any(words in str(error) for words in CONNECTION_LOST):
+            raise
+        raise_if_gone(error, call_text)
+
+
+CONNECTION_LOST = (
+    "Connection closed",
+    "Connection reset",
+    "Connection refused",
+    "Broken pipe",
+    "Read error",
+    "Write error",
+)
+"""What errors of collectives say if a process has gone, on Gloo and NCCL."""
 
 
 @dataclass(slots=True)
@@ -116,12 +143,14 @@ class Together:
             raise_if_failed()
         text = f"{call.text}{frames.place(frames.here({}))}"
         meta = json.dumps([call.kind, call.group, call.options]).encode()
-        rows = gather_bytes(meta, tensor, group, lambda work: wait_for(work, text))
+        with others_may_go(text):
+            rows = gather_bytes(meta, tensor, group, lambda work: wait_for(work, text))
         calls = [call_from_bytes(row) for row, _ in rows]
         sent = tuple(sent for _, sent in rows)
         if problem := mismatch(calls, sent):
             raise RanksError(f"the ranks {list(members_of(group))} do not call the same collective: {problem} ({text})")
-        received = in_group(call.kind, tensor, call.options, str(group.group_name))
+        with others_may_go(text):
+            received = in_group(call.kind, tensor, call.options, str(group.group_name))
         self.exchanges.setdefault(call.group, []).append(Exchange(tuple(calls), sent, received.clone()))
         return received
 
@@ -196,6 +225,10 @@ def peers_of_step(program: CalledProgram, together: Together) -> Peers | None:
     return Peers(dict(together.exchanges), places)
 
 
+THE_END = "the end of the capture"
+"""What a rank waits for that has been captured."""
+
+
 def agree(together: Together) -> None:
     """Wait until the members of all groups have been captured; raise if one has failed."""
     if isinstance(together, Alike):
@@ -203,5 +236,6 @@ def agree(together: Together) -> None:
     for _ in range(2):  # what a member of one group knows, those of its other groups then know as well
         for label in sorted(together.groups):
             group = together.groups[label]
-            gather_bytes(b"", torch.zeros(1), group, lambda work: wait_for(work, "the end of the capture"))
+            with others_may_go(THE_END):
+                gather_bytes(b"", torch.zeros(1), group, lambda work: wait_for(work, THE_END))
     raise_if_failed()
