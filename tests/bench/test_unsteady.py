@@ -70,6 +70,21 @@ def test_memory_that_no_operator_writes_is_not_judged(compiler: str, tmp_path: P
     assert [cell.outcome for cell in cells.values()] == ["untimed"] * 3, [cell.reason for cell in cells.values()]
 
 
+def test_memory_that_two_runs_find_alike_by_chance_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    values, targets = torch.randn(12, 2, 6).log_softmax(2).requires_grad_(), torch.randint(1, 6, (2, 4))
+    lengths = torch.tensor([12, 5]), torch.tensor([4, 2])
+    graph = bench_graphs(bp.capture(lambda v: nn.functional.ctc_loss(v, targets, *lengths), values))[0]
+    place = [name for _, name in graph.run.outputs].index("ctc_loss_1")
+    monkeypatch.setattr(Eager, "again", graph.run.results)
+    eager = Eager(graph.run, graph.module)
+    unwritten, written = graph.run.results[place].clone(), graph.run.results[0] * 2
+    unwritten[1, 11, 8] = torch.inf
+    assert judged(eager, place, unwritten) == ("nondeterministic", "it has memory that no operator writes")
+    assert judged(eager, 0, written)[0] == "wrong"
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
 # ------------------------------------------------------------------ the rule
 
 

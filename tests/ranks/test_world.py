@@ -168,6 +168,20 @@ def test_ranks_that_wait_for_one_that_has_ended_are_refused_by_name() -> None:
         bp.capture(Plain(), torch.randn(2, 4), world=2, shard=shard)
 
 
+def test_backward_of_a_rank_runs_in_its_thread() -> None:
+    class Square(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            if torch.autograd.is_multithreading_enabled():  # for devices that are no CPU
+                raise ValueError("backward may run in another thread")
+            return super().forward(x).square().sum()
+
+    world = bp.capture(Square(3, 3), torch.randn(3), world=2)
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 2
+    assert torch.autograd.is_multithreading_enabled()
+    with pytest.raises(ValueError, match="backward may run in another thread"):
+        bp.capture(Square(3, 3), torch.randn(3))
+
+
 def test_a_rank_that_raises_ends_the_others_with_its_cause() -> None:
     def shard(model: Any, x: Tensor) -> None:
         def fails(y: Tensor) -> Tensor:

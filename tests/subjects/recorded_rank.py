@@ -1,11 +1,13 @@
 """A rank's training script that knows nothing of Backprint: python recorded_rank.py KIND [FAULT]
 
-Printed is a line for each step: the loss and the norm of the gradients, as hexadecimal numbers.
+Printed is a line for each step: the loss and the norm of the gradients, as hexadecimal numbers. DEVICE and BACKEND are
+in the environment, if they are not cpu and gloo.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from typing import Any
 
@@ -13,6 +15,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
+
+DEVICE, BACKEND = os.environ.get("DEVICE", "cpu"), os.environ.get("BACKEND", "gloo")
 
 
 class MLP(nn.Module):
@@ -32,7 +36,7 @@ def sharded(kind: str) -> Any:
     model: Any = nn.Sequential(MLP(), MLP())
     if kind == "DDP":
         return nn.parallel.DistributedDataParallel(model)
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("tp" if kind == "TP" else "dp",))
+    mesh = init_device_mesh(DEVICE, (dist.get_world_size(),), mesh_dim_names=("tp" if kind == "TP" else "dp",))
     for layer in model:
         if kind == "TP":
             parallelize_module(layer, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
@@ -73,7 +77,9 @@ def every_collective(gradients: list[Tensor]) -> None:
 def main() -> None:
     kind, fault = sys.argv[1], (*sys.argv[2:], "")[0]
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    if DEVICE != "cpu":
+        torch.set_default_device(DEVICE)
+    dist.init_process_group(BACKEND)
     torch.manual_seed(0)
     model = nn.Sequential(MLP(), MLP()) if kind == "collectives" else sharded(kind)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)

@@ -175,12 +175,21 @@ class Exchanging(nn.Module):
 
 # ---- How each is sharded
 
+DEVICE = ["cpu"]
+"""The device of all meshes."""
+
+
+def on_device(program: Program, device: str) -> Program:
+    """Return a program whose model, arguments and meshes are on a device."""
+    DEVICE[0] = device
+    return Program(program.model.to(device), tuple(value.to(device) for value in program.args), program.shard)
+
 
 def grid(first: str = "dp", second: str = "tp") -> DeviceMesh:
     """A mesh of two dimensions over all ranks: two rows, or one where there are two ranks."""
     size = dist.get_world_size()
     rows = 2 if size > 2 else 1
-    return init_device_mesh("cpu", (rows, size // rows), mesh_dim_names=(first, second))
+    return init_device_mesh(DEVICE[0], (rows, size // rows), mesh_dim_names=(first, second))
 
 
 def rows_of(args: Any, place: int, count: int) -> tuple[Any, ...]:
@@ -231,7 +240,7 @@ def sharded(model: nn.Module, mesh: DeviceMesh, **options: Any) -> None:
 
 def fsdp(reshard: bool = True, **options: Any) -> Callable[..., Any]:
     def shard(model: nn.Module, *args: Tensor) -> Any:
-        mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("dp",))
+        mesh = init_device_mesh(DEVICE[0], (dist.get_world_size(),), mesh_dim_names=("dp",))
         sharded(model, mesh, reshard_after_forward=reshard, **options)
         return model, own_rows(args)
 

@@ -1,15 +1,16 @@
 """A rank of a training run under torchrun: it trains two steps, captures its step in between, and trains on.
 
-    python training_rank.py FOLDER
+    python training_rank.py FOLDER [PROGRAM ...]
 
 Printed is one JSON object a program: the verdict, whether the losses are those of the same run without the capture, and
-whether the capture left gradients.
+whether the capture left gradients. DEVICE and BACKEND are in the environment, if they are not cpu and gloo.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -20,6 +21,7 @@ import torch
 import torch.distributed as dist
 
 import backprint as bp
+from subjects import sharded
 from subjects.sharded import Program, programs
 
 warnings.filterwarnings("ignore")
@@ -39,7 +41,8 @@ def losses(program: Program, place: Path | None) -> tuple[list[float], Any]:
             capture = bp.capture(model, *args)
             capture.save(place / f"rank_{dist.get_rank()}")
             left = [name for name, parameter in model.named_parameters() if parameter.grad is not None]
-            facts = {"verdict": capture.verify()[0].verdict, "gradients left": left}
+            verdict = capture.verify()[0]
+            facts = {"verdict": verdict.verdict, "detail": verdict.detail, "gradients left": left}
         loss = model(*args)
         loss = loss if loss.dim() == 0 else loss.square().mean()
         loss.backward()
@@ -51,9 +54,10 @@ def losses(program: Program, place: Path | None) -> tuple[list[float], Any]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    dist.init_process_group(os.environ.get("BACKEND", "gloo"))
     for name, program in programs(dist.get_world_size()).items():
-        if name in NAMES:
+        if name in (sys.argv[2:] or NAMES):
+            program = sharded.on_device(program, os.environ.get("DEVICE", "cpu"))
             plain, _ = losses(program, None)
             captured, facts = losses(program, Path(sys.argv[1]) / name.replace(" ", "_"))
             print(json.dumps({"program": name, **facts, "same": plain == captured}), flush=True)

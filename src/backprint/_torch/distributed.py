@@ -112,6 +112,13 @@ def groups_by_label() -> dict[str, str]:
     return {label_of(group): str(group.group_name) for group in reversed(groups)}
 
 
+def device_of(group: Any) -> torch.device:
+    """Return a device whose tensors a group can exchange: the CPU, if its backend can do that."""
+    pairs = str(torch.distributed.get_backend_config(group)).split(",")
+    devices = [pair.partition(":")[0] for pair in pairs]
+    return torch.device("cpu" if "cpu" in devices else devices[0])
+
+
 def backend_of_world() -> str:
     """Return the name of the backend of the group of all processes; '' if there is none."""
     return str(torch.distributed.get_backend()) if is_initialized() else ""
@@ -263,11 +270,28 @@ def work_of(result: Any) -> Any:
 
 def in_group(name: str, sent: Tensor, options: Sequence[Any], group: str) -> Tensor:
     """Run a collective in a process group, and wait for it."""
-    size = group_of(group).size()
+    size, on_device = group_of(group).size(), sent.device.type != "cpu"
+    gathers = name in ("all_gather_into_tensor", "reduce_scatter_tensor")
+    if gathers and on_device and "gloo" in str(torch.distributed.get_backend_config(group_of(group))):
+        return in_gloo_on_device(name, sent, options, group_of(group))
     sized = {"all_gather_into_tensor": (size,), "reduce_scatter_tensor": (*options, size)}
     ops = functional()
     lists = (list(option) if isinstance(option, tuple) else option for option in sized.get(name, tuple(options)))
     return ops.wait_tensor(getattr(ops, name)(sent, *lists, group))
+
+
+def in_gloo_on_device(name: str, sent: Tensor, options: Sequence[Any], group: Any) -> Tensor:
+    """Run a collective of a device's tensors in a group of Gloo, whose functional form of it crashes."""
+    sent = sent if sent.dim() else sent.reshape(1)
+    size, (rows, *rest) = group.size(), sent.shape
+    if name == "all_gather_into_tensor":
+        received = sent.new_empty((size * rows, *rest))
+        torch.distributed.all_gather_into_tensor(received, sent, group=group)
+    else:
+        received = sent.new_empty((rows // size, *rest))
+        reduction = getattr(torch.distributed.ReduceOp, options[0].upper())
+        torch.distributed.reduce_scatter_tensor(received, sent, reduction, group=group)
+    return received
 
 
 def reduced(tensor: Tensor, reduction: str, group: str) -> Tensor:
@@ -738,7 +762,8 @@ _HERE = threading.local()
 )
 @contextlib.contextmanager
 def in_rank(groups: ThreadGroups) -> Iterator[None]:
-    """Be this rank in this thread: `torch.distributed` answers with its process groups."""
+    """Be this rank in this thread: `torch.distributed` answers with its process groups. Backward runs in this thread,
+    too, for all devices."""
     from torch._C import _distributed_c10d as c10d
     from torch.distributed import device_mesh, distributed_c10d
     from torch.testing._internal.distributed import fake_pg, multi_threaded_pg
@@ -772,7 +797,8 @@ def in_rank(groups: ThreadGroups) -> Iterator[None]:
             local.world = groups.data
             for group, name in groups.data.pg_names.items():
                 c10d._register_process_group(name, group)
-        yield
+        with torch.autograd.set_multithreading_enabled(False):
+            yield
     finally:
         _HERE.groups = groups_before
         for name in {name for world in (groups.data,) if world is not None for name in world.pg_names.values()}:

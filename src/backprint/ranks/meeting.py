@@ -96,7 +96,7 @@ class Among:
             raise RanksError(f"the ranks {list(members)} do not call the same collective: {problem} ({lines})")
         received = received_by(members.index(self.rank), call.kind, [row.options for row in calls], tensors)
         if number < len(known := self.arrived.get(call.group, ())):
-            received = as_it_arrived(known[number], tensors, received)
+            received = as_it_arrived(known[number].on(tensor.device), tensors, received)
         if self.exchanges is not None:
             exchange = Exchange(tuple(calls), tuple(tensors), received.clone())
             self.exchanges.setdefault(call.group, []).append(exchange)

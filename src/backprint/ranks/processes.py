@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from backprint._torch.distributed import (
     backend_of_world,
     default_store,
+    device_of,
     gather_bytes,
     group_of,
     in_group,
@@ -237,5 +238,5 @@ def agree(together: Together) -> None:
         for label in sorted(together.groups):
             group = together.groups[label]
             with others_may_go(THE_END):
-                gather_bytes(b"", torch.zeros(1), group, lambda work: wait_for(work, THE_END))
+                gather_bytes(b"", torch.zeros(1, device=device_of(group)), group, lambda work: wait_for(work, THE_END))
     raise_if_failed()

@@ -125,11 +125,16 @@ class RankGradients:
     groups: Mapping[str, tuple[int, ...]]
 
 
+def on_cpu(tensor: Tensor) -> Tensor:
+    """Return a copy of a tensor, on the CPU, where gradients are compared."""
+    return tensor.detach().to("cpu", copy=True)
+
+
 def numbers_of_rank(place: RankPlace) -> dict[str, Tensor]:
     """Return the numbers of a rank's parameters."""
     model = place.call[0]
     state = dict(model.named_parameters()) if isinstance(model, nn.Module) else {}
-    return {name: opened(tensor).detach().clone() for name, tensor in state.items() if tensor.requires_grad}
+    return {name: on_cpu(opened(tensor)) for name, tensor in state.items() if tensor.requires_grad}
 
 
 def gradients_of_rank(place: RankPlace, options: CaptureOptions) -> RankGradients:
@@ -168,7 +173,7 @@ def gradients_left(call: Call, options: CaptureOptions) -> dict[str, Tensor | No
     if roots:
         torch.autograd.backward(roots, [tangent_of(root, None) for root in roots])
     return {
-        name: None if parameter.grad is None else opened(sharded_like(parameter.grad, parameter)).detach().clone()
+        name: None if parameter.grad is None else on_cpu(opened(sharded_like(parameter.grad, parameter)))
         for name, parameter in model.named_parameters()
     }
 
@@ -196,7 +201,7 @@ def against_whole(
     except BackprintError as error:
         return AgainstWhole(0, unknown=((what, f"does not run: {error}"),))
     gradients = {
-        name: torch.zeros_like(parameter.real).detach() if (gradient := whole[name]) is None else gradient.real
+        name: on_cpu(torch.zeros_like(parameter.real)) if (gradient := whole[name]) is None else gradient.real
         for name, parameter in double.named_parameters()
     }
     return compared(numbers, rows, gradients, captures)

@@ -3,7 +3,7 @@
 An output that is not bitwise is also compared with a float64 run of the graph. It is `wrong` if its distance from eager
 exceeds the tolerance of its dtype, its distance from float64 exceeds FACTOR times eager's own, and eager does not move
 as far when its inputs, or the results of its operators, are moved by about one unit in the last place. An output is
-`nondeterministic` if two eager runs differ by more than its tolerance, as of memory that no operator writes, and
+`nondeterministic` if two eager runs differ by more than its tolerance, or if it has memory that no operator writes, and
 `random` if it depends on random numbers that the backend draws in another way: neither is an error of the backend.
 
 This file's text also ends every exported file (`export`), so it imports only torch and the standard library.
@@ -13,7 +13,8 @@ import contextlib
 import functools
 import math
 import re
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -67,6 +68,12 @@ class Eager:
         results = self.run.again(self.run.module())
         self.draws = not all(map(torch.equal, random_state(), state_begun(self.run)))
         return results
+
+    @functools.cached_property
+    def filled(self) -> Any:
+        """The results of an eager run in which memory that is not written yet has NaN, or the largest integer."""
+        with filled_memory():
+            return self.run.again(self.run.module())
 
     @functools.cached_property
     def reseeded(self) -> list[tuple[Any, Any]]:
@@ -127,6 +134,11 @@ class Eager:
             return False
         return within_tolerance(other, wanted) or self.is_small(index, other)
 
+    def has_unwritten(self, index: int) -> bool:
+        """Whether an output shows memory that no operator writes, which two runs may find alike by chance."""
+        filled = self.filled[index]
+        return not nearly_equal(filled, self.run.results[index]) and not self.is_small(index, filled)
+
     def is_small(self, index: int, other: Any) -> bool:
         """Whether a number's difference from this run's is small beside the largest output of its role."""
         wanted = self.run.results[index]
@@ -173,7 +185,26 @@ def judged(eager: Eager, index: int, found: Any) -> tuple[str, str]:
         return "close", f"{text}; inputs moved by a unit in the last place move eager as far"
     if not close and rounds_as_far(eager, index, found):
         return "close", f"{text}; eager moves as far if its operators round otherwise"
+    if not close and eager.has_unwritten(index):
+        return "nondeterministic", "it has memory that no operator writes"
     return "close" if close else "wrong", text
+
+
+@contextlib.contextmanager
+def filled_memory() -> Iterator[None]:
+    """Fill the memory that operators allocate, as PyTorch does for deterministic algorithms; without its warnings of
+    operators that have no such algorithm."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    fills = torch.utils.deterministic.fill_uninitialized_memory
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            torch.utils.deterministic.fill_uninitialized_memory = True
+            yield
+        finally:
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+            torch.utils.deterministic.fill_uninitialized_memory = fills
 
 
 def within_tolerance(value: Any, wanted: Any) -> bool:

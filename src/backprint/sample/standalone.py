@@ -138,8 +138,9 @@ class Others:
             raise SystemExit(f"collective {number + 1} of {group!r} is {kind} here, and no such one was kept")
         members = self.rank["groups"][group]
         place = members.index(self.rank["number"])
-        everyone = [self.tensors.get(f"{group} {number} sent by {index}") for index in range(len(members))]
-        received = self.tensors.get(f"{group} {number} received")
+        names = [*(f"sent by {index}" for index in range(len(members))), "received"]
+        kept = [self.tensors.get(f"{group} {number} {name}") for name in names]
+        *everyone, received = [None if tensor is None else tensor.to(sent.device) for tensor in kept]
         if received is not None and (torch.equal(everyone[place], sent) or any(other is None for other in everyone)):
             return received.clone()
         everyone[place] = sent

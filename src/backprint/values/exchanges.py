@@ -64,6 +64,11 @@ class Exchange:
     sent: tuple[Tensor | None, ...]
     received: Tensor | None = None
 
+    def on(self, device: torch.device) -> Exchange:
+        """Return the exchange with its tensors on a device: a sample is read on the CPU."""
+        tensors = [None if tensor is None else tensor.to(device) for tensor in (*self.sent, self.received)]
+        return Exchange(self.calls, tuple(tensors[:-1]), tensors[-1])
+
 
 def mismatch(calls: Sequence[Call], sent: Sequence[Tensor]) -> str:
     """Say how the calls of members, or what they send, do not belong together; '' if they do."""
@@ -199,7 +204,7 @@ class Peers:
                 f"{len(known)}: on these inputs the program calls others, so run it among its ranks"
             )
         self.position[call.group] = number + 1
-        exchange, place = known[number], self.places[call.group]
+        exchange, place = known[number].on(sent.device), self.places[call.group]
         before, sent_before = exchange.calls[place], exchange.sent[place]
         assert sent_before is not None
         if before != call or sent_before.shape != sent.shape:

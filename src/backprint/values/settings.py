@@ -188,8 +188,9 @@ def default_dtype(wanted: torch.dtype) -> Iterator[None]:
 def outside_modes() -> Iterator[None]:
     """Turn grad mode on, inference mode off and another default device off, and restore the caller's. One capture at a
     time."""
-    with ONE_AT_A_TIME, torch.inference_mode(False), torch.enable_grad(), default_device("cpu"):
-        yield
+    threads, as_before = torch.autograd.is_multithreading_enabled(), torch.autograd.set_multithreading_enabled
+    with ONE_AT_A_TIME, torch.inference_mode(False), torch.enable_grad(), default_device("cpu"), as_before(threads):
+        yield  # leaving inference mode lets backward run in other threads
 
 
 def settings_differences(recorded: Mapping[str, str]) -> list[str]:

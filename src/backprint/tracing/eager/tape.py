@@ -389,6 +389,8 @@ class Recorder(Watch):
         call = self.begin_call(func, args, kwargs)
         if call is not None and is_collective(func):
             call = self.labelled(call, args)
+        if call is not None and func is torch.ops.aten._pin_memory.default:  # where a copy lies is no value
+            call = call._replace(func=torch.ops.aten.clone.default, args=call.args[:1], kwargs={})
         try:
             result = for_program(func, *args, **kwargs)
         except RuntimeError:
@@ -602,7 +604,7 @@ def facts_of(func: Any) -> OperatorFacts:
         raise CaptureError(f"the higher-order operator {name_of(func)!r} cannot be opened into what it runs")
     silent = schema_of(func).name in SILENT_WRITERS
     draws = torch.Tag.nondeterministic_seeded in func.tags
-    counts = func.namespace not in ("profiler", "_profiler")
+    counts = func.namespace not in ("profiler", "_profiler") and schema_of(func).name != "aten::is_pinned"
     return OperatorFacts(counts, bool(schema_of(func).is_mutable or silent), draws)
 
 

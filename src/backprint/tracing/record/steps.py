@@ -38,7 +38,7 @@ from backprint._torch.distributed import (
     why_not_recorded,
     work_of,
 )
-from backprint._torch.modes import DisableTorchFunction, pop_mode, push_mode, without_modes
+from backprint._torch.modes import DisableTorchFunction, dispatch_modes, pop_mode, push_mode, without_modes
 from backprint._torch.operators import is_wait
 from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError, ReplayError, describe_error
@@ -336,9 +336,9 @@ class LiveRecorder(Recorder):
 
     @contextlib.contextmanager
     def waiting(self, work: Any) -> Iterator[None]:
-        """Record nothing in this block if this is the step's thread, which waits for a collective. Then it has
-        arrived."""
-        before, is_here = self.waits, self.thread == threading.get_ident()
+        """Record nothing in this block if this is the step's thread, or one in which autograd runs its backward on a
+        device, which waits for a collective. Then it has arrived."""
+        before, is_here = self.waits, self.thread == threading.get_ident() or self in dispatch_modes()
         self.waits = before or is_here
         try:
             yield
