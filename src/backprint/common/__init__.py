@@ -2,6 +2,7 @@
 
 - `files`: files that are written whole or not at all, files and SQLite databases that a stranger may have written,
   and dataclasses read from plain values.
+- `folders`: folders that appear whole; what killed writers have left is removed.
 - `memory`: how much memory there is for one result.
 - `text`: a stranger's text made printable, large numbers as short texts, and the words that options accept.
 - `formats`: which format of sample a folder holds, by the names of its files.

@@ -8,7 +8,6 @@ import math
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,6 +16,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from backprint.common.folders import unfinished_folder
 from backprint.errors import PlaceError, SampleError, UsageError
 from backprint.graph.keys import PortValues
 from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, Symbol, TensorSpec
@@ -427,23 +427,20 @@ def write_trees(
     root = Path(out)
     place = checked_relative_path(relative)
     finals = {tree: root / tree / place for tree in TREES}
-    root.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".", suffix=".part", dir=root))
     try:
-        written = write_each_tree(staging, capture, values, place.name, evaluation, source, run)
-        for tree in TREES:
-            if finals[tree].exists():
-                if not overwrite:
-                    raise UsageError(f"{finals[tree]} exists already: pass overwrite=True, or choose another place")
-                shutil.rmtree(finals[tree])
-        for tree in written:
-            finals[tree].parent.mkdir(parents=True, exist_ok=True)
-            (staging / tree).chmod(0o755)
-            os.replace(staging / tree, finals[tree])
+        with unfinished_folder(root) as staging:
+            written = write_each_tree(staging, capture, values, place.name, evaluation, source, run)
+            for tree in TREES:
+                if finals[tree].exists():
+                    if not overwrite:
+                        raise UsageError(f"{finals[tree]} exists already: pass overwrite=True, or choose another place")
+                    shutil.rmtree(finals[tree])
+            for tree in written:
+                finals[tree].parent.mkdir(parents=True, exist_ok=True)
+                (staging / tree).chmod(0o755)
+                os.replace(staging / tree, finals[tree])
     except OSError as error:
         raise PlaceError(f"{root}: the trees could not be written: {error}") from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     return {tree: finals[tree] for tree in written}
 
 

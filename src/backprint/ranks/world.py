@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from backprint.common.folders import unfinished_folder
 from backprint.common.formats import CAPTURE
 from backprint.errors import RanksError, SampleError, UsageError
 from backprint.graph.capture_options import CaptureOptions
@@ -295,19 +294,14 @@ def save_world(world: World, path: str | os.PathLike[str], data: str, overwrite:
     """Write the sample of each rank, in a folder of a temporary name that is renamed when it is whole."""
     place = Path(path)
     check_place(place, overwrite, FILE)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
-    try:
+    with unfinished_folder(place.parent, place.name) as staging:
         for number, capture in zip(world.numbers, world.ranks, strict=True):
             write_sample(capture, folder_of_rank(staging, number), data, (), False, "quick")
         content: dict[str, Any] = {"format": FORMAT, "name": world.ranks[0].name, "size": world.size}
         if len(world.ranks) < world.size:
             content |= {"format": FORMAT_OF_SOME, "ranks": list(world.numbers)}
         write_json(staging / FILE, {**content, "witness": digests_of(world) if data == "exact" else []})
-        staging.chmod(0o755)
         settle(staging, place)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
     return place
 
 

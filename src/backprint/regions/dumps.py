@@ -11,8 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from torch import Tensor
 
 from backprint._torch.tensors import sparse_indices, sparse_values
 from backprint.common.files import open_regular, read_bytes
+from backprint.common.folders import unfinished_folder
 from backprint.common.text import parse_json
 from backprint.errors import RegionError, UsageError
 from backprint.regions.nouns import (
@@ -97,16 +96,11 @@ def write_unreached(
 
 def write_dump_folder(folder: Path, head: str, content: Mapping[str, Any], tensors: dict[str, Tensor]) -> Path:
     """Write graph.json and gradients to a new folder below `folder`, all or none."""
-    folder.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{head}.", suffix=".part", dir=folder))
-    try:
+    with unfinished_folder(folder, head) as staging:
         (staging / "graph.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         if tensors:
             write_safetensors(staging / "gradients.safetensors", tensors)
-        staging.chmod(0o755)
         return rename_to_free_name(staging, folder, head)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 _next: dict[tuple[str, str], int] = {}

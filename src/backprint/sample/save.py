@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from backprint.common.folders import unfinished_folder
 from backprint.common.formats import CAPTURE
 from backprint.errors import PlaceError, RefusedError, SampleError
 from backprint.graph.keys import PortValues
@@ -41,18 +40,12 @@ def write_staged(
     """Write a sample. `capture.json` has the content of `further_content` too, such as the verdict; `values_of_pairs`
     has for each Pair the values of its ports, for `write_other_format`."""
     sample = Path(path)
-    staging = None
     try:
-        sample.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{sample.name}.", suffix=".part", dir=sample.parent))
-        fill(staging, capture, inputs, further_content, values_of_pairs, write_other_format)
-        staging.chmod(0o755)
-        settle(staging, sample)
+        with unfinished_folder(sample.parent, sample.name) as staging:
+            fill(staging, capture, inputs, further_content, values_of_pairs, write_other_format)
+            settle(staging, sample)
     except OSError as error:
         raise PlaceError(f"{sample}: the sample could not be written: {error}") from error
-    finally:
-        if staging is not None:
-            shutil.rmtree(staging, ignore_errors=True)
     return sample
 
 

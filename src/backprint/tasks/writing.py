@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,6 +14,7 @@ from torch import Tensor
 
 from backprint import api
 from backprint.common.files import write_file
+from backprint.common.folders import unfinished_folder
 from backprint.derivatives.called import Program, run_forward
 from backprint.derivatives.check import derivatives_of
 from backprint.derivatives.compared import (
@@ -268,9 +266,7 @@ def write_task(
     """Write the task of a Capture to its folder, all or nothing."""
     check_place_of_task(place, overwrite)
     program_of(capture)  # before anything is written
-    place.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
-    try:
+    with unfinished_folder(place.parent, place.name) as staging:
         api.save(capture, staging / SAMPLE, data="seed", power="none")
         stored = program_of(api.load(staging / SAMPLE))
         task = task_of(stored, name, occurs)
@@ -282,11 +278,7 @@ def write_task(
             task = replace(task, seconds=times_of_reference(stored, staging))
             write_file(staging / README, [readme_text(task, stored.forward).encode()])
         write_file(staging / TASK, [task_json(task).encode()])
-        os.chmod(staging, 0o755)
         settle(staging, place)
-    except BaseException:
-        shutil.rmtree(staging, ignore_errors=True)
-        raise
     return task
 
 
