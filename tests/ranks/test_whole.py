@@ -16,8 +16,10 @@ import backprint as bp
 if not dist.is_available():
     pytest.skip("this torch is built without torch.distributed", allow_module_level=True)
 
+import torch.distributed._functional_collectives as collectives
 from subjects.sharded import Program
 from subjects.sharding_bugs import BUGS
+from torch.nn.parallel import DistributedDataParallel
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch.distributed's own deprecations
 
@@ -93,6 +95,42 @@ def test_the_whole_may_be_given() -> None:
         world.against_whole(lambda x: x)
     with pytest.raises(bp.errors.UsageError, match="the whole model is not known here"):
         replace(world, whole=None).against_whole()
+
+
+# ---- Outputs that are one number
+
+
+class Logged(nn.Module):
+    """Returns its loss, and what it logs: a sum over the ranks that should be a mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model: nn.Module = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        loss = self.model(x).square().mean()
+        logged = collectives.all_reduce(loss.detach(), "sum", dist.group.WORLD) if dist.is_initialized() else loss
+        return loss, logged + 0, x.shape[0] * torch.ones(())
+
+
+def logged(model: Logged, x: Tensor) -> tuple[Logged, tuple[Tensor]]:
+    model.model = DistributedDataParallel(model.model)
+    return model, (x.chunk(2)[dist.get_rank()],)
+
+
+def test_a_loss_that_is_only_logged_wrong_is_said_and_no_fault() -> None:
+    torch.manual_seed(0)
+    whole = bp.capture(Logged(), torch.randn(6, 4), world=2, shard=logged).against_whole()
+    assert whole.ok
+    relations = {output.name: output.relation for output in whole.outputs}
+    assert relations == {
+        "output.0": "the mean of the ranks' is the whole's",
+        "output.1": "",
+        "output.2": "the sum of the ranks' is the whole's",
+    }
+    logged_text = str(whole).splitlines()[2].strip()
+    _, number, _ = (output.whole for output in whole.outputs)
+    assert logged_text == f"output.1: {2 * number:.6g} on the ranks, {number:.6g} in the whole"
 
 
 # ---- Cannot tell

@@ -685,6 +685,12 @@ def sharded_like(tensor: Tensor, other: Any) -> Tensor:
     return given.redistribute(placements=wanted.placements)
 
 
+def whole_tensor(tensor: Tensor) -> Tensor:
+    """Return the tensor of which a DTensor is a shard; any other as it is."""
+    sharded = as_sharded(tensor)
+    return tensor if sharded is None else sharded.full_tensor()
+
+
 def mesh_dim_label(mesh: Any, dim: int) -> str:
     """Return what texts call a dimension of a device mesh."""
     names = mesh.mesh_dim_names

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from backprint._torch.distributed import members_by_label, sharded_like
+from backprint._torch.distributed import members_by_label, sharded_like, whole_tensor
 from backprint._torch.pytree import tree_map
 from backprint.errors import BackprintError, UsageError
 from backprint.graph.capture_options import CaptureOptions
@@ -54,17 +54,48 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputNumber:
+    """An output that is one number, such as a loss: what each rank has, and the whole. Their gradients may be right
+    where it is not, as a program may sum it once too often only to print it."""
+
+    name: str
+    ranks: tuple[float, ...]
+    whole: float
+
+    @property
+    def relation(self) -> str:
+        """How the ranks have the whole's number; '' if they do not."""
+        mean = sum(self.ranks) / len(self.ranks)
+        if all(self.is_whole(number) for number in self.ranks):
+            return "the whole's on every rank"
+        if self.is_whole(mean):
+            return "the mean of the ranks' is the whole's"
+        return "the sum of the ranks' is the whole's" if self.is_whole(mean * len(self.ranks)) else ""
+
+    def is_whole(self, number: float) -> bool:
+        """Whether a number is the whole's."""
+        return abs(number - self.whole) <= TOLERANCE * max(abs(self.whole), abs(number))
+
+    def __str__(self) -> str:
+        ranks = sorted({f"{number:.6g}" for number in self.ranks}, key=float)
+        shown = " to ".join((ranks[0], ranks[-1])[: len(ranks)])
+        return f"{self.name}: {self.relation or f'{shown} on the ranks, {self.whole:.6g} in the whole'}"
+
+
+@dataclass(frozen=True, slots=True)
 class AgainstWhole:
     """Whether the ranks compute the gradients of the whole model.
 
     `compared` is the number of parameters, `faults` those that differ, and `unknown` those of which nobody can say
     where they lie in the whole, each with the reason. `error` is the largest relative error of those that agree.
+    `outputs` has the outputs that are one number; they are no part of the verdict.
     """
 
     compared: int
     faults: tuple[Fault, ...] = ()
     unknown: tuple[tuple[str, str], ...] = ()
     error: float = 0.0
+    outputs: tuple[OutputNumber, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -80,10 +111,12 @@ class AgainstWhole:
 
     def __str__(self) -> str:
         if self.verdict == "equal to the whole":
-            return f"{self.verdict}: {self.compared} gradients, relative error at most {self.error:.3g}"
+            first = f"{self.verdict}: {self.compared} gradients, relative error at most {self.error:.3g}"
+            return "\n  ".join([first, *map(str, self.outputs[:MOST_SHOWN])])
         lines = [f"{name} {reason}" for name, reason in self.unknown] + [str(fault) for fault in self.faults]
         more = [f"and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
-        return "\n  ".join([f"{self.verdict}:", *lines[:MOST_SHOWN], *more])
+        outputs = [str(output) for output in self.outputs[:MOST_SHOWN]]
+        return "\n  ".join([f"{self.verdict}:", *lines[:MOST_SHOWN], *more, *outputs])
 
 
 MOST_SHOWN = 8
@@ -118,10 +151,11 @@ def in_double(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RankGradients:
-    """The gradients of one rank by parameter, and the members of each of its groups."""
+    """The gradients of one rank by parameter, its outputs that are one number, and the members of its groups."""
 
     rank: int
     gradients: Mapping[str, Tensor | None]
+    outputs: Mapping[str, float]
     groups: Mapping[str, tuple[int, ...]]
 
 
@@ -142,8 +176,8 @@ def gradients_of_rank(place: RankPlace, options: CaptureOptions) -> RankGradient
     for parameter in place.call[0].parameters():
         wrapping_of(parameter)  # which names the groups of its mesh
     with InDouble(place.among, place.among.label):
-        gradients = gradients_left(place.call, options)
-    return RankGradients(place.rank, gradients, members_by_label())
+        gradients, outputs = gradients_left(place.call, options)
+    return RankGradients(place.rank, gradients, outputs, members_by_label())
 
 
 class InDouble(Answered):
@@ -161,21 +195,28 @@ LESS = frozenset({torch.float16, torch.bfloat16, torch.float32})
 """Dtypes with less precision than float64."""
 
 
-def gradients_left(call: Call, options: CaptureOptions) -> dict[str, Tensor | None]:
-    """Run a step, forward and backward, and return the gradient of each parameter, sharded as the parameter is."""
+def gradients_left(call: Call, options: CaptureOptions) -> tuple[dict[str, Tensor | None], dict[str, float]]:
+    """Run a step, forward and backward; return the gradient of each parameter, sharded as the parameter is, and the
+    outputs that are one number."""
     model, args, kwargs = call
     if options.mode is not None:
         model.train(options.mode == "train")
     torch.manual_seed(SEED)
     result = model(*args, **kwargs)
     result = result if options.loss is None else options.loss(result)
-    roots = [leaf for _, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor) and leaf.requires_grad]
-    if roots:
+    tensors = {name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}
+    outputs = {
+        name: float(whole_tensor(leaf.detach()))
+        for name, leaf in tensors.items()
+        if leaf.is_floating_point() and not leaf.dim()
+    }
+    if roots := [leaf for leaf in tensors.values() if leaf.requires_grad]:
         torch.autograd.backward(roots, [tangent_of(root, None) for root in roots])
-    return {
+    gradients = {
         name: None if parameter.grad is None else on_cpu(opened(sharded_like(parameter.grad, parameter)))
         for name, parameter in model.named_parameters()
     }
+    return gradients, outputs
 
 
 def against_whole(
@@ -197,14 +238,19 @@ def against_whole(
         what = "the sharded step in float64"
         rows = in_ranks(size, sharding(*call, options.shard), lambda place: gradients_of_rank(place, options), InDouble)
         what = "the whole model in float64, in a group of one rank,"
-        [whole] = in_ranks(1, lambda: call, lambda place: gradients_of_rank(place, options).gradients)
+        [whole] = in_ranks(1, lambda: call, lambda place: gradients_of_rank(place, options))
     except BackprintError as error:
         return AgainstWhole(0, unknown=((what, f"does not run: {error}"),))
     gradients = {
-        name: on_cpu(torch.zeros_like(parameter.real)) if (gradient := whole[name]) is None else gradient.real
+        name: on_cpu(torch.zeros_like(parameter.real)) if (gradient := whole.gradients[name]) is None else gradient.real
         for name, parameter in double.named_parameters()
     }
-    return compared(numbers, rows, gradients, captures)
+    outputs = tuple(
+        OutputNumber(name, tuple(row.outputs[name] for row in rows), number)
+        for name, number in whole.outputs.items()
+        if all(name in row.outputs for row in rows)
+    )
+    return replace(compared(numbers, rows, gradients, captures), outputs=outputs)
 
 
 def compared(

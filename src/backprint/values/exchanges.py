@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from backprint._torch.distributed import GROUP_POSITIONS, label_of
-from backprint.errors import ReplayError
+from backprint.errors import CaptureError, ReplayError
 from backprint.values.combine import received_by
 
 
@@ -40,6 +40,12 @@ class Call:
 
 def call_of(name: str, args: Any, label: Callable[[Any], str]) -> Call:
     """Return a collective as this member calls it; `label` returns the label of a group."""
+    if args[0].layout is not torch.strided:
+        raise CaptureError(
+            f"{name} sends a {str(args[0].layout)[6:]} tensor, and the collectives of a graph take strided ones: make "
+            "it dense before it is sent (sparse gradients: nn.Embedding(…, sparse=False))",
+            every_engine=True,
+        )
     position = GROUP_POSITIONS[name]
     group = label(args[position])
     match name:
