@@ -189,6 +189,20 @@ def test_autocast(dtype: torch.dtype, engine: str) -> None:
     assert {v.verdict for v in capture.verify()} == {"bitwise"}
 
 
+def test_a_norm_that_has_a_kernel_on_the_gpu_alone_is_recorded_as_it_runs() -> None:
+    model = nn.Sequential(nn.Linear(64, 64), nn.RMSNorm(64), nn.Linear(64, 64)).cuda()
+    capture = bp.capture(model, torch.randn(4, 64, device="cuda"), engine="eager")
+    assert "_fused_rms_norm" in capture.pairs[0].forward.code
+    assert capture.verify()[0].verdict == "bitwise"
+
+
+def test_memory_that_is_pinned_is_a_copy() -> None:
+    x = torch.randn(4, 3, device="cuda", requires_grad=True)
+    capture = bp.capture(lambda x: x.cpu().pin_memory().cuda() * 2, x, engine="eager")
+    assert "pin" not in capture.pairs[0].forward.code
+    assert capture.verify()[0].verdict == "bitwise"
+
+
 def test_programs_over_two_devices() -> None:
     weight = torch.randn(8, 4, requires_grad=True)
 
@@ -285,7 +299,7 @@ SCRIPT = """
 import torch
 from torch import nn
 torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 4)).cuda()
+model = nn.Sequential(nn.Linear(8, 16), nn.RMSNorm(16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 4)).cuda()
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
 scaler = torch.amp.GradScaler("cuda")
 for step in range(4):

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from subjects.forked import run_python
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
@@ -552,3 +553,16 @@ def test_a_thread_of_autograds_has_the_mark_of_the_thread_that_called_it() -> No
     ((handed, marked),) = seen
     assert marked == handed
     assert handed or torch.__version__ < "2.12"
+
+
+def test_an_operator_that_has_a_kernel_for_a_device_alone_is_whole_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    func, plain = torch.ops.aten._fused_rms_norm.default, torch.ops.aten.matmul.default
+    has_kernel = custom.has_kernel
+    kernels = {("aten::_fused_rms_norm", "CUDA")}
+    monkeypatch.setattr(custom, "has_kernel", lambda name, key: (name, key) in kernels or has_kernel(name, key))
+    here = torch.randn(3, 4)
+    with FakeTensorMode():
+        there = torch.empty(3, 4, device="cuda")
+    for tensor, composite in ((here, True), (there, False)):
+        assert custom.is_composite(func, (tensor, [4], None, None), {}) is composite
+        assert custom.is_composite(plain, (tensor, tensor), {})

@@ -49,6 +49,7 @@ from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import BUILT_IN, Capture, allowed
 from backprint.tracing import frames
 from backprint.values import settings
+from backprint.values.tree import plain_leaves
 
 KEYS_AFTER_PYTHON = keys_after(DispatchKey.Python)
 """The dispatch keys that come after `Python`."""
@@ -267,13 +268,22 @@ def tolist_by_items(tensor: Tensor) -> Any:
     return [tolist_by_items(part) for part in tensor.unbind()] if tensor.dim() else tensor.item()
 
 
-@functools.cache
-def is_composite(func: Any) -> bool:
-    """Whether an operator has no kernel of its own, and only calls other operators.
+def is_composite(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether an operator has no kernel of its own for these arguments, and only calls other operators.
 
     The dispatcher decomposes such an operator at the key `Autograd`. Where autograd is off, as in a custom operator's
-    kernel, modes get it undecomposed, and must decompose it themselves.
+    kernel, modes get it undecomposed, and must decompose it themselves. On a GPU, some have kernels, which round
+    otherwise than what they would call (`_fused_rms_norm`).
     """
+    if not is_composite_on_cpu(func):
+        return False
+    devices = {leaf.device.type for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)}
+    return not any(has_kernel(name_of(func), key_of_device(device)) for device in devices - {"cpu", "meta"})
+
+
+@functools.cache
+def is_composite_on_cpu(func: Any) -> bool:
+    """Whether an operator has no kernel of its own for the CPU, and only calls other operators."""
     if isinstance(func, HigherOrderOperator) or func.namespace != "aten":
         return False
     try:

@@ -263,7 +263,7 @@ class Watch(TorchDispatchMode):
                 return for_program(func, *args, **kwargs)
         if is_number_read(func, args):
             return args[0]
-        if is_composite(func):
+        if is_composite(func, args, kwargs):
             return decompose_under_mode(self, func, args, kwargs)
         tensors = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
         if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in tensors):

@@ -284,7 +284,7 @@ class ReadingReplay(TorchDispatchMode):
                 return form(*args, **(kwargs or {}))
         if not reads_values(func) or (func in CHECKS and self.fake.world is not None):
             return for_program(func, *args, **(kwargs or {}))
-        if is_composite(func):
+        if is_composite(func, args, kwargs):
             return decompose_under_mode(self, func, args, kwargs)
         self.used = True
         if self.fake.world is not None:

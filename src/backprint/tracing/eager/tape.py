@@ -379,7 +379,7 @@ class Recorder(Watch):
             return func(*args, **kwargs) if WITH_FAKE.issuperset(types) else NotImplemented
         if is_number_read(func, args):
             return args[0]
-        if is_composite(func):
+        if is_composite(func, args, kwargs):
             return decompose_under_mode(self, func, args, kwargs)
         if (form := form_of(func)) is not None:
             with self:

@@ -261,7 +261,7 @@ class LiveRecorder(Recorder):
             return NotImplemented
         if is_number_read(func, args):
             return args[0]
-        if is_composite(func):
+        if is_composite(func, args, kwargs):
             return decompose_under_mode(self, func, args, kwargs)
         if self.written is not None:
             return self.write_only(func, args, kwargs)
