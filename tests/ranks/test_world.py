@@ -150,6 +150,67 @@ def test_a_collective_that_is_read_before_its_wait_is_refused() -> None:
         bp.capture(Plain(), torch.randn(2, 4), world=2, shard=shard)
 
 
+def read_early(received: Tensor, work: Any) -> Tensor:
+    early = received * 2
+    work.wait()
+    return early
+
+
+def written_early(received: Tensor, work: Any) -> Tensor:
+    received.zero_()
+    work.wait()
+    return received
+
+
+def read_late(received: Tensor, work: Any) -> Tensor:
+    like = torch.empty_like(received).zero_()
+    work.wait()
+    return received.view(-1) + like
+
+
+def read_by_future(received: Tensor, work: Any) -> Tensor:
+    work.get_future().wait()
+    return received * 2
+
+
+def polled(received: Tensor, work: Any) -> Tensor:
+    while not work.is_completed():
+        pass
+    return received * 2
+
+
+@pytest.mark.parametrize("use", [read_early, written_early, read_late, read_by_future, polled])
+def test_a_collective_in_place_that_is_used_before_it_has_ended_is_refused(use: Any) -> None:
+    class Reducing(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            flat = torch.cat([x, x])
+            work = dist.all_reduce(flat[:3], async_op=True)
+            other = flat[3:] * 2  # which the collective does not write
+            return (super().forward(x) * use(flat[:3], work) * other).sum()
+
+    def captured() -> Any:
+        return bp.capture(Reducing(3, 3), torch.randn(3), world=2)
+
+    if use in (read_early, written_early):
+        with pytest.raises(CaptureError, match=r"aten.(mul.Tensor|zero_.default).*_early.* uses what allreduce_ at "):
+            captured()
+    else:
+        assert [verdict.verdict for verdict in captured().verify()] == ["bitwise"] * 2
+
+
+def test_the_source_of_a_broadcast_reads_what_it_sends() -> None:
+    class Sending(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            work = dist.broadcast(y := x.clone(), 0, async_op=True)
+            early = y * 2 if dist.get_rank() == 0 else x
+            work.wait()
+            return (super().forward(x) * early * y).sum()
+
+    assert [verdict.verdict for verdict in bp.capture(Sending(3, 3), torch.randn(3), world=2).verify()] == [
+        "bitwise"
+    ] * 2
+
+
 def test_ranks_that_call_other_collectives_are_refused_by_name() -> None:
     def shard(model: Any, x: Tensor) -> None:
         other = dist.get_rank() == 1

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from backprint._torch import private
 from backprint._torch.modes import without_modes
+from backprint._torch.operators import is_wait
 from backprint._torch.private import Probe, uses
 from backprint.errors import CaptureError
 
@@ -228,6 +229,72 @@ def finished_work(result: Any) -> Any:
     future: Any = torch.futures.Future()
     future.set_result(result)
     return c10d._create_work_from_future(future).boxed()
+
+
+@functools.cache
+def awaited_class() -> type[Any]:
+    """Return the class of the handles of collectives that have ended and say when the program first waits for them, or
+    asks whether they have ended, or for their future."""
+
+    class Awaited(torch.distributed.Work):
+        def __init__(self, result: Sequence[Tensor], waited: Callable[[], None]) -> None:
+            super().__init__()
+            self.values, self.waited = list(result), waited
+
+        def wait(self, *args: Any, **kwargs: Any) -> bool:
+            self.waited()
+            return True
+
+        def is_completed(self) -> bool:
+            return self.wait()
+
+        def is_success(self) -> bool:
+            return self.wait()
+
+        def synchronize(self) -> None:
+            self.waited()
+
+        def block_current_stream(self) -> None:
+            self.waited()
+
+        def result(self) -> list[Tensor]:
+            self.waited()
+            return self.values
+
+        def get_future(self) -> Any:
+            self.waited()
+            future: Any = torch.futures.Future()
+            future.set_result(self.values)
+            return future
+
+    return Awaited
+
+
+def awaited(result: Any, tensors: Sequence[Tensor], waited: Callable[[], None]) -> tuple[Any, Any]:
+    """Return what an operator returns with another handle, which calls `waited`, and the handle."""
+    work = awaited_class()(tensors, waited)
+    return ((*result[:-1], work.boxed()) if isinstance(result, (tuple, list)) else work.boxed()), work
+
+
+def is_called_by_python() -> bool:
+    """Whether a function of torch.distributed's Python has called the operator that runs now, so that the program waits
+    by its handle. C++, as in DDP, waits out of sight."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(BETWEEN):
+        frame = frame.f_back
+    return frame is not None and frame.f_globals.get("__name__") == "torch.distributed.distributed_c10d"
+
+
+BETWEEN = ("backprint.", "torch._dynamo", "torch._compile", "torch._ops", "torch.utils")
+"""The modules whose functions run between a call and the mode that sees its operator."""
+
+
+@functools.cache
+def leaves_values_unread(func: Any) -> bool:
+    """Whether an operator reads nothing but its arguments' shapes: a view, a new tensor of the same shape, a wait."""
+    name = str(func).split(".")[1]
+    is_like = func.namespace == "aten" and (name.endswith("_like") or name.startswith("new_"))
+    return bool(func.is_view or is_like or is_wait(func) or passes_on(str(func)))
 
 
 def results_of_work(work: Any) -> list[Tensor]:

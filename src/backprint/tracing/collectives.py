@@ -8,36 +8,117 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from backprint._torch.distributed import collective_name, form_of, is_collective, label_of
+from backprint._torch.distributed import (
+    awaited,
+    collective_name,
+    form_of,
+    is_called_by_python,
+    is_collective,
+    label_of,
+    leaves_values_unread,
+    members_of,
+    own_rank,
+    work_of,
+)
 from backprint._torch.modes import TorchDispatchMode
+from backprint._torch.tensors import storage_id
+from backprint.errors import CaptureError
+from backprint.tracing import frames
+from backprint.tracing.watch import overlap
 from backprint.values.exchanges import Answer, Others, call_of
+from backprint.values.tree import plain_leaves
 from backprint.values.wrappers import PLAIN
 
 
+@dataclass(slots=True)
+class Unwaited:
+    """A collective that has been called, and for which the program has not waited: what it receives, and where."""
+
+    name: str
+    received: tuple[Tensor, ...]
+    line: str
+    work: Any = None
+
+
 class Answered(TorchDispatchMode):
-    """Answers the collectives of a program by a function; every other operator runs as it is."""
+    """Answers the collectives of a program by a function; every other operator runs as it is. A program that reads what
+    a collective receives and has not waited for it is refused."""
 
     def __init__(self, answer: Answer, label: Callable[[Any], str] = label_of) -> None:
         super().__init__()
         self.answer, self.label = answer, label
+        self.unwaited: list[Unwaited] = []
+        self.in_form = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not PLAIN.issuperset(types):
             return NotImplemented
         if (form := form_of(func)) is not None:
-            with self:
-                return form(*args, **(kwargs or {}))
+            self.in_form = True
+            try:
+                with self:
+                    result = form(*args, **(kwargs or {}))
+            finally:
+                self.in_form = False
+            return self.until_waited(func, args, result)
         if is_collective(func):
             return self.answered(collective_name(func), args)
+        if self.unwaited and not self.in_form:
+            self.check_waited(func, args, kwargs)
         return func(*args, **(kwargs or {}))
+
+    def until_waited(self, func: Any, args: Any, result: Any) -> Any:
+        """Return what a collective in place returns, with a handle by which it is known when the program waits."""
+        work = work_of(result)
+        received = tuple(leaf for leaf in plain_leaves(args[0]) if isinstance(leaf, Tensor)) if args else ()
+        if work is None or not received or not is_called_by_python() or is_source(func, args):
+            return result
+        row = Unwaited(collective_name(func), received, frames.place(frames.here({})))
+        result, row.work = awaited(result, received, lambda: self.has_waited(row))
+        self.unwaited.append(row)
+        return result
+
+    def has_waited(self, row: Unwaited) -> None:
+        """Forget a collective for which the program has waited."""
+        self.unwaited = [other for other in self.unwaited if other is not row]
+
+    def check_waited(self, func: Any, args: Any, kwargs: Any) -> None:
+        """Raise if an operator reads or writes what a collective receives for which the program has not waited."""
+        if leaves_values_unread(func):
+            return
+        for leaf in plain_leaves(args, kwargs or {}):
+            if isinstance(leaf, Tensor) and (row := self.receiving(leaf)) is not None:
+                raise CaptureError(
+                    f"{func}{frames.place(frames.here({}))} uses what {row.name}{row.line} receives, and the program "
+                    "has not waited for it: call wait() of what torch.distributed returned before",
+                    every_engine=True,
+                )
+
+    def receiving(self, tensor: Tensor) -> Unwaited | None:
+        """Return a collective that is still to write into a tensor's memory."""
+        if tensor.layout is not torch.strided or not tensor.numel():
+            return None
+        key = storage_id(tensor.untyped_storage())
+        for row in self.unwaited:
+            for other in row.received:
+                if storage_id(other.untyped_storage()) == key and overlap(other, tensor):
+                    return row
+        return None
 
     def answered(self, name: str, args: Any) -> Tensor:
         """Return what this rank receives."""
         return self.answer(call_of(name, args, self.label), args[0])
+
+
+def is_source(func: Any, args: Any) -> bool:
+    """Whether this rank is the source of a broadcast, which changes nothing there."""
+    return collective_name(func) == "broadcast_" and members_of(args[1]).index(own_rank()[0]) == args[2]
 
 
 class Functional(TorchDispatchMode):

@@ -593,5 +593,11 @@ def bytes_used(tensor: Tensor) -> tuple[int, int]:
     return first, first + (reach + 1) * size if tensor.numel() else first
 
 
+def overlap(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors in one storage may have elements in common."""
+    (low, high), (other_low, other_high) = bytes_used(left), bytes_used(right)
+    return low < other_high and other_low < high
+
+
 def _is_strided(tensor: Tensor) -> bool:
     return tensor.layout is torch.strided

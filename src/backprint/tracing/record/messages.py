@@ -15,7 +15,7 @@ from torch import Tensor
 
 from backprint._torch.distributed import collective_name
 from backprint._torch.tensors import storage_id
-from backprint.tracing.watch import bytes_used
+from backprint.tracing.watch import overlap
 from backprint.values.exchanges import Call, Exchange, Peers
 
 Groups = dict[str, tuple[int, ...]]
@@ -116,12 +116,6 @@ class Messages:
             },
             places,
         )
-
-
-def overlap(left: Tensor, right: Tensor) -> bool:
-    """Whether two tensors in one storage may have elements in common."""
-    (low, high), (other_low, other_high) = bytes_used(left), bytes_used(right)
-    return low < other_high and other_low < high
 
 
 def exchange_of(message: Message, size: int, place: int) -> Exchange:

@@ -9,7 +9,6 @@ nothing else.
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import inspect
 import os
@@ -30,9 +29,9 @@ from backprint._torch.distributed import (
     group_of,
     is_collective,
     label_of,
+    leaves_values_unread,
     name_groups_of,
     own_rank,
-    passes_on,
     results_of_work,
     sharding_text,
     why_not_recorded,
@@ -545,14 +544,6 @@ class LiveRecorder(Recorder):
                 empty = torch.empty((), dtype=tensor.dtype, device=tensor.device)
                 tensors.append(empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride()).clone())
         return tensors
-
-
-@functools.cache
-def leaves_values_unread(func: Any) -> bool:
-    """Whether an operator reads nothing but its arguments' shapes: a view, a new tensor of the same shape, a wait."""
-    name = str(func).split(".")[1]
-    is_like = func.namespace == "aten" and (name.endswith("_like") or name.startswith("new_"))
-    return bool(func.is_view or is_like or is_wait(func) or passes_on(str(func)))
 
 
 WITHOUT_INVERSE = frozenset({"_dtensor.shard_dim_alltoall.default"})
