@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from typing import Any
 
 import torch
@@ -105,6 +106,7 @@ def main() -> None:
     dist.barrier()
     del model
     dist.destroy_process_group()
+    time.sleep(0.3)  # Gloo's threads release tensors, for which they need Python, a moment after the collective
 
 
 if __name__ == "__main__":
