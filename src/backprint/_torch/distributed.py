@@ -237,43 +237,43 @@ def awaited_class() -> type[Any]:
     asks whether they have ended, or for their future."""
 
     class Awaited(torch.distributed.Work):
-        def __init__(self, result: Sequence[Tensor], waited: Callable[[], None]) -> None:
+        def __init__(self, work: Any, waited: Callable[[], None]) -> None:
             super().__init__()
-            self.values, self.waited = list(result), waited
+            self.work, self.waited = work, waited
+
+        def asked(self) -> Any:
+            """Return the handle that there was, for which the program has waited."""
+            self.waited()
+            return self.work
 
         def wait(self, *args: Any, **kwargs: Any) -> bool:
-            self.waited()
-            return True
+            return bool(self.asked().wait(*args, **kwargs))
 
         def is_completed(self) -> bool:
-            return self.wait()
+            return bool(self.asked().is_completed())
 
         def is_success(self) -> bool:
-            return self.wait()
+            return bool(self.asked().is_success())
 
         def synchronize(self) -> None:
-            self.waited()
+            self.asked()
 
         def block_current_stream(self) -> None:
-            self.waited()
+            self.asked()
 
-        def result(self) -> list[Tensor]:
-            self.waited()
-            return self.values
+        def result(self) -> Any:
+            return self.asked().result()
 
         def get_future(self) -> Any:
-            self.waited()
-            future: Any = torch.futures.Future()
-            future.set_result(self.values)
-            return future
+            return self.asked().get_future()
 
     return Awaited
 
 
-def awaited(result: Any, tensors: Sequence[Tensor], waited: Callable[[], None]) -> tuple[Any, Any]:
-    """Return what an operator returns with another handle, which calls `waited`, and the handle."""
-    work = awaited_class()(tensors, waited)
-    return ((*result[:-1], work.boxed()) if isinstance(result, (tuple, list)) else work.boxed()), work
+def awaited(result: Any, work: Any, waited: Callable[[], None]) -> tuple[Any, Any]:
+    """Return what an operator returns with another handle, which calls `waited`, and that handle."""
+    handle = awaited_class()(work, waited)
+    return ((*result[:-1], handle.boxed()) if isinstance(result, (tuple, list)) else handle.boxed()), handle
 
 
 def is_called_by_python() -> bool:

@@ -80,7 +80,7 @@ class Answered(TorchDispatchMode):
         if work is None or not received or not is_called_by_python() or is_source(func, args):
             return result
         row = Unwaited(collective_name(func), received, frames.place(frames.here({})))
-        result, row.work = awaited(result, received, lambda: self.has_waited(row))
+        result, row.work = awaited(result, work, lambda: self.has_waited(row))
         self.unwaited.append(row)
         return result
 
