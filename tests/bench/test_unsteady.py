@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -76,11 +77,17 @@ def test_memory_that_two_runs_find_alike_by_chance_is_not_judged(monkeypatch: py
     lengths = torch.tensor([12, 5]), torch.tensor([4, 2])
     graph = bench_graphs(bp.capture(lambda v: nn.functional.ctc_loss(v, targets, *lengths), values))[0]
     place = [name for _, name in graph.run.outputs].index("ctc_loss_1")
-    monkeypatch.setattr(Eager, "again", graph.run.results)
-    eager = Eager(graph.run, graph.module)
-    unwritten, written = graph.run.results[place].clone(), graph.run.results[0] * 2
+    filled = Eager(graph.run, graph.module).filled[place]
+    results = list(graph.run.results)
+    results[place] = results[place].masked_fill(filled.isnan(), 3.0)  # of what was there, whatever it was
+    monkeypatch.setattr(Eager, "again", results)
+    monkeypatch.setattr(Eager, "wide", "no float64 run: it has other numbers there, or NaN")
+    eager = Eager(replace(graph.run, results=tuple(results)), graph.module)
+    unwritten, written = results[place].clone(), results[0] * 2
     unwritten[1, 11, 8] = torch.inf
     assert judged(eager, place, unwritten) == ("nondeterministic", "it has memory that no operator writes")
+    unwritten[0, 3, 2] *= 2
+    assert judged(eager, place, unwritten)[0] == "wrong"
     assert judged(eager, 0, written)[0] == "wrong"
     assert not torch.are_deterministic_algorithms_enabled()
 

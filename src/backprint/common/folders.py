@@ -42,19 +42,21 @@ def unfinished_folder(parent: Path, name: str = "") -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+        if lock is not None:
+            os.close(lock)
 
 
-def made_and_locked(parent: Path, name: str) -> tuple[Path, int]:
+def made_and_locked(parent: Path, name: str) -> tuple[Path, int | None]:
     """Make a folder, and lock it; return the handle of the lock. A folder that another process has taken for an
     abandoned one before it was locked is made again."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f".{name[:80]}.", suffix=SUFFIX, dir=parent))
+        if fcntl is None:
+            return folder, None
         with contextlib.suppress(FileNotFoundError):
             lock = os.open(folder, os.O_RDONLY)
-            if fcntl is not None:
-                with contextlib.suppress(OSError):  # a file system without locks
-                    fcntl.flock(lock, fcntl.LOCK_EX)
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(lock, fcntl.LOCK_EX)
             if folder.exists():
                 return folder, lock
             os.close(lock)
