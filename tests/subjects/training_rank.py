@@ -45,7 +45,8 @@ def losses(program: Program, place: Path | None) -> tuple[list[float], Any]:
             facts = {"verdict": verdict.verdict, "detail": verdict.detail, "gradients left": left}
         loss = model(*args)
         loss = loss if loss.dim() == 0 else loss.square().mean()
-        loss.backward()
+        if loss.requires_grad:  # a model may run backward itself
+            loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         values.append(float(loss))
