@@ -8,7 +8,9 @@ whole, and each element of each rank's gradients is compared with the whole's.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +28,7 @@ from backprint.tracing.collectives import Answered
 from backprint.tracing.running import tangent_of
 from backprint.tracing.watch import SEED
 from backprint.values.results import outputs_of
+from backprint.values.tree import flatten_with_path, leaf_name
 from backprint.values.wrappers import opened, wrapping_of
 
 TOLERANCE = 1e-9
@@ -74,12 +77,16 @@ class OutputNumber:
 
     def is_whole(self, number: float) -> bool:
         """Whether a number is the whole's."""
-        return abs(number - self.whole) <= TOLERANCE * max(abs(self.whole), abs(number))
+        return number == self.whole or math.isclose(number, self.whole, rel_tol=TOLERANCE, abs_tol=ROUNDING)
 
     def __str__(self) -> str:
         ranks = sorted({f"{number:.6g}" for number in self.ranks}, key=float)
         shown = " to ".join((ranks[0], ranks[-1])[: len(ranks)])
         return f"{self.name}: {self.relation or f'{shown} on the ranks, {self.whole:.6g} in the whole'}"
+
+
+ROUNDING = 1e-14
+"""Two numbers that are nearer than this may be the rounding of 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +95,8 @@ class AgainstWhole:
 
     `compared` is the number of parameters, `faults` those that differ, and `unknown` those of which nobody can say
     where they lie in the whole, each with the reason. `error` is the largest relative error of those that agree.
-    `outputs` has the outputs that are one number; they are no part of the verdict.
+    `outputs` has the outputs that are one number; they are no part of the verdict. `notes` say where the backward
+    began, if the outputs do not tell, and of which inputs the gradients are not the whole's to the number.
     """
 
     compared: int
@@ -96,13 +104,14 @@ class AgainstWhole:
     unknown: tuple[tuple[str, str], ...] = ()
     error: float = 0.0
     outputs: tuple[OutputNumber, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
         """`equal to the whole`, `not equal to the whole` or `cannot tell`."""
-        if self.unknown or not self.compared:
-            return "cannot tell"
-        return "not equal to the whole" if self.faults else "equal to the whole"
+        if self.faults:
+            return "not equal to the whole"
+        return "cannot tell" if self.unknown or not self.compared else "equal to the whole"
 
     @property
     def ok(self) -> bool:
@@ -111,12 +120,12 @@ class AgainstWhole:
 
     def __str__(self) -> str:
         if self.verdict == "equal to the whole":
-            first = f"{self.verdict}: {self.compared} gradients, relative error at most {self.error:.3g}"
-            return "\n  ".join([first, *map(str, self.outputs[:MOST_SHOWN])])
-        lines = [f"{name} {reason}" for name, reason in self.unknown] + [str(fault) for fault in self.faults]
+            first, lines = f": {self.compared} gradients, relative error at most {self.error:.3g}", []
+        else:
+            first, lines = ":", [*map(str, self.faults), *(f"{name} {reason}" for name, reason in self.unknown)]
         more = [f"and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
-        outputs = [str(output) for output in self.outputs[:MOST_SHOWN]]
-        return "\n  ".join([f"{self.verdict}:", *lines[:MOST_SHOWN], *more, *outputs])
+        rest = [*map(str, self.outputs[:MOST_SHOWN]), *self.notes]
+        return "\n  ".join([self.verdict + first, *lines[:MOST_SHOWN], *more, *rest])
 
 
 MOST_SHOWN = 8
@@ -126,16 +135,36 @@ MOST_SHOWN = 8
 # ---- Where each element of a shard lies in the whole
 
 
-def numbered(model: nn.Module) -> nn.Module:
-    """Return a copy of a model whose parameters are numbered from 1 on, element by element."""
-    copied = copy.deepcopy(model).double()
-    start = 1
+def numbered(call: Call) -> Call:
+    """Return a call whose parameters, and inputs that require grad, are numbered from 1 on, element by element."""
+    model, args, kwargs = call
+    copied, start = copy.deepcopy(model).double(), 1
+
+    def next_numbers(tensor: Tensor) -> Tensor:
+        nonlocal start
+        numbers = torch.arange(start, start + tensor.numel(), dtype=torch.float64, device=tensor.device)
+        start += tensor.numel()
+        return numbers.view(tensor.shape)
+
     with torch.no_grad():
         for parameter in copied.parameters():
-            numbers = torch.arange(start, start + parameter.numel(), dtype=torch.float64)
-            parameter.copy_(numbers.view(parameter.shape))
-            start += parameter.numel()
-    return copied
+            parameter.copy_(next_numbers(parameter))
+
+    def marked(leaf: Any) -> Any:
+        return next_numbers(leaf).requires_grad_() if takes_gradient(leaf) else leaf
+
+    return copied, *tree_map(marked, (args, kwargs))
+
+
+def takes_gradient(leaf: Any) -> bool:
+    """Whether an argument is a tensor whose gradient the step computes."""
+    return isinstance(leaf, Tensor) and leaf.requires_grad and leaf.dtype == torch.float64
+
+
+def inputs_of(call: Call, positional: Sequence[str]) -> dict[str, Tensor]:
+    """Return the inputs of a call that require grad, by name."""
+    leaves, _ = flatten_with_path(call[1:])
+    return {leaf_name(path, positional): leaf for path, leaf in leaves if takes_gradient(opened(leaf))}
 
 
 def in_double(value: Any) -> Any:
@@ -150,13 +179,29 @@ def in_double(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """What a step leaves: the gradients of parameters and of inputs, and the outputs that are one number; and the
+    outputs at which the backward began, and those at which it could have begun."""
+
+    gradients: Mapping[str, Tensor | None]
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, float]
+    roots: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RankGradients:
-    """The gradients of one rank by parameter, its outputs that are one number, and the members of its groups."""
+    """What the step of one rank leaves, and the members of its groups."""
 
     rank: int
-    gradients: Mapping[str, Tensor | None]
-    outputs: Mapping[str, float]
+    left: Left
     groups: Mapping[str, tuple[int, ...]]
+
+    @property
+    def gradients(self) -> Mapping[str, Tensor | None]:
+        """The gradients of the parameters by name."""
+        return self.left.gradients
 
 
 def on_cpu(tensor: Tensor) -> Tensor:
@@ -164,20 +209,29 @@ def on_cpu(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", copy=True)
 
 
-def numbers_of_rank(place: RankPlace) -> dict[str, Tensor]:
-    """Return the numbers of a rank's parameters."""
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of a rank's parameters and inputs."""
+
+    parameters: Mapping[str, Tensor]
+    inputs: Mapping[str, Tensor]
+
+
+def numbers_of_rank(place: RankPlace, positional: Sequence[str]) -> Numbers:
+    """Return the numbers of a rank's parameters and inputs."""
     model = place.call[0]
     state = dict(model.named_parameters()) if isinstance(model, nn.Module) else {}
-    return {name: on_cpu(opened(tensor)) for name, tensor in state.items() if tensor.requires_grad}
+    inputs = {name: on_cpu(opened(tensor)) for name, tensor in inputs_of(place.call, positional).items()}
+    return Numbers({name: on_cpu(opened(tensor)) for name, tensor in state.items() if tensor.requires_grad}, inputs)
 
 
-def gradients_of_rank(place: RankPlace, options: CaptureOptions) -> RankGradients:
+def gradients_of_rank(place: RankPlace, options: CaptureOptions, positional: Sequence[str]) -> RankGradients:
     """Run a rank's step among the others, as a training script does; return the gradients that it leaves."""
     for parameter in place.call[0].parameters():
         wrapping_of(parameter)  # which names the groups of its mesh
     with InDouble(place.among, place.among.label):
-        gradients, outputs = gradients_left(place.call, options)
-    return RankGradients(place.rank, gradients, outputs, members_by_label())
+        left = what_is_left(place.call, options, positional)
+    return RankGradients(place.rank, left, members_by_label())
 
 
 class InDouble(Answered):
@@ -195,28 +249,42 @@ LESS = frozenset({torch.float16, torch.bfloat16, torch.float32})
 """Dtypes with less precision than float64."""
 
 
-def gradients_left(call: Call, options: CaptureOptions) -> tuple[dict[str, Tensor | None], dict[str, float]]:
-    """Run a step, forward and backward; return the gradient of each parameter, sharded as the parameter is, and the
-    outputs that are one number."""
+def what_is_left(call: Call, options: CaptureOptions, positional: Sequence[str]) -> Left:
+    """Run a step, forward and backward; each gradient is sharded as its parameter is.
+
+    The backward begins at a loss: the first output that is one number, if there is one; else with ones at every output.
+    """
     model, args, kwargs = call
     if options.mode is not None:
         model.train(options.mode == "train")
+    inputs = inputs_of(call, positional)
+    for tensor in inputs.values():
+        tensor.retain_grad()
     torch.manual_seed(SEED)
     result = model(*args, **kwargs)
     result = result if options.loss is None else options.loss(result)
     tensors = {name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}
-    outputs = {
-        name: float(whole_tensor(leaf.detach()))
-        for name, leaf in tensors.items()
-        if leaf.is_floating_point() and not leaf.dim()
-    }
-    if roots := [leaf for leaf in tensors.values() if leaf.requires_grad]:
-        torch.autograd.backward(roots, [tangent_of(root, None) for root in roots])
-    gradients = {
-        name: None if parameter.grad is None else on_cpu(opened(sharded_like(parameter.grad, parameter)))
-        for name, parameter in model.named_parameters()
-    }
-    return gradients, outputs
+    numbers = {name: leaf for name, leaf in tensors.items() if leaf.is_floating_point() and not leaf.dim()}
+    outputs = {name: float(whole_tensor(leaf.detach())) for name, leaf in numbers.items()}
+    able = [name for name, leaf in tensors.items() if leaf.requires_grad]
+    losses = [name for name in able if name in numbers]
+    roots = losses[:1] or able
+    if roots:
+        begun = [tensors[name] for name in roots]
+        torch.autograd.backward(begun, [tangent_of(root, None) for root in begun])
+    return Left(
+        {
+            name: None if parameter.grad is None else on_cpu(opened(sharded_like(parameter.grad, parameter)))
+            for name, parameter in model.named_parameters()
+        },
+        {
+            name: on_cpu(opened(torch.zeros_like(tensor) if tensor.grad is None else sharded_like(tensor.grad, tensor)))
+            for name, tensor in inputs.items()
+        },
+        outputs,
+        tuple(roots),
+        tuple(name for name in able if name not in roots),
+    )
 
 
 def against_whole(
@@ -230,60 +298,129 @@ def against_whole(
     """Compare the gradients of all ranks with the whole model's."""
     if not isinstance(model, nn.Module):
         raise UsageError("the whole must be a module: its parameters are what gradients are compared for")
-    marked, double = numbered(model), copy.deepcopy(model).double()
+    double = copy.deepcopy(model).double()
     call: Call = (double, in_double(tuple(args)), in_double(dict(kwargs)))
+    positional = [*inspect.signature(model.forward).parameters, *map(str, range(len(args)))]
     what = "the model with numbered parameters"
     try:
-        numbers = in_ranks(size, sharding(marked, *call[1:], options.shard), numbers_of_rank, InDouble)
+        numbers = in_ranks(
+            size, sharding(*numbered(call), options.shard), lambda place: numbers_of_rank(place, positional), InDouble
+        )
         what = "the sharded step in float64"
-        rows = in_ranks(size, sharding(*call, options.shard), lambda place: gradients_of_rank(place, options), InDouble)
+        rows = in_ranks(
+            size,
+            sharding(*call, options.shard),
+            lambda place: gradients_of_rank(place, options, positional),
+            InDouble,
+        )
         what = "the whole model in float64, in a group of one rank,"
-        [whole] = in_ranks(1, lambda: call, lambda place: gradients_of_rank(place, options))
+        [whole] = in_ranks(1, lambda: call, lambda place: gradients_of_rank(place, options, positional))
     except BackprintError as error:
         return AgainstWhole(0, unknown=((what, f"does not run: {error}"),))
-    gradients = {
+    outputs = tuple(
+        OutputNumber(name, tuple(row.left.outputs[name] for row in rows), number)
+        for name, number in whole.left.outputs.items()
+        if all(name in row.left.outputs for row in rows)
+    )
+    notes = tuple(how_it_began(rows[0].left))
+    if has_cleared(rows) and any(gradient is not None for gradient in whole.gradients.values()):
+        return AgainstWhole(0, unknown=(CLEARED,), outputs=outputs, notes=notes)
+    of_parameters = {
         name: on_cpu(torch.zeros_like(parameter.real)) if (gradient := whole.gradients[name]) is None else gradient.real
         for name, parameter in double.named_parameters()
     }
-    outputs = tuple(
-        OutputNumber(name, tuple(row.outputs[name] for row in rows), number)
-        for name, number in whole.outputs.items()
-        if all(name in row.outputs for row in rows)
-    )
-    return replace(compared(numbers, rows, gradients, captures), outputs=outputs)
+    answer = compared(numbers, rows, of_parameters, whole.left.inputs, captures)
+    return replace(answer, outputs=outputs, notes=(*notes, *answer.notes))
+
+
+def how_it_began(left: Left) -> Iterator[str]:
+    """Say at which outputs the backward began, if others could have been meant."""
+    others = ", ".join(left.others[:MOST_SHOWN])
+    if others:
+        yield f"the backward begins at {left.roots[0]}, and not at {others}: pass loss= to begin elsewhere"
+    elif left.roots and left.roots[0] not in left.outputs:
+        begun = ", ".join(left.roots[:MOST_SHOWN])
+        yield f"the backward begins with ones at {begun}: pass loss= if the step has a loss"
+
+
+def has_cleared(rows: Sequence[RankGradients]) -> bool:
+    """Whether a step that runs its backward itself has left no gradient on any rank."""
+    gradients = [gradient for row in rows for gradient in row.gradients.values() if gradient is not None]
+    return not any(row.left.roots for row in rows) and not any(bool(gradient.any()) for gradient in gradients)
+
+
+CLEARED = (
+    "the step",
+    "leaves no gradients: it clears them, or takes them by torch.autograd.grad. Compare the model that it trains, or a "
+    "step that clears them first",
+)
 
 
 def compared(
-    numbers: Sequence[Mapping[str, Tensor]],
+    numbers: Sequence[Numbers],
     rows: Sequence[RankGradients],
     whole: Mapping[str, Tensor],
+    inputs: Mapping[str, Tensor],
     captures: Sequence[Capture],
 ) -> AgainstWhole:
-    """Compare every parameter of every rank with the gradients of the whole model, in the order of its parameters."""
-    flat = torch.cat([torch.zeros(1, dtype=torch.float64), *(gradient.reshape(-1) for gradient in whole.values())])
-    least = LEAST * float(flat.abs().max())
-    faults, error, count = [], 0.0, 0
-    unknown: list[tuple[str, str]] = []
-    for name in dict.fromkeys(name for row in numbers for name in row):
-        if reason := unknown_place({rank: row[name] for rank, row in enumerate(numbers) if name in row}, len(flat)):
+    """Compare every parameter of every rank with the gradients of the whole model, in the order of its parameters, and
+    every input that requires grad."""
+    every = (gradient.reshape(-1) for gradient in (*whole.values(), *inputs.values()))
+    flat = torch.cat([torch.zeros(1, dtype=torch.float64), *every])
+    least = LEAST * float(flat.abs().nan_to_num(0.0, 0.0, 0.0).max())
+    faults, unknown, notes, error, count = [], [], [], 0.0, 0
+
+    def fault(name: str, gradients: Gradients) -> Fault:
+        errors = gradients.errors()
+        wrong = tuple(rank for rank, off in errors.items() if not off <= TOLERANCE)
+        source = source_of_gradient(captures[wrong[0]], name) if captures else None
+        return Fault(name, wrong, worst_of(errors.values()), cause_of(groups_of(rows), wrong, gradients), source)
+
+    for name in dict.fromkeys(name for row in numbers for name in row.parameters):
+        places = {rank: row.parameters[name] for rank, row in enumerate(numbers) if name in row.parameters}
+        if reason := unknown_place(places, len(flat)):
             unknown.append((name, reason))
             continue
-        places = {rank: row[name].long() for rank, row in enumerate(numbers) if name in row}
+        gradients = gradients_at(places, flat, [row.gradients.get(name) for row in rows], least)
+        errors = gradients.errors()
         count += 1
-        local = {rank: of_the_whole(rows[rank].gradients.get(name), places[rank]) for rank in places}
-        wanted = {rank: flat[place] for rank, place in places.items()}
-        largest = max((float(row.abs().max()) for row in wanted.values() if row.numel()), default=0.0)
-        gradients = Gradients(local, wanted, max(largest, least))
-        errors = {rank: relative_error(local[rank], wanted[rank], gradients.largest) for rank in places}
-        wrong = tuple(rank for rank, off in errors.items() if not off <= TOLERANCE)
-        if wrong:
-            cause = cause_of(groups_of(rows), wrong, gradients)
-            source = source_of_gradient(captures[wrong[0]], name) if captures else None
-            faults.append(Fault(name, wrong, max(errors.values()), cause, source))
-        else:
+        if all(off <= TOLERANCE for off in errors.values()):
             error = max([error, *errors.values()])
-    unknown = unknown or list(not_held(numbers, whole))
-    return AgainstWhole(count, tuple(faults), tuple(unknown), error)
+        else:
+            faults.append(fault(name, gradients))
+    for name in inputs:
+        places = {rank: row.inputs[name] for rank, row in enumerate(numbers) if name in row.inputs}
+        if len(places) < len(rows) or unknown_place(places, len(flat)):
+            notes.append(f"the gradient of the input {name} is not compared: `shard` passes another")
+            continue
+        gradients = gradients_at(places, flat, [row.left.inputs.get(name) for row in rows], least)
+        times = next((number for number in divisors(len(rows)) if gradients.holds_by(number)), 0)
+        count += 1
+        if not times:
+            faults.append(fault(name, gradients))
+        elif times > 1:
+            notes.append(f"the gradient of the input {name} is {times} times the whole's on every rank")
+    unknown = unknown or list(not_held([row.parameters for row in numbers], whole))
+    return AgainstWhole(count, tuple(faults), tuple(unknown), error, notes=tuple(notes))
+
+
+def gradients_at(places: Mapping[int, Tensor], flat: Tensor, local: Sequence[Tensor | None], least: float) -> Gradients:
+    """Return the gradients of a parameter or an input on the ranks that have it, with the whole's at its places."""
+    at = {rank: place.long() for rank, place in places.items()}
+    wanted = {rank: flat[place] for rank, place in at.items()}
+    largest = max((float(row.abs().max()) for row in wanted.values() if row.numel()), default=0.0)
+    return Gradients({rank: of_the_whole(local[rank], at[rank]) for rank in at}, wanted, max(largest, least))
+
+
+def divisors(number: int) -> list[int]:
+    """Return the numbers by which the gradient of an input may be too large: each rank takes the mean over its own
+    rows, and only gradients of parameters are averaged."""
+    return [by for by in range(1, number + 1) if number % by == 0]
+
+
+def worst_of(errors: Iterable[float]) -> float:
+    """Return the largest error; NaN is larger than any."""
+    return max(errors, key=lambda off: (math.isnan(off), off))
 
 
 LEAST = 1e-5
@@ -348,9 +485,17 @@ class Gradients:
     wanted: Mapping[int, Tensor]
     largest: float
 
+    def errors(self) -> dict[int, float]:
+        """Return how far the gradient of each rank is off."""
+        return {rank: relative_error(self.local[rank], self.wanted[rank], self.largest) for rank in self.wanted}
+
     def holds(self, ranks: Sequence[int], change: Callable[[int], Tensor | None]) -> bool:
         """Whether a change of the gradients of these ranks makes them the whole's."""
         return all(relative_error(change(rank), self.wanted[rank], self.largest) <= NEARLY for rank in ranks)
+
+    def holds_by(self, number: int) -> bool:
+        """Whether every gradient is the whole's times a number."""
+        return self.holds(list(self.wanted), lambda rank: self.scaled(rank, 1 / number))
 
     def total(self, rank: int, members: Sequence[int]) -> Tensor:
         """Return the sum of the gradients of the members of a rank's group."""
@@ -424,9 +569,11 @@ def factor(gradients: Gradients, wrong: Sequence[int]) -> str:
             return ""
         index = int(wanted.abs().argmax())
         ratio = float(gradient.reshape(-1)[index]) / float(wanted.reshape(-1)[index])
-        if relative_error(gradient, wanted * ratio, gradients.largest) > NEARLY:
+        if not relative_error(gradient, wanted * ratio, gradients.largest) <= NEARLY:  # of NaN, too
             return ""
         ratios.append(ratio)
+    if not all(map(math.isfinite, ratios)) or f"{ratios[0]:.6g}" == "1":
+        return ""
     if max(ratios) - min(ratios) > NEARLY * max(map(abs, ratios)):
         return ""
     return f"is {ratios[0]:.6g} times the whole's" if ratios[0] else "is 0, and the whole's is not"
