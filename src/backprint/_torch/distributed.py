@@ -92,14 +92,35 @@ UNNAMED = ("undefined", "")
 @uses("torch.distributed.distributed_c10d._world.pg_map", needed_by=(private.RANKS,))
 def label_of_members(group: Any) -> str:
     """Return what a graph calls a group without a description: its ranks, and which of the groups of these it is. All
-    ranks make groups in one order."""
+    ranks make groups in one order. Groups that earlier runs of a program have made do not count."""
     from torch.distributed import distributed_c10d
 
     members = members_of(group)
     alike = [other for other in distributed_c10d._world.pg_map if str(other.group_desc) in UNNAMED]
+    alike = [other for other in alike if other is group or other not in OF_EARLIER_RUNS]
     alike = [other for other in alike if members_of(other) == members]
     number = alike.index(group) + 1 if group in alike else 1
     return f"ranks {','.join(map(str, members))}{f' ({number})' if number > 1 else ''}"
+
+
+OF_EARLIER_RUNS: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The groups that a program has made in a run that has ended."""
+
+
+@uses("torch.distributed.distributed_c10d._world.pg_map", needed_by=(private.RANKS,))
+@contextlib.contextmanager
+def in_a_run() -> Iterator[None]:
+    """Run a program: the groups that it makes are its own in this run, and are made again in the next."""
+    if not is_initialized():
+        yield
+        return
+    from torch.distributed import distributed_c10d
+
+    before = set(distributed_c10d._world.pg_map)
+    try:
+        yield
+    finally:
+        OF_EARLIER_RUNS.update(set(distributed_c10d._world.pg_map) - before)
 
 
 @uses("torch.distributed.distributed_c10d._world.pg_map", needed_by=(private.RANKS,))
@@ -276,14 +297,26 @@ def awaited(result: Any, work: Any, waited: Callable[[], None]) -> tuple[Any, An
     return ((*result[:-1], handle.boxed()) if isinstance(result, (tuple, list)) else handle.boxed()), handle
 
 
-def is_called_by_python() -> bool:
-    """Whether a function of torch.distributed's Python has called the operator that runs now, so that the program waits
-    by its handle. C++, as in DDP, waits out of sight."""
+def python_callers() -> list[str]:
+    """Return the names of the functions of torch.distributed's Python that have called the operator that runs now, the
+    innermost first; none if C++ has, as in DDP, which waits out of the program's sight."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith(BETWEEN):
         frame = frame.f_back
-    return frame is not None and frame.f_globals.get("__name__") == "torch.distributed.distributed_c10d"
+    names = []
+    while frame is not None and frame.f_globals.get("__name__") in ("torch.distributed.distributed_c10d", LOGGER):
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return names
 
+
+LOGGER = "torch.distributed.c10d_logger"
+"""The module of the decorator of functions of torch.distributed."""
+
+OF_OBJECTS = frozenset(
+    "all_gather_object broadcast_object_list gather_object scatter_object_list _object_to_tensor".split()
+)
+"""Functions of torch.distributed that exchange objects, as bytes whose number differs."""
 
 BETWEEN = ("backprint.", "torch._dynamo", "torch._compile", "torch._ops", "torch.utils")
 """The modules whose functions run between a call and the mode that sees its operator."""

@@ -15,15 +15,17 @@ import torch
 from torch import Tensor
 
 from backprint._torch.distributed import (
+    OF_OBJECTS,
     awaited,
     collective_name,
     form_of,
-    is_called_by_python,
+    in_a_run,
     is_collective,
     label_of,
     leaves_values_unread,
     members_of,
     own_rank,
+    python_callers,
     work_of,
 )
 from backprint._torch.modes import TorchDispatchMode
@@ -50,9 +52,9 @@ class Answered(TorchDispatchMode):
     """Answers the collectives of a program by a function; every other operator runs as it is. A program that reads what
     a collective receives and has not waited for it is refused."""
 
-    def __init__(self, answer: Answer, label: Callable[[Any], str] = label_of) -> None:
+    def __init__(self, answer: Answer, label: Callable[[Any], str] = label_of, objects: bool = True) -> None:
         super().__init__()
-        self.answer, self.label = answer, label
+        self.answer, self.label, self.objects = answer, label, objects
         self.unwaited: list[Unwaited] = []
         self.in_form = False
 
@@ -60,13 +62,20 @@ class Answered(TorchDispatchMode):
         if not PLAIN.issuperset(types):
             return NotImplemented
         if (form := form_of(func)) is not None:
+            callers = python_callers()
+            if not self.objects and OF_OBJECTS.intersection(callers):
+                raise CaptureError(
+                    f"objects are exchanged{frames.place(frames.here({}))}, whose pickles are no values of a step: "
+                    "exchange them before the step, in `shard`, or exchange tensors",
+                    every_engine=True,
+                )
             self.in_form = True
             try:
                 with self:
                     result = form(*args, **(kwargs or {}))
             finally:
                 self.in_form = False
-            return self.until_waited(func, args, result)
+            return self.until_waited(func, args, result) if callers else result
         if is_collective(func):
             return self.answered(collective_name(func), args)
         if self.unwaited and not self.in_form:
@@ -77,7 +86,7 @@ class Answered(TorchDispatchMode):
         """Return what a collective in place returns, with a handle by which it is known when the program waits."""
         work = work_of(result)
         received = tuple(leaf for leaf in plain_leaves(args[0]) if isinstance(leaf, Tensor)) if args else ()
-        if work is None or not received or not is_called_by_python() or is_source(func, args):
+        if work is None or not received or is_source(func, args):
             return result
         row = Unwaited(collective_name(func), received, frames.place(frames.here({})))
         result, row.work = awaited(result, work, lambda: self.has_waited(row))
@@ -141,5 +150,5 @@ def answering(peers: Others | None) -> Iterator[None]:
         yield
         return
     peers.begin()
-    with peers.place(), Answered(peers, peers.label):
+    with peers.place(), in_a_run(), Answered(peers, peers.label, objects=False):
         yield
