@@ -21,6 +21,8 @@ from subjects.sharded import Program
 from subjects.sharding_bugs import BUGS
 from torch.nn.parallel import DistributedDataParallel
 
+from backprint.ranks.whole import OutputNumber
+
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch.distributed's own deprecations
 
 BY_NAME = {bug.name: bug for bug in BUGS}
@@ -133,7 +135,151 @@ def test_a_loss_that_is_only_logged_wrong_is_said_and_no_fault() -> None:
     assert logged_text == f"output.1: {2 * number:.6g} on the ranks, {number:.6g} in the whole"
 
 
+def test_infinite_numbers_are_not_near_to_any() -> None:
+    inf = float("inf")
+    assert OutputNumber("output", (inf, inf), inf).relation == "the whole's on every rank"
+    for ranks, whole in (
+        ((inf, inf), 0.5),
+        ((0.5, inf), 0.5),
+        ((0.5, 0.5), inf),
+        ((-inf, inf), 0.5),
+        ((inf, 1.0), -inf),
+    ):
+        assert OutputNumber("output", ranks, whole).relation == "", (ranks, whole)
+    assert str(OutputNumber("output", (0.5, inf), 0.5)) == "output: 0.5 to inf on the ranks, 0.5 in the whole"
+
+
+class WithLogits(nn.Module):
+    """Returns its loss and its logits, as models of transformers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model: nn.Module = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        logits = self.model(x)
+        return {"logits": logits, "loss": logits.square().mean(), "largest": logits.max()}
+
+
+def test_the_backward_begins_at_the_loss_and_says_so() -> None:
+    torch.manual_seed(0)
+    whole = bp.capture(WithLogits(), torch.randn(6, 4), world=2, shard=logged).against_whole()
+    assert whole.ok, whole
+    assert whole.notes == (
+        "the backward begins at output.loss, and not at output.logits, output.largest: pass loss= to begin elsewhere",
+    )
+    of_sums = bp.capture(
+        nn.Sequential(nn.Linear(4, 2)), torch.randn(6, 4), world=2, shard=data_parallel
+    ).against_whole()
+    assert of_sums.notes == ("the backward begins with ones at output: pass loss= if the step has a loss",)
+    assert [fault.cause for fault in of_sums.faults] == [
+        "is 1/2 of the whole's: averaged over world once too often, or not summed"
+    ] * 2
+
+
+def data_parallel(model: nn.Module, x: Tensor) -> tuple[nn.Module, tuple[Tensor]]:
+    return DistributedDataParallel(model), (x.chunk(2)[dist.get_rank()],)
+
+
+# ---- Inputs that require grad
+
+
+class Copied(torch.autograd.Function):
+    """Sums the gradient over the ranks that have copies of a tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return collectives.all_reduce(gradients[0], "sum", dist.group.WORLD) + 0
+
+
+class Summed(torch.autograd.Function):
+    """Sums a tensor over the ranks, whose gradient is the same in all."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return collectives.all_reduce(x, "sum", dist.group.WORLD) + 0
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return gradients[0]
+
+
+class ColumnsAndRows(nn.Module):
+    """Two layers, the first sharded by columns and the second by rows."""
+
+    def __init__(self, copies: bool = True) -> None:
+        super().__init__()
+        self.up, self.down, self.copies = nn.Linear(4, 6, bias=False), nn.Linear(6, 4, bias=False), copies
+
+    def forward(self, x: Tensor) -> Tensor:
+        if dist.is_initialized() and dist.get_world_size() > 1:
+            y = self.down(self.up(Copied.apply(x) if self.copies else x).tanh())
+            return Summed.apply(y).square().mean()
+        return self.down(self.up(x).tanh()).square().mean()
+
+
+def by_columns(model: ColumnsAndRows, x: Tensor) -> None:
+    rank, size = dist.get_rank(), dist.get_world_size()
+    model.up.weight = nn.Parameter(model.up.weight.detach().chunk(size)[rank].clone())
+    model.down.weight = nn.Parameter(model.down.weight.detach().chunk(size, 1)[rank].clone())
+
+
+def test_the_gradient_of_an_input_is_compared() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(5, 4, requires_grad=True)
+    right = bp.capture(ColumnsAndRows(), x, world=2, shard=by_columns).against_whole()
+    assert (right.ok, right.compared, right.notes) == (True, 3, ()), right
+    wrong = bp.capture(ColumnsAndRows(copies=False), x, world=2, shard=by_columns).against_whole()
+    assert [(fault.name, fault.cause, fault.ranks) for fault in wrong.faults] == [
+        ("x", "lacks a sum over world", (0, 1))
+    ]
+    assert wrong.compared == 3
+
+
+def test_ranks_with_rows_of_their_own_have_larger_gradients_of_them() -> None:
+    torch.manual_seed(0)
+    whole = bp.capture(Unbiased(), torch.randn(6, 4, requires_grad=True), world=2, shard=data_parallel).against_whole()
+    assert whole.ok, whole
+    assert whole.notes == ("the gradient of the input x is 2 times the whole's on every rank",)
+
+
+class Unbiased(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(4, 2, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).square().mean()
+
+
 # ---- Cannot tell
+
+
+class Cleared(nn.Module):
+    """A step that clears its gradients at its end."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.optimizer = model, torch.optim.SGD(model.parameters())
+
+    def forward(self, x: Tensor) -> Tensor:
+        loss = self.model(x)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        return loss.detach()
+
+
+def test_a_step_that_clears_its_gradients_cannot_be_told() -> None:
+    def clearing(model: nn.Module, x: Tensor) -> Any:
+        return Cleared(DistributedDataParallel(model)), (x.chunk(2)[dist.get_rank()],)
+
+    whole = bp.capture(Unbiased(), torch.randn(6, 4), world=2, shard=clearing).against_whole()
+    assert whole.verdict == "cannot tell"
+    assert "the step leaves no gradients: it clears them" in str(whole)
 
 
 def own_rows_of(model: nn.Module, x: Tensor) -> Any:

@@ -198,6 +198,33 @@ def test_a_collective_in_place_that_is_used_before_it_has_ended_is_refused(use: 
         assert [verdict.verdict for verdict in captured().verify()] == ["bitwise"] * 2
 
 
+def test_groups_that_a_step_makes_are_made_again_in_each_run() -> None:
+    class Grouping(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            if not hasattr(self, "group"):
+                self.group = dist.new_group([0, 1])
+            other = dist.new_group([0, 1])
+            dist.all_reduce(total := x.clone(), group=self.group)
+            dist.all_reduce(largest := x.clone(), dist.ReduceOp.MAX, group=other)
+            return (super().forward(x) * total * largest).sum()
+
+    world = bp.capture(Grouping(3, 3), torch.randn(3), world=2)
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 2
+    assert [verdict.verdict for capture in world.ranks for verdict in capture.verify()] == ["bitwise"] * 2
+    assert "'ranks 0,1')" in world.rank(0).pairs[0].forward.code
+    assert "'ranks 0,1 (2)')" in world.rank(0).pairs[0].forward.code
+
+
+def test_objects_are_exchanged_before_the_step() -> None:
+    class Logging(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            dist.all_gather_object([None, None], {"rank": dist.get_rank()})
+            return super().forward(x).sum()
+
+    with pytest.raises(CaptureError, match=r"objects are exchanged at test_world.py:\d+ in forward.*in `shard`"):
+        bp.capture(Logging(3, 3), torch.randn(3), world=2)
+
+
 def test_the_source_of_a_broadcast_reads_what_it_sends() -> None:
     class Sending(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:

@@ -44,6 +44,8 @@ def command(
     from backprint.errors import BackprintError, UsageError
 
     for place in (before, after):
+        if (place / "world.json").is_file():
+            raise UsageError(f"{place} is a World: compare its ranks, each of which is a sample ({place / 'rank_0'})")
         if not (place / "capture.json").is_file():
             raise UsageError(
                 f"{place} is not a sample: it has no capture.json. `backprint capture TARGET -o DIR` makes one."
