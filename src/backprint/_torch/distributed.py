@@ -12,7 +12,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.utils._python_dispatch
@@ -297,17 +297,27 @@ def awaited(result: Any, work: Any, waited: Callable[[], None]) -> tuple[Any, An
     return ((*result[:-1], handle.boxed()) if isinstance(result, (tuple, list)) else handle.boxed()), handle
 
 
-def python_callers() -> list[str]:
-    """Return the names of the functions of torch.distributed's Python that have called the operator that runs now, the
-    innermost first; none if C++ has, as in DDP, which waits out of the program's sight."""
+class PythonCall(NamedTuple):
+    """How torch.distributed's Python has called an operator: the names of its functions, the innermost first, none if
+    C++ has called it, as in DDP; and whether the program is given the handle, by which it waits."""
+
+    functions: tuple[str, ...]
+    gives_handle: bool
+
+
+def python_call() -> PythonCall:
+    """Return how the operator that runs now was called."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith(BETWEEN):
         frame = frame.f_back
-    names = []
+    names: list[str] = []
+    gives_handle = False
     while frame is not None and frame.f_globals.get("__name__") in ("torch.distributed.distributed_c10d", LOGGER):
+        if not names:
+            gives_handle = frame.f_locals.get("async_op") is not False
         names.append(frame.f_code.co_name)
         frame = frame.f_back
-    return names
+    return PythonCall(tuple(names), gives_handle)
 
 
 LOGGER = "torch.distributed.c10d_logger"

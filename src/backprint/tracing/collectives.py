@@ -25,7 +25,7 @@ from backprint._torch.distributed import (
     leaves_values_unread,
     members_of,
     own_rank,
-    python_callers,
+    python_call,
     work_of,
 )
 from backprint._torch.modes import TorchDispatchMode
@@ -62,8 +62,8 @@ class Answered(TorchDispatchMode):
         if not PLAIN.issuperset(types):
             return NotImplemented
         if (form := form_of(func)) is not None:
-            callers = python_callers()
-            if not self.objects and OF_OBJECTS.intersection(callers):
+            call = python_call()
+            if not self.objects and OF_OBJECTS.intersection(call.functions):
                 raise CaptureError(
                     f"objects are exchanged{frames.place(frames.here({}))}, whose pickles are no values of a step: "
                     "exchange them before the step, in `shard`, or exchange tensors",
@@ -75,7 +75,7 @@ class Answered(TorchDispatchMode):
                     result = form(*args, **(kwargs or {}))
             finally:
                 self.in_form = False
-            return self.until_waited(func, args, result) if callers else result
+            return self.until_waited(func, args, result) if call.gives_handle else result
         if is_collective(func):
             return self.answered(collective_name(func), args)
         if self.unwaited and not self.in_form:
