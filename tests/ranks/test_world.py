@@ -369,6 +369,18 @@ def test_engine_aot_traces_ranks_and_proves_them_with_values(tmp_path: Path) -> 
     assert [verdict.verdict for verdict in bp.load_world(tmp_path / "world").verify()] == ["bitwise"] * 2
 
 
+def test_engine_aot_says_why_it_reads_no_values() -> None:
+    class Counting(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            dist.all_reduce(total := x.clone())
+            return super().forward(total)[: int((x > 0).sum())].sum()
+
+    with pytest.raises(
+        CaptureError, match=r"reads values.*engine 'aot' traces a rank without values.*'eager' captures"
+    ):
+        bp.capture(Counting(3, 3), torch.ones(2, 3), world=2, engine="aot")
+
+
 def test_engine_aot_refuses_what_it_writes_in_another_order() -> None:
     from torch.distributed import _functional_collectives as collectives
 

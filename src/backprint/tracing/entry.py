@@ -445,7 +445,14 @@ def traced_among(program: CalledProgram, without_values: CalledProgram, options:
     proved with them."""
     assert program.peers is not None
     with program.peers.place():
-        result = ENGINES["aot"].make(without_values, replace(options, fake=True))
+        try:
+            result = ENGINES["aot"].make(without_values, replace(options, fake=True))
+        except DataDependentError as error:
+            what = str(error).partition(". Pass small real inputs")[0]
+            raise CaptureError(
+                f"{what}: engine 'aot' traces a rank without values, as a fake capture; engine 'eager' captures it",
+                every_engine=True,
+            ) from error
     scouted = replace(
         result.program,
         target=program.target,
