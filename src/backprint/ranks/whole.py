@@ -28,7 +28,7 @@ from backprint.tracing.collectives import Answered
 from backprint.tracing.running import tangent_of
 from backprint.tracing.watch import SEED
 from backprint.values.results import outputs_of
-from backprint.values.tree import flatten_with_path, leaf_name
+from backprint.values.tree import flatten_with_path, leaf_name, number_duplicates
 from backprint.values.wrappers import opened, wrapping_of
 
 TOLERANCE = 1e-9
@@ -164,7 +164,8 @@ def takes_gradient(leaf: Any) -> bool:
 def inputs_of(call: Call, positional: Sequence[str]) -> dict[str, Tensor]:
     """Return the inputs of a call that require grad, by name."""
     leaves, _ = flatten_with_path(call[1:])
-    return {leaf_name(path, positional): leaf for path, leaf in leaves if takes_gradient(opened(leaf))}
+    names = number_duplicates([leaf_name(path, positional) for path, _ in leaves])
+    return {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True) if takes_gradient(opened(leaf))}
 
 
 def in_double(value: Any) -> Any:
@@ -300,7 +301,7 @@ def against_whole(
         raise UsageError("the whole must be a module: its parameters are what gradients are compared for")
     double = copy.deepcopy(model).double()
     call: Call = (double, in_double(tuple(args)), in_double(dict(kwargs)))
-    positional = [*inspect.signature(model.forward).parameters, *map(str, range(len(args)))]
+    positional = [*inspect.signature(model.forward).parameters, *map(str, range(MOST_ARGUMENTS))]
     what = "the model with numbered parameters"
     try:
         numbers = in_ranks(
@@ -323,7 +324,7 @@ def against_whole(
         if all(name in row.left.outputs for row in rows)
     )
     notes = tuple(how_it_began(rows[0].left))
-    if has_cleared(rows) and any(gradient is not None for gradient in whole.gradients.values()):
+    if has_cleared(rows):
         return AgainstWhole(0, unknown=(CLEARED,), outputs=outputs, notes=notes)
     of_parameters = {
         name: on_cpu(torch.zeros_like(parameter.real)) if (gradient := whole.gradients[name]) is None else gradient.real
@@ -331,6 +332,10 @@ def against_whole(
     }
     answer = compared(numbers, rows, of_parameters, whole.left.inputs, captures)
     return replace(answer, outputs=outputs, notes=(*notes, *answer.notes))
+
+
+MOST_ARGUMENTS = 1000
+"""The most positional arguments of a rank that have no name in the whole model's forward."""
 
 
 def how_it_began(left: Left) -> Iterator[str]:
