@@ -79,6 +79,16 @@ def test_a_sample_of_a_rank_runs_alone_in_a_process_without_process_groups(tmp_p
         assert f"{key} float32{row['shape']} {row['digest']}" in alone.stdout, alone.stderr
 
 
+def test_verify_misses_a_rank_that_is_not_there(tmp_path: Path) -> None:
+    folder = world_of(PROGRAMS["tensor parallel"]).save(tmp_path / "world")
+    command = [sys.executable, "-m", "backprint", "verify", str(folder)]
+    (folder / "rank_1").rename(tmp_path / "rank_1")
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert "1 checked: 1 bitwise" in run.stdout
+    assert f"{folder}: its world.json names 2 ranks, and these are not there: rank_1" in " ".join(run.stderr.split())
+
+
 def test_a_sample_kept_by_seeds_is_verified_alone_and_not_together(tmp_path: Path) -> None:
     world = world_of(PROGRAMS["all-to-all of its own"])
     world.save(tmp_path / "world", data="seed")

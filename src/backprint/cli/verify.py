@@ -22,7 +22,7 @@ from backprint.graph.verdicts import (
     reason_of_derivative,
 )
 from backprint.jobs.apart import Answer, run_apart, write_answer
-from backprint.jobs.find import missing_sample, samples_in
+from backprint.jobs.find import missing_rank, missing_sample, samples_in
 from backprint.jobs.task import Task
 from backprint.jobs.verbs import load_only
 
@@ -75,7 +75,7 @@ def command(
     """
     rows: list[dict[str, Any]] = []
     places = list(samples_in(samples))
-    wrong = missing_sample(samples)
+    wrong = missing_sample(samples) or missing_rank(samples)
     with ending(lambda: f"{len({row['sample'] for row in rows})} of {len(places)} samples were checked, as above"):
         try:
             with working() as at:

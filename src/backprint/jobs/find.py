@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from backprint.common.files import read_json
 from backprint.common.formats import BACKPRINT, CAPTURE, GRAPHNET, is_direction
 from backprint.common.text import escape_character
 from backprint.errors import UsageError
@@ -255,6 +256,26 @@ def missing_sample(places: Collection[Path]) -> str:
             return f"{place}: no sample here or below: no folder holds capture.json, or model.py and graph_net.json"
     return ""
 
+
+def missing_rank(places: Collection[Path]) -> str:
+    """Return a text about the first World that has not all ranks that its world.json names; '' if all have."""
+    for place in places:
+        if not (place / "world.json").is_file():
+            continue
+        content = read_json(place / "world.json")
+        numbers = content.get("ranks", content.get("size")) if isinstance(content, dict) else None
+        numbers = range(min(numbers, MOST_RANKS)) if type(numbers) is int else numbers
+        if not isinstance(numbers, (list, range)) or not all(type(number) is int for number in numbers):
+            return f"{place / 'world.json'}: says of no ranks"
+        gone = [number for number in numbers if not (place / f"rank_{number}" / CAPTURE).is_file()]
+        if gone:
+            shown = ", ".join(f"rank_{number}" for number in gone[:8])
+            return f"{place}: its world.json names {len(numbers)} ranks, and these are not there: {shown}"
+    return ""
+
+
+MOST_RANKS = 100_000
+"""The most ranks of a World that are looked for."""
 
 # ------------------------------------------------------------------ what a folder is
 
