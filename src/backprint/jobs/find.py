@@ -267,7 +267,7 @@ def missing_rank(places: Collection[Path]) -> str:
         numbers = range(min(numbers, MOST_RANKS)) if type(numbers) is int else numbers
         if not isinstance(numbers, (list, range)) or not all(type(number) is int for number in numbers):
             return f"{place / 'world.json'}: says of no ranks"
-        gone = [number for number in numbers if not (place / f"rank_{number}" / CAPTURE).is_file()]
+        gone = [number for number in numbers[:MOST_RANKS] if not (place / f"rank_{number}" / CAPTURE).is_file()]
         if gone:
             shown = ", ".join(f"rank_{number}" for number in gone[:8])
             return f"{place}: its world.json names {len(numbers)} ranks, and these are not there: {shown}"
