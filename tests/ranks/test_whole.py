@@ -240,6 +240,36 @@ def test_the_gradient_of_an_input_is_compared() -> None:
     assert wrong.compared == 3
 
 
+class Nested(nn.Linear):
+    """Takes inputs in a dictionary, further ones, and one by its name."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 2, bias=False)
+
+    def forward(self, batch: dict[str, Tensor], *more: Tensor, scale: Tensor) -> Tensor:
+        loss: Tensor = (super().forward(batch["x"]) * scale).square().mean() + sum(m.square().sum() for m in more)
+        return loss
+
+
+def test_inputs_have_the_names_of_ports() -> None:
+    torch.manual_seed(0)
+    x, a, scale = (torch.randn(size, requires_grad=True) for size in ((3, 4), (3,), (2,)))
+    world = bp.capture(Nested(), {"x": x}, a, a, scale=scale, world=2)
+    assert world.against_whole().ok
+    assert world.against_whole().compared == 5
+
+    def scaled(model: nn.Module, batch: Any, *more: Tensor, scale: Tensor) -> Any:
+        return model, (batch, more[0] * 2, more[1], more[1]), {"scale": scale}
+
+    whole = bp.capture(Nested(), {"x": x}, a, a.detach().clone().requires_grad_(), scale=scale, world=2, shard=scaled)
+    answer = whole.against_whole()
+    assert answer.notes == (
+        "the gradient of the input more.0 is not compared: `shard` passes another",
+        "the gradient of the input more.1 is 2 times the whole's on every rank",
+    )
+    assert answer.compared == 4
+
+
 def test_ranks_with_rows_of_their_own_have_larger_gradients_of_them() -> None:
     torch.manual_seed(0)
     whole = bp.capture(Unbiased(), torch.randn(6, 4, requires_grad=True), world=2, shard=data_parallel).against_whole()
@@ -277,8 +307,10 @@ def test_a_step_that_clears_its_gradients_cannot_be_told() -> None:
     def clearing(model: nn.Module, x: Tensor) -> Any:
         return Cleared(DistributedDataParallel(model)), (x.chunk(2)[dist.get_rank()],)
 
-    both = lambda step, x: None  # noqa: E731  # the whole clears its gradients, too
-    for model, shard in ((Unbiased(), clearing), (Cleared(Unbiased()), both)):
+    def unchanged(model: nn.Module, x: Tensor) -> None:
+        """Shards nothing: the whole clears its gradients, too."""
+
+    for model, shard in ((Unbiased(), clearing), (Cleared(Unbiased()), unchanged)):
         whole = bp.capture(model, torch.randn(6, 4), world=2, shard=shard).against_whole()
         assert whole.verdict == "cannot tell"
         assert "the step leaves no gradients: it clears them" in str(whole)

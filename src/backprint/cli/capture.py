@@ -18,6 +18,7 @@ import click
 from backprint import errors
 from backprint.cli.options import ALLOW, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST, choice, rank_option
 from backprint.cli.say import echo, ending, limits, working
+from backprint.common.formats import CAPTURE, WORLD
 from backprint.errors import BackprintError, CaptureError, PlaceError, UsageError
 from backprint.graph.together import guard_texts
 from backprint.graph.verdicts import (
@@ -90,7 +91,7 @@ def command(target: str, output: Path, timeout: float, memory: float | None, **o
     """
     with ending(lambda: kept(output)), working(f"{target}: reading") as at:
         if options["layout"] == "backprint":
-            check_place(output, options["overwrite"], "world.json" if options["world"] else "capture.json")
+            check_place(output, options["overwrite"], WORLD if options["world"] else CAPTURE)
         if options["ranks"] and not options["world"]:
             raise UsageError("--rank chooses ranks of a World: say how many ranks there are with --world")
         if options["world"]:

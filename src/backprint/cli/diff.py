@@ -10,6 +10,7 @@ import click
 from backprint.cli.options import ALLOW
 from backprint.cli.say import echo, echo_styled
 from backprint.common.collector import collector_paused
+from backprint.common.formats import CAPTURE, WORLD
 
 COLORS = {"+": "green", "-": "red", "~": "yellow", "!": "magenta"}
 """By the first character of a line."""
@@ -44,9 +45,9 @@ def command(
     from backprint.errors import BackprintError, UsageError
 
     for place in (before, after):
-        if (place / "world.json").is_file():
+        if (place / WORLD).is_file():
             raise UsageError(f"{place} is a World: compare its ranks, each of which is a sample ({place / 'rank_0'})")
-        if not (place / "capture.json").is_file():
+        if not (place / CAPTURE).is_file():
             raise UsageError(
                 f"{place} is not a sample: it has no capture.json. `backprint capture TARGET -o DIR` makes one."
             )

@@ -13,6 +13,9 @@ from pathlib import Path
 
 CAPTURE = "capture.json"
 
+WORLD = "world.json"
+"""The file that says of a folder that its folders `rank_0`, `rank_1` and so on are the samples of ranks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Format:

@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from backprint.common.files import read_json
-from backprint.common.formats import BACKPRINT, CAPTURE, GRAPHNET, is_direction
+from backprint.common.formats import BACKPRINT, CAPTURE, GRAPHNET, WORLD, is_direction
 from backprint.common.text import escape_character
 from backprint.errors import UsageError
 
@@ -260,13 +260,13 @@ def missing_sample(places: Collection[Path]) -> str:
 def missing_rank(places: Collection[Path]) -> str:
     """Return a text about the first World that has not all ranks that its world.json names; '' if all have."""
     for place in places:
-        if not (place / "world.json").is_file():
+        if not (place / WORLD).is_file():
             continue
-        content = read_json(place / "world.json")
+        content = read_json(place / WORLD)
         numbers = content.get("ranks", content.get("size")) if isinstance(content, dict) else None
         numbers = range(min(numbers, MOST_RANKS)) if type(numbers) is int else numbers
         if not isinstance(numbers, (list, range)) or not all(type(number) is int for number in numbers):
-            return f"{place / 'world.json'}: says of no ranks"
+            return f"{place / WORLD}: says of no ranks"
         gone = [number for number in numbers[:MOST_RANKS] if not (place / f"rank_{number}" / CAPTURE).is_file()]
         if gone:
             shown = ", ".join(f"rank_{number}" for number in gone[:8])

@@ -8,7 +8,6 @@ whole, and each element of each rank's gradients is compared with the whole's.
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from backprint.tracing.collectives import Answered
 from backprint.tracing.running import tangent_of
 from backprint.tracing.watch import SEED
 from backprint.values.results import outputs_of
-from backprint.values.tree import flatten_with_path, leaf_name, number_duplicates
+from backprint.values.tree import bind_names, flatten_with_path, leaf_name, number_duplicates, positional
 from backprint.values.wrappers import opened, wrapping_of
 
 TOLERANCE = 1e-9
@@ -161,10 +160,13 @@ def takes_gradient(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) and leaf.requires_grad and leaf.dtype == torch.float64
 
 
-def inputs_of(call: Call, positional: Sequence[str]) -> dict[str, Tensor]:
-    """Return the inputs of a call that require grad, by name."""
-    leaves, _ = flatten_with_path(call[1:])
-    names = number_duplicates([leaf_name(path, positional) for path, _ in leaves])
+def inputs_of(call: Call, arguments: Sequence[str]) -> dict[str, Tensor]:
+    """Return the inputs of a call that require grad, by their names in the whole model's forward."""
+    _, args, kwargs = call
+    named = positional(arguments, len(args))
+    names_by_place = [*named, *map(str, range(len(named), len(args)))]  # `shard` may pass more than the whole takes
+    leaves, _ = flatten_with_path((args, kwargs))
+    names = number_duplicates([leaf_name(path, names_by_place) for path, _ in leaves])
     return {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True) if takes_gradient(opened(leaf))}
 
 
@@ -218,20 +220,20 @@ class Numbers:
     inputs: Mapping[str, Tensor]
 
 
-def numbers_of_rank(place: RankPlace, positional: Sequence[str]) -> Numbers:
+def numbers_of_rank(place: RankPlace, arguments: Sequence[str]) -> Numbers:
     """Return the numbers of a rank's parameters and inputs."""
     model = place.call[0]
     state = dict(model.named_parameters()) if isinstance(model, nn.Module) else {}
-    inputs = {name: on_cpu(opened(tensor)) for name, tensor in inputs_of(place.call, positional).items()}
+    inputs = {name: on_cpu(opened(tensor)) for name, tensor in inputs_of(place.call, arguments).items()}
     return Numbers({name: on_cpu(opened(tensor)) for name, tensor in state.items() if tensor.requires_grad}, inputs)
 
 
-def gradients_of_rank(place: RankPlace, options: CaptureOptions, positional: Sequence[str]) -> RankGradients:
+def gradients_of_rank(place: RankPlace, options: CaptureOptions, arguments: Sequence[str]) -> RankGradients:
     """Run a rank's step among the others, as a training script does; return the gradients that it leaves."""
     for parameter in place.call[0].parameters():
         wrapping_of(parameter)  # which names the groups of its mesh
     with InDouble(place.among, place.among.label):
-        left = what_is_left(place.call, options, positional)
+        left = what_is_left(place.call, options, arguments)
     return RankGradients(place.rank, left, members_by_label())
 
 
@@ -250,7 +252,7 @@ LESS = frozenset({torch.float16, torch.bfloat16, torch.float32})
 """Dtypes with less precision than float64."""
 
 
-def what_is_left(call: Call, options: CaptureOptions, positional: Sequence[str]) -> Left:
+def what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str]) -> Left:
     """Run a step, forward and backward; each gradient is sharded as its parameter is.
 
     The backward begins at a loss: the first output that is one number, if there is one; else with ones at every output.
@@ -258,7 +260,7 @@ def what_is_left(call: Call, options: CaptureOptions, positional: Sequence[str])
     model, args, kwargs = call
     if options.mode is not None:
         model.train(options.mode == "train")
-    inputs = inputs_of(call, positional)
+    inputs = inputs_of(call, arguments)
     for tensor in inputs.values():
         tensor.retain_grad()
     torch.manual_seed(SEED)
@@ -301,21 +303,21 @@ def against_whole(
         raise UsageError("the whole must be a module: its parameters are what gradients are compared for")
     double = copy.deepcopy(model).double()
     call: Call = (double, in_double(tuple(args)), in_double(dict(kwargs)))
-    positional = [*inspect.signature(model.forward).parameters, *map(str, range(MOST_ARGUMENTS))]
+    _, arguments = bind_names(model, args, kwargs)
     what = "the model with numbered parameters"
     try:
         numbers = in_ranks(
-            size, sharding(*numbered(call), options.shard), lambda place: numbers_of_rank(place, positional), InDouble
+            size, sharding(*numbered(call), options.shard), lambda place: numbers_of_rank(place, arguments), InDouble
         )
         what = "the sharded step in float64"
         rows = in_ranks(
             size,
             sharding(*call, options.shard),
-            lambda place: gradients_of_rank(place, options, positional),
+            lambda place: gradients_of_rank(place, options, arguments),
             InDouble,
         )
         what = "the whole model in float64, in a group of one rank,"
-        [whole] = in_ranks(1, lambda: call, lambda place: gradients_of_rank(place, options, positional))
+        [whole] = in_ranks(1, lambda: call, lambda place: gradients_of_rank(place, options, arguments))
     except BackprintError as error:
         return AgainstWhole(0, unknown=((what, f"does not run: {error}"),))
     outputs = tuple(
@@ -332,10 +334,6 @@ def against_whole(
     }
     answer = compared(numbers, rows, of_parameters, whole.left.inputs, captures)
     return replace(answer, outputs=outputs, notes=(*notes, *answer.notes))
-
-
-MOST_ARGUMENTS = 1000
-"""The most positional arguments of a rank that have no name in the whole model's forward."""
 
 
 def how_it_began(left: Left) -> Iterator[str]:

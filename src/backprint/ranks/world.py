@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from backprint.common.folders import unfinished_folder
-from backprint.common.formats import CAPTURE
+from backprint.common.formats import CAPTURE, WORLD
 from backprint.errors import RanksError, SampleError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.keys import PortKey, in_a_line, number_of
@@ -276,8 +276,6 @@ def capture_world_of_factory(text: str, options: CaptureOptions) -> World:
 
 # ---- On disk: a folder with a sample of each rank, and `world.json`
 
-FILE = "world.json"
-
 FORMAT = 1
 """The version of `world.json` where all ranks are there."""
 
@@ -293,14 +291,14 @@ def folder_of_rank(folder: Path, rank: int) -> Path:
 def save_world(world: World, path: str | os.PathLike[str], data: str, overwrite: bool) -> Path:
     """Write the sample of each rank, in a folder of a temporary name that is renamed when it is whole."""
     place = Path(path)
-    check_place(place, overwrite, FILE)
+    check_place(place, overwrite, WORLD)
     with unfinished_folder(place.parent, place.name) as staging:
         for number, capture in zip(world.numbers, world.ranks, strict=True):
             write_sample(capture, folder_of_rank(staging, number), data, (), False, "quick")
         content: dict[str, Any] = {"format": FORMAT, "name": world.ranks[0].name, "size": world.size}
         if len(world.ranks) < world.size:
             content |= {"format": FORMAT_OF_SOME, "ranks": list(world.numbers)}
-        write_json(staging / FILE, {**content, "witness": digests_of(world) if data == "exact" else []})
+        write_json(staging / WORLD, {**content, "witness": digests_of(world) if data == "exact" else []})
         settle(staging, place)
     return place
 
@@ -310,13 +308,13 @@ def load_world(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: b
     folder = Path(path)
     if not is_world(folder):
         raise SampleError(
-            f"{folder}: not the folder of a World: it has no {FILE} and no {folder_of_rank(folder, 0).name}; bp.load "
+            f"{folder}: not the folder of a World: it has no {WORLD} and no {folder_of_rank(folder, 0).name}; bp.load "
             "reads the sample of one rank"
         )
-    if not (folder / FILE).is_file():
+    if not (folder / WORLD).is_file():
         return world_of_samples(folder, allow, trust)
-    content = read_json(folder / FILE)
-    with errors_with_path(folder / FILE):
+    content = read_json(folder / WORLD)
+    with errors_with_path(folder / WORLD):
         root: Any = Field(content, "")
         number = root.get("format").whole()
         if number > FORMAT_OF_SOME:
@@ -329,7 +327,7 @@ def load_world(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: b
             numbers = tuple(item.whole(MAX_RANKS) for item in root.get("ranks").items(size))
             if not numbers or len(set(numbers)) < len(numbers) or max(numbers) >= size:
                 raise SampleError(f"ranks: {list(numbers)} are not some of {size} ranks")
-        witnesses = tuple(Witness(row, folder / FILE) for row in root.get("witness", []).items(size))
+        witnesses = tuple(Witness(row, folder / WORLD) for row in root.get("witness", []).items(size))
         if witnesses and len(witnesses) != len(numbers):
             raise SampleError(f"witness: has the results of {len(witnesses)} ranks, and there are {len(numbers)}")
     ranks = tuple(loaded_rank(folder_of_rank(folder, rank), rank, allow, trust) for rank in numbers)
@@ -346,7 +344,7 @@ def loaded_rank(place: Path, number: int, allow: Sequence[str], trust: bool) -> 
 
 def is_world(folder: Path) -> bool:
     """Whether a folder has the samples of ranks."""
-    return (folder / FILE).is_file() or any(True for _ in numbered_samples(folder))
+    return (folder / WORLD).is_file() or any(True for _ in numbered_samples(folder))
 
 
 def numbered_samples(folder: Path) -> Iterator[tuple[int, Path]]:

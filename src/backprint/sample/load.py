@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.common.files import read_text
-from backprint.common.formats import CAPTURE, format_of
+from backprint.common.formats import CAPTURE, WORLD, format_of
 from backprint.errors import RefusedError, SampleError
 from backprint.graph.isolation import isolation_request, needs_isolation
 from backprint.graph.keys import tangent_name
@@ -56,7 +56,7 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = 
             raise SampleError(
                 f"{folder}: {other.title}, which has no backward yet: bp.capture({str(folder)!r}) makes it"
             )
-        if (folder / "world.json").is_file():
+        if (folder / WORLD).is_file():
             raise SampleError(f"{folder}: a World, of which each folder rank_… is a sample; bp.load_world reads all")
         raise SampleError(f"{folder}: no capture.json here, so this is not a sample")
     content = read_json(place)
