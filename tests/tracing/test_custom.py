@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F
 from subjects.forked import run_python
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
 from backprint._torch import operators
+from backprint._torch.fake import FakeTensorMode
 from backprint.tracing import custom
 
 ENGINES = ("auto", "aot", "dynamo", "eager")
