@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,29 +27,53 @@ with unfinished_folder(Path(sys.argv[1]), "sample") as folder:
 """Writes half of a folder, and the rest when it is told to."""
 
 
-def writer_in(place: Path) -> tuple[subprocess.Popen[str], Path]:
-    """Start a process that writes a folder; return it, and the folder."""
-    command = [sys.executable, "-c", WRITER, str(place)]
-    known = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=known)
-    assert process.stdout is not None
-    return process, Path(process.stdout.readline().strip())
+@pytest.fixture
+def writer_in() -> Iterator[Callable[[Path], tuple[subprocess.Popen[str], Path]]]:
+    """Starts a process that writes a folder; returns it, and the folder. None of them outlives the test."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def started(place: Path) -> tuple[subprocess.Popen[str], Path]:
+        command = [sys.executable, "-c", WRITER, str(place)]
+        known = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=known)
+        processes.append(process)
+        assert process.stdout is not None
+        return process, Path(process.stdout.readline().strip())
+
+    yield started
+    for process in processes:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no locks on folders")
-def test_what_a_killed_writer_leaves_is_removed_and_what_a_living_one_writes_is_not(tmp_path: Path) -> None:
+def test_what_a_killed_writer_leaves_is_removed_and_what_a_living_one_writes_is_not(
+    writer_in: Callable[[Path], tuple[subprocess.Popen[str], Path]], tmp_path: Path
+) -> None:
     killed, left = writer_in(tmp_path)
     living, unfinished = writer_in(tmp_path)
-    killed.send_signal(signal.SIGKILL)
-    with unfinished_folder(tmp_path, "sample") as folder:  # the process is a zombie, whose locks are gone
-        os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)
+    with unfinished_folder(tmp_path, "sample") as folder:
+        assert left.exists()  # its writer lives
+        killed.send_signal(signal.SIGKILL)
+        os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)  # a zombie, whose locks are gone
     assert unfinished.exists()
     assert (left.exists(), folder.exists()) == (True, False)  # it was killed after this process had looked
 
     living.communicate("\n", timeout=60)  # it looks again where it ends
     assert sorted(path.name for path in tmp_path.iterdir()) == ["whole"]
     assert (tmp_path / "whole" / "half").read_text() == "half"
-    killed.communicate()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no locks on folders")
+def test_the_first_who_writes_removes_what_was_left(
+    writer_in: Callable[[Path], tuple[subprocess.Popen[str], Path]], tmp_path: Path
+) -> None:
+    killed, left = writer_in(tmp_path)
+    killed.kill()
+    os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)
+    assert left.exists()
+    with unfinished_folder(tmp_path, "sample"):
+        assert not left.exists()
 
 
 def test_other_hidden_folders_are_not_touched(tmp_path: Path) -> None:

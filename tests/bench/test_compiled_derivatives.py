@@ -24,6 +24,7 @@ from backprint.bench.reports import bench_report
 from backprint.bench.runs import read_run
 from backprint.bench.trial import append, read_cells, write_ended
 from backprint.bench.widened import WideGraphs
+from backprint.derivatives.check import LIMIT
 from backprint.errors import UsageError
 from backprint.jobs.processes import ChildEnd
 
@@ -117,7 +118,7 @@ def test_a_wrong_backward_is_not_the_derivative(judged: Any, compiler: str, said
     derivative = judged("half", compiler)
     assert derivative.word == "not the derivative", derivative
     assert said in derivative.detail
-    assert compiler == "not_finite" or derivative.gap > 1e-9
+    assert compiler == "not_finite" or derivative.gap > LIMIT  # directions are drawn anew: some hardly see the fault
 
 
 @pytest.mark.parametrize(
