@@ -59,6 +59,16 @@ def test_a_mesh_of_two_dimensions_names_both() -> None:
     assert "tp: [0, 1], [2, 3]" in str(world)
 
 
+def test_ranks_whose_inputs_lie_elsewhere_make_the_same_calls() -> None:
+    def shard(model: nn.Module, x: Tensor) -> tuple[nn.Module, tuple[Tensor]]:
+        return model, (x[3 * dist.get_rank() :][:3],)
+
+    text = str(bp.capture(nn.Linear(3, 1), torch.randn(6, 3), world=2, shard=shard))
+    assert "2 different pairs of graphs" in text
+    assert "ranks 0 and 1 make the same calls; in the forward one has f32[3, 3] input input, the other" in text
+    assert "the other f32[3, 3] offset=9 input input" in text
+
+
 def test_a_sample_of_a_rank_runs_alone_in_a_process_without_process_groups(tmp_path: Path) -> None:
     world = world_of(PROGRAMS["all-to-all of its own"])
     world.save(tmp_path / "world")

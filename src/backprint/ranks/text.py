@@ -9,7 +9,7 @@ from typing import NamedTuple
 from backprint.common.text import amount
 from backprint.graph.cost import specs_of
 from backprint.graph.nouns import COLLECTIVES, Capture, TensorSpec, refs
-from backprint.graph.text import show_step
+from backprint.graph.text import show_port, show_step
 from backprint.graph.traffic import Rates, Timeline, sides_of, sizes_of_groups, timeline, traffic_of
 
 
@@ -41,19 +41,25 @@ def world_text(title: str, numbers: Sequence[int], ranks: Sequence[Capture]) -> 
 
 
 def difference(numbers: tuple[int, int], ranks: Mapping[int, Capture]) -> str:
-    """Say where the graphs of two ranks differ first; '' if no step does."""
+    """Say where the graphs of two ranks differ first: in a call, or else in an input or output; '' where in neither."""
     left, right = (ranks[number] for number in numbers)
-    for first, second in zip(left.pairs, right.pairs, strict=False):
-        for (side, graph), (_, other) in zip(sides_of(first), sides_of(second), strict=False):
-            for step, step_of_other in zip(graph.steps, other.steps, strict=False):
-                if (step.target, step.args, step.kwargs) != (
-                    step_of_other.target,
-                    step_of_other.args,
-                    step_of_other.kwargs,
-                ):
-                    place = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
-                    shown = " and ".join(show_step(row)[:80] for row in (step, step_of_other))
-                    return f"ranks {numbers[0]} and {numbers[1]} differ first in the {side}{place}: {shown}"
+    names = f"ranks {numbers[0]} and {numbers[1]}"
+    graphs = [
+        (side, graph, other)
+        for first, second in zip(left.pairs, right.pairs, strict=False)
+        for (side, graph), (_, other) in zip(sides_of(first), sides_of(second), strict=False)
+    ]
+    for side, graph, other in graphs:
+        for steps in zip(graph.steps, other.steps, strict=False):
+            step, other_step = steps
+            if (step.target, step.args, step.kwargs) != (other_step.target, other_step.args, other_step.kwargs):
+                place = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
+                return f"{names} differ first in the {side}{place}: {' and '.join(show_step(row)[:80] for row in steps)}"
+    for side, graph, other in graphs:
+        for ports in zip((*graph.inputs, *graph.outputs), (*other.inputs, *other.outputs), strict=False):
+            left_port, right_port = map(show_port, ports)
+            if left_port != right_port:
+                return f"{names} make the same calls; in the {side} one has {left_port}, the other {right_port}"
     return ""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,10 +65,9 @@ def scout(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[S
     refuse_untraced_effects(program, seen, outcome.left_behind)
     refuse_aliases(program, outcome)
     refuse_layouts(program, outcome.outputs)
-    groups = [
-        group for group in alias_groups(real_own_tensors(with_outside_tensors)) if set(group) & set(outcome.mutations)
-    ]
-    shared = {name for group in groups for name in group}
+    shared = shared_and_written(with_outside_tensors, outcome.mutations)
+    if fewer := without_gradients_of_shared(program, shared):
+        return scout(fewer, kind)
     wanted = {named.name for named in with_outside_tensors.tensors if named.requires_grad}
     refuse_shared(program, shared, wanted)
     changed = frozenset(name for name in outcome.mutations if name in wanted)
@@ -93,6 +92,27 @@ def scout(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[S
         seen.flags,
         seen.casts,
         seen.checkpoints,
+    )
+
+
+def shared_and_written(program: CalledProgram, changed: Collection[str]) -> set[str]:
+    """Return the names of the program's tensors that share memory, if one that shares it is `changed`."""
+    groups = [group for group in alias_groups(real_own_tensors(program)) if set(group) & set(changed)]
+    return {name for group in groups for name in group}
+
+
+def without_gradients_of_shared(program: CalledProgram, shared: Collection[str]) -> CalledProgram | None:
+    """Return the program without the default `requires_grad` of tensors that share memory that it writes to; None if
+    they have none. As leaves that require grad they would be cloned, and share it no longer."""
+    losing = {named.name for named in program.tensors if named.requires_grad} & set(shared)
+    if not program.grad_by_default or not losing:
+        return None
+    tensors = tuple(replace(named, requires_grad=False) if named.name in losing else named for named in program.tensors)
+    return replace(
+        program,
+        tensors=tensors,
+        cloned_when_traced=program.cloned_when_traced - losing,
+        cloned_in_eager=program.cloned_in_eager - losing,
     )
 
 

@@ -34,7 +34,7 @@ from backprint.tracing.program import CalledProgram, ScoutedProgram, free_name
 from backprint.tracing.reach import module_paths, restoring_gradients
 from backprint.tracing.request import EngineResult
 from backprint.tracing.running import run_backward, staged
-from backprint.tracing.scout import hooks_as_edges, with_outside
+from backprint.tracing.scout import hooks_as_edges, shared_and_written, with_outside, without_gradients_of_shared
 from backprint.tracing.watch import SEED, Observations
 from backprint.tracing.witness import ForwardRun, run_forward, run_step
 from backprint.values.results import ResultTree
@@ -126,6 +126,10 @@ def record_step(program: CalledProgram) -> RecordedStep:
                 cloned_in_eager=program.cloned_in_eager | requiring_grad,
             )
         )
+    if fewer := program.grad_by_default and without_gradients_of_shared(
+        program, shared_and_written(run.program, run.changed)
+    ):
+        return record_step(fewer)
     own = run.program.tensors[: len(program.tensors)]
     if program.grad_by_default and own != program.tensors:
         return record_step(
