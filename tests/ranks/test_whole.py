@@ -19,6 +19,8 @@ if not dist.is_available():
 import torch.distributed._functional_collectives as collectives
 from subjects.sharded import Program
 from subjects.sharding_bugs import BUGS
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate
 from torch.nn.parallel import DistributedDataParallel
 
 from backprint.ranks.whole import OutputNumber
@@ -133,6 +135,43 @@ def test_a_loss_that_is_only_logged_wrong_is_said_and_no_fault() -> None:
     logged_text = str(whole).splitlines()[2].strip()
     _, number, _ = (output.whole for output in whole.outputs)
     assert logged_text == f"output.1: {2 * number:.6g} on the ranks, {number:.6g} in the whole"
+
+
+def test_a_number_may_be_the_sum_or_the_mean_over_one_dimension() -> None:
+    groups = {
+        "tp": {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)},
+        "dp": {0: (0, 2), 1: (1, 3), 2: (0, 2), 3: (1, 3)},
+    }
+    assert OutputNumber("output", (1.0, 1.0, 2.0, 2.0), 3.0, groups).relation == "the sum over dp is the whole's"
+    assert OutputNumber("output", (1.0, 3.0, 2.5, 1.5), 2.0, groups).relation == "the mean of the ranks' is the whole's"
+    assert OutputNumber("output", (1.0, 2.0, 1.0, 2.0), 3.0, groups).relation == "the sum over tp is the whole's"
+    assert OutputNumber("output", (1.0, 2.0, 4.0, 2.0), 3.0, groups).relation == ""
+
+
+class OfManyGroups(nn.Linear):
+    """Sends over a group that has the same ranks as another, of which it makes no use."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        dist.all_reduce(y.detach(), group=self.group) if dist.is_initialized() and dist.get_world_size() > 1 else None
+        return y.mean()
+
+
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_of_groups_of_the_same_ranks_the_cause_names_that_of_the_parameter_or_of_the_step(is_sharded: bool) -> None:
+    def shard(model: OfManyGroups, x: Tensor) -> tuple[OfManyGroups, tuple[Tensor]]:
+        ranks = (0, 1)
+        groups = {name: dist.new_group(ranks, group_desc=f"mesh_{name}") for name in ("first", "used", "last")}
+        model.group = groups["used"]
+        if is_sharded:
+            mesh = DeviceMesh.from_group(groups["last"], "cpu", mesh_dim_names=("last",))
+            model.weight = nn.Parameter(DTensor.from_local(model.weight.detach(), mesh, [Replicate()]))
+            model.forward = lambda x: nn.functional.linear(x, model.weight.to_local(), model.bias).mean()
+        return model, (x.chunk(2)[dist.get_rank()],)
+
+    whole = bp.capture(OfManyGroups(4, 2), torch.randn(6, 4), world=2, shard=shard).against_whole()
+    causes = {fault.name: fault.cause for fault in whole.faults}
+    assert causes["weight"] == f"lacks an average over {'last' if is_sharded else 'used'}"
 
 
 def test_infinite_numbers_are_not_near_to_any() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
 
 import backprint as bp
 from backprint.errors import CaptureError
@@ -319,6 +321,50 @@ def test_uneven_shards_are_captured() -> None:
     assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 3
     assert "f32[2, 4] of [4, 4] on dp: Shard(0) parameter linear.weight" in str(world.ranks[0].pairs[0].forward)
     assert "f32[0, 4] of [4, 4] on dp: Shard(0) parameter linear.weight" in str(world.ranks[2].pairs[0].forward)
+
+
+def premultiplied(factor: Any) -> Any:
+    """The reduction that multiplies by a number before it sums, as FSDP2 takes it."""
+    make = getattr(dist, "_make_nccl_premul_sum", None)  # before torch 2.13, where NCCL is there
+    return make(factor) if make is not None else dist.ReduceOp.PREMUL_SUM(factor)  # type: ignore[operator]
+
+
+try:
+    premultiplied(0.5)
+    NO_PREMUL = ""
+except TypeError:
+    NO_PREMUL = "this build of torch makes no PREMUL_SUM, as it has no NCCL"
+
+
+@pytest.mark.skipif(bool(NO_PREMUL), reason=NO_PREMUL)
+@pytest.mark.parametrize("factor", [1.0, 3.0])
+def test_gradients_that_fsdp_divides_by_a_number_of_the_program(factor: float) -> None:
+    def shard(model: nn.Module, x: Tensor) -> tuple[nn.Module, tuple[Tensor]]:
+        fully_shard(model)
+        model.set_gradient_divide_factor(factor)  # type: ignore[operator]
+        return model, (x.chunk(2)[dist.get_rank()],)
+
+    world = bp.capture(MLP(), torch.randn(4, 8), world=2, shard=shard, loss=lambda y: y.sum() / 4)
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 2
+    assert all(capture.verify()[0].verdict == "bitwise" for capture in world.ranks)
+    backward = str(world.ranks[0].pairs[0].backward)
+    assert re.search(rf'\bmul: "f32\[552\]" = aten.mul.Tensor\(\w+, {1 / factor!r}\)', backward)
+    assert "torch.ops._c10d_functional.reduce_scatter_tensor.default(mul, 'sum', 2, 'world')" in backward
+    whole = world.against_whole()
+    assert whole.ok == (factor == 1)
+    assert all(fault.cause == "is 0.333333 times the whole's" for fault in whole.faults)
+
+
+@pytest.mark.skipif(bool(NO_PREMUL), reason=NO_PREMUL)
+def test_a_reduction_that_multiplies_by_a_tensor_is_refused() -> None:
+    class Reduced(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            y = super().forward(x)
+            dist.all_reduce(y.detach(), op=premultiplied(torch.tensor(0.5)))
+            return y.sum()
+
+    with pytest.raises(CaptureError, match="PREMUL_SUM, which scales by a tensor as it sums"):
+        bp.capture(Reduced(3, 3), torch.randn(2, 3), world=2)
 
 
 def test_what_shard_and_world_may_be() -> None:

@@ -229,17 +229,33 @@ REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor")
 """The reductions, as functional operators take them, in the order of their numbers."""
 
 
-def reduction_name(boxed: Any) -> str:
-    """Return the name of a reduction, as functional operators take it."""
+def as_reduced(tensor: Tensor, boxed: Any) -> tuple[Tensor, str]:
+    """Return what a rank sends for a reduction, and the name of that as functional operators take it. NCCL's
+    PREMUL_SUM, by which FSDP2 divides by a factor of the user's, multiplies what each rank sends, and sums."""
     number = boxed.op()
-    if number >= len(REDUCTIONS):
+    if number < len(REDUCTIONS):
+        return tensor, REDUCTIONS[number]
+    factor = factor_of_call()
+    if not isinstance(factor, float | int):
         kind = torch.distributed.ReduceOp.RedOpType(number)
+        by = "a tensor" if isinstance(factor, Tensor) else "a number that its caller does not have"
         raise CaptureError(
-            f"a collective reduces by {kind}, which scales as it sums, and a graph has no such collective: divide "
-            "before or after the reduction",
+            f"a collective reduces by {kind}, which scales by {by} as it sums, and a graph has no such collective: "
+            "scale before or after the reduction",
             every_engine=True,
         )
-    return REDUCTIONS[number]
+    return tensor.mul(factor), "sum"
+
+
+@uses("torch._C._distributed_c10d.ReduceOp.__getstate__", needed_by=(private.RANKS,))
+def factor_of_call() -> Any:
+    """Return the factor of PREMUL_SUM in the options of the Python function that has called a collective; None if none
+    has. The operator itself gets it in a form that nothing reads."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") != torch.distributed.distributed_c10d.__name__:
+        frame = frame.f_back
+    options = [value for value in frame.f_locals.values() if hasattr(type(value), "reduceOp")] if frame else []
+    return options[-1].reduceOp.__getstate__()[1] if options else None
 
 
 @uses("torch._C._distributed_c10d._create_work_from_future", needed_by=(private.RANKS,))
@@ -427,7 +443,7 @@ def exchanged(tensor: Tensor, outgoing: Sequence[int], incoming: Sequence[int], 
 
 def all_reduce_in_place(tensors: Any, group: Any, operation: Any, *rest: Any) -> Any:
     for tensor in tensors:
-        tensor.copy_(reduced(tensor, reduction_name(operation), group_name(group)))
+        tensor.copy_(reduced(*as_reduced(tensor, operation), group_name(group)))
     return tensors, finished_work(tensors)
 
 
@@ -476,7 +492,7 @@ def scatter_into(output: Any, tensor: Any, group: Any, operation: Any, *rest: An
     """Reduce a tensor over the members, and keep this rank's part."""
     size = group_of(group).size()
     rows = tensor.view(size * output.shape[0], *output.shape[1:]) if output.dim() else tensor
-    output.copy_(scattered(rows, reduction_name(operation), group_name(group), size).view(output.shape))
+    output.copy_(scattered(*as_reduced(rows, operation), group_name(group), size).view(output.shape))
     return output, finished_work([output])
 
 
@@ -541,7 +557,7 @@ def collect(outputs: Any, tensors: Any, group: Any, root: int, *rest: Any) -> An
 def reduce_to(tensors: Any, group: Any, operation: Any, root: int, *rest: Any) -> Any:
     """Reduce to one member; the others keep what they have."""
     for tensor in tensors:
-        total = reduced(tensor, reduction_name(operation), group_name(group))
+        total = reduced(*as_reduced(tensor, operation), group_name(group))
         if group_of(group).rank() == root:
             tensor.copy_(total)
     return finished_work(tensors)

@@ -54,7 +54,9 @@ def difference(numbers: tuple[int, int], ranks: Mapping[int, Capture]) -> str:
             step, other_step = steps
             if (step.target, step.args, step.kwargs) != (other_step.target, other_step.args, other_step.kwargs):
                 place = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
-                return f"{names} differ first in the {side}{place}: {' and '.join(show_step(row)[:80] for row in steps)}"
+                return (
+                    f"{names} differ first in the {side}{place}: {' and '.join(show_step(row)[:80] for row in steps)}"
+                )
     for side, graph, other in graphs:
         for ports in zip((*graph.inputs, *graph.outputs), (*other.inputs, *other.outputs), strict=False):
             left_port, right_port = map(show_port, ports)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -55,6 +55,10 @@ class Fault:
         return f"{self.name}'s gradient {cause} ({ranks}, relative error {self.error:.3g}){frames.place(self.source)}"
 
 
+Members = Mapping[int, tuple[int, ...]]
+"""The members of each rank's group of one label, by rank."""
+
+
 @dataclass(frozen=True, slots=True)
 class OutputNumber:
     """An output that is one number, such as a loss: what each rank has, and the whole. Their gradients may be right
@@ -63,6 +67,7 @@ class OutputNumber:
     name: str
     ranks: tuple[float, ...]
     whole: float
+    groups: Mapping[str, Members] = field(default_factory=dict, repr=False)
 
     @property
     def relation(self) -> str:
@@ -72,7 +77,17 @@ class OutputNumber:
             return "the whole's on every rank"
         if self.is_whole(mean):
             return "the mean of the ranks' is the whole's"
-        return "the sum of the ranks' is the whole's" if self.is_whole(mean * len(self.ranks)) else ""
+        if self.is_whole(mean * len(self.ranks)):
+            return "the sum of the ranks' is the whole's"
+        everyone = range(len(self.ranks))
+        for label, members_of in self.groups.items():
+            if all(rank in members_of for rank in everyone):
+                rows = [[self.ranks[member] for member in members_of[rank]] for rank in everyone]
+                if all(self.is_whole(sum(row) / len(row)) for row in rows):
+                    return f"the mean over {label} is the whole's"
+                if all(self.is_whole(sum(row)) for row in rows):
+                    return f"the sum over {label} is the whole's"
+        return ""
 
     def is_whole(self, number: float) -> bool:
         """Whether a number is the whole's."""
@@ -321,7 +336,7 @@ def against_whole(
     except BackprintError as error:
         return AgainstWhole(0, unknown=((what, f"does not run: {error}"),))
     outputs = tuple(
-        OutputNumber(name, tuple(row.left.outputs[name] for row in rows), number)
+        OutputNumber(name, tuple(row.left.outputs[name] for row in rows), number, groups_of(rows, captures))
         for name, number in whole.left.outputs.items()
         if all(name in row.left.outputs for row in rows)
     )
@@ -377,7 +392,9 @@ def compared(
         errors = gradients.errors()
         wrong = tuple(rank for rank, off in errors.items() if not off <= TOLERANCE)
         source = source_of_gradient(captures[wrong[0]], name) if captures else None
-        return Fault(name, wrong, worst_of(errors.values()), cause_of(groups_of(rows), wrong, gradients), source)
+        return Fault(
+            name, wrong, worst_of(errors.values()), cause_of(groups_of(rows, captures, name), wrong, gradients), source
+        )
 
     for name in dict.fromkeys(name for row in numbers for name in row.parameters):
         places = {rank: row.parameters[name] for rank, row in enumerate(numbers) if name in row.parameters}
@@ -474,10 +491,6 @@ def relative_error(gradient: Tensor | None, wanted: Tensor, largest: float) -> f
 
 
 # ---- What is missing
-
-
-Members = Mapping[int, tuple[int, ...]]
-"""The members of each rank's group of one label, by rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -582,15 +595,30 @@ def factor(gradients: Gradients, wrong: Sequence[int]) -> str:
     return f"is {ratios[0]:.6g} times the whole's" if ratios[0] else "is 0, and the whole's is not"
 
 
-def groups_of(rows: Sequence[RankGradients]) -> dict[str, Members]:
-    """Return the members of each rank's groups, by label, the smallest groups first."""
+def groups_of(rows: Sequence[RankGradients], captures: Sequence[Capture], name: str = "") -> dict[str, Members]:
+    """Return the members of each rank's groups, by label: the smallest groups first. A program may have several groups
+    of the same ranks: first are the dimensions of the mesh of the tensor `name`, then what the step sends over."""
+    used = {label for capture in captures if capture.rank is not None for label, _ in capture.rank.groups}
+    of_mesh = {label for capture in captures for label in dimensions_of(capture, name)}
     groups: dict[str, dict[int, tuple[int, ...]]] = {}
     for row in rows:
         for label, members in row.groups.items():
             groups.setdefault(label, {})[row.rank] = members
     everyone = tuple(range(len(rows)))
     groups.setdefault("world", dict.fromkeys(everyone, everyone))
-    return dict(sorted(groups.items(), key=lambda item: max(map(len, item[1].values()))))
+
+    def place(label: str) -> tuple[int, bool, bool]:
+        return max(map(len, groups[label].values())), label not in of_mesh, label not in used
+
+    return {label: groups[label] for label in sorted(groups, key=place)}
+
+
+def dimensions_of(capture: Capture, name: str) -> Iterator[str]:
+    """Yield the dimensions of the mesh of a tensor that is a shard."""
+    for pair in capture.pairs:
+        for port in pair.forward.inputs:
+            if port.name == name and port.shard:
+                yield from (place.partition(": ")[0] for place in port.shard.partition(" on ")[2].split(", "))
 
 
 def source_of_gradient(capture: Capture, name: str) -> Source | None:
