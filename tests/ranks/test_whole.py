@@ -23,7 +23,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 from torch.nn.parallel import DistributedDataParallel
 
-from backprint.ranks.whole import OutputNumber
+from backprint.ranks.whole import OutputNumber, families_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch.distributed's own deprecations
 
@@ -146,6 +146,97 @@ def test_a_number_may_be_the_sum_or_the_mean_over_one_dimension() -> None:
     assert OutputNumber("output", (1.0, 3.0, 2.5, 1.5), 2.0, groups).relation == "the mean of the ranks' is the whole's"
     assert OutputNumber("output", (1.0, 2.0, 1.0, 2.0), 3.0, groups).relation == "the sum over tp is the whole's"
     assert OutputNumber("output", (1.0, 2.0, 4.0, 2.0), 3.0, groups).relation == ""
+
+
+def test_groups_without_names_in_common_belong_together_by_their_order() -> None:
+    def shard(model: nn.Linear, x: Tensor) -> tuple[nn.Linear, tuple[Tensor]]:
+        for ranks in ((0, 1), (2, 3), (0, 2), (1, 3)):
+            dist.new_group(ranks)
+        return model, (x.chunk(2)[dist.get_rank() // 2],)
+
+    whole = bp.capture(
+        nn.Linear(4, 2), torch.randn(6, 4), world=4, shard=shard, loss=lambda y: y.mean()
+    ).against_whole()
+    assert {fault.cause for fault in whole.faults} == {"lacks an average over [0, 2], [1, 3]"}
+    assert families_of({0: [(0, 1), (0,)], 1: [(0, 1)]}) == {}  # nobody knows which belong together
+
+
+class WithTable(nn.Module):
+    """Has a table that is computed where the module is made, in float32, and is no buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.table = torch.cos(torch.arange(4).float() * 0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.linear(x) * self.table).square().mean()
+
+
+def test_a_module_that_shard_makes_anew_has_the_tables_of_the_whole_and_parameters_in_float64() -> None:
+    def shard(model: WithTable, x: Tensor) -> WithTable:
+        own = WithTable()
+        with torch.no_grad():
+            for parameter, wanted in zip(own.parameters(), model.parameters(), strict=True):
+                parameter.copy_(wanted)
+        return own
+
+    whole = bp.capture(WithTable(), torch.randn(3, 4), world=2, shard=shard).against_whole()
+    assert (whole.verdict, whole.error) == ("equal to the whole", 0)
+
+
+class Bucketed(nn.Module):
+    """Adds gradients to a buffer of its own in hooks, reduces that after the backward, and leaves parts of it as the
+    gradients."""
+
+    def __init__(self, module: nn.Module, divides: bool) -> None:
+        super().__init__()
+        self.module, self.divides, self.waits = module, divides, False
+        self.buffer = torch.zeros(sum(parameter.numel() for parameter in module.parameters()))
+        self.parts, self.nodes = [], []
+        for parameter, part in zip(
+            module.parameters(), self.buffer.split([p.numel() for p in module.parameters()]), strict=True
+        ):
+            node: Any = parameter.expand_as(parameter).grad_fn
+            accumulate = node.next_functions[0][0]
+            accumulate.register_hook(lambda *_, parameter=parameter, part=part: self.add(parameter, part))
+            self.nodes.append(accumulate)
+            self.parts.append((parameter, part))
+
+    def add(self, parameter: nn.Parameter, part: Tensor) -> None:
+        assert parameter.grad is not None
+        part.view_as(parameter).add_(parameter.grad)
+        parameter.grad = None
+        if not self.waits:
+            torch.autograd.Variable._execution_engine.queue_callback(self.reduce)
+            self.waits = True
+
+    def reduce(self) -> None:
+        self.waits = False
+        if self.divides:
+            self.buffer /= dist.get_world_size()
+        dist.all_reduce(self.buffer, async_op=True).wait()
+        for parameter, part in self.parts:
+            parameter.grad = part.view_as(parameter)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.module(x)
+
+
+@pytest.mark.parametrize("divides", [True, False])
+def test_gradients_that_a_program_adds_to_a_buffer_of_its_own(divides: bool) -> None:
+    def shard(model: nn.Module, x: Tensor) -> tuple[nn.Module, tuple[Tensor]]:
+        return Bucketed(model, divides), (x.chunk(2)[dist.get_rank()],)
+
+    world = bp.capture(nn.Linear(4, 2), torch.randn(6, 4), world=2, shard=shard, loss=lambda y: y.mean())
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 2
+    assert [capture.verify()[0].verdict for capture in world.ranks] == ["bitwise"] * 2
+    whole = world.against_whole()
+    assert whole.ok == divides
+    causes = {fault.cause for fault in whole.faults}
+    assert causes == (
+        set() if divides else {"is 2 times the whole's: summed over world once too often, or not averaged"}
+    )
 
 
 class OfManyGroups(nn.Linear):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -365,6 +366,23 @@ def test_a_reduction_that_multiplies_by_a_tensor_is_refused() -> None:
 
     with pytest.raises(CaptureError, match="PREMUL_SUM, which scales by a tensor as it sums"):
         bp.capture(Reduced(3, 3), torch.randn(2, 3), world=2)
+
+
+def test_a_group_of_a_backend_that_reaches_nobody_here_is_made_all_the_same() -> None:
+    class Reduced(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            y = super().forward(x)
+            dist.all_reduce(y.detach(), group=self.group)
+            return y.sum()
+
+    def shard(model: Any, x: Tensor) -> None:
+        model.group = dist.new_group([0, 1], backend="gloo", timeout=timedelta(seconds=9), group_desc="of_gloo")
+
+    before = dist.distributed_c10d._new_process_group_helper
+    world = bp.capture(Reduced(3, 3), torch.randn(2, 3), world=2, shard=shard)
+    assert dist.distributed_c10d._new_process_group_helper is before
+    assert world.ranks[0].rank.groups == (("of_gloo", (0, 1)),)
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 2
 
 
 def test_what_shard_and_world_may_be() -> None:

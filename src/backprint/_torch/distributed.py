@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import itertools
 import sys
 import threading
@@ -886,6 +887,7 @@ _HERE = threading.local()
 
 @uses(
     "torch.distributed.distributed_c10d._world",
+    "torch.distributed.distributed_c10d._new_process_group_helper",
     "torch.distributed.device_mesh.DeviceMesh",
     "torch._C._distributed_c10d._set_thread_isolation_mode",
     "torch._C._distributed_c10d._register_process_group",
@@ -902,7 +904,8 @@ def in_rank(groups: ThreadGroups) -> Iterator[None]:
 
     with _LOCK:
         if not _THREAD_GROUPS_OPEN[0]:
-            _BEFORE[:] = [distributed_c10d._world]
+            _BEFORE[:] = [distributed_c10d._world, distributed_c10d._new_process_group_helper]
+            distributed_c10d._new_process_group_helper = without_messages(_BEFORE[1])
             device_mesh.DeviceMesh._thread_id = RankOfMesh()
             distributed_c10d._world = multi_threaded_pg.ThreadLocalWorld()
             c10d._set_thread_isolation_mode(True)
@@ -944,11 +947,28 @@ def in_rank(groups: ThreadGroups) -> Iterator[None]:
             _THREAD_GROUPS_OPEN[0] -= 1
             if not _THREAD_GROUPS_OPEN[0]:
                 c10d._set_thread_isolation_mode(False)
-                distributed_c10d._world = _BEFORE.pop()
+                distributed_c10d._world, distributed_c10d._new_process_group_helper = _BEFORE
                 del device_mesh.DeviceMesh._thread_id
 
 
 _BEFORE: list[Any] = []
+"""What `torch.distributed` had before the first rank was one."""
+
+
+def without_messages(make_group: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that makes process groups, which gives a rank in a thread groups that move nothing, whatever
+    backend it asks for: there is nobody whom gloo or NCCL could reach."""
+    signature = inspect.signature(make_group)
+
+    @functools.wraps(make_group)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        if getattr(_HERE, "groups", None) is None:
+            return make_group(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
+        bound.arguments |= {"backend": "fake", "backend_options": None}
+        return make_group(*bound.args, **bound.kwargs)
+
+    return made
 
 
 def handlers_of_operators() -> dict[Any, Any]:

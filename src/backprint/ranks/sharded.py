@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,6 +19,7 @@ from backprint.errors import CaptureError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture
 from backprint.ranks.meeting import Among, Meeting
+from backprint.ranks.rebound import AssignedGlobals, Value, with_globals
 from backprint.ranks.turns import Turns, raise_with_rank, set_state_of_process, state_of_process
 from backprint.target import capture_with_recipes, strided_tensors
 from backprint.tracing.collectives import Answered, Functional
@@ -119,10 +121,17 @@ def in_ranks(size: int, make: Make, work: Callable[[RankPlace], T], answered: ty
             torch.manual_seed(SEED)
             with answered(among, among.label):
                 call = make()
-            among.place = functools.partial(in_rank, groups)
+            among.place = functools.partial(in_place, groups, turns.assigned.values())
             return work(RankPlace(rank, call, groups, among))
 
     return turns.run(in_one)
+
+
+@contextlib.contextmanager
+def in_place(groups: ThreadGroups, assigned: Sequence[Value]) -> Iterator[None]:
+    """Be a rank in this thread, with its process groups and its globals."""
+    with in_rank(groups), with_globals(assigned):
+        yield
 
 
 WARM_UP = 2
@@ -149,7 +158,7 @@ def captured_among_others(place: RankPlace, options: CaptureOptions) -> tuple[Ou
 def captured_without_values(rank: int, size: int, make: Make, options: CaptureOptions) -> Capture:
     """Capture one rank of a step without values. Its process groups move nothing, and its model is made under
     `bp.fake()`."""
-    before = state_of_process()
+    before = state_of_process(AssignedGlobals())
     try:
         with in_rank(ThreadGroups(rank, size)):
             return captured_in_rank(make, options)

@@ -1,43 +1,53 @@
 """Threads that take turns: one a rank, and one of them runs at a time, until it waits for others or ends.
 
 So what is the process's own is never used by two ranks at once. The random generators are each rank's own: they are
-exchanged where the turn passes on, and so is what DTensor does with some operators, which blocks of a program change.
+exchanged where the turn passes on, and so are what DTensor does with some operators, which blocks of a program change,
+and the globals in which a program keeps its groups (`rebound`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
 import torch
 
 from backprint._torch.distributed import handlers_of_operators
 from backprint.errors import BackprintError, RanksError
+from backprint.ranks.rebound import AssignedGlobals, Value, set_globals
 from backprint.values.settings import RandomStates, of_party, random_states, set_random_states
 
 T = TypeVar("T")
 
 
-ProcessState = tuple[RandomStates, dict[Any, Any], torch.dtype]
-"""What is the process's own and each rank has for itself: the random generators, DTensor's handlers of operators, and
-the default dtype."""
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """What is the process's and each rank has for itself: the random generators, DTensor's handlers of operators, the
+    default dtype, and the globals that a program assigns where it sets up its ranks."""
+
+    generators: RandomStates
+    handlers: dict[Any, Any]
+    dtype: torch.dtype
+    assigned: Sequence[Value]
 
 
-def state_of_process() -> ProcessState:
+def state_of_process(assigned: AssignedGlobals) -> ProcessState:
     """Return the state of the process now."""
-    return random_states(), dict(handlers_of_operators()), torch.get_default_dtype()
+    return ProcessState(random_states(), dict(handlers_of_operators()), torch.get_default_dtype(), assigned.values())
 
 
 def set_state_of_process(state: ProcessState) -> None:
     """Set what `state_of_process` returned."""
-    set_random_states(state[0])
-    if torch.get_default_dtype() != state[2]:
-        torch.set_default_dtype(state[2])
+    set_random_states(state.generators)
+    if torch.get_default_dtype() != state.dtype:
+        torch.set_default_dtype(state.dtype)
     handlers = handlers_of_operators()
-    if handlers != state[1] and state[1]:
+    if handlers != state.handlers and state.handlers:
         handlers.clear()
-        handlers.update(state[1])
+        handlers.update(state.handlers)
+    set_globals(state.assigned)
 
 
 class Stopped(BaseException):
@@ -59,6 +69,7 @@ class Turns(Generic[T]):
         self.ended: dict[int, T] = {}
         self.failure: tuple[int, BaseException] | None = None
         self.own: dict[int, ProcessState] = {}
+        self.assigned = AssignedGlobals()
 
     def run(self, work: Callable[[int], T]) -> list[T]:
         """Run every rank to its end; raise the first error of one, with its rank."""
@@ -66,7 +77,7 @@ class Turns(Generic[T]):
             threading.Thread(target=self.be_rank, args=(rank, work), name=f"backprint rank {rank}", daemon=True)
             for rank in range(self.size)
         ]
-        before = state_of_process()
+        before = state_of_process(self.assigned)
         self.own = dict.fromkeys(range(self.size), before)
         try:
             for thread in threads:
@@ -116,7 +127,7 @@ class Turns(Generic[T]):
     def pass_on(self, rank: int) -> None:
         """Give the turn to the next rank that can go on. If none can, and some wait, all end."""
         with self.changed:
-            self.own[rank] = state_of_process()
+            self.own[rank] = state_of_process(self.assigned)
             others = [*range(rank + 1, self.size), *range(rank + 1)]
             able = [other for other in others if other not in self.ended and other not in self.waiting]
             alive = self.failure is None

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint._torch import pytree
 from backprint._torch.distributed import members_by_label, sharded_like, whole_tensor
 from backprint._torch.pytree import tree_map
 from backprint.errors import BackprintError, UsageError
@@ -267,6 +268,25 @@ LESS = frozenset({torch.float16, torch.bfloat16, torch.float32})
 """Dtypes with less precision than float64."""
 
 
+class MadeInDouble(InDouble):
+    """Answers the collectives of what makes a rank's model, and keeps float64 there, as in a step. What is computed
+    anew, such as a table of positions, has the precision that it has in the whole model, which was made before."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func.name().partition("::")[2].partition(".")[0]
+        if name in EMPTY and kwargs.get("dtype") is None and torch.get_default_dtype() in LESS:
+            kwargs = {**kwargs, "dtype": torch.float64}
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if name in EMPTY or any(tensor.dtype is torch.float64 for tensor in tensors):
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        return Answered.__torch_dispatch__(self, func, types, args, kwargs)
+
+
+EMPTY = frozenset({"empty", "empty_strided", "zeros", "ones"})
+"""Operators whose results have the same values in each dtype: parameters before they are set, and buffers."""
+
+
 def what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str]) -> Left:
     """Run a step, forward and backward; each gradient is sharded as its parameter is.
 
@@ -322,14 +342,17 @@ def against_whole(
     what = "the model with numbered parameters"
     try:
         numbers = in_ranks(
-            size, sharding(*numbered(call), options.shard), lambda place: numbers_of_rank(place, arguments), InDouble
+            size,
+            sharding(*numbered(call), options.shard),
+            lambda place: numbers_of_rank(place, arguments),
+            MadeInDouble,
         )
         what = "the sharded step in float64"
         rows = in_ranks(
             size,
             sharding(*call, options.shard),
             lambda place: gradients_of_rank(place, options, arguments),
-            InDouble,
+            MadeInDouble,
         )
         what = "the whole model in float64, in a group of one rank,"
         [whole] = in_ranks(1, lambda: call, lambda place: gradients_of_rank(place, options, arguments))
@@ -600,10 +623,13 @@ def groups_of(rows: Sequence[RankGradients], captures: Sequence[Capture], name: 
     of the same ranks: first are the dimensions of the mesh of the tensor `name`, then what the step sends over."""
     used = {label for capture in captures if capture.rank is not None for label, _ in capture.rank.groups}
     of_mesh = {label for capture in captures for label in dimensions_of(capture, name)}
-    groups: dict[str, dict[int, tuple[int, ...]]] = {}
-    for row in rows:
-        for label, members in row.groups.items():
-            groups.setdefault(label, {})[row.rank] = members
+    shared = set.intersection(*(set(row.groups) for row in rows))
+    groups: dict[str, Members] = {
+        label: {row.rank: row.groups[label] for row in rows} for label in rows[0].groups if label in shared
+    }
+    groups |= families_of(
+        {row.rank: [row.groups[label] for label in row.groups if label not in shared] for row in rows}
+    )
     everyone = tuple(range(len(rows)))
     groups.setdefault("world", dict.fromkeys(everyone, everyone))
 
@@ -611,6 +637,19 @@ def groups_of(rows: Sequence[RankGradients], captures: Sequence[Capture], name: 
         return max(map(len, groups[label].values())), label not in of_mesh, label not in used
 
     return {label: groups[label] for label in sorted(groups, key=place)}
+
+
+def families_of(unnamed: Mapping[int, Sequence[tuple[int, ...]]]) -> dict[str, Members]:
+    """Return groups that have no name in common, by their members in words. Every rank makes groups in one order, so
+    those that are the first of their ranks belong together, and so do the second."""
+    families: dict[str, Members] = {}
+    if len({len(groups) for groups in unnamed.values()}) == 1:
+        for members in zip(*unnamed.values(), strict=True):
+            words = [str(list(some)) for some in dict.fromkeys(members)]
+            families.setdefault(
+                f"{', '.join(words[:4])}{', …' if len(words) > 4 else ''}", dict(zip(unnamed, members, strict=True))
+            )
+    return families
 
 
 def dimensions_of(capture: Capture, name: str) -> Iterator[str]:
