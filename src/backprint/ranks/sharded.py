@@ -7,7 +7,7 @@ import copy
 import functools
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -22,6 +22,7 @@ from backprint.ranks.meeting import Among, Meeting
 from backprint.ranks.rebound import AssignedGlobals, Value, with_globals
 from backprint.ranks.turns import Turns, raise_with_rank, set_state_of_process, state_of_process
 from backprint.target import capture_with_recipes, strided_tensors
+from backprint.tracing.captured import LiveProgram
 from backprint.tracing.collectives import Answered, Functional
 from backprint.tracing.entry import check_options
 from backprint.tracing.fake import common_world, fake
@@ -152,7 +153,27 @@ def captured_among_others(place: RankPlace, options: CaptureOptions) -> tuple[Ou
     outcome = step_among_others(program)
     places = {label: members.index(place.rank) for label, members in among.groups.items()}
     peers = Peers(among.exchanges, places, place=among.place)
-    return outcome, capture_with_recipes(model, args, kwargs, options, peers=peers)
+    capture = capture_with_recipes(model, args, kwargs, options, peers=peers)
+    return with_outside_results(outcome, capture), capture
+
+
+def with_outside_results(outcome: Outcome, capture: Capture) -> Outcome:
+    """Return the results of a rank's step with those of tensors outside of its model and arguments, such as an
+    optimizer's: which they are is known once it is captured. They are the program's own, run again alone, where the
+    others answer as they did."""
+    known = {"mutation": outcome.mutations, "gradient": outcome.gradients}
+    ports = [
+        port for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph for port in graph.outputs
+    ]
+    if all(port.name in known[port.role] for port in ports if port.role in known):
+        return outcome
+    assert isinstance(capture.origin, LiveProgram)
+    alone = step_among_others(capture.origin.program)
+    return replace(
+        outcome,
+        mutations={**alone.mutations, **outcome.mutations},
+        gradients={**alone.gradients, **outcome.gradients},
+    )
 
 
 def captured_without_values(rank: int, size: int, make: Make, options: CaptureOptions) -> Capture:

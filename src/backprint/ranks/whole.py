@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,9 @@ from backprint._torch.pytree import tree_map
 from backprint.errors import BackprintError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture, Graph, Source, Step, refs
+from backprint.graph.traffic import traffic_of
 from backprint.ranks.sharded import Call, RankPlace, in_ranks, sharding
+from backprint.ranks.text import ranks_in_words
 from backprint.tracing import frames
 from backprint.tracing.collectives import Answered
 from backprint.tracing.running import tangent_of
@@ -211,11 +213,12 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class RankGradients:
-    """What the step of one rank leaves, and the members of its groups."""
+    """What the step of one rank leaves, the members of its groups, and whether it draws random numbers."""
 
     rank: int
     left: Left
     groups: Mapping[str, tuple[int, ...]]
+    draws: bool
 
     @property
     def gradients(self) -> Mapping[str, Tensor | None]:
@@ -248,17 +251,21 @@ def gradients_of_rank(place: RankPlace, options: CaptureOptions, arguments: Sequ
     """Run a rank's step among the others, as a training script does; return the gradients that it leaves."""
     for parameter in place.call[0].parameters():
         wrapping_of(parameter)  # which names the groups of its mesh
-    with InDouble(place.among, place.among.label):
+    with InDouble(place.among, place.among.label) as mode:
         left = what_is_left(place.call, options, arguments)
-    return RankGradients(place.rank, left, members_by_label())
+    return RankGradients(place.rank, left, members_by_label(), mode.draws)
 
 
 class InDouble(Answered):
     """Answers the collectives of a program, and keeps float64 where it casts to less: mixed precision rounds, and what
     is compared here is not rounding."""
 
+    draws = False
+    """Whether the program has drawn random numbers."""
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        self.draws |= torch.Tag.nondeterministic_seeded in func.tags
         if kwargs.get("dtype") in LESS:
             kwargs = {**kwargs, "dtype": torch.float64}
         return super().__torch_dispatch__(func, types, args, kwargs)
@@ -298,6 +305,7 @@ def what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str]) 
     inputs = inputs_of(call, arguments)
     for tensor in inputs.values():
         tensor.retain_grad()
+    before = dict(model.named_parameters())
     torch.manual_seed(SEED)
     result = model(*args, **kwargs)
     result = result if options.loss is None else options.loss(result)
@@ -310,10 +318,12 @@ def what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str]) 
     if roots:
         begun = [tensors[name] for name in roots]
         torch.autograd.backward(begun, [tangent_of(root, None) for root in begun])
+    after = dict(model.named_parameters())  # DDP of DTensors has others in their place after its forward
+    parameters = {name: [known[name] for known in (after, before) if name in known] for name in before | after}
     return Left(
         {
-            name: None if parameter.grad is None else on_cpu(opened(sharded_like(parameter.grad, parameter)))
-            for name, parameter in model.named_parameters()
+            name: next((gradient for one_of in known if (gradient := gradient_of(one_of)) is not None), None)
+            for name, known in parameters.items()
         },
         {
             name: on_cpu(opened(torch.zeros_like(tensor) if tensor.grad is None else sharded_like(tensor.grad, tensor)))
@@ -323,6 +333,11 @@ def what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str]) 
         tuple(roots),
         tuple(name for name in able if name not in roots),
     )
+
+
+def gradient_of(parameter: Tensor) -> Tensor | None:
+    """Return the gradient of a parameter, sharded as that is."""
+    return None if parameter.grad is None else on_cpu(opened(sharded_like(parameter.grad, parameter)))
 
 
 def against_whole(
@@ -371,7 +386,13 @@ def against_whole(
         for name, parameter in double.named_parameters()
     }
     answer = compared(numbers, rows, of_parameters, whole.left.inputs, captures)
+    if answer.faults and any(row.draws for row in (*rows, whole)):
+        names = ", ".join(fault.name for fault in answer.faults[:MOST_SHOWN])
+        answer = replace(answer, faults=(), unknown=(*answer.unknown, (DRAWS, f"and the gradient of {names} differs")))
     return replace(answer, outputs=outputs, notes=(*notes, *answer.notes))
+
+
+DRAWS = "the step draws random numbers, and ranks draw others than the whole (compare in eval mode, with mode='eval'),"
 
 
 def how_it_began(left: Left) -> Iterator[str]:
@@ -409,15 +430,23 @@ def compared(
     every = (gradient.reshape(-1) for gradient in (*whole.values(), *inputs.values()))
     flat = torch.cat([torch.zeros(1, dtype=torch.float64), *every])
     least = LEAST * float(flat.abs().nan_to_num(0.0, 0.0, 0.0).max())
-    faults, unknown, notes, error, count = [], [], [], 0.0, 0
+    faults, unknown, notes, zeros, error, count = [], [], [], [], 0.0, 0
+    reducing = {row.group for capture in captures for row in traffic_of(capture) if row.side == "backward"}
+    runs_backward = not any(row.left.roots for row in rows)
+    with_gradient = [
+        row.parameters[name].real.reshape(-1)
+        for row, left in zip(numbers, rows, strict=True)
+        for name, gradient in left.gradients.items()
+        if gradient is not None and name in row.parameters
+    ]
+    trained = torch.cat([torch.zeros(0, dtype=torch.float64), *with_gradient]).unique()
 
     def fault(name: str, gradients: Gradients) -> Fault:
         errors = gradients.errors()
         wrong = tuple(rank for rank, off in errors.items() if not off <= TOLERANCE)
         source = source_of_gradient(captures[wrong[0]], name) if captures else None
-        return Fault(
-            name, wrong, worst_of(errors.values()), cause_of(groups_of(rows, captures, name), wrong, gradients), source
-        )
+        cause = cause_of(groups_of(rows, captures, name), wrong, gradients, reducing)
+        return Fault(name, wrong, worst_of(errors.values()), cause, source)
 
     for name in dict.fromkeys(name for row in numbers for name in row.parameters):
         places = {rank: row.parameters[name] for rank, row in enumerate(numbers) if name in row.parameters}
@@ -426,6 +455,19 @@ def compared(
             continue
         gradients = gradients_at(places, flat, [row.gradients.get(name) for row in rows], least)
         errors = gradients.errors()
+        missing = [rank for rank in places if rows[rank].gradients.get(name) is None]
+        if not all(bool(wanted.isfinite().all()) for wanted in gradients.wanted.values()):
+            unknown.append((name, "has NaN or Inf in its gradient in the whole"))
+            continue
+        if len(missing) == len(places) and all(bool(torch.isin(place, trained).all()) for place in places.values()):
+            notes.append(f"{name} is a copy of a parameter that is compared, and has no gradient itself")
+            continue
+        if missing and runs_backward and any(bool(gradients.wanted[rank].any()) for rank in missing):
+            unknown.append((name, f"has no gradient on {ranks_in_words(missing)}: the step has cleared it"))
+            continue
+        if not gradients.any():
+            zeros.append(name)
+            continue
         count += 1
         if all(off <= TOLERANCE for off in errors.values()):
             error = max([error, *errors.values()])
@@ -437,13 +479,30 @@ def compared(
             notes.append(f"the gradient of the input {name} is not compared: `shard` passes another")
             continue
         gradients = gradients_at(places, flat, [row.left.inputs.get(name) for row in rows], least)
-        times = next((number for number in divisors(len(rows)) if gradients.holds_by(number)), 0)
+        times = next(
+            (
+                number
+                for number in divisors(count_of_different(places))
+                if gradients.holds_scaled(list(places), 1 / number)
+            ),
+            0,
+        )
+        if not gradients.any():
+            zeros.append(name)
+            continue
         count += 1
         if not times:
             faults.append(fault(name, gradients))
         elif times > 1:
             notes.append(f"the gradient of the input {name} is {times} times the whole's on every rank")
     unknown = unknown or list(not_held([row.parameters for row in numbers], whole))
+    if zeros:
+        shown = ", ".join(zeros[:MOST_SHOWN]) + (f" and {len(zeros) - MOST_SHOWN} more" if zeros[MOST_SHOWN:] else "")
+        text = "0 in the whole and on every rank, so that a missing reduction does not show"
+        if count or faults or unknown:
+            notes.append(f"the gradients of {shown} are {text}")
+        else:
+            unknown.append((shown, f"is {text}"))
     return AgainstWhole(count, tuple(faults), tuple(unknown), error, notes=tuple(notes))
 
 
@@ -453,6 +512,15 @@ def gradients_at(places: Mapping[int, Tensor], flat: Tensor, local: Sequence[Ten
     wanted = {rank: flat[place] for rank, place in at.items()}
     largest = max((float(row.abs().max()) for row in wanted.values() if row.numel()), default=0.0)
     return Gradients({rank: of_the_whole(local[rank], at[rank]) for rank in at}, wanted, max(largest, least))
+
+
+def count_of_different(places: Mapping[int, Tensor]) -> int:
+    """Return how many parts of a whole the ranks hold: two where each of four has one of two halves."""
+    different: list[Tensor] = []
+    for place in places.values():
+        if not any(place.shape == other.shape and torch.equal(place, other) for other in different):
+            different.append(place)
+    return len(different)
 
 
 def divisors(number: int) -> list[int]:
@@ -524,6 +592,10 @@ class Gradients:
     wanted: Mapping[int, Tensor]
     largest: float
 
+    def any(self) -> bool:
+        """Whether an element is not 0, on a rank or in the whole."""
+        return any(value is not None and bool(value.any()) for value in (*self.local.values(), *self.wanted.values()))
+
     def errors(self) -> dict[int, float]:
         """Return how far the gradient of each rank is off."""
         return {rank: relative_error(self.local[rank], self.wanted[rank], self.largest) for rank in self.wanted}
@@ -532,9 +604,9 @@ class Gradients:
         """Whether a change of the gradients of these ranks makes them the whole's."""
         return all(relative_error(change(rank), self.wanted[rank], self.largest) <= NEARLY for rank in ranks)
 
-    def holds_by(self, number: int) -> bool:
-        """Whether every gradient is the whole's times a number."""
-        return self.holds(list(self.wanted), lambda rank: self.scaled(rank, 1 / number))
+    def holds_scaled(self, ranks: Sequence[int], by: float) -> bool:
+        """Whether the gradients of these ranks, times a number, are the whole's."""
+        return self.holds(ranks, lambda rank: self.scaled(rank, by))
 
     def total(self, rank: int, members: Sequence[int]) -> Tensor:
         """Return the sum of the gradients of the members of a rank's group."""
@@ -573,11 +645,25 @@ NEARLY = TOLERANCE
 """How near a changed gradient must come to the whole's, so that the change is called what is missing."""
 
 
-def cause_of(groups: Mapping[str, Members], wrong: Sequence[int], gradients: Gradients) -> str:
-    """Say which change of the ranks' gradients would make them the whole's; '' if none that is known does."""
-    for label, members_of in groups.items():
-        has_others = all(rank in members_of for rank in wrong) and len(members_of[wrong[0]]) > 1
-        if has_others and (cause := cause_in_group(gradients, wrong, label, members_of)):
+def cause_of(
+    groups: Mapping[str, Members], wrong: Sequence[int], gradients: Gradients, reducing: Collection[str] = ()
+) -> str:
+    """Say which change of the ranks' gradients would make them the whole's; '' if none that is known does. `reducing`
+    are the groups over which the backward sends."""
+    others = {
+        label: members_of
+        for label, members_of in groups.items()
+        if all(rank in members_of for rank in wrong) and len(members_of[wrong[0]]) > 1
+    }
+    for label, members_of in others.items():
+        count = len(members_of[wrong[0]])
+        alike = [other for other, members in others.items() if len(members[wrong[0]]) == count]
+        over = " or ".join([other for other in alike if other in reducing] or alike)
+        if gradients.holds_scaled(wrong, 1 / count):
+            return f"is {count} times the whole's: summed over {over} once too often, or not averaged"
+        if gradients.holds_scaled(wrong, count):
+            return f"is 1/{count} of the whole's: averaged over {over} once too often, or not summed"
+        if cause := cause_in_group(gradients, wrong, label, members_of):
             return cause
     return factor(gradients, wrong)
 
@@ -585,10 +671,6 @@ def cause_of(groups: Mapping[str, Members], wrong: Sequence[int], gradients: Gra
 def cause_in_group(gradients: Gradients, wrong: Sequence[int], label: str, members_of: Members) -> str:
     """Say what is missing over the groups of one label; '' if it is not that."""
     count = len(members_of[wrong[0]])
-    if gradients.holds(wrong, lambda rank: gradients.scaled(rank, 1 / count)):
-        return f"is {count} times the whole's: summed over {label} once too often, or not averaged"
-    if gradients.holds(wrong, lambda rank: gradients.scaled(rank, count)):
-        return f"is 1/{count} of the whole's: averaged over {label} once too often, or not summed"
     if gradients.holds(wrong, lambda rank: gradients.total(rank, members_of[rank])):
         return f"lacks a sum over {label}"
     if gradients.holds(wrong, lambda rank: gradients.total(rank, members_of[rank]) / count):

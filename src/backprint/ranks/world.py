@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from backprint.common.folders import unfinished_folder
 from backprint.common.formats import CAPTURE, WORLD
@@ -133,8 +133,16 @@ class World:
                 for witness, results in zip(self.witnesses, replayed, strict=True)
             ]
         return [
-            verdict_of_rank(number, self.rank(number), *row) for number, row in zip(self.numbers, rows, strict=True)
+            self.with_nonfinite(number, verdict_of_rank(number, self.rank(number), *row), results)
+            for number, row, results in zip(self.numbers, rows, replayed, strict=True)
         ]
+
+    def with_nonfinite(self, number: int, verdict: Verdict, results: Results) -> Verdict:
+        """Return the Verdict of a rank with where its NaN and Inf come from, which the rank alone can say."""
+        tensors = [value for value in results.values() if isinstance(value, Tensor) and value.is_floating_point()]
+        if all(bool(tensor.isfinite().all()) for tensor in tensors):
+            return verdict
+        return replace(verdict, nonfinite=self.rank(number).verify()[0].nonfinite)
 
     def against_whole(self, model: Any = None) -> AgainstWhole:
         """Compare the gradients of all ranks, put together, with those of the same model that is not sharded.

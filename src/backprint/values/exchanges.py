@@ -104,7 +104,7 @@ def is_close(left: Tensor, right: Tensor) -> bool:
     """Whether two tensors of one shape are equal but for rounding."""
     if left.dtype != right.dtype or not left.dtype.is_floating_point or not left.numel():
         return torch.equal(left, right)
-    largest = float(left.abs().max())
+    largest = float(left.abs().nan_to_num(0.0, 0.0, 0.0).max())
     return torch.allclose(left, right, rtol=1e-4, atol=1e-6 * largest, equal_nan=True)
 
 

@@ -1,0 +1,253 @@
+"""Steps as training engineers write them: with an optimizer, an average of the weights, gradients that only one rank
+keeps, DDP over tensor parallel, NaN, dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+import backprint as bp
+
+if not dist.is_available():
+    pytest.skip("this torch is built without torch.distributed", allow_module_level=True)
+
+from subjects.sharded import MLP
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch.distributed's own deprecations
+
+PLAN = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+
+
+class Mean(nn.Module):
+    """A layer with its loss."""
+
+    def __init__(self, rows: int = 4) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, rows)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x).square().mean()
+
+
+class Training(nn.Module):
+    """Steps of an optimizer around a module that returns a loss; `last` is done at the end of each."""
+
+    def __init__(self, module: nn.Module, last: Callable[[], object] = lambda: None, rate: float = 0.1) -> None:
+        super().__init__()
+        self.module, self.last = module, last
+        self.optimizer = torch.optim.SGD(module.parameters(), lr=rate)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.optimizer.zero_grad()
+        loss = self.module(x)
+        loss.backward()
+        self.optimizer.step()
+        self.last()
+        return loss.detach()
+
+
+def own_rows(x: Tensor) -> tuple[Tensor]:
+    return (x.chunk(dist.get_world_size())[dist.get_rank()],)
+
+
+def world_of(model: nn.Module, shard: Any, size: int = 2) -> bp.World:
+    return bp.capture(model, torch.randn(8, 8), world=size, shard=shard)
+
+
+def verdicts(world: bp.World) -> list[str]:
+    return [verdict.verdict for verdict in world.verify()]
+
+
+def test_parameters_that_rows_do_not_divide_with_an_optimizer(tmp_path: Any) -> None:
+    def shard(model: Mean, x: Tensor) -> Any:
+        fully_shard(model.layer)
+        return Training(model), own_rows(x)
+
+    world = world_of(Mean(3), shard)
+    assert verdicts(world) == ["bitwise"] * 2
+    world.save(tmp_path / "world")
+    assert verdicts(bp.load_world(tmp_path / "world")) == ["bitwise"] * 2
+
+
+def test_state_of_a_program_that_is_no_parameter_and_no_buffer() -> None:
+    class Momentum(nn.Module):
+        def __init__(self, module: Mean) -> None:
+            super().__init__()
+            self.module, self.momentum = module, {n: torch.zeros_like(p) for n, p in module.named_parameters()}
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.module.zero_grad()
+            loss = self.module(x)
+            loss.backward()
+            with torch.no_grad():
+                for name, parameter in self.module.named_parameters():
+                    assert parameter.grad is not None
+                    dist.all_reduce(parameter.grad, dist.ReduceOp.AVG)
+                    parameter -= 0.1 * self.momentum[name].mul_(0.9).add_(parameter.grad)
+            return loss.detach()
+
+    world = world_of(Mean(), lambda model, x: (Momentum(model), own_rows(x)))
+    assert verdicts(world) == ["bitwise"] * 2
+    assert "momentum.layer.weight" in world.outcomes[0].mutations
+
+
+def test_an_average_of_the_weights_is_a_copy_without_a_gradient() -> None:
+    def shard(model: Mean, x: Tensor) -> Any:
+        average = AveragedModel(model)
+        step = Training(DistributedDataParallel(model), lambda: average.update_parameters(model))
+        step.average = average
+        return step, own_rows(x)
+
+    world = world_of(Mean(), shard)
+    assert verdicts(world) == ["bitwise"] * 2
+    whole = world.against_whole()
+    assert (whole.verdict, whole.compared) == ("equal to the whole", 2)
+    assert any("average.module.layer.weight is a copy of a parameter" in note for note in whole.notes)
+
+
+def test_gradients_that_only_their_owner_keeps_cannot_be_told() -> None:
+    class Owned(nn.Module):
+        def __init__(self, module: Mean) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, x: Tensor) -> Tensor:
+            loss = self.module(x)
+            loss.backward()
+            for owner, parameter in enumerate(self.module.parameters()):
+                assert parameter.grad is not None
+                dist.reduce(parameter.grad, owner, dist.ReduceOp.AVG)
+                if owner != dist.get_rank():
+                    parameter.grad = None
+            return loss.detach()
+
+    whole = world_of(Mean(), lambda model, x: (Owned(model), own_rows(x))).against_whole()
+    assert whole.verdict == "cannot tell"
+    assert dict(whole.unknown) == {
+        "module.layer.weight": "has no gradient on rank 1: the step has cleared it",
+        "module.layer.bias": "has no gradient on rank 0: the step has cleared it",
+    }
+
+
+def test_ddp_of_a_model_in_tensor_parallel() -> None:
+    def shard(model: MLP, x: Tensor) -> Any:
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        parallelize_module(model, mesh["tp"], PLAN)
+        return DistributedDataParallel(model, device_mesh=mesh["dp"]), (x.chunk(2)[mesh.get_local_rank("dp")],)
+
+    world = bp.capture(MLP(), torch.randn(4, 8), world=4, shard=shard, loss=lambda y: y.square().mean())
+    assert verdicts(world) == ["bitwise"] * 4
+    assert world.against_whole().verdict == "equal to the whole"
+
+
+def test_a_sum_for_a_mean_names_the_dimension_that_the_backward_reduces_over() -> None:
+    def shard(model: MLP, x: Tensor) -> Any:
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        parallelize_module(model, mesh["tp"], PLAN)
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(
+                lambda own: dist.all_reduce(own.grad.to_local(), group=mesh.get_group("dp")) and None
+            )
+        return model, (x.chunk(2)[mesh.get_local_rank("dp")],)
+
+    world = bp.capture(MLP(), torch.randn(4, 8), world=4, shard=shard, loss=lambda y: y.square().mean())
+    causes = {fault.cause for fault in world.against_whole().faults}
+    assert causes == {"is 2 times the whole's: summed over dp once too often, or not averaged"}
+
+
+class Doubled(torch.autograd.Function):
+    """All-reduces the gradient of an input that is whole on every rank already."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        grad = grad.clone()
+        dist.all_reduce(grad)
+        return grad
+
+
+def test_a_doubled_gradient_of_an_input_that_each_rank_has_whole_is_a_fault() -> None:
+    class Stage(Mean):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(Doubled.apply(x) if dist.is_initialized() and dist.get_world_size() > 1 else x)
+
+    [fault] = bp.capture(Stage(), torch.randn(4, 8, requires_grad=True), world=2).against_whole().faults
+    assert (fault.name, fault.cause.partition(":")[0]) == ("x", "is 2 times the whole's")
+
+
+class Adapted(nn.Module):
+    """A layer with an adapter whose second matrix is 0, as it is at the begin of a training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.first, self.second = nn.Linear(8, 4), nn.Linear(8, 2), nn.Linear(2, 4)
+        nn.init.zeros_(self.second.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.layer(x) + self.second(self.first(x))).square().mean()
+
+
+def test_gradients_that_are_zero_everywhere_say_nothing_of_a_reduction() -> None:
+    def shard(model: nn.Module, x: Tensor) -> Any:
+        for name, parameter in model.named_parameters():
+            if not name.startswith("first"):  # whose gradients nothing averages
+                parameter.register_post_accumulate_grad_hook(
+                    lambda own: dist.all_reduce(own.grad, dist.ReduceOp.AVG) and None
+                )
+        return model, own_rows(x)
+
+    whole = world_of(Adapted(), shard).against_whole()
+    assert (whole.verdict, whole.compared) == ("equal to the whole", 4)
+    assert any("gradients of first.weight, first.bias are 0 in the whole" in note for note in whole.notes)
+
+    class Nothing(Mean):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) * 0
+
+    assert world_of(Nothing(), lambda model, x: (model, own_rows(x))).against_whole().verdict == "cannot tell"
+
+
+@pytest.mark.parametrize("operation", ["SUM", "AVG", "MAX"])
+def test_a_nan_goes_through_a_collective_and_its_origin_is_known(operation: str) -> None:
+    class Kinked(Mean):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) + (self.layer.bias * 0).square().sum().sqrt()
+
+    def shard(model: nn.Module, x: Tensor) -> Any:
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(
+                lambda own: dist.all_reduce(own.grad, getattr(dist.ReduceOp, operation)) and None
+            )
+        return model, own_rows(x)
+
+    world = world_of(Kinked(), shard)
+    for verdict in world.verify():
+        assert verdict.verdict == "bitwise"
+        assert "(sqrt)" in verdict.nonfinite
+    whole = world.against_whole()
+    assert whole.verdict == ("cannot tell" if operation == "AVG" else "not equal to the whole")
+    assert ("layer.bias", "has NaN or Inf in its gradient in the whole") in whole.unknown
+
+
+def test_of_a_step_that_draws_random_numbers_nothing_can_be_told_in_training() -> None:
+    def shard(model: nn.Module, x: Tensor) -> Any:
+        return DistributedDataParallel(model), own_rows(x)
+
+    model = nn.Sequential(nn.Dropout(0.5), Mean())
+    whole = bp.capture(model, torch.randn(8, 8), world=2, shard=shard, mode="train").against_whole()
+    assert whole.verdict == "cannot tell"
+    assert "mode='eval'" in str(whole)
+    assert bp.capture(model, torch.randn(8, 8), world=2, shard=shard, mode="eval").against_whole().ok
