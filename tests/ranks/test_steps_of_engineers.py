@@ -251,3 +251,11 @@ def test_of_a_step_that_draws_random_numbers_nothing_can_be_told_in_training() -
     assert whole.verdict == "cannot tell"
     assert "mode='eval'" in str(whole)
     assert bp.capture(model, torch.randn(8, 8), world=2, shard=shard, mode="eval").against_whole().ok
+
+
+def test_the_folders_of_several_worlds_are_named(tmp_path: Any) -> None:
+    world = world_of(Mean(), lambda model, x: (model, own_rows(x)))
+    for step in (0, 1):
+        world.save(tmp_path / f"step_{step}")
+    with pytest.raises(bp.errors.SampleError, match="step_0, .*step_1 is one"):
+        bp.load_world(tmp_path)

@@ -315,9 +315,10 @@ def load_world(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: b
     """Read the samples of all ranks: those that a World has written, or each rank's process its own."""
     folder = Path(path)
     if not is_world(folder):
+        inside = sorted(str(place) for place in folder.glob("*") if place.is_dir() and is_world(place))
+        rest = f"each of {', '.join(inside[:4])} is one" if inside else "bp.load reads the sample of one rank"
         raise SampleError(
-            f"{folder}: not the folder of a World: it has no {WORLD} and no {folder_of_rank(folder, 0).name}; bp.load "
-            "reads the sample of one rank"
+            f"{folder}: not the folder of a World: it has no {WORLD} and no {folder_of_rank(folder, 0).name}; {rest}"
         )
     if not (folder / WORLD).is_file():
         return world_of_samples(folder, allow, trust)
