@@ -252,6 +252,15 @@ def test_of_a_step_that_draws_random_numbers_nothing_can_be_told_in_training() -
     assert "mode='eval'" in str(whole)
     assert bp.capture(model, torch.randn(8, 8), world=2, shard=shard, mode="eval").against_whole().ok
 
+    class Attention(Mean):  # an operator that may draw, and does not here
+        def forward(self, x: Tensor) -> Tensor:
+            y = self.layer(x)[:, None]
+            return nn.functional.scaled_dot_product_attention(y, y, y).square().mean()
+
+    assert (
+        world_of(Attention(), lambda model, x: (model, own_rows(x))).against_whole().verdict == "not equal to the whole"
+    )
+
 
 def test_the_folders_of_several_worlds_are_named(tmp_path: Any) -> None:
     world = world_of(Mean(), lambda model, x: (model, own_rows(x)))

@@ -30,6 +30,7 @@ from backprint.tracing.collectives import Answered
 from backprint.tracing.running import tangent_of
 from backprint.tracing.watch import SEED
 from backprint.values.results import outputs_of
+from backprint.values.settings import random_states, state_bytes
 from backprint.values.tree import bind_names, flatten_with_path, leaf_name, number_duplicates, positional
 from backprint.values.wrappers import opened, wrapping_of
 
@@ -265,10 +266,20 @@ class InDouble(Answered):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        self.draws |= torch.Tag.nondeterministic_seeded in func.tags
         if kwargs.get("dtype") in LESS:
             kwargs = {**kwargs, "dtype": torch.float64}
-        return super().__torch_dispatch__(func, types, args, kwargs)
+        if self.draws or torch.Tag.nondeterministic_seeded not in func.tags:
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        before = bytes_of_states()  # attention without dropout is such an operator, and draws nothing
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        self.draws = kwargs.get("generator") is not None or bytes_of_states() != before
+        return result
+
+
+def bytes_of_states() -> list[bytes]:
+    """Return the states of torch's generators."""
+    states = random_states()
+    return [state_bytes(state) for state in (states.cpu, *states.cuda)]
 
 
 LESS = frozenset({torch.float16, torch.bfloat16, torch.float32})
