@@ -266,5 +266,5 @@ def test_the_folders_of_several_worlds_are_named(tmp_path: Any) -> None:
     world = world_of(Mean(), lambda model, x: (model, own_rows(x)))
     for step in (0, 1):
         world.save(tmp_path / f"step_{step}")
-    with pytest.raises(bp.errors.SampleError, match="step_0, .*step_1 is one"):
+    with pytest.raises(bp.errors.SampleError, match=r"step_0, .*step_1 is one"):
         bp.load_world(tmp_path)
