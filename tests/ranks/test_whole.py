@@ -23,7 +23,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 from torch.nn.parallel import DistributedDataParallel
 
-from backprint.ranks.whole import OutputNumber, families_of
+from backprint.ranks.causes import families_of
+from backprint.ranks.whole import OutputNumber
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch.distributed's own deprecations
 

@@ -1,42 +1,40 @@
-"""Whether the ranks' gradients, put together, are those of the whole model, and if not, what is missing.
+"""Whether the ranks' gradients, put together, are those of the whole model.
 
-Where each element of a shard lies in the whole is not read from what the shard says of itself, but found: the same
-`shard` shards a model whose parameters are numbered, element by element. Then the step runs in float64, sharded and
-whole, and each element of each rank's gradients is compared with the whole's.
+The step runs in float64, sharded and whole (`double`), and each element of each rank's gradients is compared with the
+whole's. What is missing in those that differ, `causes` says.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from backprint._torch import pytree
-from backprint._torch.distributed import members_by_label, sharded_like, whole_tensor
-from backprint._torch.pytree import tree_map
 from backprint.errors import BackprintError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture, Graph, Source, Step, refs
 from backprint.graph.traffic import traffic_of
-from backprint.ranks.sharded import Call, RankPlace, in_ranks, sharding
+from backprint.ranks.causes import TOLERANCE, Gradients, Members, cause_of, groups_of
+from backprint.ranks.double import (
+    Left,
+    MadeInDouble,
+    Numbers,
+    RankGradients,
+    gradients_of_rank,
+    in_double,
+    numbered,
+    numbers_of_rank,
+    on_cpu,
+)
+from backprint.ranks.sharded import Call, in_ranks, sharding
 from backprint.ranks.text import ranks_in_words
 from backprint.tracing import frames
-from backprint.tracing.collectives import Answered
-from backprint.tracing.running import tangent_of
-from backprint.tracing.watch import SEED
-from backprint.values.results import outputs_of
-from backprint.values.settings import random_states, state_bytes
-from backprint.values.tree import bind_names, flatten_with_path, leaf_name, number_duplicates, positional
-from backprint.values.wrappers import opened, wrapping_of
-
-TOLERANCE = 1e-9
-"""How far a gradient may be off, in parts of the largest element of the whole's. Sums in float64 in another order
-differ by less than 1e-12; a gradient that lacks a part differs by much more."""
+from backprint.values.tree import bind_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +55,6 @@ class Fault:
         ranks = f"rank {self.ranks[0]}" if len(self.ranks) == 1 else f"{len(self.ranks)} ranks"
         cause = self.cause or "is another"
         return f"{self.name}'s gradient {cause} ({ranks}, relative error {self.error:.3g}){frames.place(self.source)}"
-
-
-Members = Mapping[int, tuple[int, ...]]
-"""The members of each rank's group of one label, by rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,207 +144,6 @@ MOST_SHOWN = 8
 """The most parameters that are listed."""
 
 
-# ---- Where each element of a shard lies in the whole
-
-
-def numbered(call: Call) -> Call:
-    """Return a call whose parameters, and inputs that require grad, are numbered from 1 on, element by element."""
-    model, args, kwargs = call
-    copied, start = copy.deepcopy(model).double(), 1
-
-    def next_numbers(tensor: Tensor) -> Tensor:
-        nonlocal start
-        numbers = torch.arange(start, start + tensor.numel(), dtype=torch.float64, device=tensor.device)
-        start += tensor.numel()
-        return numbers.view(tensor.shape)
-
-    with torch.no_grad():
-        for parameter in copied.parameters():
-            parameter.copy_(next_numbers(parameter))
-
-    def marked(leaf: Any) -> Any:
-        return next_numbers(leaf).requires_grad_() if takes_gradient(leaf) else leaf
-
-    return copied, *tree_map(marked, (args, kwargs))
-
-
-def takes_gradient(leaf: Any) -> bool:
-    """Whether an argument is a tensor whose gradient the step computes."""
-    return isinstance(leaf, Tensor) and leaf.requires_grad and leaf.dtype == torch.float64
-
-
-def inputs_of(call: Call, arguments: Sequence[str]) -> dict[str, Tensor]:
-    """Return the inputs of a call that require grad, by their names in the whole model's forward."""
-    _, args, kwargs = call
-    named = positional(arguments, len(args))
-    names_by_place = [*named, *map(str, range(len(named), len(args)))]  # `shard` may pass more than the whole takes
-    leaves, _ = flatten_with_path((args, kwargs))
-    names = number_duplicates([leaf_name(path, names_by_place) for path, _ in leaves])
-    return {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True) if takes_gradient(opened(leaf))}
-
-
-def in_double(value: Any) -> Any:
-    """Return nested arguments with floating-point tensors in float64, leaves as before."""
-
-    def wider(leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor) or not leaf.is_floating_point():
-            return leaf
-        return leaf.detach().double().requires_grad_(leaf.requires_grad)
-
-    return tree_map(wider, value)
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What a step leaves: the gradients of parameters and of inputs, and the outputs that are one number; and the
-    outputs at which the backward began, and those at which it could have begun."""
-
-    gradients: Mapping[str, Tensor | None]
-    inputs: Mapping[str, Tensor]
-    outputs: Mapping[str, float]
-    roots: tuple[str, ...]
-    others: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RankGradients:
-    """What the step of one rank leaves, the members of its groups, and whether it draws random numbers."""
-
-    rank: int
-    left: Left
-    groups: Mapping[str, tuple[int, ...]]
-    draws: bool
-
-    @property
-    def gradients(self) -> Mapping[str, Tensor | None]:
-        """The gradients of the parameters by name."""
-        return self.left.gradients
-
-
-def on_cpu(tensor: Tensor) -> Tensor:
-    """Return a copy of a tensor, on the CPU, where gradients are compared."""
-    return tensor.detach().to("cpu", copy=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """The numbers of a rank's parameters and inputs."""
-
-    parameters: Mapping[str, Tensor]
-    inputs: Mapping[str, Tensor]
-
-
-def numbers_of_rank(place: RankPlace, arguments: Sequence[str]) -> Numbers:
-    """Return the numbers of a rank's parameters and inputs."""
-    model = place.call[0]
-    state = dict(model.named_parameters()) if isinstance(model, nn.Module) else {}
-    inputs = {name: on_cpu(opened(tensor)) for name, tensor in inputs_of(place.call, arguments).items()}
-    return Numbers({name: on_cpu(opened(tensor)) for name, tensor in state.items() if tensor.requires_grad}, inputs)
-
-
-def gradients_of_rank(place: RankPlace, options: CaptureOptions, arguments: Sequence[str]) -> RankGradients:
-    """Run a rank's step among the others, as a training script does; return the gradients that it leaves."""
-    for parameter in place.call[0].parameters():
-        wrapping_of(parameter)  # which names the groups of its mesh
-    with InDouble(place.among, place.among.label) as mode:
-        left = what_is_left(place.call, options, arguments)
-    return RankGradients(place.rank, left, members_by_label(), mode.draws)
-
-
-class InDouble(Answered):
-    """Answers the collectives of a program, and keeps float64 where it casts to less: mixed precision rounds, and what
-    is compared here is not rounding."""
-
-    draws = False
-    """Whether the program has drawn random numbers."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if kwargs.get("dtype") in LESS:
-            kwargs = {**kwargs, "dtype": torch.float64}
-        if self.draws or torch.Tag.nondeterministic_seeded not in func.tags:
-            return super().__torch_dispatch__(func, types, args, kwargs)
-        before = bytes_of_states()  # attention without dropout is such an operator, and draws nothing
-        result = super().__torch_dispatch__(func, types, args, kwargs)
-        self.draws = kwargs.get("generator") is not None or bytes_of_states() != before
-        return result
-
-
-def bytes_of_states() -> list[bytes]:
-    """Return the states of torch's generators."""
-    states = random_states()
-    return [state_bytes(state) for state in (states.cpu, *states.cuda)]
-
-
-LESS = frozenset({torch.float16, torch.bfloat16, torch.float32})
-"""Dtypes with less precision than float64."""
-
-
-class MadeInDouble(InDouble):
-    """Answers the collectives of what makes a rank's model, and keeps float64 there, as in a step. What is computed
-    anew, such as a table of positions, has the precision that it has in the whole model, which was made before."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        name = func.name().partition("::")[2].partition(".")[0]
-        if name in EMPTY and kwargs.get("dtype") is None and torch.get_default_dtype() in LESS:
-            kwargs = {**kwargs, "dtype": torch.float64}
-        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        if name in EMPTY or any(tensor.dtype is torch.float64 for tensor in tensors):
-            return super().__torch_dispatch__(func, types, args, kwargs)
-        return Answered.__torch_dispatch__(self, func, types, args, kwargs)
-
-
-EMPTY = frozenset({"empty", "empty_strided", "zeros", "ones"})
-"""Operators whose results have the same values in each dtype: parameters before they are set, and buffers."""
-
-
-def what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str]) -> Left:
-    """Run a step, forward and backward; each gradient is sharded as its parameter is.
-
-    The backward begins at a loss: the first output that is one number, if there is one; else with ones at every output.
-    """
-    model, args, kwargs = call
-    if options.mode is not None:
-        model.train(options.mode == "train")
-    inputs = inputs_of(call, arguments)
-    for tensor in inputs.values():
-        tensor.retain_grad()
-    before = dict(model.named_parameters())
-    torch.manual_seed(SEED)
-    result = model(*args, **kwargs)
-    result = result if options.loss is None else options.loss(result)
-    tensors = {name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}
-    numbers = {name: leaf for name, leaf in tensors.items() if leaf.is_floating_point() and not leaf.dim()}
-    outputs = {name: float(whole_tensor(leaf.detach())) for name, leaf in numbers.items()}
-    able = [name for name, leaf in tensors.items() if leaf.requires_grad]
-    losses = [name for name in able if name in numbers]
-    roots = losses[:1] or able
-    if roots:
-        begun = [tensors[name] for name in roots]
-        torch.autograd.backward(begun, [tangent_of(root, None) for root in begun])
-    after = dict(model.named_parameters())  # DDP of DTensors has others in their place after its forward
-    parameters = {name: [known[name] for known in (after, before) if name in known] for name in before | after}
-    return Left(
-        {
-            name: next((gradient for one_of in known if (gradient := gradient_of(one_of)) is not None), None)
-            for name, known in parameters.items()
-        },
-        {
-            name: on_cpu(opened(torch.zeros_like(tensor) if tensor.grad is None else sharded_like(tensor.grad, tensor)))
-            for name, tensor in inputs.items()
-        },
-        outputs,
-        tuple(roots),
-        tuple(name for name in able if name not in roots),
-    )
-
-
-def gradient_of(parameter: Tensor) -> Tensor | None:
-    """Return the gradient of a parameter, sharded as that is."""
-    return None if parameter.grad is None else on_cpu(opened(sharded_like(parameter.grad, parameter)))
-
-
 def against_whole(
     model: Any,
     args: Sequence[Any],
@@ -429,6 +222,91 @@ CLEARED = (
 )
 
 
+@dataclass(slots=True, eq=False)
+class Comparison:
+    """Compares the gradients of all ranks with those of the whole model, tensor by tensor, and keeps what it finds.
+
+    `numbers` says where the elements of each rank's tensors lie in the whole, whose gradients are `flat`, one after
+    another. `trained` are the elements for which a rank has a gradient, `reducing` the groups over which the backward
+    sends.
+    """
+
+    numbers: Sequence[Numbers]
+    rows: Sequence[RankGradients]
+    captures: Sequence[Capture]
+    flat: Tensor
+    least: float
+    trained: Tensor
+    reducing: frozenset[str]
+    faults: list[Fault] = field(default_factory=list)
+    unknown: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    zeros: list[str] = field(default_factory=list)
+    error: float = 0.0
+    count: int = 0
+
+    def see_parameter(self, name: str) -> None:
+        """Compare a parameter on the ranks that have it."""
+        places = {rank: row.parameters[name] for rank, row in enumerate(self.numbers) if name in row.parameters}
+        if reason := unknown_place(places, len(self.flat)):
+            self.unknown.append((name, reason))
+            return
+        gradients = gradients_at(places, self.flat, [row.gradients.get(name) for row in self.rows], self.least)
+        missing = [rank for rank in places if self.rows[rank].gradients.get(name) is None]
+        runs_backward = not any(row.left.roots for row in self.rows)
+        if not all(bool(wanted.isfinite().all()) for wanted in gradients.wanted.values()):
+            self.unknown.append((name, "has NaN or Inf in its gradient in the whole"))
+        elif len(missing) == len(places) and all(bool(torch.isin(at, self.trained).all()) for at in places.values()):
+            self.notes.append(f"{name} is a copy of a parameter that is compared, and has no gradient itself")
+        elif missing and runs_backward and any(bool(gradients.wanted[rank].any()) for rank in missing):
+            self.unknown.append((name, f"has no gradient on {ranks_in_words(missing)}: the step has cleared it"))
+        elif not gradients.any():
+            self.zeros.append(name)
+        else:
+            self.count += 1
+            errors = gradients.errors().values()
+            if all(off <= TOLERANCE for off in errors):
+                self.error = max(self.error, *errors)
+            else:
+                self.faults.append(self.fault(name, gradients))
+
+    def see_input(self, name: str) -> None:
+        """Compare an input that requires grad."""
+        places = {rank: row.inputs[name] for rank, row in enumerate(self.numbers) if name in row.inputs}
+        if len(places) < len(self.rows) or unknown_place(places, len(self.flat)):
+            self.notes.append(f"the gradient of the input {name} is not compared: `shard` passes another")
+            return
+        gradients = gradients_at(places, self.flat, [row.left.inputs.get(name) for row in self.rows], self.least)
+        if not gradients.any():
+            self.zeros.append(name)
+            return
+        self.count += 1
+        allowed = divisors(count_of_different(places))
+        times = next((number for number in allowed if gradients.holds_scaled(list(places), 1 / number)), 0)
+        if not times:
+            self.faults.append(self.fault(name, gradients))
+        elif times > 1:
+            self.notes.append(f"the gradient of the input {name} is {times} times the whole's on every rank")
+
+    def fault(self, name: str, gradients: Gradients) -> Fault:
+        """Return what is wrong with a gradient."""
+        errors = gradients.errors()
+        wrong = tuple(rank for rank, off in errors.items() if not off <= TOLERANCE)
+        source = source_of_gradient(self.captures[wrong[0]], name) if self.captures else None
+        cause = cause_of(groups_of(self.rows, self.captures, name), wrong, gradients, self.reducing)
+        return Fault(name, wrong, worst_of(errors.values()), cause, source)
+
+    def note_zeros(self) -> None:
+        """Say of which gradients nothing is known, as they are 0 everywhere."""
+        more = f" and {len(self.zeros) - MOST_SHOWN} more" if self.zeros[MOST_SHOWN:] else ""
+        shown = ", ".join(self.zeros[:MOST_SHOWN]) + more
+        text = "0 in the whole and on every rank, so that a missing reduction does not show"
+        if self.count or self.unknown:
+            self.notes.append(f"the gradients of {shown} are {text}")
+        else:
+            self.unknown.append((f"the gradient of {shown}", f"is {text}"))
+
+
 def compared(
     numbers: Sequence[Numbers],
     rows: Sequence[RankGradients],
@@ -438,83 +316,38 @@ def compared(
 ) -> AgainstWhole:
     """Compare every parameter of every rank with the gradients of the whole model, in the order of its parameters, and
     every input that requires grad."""
+    nothing = torch.zeros(0, dtype=torch.float64)
     every = (gradient.reshape(-1) for gradient in (*whole.values(), *inputs.values()))
     flat = torch.cat([torch.zeros(1, dtype=torch.float64), *every])
-    least = LEAST * float(flat.abs().nan_to_num(0.0, 0.0, 0.0).max())
-    faults, unknown, notes, zeros, error, count = [], [], [], [], 0.0, 0
-    reducing = {row.group for capture in captures for row in traffic_of(capture) if row.side == "backward"}
-    runs_backward = not any(row.left.roots for row in rows)
     with_gradient = [
         row.parameters[name].real.reshape(-1)
         for row, left in zip(numbers, rows, strict=True)
         for name, gradient in left.gradients.items()
         if gradient is not None and name in row.parameters
     ]
-    trained = torch.cat([torch.zeros(0, dtype=torch.float64), *with_gradient]).unique()
-
-    def fault(name: str, gradients: Gradients) -> Fault:
-        errors = gradients.errors()
-        wrong = tuple(rank for rank, off in errors.items() if not off <= TOLERANCE)
-        source = source_of_gradient(captures[wrong[0]], name) if captures else None
-        cause = cause_of(groups_of(rows, captures, name), wrong, gradients, reducing)
-        return Fault(name, wrong, worst_of(errors.values()), cause, source)
-
+    comparison = Comparison(
+        numbers,
+        rows,
+        captures,
+        flat,
+        LEAST * float(flat.abs().nan_to_num(0.0, 0.0, 0.0).max()),
+        torch.cat([nothing, *with_gradient]).unique(),
+        frozenset(row.group for capture in captures for row in traffic_of(capture) if row.side == "backward"),
+    )
     for name in dict.fromkeys(name for row in numbers for name in row.parameters):
-        places = {rank: row.parameters[name] for rank, row in enumerate(numbers) if name in row.parameters}
-        if reason := unknown_place(places, len(flat)):
-            unknown.append((name, reason))
-            continue
-        gradients = gradients_at(places, flat, [row.gradients.get(name) for row in rows], least)
-        errors = gradients.errors()
-        missing = [rank for rank in places if rows[rank].gradients.get(name) is None]
-        if not all(bool(wanted.isfinite().all()) for wanted in gradients.wanted.values()):
-            unknown.append((name, "has NaN or Inf in its gradient in the whole"))
-            continue
-        if len(missing) == len(places) and all(bool(torch.isin(place, trained).all()) for place in places.values()):
-            notes.append(f"{name} is a copy of a parameter that is compared, and has no gradient itself")
-            continue
-        if missing and runs_backward and any(bool(gradients.wanted[rank].any()) for rank in missing):
-            unknown.append((name, f"has no gradient on {ranks_in_words(missing)}: the step has cleared it"))
-            continue
-        if not gradients.any():
-            zeros.append(name)
-            continue
-        count += 1
-        if all(off <= TOLERANCE for off in errors.values()):
-            error = max([error, *errors.values()])
-        else:
-            faults.append(fault(name, gradients))
+        comparison.see_parameter(name)
     for name in inputs:
-        places = {rank: row.inputs[name] for rank, row in enumerate(numbers) if name in row.inputs}
-        if len(places) < len(rows) or unknown_place(places, len(flat)):
-            notes.append(f"the gradient of the input {name} is not compared: `shard` passes another")
-            continue
-        gradients = gradients_at(places, flat, [row.left.inputs.get(name) for row in rows], least)
-        times = next(
-            (
-                number
-                for number in divisors(count_of_different(places))
-                if gradients.holds_scaled(list(places), 1 / number)
-            ),
-            0,
-        )
-        if not gradients.any():
-            zeros.append(name)
-            continue
-        count += 1
-        if not times:
-            faults.append(fault(name, gradients))
-        elif times > 1:
-            notes.append(f"the gradient of the input {name} is {times} times the whole's on every rank")
-    unknown = unknown or list(not_held([row.parameters for row in numbers], whole))
-    if zeros:
-        shown = ", ".join(zeros[:MOST_SHOWN]) + (f" and {len(zeros) - MOST_SHOWN} more" if zeros[MOST_SHOWN:] else "")
-        text = "0 in the whole and on every rank, so that a missing reduction does not show"
-        if count or faults or unknown:
-            notes.append(f"the gradients of {shown} are {text}")
-        else:
-            unknown.append((shown, f"is {text}"))
-    return AgainstWhole(count, tuple(faults), tuple(unknown), error, notes=tuple(notes))
+        comparison.see_input(name)
+    comparison.unknown = comparison.unknown or list(not_held([row.parameters for row in numbers], whole))
+    if comparison.zeros:
+        comparison.note_zeros()
+    return AgainstWhole(
+        comparison.count,
+        tuple(comparison.faults),
+        tuple(comparison.unknown),
+        comparison.error,
+        notes=tuple(comparison.notes),
+    )
 
 
 def gradients_at(places: Mapping[int, Tensor], flat: Tensor, local: Sequence[Tensor | None], least: float) -> Gradients:
@@ -579,178 +412,6 @@ def unknown_place(rows: Mapping[int, Tensor], most: int) -> str:
         if places.numel() and (not own.numel() or not numbered_so or len(own.unique()) < own.numel()):
             return f"does not hold elements of the whole in rank {rank}: `shard` computes it, or makes it anew"
     return ""
-
-
-def relative_error(gradient: Tensor | None, wanted: Tensor, largest: float) -> float:
-    """Return how far a gradient is off, in parts of the largest element of the whole's; None is a gradient of 0."""
-    gradient = torch.zeros_like(wanted) if gradient is None else gradient
-    if gradient.shape != wanted.shape:
-        return float("inf")
-    if not wanted.numel():
-        return 0.0
-    off = float((gradient - wanted).abs().max())
-    return off / largest if largest else (0.0 if not off else float("inf"))
-
-
-# ---- What is missing
-
-
-@dataclass(frozen=True, slots=True)
-class Gradients:
-    """The gradients of one parameter, by rank: the ranks' own, and the whole's where they lie."""
-
-    local: Mapping[int, Tensor | None]
-    wanted: Mapping[int, Tensor]
-    largest: float
-
-    def any(self) -> bool:
-        """Whether an element is not 0, on a rank or in the whole."""
-        return any(value is not None and bool(value.any()) for value in (*self.local.values(), *self.wanted.values()))
-
-    def errors(self) -> dict[int, float]:
-        """Return how far the gradient of each rank is off."""
-        return {rank: relative_error(self.local[rank], self.wanted[rank], self.largest) for rank in self.wanted}
-
-    def holds(self, ranks: Sequence[int], change: Callable[[int], Tensor | None]) -> bool:
-        """Whether a change of the gradients of these ranks makes them the whole's."""
-        return all(relative_error(change(rank), self.wanted[rank], self.largest) <= NEARLY for rank in ranks)
-
-    def holds_scaled(self, ranks: Sequence[int], by: float) -> bool:
-        """Whether the gradients of these ranks, times a number, are the whole's."""
-        return self.holds(ranks, lambda rank: self.scaled(rank, by))
-
-    def total(self, rank: int, members: Sequence[int]) -> Tensor:
-        """Return the sum of the gradients of the members of a rank's group."""
-        rows = [row for member in members if (row := self.local.get(member)) is not None]
-        same = [row for row in rows if row.shape == self.wanted[rank].shape]
-        return sum_of(same) if same else torch.zeros_like(self.wanted[rank])
-
-    def mixes(self, ranks: Sequence[int], members_of: Members, by: float) -> bool:
-        """Whether these ranks have the sum of what the members of their groups are to have, divided by a number."""
-        known = all(member in self.wanted for rank in ranks for member in members_of[rank])
-        same = known and all(
-            self.wanted[member].shape == self.wanted[rank].shape for rank in ranks for member in members_of[rank]
-        )
-        if not same:
-            return False
-        return all(
-            relative_error(
-                self.local[rank], sum_of([self.wanted[member] for member in members_of[rank]]) / by, self.largest
-            )
-            <= NEARLY
-            for rank in ranks
-        )
-
-    def scaled(self, rank: int, by: float) -> Tensor:
-        """Return a rank's gradient times a number; None is a gradient of 0."""
-        gradient = self.local[rank]
-        return torch.zeros_like(self.wanted[rank]) if gradient is None else gradient * by
-
-
-def sum_of(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the sum of tensors of one shape."""
-    return torch.stack(list(tensors)).sum(0)
-
-
-NEARLY = TOLERANCE
-"""How near a changed gradient must come to the whole's, so that the change is called what is missing."""
-
-
-def cause_of(
-    groups: Mapping[str, Members], wrong: Sequence[int], gradients: Gradients, reducing: Collection[str] = ()
-) -> str:
-    """Say which change of the ranks' gradients would make them the whole's; '' if none that is known does. `reducing`
-    are the groups over which the backward sends."""
-    others = {
-        label: members_of
-        for label, members_of in groups.items()
-        if all(rank in members_of for rank in wrong) and len(members_of[wrong[0]]) > 1
-    }
-    for label, members_of in others.items():
-        count = len(members_of[wrong[0]])
-        alike = [other for other, members in others.items() if len(members[wrong[0]]) == count]
-        over = " or ".join([other for other in alike if other in reducing] or alike)
-        if gradients.holds_scaled(wrong, 1 / count):
-            return f"is {count} times the whole's: summed over {over} once too often, or not averaged"
-        if gradients.holds_scaled(wrong, count):
-            return f"is 1/{count} of the whole's: averaged over {over} once too often, or not summed"
-        if cause := cause_in_group(gradients, wrong, label, members_of):
-            return cause
-    return factor(gradients, wrong)
-
-
-def cause_in_group(gradients: Gradients, wrong: Sequence[int], label: str, members_of: Members) -> str:
-    """Say what is missing over the groups of one label; '' if it is not that."""
-    count = len(members_of[wrong[0]])
-    if gradients.holds(wrong, lambda rank: gradients.total(rank, members_of[rank])):
-        return f"lacks a sum over {label}"
-    if gradients.holds(wrong, lambda rank: gradients.total(rank, members_of[rank]) / count):
-        return f"lacks an average over {label}"
-    for word, by in (("summed", 1), ("averaged", count)):
-        if gradients.mixes(wrong, members_of, by):
-            return f"is {word} over {label}, whose ranks hold different parts of it"
-    return ""
-
-
-def factor(gradients: Gradients, wrong: Sequence[int]) -> str:
-    """Say by which factor all wrong gradients differ from the whole's; '' if by none."""
-    ratios = []
-    for rank in wrong:
-        gradient, wanted = gradients.scaled(rank, 1), gradients.wanted[rank]
-        if gradient.shape != wanted.shape or not wanted.numel() or not float(wanted.abs().max()):
-            return ""
-        index = int(wanted.abs().argmax())
-        ratio = float(gradient.reshape(-1)[index]) / float(wanted.reshape(-1)[index])
-        if not relative_error(gradient, wanted * ratio, gradients.largest) <= NEARLY:  # of NaN, too
-            return ""
-        ratios.append(ratio)
-    if not all(map(math.isfinite, ratios)) or f"{ratios[0]:.6g}" == "1":
-        return ""
-    if max(ratios) - min(ratios) > NEARLY * max(map(abs, ratios)):
-        return ""
-    return f"is {ratios[0]:.6g} times the whole's" if ratios[0] else "is 0, and the whole's is not"
-
-
-def groups_of(rows: Sequence[RankGradients], captures: Sequence[Capture], name: str = "") -> dict[str, Members]:
-    """Return the members of each rank's groups, by label: the smallest groups first. A program may have several groups
-    of the same ranks: first are the dimensions of the mesh of the tensor `name`, then what the step sends over."""
-    used = {label for capture in captures if capture.rank is not None for label, _ in capture.rank.groups}
-    of_mesh = {label for capture in captures for label in dimensions_of(capture, name)}
-    shared = set.intersection(*(set(row.groups) for row in rows))
-    groups: dict[str, Members] = {
-        label: {row.rank: row.groups[label] for row in rows} for label in rows[0].groups if label in shared
-    }
-    groups |= families_of(
-        {row.rank: [row.groups[label] for label in row.groups if label not in shared] for row in rows}
-    )
-    everyone = tuple(range(len(rows)))
-    groups.setdefault("world", dict.fromkeys(everyone, everyone))
-
-    def place(label: str) -> tuple[int, bool, bool]:
-        return max(map(len, groups[label].values())), label not in of_mesh, label not in used
-
-    return {label: groups[label] for label in sorted(groups, key=place)}
-
-
-def families_of(unnamed: Mapping[int, Sequence[tuple[int, ...]]]) -> dict[str, Members]:
-    """Return groups that have no name in common, by their members in words. Every rank makes groups in one order, so
-    those that are the first of their ranks belong together, and so do the second."""
-    families: dict[str, Members] = {}
-    if len({len(groups) for groups in unnamed.values()}) == 1:
-        for members in zip(*unnamed.values(), strict=True):
-            words = [str(list(some)) for some in dict.fromkeys(members)]
-            families.setdefault(
-                f"{', '.join(words[:4])}{', …' if len(words) > 4 else ''}", dict(zip(unnamed, members, strict=True))
-            )
-    return families
-
-
-def dimensions_of(capture: Capture, name: str) -> Iterator[str]:
-    """Yield the dimensions of the mesh of a tensor that is a shard."""
-    for pair in capture.pairs:
-        for port in pair.forward.inputs:
-            if port.name == name and port.shard:
-                yield from (place.partition(": ")[0] for place in port.shard.partition(" on ")[2].split(", "))
 
 
 def source_of_gradient(capture: Capture, name: str) -> Source | None:
