@@ -14,7 +14,8 @@ from backprint.ranks.double import RankGradients
 
 TOLERANCE = 1e-9
 """How far a gradient may be off, in parts of the largest element of the whole's. Sums in float64 in another order
-differ by less than 1e-12; a gradient that lacks a part differs by much more."""
+differ by less than 1e-12; a gradient that lacks a part differs by much more. A change that brings the gradient as near
+is called what is missing."""
 
 Members = Mapping[int, tuple[int, ...]]
 """The members of each rank's group of one label, by rank."""
@@ -38,7 +39,7 @@ class Gradients:
 
     def holds(self, ranks: Sequence[int], change: Callable[[int], Tensor | None]) -> bool:
         """Whether a change of the gradients of these ranks makes them the whole's."""
-        return all(relative_error(change(rank), self.wanted[rank], self.largest) <= NEARLY for rank in ranks)
+        return all(relative_error(change(rank), self.wanted[rank], self.largest) <= TOLERANCE for rank in ranks)
 
     def holds_scaled(self, ranks: Sequence[int], by: float) -> bool:
         """Whether the gradients of these ranks, times a number, are the whole's."""
@@ -62,7 +63,7 @@ class Gradients:
             relative_error(
                 self.local[rank], sum_of([self.wanted[member] for member in members_of[rank]]) / by, self.largest
             )
-            <= NEARLY
+            <= TOLERANCE
             for rank in ranks
         )
 
@@ -86,10 +87,6 @@ def relative_error(gradient: Tensor | None, wanted: Tensor, largest: float) -> f
 def sum_of(tensors: Sequence[Tensor]) -> Tensor:
     """Return the sum of tensors of one shape."""
     return torch.stack(list(tensors)).sum(0)
-
-
-NEARLY = TOLERANCE
-"""How near a changed gradient must come to the whole's, so that the change is called what is missing."""
 
 
 def cause_of(
@@ -137,12 +134,12 @@ def factor(gradients: Gradients, wrong: Sequence[int]) -> str:
             return ""
         index = int(wanted.abs().argmax())
         ratio = float(gradient.reshape(-1)[index]) / float(wanted.reshape(-1)[index])
-        if not relative_error(gradient, wanted * ratio, gradients.largest) <= NEARLY:  # of NaN, too
+        if not relative_error(gradient, wanted * ratio, gradients.largest) <= TOLERANCE:  # of NaN, too
             return ""
         ratios.append(ratio)
     if not all(map(math.isfinite, ratios)) or f"{ratios[0]:.6g}" == "1":
         return ""
-    if max(ratios) - min(ratios) > NEARLY * max(map(abs, ratios)):
+    if max(ratios) - min(ratios) > TOLERANCE * max(map(abs, ratios)):
         return ""
     return f"is {ratios[0]:.6g} times the whole's" if ratios[0] else "is 0, and the whole's is not"
 
