@@ -46,9 +46,10 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m 'not slow'
 
 # With the tests that are marked slow, as CI runs them: three at a time on two cores, as many wait for their processes.
+# Who has no tests left takes some of another's: some take minutes.
 test-all: $(STAMP)
 	@$(BIN)/python -m compileall -q src
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # With those of tests/thorough.txt, too: variations that take long.
 thorough: $(STAMP)
