@@ -116,7 +116,7 @@ def run_step(
         mutations = forward.mutations(effects)
         with torch.enable_grad():
             gradients = run_backward(program, stage.leaves, forward.tensors, tangents)
-        if program.accumulates:  # a hook may leave a gradient in a buffer of the program, which is restored
+        if program.accumulates and not program.reduces_gradients:  # hooks may leave them in a buffer that is restored
             gradients = {name: None if value is None else value.clone() for name, value in gradients.items()}
         return forward.outcome(effects, mutations, gradients)
 
