@@ -174,9 +174,11 @@ class WithTable(nn.Module):
         return (self.linear(x) * self.table).square().mean()
 
 
-def test_a_module_that_shard_makes_anew_has_the_tables_of_the_whole_and_parameters_in_float64() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_module_that_shard_makes_anew_has_the_tables_of_the_whole_and_parameters_in_float64(dtype: Any) -> None:
     def shard(model: WithTable, x: Tensor) -> WithTable:
         own = WithTable()
+        own.table = own.table.to(dtype).float()
         with torch.no_grad():
             for parameter, wanted in zip(own.parameters(), model.parameters(), strict=True):
                 parameter.copy_(wanted)

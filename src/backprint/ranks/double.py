@@ -215,7 +215,8 @@ LESS = frozenset({torch.float16, torch.bfloat16, torch.float32})
 
 class MadeInDouble(InDouble):
     """Answers the collectives of what makes a rank's model, and keeps float64 there, as in a step. What is computed
-    anew, such as a table of positions, has the precision that it has in the whole model, which was made before."""
+    anew, such as a table of positions, has the precision that it has in the whole model, which was made before, and is
+    not rounded to less either."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -223,8 +224,11 @@ class MadeInDouble(InDouble):
         if name in EMPTY and kwargs.get("dtype") is None and torch.get_default_dtype() in LESS:
             kwargs = {**kwargs, "dtype": torch.float64}
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        if name in EMPTY or any(tensor.dtype is torch.float64 for tensor in tensors):
+        kinds = [tensor.dtype for tensor in tensors if tensor.is_floating_point()]
+        if name in EMPTY or torch.float64 in kinds:
             return super().__torch_dispatch__(func, types, args, kwargs)
+        if kwargs.get("dtype") in LESS and torch.float32 in kinds:
+            kwargs = {**kwargs, "dtype": torch.float32}
         return Answered.__torch_dispatch__(self, func, types, args, kwargs)
 
 
