@@ -327,7 +327,7 @@ def test_uneven_shards_are_captured() -> None:
 def premultiplied(factor: Any) -> Any:
     """The reduction that multiplies by a number before it sums, as FSDP2 takes it."""
     make = getattr(dist, "_make_nccl_premul_sum", None)  # before torch 2.13, where NCCL is there
-    return make(factor) if make is not None else dist.ReduceOp.PREMUL_SUM(factor)  # type: ignore[operator]
+    return make(factor) if make is not None else dist.ReduceOp.PREMUL_SUM(factor)  # type: ignore[operator]  # an enum's member
 
 
 try:
@@ -342,7 +342,7 @@ except TypeError:
 def test_gradients_that_fsdp_divides_by_a_number_of_the_program(factor: float) -> None:
     def shard(model: nn.Module, x: Tensor) -> tuple[nn.Module, tuple[Tensor]]:
         fully_shard(model)
-        model.set_gradient_divide_factor(factor)  # type: ignore[operator]
+        model.set_gradient_divide_factor(factor)  # type: ignore[operator]  # which fully_shard gives it
         return model, (x.chunk(2)[dist.get_rank()],)
 
     world = bp.capture(MLP(), torch.randn(4, 8), world=2, shard=shard, loss=lambda y: y.sum() / 4)
@@ -378,9 +378,12 @@ def test_a_group_of_a_backend_that_reaches_nobody_here_is_made_all_the_same() ->
     def shard(model: Any, x: Tensor) -> None:
         model.group = dist.new_group([0, 1], backend="gloo", timeout=timedelta(seconds=9), group_desc="of_gloo")
 
-    before = dist.distributed_c10d._new_process_group_helper
     world = bp.capture(Reduced(3, 3), torch.randn(2, 3), world=2, shard=shard)
-    assert dist.distributed_c10d._new_process_group_helper is before
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # and is a real one again
+    try:
+        assert dist.get_backend() == dist.get_backend(dist.new_group([0], backend="gloo")) == "gloo"
+    finally:
+        dist.destroy_process_group()
     assert world.ranks[0].rank.groups == (("of_gloo", (0, 1)),)
     assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 2
 

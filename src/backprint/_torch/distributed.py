@@ -1052,10 +1052,37 @@ def finished_work_has_a_result() -> bool:
     return bool(work.wait()) and len(work.get_future().wait()) == 1
 
 
+def reductions_tell_their_factor() -> bool:
+    if not torch.distributed.is_available():
+        return True
+    from torch._C import _distributed_c10d as c10d
+
+    make = getattr(c10d, "_make_nccl_premul_sum", None) or c10d.ReduceOp.PREMUL_SUM
+    if not callable(make):  # before torch 2.13, without NCCL
+        return True
+    options = c10d.AllreduceOptions()
+    options.reduceOp = make(0.25)
+    return bool(options.reduceOp.__getstate__()[1] == 0.25)
+
+
+def groups_are_made_for_a_backend() -> bool:
+    if not torch.distributed.is_available():
+        return True
+    from torch.distributed import distributed_c10d
+
+    return {"backend", "backend_options"} <= set(
+        inspect.signature(distributed_c10d._new_process_group_helper).parameters
+    )
+
+
 PROBES = (
     Probe("torch.distributed.tensor.DTensor._op_dispatcher", handlers_are_a_table, (private.RANKS,)),
     Probe("torch.distributed.device_mesh.DeviceMesh._thread_id", meshes_have_a_thread, (private.RANKS,)),
     Probe("torch.ops.c10d", forms_have_operators, (private.RANKS,)),
     Probe("torch.distributed.ReduceOp.RedOpType", reductions_are_numbered, (private.RANKS,)),
     Probe("torch._C._distributed_c10d._create_work_from_future", finished_work_has_a_result, (private.RANKS,)),
+    Probe("torch._C._distributed_c10d.ReduceOp.__getstate__", reductions_tell_their_factor, (private.RANKS,)),
+    Probe(
+        "torch.distributed.distributed_c10d._new_process_group_helper", groups_are_made_for_a_backend, (private.RANKS,)
+    ),
 )

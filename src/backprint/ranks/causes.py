@@ -144,17 +144,18 @@ def factor(gradients: Gradients, wrong: Sequence[int]) -> str:
     return f"is {ratios[0]:.6g} times the whole's" if ratios[0] else "is 0, and the whole's is not"
 
 
-def groups_of(rows: Sequence[RankGradients], captures: Sequence[Capture], name: str = "") -> dict[str, Members]:
+def groups_of(rows: Sequence[RankGradients], captures: Sequence[Capture], name: str = "") -> Mapping[str, Members]:
     """Return the members of each rank's groups, by label: the smallest groups first. A program may have several groups
     of the same ranks: first are the dimensions of the mesh of the tensor `name`, then what the step sends over."""
     used = {label for capture in captures if capture.rank is not None for label, _ in capture.rank.groups}
     of_mesh = {label for capture in captures for label in dimensions_of(capture, name)}
-    shared = set.intersection(*(set(row.groups) for row in rows))
-    groups: dict[str, Members] = {
-        label: {row.rank: row.groups[label] for row in rows} for label in rows[0].groups if label in shared
-    }
+    groups: dict[str, dict[int, tuple[int, ...]]] = {}
+    for row in rows:
+        for label, members in row.groups.items():
+            groups.setdefault(label, {})[row.rank] = members
+    everywhere = [label for label, members in groups.items() if len(members) == len(rows)]
     groups |= families_of(
-        {row.rank: [row.groups[label] for label in row.groups if label not in shared] for row in rows}
+        {row.rank: [row.groups[label] for label in row.groups if label not in everywhere] for row in rows}
     )
     everyone = tuple(range(len(rows)))
     groups.setdefault("world", dict.fromkeys(everyone, everyone))
@@ -165,10 +166,10 @@ def groups_of(rows: Sequence[RankGradients], captures: Sequence[Capture], name: 
     return {label: groups[label] for label in sorted(groups, key=place)}
 
 
-def families_of(unnamed: Mapping[int, Sequence[tuple[int, ...]]]) -> dict[str, Members]:
+def families_of(unnamed: Mapping[int, Sequence[tuple[int, ...]]]) -> dict[str, dict[int, tuple[int, ...]]]:
     """Return groups that have no name in common, by their members in words. Every rank makes groups in one order, so
     those that are the first of their ranks belong together, and so do the second."""
-    families: dict[str, Members] = {}
+    families: dict[str, dict[int, tuple[int, ...]]] = {}
     if len({len(groups) for groups in unnamed.values()}) == 1:
         for members in zip(*unnamed.values(), strict=True):
             words = [str(list(some)) for some in dict.fromkeys(members)]

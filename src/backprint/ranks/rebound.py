@@ -33,7 +33,7 @@ class AssignedGlobals:
 
     def values(self) -> list[Value]:
         """Return what each is now. Modules that were imported since the last time count, too."""
-        for name in sys.modules.keys() - self.known:
+        for name in sys.modules.keys() - self.known if len(sys.modules) != len(self.known) else ():
             self.known.add(name)
             module = sys.modules[name]
             self.places += ((vars(module), target) for target in assigned_in(module))

@@ -108,7 +108,7 @@ class AgainstWhole:
     `compared` is the number of parameters, `faults` those that differ, and `unknown` those of which nobody can say
     where they lie in the whole, each with the reason. `error` is the largest relative error of those that agree.
     `outputs` has the outputs that are one number; they are no part of the verdict. `notes` say where the backward
-    began, if the outputs do not tell, and of which inputs the gradients are not the whole's to the number.
+    began, if the outputs do not tell, which gradients are not the whole's to the number, and which say nothing.
     """
 
     compared: int
@@ -228,7 +228,7 @@ class Comparison:
 
     `numbers` says where the elements of each rank's tensors lie in the whole, whose gradients are `flat`, one after
     another. `trained` are the elements for which a rank has a gradient, `reducing` the groups over which the backward
-    sends.
+    sends, or the step, if it runs its backward itself.
     """
 
     numbers: Sequence[Numbers]
@@ -317,6 +317,7 @@ def compared(
     """Compare every parameter of every rank with the gradients of the whole model, in the order of its parameters, and
     every input that requires grad."""
     nothing = torch.zeros(0, dtype=torch.float64)
+    sent = [row for capture in captures for row in traffic_of(capture)]
     every = (gradient.reshape(-1) for gradient in (*whole.values(), *inputs.values()))
     flat = torch.cat([torch.zeros(1, dtype=torch.float64), *every])
     with_gradient = [
@@ -332,7 +333,7 @@ def compared(
         flat,
         LEAST * float(flat.abs().nan_to_num(0.0, 0.0, 0.0).max()),
         torch.cat([nothing, *with_gradient]).unique(),
-        frozenset(row.group for capture in captures for row in traffic_of(capture) if row.side == "backward"),
+        frozenset({row.group for row in sent if row.side == "backward"} or {row.group for row in sent}),
     )
     for name in dict.fromkeys(name for row in numbers for name in row.parameters):
         comparison.see_parameter(name)
