@@ -456,3 +456,17 @@ def test_a_folder_that_is_no_sample_is_never_replaced(place: Path) -> None:
     assert (result.exit_code, result.stdout) == (2, "")
     assert "is not a sample" in " ".join(result.stderr.split())
     assert (place / "out" / "mine.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("launcher", [{}, {"RANK": "0", "WORLD_SIZE": "2"}])
+def test_under_a_launcher_the_end_waits_for_threads_after_all_exit_handlers(
+    launcher: dict[str, str], tmp_path: Path
+) -> None:
+    """Gloo's threads release tensors there, else PyTorch may abort the process."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import atexit, time\natexit.register(print, 'handler')\ntime.sleep = lambda seconds: print('waits', seconds)\n"
+    )
+    command = [sys.executable, "-m", "backprint", "record", "-o", str(tmp_path / "step"), str(script)]
+    run = subprocess.run(command, env={**os.environ, **launcher}, capture_output=True, text=True, check=False)
+    assert run.stdout.splitlines() == ["handler", *(["waits 0.2"] if launcher else [])], run.stderr

@@ -56,6 +56,7 @@ def test_another_engine_is_refused_by_name(group: None) -> None:
 PROGRAM = """
 import json
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -92,6 +93,7 @@ with open(f"{sys.argv[1]}/{rank}.json", "w") as file:
     )
 dist.barrier()
 dist.destroy_process_group()
+time.sleep(0.3)  # Gloo's threads release tensors, for which they need Python, a moment after the collective
 """
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,8 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     launched = rank_of_launcher()
     for place in places.values():
         check_place(place_of_rank(place, launched), overwrite)
+    if launched is not None:
+        atexit.register(wait_for_gloo)  # before PyTorch and the script register theirs, so that it runs after them
     import backprint as bp
 
     def keep(number: int, capture: Any) -> None:
@@ -75,6 +79,15 @@ def rank_of_launcher() -> int | None:
     """Return the rank that a launcher has given this process; None if it has started no other."""
     rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
     return int(rank) if rank.isdigit() and size.isdigit() and int(size) > 1 else None
+
+
+def wait_for_gloo() -> None:
+    """Let Gloo's threads release the tensors of the last collectives, for which they need Python.
+
+    One that asks for it while Python ends is ended, and PyTorch aborts the process, with or without us: its issue
+    190489. Nothing tells when a thread is done; it needs some milliseconds.
+    """
+    time.sleep(0.2)
 
 
 def place_of_rank(place: Path, rank: int | None) -> Path:
