@@ -11,7 +11,7 @@ import contextlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -218,6 +218,25 @@ READERS: Mapping[str, Callable[[Path, bool, str | None, str | None, bool], Targe
 # ---- Factories
 
 
+NEEDS_GROUP = ("Default process group has not been initialized", "Error initializing torch.distributed")
+"""How PyTorch's errors begin that say that a program needs a process group."""
+
+
+@contextlib.contextmanager
+def with_advice_on_ranks() -> Iterator[None]:
+    """Say what to do where a program raises because it has no process group."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith(NEEDS_GROUP):
+            raise
+        raise UsageError(
+            f"the program is one of several ranks ({error}): capture them all here, without a process group, with "
+            "world=2 (--world 2), or run it under torchrun, where it has one"
+        ) from error
+
+
+@with_advice_on_ranks()
 def target_of_factory(text: str, fake: bool, device: str | None, mode: str | None) -> Target:
     """Call the factory of a TARGET: it returns a callable, arguments and keyword arguments; with `fake`, no values."""
     factory = find_factory(text)
@@ -333,6 +352,7 @@ def import_by_name(name: str) -> Any:
 # ---- Captures, and their options
 
 
+@with_advice_on_ranks()
 def capture_with_recipes(
     target: Callable[..., Any],
     args: tuple[Any, ...],

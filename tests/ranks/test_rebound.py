@@ -1,8 +1,9 @@
-"""Globals in which a program keeps its groups are each rank's own; others are the process's."""
+"""What a program assigns and changes where it sets up its groups is each rank's own; the rest is the process's."""
 
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +19,7 @@ import backprint as bp
 if not dist.is_available():
     pytest.skip("this torch is built without torch.distributed", allow_module_level=True)
 
-from backprint.ranks.rebound import AssignedGlobals, assigned_in, with_globals
+from backprint.ranks.rebound import AssignedGlobals, ClassAttributes, Global, Items, places_in, with_globals
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch.distributed's own deprecations
 
@@ -119,11 +120,101 @@ class Manager:
 constant = 3
 """
     names = ["group", "of_inner", "of_static", "of_property"]
-    assert assigned_in(module_of("import torch.distributed as dist" + text)) == names
-    assert assigned_in(module_of("from torch.distributed import ProcessGroup" + text)) == names
-    assert assigned_in(module_of("import torch\ndef use():\n    torch.distributed.barrier()\n" + text)) == names
-    assert assigned_in(module_of("import torch" + text)) == []
-    assert assigned_in(torch.distributed) == assigned_in(functools) == assigned_in(None) == assigned_in(object()) == []
+
+    def assigned_in(beginning: str) -> list[str]:
+        return [place.name for place in places_in(module_of(beginning + text)) if isinstance(place, Global)]
+
+    assert assigned_in("import torch.distributed as dist") == names
+    assert assigned_in("from torch.distributed import ProcessGroup") == names
+    assert assigned_in("import torch\ndef use():\n    torch.distributed.barrier()\n") == names
+    assert assigned_in("import torch") == []
+    assert places_in(torch.distributed) == places_in(functools) == places_in(None) == places_in(object()) == []
+
+
+def test_what_globals_hold_counts_in_a_programs_own_module() -> None:
+    text = """
+import torch.distributed as dist
+from collections import defaultdict
+STATE, NAMES, MANY = {"inside": {"deeper": []}}, {1}, list(range(1000))
+BY_NAME = defaultdict(list)
+
+class Parallel:
+    group = None
+    def of_pair(self):
+        return self.group
+
+class Manager:
+    def __init__(self):
+        self.groups = {}
+
+MANAGER, SIZE, NAME = Manager(), 3, "x"
+"""
+    module: Any = module_of(text)
+    places = places_in(module)
+    held = [place.container for place in places if isinstance(place, Items)]
+    known = (module.STATE, module.STATE["inside"], module.STATE["inside"]["deeper"], module.NAMES, module.BY_NAME)
+    for container in (*known, vars(module.MANAGER), module.MANAGER.groups):
+        assert sum(other is container for other in held) == 1, container
+    assert len(held) == 7
+    classes = [place for place in places if isinstance(place, ClassAttributes)]
+    assert [(place.kind, place.read()) for place in classes] == [
+        (module.Parallel, [("group", None)]),
+        (module.Manager, []),
+    ]
+    before = [(place, place.read()) for place in places]
+    module.STATE["inside"]["deeper"].append(module.NAMES)
+    module.STATE["tp"] = 1
+    module.NAMES |= {2, 3}
+    module.Parallel.group, module.Parallel.new = 1, 2
+    module.MANAGER.groups["dp"] = module.MANAGER.rank = 4
+    with with_globals(before):
+        assert module.STATE == {"inside": {"deeper": []}}
+        assert not module.NAMES - {1}
+        assert module.Parallel.group is None
+        assert not hasattr(module.Parallel, "new")
+        assert vars(module.MANAGER) == {"groups": {}}
+    assert dict(module.STATE) == {"inside": {"deeper": [{1, 2, 3}]}, "tp": 1}
+    assert (module.Parallel.group, module.Parallel.new) == (1, 2)
+    assert vars(module.MANAGER) == {"groups": {"dp": 4}, "rank": 4}
+
+
+STATE: dict[str, Any] = {}
+
+
+class Held(nn.Linear):
+    """The rank of a process, and its group, are in a dictionary."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        if STATE:
+            y = y * (STATE["place"] + 1)
+            dist.all_reduce(y.detach(), group=STATE["group"])
+        return y.square().mean()
+
+
+def keep_in_a_dictionary(model: Held, x: Tensor) -> None:
+    STATE["place"] = dist.get_rank()
+    for members in ((0, 1), (2, 3)):
+        group = dist.new_group(list(members), group_desc="pair")
+        if STATE["place"] in members:
+            STATE["group"] = group
+
+
+def test_each_rank_has_what_it_keeps_in_a_dictionary() -> None:
+    world = bp.capture(Held(3, 3), torch.randn(2, 3), world=4, shard=keep_in_a_dictionary)
+    assert STATE == {}
+    factors = [re.search(r"mul.Tensor\(addmm, (\d)\)", str(capture.pairs[0].forward)) for capture in world.ranks]
+    assert [factor and factor[1] for factor in factors] == ["1", "2", "3", "4"]
+    assert [capture.rank.groups for capture in world.ranks if capture.rank] == [
+        (("pair", (0, 1)),),
+        (("pair", (0, 1)),),
+        (("pair", (2, 3)),),
+        (("pair", (2, 3)),),
+    ]
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 4
+    assert [capture.verify()[0].verdict for capture in world.ranks] == ["bitwise"] * 4
+    assert not world.against_whole().unknown
+    assert STATE == {}
 
 
 def test_globals_that_were_not_there_are_not_there_again() -> None:

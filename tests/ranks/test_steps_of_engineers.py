@@ -268,3 +268,91 @@ def test_the_folders_of_several_worlds_are_named(tmp_path: Any) -> None:
         world.save(tmp_path / f"step_{step}")
     with pytest.raises(bp.errors.SampleError, match=r"step_0, .*step_1 is one"):
         bp.load_world(tmp_path)
+
+
+# ---- Micro-batches: gradients are reduced after the last
+
+
+class Accumulating(nn.Module):
+    """Two micro-batches: gradients are reduced, and weights sharded again, as `switches` say, after the last."""
+
+    def __init__(self, switches: tuple[str, ...], reduces: bool = True) -> None:
+        super().__init__()
+        self.model, self.switches, self.reduces = MLP(), switches, reduces
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = x.new_zeros(())
+        for part, is_last in zip(x.chunk(2), (False, self.reduces), strict=True):
+            for switch in self.switches:
+                getattr(self.model, switch)(is_last)
+            loss = self.model(part).square().mean() / 2
+            loss.backward()
+            total = total + loss.detach()
+        return total
+
+
+def fully_sharded(step: Accumulating, x: Tensor) -> Any:
+    fully_shard(step.model.up)
+    fully_shard(step.model)
+    return step, own_rows(x)
+
+
+SYNC, RESHARD = "set_requires_gradient_sync", "set_reshard_after_backward"
+
+
+@pytest.mark.parametrize(("switches", "gathers"), [((SYNC,), 6), ((RESHARD,), 4), ((SYNC, RESHARD), 4)])
+def test_micro_batches_of_fsdp_are_those_of_the_whole(switches: tuple[str, ...], gathers: int) -> None:
+    world = bp.capture(Accumulating(switches), torch.randn(8, 8), world=2, shard=fully_sharded)
+    [pair] = world.ranks[0].pairs
+    calls = [step.target for step in pair.forward.steps]
+    assert calls.count("torch.ops._c10d_functional.all_gather_into_tensor.default") == gathers
+    reductions = calls.count("torch.ops._c10d_functional.reduce_scatter_tensor.default")
+    assert reductions == (2 if SYNC in switches else 4)
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 2
+    assert world.against_whole().verdict == "equal to the whole", str(world.against_whole())
+
+
+def test_a_step_of_fsdp_that_leaves_its_weights_gathered_begins_sharded_each_time() -> None:
+    def shard(model: Any, x: Tensor) -> Any:
+        fully_shard(model.up)
+        fully_shard(model)
+        model.set_reshard_after_backward(False)
+        return model, own_rows(x)
+
+    world = bp.capture(MLP(), torch.randn(4, 8), world=2, shard=shard, loss="mean")
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 2
+    assert world.against_whole().verdict == "equal to the whole"
+
+
+@pytest.mark.parametrize("when", ["before", "in the step"])
+@pytest.mark.parametrize("switch", [SYNC, "set_requires_all_reduce"])
+def test_gradients_that_fsdp_keeps_to_itself_are_refused(switch: str, when: str) -> None:
+    def shard(step: Accumulating, x: Tensor) -> Any:
+        fully_sharded(step, x)
+        if when == "before":
+            getattr(step.model, switch)(False)
+        return step, own_rows(x)
+
+    step = Accumulating((switch,) if when != "before" else (), reduces=False)
+    with pytest.raises(bp.errors.CaptureError, match=rf"keeps the gradients of FSDPMLP to itself.*\({switch}\(False\)"):
+        bp.capture(step, torch.randn(8, 8), world=2, shard=shard)
+
+
+# ---- A rank alone
+
+
+def needs_others() -> tuple[nn.Module, tuple[Tensor]]:
+    return DistributedDataParallel(MLP()), (torch.ones(2, 8),)
+
+
+def test_a_rank_without_the_others_is_told_how_it_is_captured() -> None:
+    def reduced(x: Tensor) -> Tensor:
+        dist.all_reduce(x)
+        return x
+
+    what = r"the program is one of several ranks \(.+\): .*world=2 \(--world 2\), or run it under torchrun"
+    with pytest.raises(bp.errors.UsageError, match=what):
+        bp.capture(reduced, torch.ones(2))
+    with pytest.raises(bp.errors.UsageError, match=what):
+        bp.capture(f"{__file__}:needs_others")
+    assert [verdict.verdict for verdict in bp.capture(f"{__file__}:needs_others", world=2).verify()] == ["bitwise"] * 2

@@ -725,6 +725,32 @@ def why_not_recorded(module: Any) -> str:
     return ""
 
 
+@uses("torch.distributed.fsdp.FSDPModule._get_fsdp_state", needed_by=(private.RANKS,))
+def switch_that_keeps_gradients(module: Any) -> str:
+    """Return the method that has told FSDP2 not to reduce the gradients of a module; '' if it reduces them."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    if fsdp is None or not isinstance(module, fsdp.FSDPModule):
+        return ""
+    state = module._get_fsdp_state()
+    groups = getattr(state, "_fsdp_param_groups", None)  # one alone before torch 2.13
+    for group in [state._fsdp_param_group] if groups is None else groups:
+        if group is not None and not group.reduce_grads:
+            return "set_requires_gradient_sync"
+        if group is not None and not group.all_reduce_grads:
+            return "set_requires_all_reduce"
+    return ""
+
+
+def resharding(module: Any) -> Callable[[], None] | None:
+    """Return what shards a module of FSDP2 again, if it is sharded now: where `set_reshard_after_backward(False)` was
+    called, a step leaves its parameters gathered."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    if fsdp is None or not isinstance(module, fsdp.FSDPModule) or not any(map(is_wrapper, module.parameters())):
+        return None
+    reshard: Callable[[], None] = module.reshard
+    return reshard
+
+
 def why_not_captured(module: Any) -> str:
     """Say why the step of a module that is distributed is not captured, and what to do; '' if it is."""
     if why := why_not_recorded(module):
@@ -732,6 +758,12 @@ def why_not_captured(module: Any) -> str:
     if isinstance(module, torch.nn.parallel.DistributedDataParallel) and module.static_graph:
         return (
             "DistributedDataParallel(static_graph=True) is not captured: its first steps differ; leave static_graph out"
+        )
+    if switch := switch_that_keeps_gradients(module):
+        return (
+            f"FSDP2 keeps the gradients of {type(module).__name__} to itself, not reduced ({switch}(False)), so a step "
+            "leaves none: capture one that reduces them, such as a module whose forward runs all micro-batches and "
+            "their backward"
         )
     return ""
 
@@ -1075,7 +1107,17 @@ def groups_are_made_for_a_backend() -> bool:
     )
 
 
+def fsdp_has_switches() -> bool:
+    if not torch.distributed.is_available():
+        return True
+    from torch.distributed.fsdp import FSDPModule
+
+    written = FSDPModule.set_requires_gradient_sync.__code__.co_names
+    return {"reduce_grads", "all_reduce_grads"} <= set(written)
+
+
 PROBES = (
+    Probe("torch.distributed.fsdp.FSDPParamGroup.reduce_grads", fsdp_has_switches, (private.RANKS,)),
     Probe("torch.distributed.tensor.DTensor._op_dispatcher", handlers_are_a_table, (private.RANKS,)),
     Probe("torch.distributed.device_mesh.DeviceMesh._thread_id", meshes_have_a_thread, (private.RANKS,)),
     Probe("torch.ops.c10d", forms_have_operators, (private.RANKS,)),

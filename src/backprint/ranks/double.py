@@ -7,10 +7,13 @@ parameters are numbered, element by element.
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -131,6 +134,25 @@ def gradients_of_rank(place: RankPlace, options: CaptureOptions, arguments: Sequ
     with InDouble(place.among, place.among.label) as mode:
         left = what_is_left(place.call, options, arguments)
     return RankGradients(place.rank, left, members_by_label(), mode.draws)
+
+
+class NoHandle:
+    """What `unshard(async_op=True)` returns for a module that is whole: it waits for nothing."""
+
+    def wait(self) -> None:
+        return None
+
+
+@contextlib.contextmanager
+def with_methods_of_sharded() -> Iterator[None]:
+    """Give all modules the methods by which a step tells FSDP2 and DDP when to gather and to reduce, as a step that
+    accumulates gradients does: the whole has nothing to gather or to reduce, so they do nothing."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    names = [name for name in vars(fsdp.FSDPModule) if name.startswith("set_")] if fsdp is not None else []
+    methods: dict[str, Any] = {name: lambda self, *args, **kwargs: None for name in (*names, "reshard")}
+    methods |= {"unshard": lambda self, *args, **kwargs: NoHandle(), "no_sync": lambda self: contextlib.nullcontext()}
+    with mock.patch.multiple(nn.Module, create=True, **methods):
+        yield
 
 
 def what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str]) -> Left:

@@ -1,8 +1,10 @@
-"""Globals that a program assigns where it sets up its ranks, such as its groups: each rank has its own, as it has in a
-process of its own.
+"""What a program assigns and changes where it sets up its ranks, such as its groups: each rank has its own, as it has
+in a process of its own.
 
-Of all globals, those count that a function assigns (`global group`) in a module that works with `torch.distributed`.
-Others stay the process's: a library that sets itself up once is not set up again.
+Of all modules, those count that work with `torch.distributed`: in each, the globals that a function assigns (`global
+group`), and, unless it is an installed package's, what the dictionaries, lists, sets, classes and objects hold that its
+globals lead to (`STATE["group"]`, `Parallel.group`). Others stay the process's: a library that sets itself up once is
+not set up again.
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ import contextlib
 import dis
 import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-Value = tuple[dict[str, Any], str, Any]
-"""What a global is: the globals of its module, its name, and its value, NOT_THERE before it is assigned."""
+from torch import Tensor, nn
+
+from backprint.tracing.reach import is_users_module
 
 NOT_THERE: Any = object()
 
@@ -24,35 +28,106 @@ OWN = ("torch", "backprint")
 """Packages whose globals are not a program's."""
 
 
+class Place(Protocol):
+    """Where a program keeps something."""
+
+    def read(self) -> Any:
+        """Return what is there."""
+
+    def write(self, value: Any) -> None:
+        """Put there what `read` returned."""
+
+
+Value = tuple[Place, Any]
+"""A place, and what is there."""
+
+
+class Global(NamedTuple):
+    """A global of a module by its name: what is there is NOT_THERE before it is assigned."""
+
+    table: dict[str, Any]
+    name: str
+
+    def read(self) -> Any:
+        return self.table.get(self.name, NOT_THERE)
+
+    def write(self, value: Any) -> None:
+        if value is NOT_THERE:
+            self.table.pop(self.name, None)
+        elif self.read() is not value:
+            self.table[self.name] = value
+
+
+class Items(NamedTuple):
+    """What a dictionary, a list or a set holds."""
+
+    container: Any
+
+    def read(self) -> Any:
+        return list(self.container.items() if isinstance(self.container, dict) else self.container)
+
+    def write(self, value: Any) -> None:
+        if not are_same(self.read(), value):
+            self.container.clear()
+            (self.container.extend if isinstance(self.container, list) else self.container.update)(value)
+
+
+class ClassAttributes(NamedTuple):
+    """The attributes of a class that are not its methods."""
+
+    kind: type
+
+    def read(self) -> Any:
+        return [(name, value) for name, value in vars(self.kind).items() if not is_of_definition(name, value)]
+
+    def write(self, value: Any) -> None:
+        now = self.read()
+        if not are_same(now, value):
+            for name in dict(now).keys() - dict(value).keys():
+                delattr(self.kind, name)
+            for name, attribute in value:
+                setattr(self.kind, name, attribute)
+
+
+def are_same(items: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether two containers hold the same objects."""
+
+    def identities(held: Sequence[Any]) -> list[Any]:
+        return [tuple(map(id, item)) if type(item) is tuple else id(item) for item in held]
+
+    return identities(items) == identities(others)
+
+
+def is_of_definition(name: str, value: Any) -> bool:
+    """Whether an attribute of a class comes from its definition: a method, a property, a slot, `__doc__`."""
+    return name.startswith("__") or callable(value) or hasattr(type(value), "__get__")
+
+
 class AssignedGlobals:
-    """The globals that functions assign in modules that work with `torch.distributed`."""
+    """What functions assign and change in modules that work with `torch.distributed`."""
 
     def __init__(self) -> None:
-        self.places: list[tuple[dict[str, Any], str]] = []
+        self.places: list[Place] = []
         self.known: set[str] = set()
 
     def values(self) -> list[Value]:
         """Return what each is now. Modules that were imported since the last time count, too."""
         for name in sys.modules.keys() - self.known if len(sys.modules) != len(self.known) else ():
             self.known.add(name)
-            module = sys.modules[name]
-            self.places += ((vars(module), target) for target in assigned_in(module))
-        return [(table, name, table.get(name, NOT_THERE)) for table, name in self.places]
+            self.places += places_in(sys.modules[name])
+        return [(place, place.read()) for place in self.places]
 
 
 def set_globals(values: Sequence[Value]) -> None:
-    """Assign globals."""
-    for table, name, value in values:
-        if value is NOT_THERE:
-            table.pop(name, None)
-        elif table.get(name, NOT_THERE) is not value:
-            table[name] = value
+    """Put what is given in its places."""
+    for place, value in values:
+        place.write(value)
 
 
 @contextlib.contextmanager
 def with_globals(values: Sequence[Value]) -> Iterator[None]:
     """Assign globals, and what they were again."""
-    before = [(table, name, table.get(name, NOT_THERE)) for table, name, _ in values]
+    before = [(place, place.read()) for place, _ in values]
     set_globals(values)
     try:
         yield
@@ -60,8 +135,8 @@ def with_globals(values: Sequence[Value]) -> Iterator[None]:
         set_globals(before)
 
 
-def assigned_in(module: Any) -> list[str]:
-    """Return the globals that the functions of a module assign, if it works with `torch.distributed`."""
+def places_in(module: Any) -> list[Place]:
+    """Return where a module that works with `torch.distributed` keeps what it assigns and changes."""
     name = getattr(module, "__name__", "")
     package = name.partition(".")[0] if isinstance(name, str) else ""
     is_library = package in OWN or (package in sys.stdlib_module_names and package != "__main__")
@@ -69,11 +144,44 @@ def assigned_in(module: Any) -> list[str]:
         return []
     table = dict(vars(module))
     codes = [code for value in table.values() for own in codes_of(value, name) for code in codes_inside(own)]
-    targets = [target for code in codes for target in assigned_by(code)]
-    is_distributed = targets and (
-        any(map(is_of_distributed, table.values())) or any("distributed" in code.co_names for code in codes)
-    )
-    return list(dict.fromkeys(targets)) if is_distributed else []
+    if not any(map(is_of_distributed, table.values())) and not any("distributed" in code.co_names for code in codes):
+        return []
+    assigned = dict.fromkeys(target for code in codes for target in assigned_by(code))
+    own = (value for key, value in table.items() if not key.startswith("__"))
+    containers = containers_of(own, name) if is_users_module(module) else ()
+    return [*(Global(vars(module), target) for target in assigned), *containers]
+
+
+LARGE = 256
+"""Containers of more items than this, such as tables that a program looks things up in, are no state of a rank."""
+
+
+def containers_of(values: Iterable[Any], module: str) -> Iterator[Place]:
+    """Yield the dictionaries, lists, sets, classes and objects among the values of a module, and those inside them."""
+    queue, seen = list(values), dict[int, Any]()
+    for value in queue:  # which grows
+        place = place_of(value, module)
+        if place is not None and id(value) not in seen:
+            seen[id(value)] = value
+            items = place.read()
+            if len(items) <= LARGE:
+                yield place
+                queue += [part for item in items for part in (item if isinstance(item, tuple) else (item,))]
+
+
+def place_of(value: Any, module: str) -> Place | None:
+    """Return the place of what a value holds that a module defines; None for other values."""
+    kind = type(value)
+    if kind in CONTAINERS:
+        return Items(value)
+    if isinstance(value, type):
+        return ClassAttributes(value) if value.__module__ == module and not issubclass(value, nn.Module) else None
+    is_own = kind.__module__ == module and not isinstance(value, (nn.Module, Tensor))
+    attributes = getattr(value, "__dict__", None) if is_own else None
+    return Items(attributes) if type(attributes) is dict else None
+
+
+CONTAINERS = (dict, OrderedDict, defaultdict, list, set)
 
 
 def is_of_distributed(value: Any) -> bool:

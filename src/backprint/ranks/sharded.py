@@ -24,7 +24,7 @@ from backprint.ranks.turns import Turns, raise_with_rank, set_state_of_process, 
 from backprint.target import capture_with_recipes, strided_tensors
 from backprint.tracing.captured import LiveProgram
 from backprint.tracing.collectives import Answered, Functional
-from backprint.tracing.entry import check_options
+from backprint.tracing.entry import check_options, refuse_modules
 from backprint.tracing.fake import common_world, fake
 from backprint.tracing.program import CalledProgram, Outcome, read_call
 from backprint.tracing.running import restoring_state
@@ -221,4 +221,7 @@ def step_among_others(program: CalledProgram) -> Outcome:
     """Run one eager step of the untouched program of a rank."""
     with preserving_random_states(), outside_modes(), restoring_state(program):
         torch.manual_seed(SEED)
-        return run_step(program)
+        outcome = run_step(program)
+    if isinstance(target := program.target(), nn.Module):
+        refuse_modules(target)  # the step may have told them to keep their gradients
+    return outcome

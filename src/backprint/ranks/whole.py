@@ -30,6 +30,7 @@ from backprint.ranks.double import (
     numbered,
     numbers_of_rank,
     on_cpu,
+    with_methods_of_sharded,
 )
 from backprint.ranks.sharded import Call, in_ranks, sharding
 from backprint.ranks.text import ranks_in_words
@@ -174,7 +175,8 @@ def against_whole(
             MadeInDouble,
         )
         what = "the whole model in float64, in a group of one rank,"
-        [whole] = in_ranks(1, lambda: call, lambda place: gradients_of_rank(place, options, arguments))
+        with with_methods_of_sharded():
+            [whole] = in_ranks(1, lambda: call, lambda place: gradients_of_rank(place, options, arguments))
     except BackprintError as error:
         return AgainstWhole(0, unknown=((what, f"does not run: {error}"),))
     outputs = tuple(

@@ -526,11 +526,16 @@ def check_options(target: Any, options: CaptureOptions) -> None:
     if len(getattr(target, "device_ids", None) or ()) > 1:
         raise CaptureError(f"{type(target).__name__} spreads a module over devices: capture its .module")
     if isinstance(target, nn.Module):
-        if why := next(filter(None, map(why_not_captured, target.modules())), ""):
-            raise CaptureError(why, every_engine=True)
+        refuse_modules(target)
         lazy = [name for name, p in (*target.named_parameters(), *target.named_buffers()) if nn.parameter.is_lazy(p)]
         if lazy:
             raise CaptureError(f"{lazy[0]} has no shape yet: run the module once, so that its lazy parameters are made")
+
+
+def refuse_modules(target: nn.Module) -> None:
+    """Refuse a module that has distributed modules whose step is not captured."""
+    if why := next(filter(None, map(why_not_captured, target.modules())), ""):
+        raise CaptureError(why, every_engine=True)
 
 
 MAX_NAME_LENGTH = 4096

@@ -32,8 +32,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from backprint._torch.distributed import resharding
 from backprint._torch.tensors import base_of
 from backprint.errors import CaptureError
 from backprint.tracing.reach import (
@@ -548,6 +549,8 @@ class Snapshot:
             self.visit_dict(name, attributes)
         if is_users(kind):
             self.undo.append(lambda: None if type(value) is kind else setattr(value, "__class__", kind))
+        if isinstance(value, nn.Module) and (reshard := resharding(value)) is not None:
+            self.undo.append(reshard)
         slots = slots_of(kind)
         for owner, slot in slots:
             self.visit_slot(name, value, owner, slot)
