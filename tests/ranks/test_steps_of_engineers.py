@@ -356,3 +356,29 @@ def test_a_rank_without_the_others_is_told_how_it_is_captured() -> None:
     with pytest.raises(bp.errors.UsageError, match=what):
         bp.capture(f"{__file__}:needs_others")
     assert [verdict.verdict for verdict in bp.capture(f"{__file__}:needs_others", world=2).verify()] == ["bitwise"] * 2
+
+
+# ---- Tensors that are no parameters
+
+
+class WithTable(MLP):
+    """Its table is a plain attribute, so `double()` leaves it in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.randn(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = nn.functional.layer_norm(super().forward(x) @ self.table, (8,), self.table[0])
+        return (y * self.table[1]).square().mean()
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_table_that_is_a_plain_attribute_is_compared_in_double(is_right: bool) -> None:
+    def shard(model: Any, x: Tensor) -> Any:
+        if is_right:
+            fully_shard(model)
+        return model, own_rows(x)
+
+    whole = bp.capture(WithTable(), torch.randn(4, 8), world=2, shard=shard).against_whole()
+    assert whole.verdict == ("equal to the whole" if is_right else "not equal to the whole"), str(whole)

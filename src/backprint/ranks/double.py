@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from backprint._torch import pytree
 from backprint._torch.distributed import members_by_label, sharded_like, whole_tensor
+from backprint._torch.operators import schema_of
 from backprint._torch.pytree import tree_map
 from backprint.graph.capture_options import CaptureOptions
 from backprint.ranks.sharded import Call, RankPlace
@@ -217,12 +218,26 @@ class InDouble(Answered):
         kwargs = kwargs or {}
         if kwargs.get("dtype") in LESS:
             kwargs = {**kwargs, "dtype": torch.float64}
+        if func.namespace == "aten" and not schema_of(func).is_mutable:
+            args, kwargs = widened(args, kwargs)
         if self.draws or torch.Tag.nondeterministic_seeded not in func.tags:
             return super().__torch_dispatch__(func, types, args, kwargs)
         before = bytes_of_states()  # attention without dropout is such an operator, and draws nothing
         result = super().__torch_dispatch__(func, types, args, kwargs)
         self.draws = kwargs.get("generator") is not None or bytes_of_states() != before
         return result
+
+
+def widened(args: Any, kwargs: Any) -> Any:
+    """Return the arguments of an operator with all floating-point tensors in float64, if one is: a tensor that is a
+    plain attribute of a module is in float32 yet, and some operators, such as a matrix product, take one dtype."""
+    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    dtypes = {tensor.dtype for tensor in tensors}
+    if torch.float64 not in dtypes or dtypes.isdisjoint(LESS):
+        return args, kwargs
+    return tree_map(
+        lambda leaf: leaf.double() if isinstance(leaf, Tensor) and leaf.dtype in LESS else leaf, (args, kwargs)
+    )
 
 
 def bytes_of_states() -> list[bytes]:
