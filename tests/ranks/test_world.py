@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -14,9 +15,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
 
 import backprint as bp
-from backprint.errors import CaptureError
+from backprint.errors import CaptureError, RanksError
 
 if not dist.is_available():
     pytest.skip("this torch is built without torch.distributed", allow_module_level=True)
@@ -525,3 +527,66 @@ def test_a_step_is_recorded_where_a_process_is_the_only_one(is_sharded: bool, tm
     assert step.rank.size == 1
     shards = [port.shard for port in step.pairs[0].forward.inputs if port.name.endswith("weight")]
     assert shards == (["[4, 4] on dim_0: Shard(0)"] if is_sharded else [""])
+
+
+class Barred(nn.Linear):
+    """Its first rank comes to a barrier before the others do, or alone."""
+
+    alone = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x).sum()
+        if dist.get_rank() == 0 or not self.alone:
+            dist.barrier()
+        return y
+
+
+class BarredBefore(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x).sum()
+        if dist.get_rank() == 0:
+            dist.barrier()
+        dist.all_reduce(y.detach())
+        if dist.get_rank() == 1:
+            dist.barrier()
+        return y
+
+
+def test_a_barrier_that_others_do_not_reach_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(2, 3)
+    with pytest.raises(RanksError, match=r"rank 0 waits in barrier\('world'\) at .*; rank 1 has ended"):
+        bp.capture(Barred(3, 3), x, world=2)
+    with pytest.raises(RanksError, match=r"rank 0 waits in barrier\('world'\) .*; rank 1 waits in all_reduce\('world'"):
+        bp.capture(BarredBefore(3, 3), x, world=2)
+    monkeypatch.setattr(Barred, "alone", False)
+    world = bp.capture(Barred(3, 3), x, world=2)
+    assert "barrier" not in str(world.ranks[0])
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 2
+    assert [capture.verify()[0].verdict for capture in world.ranks] == ["bitwise"] * 2
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_ranks_that_share_a_parameter_are_refused(wrapped: bool) -> None:
+    model = Plain()
+
+    def shard(own: nn.Module, x: Tensor) -> Any:
+        return (DistributedDataParallel(model) if wrapped else model), (x,)
+
+    with pytest.raises(bp.errors.UsageError, match=r"ranks 0 and 1 share the parameter \w+.*the model that `shard` is"):
+        bp.capture(model, torch.randn(2, 4), world=2, shard=shard)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        (lambda: dist.init_process_group("gloo"), "leave init_process_group out of shard"),
+        (lambda: os.environ["RANK"], r"KeyError: 'RANK' at .*ask torch\.distributed\.get_rank\(\)"),
+        (lambda: 1 // 0, r"raised ZeroDivisionError: .* at test_world.py:\d+ in <lambda>"),
+    ],
+)
+def test_an_error_in_shard_has_its_line_and_says_what_to_do(wrong: Any, what: str) -> None:
+    def shard(model: nn.Module, x: Tensor) -> None:
+        wrong()
+
+    with pytest.raises(RanksError, match=what):
+        bp.capture(Plain(), torch.randn(2, 4), world=2, shard=shard)

@@ -85,6 +85,13 @@ class Among:
         self.groups[label] = members_of(reference)
         return label
 
+    def at_barrier(self, reference: Any) -> None:
+        """Wait at a barrier for all members of a group."""
+        label = self.label(reference)
+        call = Call("barrier", label)
+        self.counts[call.text] = number = self.counts.get(call.text, 0) + 1
+        self.meeting.meet((self.run, call.text, self.groups[label], number), self.rank, call, torch.empty(0))
+
     def __call__(self, call: Call, tensor: Tensor) -> Tensor:
         members = self.groups[call.group]
         number = self.counts.get(call.group, 0)

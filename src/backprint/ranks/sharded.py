@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import copy
 import functools
 import traceback
@@ -18,8 +19,8 @@ from backprint._torch.fake import FakeTensor, set_device_guards
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture
+from backprint.ranks.kept import Kept, Value, with_own_caches, with_values
 from backprint.ranks.meeting import Among, Meeting
-from backprint.ranks.rebound import AssignedGlobals, Value, with_globals
 from backprint.ranks.turns import Turns, raise_with_rank, set_state_of_process, state_of_process
 from backprint.target import capture_with_recipes, strided_tensors
 from backprint.tracing.captured import LiveProgram
@@ -108,12 +109,19 @@ class RankPlace:
     among: Among
 
 
-def in_ranks(size: int, make: Make, work: Callable[[RankPlace], T], answered: type[Answered] = Answered) -> list[T]:
+def in_ranks(
+    size: int,
+    make: Make,
+    work: Callable[[RankPlace], T],
+    answered: type[Answered] = Answered,
+    loss: Callable[..., Any] | None = None,
+) -> list[T]:
     """Do some work in every rank, among each other, on the calls that `make` makes in each; return what it returns.
-    Collectives of `make` are answered in a mode of the class `answered`."""
+    Collectives of `make` are answered in a mode of the class `answered`; `loss` is a function that the work calls."""
     set_device_guards()
-    turns: Turns[T] = Turns(size)
+    turns: Turns[T] = Turns(size, (make, loss))
     meeting = Meeting(turns)
+    owners: dict[int, tuple[Tensor, int]] = {}
 
     def in_one(rank: int) -> T:
         groups = ThreadGroups(rank, size)
@@ -122,17 +130,47 @@ def in_ranks(size: int, make: Make, work: Callable[[RankPlace], T], answered: ty
             torch.manual_seed(SEED)
             with answered(among, among.label):
                 call = make()
-            among.place = functools.partial(in_place, groups, turns.assigned.values())
+            check_own(call[0], rank, owners)
+            among.place = functools.partial(in_place, groups, turns.kept.values(), contextvars.copy_context())
             return work(RankPlace(rank, call, groups, among))
 
     return turns.run(in_one)
 
 
+def check_own(model: Any, rank: int, owners: dict[int, tuple[Tensor, int]]) -> None:
+    """Raise if a rank trains a parameter that another trains, too; `owners` has those known so far."""
+    for name, parameter in model.named_parameters() if isinstance(model, nn.Module) else ():
+        if not parameter.requires_grad:
+            continue
+        _, other = owners.setdefault(id(parameter), (parameter, rank))
+        if other != rank:
+            raise UsageError(
+                f"ranks {min(rank, other)} and {max(rank, other)} share the parameter {name}, and in processes each "
+                "has its own: shard the model that `shard` is given, a copy, and make what is new in each rank"
+            )
+
+
 @contextlib.contextmanager
-def in_place(groups: ThreadGroups, assigned: Sequence[Value]) -> Iterator[None]:
-    """Be a rank in this thread, with its process groups and its globals."""
-    with in_rank(groups), with_globals(assigned):
+def in_place(groups: ThreadGroups, kept: Sequence[Value], context: contextvars.Context) -> Iterator[None]:
+    """Be a rank in this thread, with its process groups, its globals and its context variables."""
+    with in_rank(groups), with_values(kept), with_context(context):
         yield
+
+
+@contextlib.contextmanager
+def with_context(context: contextvars.Context) -> Iterator[None]:
+    """Set the variables of a context, and what they were again."""
+    here = contextvars.copy_context()
+    tokens = [
+        (variable, variable.set(value))
+        for variable, value in context.items()
+        if variable not in here or here[variable] is not value
+    ]
+    try:
+        yield
+    finally:
+        for variable, token in tokens:
+            variable.reset(token)
 
 
 WARM_UP = 2
@@ -179,8 +217,9 @@ def with_outside_results(outcome: Outcome, capture: Capture) -> Outcome:
 def captured_without_values(rank: int, size: int, make: Make, options: CaptureOptions) -> Capture:
     """Capture one rank of a step without values. Its process groups move nothing, and its model is made under
     `bp.fake()`."""
-    before = state_of_process(AssignedGlobals())
+    before = state_of_process(Kept((make, options.loss)))
     try:
+        set_state_of_process(replace(before, kept=with_own_caches(before.kept)))
         with in_rank(ThreadGroups(rank, size)):
             return captured_in_rank(make, options)
     except Exception as error:  # with the rank, as where ranks run among each other

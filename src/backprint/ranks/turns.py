@@ -2,21 +2,22 @@
 
 So what is the process's own is never used by two ranks at once. The random generators are each rank's own: they are
 exchanged where the turn passes on, and so are what DTensor does with some operators, which blocks of a program change,
-and the globals in which a program keeps its groups (`rebound`).
+and what a program keeps outside of its arguments (`kept`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NoReturn, TypeVar
 
 import torch
 
 from backprint._torch.distributed import handlers_of_operators
 from backprint.errors import BackprintError, RanksError
-from backprint.ranks.rebound import AssignedGlobals, Value, set_globals
+from backprint.ranks.kept import Kept, Value, put_back, with_own_caches
+from backprint.tracing import frames
 from backprint.values.settings import RandomStates, of_party, random_states, set_random_states
 
 T = TypeVar("T")
@@ -25,17 +26,17 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class ProcessState:
     """What is the process's and each rank has for itself: the random generators, DTensor's handlers of operators, the
-    default dtype, and the globals that a program assigns where it sets up its ranks."""
+    default dtype, and what a program keeps outside of its arguments."""
 
     generators: RandomStates
     handlers: dict[Any, Any]
     dtype: torch.dtype
-    assigned: Sequence[Value]
+    kept: Sequence[Value]
 
 
-def state_of_process(assigned: AssignedGlobals) -> ProcessState:
+def state_of_process(kept: Kept) -> ProcessState:
     """Return the state of the process now."""
-    return ProcessState(random_states(), dict(handlers_of_operators()), torch.get_default_dtype(), assigned.values())
+    return ProcessState(random_states(), dict(handlers_of_operators()), torch.get_default_dtype(), kept.values())
 
 
 def set_state_of_process(state: ProcessState) -> None:
@@ -47,7 +48,7 @@ def set_state_of_process(state: ProcessState) -> None:
     if handlers != state.handlers and state.handlers:
         handlers.clear()
         handlers.update(state.handlers)
-    set_globals(state.assigned)
+    put_back(state.kept)
 
 
 class Stopped(BaseException):
@@ -61,7 +62,8 @@ class Turns(Generic[T]):
     can go on. `failure` is the first error, with its rank. `own` is what each rank has of the process while it waits.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, roots: Iterable[Any] = ()) -> None:
+        """`roots` are the functions that the ranks run, which lead to what each rank has for itself."""
         self.size = size
         self.changed = threading.Condition()
         self.running = -1
@@ -69,7 +71,7 @@ class Turns(Generic[T]):
         self.ended: dict[int, T] = {}
         self.failure: tuple[int, BaseException] | None = None
         self.own: dict[int, ProcessState] = {}
-        self.assigned = AssignedGlobals()
+        self.kept = Kept(roots)
 
     def run(self, work: Callable[[int], T]) -> list[T]:
         """Run every rank to its end; raise the first error of one, with its rank."""
@@ -77,8 +79,8 @@ class Turns(Generic[T]):
             threading.Thread(target=self.be_rank, args=(rank, work), name=f"backprint rank {rank}", daemon=True)
             for rank in range(self.size)
         ]
-        before = state_of_process(self.assigned)
-        self.own = dict.fromkeys(range(self.size), before)
+        before = state_of_process(self.kept)
+        self.own = {rank: replace(before, kept=with_own_caches(before.kept)) for rank in range(self.size)}
         try:
             for thread in threads:
                 thread.start()
@@ -127,7 +129,7 @@ class Turns(Generic[T]):
     def pass_on(self, rank: int) -> None:
         """Give the turn to the next rank that can go on. If none can, and some wait, all end."""
         with self.changed:
-            self.own[rank] = state_of_process(self.assigned)
+            self.own[rank] = state_of_process(self.kept)
             others = [*range(rank + 1, self.size), *range(rank + 1)]
             able = [other for other in others if other not in self.ended and other not in self.waiting]
             alive = self.failure is None
@@ -163,6 +165,18 @@ def raise_with_rank(rank: int, error: BaseException) -> NoReturn:
     raise named from error
 
 
+HAS_GROUP = "; the ranks of world= have their process group already: leave init_process_group out of shard"
+
+ADVICE = {
+    "initialize the default process group twice": HAS_GROUP,
+    "Error initializing torch.distributed": HAS_GROUP,
+    "KeyError('RANK')": "; RANK is not set there: ask torch.distributed.get_rank()",
+    "KeyError('LOCAL_RANK')": "; LOCAL_RANK is not set there: ask torch.distributed.get_node_local_rank(0)",
+    "KeyError('WORLD_SIZE')": "; WORLD_SIZE is not set there: ask torch.distributed.get_world_size()",
+}
+"""What to do about errors that a script raises which is written for a launcher, by a part of their text."""
+
+
 def error_of_rank(rank: int, error: BaseException) -> BaseException:
     """Return an error with the rank that it was raised in; one that is not of Backprint's or Python's is wrapped."""
     if rank < 0 or isinstance(error, RanksError):
@@ -171,7 +185,9 @@ def error_of_rank(rank: int, error: BaseException) -> BaseException:
         error.add_note(f"in rank {rank}")
         return error
     if isinstance(error, Exception):
-        return RanksError(f"rank {rank} raised {type(error).__name__}: {error}")
+        where = frames.place(frames.source_of_error(error, {}))
+        advice = next((advice for text, advice in ADVICE.items() if text in repr(error)), "")
+        return RanksError(f"rank {rank} raised {type(error).__name__}: {error}{where}{advice}")
     return error
 
 

@@ -173,10 +173,13 @@ def against_whole(
             sharding(*call, options.shard),
             lambda place: gradients_of_rank(place, options, arguments),
             MadeInDouble,
+            options.loss,
         )
         what = "the whole model in float64, in a group of one rank,"
         with with_methods_of_sharded():
-            [whole] = in_ranks(1, lambda: call, lambda place: gradients_of_rank(place, options, arguments))
+            [whole] = in_ranks(
+                1, lambda: call, lambda place: gradients_of_rank(place, options, arguments), loss=options.loss
+            )
     except BackprintError as error:
         return AgainstWhole(0, unknown=((what, f"does not run: {error}"),))
     outputs = tuple(

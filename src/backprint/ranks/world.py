@@ -229,7 +229,7 @@ def capture_world(target: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
     make = sharding(target, args, kwargs, options.shard, options.fake)
     if options.fake:
         return fake_world(make, options)
-    rows = in_ranks(options.world, make, lambda place: captured_among_others(place, options))
+    rows = in_ranks(options.world, make, lambda place: captured_among_others(place, options), loss=options.loss)
     return world_of(rows, Whole(target, tuple(args), dict(kwargs), options))
 
 
@@ -279,7 +279,8 @@ def capture_world_of_factory(text: str, options: CaptureOptions) -> World:
 
     if options.fake:
         return fake_world(make, options)
-    return world_of(in_ranks(options.world or 1, make, lambda place: captured_among_others(place, options)))
+    size = options.world or 1
+    return world_of(in_ranks(size, make, lambda place: captured_among_others(place, options), loss=options.loss))
 
 
 # ---- On disk: a folder with a sample of each rank, and `world.json`

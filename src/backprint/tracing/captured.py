@@ -33,7 +33,7 @@ from backprint.tracing.watch import SEED
 from backprint.tracing.witness import run_forward, run_step
 from backprint.values import settings
 from backprint.values.likeness import DescribeState, describe_value, likeness_differences
-from backprint.values.memory import Overlap, has_memory, memory_spans, overlapping_pairs
+from backprint.values.memory import Overlap, has_memory, is_small, memory_spans, overlapping_pairs
 from backprint.values.results import ResultTree
 from backprint.values.settings import STATE_OF, outside_modes, preserving_random_states
 from backprint.values.tree import alias_groups, copy_values, flatten_with_path
@@ -217,10 +217,8 @@ class LiveProgram:
 
     def __init__(self, result: EngineResult, options: CaptureOptions) -> None:
         self.program = result.program
-        self.constants = {
-            name: tensor.detach()
-            for name, tensor in {**result.constants, **unreachable_constants(result.program)}.items()
-        }
+        constants = {**result.constants, **unreachable_constants(result.program)}
+        self.constants = {name: self.own_values(tensor.detach()) for name, tensor in constants.items()}
         self.tangents = result.tangents
         self.structure, self.leaves, self.names = result.tree, result.leaves, result.outputs
         self.parts = result.parts
@@ -291,7 +289,9 @@ class LiveProgram:
 
     def live(self) -> dict[str, Tensor]:
         """Return every named tensor in its current state: parameters, buffers, constants, and inputs as captured."""
-        tensors = {name: tensor.detach() for name, tensor in self.program.tensors_with_values().items()}
+        with contextlib.nullcontext() if self.program.peers is None else self.program.peers.place():
+            tensors = {name: tensor.detach() for name, tensor in self.program.tensors_with_values().items()}
+            tensors |= {name: self.own_values(tensors[name]) for name in self.program.outside if name in tensors}
         for name, tensor in tensors.items():
             if not has_memory(tensor):
                 raise ReplayError(
@@ -303,6 +303,11 @@ class LiveProgram:
             if named.name in tensors:
                 tensors |= dict.fromkeys(named.other_names, tensors[named.name])
         return tensors
+
+    def own_values(self, tensor: Tensor) -> Tensor:
+        """Return a tensor from outside of the call with the values that it has now: where ranks share a process, small
+        ones have the rank's own values only in its place."""
+        return tensor.clone() if self.program.peers is not None and is_small(tensor) else tensor
 
     def run_step(
         self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False

@@ -69,6 +69,8 @@ class Answered(TorchDispatchMode):
                     "exchange them before the step, in `shard`, or exchange tensors",
                     every_engine=True,
                 )
+            if collective_name(func) in BARRIERS and (wait := getattr(self.answer, "at_barrier", None)) is not None:
+                wait(args[1])  # where ranks run among each other
             self.in_form = True
             try:
                 with self:
@@ -123,6 +125,10 @@ class Answered(TorchDispatchMode):
     def answered(self, name: str, args: Any) -> Tensor:
         """Return what this rank receives."""
         return self.answer(call_of(name, args, self.label), args[0])
+
+
+BARRIERS = ("barrier", "monitored_barrier_")
+"""Collectives that move no value."""
 
 
 def is_source(func: Any, args: Any) -> bool:

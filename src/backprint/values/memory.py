@@ -55,6 +55,18 @@ def has_memory(tensor: Tensor) -> bool:
     return True
 
 
+SMALL = 2**16
+"""The most bytes of a tensor that each rank has values of its own of, where ranks share a process."""
+
+
+def is_small(tensor: Tensor) -> bool:
+    """Whether a tensor is plain, and has so few values that they are kept for each rank."""
+    if type(tensor) not in PLAIN_CLASSES or tensor.layout is not torch.strided or tensor.is_meta:
+        return False
+    is_odd = tensor.is_inference() or tensor.is_quantized or tensor.is_nested or tensor.is_conj() or tensor.is_neg()
+    return not is_odd and 0 < tensor.numel() * tensor.element_size() <= SMALL
+
+
 def memory_spans(values: Mapping[str, Tensor]) -> dict[str, MemorySpan]:
     """Return the span of each tensor that has elements. A sparse tensor has the span of its values."""
     spans = {name: memory_span(tensor) for name, tensor in values.items()}
