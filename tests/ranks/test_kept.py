@@ -346,3 +346,31 @@ def test_globals_that_were_not_there_are_not_there_again() -> None:
         assert module.group == 3
     finally:
         del sys.modules["of_a_program"]
+
+
+OF_NO_MODULE = """
+import torch.distributed as dist
+
+rank = -1
+
+def shard(model, x):
+    global rank
+    rank = dist.get_rank()
+    dist.barrier()
+
+def get():
+    return rank
+"""
+
+
+@pytest.mark.parametrize("name", [None, "of_no_module"])
+def test_code_that_is_executed_keeps_what_each_rank_has(name: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    table: dict[str, Any] = {} if name is None else {"__name__": name}
+    exec(OF_NO_MODULE, table)
+    monkeypatch.setattr(Read, "get", table["get"])
+    world = bp.capture(Read(3, 3), torch.randn(2, 3), world=2, shard=table["shard"])
+    assert [re.findall(r"mul.Tensor\(addmm, (\d+)\)", str(capture.pairs[0].forward)) for capture in world.ranks] == [
+        ["11"],
+        ["12"],
+    ]
+    assert table["rank"] == -1

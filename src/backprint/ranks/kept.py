@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from backprint.tracing.reach import is_users_module, names_in_code, slots_of
+from backprint.tracing.reach import STANDARD, is_users_module, names_in_code, slots_of
 from backprint.tracing.state.process import generator_state, is_generator, set_generator_state
 from backprint.tracing.state.tensors import untraced
 from backprint.values.memory import is_small
@@ -75,16 +75,15 @@ class Global(NamedTuple):
 
 
 class Attributes(NamedTuple):
-    """What the attributes of an object, a function or a class are, or the globals of a module, without those that come
-    from its definition."""
+    """The attributes of an object, a function or a class, or the globals of a module or of a function that has none."""
 
     owner: Any
 
     def read(self) -> dict[str, Any]:
-        return dict(vars(self.owner))
+        return dict(table_of(self.owner))
 
     def write(self, value: dict[str, Any]) -> None:
-        now = vars(self.owner)
+        now = table_of(self.owner)
         if len(now) == len(value) and [*map(id, now.values())] == [*map(id, value.values())] and [*now] == [*value]:
             return
         kept = {name for name, held in (*now.items(), *value.items()) if is_of_process(name, held)}
@@ -96,14 +95,19 @@ class Attributes(NamedTuple):
                 put(self.owner, name, held)
 
 
+def table_of(owner: Any) -> Any:
+    """Return the attributes of an object, or globals, by name."""
+    return owner if type(owner) is dict else vars(owner)
+
+
 def set_item(owner: Any, name: str, value: Any) -> None:
     """Set an attribute without what the class of its owner does then."""
-    vars(owner)[name] = value
+    table_of(owner)[name] = value
 
 
 def del_item(owner: Any, name: str) -> None:
     """Remove an attribute without what the class of its owner does then."""
-    del vars(owner)[name]
+    del table_of(owner)[name]
 
 
 def is_of_process(name: str, value: Any) -> bool:
@@ -345,8 +349,7 @@ class Reached:
         """Yield the places of one value, and remember what it leads to."""
         if isinstance(value, ModuleType):
             if is_own(value.__name__):
-                yield Attributes(value)
-                self.queue += [held for name, held in vars(value).items() if not name.startswith("__")]
+                yield from self.places_of_globals(vars(value))
         elif isinstance(value, FunctionType):
             yield from self.places_of_function(value)
         elif isinstance(value, type):
@@ -374,16 +377,24 @@ class Reached:
         else:
             yield from self.places_of_object(value)
 
+    def places_of_globals(self, table: dict[str, Any]) -> Iterator[Place]:
+        """Yield the place of a module's globals."""
+        if id(table) not in self.seen:
+            self.seen[id(table)] = table
+            yield Attributes(table)
+            self.queue += [held for name, held in table.items() if not name.startswith("__")]
+
     def places_of_function(self, function: FunctionType) -> Iterator[Place]:
         """Yield the places of a function. Of a library's, such as a decorator's, only the functions that it wraps
         count, and of ours what it was made for."""
         held = [cell.cell_contents for cell in function.__closure__ or () if Cell(cell).read() is not NOT_THERE]
-        if is_own(function.__module__):
+        if is_own(function.__module__) or is_of_exec(function.__globals__):
+            yield from self.places_of_globals(function.__globals__)
             yield Attributes(function)
             yield from (Cell(cell) for cell in function.__closure__ or ())
             imported = (sys.modules.get(name) for name in names_in_code(function.__code__))
             defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-            self.queue += [*held, *defaults, *vars(function).values(), *imported, sys.modules.get(function.__module__)]
+            self.queue += [*held, *defaults, *vars(function).values(), *imported]
         elif str(function.__module__).partition(".")[0] == "backprint":
             self.queue += held
         else:
@@ -427,6 +438,12 @@ def is_own(module: Any) -> bool:
     if not isinstance(found, ModuleType) or module.partition(".")[0] in OWN:
         return False
     return is_users_module(found) and (module == "__main__" or module.partition(".")[0] not in sys.stdlib_module_names)
+
+
+def is_of_exec(table: dict[str, Any]) -> bool:
+    """Whether globals are of no module, as those of code that a program gives to `exec`."""
+    name = table.get("__name__")
+    return name is None or (name not in sys.modules and str(name).partition(".")[0] not in STANDARD)
 
 
 # ---- Globals that functions assign
