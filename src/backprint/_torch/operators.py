@@ -31,6 +31,9 @@ def name_if_any(operator: Any) -> str:
     return str(getattr(operator, "_name", getattr(operator, "_qualified_op_name", "")))
 
 
+MODULES_OF_REGISTRATIONS = ("torch.library", "torch._library")
+"""Where the classes are from whose objects register operators."""
+
 WAIT = "_c10d_functional.wait_tensor.default"
 
 

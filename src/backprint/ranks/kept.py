@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from backprint._torch.operators import MODULES_OF_REGISTRATIONS
 from backprint.tracing.reach import STANDARD, is_users_module, names_in_code, slots_of
 from backprint.tracing.state.process import generator_state, is_generator, set_generator_state
 from backprint.tracing.state.tensors import untraced
@@ -116,7 +117,7 @@ def is_of_process(name: str, value: Any) -> bool:
     return name.startswith("__") or isinstance(value, ModuleType) or type(value).__module__.startswith(REGISTERED)
 
 
-REGISTERED = ("torch.library", "torch._library", "ctypes", "triton")
+REGISTERED = (*MODULES_OF_REGISTRATIONS, "ctypes", "triton")
 """Where the classes are from whose objects a process has once."""
 
 
