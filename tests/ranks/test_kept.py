@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
+import random
 import re
 import sys
 import threading
+import weakref
 from argparse import Namespace
 from array import array
 from collections import Counter, OrderedDict, deque
@@ -15,19 +18,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest import mock
 from weakref import WeakKeyDictionary
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 import backprint as bp
 
 if not dist.is_available():
     pytest.skip("this torch is built without torch.distributed", allow_module_level=True)
 
-from backprint.ranks.kept import Attributes, Items, Kept, assigned_in, put_back, with_values
+from backprint.ranks.kept import Items, Kept, Table, assigned_in, put_back, with_values
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch.distributed's own deprecations
 
@@ -269,8 +274,8 @@ def test_each_rank_has_what_a_program_keeps(name: str, monkeypatch: pytest.Monke
 
 def test_what_is_in_a_container_before_is_there_in_its_order_afterwards() -> None:
     places = [place for place in Kept((in_closure,)).places if isinstance(place, Items)]
-    assert len([place for place in places if place.container is DICT]) == 1
-    before = [(place, place.read()) for place in places]
+    assert len([place for place in places if place.owner is DICT]) == 1
+    before = [(place, place.value()) for place in places]
     try:
         DICT.clear()
         DICT.update(other=1, rank=-1)
@@ -284,10 +289,11 @@ def test_what_is_in_a_container_before_is_there_in_its_order_afterwards() -> Non
 def test_an_operator_that_a_rank_registers_is_registered_once() -> None:
     """Names of what the process has once, such as a module that is imported, are not put back."""
     module: Any = module_of("x = 1")
-    place = Attributes(module)
-    before = place.read()
+    place = Table(vars(module))
+    before = place.value()
     module.x, module.os, module.library = 2, os, torch.library.Library("of_a_rank", "FRAGMENT")
-    place.write(before)
+    place.value()
+    place.put(before)
     assert (module.x, module.os) == (1, os)
     assert module.library.ns == "of_a_rank"
 
@@ -374,3 +380,69 @@ def test_code_that_is_executed_keeps_what_each_rank_has(name: str | None, monkey
         ["12"],
     ]
     assert table["rank"] == -1
+
+
+class Raising(dict[str, int]):
+    """Nothing may be asked of it that its class answers."""
+
+    def _raise(self, *args: Any) -> Any:
+        raise RuntimeError("out of context")
+
+    __len__ = __iter__ = __getitem__ = __eq__ = items = keys = values = clear = update = _raise  # type: ignore[assignment]
+
+
+class Proxy:
+    def __getattribute__(self, name: str) -> Any:
+        raise RuntimeError("out of context")
+
+
+class WithDict:
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override]  # which objects in the wild have
+        raise RuntimeError("out of context")
+
+
+def gone() -> Any:
+    class Target:
+        pass
+
+    return weakref.proxy(Target())
+
+
+ODD = [Raising(a=1), Proxy(), WithDict(), gone(), mock.Mock(spec=dict), mock.MagicMock(), sys, object(), type, Raising]
+COUNTER_OF_IDS, NUMBERS = itertools.count(), iter([3, 4, 5])
+TEMPERATURE = nn.Parameter(torch.ones(2))
+
+
+class Scaled(nn.Linear):
+    scale = 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        if dist.is_initialized():
+            (TEMPERATURE * 2).sum().backward()
+            random.random()
+        return (super().forward(x) * self.scale).square().mean()
+
+
+def test_odd_objects_iterators_gradients_and_random_numbers_are_as_before() -> None:
+    ids: list[int] = []
+
+    def shard(model: Any, x: Tensor) -> Any:
+        dist.barrier()
+        assert len(ODD) == 10
+        model.scale = next(NUMBERS) + next(COUNTER_OF_IDS)
+        ids.append(model.scale)
+        assert ids == [3]  # of this rank alone
+        return DistributedDataParallel(model), (x.chunk(2)[dist.get_rank()],)
+
+    state = random.getstate()
+    world = bp.capture(Scaled(3, 3), torch.randn(4, 3), world=2, shard=shard)
+    factors = [re.findall(r"mul.Tensor\(addmm, (\d+)\)", str(capture.pairs[0].forward)) for capture in world.ranks]
+    assert factors == [["3"], ["3"]]
+    assert [verdict.verdict for verdict in world.verify()] == ["bitwise"] * 2
+    model = Scaled(3, 3)
+    model.scale = 3
+    assert not world.against_whole(model).unknown
+    assert TEMPERATURE.grad is None
+    assert random.getstate() == state
+    assert (next(COUNTER_OF_IDS), next(NUMBERS), ids) == (0, 3, [])

@@ -31,8 +31,10 @@ def name_if_any(operator: Any) -> str:
     return str(getattr(operator, "_name", getattr(operator, "_qualified_op_name", "")))
 
 
-MODULES_OF_REGISTRATIONS = ("torch.library", "torch._library")
-"""Where the classes are from whose objects register operators."""
+def is_registration(value: Any) -> bool:
+    """Whether an object registers operators, which a process does once."""
+    return str(type(value).__module__).startswith(("torch.library", "torch._library"))
+
 
 WAIT = "_c10d_functional.wait_tensor.default"
 

@@ -19,7 +19,7 @@ from backprint._torch.fake import FakeTensor, set_device_guards
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture
-from backprint.ranks.kept import Kept, Value, with_own_caches, with_values
+from backprint.ranks.kept import Kept, Value, with_own_copies, with_values
 from backprint.ranks.meeting import Among, Meeting
 from backprint.ranks.turns import Turns, raise_with_rank, set_state_of_process, state_of_process
 from backprint.target import capture_with_recipes, strided_tensors
@@ -219,7 +219,7 @@ def captured_without_values(rank: int, size: int, make: Make, options: CaptureOp
     `bp.fake()`."""
     before = state_of_process(Kept((make, options.loss)))
     try:
-        set_state_of_process(replace(before, kept=with_own_caches(before.kept)))
+        set_state_of_process(replace(before, kept=with_own_copies(before.kept)[0]))
         with in_rank(ThreadGroups(rank, size)):
             return captured_in_rank(make, options)
     except Exception as error:  # with the rank, as where ranks run among each other

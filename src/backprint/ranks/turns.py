@@ -16,7 +16,7 @@ import torch
 
 from backprint._torch.distributed import handlers_of_operators
 from backprint.errors import BackprintError, RanksError
-from backprint.ranks.kept import Kept, Value, put_back, with_own_caches
+from backprint.ranks.kept import Kept, Value, put_back, with_own_copies
 from backprint.tracing import frames
 from backprint.values.settings import RandomStates, of_party, random_states, set_random_states
 
@@ -39,8 +39,8 @@ def state_of_process(kept: Kept) -> ProcessState:
     return ProcessState(random_states(), dict(handlers_of_operators()), torch.get_default_dtype(), kept.values())
 
 
-def set_state_of_process(state: ProcessState) -> None:
-    """Set what `state_of_process` returned."""
+def set_state_of_process(state: ProcessState, *, has_run: bool = True) -> None:
+    """Set what `state_of_process` returned. A rank `has_run` since it was called last."""
     set_random_states(state.generators)
     if torch.get_default_dtype() != state.dtype:
         torch.set_default_dtype(state.dtype)
@@ -48,7 +48,7 @@ def set_state_of_process(state: ProcessState) -> None:
     if handlers != state.handlers and state.handlers:
         handlers.clear()
         handlers.update(state.handlers)
-    put_back(state.kept)
+    put_back(state.kept, has_run=has_run)
 
 
 class Stopped(BaseException):
@@ -80,7 +80,8 @@ class Turns(Generic[T]):
             for rank in range(self.size)
         ]
         before = state_of_process(self.kept)
-        self.own = {rank: replace(before, kept=with_own_caches(before.kept)) for rank in range(self.size)}
+        rows = with_own_copies(before.kept, self.size)
+        self.own = {rank: replace(before, kept=row) for rank, row in enumerate(rows)}
         try:
             for thread in threads:
                 thread.start()
@@ -124,7 +125,7 @@ class Turns(Generic[T]):
             self.changed.wait_for(lambda: self.running == rank or self.failure is not None)
             if self.failure is not None:
                 raise Stopped
-            set_state_of_process(self.own[rank])
+            set_state_of_process(self.own[rank], has_run=False)
 
     def pass_on(self, rank: int) -> None:
         """Give the turn to the next rank that can go on. If none can, and some wait, all end."""
@@ -165,11 +166,15 @@ def raise_with_rank(rank: int, error: BaseException) -> NoReturn:
     raise named from error
 
 
+ONCE = "; register operators where their module is imported: a guard that says it is done is each rank's own"
+
 HAS_GROUP = "; the ranks of world= have their process group already: leave init_process_group out of shard"
 
 ADVICE = {
     "initialize the default process group twice": HAS_GROUP,
     "Error initializing torch.distributed": HAS_GROUP,
+    "Tried to register an operator": ONCE,
+    "Only a single TORCH_LIBRARY": ONCE,
     "KeyError('RANK')": "; RANK is not set there: ask torch.distributed.get_rank()",
     "KeyError('LOCAL_RANK')": "; LOCAL_RANK is not set there: ask torch.distributed.get_node_local_rank(0)",
     "KeyError('WORLD_SIZE')": "; WORLD_SIZE is not set there: ask torch.distributed.get_world_size()",
