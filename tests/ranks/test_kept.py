@@ -32,7 +32,9 @@ import backprint as bp
 if not dist.is_available():
     pytest.skip("this torch is built without torch.distributed", allow_module_level=True)
 
-from backprint.ranks.kept import Items, Kept, Table, assigned_in, put_back, with_values
+from backprint.ranks.kept import Kept, put_back, with_values
+from backprint.ranks.places import Items, Table
+from backprint.ranks.reached import assigned_in
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch.distributed's own deprecations
 
