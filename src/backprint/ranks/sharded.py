@@ -128,10 +128,12 @@ def in_ranks(
         with in_rank(groups):
             among = Among(meeting, rank)
             torch.manual_seed(SEED)
+            before = contextvars.copy_context()
             with answered(among, among.label):
                 call = make()
             check_own(call[0], rank, owners)
-            among.place = functools.partial(in_place, groups, turns.kept.values(), contextvars.copy_context())
+            variables = changed_since(before)
+            among.place = functools.partial(in_place, groups, turns.kept.values(), variables)
             return work(RankPlace(rank, call, groups, among))
 
     return turns.run(in_one)
@@ -150,22 +152,29 @@ def check_own(model: Any, rank: int, owners: dict[int, tuple[Tensor, int]]) -> N
             )
 
 
+Variables = dict[contextvars.ContextVar[Any], Any]
+"""Context variables, with their values."""
+
+
 @contextlib.contextmanager
-def in_place(groups: ThreadGroups, kept: Sequence[Value], context: contextvars.Context) -> Iterator[None]:
-    """Be a rank in this thread, with its process groups, its globals and its context variables."""
-    with in_rank(groups), with_values(kept), with_context(context):
+def in_place(groups: ThreadGroups, kept: Sequence[Value], variables: Variables) -> Iterator[None]:
+    """Be a rank in this thread, with its process groups, what it keeps, and its context variables."""
+    with in_rank(groups), with_values(kept), with_variables(variables):
         yield
 
 
+def changed_since(before: contextvars.Context) -> Variables:
+    """Return the context variables that have been set since then."""
+    now = contextvars.copy_context()
+    return {
+        variable: value for variable, value in now.items() if variable not in before or before[variable] is not value
+    }
+
+
 @contextlib.contextmanager
-def with_context(context: contextvars.Context) -> Iterator[None]:
-    """Set the variables of a context, and what they were again."""
-    here = contextvars.copy_context()
-    tokens = [
-        (variable, variable.set(value))
-        for variable, value in context.items()
-        if variable not in here or here[variable] is not value
-    ]
+def with_variables(variables: Variables) -> Iterator[None]:
+    """Set context variables, and what they were again at the end."""
+    tokens = [(variable, variable.set(value)) for variable, value in variables.items()]
     try:
         yield
     finally:
