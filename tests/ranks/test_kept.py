@@ -390,7 +390,7 @@ class Raising(dict[str, int]):
     def _raise(self, *args: Any) -> Any:
         raise RuntimeError("out of context")
 
-    __len__ = __iter__ = __getitem__ = __eq__ = items = keys = values = clear = update = _raise  # type: ignore[assignment]
+    __len__ = __iter__ = __getitem__ = __eq__ = items = keys = values = clear = update = _raise  # type: ignore[assignment]  # of any arguments
 
 
 class Proxy:

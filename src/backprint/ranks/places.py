@@ -6,6 +6,7 @@ from __future__ import annotations
 import array
 import operator
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from types import ModuleType
@@ -23,7 +24,7 @@ NOT_THERE: Any = object()
 NOT_READ: Any = object()
 
 
-class Place:
+class Place(ABC):
     """Where a program keeps something. `last` is what was read or written last: a value is never changed, and what has
     not changed is the same value."""
 
@@ -49,11 +50,13 @@ class Place:
         """Whether what is there is what was there last."""
         return self.read() is self.last
 
+    @abstractmethod
     def read(self) -> Any:
-        raise NotImplementedError
+        """Return what is there now, as a value of its own."""
 
+    @abstractmethod
     def write(self, value: Any) -> None:
-        raise NotImplementedError
+        """Put there what `read` returned."""
 
 
 class Global(Place):

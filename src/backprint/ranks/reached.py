@@ -16,7 +16,15 @@ import threading
 import weakref
 from collections import OrderedDict, UserDict, UserList, deque
 from collections.abc import Callable, Iterable, Iterator
-from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import (
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any
 
 from torch import Tensor, nn
@@ -186,12 +194,14 @@ class Reached:
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """Return the dictionary of an object's attributes, if it has one."""
-    try:
-        table = object.__getattribute__(value, "__dict__")
-    except Exception:  # a class may have a property of that name, which raises anything
-        return None
-    return table if type(table) is dict else None
+    """Return the dictionary of an object's attributes, if it has one. A class may have a property of that name, which
+    is not asked."""
+    for base in type.__dict__["__mro__"].__get__(type(value)):
+        descriptor = type.__dict__["__dict__"].__get__(base).get("__dict__")
+        if type(descriptor) in (GetSetDescriptorType, MemberDescriptorType) and base is not type:
+            table = descriptor.__get__(value)
+            return table if type(table) is dict else None
+    return None
 
 
 def parts_of_callable(value: Any) -> list[Any]:
@@ -205,8 +215,8 @@ def parts_of_callable(value: Any) -> list[Any]:
 
 def is_own(module: Any) -> bool:
     """Whether a module, by its name, is the program's own: not Python's, PyTorch's, ours or an installed package's."""
-    found = sys.modules.get(module) if isinstance(module, str) else None
-    return issubclass(type(found), ModuleType) and module.partition(".")[0] not in OWN and is_of_program(found)
+    imported = sys.modules.get(module) if isinstance(module, str) else None
+    return issubclass(type(imported), ModuleType) and module.partition(".")[0] not in OWN and is_of_program(imported)
 
 
 is_of_program: Callable[[Any], bool] = functools.cache(is_users_module)
