@@ -20,7 +20,7 @@ DOCS    := .venv/.docs
 SITE    := build/site
 PIP     := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # What needs arguments, or an extra, is run by hand.
-BY_HAND := $(addprefix benchmarks/,architectures.py bench_cost.py compilers.py derivative.py drop_ins.py folding.py graphnet.py graphnet_tools.py judged.py judged_compilers.py kernels.py kernel_models.py lowering.py page.py page_layout.py pictures.py power.py rank_cost.py rank_failures.py ranks.py stamping.py swapping.py tasks.py torchtitan_ranks.py)
+BY_HAND := $(addprefix benchmarks/,architectures.py bench_cost.py compilers.py derivative.py drop_ins.py fits.py folding.py graphnet.py graphnet_tools.py judged.py judged_compilers.py kernels.py kernel_models.py lowering.py page.py page_layout.py pictures.py power.py rank_cost.py rank_failures.py ranks.py stamping.py swapping.py tasks.py torchtitan_ranks.py)
 # planting.py is a module of two of them.
 BENCHES := $(filter-out $(BY_HAND) benchmarks/planting.py,$(sort $(wildcard benchmarks/*.py)))
 
@@ -112,10 +112,7 @@ conformance: $(STAMP)
 	$(BIN)/python -m pytest tests/conformance -n 2 --conformance=all
 
 fuzz: $(STAMP)
-	mkdir -p build
-	cc -O1 -shared -fPIC -o build/guard.so tests/fuzz/guard.c -ldl
-	LD_PRELOAD=build/guard.so $(BIN)/python tests/fuzz/operators.py -o build/operators.jsonl
-	LD_PRELOAD=build/guard.so $(BIN)/python tests/fuzz/operators.py --callables -o build/callables.jsonl
+	$(BIN)/python tests/fuzz/loader.py --count 100000 -o build/fuzz
 
 bench: $(STAMP)
 	@test -n "$(BENCHES)" || { echo "make bench: there is no benchmarks/*.py to run" >&2; exit 1; }

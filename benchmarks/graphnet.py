@@ -4,6 +4,7 @@
     backprint corpus backward GRAPHNET/samples --list list.txt -o OUT       ours: capture, prove, save
     python benchmarks/graphnet.py race GRAPHNET list.txt -o DIR             both, in turn: samples per hour
     python benchmarks/graphnet.py limit GRAPHNET list.txt                   what running them takes, and nothing else
+    python benchmarks/graphnet.py cuts GRAPHNET list.txt -o DIR             gradients of samples cut out of these
 
 GRAPHNET is a checkout of github.com/PaddlePaddle/GraphNet. A family is a folder below `samples`; within it kinds of
 models take turns (a model's kind is the tag that says so in `graph_net.json`), because half of the corpus is one kind.
@@ -13,6 +14,9 @@ first, which is not in its time; where a sample ends the one process (the machin
 behind it. Its time has no verification in it; ours has.
 `limit` runs each program forward and backward once, in eager, with one thread. A proof takes that twice at the least
 (the program and its graphs), so the samples per hour that any prover could reach are on that scale.
+`cuts` cuts two samples out of each by GraphNet's `SubgraphGenerator`, as `NAME_startN_endM_K` below `_decomposed/`, and
+captures them. Their backward runs on the activations and on the gradients that the whole model has at the cut; the
+gradients of all inputs have to be those that autograd gives in the whole model.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 COMMON_TAGS = {
     "transformers",
@@ -251,6 +256,126 @@ def limit(root: Path, listed: Path) -> None:
     print(f"{total:.1f} s of one thread; {total / cores:.1f} s on {cores} cores")
 
 
+# --- samples that are cut out of others -------------------------------------------------------------------------------
+
+LONGEST_CUT = 12
+"""The most operators of a cut sample: GraphNet's typical ones have 4 to 64."""
+
+
+def cuts(graphnet: Path, names: list[str], place: Path) -> None:
+    """Cut two samples out of each, and compare the gradients of their inputs with the whole model's."""
+    import torch
+
+    sys.path.insert(0, str(graphnet))
+    from graph_net.torch import decompose_util, extractor, fx_graph_module_util, fx_graph_parse_util
+    from graph_net.torch.sample_pass.subgraph_generator import SubgraphGenerator
+
+    # It takes `subgraph_sources.json` for the folder of a graph, and fails to remove it.
+    extractor.GraphExtractor._cleanup_stale_data = lambda self, path: None
+    root, out, equal, all_cuts = place / "rewritten", place / "cut", 0, 0
+    rewritten(graphnet / "samples", names, root)
+    for name in names:
+        module, inputs = fx_graph_module_util.get_torch_module_and_inputs(root / name, use_dummy_inputs=False)
+        whole = fx_graph_parse_util.parse_sole_graph_module(module, inputs)
+        count = sum(node.op not in ("placeholder", "output") for node in whole.graph.nodes)
+        length = min(LONGEST_CUT, count // 3)
+        ranges = [(start, start + length) for start in (count // 3, count - length - 1)]
+        (root / name / "subgraph_ranges.json").write_text(json.dumps({"subgraph_ranges": ranges}))
+        options = {"model_path_prefix": str(root), "output_dir": str(out), "subgraph_ranges_json_root": str(root)}
+        SubgraphGenerator({**options, "device": "cpu"}).resume(name)
+        for index, (start, end) in enumerate(ranges):
+            recorded: list[Any] = []
+
+            def recording(submodule: Any, number: int, recorded: list[Any] = recorded) -> Any:
+                recorded.append(recording_cut(submodule))
+                return recorded[-1]
+
+            torch.manual_seed(0)
+            cut_out = decompose_util.convert_to_submodules_graph(
+                whole, [], [(start, end)], submodule_hook=recording, use_all_inputs=False
+            )
+            arguments = [
+                value.detach().requires_grad_("_parameters_" in node.target and value.is_floating_point())
+                if isinstance(value, torch.Tensor)
+                else value
+                for node, value in zip(whole.graph.find_nodes(op="placeholder"), inputs, strict=True)
+            ]
+            ends = [value for value in cut_out(*arguments) if isinstance(value, torch.Tensor) and value.requires_grad]
+            torch.autograd.backward(ends, [torch.randn_like(value) for value in ends])
+            folder = out / name / "_decomposed" / f"{Path(name).name}_start{start}_end{end}_{index}"
+            worst, others = compared_with_whole(folder, recorded[0])
+            all_cuts, equal = all_cuts + 1, equal + (not others and worst < 1e-4)
+            print(f"{folder.name}: farthest {worst:.1e}; {others or 'every gradient'}", flush=True)
+    print(f"{equal} of {all_cuts} cut samples have the gradients of the whole model")
+
+
+def recording_cut(submodule: Any) -> Any:
+    """The part of a model that is cut out: it keeps its inputs, and the gradients at its inputs and outputs."""
+    import torch
+
+    names = [node.target for node in submodule.graph.find_nodes(op="placeholder")]
+
+    def kept(gradients: dict[Any, Any], key: Any, value: Any) -> Any:
+        """A copy of the value, so that its gradient is what comes through here alone."""
+        if not isinstance(value, torch.Tensor) or not value.requires_grad:
+            return value
+        value = value.clone()
+        value.register_hook(lambda gradient: gradients.__setitem__(key, gradient))
+        return value
+
+    class Recording(torch.nn.Module):
+        values: dict[str, Any]
+        gradients: dict[str, Any]
+        tangents: dict[int, Any]
+
+        def forward(self, *values: Any) -> Any:
+            self.gradients, self.tangents = {}, {}
+            self.values = {
+                name: value.detach().clone() if isinstance(value, torch.Tensor) else value
+                for name, value in zip(names, values, strict=True)
+            }
+            own = [kept(self.gradients, name, value) for name, value in zip(names, values, strict=True)]
+            return tuple(kept(self.tangents, place, value) for place, value in enumerate(submodule(*own)))
+
+    return Recording()
+
+
+def compared_with_whole(folder: Path, cut: Any) -> tuple[float, str]:
+    """The largest distance of a gradient from the whole model's, relative to its size; and what is missing."""
+    import torch
+
+    import backprint as bp
+    from backprint.graphnet import read_graphnet
+    from backprint.graphnet.read import plan_of
+
+    raw = {named.name: named.raw for named in plan_of(read_graphnet(folder)).inputs}
+    [pair] = bp.capture(folder).pairs
+    results = pair.forward.to_fx()(*(cut.values[raw[port.name]].clone() for port in pair.forward.inputs))
+    given = {(port.role, port.name): value for port, value in zip(pair.forward.outputs, results, strict=True)}
+
+    def passed(port: Any) -> Any:
+        if port.role != "tangent":
+            return given["saved", port.name] if ("saved", port.name) in given else cut.values[raw[port.name]]
+        zeros = torch.zeros(port.spec.shape, dtype=getattr(torch, port.spec.dtype))
+        number = port.name.removeprefix("output").removeprefix(".") or "0"  # a cut sample returns a tuple
+        return cut.tangents.get(int(number), zeros) if number.isdigit() else zeros
+
+    if pair.backward is None:
+        return 0.0, "no backward"
+    gradients = pair.backward.to_fx()(*map(passed, pair.backward.inputs))
+    found = {raw[port.name]: value for port, value in zip(pair.backward.outputs, gradients, strict=True)}
+    missing = [name for name in cut.gradients if name not in found]
+    worst = max(
+        (
+            float((found[name] - wanted).norm() / wanted.norm().clamp_min(1e-30))
+            for name, wanted in cut.gradients.items()
+            if name in found
+        ),
+        default=0.0,
+    )
+    return worst, f"no gradient of {', '.join(missing)}" if missing else ""
+
+
 def main() -> None:
     """Read the arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -267,8 +392,14 @@ def main() -> None:
     three = verbs.add_parser("limit")
     three.add_argument("graphnet", type=Path)
     three.add_argument("listed", type=Path)
+    four = verbs.add_parser("cuts")
+    four.add_argument("graphnet", type=Path)
+    four.add_argument("listed", type=Path)
+    four.add_argument("-o", "--output", type=Path, required=True)
     given = parser.parse_args()
-    if given.verb == "limit":
+    if given.verb == "cuts":
+        cuts(given.graphnet.resolve(), given.listed.read_text().split(), given.output.resolve())
+    elif given.verb == "limit":
         limit(given.graphnet / "samples", given.listed)
     elif given.verb == "draw":
         print("\n".join(draw(given.root, given.count, given.seed)))

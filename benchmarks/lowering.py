@@ -57,7 +57,7 @@ def row_of(
 ) -> None:
     """Print the row of a program."""
     begun = time.process_time()
-    lowered = bp.lower(function, make_inputs, name=name)
+    lowered = bp.lower(function, make_inputs, (6, 7, 8, max(64, *lengths)), name=name)
     seconds = time.process_time() - begun
     begun = time.perf_counter()
     comparison = lowered.check(lengths)
@@ -90,7 +90,7 @@ def print_lengths(
 ) -> None:
     """Print the worst error of a program at each number of steps, as a part of what is allowed."""
     begun = time.perf_counter()
-    comparison = bp.lower(function, make_inputs, name=name).check(lengths, timeout=3600.0)
+    comparison = bp.lower(function, make_inputs, (6, 7, 8, max(64, *lengths)), name=name).check(lengths, timeout=3600.0)
     worst = {
         steps: max(row.difference / row.allowed for row in comparison.rows if row.size == counted(steps, "step"))
         for steps in lengths

@@ -107,7 +107,6 @@ USES = {
     "region draw": "python dump.py && backprint region draw dump/* > region.txt",
     "corpus capture": "backprint corpus capture samples -o captured --jobs 1",
     "corpus verify": "backprint corpus verify samples -o verified --jobs 1",
-    "convert": "backprint convert samples/exact",
     "minify": "backprint minify samples/exact --compiler failing.py:compile -o smallest",
     "ranks": "backprint capture averaged.py:factory --world 2 -o world && backprint ranks world",
 }
@@ -183,7 +182,6 @@ EVERY = {
     "view": "view {sample} --stats -o {out}/page.html",
     "diff": "diff {sample} {sample} -o {out}/diff.html",
     "export": "export {sample} -o {out}/exported.py",
-    "convert": "convert {sample}",
     "bench": "bench {sample} --compiler inductor -o {out}/bench",
     "minify": "minify {sample} --compiler inductor -o {out}/small",
     "kernels": "kernels {sample} --target cpu:avx2 -o {out}/kernels",

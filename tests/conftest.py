@@ -21,9 +21,6 @@ WITH_WORKERS = (
 )
 """Where tests look at workers themselves: how they start, die and are found again."""
 
-WITH_FILES = "tests/sample/test_short.py"
-"""Where tests look at how the file that `export` writes is run."""
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -76,13 +73,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def _forked(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A verb that runs a sample starts a worker, which loads PyTorch and tries it for seconds, and `export` runs the
+    """A verb that runs a sample starts a worker, which loads PyTorch and tries it for seconds, and `minify` runs the
     file that it writes: here these processes are forked."""
     with contextlib.ExitStack() as stack:
         if not request.node.nodeid.startswith(WITH_WORKERS):
             stack.enter_context(workers_forked())
-        if not request.node.nodeid.startswith(WITH_FILES):
-            stack.enter_context(files_forked())
+        stack.enter_context(files_forked())
         yield
 
 

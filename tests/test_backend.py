@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.torch_backend import backend
+from face import torch_backend_function as backend
 
 ROOT = Path(__file__).parents[1]
 

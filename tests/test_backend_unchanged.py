@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 import backprint as bp
-from backprint import torch_backend
-from backprint.tracing.dynamo import backend as graphs
+from face import dynamo_backend as graphs
+from face import torch_backend
 
 Forward = Callable[[Any, Tensor], Tensor]
 

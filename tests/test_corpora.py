@@ -16,9 +16,7 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.cli import VERBS, main
-from backprint.common.text import CHOICES
-from backprint.errors import UsageError
+from face import CHOICES, VERBS, UsageError, main
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +163,14 @@ def test_gradients_and_decompositions_are_asked_for_on_the_command_line(tmp_path
     assert pair.backward is not None
     assert [port.name for port in pair.backward.outputs] == ["w"]
     assert not any("aten.gelu.default" in step.target for step in pair.forward.steps)
+    arguments = [*arguments[:4], "--overwrite", "--engine", "eager", "--requires-grad"]
+    done = CliRunner().invoke(main, [*arguments, "inputs"])
+    assert done.exit_code == 0, done.output
+    backward = bp.load(tmp_path / "out").pairs[0].backward
+    assert backward is not None
+    assert [port.name for port in backward.outputs] == ["x", "w"]
+    done = CliRunner().invoke(main, [*arguments, "all", "--requires-grad", "w"])
+    assert (done.exit_code, "--requires-grad all stands alone" in done.stderr) == (2, True)
     whole = CliRunner().invoke(main, ["capture", str(tmp_path / "out"), "-o", str(tmp_path / "o"), "--decompose", "x"])
     assert (whole.exit_code, "'x' is not an operator's name" in whole.stderr) == (2, True)
 

@@ -12,12 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.errors import CaptureError, RefusedError
-from backprint.tracing.aot import trace as aot_trace
-from backprint.tracing.dynamo import frontend
-from backprint.tracing.eager import tape
-from backprint.tracing.eager.writer import Writer
-from backprint.tracing.stamping import stamp
+from face import CaptureError, RefusedError, Writer, frontend, stamp, tape
+from face import trace as aot_trace
 
 
 def planted(code: str) -> Any:

@@ -17,8 +17,7 @@ import pytest
 from subjects import forked, pages
 
 import backprint as bp
-from backprint.cli import VERBS, main
-from backprint.graph.verdicts import VERDICTS
+from face import VERBS, VERDICTS, main
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -217,8 +216,8 @@ def test_every_verdict_is_explained(page: str) -> None:
 
 
 def test_the_tables_of_options_have_every_option_of_a_capture() -> None:
-    from backprint.cli.capture import command
-    from backprint.graph.capture_options import DEFAULTS
+    from face import DEFAULTS
+    from face import capture_command as command
 
     table = TEXTS["docs/capturing.md"].partition("## Options")[2].partition("\n## ")[0]
     rows = {
@@ -232,7 +231,7 @@ def test_the_tables_of_options_have_every_option_of_a_capture() -> None:
 
 
 def test_the_table_of_engines_is_the_engines() -> None:
-    from backprint.tracing.entry import ENGINES
+    from face import ENGINES
 
     words = {"sparse tensors": "sparse"}
     table = TEXTS["docs/engines.md"].partition("| option or input |")[2].partition("\n\n")[0].splitlines()
@@ -278,3 +277,11 @@ def test_links_lead_somewhere(page: str, link: str) -> None:
     if part:
         headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
         assert part in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_an_error_of_rounding_on_a_page_stands_for_any_other() -> None:
+    """Processors differ in it; an error that is larger is no rounding."""
+    shown = "relative error at most 2.27e-16\n  eager 3.33e-08"
+    assert pages.matches("relative error at most 2.13e-16\n  eager 0", shown)
+    assert not pages.matches("relative error at most 2.13e-06\n  eager 0", shown)
+    assert not pages.matches("relative error at most 2.27e-16\n  eager 0.1", shown)

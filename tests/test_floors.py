@@ -120,11 +120,23 @@ def circles(edges: dict[str, set[str]]) -> list[list[str]]:
     return [list(group) for group in sorted({tuple(group) for group in members.values() if group})]
 
 
+def lines_at_the_top(path: Path) -> set[int]:
+    """The lines of a module that run while it is imported: those outside of its functions."""
+    inside = {
+        line
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+    return set(range(1, len(path.read_text().splitlines()) + 1)) - inside
+
+
 def module_edges(source: Path) -> dict[str, set[str]]:
-    """What each module imports when it runs, at its top or in a function; a type checker's imports are left out."""
+    """What each module imports while it is imported itself. A method of a noun may import the module of its room that
+    does the work when it is called: that is no circle."""
     edges: dict[str, set[str]] = {module: set() for module in module_names(source)}
-    for module, _, _, target in imports_of(source, types=False):
-        if target != module:
+    for module, path, line, target in imports_of(source, types=False):
+        if target != module and line in lines_at_the_top(path):
             edges[module].add(target)
     return edges
 

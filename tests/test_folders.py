@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from backprint.common.folders import SUFFIX, unfinished_folder
+from face import SUFFIX, unfinished_folder
 
 WRITER = """
 import sys, time

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.torch_backend import backend
+from face import torch_backend_function as backend
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
@@ -119,7 +119,7 @@ def test_a_program_on_the_gpu_is_captured_kept_and_proved(
         )
 
     capture.save(tmp_path / "sample")
-    loaded = bp.load(tmp_path / "sample", trust=True)  # cuDNN trusts an LSTM's buffers, so strangers' run elsewhere
+    loaded = bp.load(tmp_path / "sample")
     # saving corrects what fake tensors say of devices, and meta kernels of the dtype of a batch norm's statistics
     assert (engine, dtype) != ("eager", torch.float32) or loaded.pairs == capture.pairs
     assert {v.verdict for v in loaded.verify()} <= good

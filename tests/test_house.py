@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import inspect
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import backprint as bp
+import face
 
 FACES = ("", "bench", "corpus", "kernels", "draw", "diff", "regions", "jobs")
 
@@ -17,23 +21,45 @@ def test_what_a_face_exports_is_not_a_module_too(face: str) -> None:
     """Importing a submodule sets it as an attribute of its package, over a function of that name."""
     name = f"backprint.{face}".rstrip(".")
     module = importlib.import_module(name)
-    functions = [key for key, value in vars(module).items() if callable(value) and not isinstance(value, ModuleType)]
+    values = {key: getattr(module, key) for key in [*vars(module), *getattr(module, "__all__", ())]}
+    functions = [key for key, value in values.items() if callable(value) and not isinstance(value, ModuleType)]
     assert {"capture", "run", "extract", "draw", "compare", "region", "run_corpus"} & set(functions)
     assert [key for key in functions if importlib.util.find_spec(f"{name}.{key}") is not None] == []
 
 
-def test_names_of_earlier_versions_are_told_where_they_are() -> None:
-    with pytest.raises(AttributeError, match=r"bp\.minify is bp\.bench\.minify now"):
-        bp.minify  # noqa: B018 - the lookup is what is tested
+def test_every_name_of_the_face_can_be_had_and_is_listed() -> None:
+    """They are imported when they are first asked for."""
+    assert dir(bp) == sorted(bp.__all__)
+    assert [name for name in bp.__all__ if getattr(bp, name, None) is None] == []
+
+
+def test_names_that_are_elsewhere_are_told_where_they_are() -> None:
     with pytest.raises(AttributeError, match=r"'Graph'; classes are in bp\.types"):
-        bp.Graph  # noqa: B018 - as above
+        bp.Graph  # noqa: B018 - the lookup is what is tested
     with pytest.raises(AttributeError, match=r"'UsageError'; errors are in bp\.errors"):
         bp.UsageError  # noqa: B018 - as above
 
 
-@pytest.mark.parametrize(
-    ("name", "function"), [("bench", "run"), ("kernels", "extract"), ("draw", "draw"), ("diff", "compare")]
-)
-def test_a_tool_that_was_a_function_says_what_to_call(name: str, function: str) -> None:
-    with pytest.raises(TypeError, match=rf"bp\.{name} is a module now: call bp\.{name}\.{function}$"):
-        getattr(bp, name)("samples")
+@pytest.mark.parametrize("name", ["save", "release", "verify", "inputs", "observed", "draw", "view"])
+def test_a_method_of_a_capture_takes_what_the_function_of_its_name_takes(name: str) -> None:
+    of_face = getattr(bp.draw if name in ("draw", "view") else importlib.import_module("backprint.api"), name)
+    options = [
+        [
+            (parameter.name, parameter.kind, parameter.default)
+            for parameter in inspect.signature(function).parameters.values()
+        ]
+        for function in (getattr(bp.Capture, name), of_face)
+    ]
+    assert options[0][1:] == options[1][1:]
+
+
+def test_tests_take_the_inside_of_backprint_from_one_place() -> None:
+    """A name that moves changes a line of `face.py`, which has no name that is not tested."""
+    here = Path(__file__).parent
+    used: set[str] = set()
+    for path in [*here.rglob("test_*.py"), *here.rglob("conftest.py")]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                assert not str(node.module).startswith("backprint"), f"{path.name}, line {node.lineno}: see face.py"
+                used |= {alias.name for alias in node.names} if node.module == "face" else set()
+    assert used == set(face.PLACES)

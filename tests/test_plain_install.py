@@ -59,7 +59,7 @@ def test_a_page_and_an_environment_that_are_not_good_are_named(tmp_path: Path) -
 
 
 def test_every_verb_is_used_by_a_page_or_by_the_script() -> None:
-    from backprint.cli import VERBS
+    from face import VERBS
 
     texts = [page.read_text(encoding="utf-8") for page in plain.PAGES]
     blocks = [block.text for text in texts for block in pages.blocks(text) if block.language == "bash"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save
 
-from backprint.values.tensor_files import CODES, write_safetensors
+from face import CODES, write_safetensors
 
 
 def test_a_file_is_the_one_that_safetensors_writes(tmp_path: Path) -> None:

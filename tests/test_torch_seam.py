@@ -18,26 +18,31 @@ from click.testing import CliRunner
 from torch.distributions import Distribution
 
 import backprint as bp
-from backprint._torch import (
+from face import (
+    FEATURES,
+    PROBES,
+    Private,
+    PrivateApiError,
     aot,
     autograd,
+    broken_probes,
     dynamo,
     fake,
     functorch,
     graphs,
     inductor,
+    look_up,
     modes,
     modules,
-    operators,
     private,
     pytree,
     shapes,
+    stopped_by,
+    stopped_features,
     tensors,
 )
-from backprint._torch.private import FEATURES, Private, look_up, stopped_by
-from backprint._torch.probes import PROBES, broken_probes, stopped_features
-from backprint.cli.doctor import command
-from backprint.errors import PrivateApiError
+from face import doctor_command as command
+from face import torch_operators as operators
 
 SOURCE = Path(bp.__file__).parent
 TABLES = (
@@ -73,12 +78,10 @@ ALLOWED = {
     "kernels/inductor.py": "a symbol of torch's C++ library",
     "kernels/normal_order.py": NAMES_IN_KERNELS,
     "kernels/read.py": NAMES_IN_KERNELS,
+    "sample/exported.py": RUNS_ALONE,
     "sample/generator.py": RUNS_ALONE,
     "sample/judged.py": RUNS_ALONE,
-    "sample/repro.py": RUNS_ALONE,
-    "sample/short.py": "the imports of a file that it writes",
-    "sample/short_text.py": RUNS_ALONE,
-    "tracing/reach.py": "the beginnings of the names of torch's modules",
+    "values/objects.py": "the beginnings of the names of torch's modules",
     "tracing/state/restore.py": "numpy's own generator",
 }
 """The files of other rooms that say private names, with the reason."""
@@ -320,7 +323,7 @@ def test_the_doctor_names_what_is_gone_and_what_it_stops(
 
 def checks() -> dict[str, Any]:
     """Return the doctor's checks of private names alone."""
-    from backprint.cli.doctor import CHECKS
+    from face import CHECKS
 
     return {name: CHECKS[name] for name in ("internals", "features")}
 

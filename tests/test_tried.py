@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import backprint as bp
-from backprint.common import tried
+from face import common_tried as tried
 
 
 @pytest.fixture(autouse=True)

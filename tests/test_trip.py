@@ -54,7 +54,7 @@ def trip() -> Trip:
             return
         file = Path(code.co_filename).relative_to(SOURCE).with_suffix("").as_posix()
         name = f"{file}.{code.co_qualname}"
-        if stack and stack[-1][0] != file and "<locals>" not in name:
+        if stack and stack[-1][0] != file and "<locals>" not in name and stack[-1][1] != DECORATOR:
             caller = stack[-1][1]
             if floor(file) > floor(stack[-1][0]) and not is_handed(code):
                 found.up.add((caller, name))
@@ -70,6 +70,10 @@ def trip() -> Trip:
     assert verdicts == ["bitwise"]
     found.called[:] = dict.fromkeys(found.called)
     return found
+
+
+DECORATOR = "errors.with_frames_of_program.<locals>.call"
+"""What stands around the functions of the face: it calls those that it was given."""
 
 
 def taken() -> list[str]:

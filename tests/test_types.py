@@ -48,7 +48,6 @@ TYPES = {
     "bp.save(cap, 'x')": "Path",
     "bp.export(cap, 'x.py', backend='inductor')": "Path",
     "bp.load('x')": "Capture",
-    "bp.verify(cap, twin=(torch.nn.Linear(3, 2), (x,)))": "list[Verdict]",
     "bp.record('train.py')": "list[Capture]",
     "bp.region()": "Region",
 }

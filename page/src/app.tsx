@@ -56,11 +56,16 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
   private lastChange = -1;
   override state: AppState = { ...this.begin(location.hash), hovered: null, query: "", found: null, marked: null, at: -1, moment: null, tab: this.props.page.changes ? "changes" : "details", help: false, told: "", wide: WIDE };
 
-  /** The state that a link asks for. */
+  /** The state that a link asks for; without one, a difference begins where the first change is. */
   private begin(hash: string): Pick<AppState, "pair" | "opened" | "selected"> {
-    const { models } = this.props, { pair, unit, opened } = spotOf(hash, models), model = models[pair];
-    const start = opened ?? this.first(model);
-    return { pair, selected: unit, opened: unit === null || opened ? start : revealed(model, start, unit) };
+    const { models } = this.props, first = this.firstChange(hash), { unit, opened, ...spot } = spotOf(hash, models);
+    const pair = first?.pair ?? spot.pair, model = models[pair], start = opened ?? this.first(model), shown = unit ?? first?.node ?? null;
+    return { pair, selected: unit, opened: shown === null || opened ? start : revealed(model, start, shown) };
+  }
+
+  /** The change at which a page without a link opens; a narrow window has the list of changes, and the whole in small. */
+  private firstChange(hash: string): Marked | undefined {
+    return hash || innerWidth <= 760 ? undefined : this.changes[0];
   }
 
   /** What is open at first, for the window that there is. */
@@ -96,7 +101,8 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
     document.addEventListener("keydown", this.pressed);
     addEventListener("hashchange", this.followed);
     setTimeout(() => this.searcher, 300); // what a search needs, before the first letter is typed
-    if (this.state.selected !== null) this.picture.show(this.visible(this.state.selected));
+    const begins = this.state.selected ?? this.firstChange(location.hash)?.node ?? null;
+    if (begins !== null) this.picture.show(this.visible(begins));
   }
 
   override componentWillUnmount(): void {
@@ -356,7 +362,7 @@ export class App extends Component<{ page: PageData; models: Model[] }, AppState
           <div class="stage">
             <Picture mounted={picture => (this.picture = picture)} {...{ model, scene, opened, marks }} lit={this.lit()} pinned={selected !== null && selected >= 0}
               onClick={this.select} onFold={this.fold} onOpenAll={this.openAll} onTurn={this.turn} onHover={this.hover} />
-            <div class="legend" aria-hidden="true"><span class="forward">forward ↓</span><span class="saved">saved</span><span class="backward">backward ↑</span></div>
+            <div class="legend" aria-hidden="true"><span class="forward">forward ↓</span>{model.neighbors ? <span class="neighbor">neighbor of the region</span> : <span class="saved">saved</span>}<span class="backward">backward ↑</span></div>
             <div class="caption"><bdi>{this.caption()}</bdi></div>
           </div>
           <div class="grip" onPointerDown={event => event.currentTarget.setPointerCapture(event.pointerId)} onPointerMove={this.dragged} />

@@ -19,12 +19,12 @@ export interface Layout {
 
 export interface Frame {
   name: number;
-  kind: "program" | "module" | "loop" | "turn" | "line" | "steps";
+  kind: "program" | "module" | "loop" | "turn" | "line" | "steps" | "region";
   label: number;
   parent: number;
   units: number[];
   layout: number;
-  /** Steps forward, steps backward, saved bytes, FLOPs of products forward, backward. */
+  /** Steps forward, steps backward, saved bytes, FLOPs forward, backward. */
   counts: [number, number, number, number, number];
 }
 
@@ -35,8 +35,7 @@ export interface Nodes {
   spec: number[];
   source: number[];
   frame: number[];
-  product: number[];
-  other: number[];
+  flops: number[];
   read: number[];
   written: number[];
   memory: number[];
@@ -109,7 +108,7 @@ export interface PageData {
   pairs: PairData[];
 }
 
-export const VIEW = 1, GUARD = 2, SAVED = 4;
+export const VIEW = 1, GUARD = 2, SAVED = 4, NEIGHBOR = 8;
 
 /** The data are not what a page can show; the message says where and why. */
 export class DataError extends Error {
@@ -122,7 +121,7 @@ export class DataError extends Error {
   }
 }
 
-const KINDS = ["program", "module", "loop", "turn", "line", "steps"];
+const KINDS = ["program", "module", "loop", "turn", "line", "steps", "region"];
 
 function fail(where: string, what: string): never {
   throw new DataError(where, what);
@@ -190,8 +189,8 @@ function checkColumns(pair: PairData, where: string): void {
     name: word, op: word, args: word, spec: word, echo: word,
     source: range(-1, pair.sources.length),
     frame: range(0, pair.frames.length),
-    product: amount, other: amount, read: bytes, written: bytes, memory: bytes,
-    flags: range(0, 8),
+    flops: amount, read: bytes, written: bytes, memory: bytes,
+    flags: range(0, 16),
     inputs: (one, at) => each(one, at, range(0, count + pair.ports.length)),
     partners: (one, at) => each(one, at, range(0, pair.forward)),
   };
@@ -262,7 +261,7 @@ function checkFrames(pair: PairData, where: string): void {
   checkCounts(pair, where);
 }
 
-const COUNTED = ["steps forward", "steps backward", "saved bytes", "FLOPs of products forward", "FLOPs of products backward"];
+const COUNTED = ["steps forward", "steps backward", "saved bytes", "FLOPs forward", "FLOPs backward"];
 
 /** What a frame says that it holds is what its steps add up to, as far as a double can count. */
 function checkCounts(pair: PairData, where: string): void {
@@ -273,7 +272,7 @@ function checkCounts(pair: PairData, where: string): void {
     const sum = sums[nodes.frame[node]], side = node < forward ? 0 : 1;
     sum[side] += 1;
     sum[2] += saved.get(node) ?? 0;
-    sum[3 + side] += nodes.product[node];
+    sum[3 + side] += nodes.flops[node];
   });
   for (const id of outerFirst(frames).reverse())
     if (id) sums[id].forEach((count, at) => { sums[frames[id].parent][at] += count; });

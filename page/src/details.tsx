@@ -31,13 +31,13 @@ function Facts({ rows }: { rows: [string, ComponentChildren][] }): VNode {
 }
 
 function About({ page, model }: DetailsProps): VNode {
-  const [forward, backward, , first, second] = model.frame(0).counts, [all, back] = model.flops[0];
+  const [forward, backward, , first, second] = model.frame(0).counts;
   return (
     <div class="panel">
       <h2><bdi>{page.title}</bdi></h2>
       <Facts rows={[
-        ["Forward", `${plural(forward, "step")}${flopsText(all, first)}`],
-        ["Backward", backward ? `${plural(backward, "step")}${flopsText(back, second)}` : "this graph has no backward"],
+        ["Forward", `${plural(forward, "step")}${flopsText(first)}`],
+        ["Backward", backward ? `${plural(backward, "step")}${flopsText(second)}` : "this graph has no backward"],
         ["Saved", savedText(model)],
         ["Peak", model.timed ? bytes(model.data.memory.peak[1]) : ""],
         ["Changes", countsSaid(model, 0)],
@@ -57,8 +57,8 @@ function savedText(model: Model): string {
 }
 
 function FrameDetails({ model, opened, id, go, onFold, onOpenAll, onTurn }: DetailsProps & { id: number }): VNode {
-  const frame = model.frame(id), [forward, backward, saved, first, second] = frame.counts, [all, back] = model.flops[id], turn = frame.kind === "loop" ? turnOf(model, opened, id) : -1;
-  const heavy = frame.kind === "loop" ? [] : [...model.inside(id)].filter(node => model.data.nodes.product[node] > 0).sort((a, b) => model.data.nodes.product[b] - model.data.nodes.product[a]).slice(0, 6);
+  const frame = model.frame(id), [forward, backward, saved, first, second] = frame.counts, turn = frame.kind === "loop" ? turnOf(model, opened, id) : -1;
+  const heavy = frame.kind === "loop" ? [] : [...model.inside(id)].filter(node => model.data.nodes.flops[node] > 0).sort((a, b) => model.data.nodes.flops[b] - model.data.nodes.flops[a]).slice(0, 6);
   return (
     <div class="panel">
       <h2><bdi>{model.path(id) || model.title(id)}{turn >= 0 ? ` × ${frame.units.length}` : ""}</bdi></h2>
@@ -77,8 +77,8 @@ function FrameDetails({ model, opened, id, go, onFold, onOpenAll, onTurn }: Deta
       <Facts rows={[
         ["Kind", frame.kind === "loop" ? `loop of ${whole(frame.units.length)}` : frame.kind],
         [frame.kind === "module" ? "Class" : "Code", frame.label ? <bdi>{model.text(frame.label)}</bdi> : ""],
-        ["Forward", `${plural(forward, "step")}${flopsText(all, first)}`],
-        ["Backward", `${plural(backward, "step")}${flopsText(back, second)}`],
+        ["Forward", `${plural(forward, "step")}${flopsText(first)}`],
+        ["Backward", `${plural(backward, "step")}${flopsText(second)}`],
         ["Saved", bytes(saved)],
         ["Changes", countsSaid(model, id)],
         ["Largest products", heavy.length ? <StepLinks model={model} values={heavy} go={go} /> : ""],
@@ -109,7 +109,7 @@ function StepDetails({ page, model, node, go, jump }: DetailsProps & { node: num
         ["Saved", related.saved.length ? related.saved.map(one => (
           <div key={one.value}>{bytes(one.bytes)} {forward ? "for " : "from "}{forward ? <StepLinks model={model} values={one.users} go={go} /> : <StepLink model={model} value={one.value} go={go} />}</div>
         )) : ""],
-        ["FLOPs", nodes.product[node] || nodes.other[node] ? [nodes.product[node] && `${flops(nodes.product[node])} in products`, nodes.other[node] && `${flops(nodes.other[node])} in others`].filter(Boolean).join(", ") : ""],
+        ["FLOPs", nodes.flops[node] ? flops(nodes.flops[node]) : ""],
         ["Bytes", model.timed ? `${bytes(nodes.read[node])} read, ${bytes(nodes.written[node])} written${model.isView(node) ? ", a view" : nodes.memory[node] ? `, ${bytes(nodes.memory[node])} new` : ""}` : ""],
         ["Live", model.timed ? bytes(model.data.memory.live[node]) : ""],
         ["Source", source ? <span><bdi>{model.lineOf(node)}</bdi>{source[2] ? <span class="soft"> in <bdi>{model.text(source[2])}</bdi></span> : ""}<code class="source"><bdi>{model.text(source[3])}</bdi></code></span> : ""],

@@ -201,15 +201,15 @@ function edgesOf(model: Model, shown: number, frame: number, block: Block, x: nu
   const placed = new Map(block.inside!.map(one => [one.unit, one]));
   const found: Line[] = [];
   for (const side of ["left", "right"] as const) {
-    const spread = fanOf(layout, side, units, placed), said = new Set<number>();
+    const spread = fanOf(layout, side, units, placed), said = new Set<string>();
     layout[side].forEach((edge, at) => {
-      const ends = endsOf(edge, side, units, placed, block, spread[at]);
+      const ends = endsOf(edge, side, units, placed, block, spread[at]), text = model.text(edge[3]).replace(/\] .*$/, "]"), key = `${edge[0]} ${text}`;
       const path = edge[2] < 0 ? curve(ends[0], ends[1]) : channel(ends, edge, side, block);
       found.push(lineAt(path, x, y, {
         within: frame, side, from: edge[0] < 0 ? null : units[edge[0]], to: edge[1] < 0 ? null : units[edge[1]],
-        width: 1.3 + Math.log2(Math.max(1, edge[4])) * 0.35, label: said.has(edge[0]) ? "" : model.text(edge[3]).replace(/\].*$/, "]"),
+        width: 1.3 + Math.log2(Math.max(1, edge[4])) * 0.35, label: said.has(key) ? "" : text,
       }));
-      said.add(edge[0]);
+      said.add(key);
     });
   }
   layout.bridges.forEach((bridge, at) => {

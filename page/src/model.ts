@@ -1,7 +1,7 @@
 /** What a page asks of one pair: names, users, partners, frames by structure, lines of code. */
 
 import { clean, kindOf, short } from "./words";
-import { type Change, type Frame, type PairData, type Port, CHANGES, GUARD, SAVED, VIEW } from "./data";
+import { type Change, type Frame, type PairData, type Port, CHANGES, GUARD, NEIGHBOR, SAVED, VIEW } from "./data";
 
 /** A step, or a frame as -(its number) - 1. */
 export type Unit = number;
@@ -54,10 +54,10 @@ export class Model {
   readonly badFrames: Set<number>;
   readonly savedFrom: Map<number, [port: number, bytes: number, fresh: number][]>;
   readonly marks = new Map<number, Mark>();
-  /** FLOPs in each frame, forward and backward, products and others. */
-  readonly flops: [forward: number, backward: number][];
   /** Of the steps of each frame and of those inside it, how many are marked. */
   readonly marked = new Map<number, Counts>();
+  /** Whether nodes are drawn that are not in the region, but give gradients to it or get some from it. */
+  readonly neighbors: boolean;
   private lines: Line[] | undefined;
   private paths: string[] | undefined;
   private lineAt: Int32Array | undefined;
@@ -81,23 +81,14 @@ export class Model {
     this.savedFrom = new Map();
     for (const [value, port, size, fresh] of data.saved) listed(this.savedFrom, value).push([port, size, fresh]);
     this.pills = this.portPills();
+    this.neighbors = nodes.flags.some(flags => flags & NEIGHBOR);
     this.bad = new Map();
     data.stats?.value.forEach((value, at) => {
       const [nan, inf] = [data.stats!.rows[at][6], data.stats!.rows[at][7]];
       if (nan || inf) this.bad.set(value, { nan, inf });
     });
-    this.flops = this.flopsInside();
     data.marks?.node.forEach((node, at) => this.mark(node, at));
     this.badFrames = new Set([...this.bad.keys()].filter(value => value < this.count).flatMap(value => this.above(value)));
-  }
-
-  private flopsInside(): [number, number][] {
-    const { nodes, frames } = this.data, sums = frames.map((): [number, number] => [0, 0]);
-    for (let node = 0; node < this.count; node++) {
-      const count = nodes.product[node] + nodes.other[node];
-      if (count) for (let at = nodes.frame[node]; at >= 0; at = frames[at].parent) sums[at][this.isForward(node) ? 0 : 1] += count;
-    }
-    return sums;
   }
 
   private mark(node: number, at: number): void {
@@ -109,6 +100,10 @@ export class Model {
       this.marked.set(frame, counts);
       counts[kind[at]]++;
     }
+  }
+
+  isNeighbor(node: number): boolean {
+    return (this.data.nodes.flags[node] & NEIGHBOR) !== 0;
   }
 
   text(id: number): string {

@@ -71,7 +71,7 @@ function StepShape({ model, box, detail, marks, role }: BoxProps): VNode {
   const node = box.unit, side = model.isForward(node) ? "forward" : "backward", bad = model.bad.get(node), change = model.marks.get(node)?.kind;
   const size = sized(model.isView(node) ? 10.5 : 11.5, detail), high = Math.max(model.isView(node) ? VIEW_TALL : TALL, size + 5);
   const top = box.y + (box.h - high) / 2, middle = top + high / 2 + size * DROP;
-  const classes = ["step", side, model.isView(node) && "view", model.kinds[node] === "guard" && "guard", bad && "bad", change, role, marks.steps?.has(node) && "match"];
+  const classes = ["step", side, model.isView(node) && "view", model.kinds[node] === "guard" && "guard", model.isNeighbor(node) && "neighbor", bad && "bad", change, role, marks.steps?.has(node) && "match"];
   const op = model.shorts[node], name = model.nameOf(node), rest = op === "getitem" ? name : restOf(name, op);
   const room = box.w - 13, said = op === "getitem" ? "" : cut(op, room, size), left = room - widthOf(said, size), more = said === op || !said ? cut(rest, left, size) : "";
   return (
@@ -132,12 +132,12 @@ function Pills({ model, box, detail }: { model: Model; box: Box; detail: Detail 
 }
 
 function FoldedShape({ model, box, detail, marks, role }: BoxProps): VNode {
-  const id = -box.unit - 1, frame = model.frame(id), [forward, backward, saved] = frame.counts;
+  const id = -box.unit - 1, frame = model.frame(id), [forward, backward, saved, flopsForward, flopsBackward] = frame.counts;
   const [west, east] = [box.mid - GUTTER, box.mid + GUTTER], middle = box.y + box.h / 2, band = bandWidth(model)(saved), { near } = detail;
   const stacked = frame.kind === "loop", found = marks.matches?.get(id), changes = model.marked.get(id), size = sized(12.5, detail), small = sized(10.5, detail);
   const joined = saved > 0 && (near || (forward > 0 && backward > 0)), kept = saved > 0 && near && widthOf(bytes(saved), small, true) <= 2 * GUTTER - 4;
-  const half = (side: "forward" | "backward", x: number, wide: number, count: number, products: number) => {
-    const steps = count ? plural(count, "step") : "no step", flops = products > 0 ? inFlop(products) : "", title = nameIn(model, id, wide - 18, size);
+  const half = (side: "forward" | "backward", x: number, wide: number, count: number, operations: number) => {
+    const steps = count ? plural(count, "step") : "no step", flops = operations > 0 ? inFlop(operations) : "", title = nameIn(model, id, wide - 18, size);
     const both = widthOf(`${steps}   ${flops}`, small) <= wide - 20;
     if (!count && !near) return null;
     return (
@@ -150,7 +150,6 @@ function FoldedShape({ model, box, detail, marks, role }: BoxProps): VNode {
       </g>
     );
   };
-  const [flopsForward, flopsBackward] = model.flops[id];
   return (
     <g class={`frame folded ${frame.kind} ${role ?? ""} ${found ? "match" : ""}`} data-unit={box.unit} role="button" aria-expanded="false" aria-label={titleOf(model, id)}>
       <rect class={box.level % 2 ? "hit" : "hit odd"} x={box.x} y={box.y} width={box.w} height={box.h} rx={6} />
@@ -190,9 +189,9 @@ function nameIn(model: Model, id: number, wide: number, size: number, alone = fa
 
 /** The operator of the most work among the few of a module such as `Linear` or `BatchNorm2d`. */
 function opOf(model: Model, id: number): string {
-  const { product, other } = model.data.nodes, work = (node: number) => product[node] + other[node];
+  const { flops, read, written } = model.data.nodes, moved = (node: number) => read[node] + written[node];
   if (model.frame(id).counts[0] > 8) return "";
-  const steps = [...model.inside(id)].filter(node => model.isForward(node) && !model.isView(node)).sort((a, b) => work(b) - work(a));
+  const steps = [...model.inside(id)].filter(node => model.isForward(node) && !model.isView(node)).sort((a, b) => flops[b] - flops[a] || moved(b) - moved(a));
   return steps.length ? model.shorts[steps[0]].replace(/^_*(native_)?|_legit.*$/g, "") : "";
 }
 
@@ -206,10 +205,10 @@ function halfOf(model: Model, { unit, x, w, mid }: Box): number {
   return Math.min(mid - x, model.frame(-unit - 1).counts[1] > 0 ? x + w - mid : Infinity) - GUTTER;
 }
 
-function OpenShape({ box, whole, halved, back }: { box: Box; whole: boolean; halved: boolean; back: boolean }): VNode {
+function OpenShape({ box, kind, whole, halved, back }: { box: Box; kind: string; whole: boolean; halved: boolean; back: boolean }): VNode {
   const wide = box.mid - GUTTER - box.x;
   return (
-    <g class={`frame open ${box.level % 2 ? "odd" : ""}${whole ? " whole" : ""}`} data-unit={box.unit}>
+    <g class={`frame open ${kind} ${box.level % 2 ? "odd" : ""}${whole ? " whole" : ""}`} data-unit={box.unit}>
       <rect class="body" x={box.x} y={box.y} width={box.w} height={box.h} rx={8} />
       {halved && <rect class="tint forward" x={box.x} y={box.y} width={wide} height={box.h} rx={8} />}
       {halved && back && <rect class="tint backward" x={box.mid + GUTTER} y={box.y} width={box.x + box.w - box.mid - GUTTER} height={box.h} rx={8} />}
@@ -302,7 +301,7 @@ export function Drawn({ model, opened, boxes, lines, detail, marks, shown, label
       all.push(<BoxShape key={`b${box.unit}`} {...{ model, opened, box, detail, marks }} />);
       continue;
     }
-    all.push(<OpenShape key={`b${box.unit}`} box={box} whole={whole} halved={!whole || inHalf(model, box, detail)} back={!whole || model.frame(-box.unit - 1).counts[1] > 0} />);
+    all.push(<OpenShape key={`b${box.unit}`} box={box} kind={model.frame(-box.unit - 1).kind} whole={whole} halved={!whole || inHalf(model, box, detail)} back={!whole || model.frame(-box.unit - 1).counts[1] > 0} />);
     const own = (lines.get(-box.unit - 1) ?? []).filter(line => isDrawn(line, shown));
     for (const line of own) if (line.side === "bridge") for (const end of line.ends) dots.set(String(end), end);
     all.push(<g key={`l${box.unit}`} class="lines">{[...own].sort((a, b) => Number(a.side !== "bridge") - Number(b.side !== "bridge")).map(line => <LineShape key={line.d} {...{ line, detail }} />)}</g>);

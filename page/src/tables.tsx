@@ -14,14 +14,14 @@ interface Cost {
 }
 
 export function costsBy(model: Model, key: (node: number) => string): Cost[] {
-  const found = new Map<string, Cost>(), { product, other, read, written } = model.data.nodes;
+  const found = new Map<string, Cost>(), nodes = model.data.nodes;
   for (let node = 0; node < model.count; node++) {
     const name = key(node), side = model.isForward(node) ? 0 : 1;
     const cost = found.get(name) ?? { name, steps: [0, 0], flops: [0, 0], bytes: [0, 0] };
     found.set(name, cost);
     cost.steps[side]++;
-    cost.flops[side] += product[node] + other[node];
-    cost.bytes[side] += read[node] + written[node];
+    cost.flops[side] += nodes.flops[node];
+    cost.bytes[side] += nodes.read[node] + nodes.written[node];
   }
   return [...found.values()];
 }

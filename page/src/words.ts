@@ -28,10 +28,9 @@ function digits(count: number, whole: boolean): string {
   return whole ? String(Math.round(count)) : count >= 99.95 ? count.toFixed(0) : count >= 9.995 ? count.toFixed(1) : count.toFixed(2);
 }
 
-/** FLOPs, and how many of them are in products. */
-export function flopsText(all: number, products: number): string {
-  if (!all) return "";
-  return products && products < all ? `, ${inFlop(all)}, of which ${inFlop(products)} in products` : `, ${inFlop(all)}${products ? " in products" : ""}`;
+/** FLOPs at the end of a fact; nothing where there are none. */
+export function flopsText(count: number): string {
+  return count ? `, ${inFlop(count)} in products` : "";
 }
 
 /** A whole number with its thousands apart. */

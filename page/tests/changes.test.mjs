@@ -20,6 +20,13 @@ test("it begins with the changes: their lines, and every marked step once", () =
   assert.match(await page.locator(".base .title").first().textContent(), /^− after: /);
 }));
 
+test("it opens where the first change is", () => opened("diff", async page => {
+  const step = page.locator(`.base .step[data-unit="${after.marks.node[0]}"]`);
+  const box = await step.boundingBox(), stage = await page.locator("svg.picture").boundingBox();
+  assert.ok(box && box.x >= stage.x && box.x + box.width <= stage.x + stage.width, "beside the picture");
+  assert.ok(box.y >= stage.y && box.y + box.height <= stage.y + stage.height, "above or below the picture");
+}));
+
 test("every step that changed has a border and a sign, no other has one", () => opened("diff", async page => {
   for (const pair of data.pairs) {
     await page.getByLabel("pairs of graphs").selectOption({ label: pair.name });

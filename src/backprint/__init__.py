@@ -1,36 +1,44 @@
-"""Backprint captures the forward and backward graphs that PyTorch really runs, keeps, replays and proves them."""
+"""Backprint captures the forward and backward graphs that PyTorch really runs, keeps, replays and proves them.
 
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn
+    import backprint as bp
 
-from backprint import bench, corpus, diff, draw, errors, kernels, regions, tasks
-from backprint.api import (
-    capture,
-    check,
-    derivative,
-    export,
-    fake,
-    forward_backward_graphs,
-    inference_graph,
-    load,
-    load_world,
-    parse,
-    power,
-    record,
-    replay,
-    run,
-    save,
-    split,
-    verify,
-)
-from backprint.graph.nouns import Capture
-from backprint.kernels import lower
-from backprint.regions import region
-from backprint.swapping import swap
-from backprint.version import __version__
+    capture = bp.capture(model, x)             # runs the model's step, and records its two graphs
+    print(capture.pairs[0].backward)           # the backward as readable code
+    print(capture.verify())                    # compared with the model itself, bit for bit
+
+Importing this package loads nothing but its list of names: `bp.bench`, say, and torch itself, are loaded when they are
+first asked for, so that the command line answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from backprint import types as types
+    from backprint import bench, corpus, diff, draw, errors, kernels, regions, tasks, types
+    from backprint.api import (
+        capture,
+        check,
+        export,
+        fake,
+        forward_backward_graphs,
+        inference_graph,
+        load,
+        load_world,
+        parse,
+        record,
+        replay,
+        run,
+        save,
+        split,
+    )
+    from backprint.graph.nouns import Capture
+    from backprint.jobs.by_path import derivative, power, verify
+    from backprint.kernels import lower
+    from backprint.regions import region
+    from backprint.swapping import swap
+    from backprint.version import __version__
 
 __all__ = [
     "Capture",
@@ -66,40 +74,34 @@ __all__ = [
     "verify",
 ]
 
-MOVED = {
-    "minify": "bench.minify",
-    "run_corpus": "corpus.run",
-    "dedup": "corpus.dedup",
-    "view": "draw.view",
-    "compare_regions": "regions.compare",
+_MODULES = ("bench", "corpus", "diff", "draw", "errors", "kernels", "regions", "tasks", "types")
+
+_MODULE_OF = {
+    "Capture": "graph.nouns",
+    "__version__": "version",
+    "derivative": "jobs.by_path",
+    "lower": "kernels",
+    "power": "jobs.by_path",
+    "region": "regions",
+    "swap": "swapping",
+    "verify": "jobs.by_path",
 }
-"""Functions that stood here in earlier versions."""
-
-
-class Tool(ModuleType):
-    """A module that was a function in earlier versions: calling it says what to call instead."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        name = self.__name__.rpartition(".")[2]
-        raise TypeError(f"bp.{name} is a module now: call bp.{name}.{CALLED[name]}")
-
-
-CALLED = {"bench": "run", "kernels": "extract", "draw": "draw", "diff": "compare"}
-"""Modules that were functions in earlier versions, and the function that does the same."""
-
-for tool in (bench, kernels, draw, diff):
-    tool.__class__ = Tool  # which Python's data model allows for modules
+"""The modules of the names that are neither modules themselves nor functions of `backprint.api`."""
 
 
 def __getattr__(name: str) -> Any:
-    """Return `types`, which loads torch, when it is first asked for; say where a name of earlier versions is now."""
-    if name == "types":
-        import backprint.types as types
-
-        return types
-    if name in MOVED:
-        raise AttributeError(f"bp.{name} is bp.{MOVED[name]} now")
+    """Import what has this name when it is first asked for."""
+    if name in _MODULES:
+        return importlib.import_module(f"backprint.{name}")
+    if name in __all__:
+        value = getattr(importlib.import_module(f"backprint.{_MODULE_OF.get(name, 'api')}"), name)
+        globals()[name] = value
+        return value
     if name.endswith("Error"):
         raise AttributeError(f"module 'backprint' has no attribute {name!r}; errors are in bp.errors")
     place = "; classes are in bp.types" if name[:1].isupper() else ""
     raise AttributeError(f"module 'backprint' has no attribute {name!r}{place}")
+
+
+def __dir__() -> list[str]:
+    return __all__

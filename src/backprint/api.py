@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from backprint.common.tried import warn_with_this_torch
-from backprint.graph.nouns import Capture, Graph, Twin
+from backprint.errors import with_frames_of_program
+from backprint.graph.nouns import Capture, Graph
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from backprint.ranks.world import World
     from backprint.replaying.observed import ValueStats
     from backprint.replaying.whole import Replayed
-    from backprint.tracing.kernel_graphs import KernelGraph, KernelPair
 
     Operator: TypeAlias = "OpOverload | OpOverloadPacket"
     RequiresGrad: TypeAlias = bool | Iterable[str] | Sequence[bool] | Mapping[str, bool] | None
@@ -68,6 +68,7 @@ def capture(
 ) -> Capture: ...
 
 
+@with_frames_of_program
 def capture(
     target: Callable[..., Any] | str | os.PathLike[str],
     *args: Any,
@@ -93,21 +94,33 @@ def capture(
 ) -> Capture | World:
     """Capture the forward and backward graphs of `target(*args, **kwargs)`.
 
-    `dynamic=True` keeps the sizes of the inputs symbolic, `dynamic={"x": {0: "batch"}}` those of chosen dimensions.
     `bp.capture(model, args=(x,), kwargs={"name": n})` is always unambiguous. Everything of the caller's (tensors,
-    gradients, buffers, random states, modes) is restored afterwards. With `fake=True` nothing is computed and nothing
-    of the model is allocated: it may be built under `bp.fake()`, be on the meta device, or be real. A custom operator
-    with a body in Python is captured as its body, unless `allow` names it (`"ns::op"`): then it stays, a requirement.
-    A fake capture of many equal layers is stamped: traces with a few are continued, if that is sound and `stamp=True`.
+    gradients, buffers, random states, modes) is restored afterwards.
 
-    `meant` names custom autograd.Functions, `"detach"`, `"no_grad"`, `"hook"` or `"item"`, where the gradient is meant
-    not to be the derivative (`bp.derivative`). `loss` may be `"sum"` or `"mean"` of the first output, and `decompose`
-    names of operators, which PyTorch's own table then decomposes: `decompose=("aten::gelu",)`.
+    Options:
 
-    `world=8` captures the step of 8 ranks, in this process and without a process group, and returns a World. `shard` is
-    called in each rank with a copy of the model and the arguments, and shards them as a training script does: it
-    returns the model, (model, args) or (model, args, kwargs), or None if it changes the model in place. With
-    `fake=True` it is called under `bp.fake()`, and `ranks=(0, 5)` are captured, by default rank 0 alone.
+    - `engine`: how to trace: `"eager"`, `"aot"`, `"dynamo"`, or `"auto"`, the first that captures the whole program.
+    - `partition`: what is saved for the backward: `"min-cut"`, `"default"`, or a partition function of PyTorch's form.
+    - `decompose`: functions by operator, or names whose decompositions PyTorch has: `decompose=("aten::gelu",)`.
+    - `mode`: captures the module in `"train"` or `"eval"` mode; by default, as it is.
+    - `loss`: a function of the output, or `"sum"` or `"mean"` of the first; the backward begins at its result.
+    - `requires_grad`: what requires grad: True, False, `"inputs"`, `"parameters"`, `"all"`, names, a flag for each
+      tensor, or flags by name.
+    - `specialize`: False refuses a program that reads values, instead of keeping them as guards; True lets engine
+      `aot` and fake captures keep them too.
+    - `functional`: False keeps updates in place and views as they ran (engine `eager`).
+    - `dynamic`: True keeps the sizes of the inputs symbolic, `{"x": {0: "batch"}}` those of chosen dimensions.
+    - `fake`: computes and allocates nothing: the model may be built under `bp.fake()`, be on meta, or be real.
+    - `stamp`: False traces a fake capture of many equal layers in full, instead of continuing traces with a few.
+    - `order`: 2 captures the backward of the backward.
+    - `allow`: custom operators, `"ns::op"`, that stay as calls; the others are captured as their bodies in Python.
+    - `meant`: autograd.Functions, `"detach"`, `"no_grad"`, `"hook"` or `"item"` whose gradient is meant to differ.
+    - `world`: captures the step of so many ranks, in this process and without a process group: returns a World.
+    - `shard`: with `world`, called in each rank with a copy of the model and the arguments, which it shards as a
+      training script does: it returns the model, (model, args) or (model, args, kwargs), or None if it changes
+      the model in place. With `fake=True` it is called under `bp.fake()`.
+    - `ranks`: with `world` and `fake=True`, the ranks to capture; by default rank 0 alone.
+    - `name`: the name of the capture; by default the module's or function's.
 
     `target` may be the folder of a GraphNet sample or of one of ours, or any other TARGET of the command line: then it
     brings its own inputs, and `mode` rewrites calls that a GraphNet sample traced in inference. For a TARGET only,
@@ -173,21 +186,24 @@ def record(
     steps: tuple[int, int] = (1, 2),
     done: Callable[[int, Capture], None] | None = None,
     *,
+    module: bool = False,
     tell: Callable[[str], None] | None = None,
     stay: bool = False,
 ) -> list[Capture]:
     """Run an unmodified training script, and capture its steps from `steps[0]` to before `steps[1]`, counted from 0.
 
-    A step ends with an optimizer's step: forward, backward and update are linked Pairs. `done` is called with each
-    step's number and Capture while the script still runs. The script prints, raises and computes as without Backprint:
-    if a step cannot be captured, a warning names the cause, or `tell` is called with it. With `stay` the script's
-    `__main__`, `sys.argv` and `sys.path` stay in place, for a process that ends with it.
+    With `module`, `script` is the name of a module, which is run as `python -m NAME` runs it. A step ends with an
+    optimizer's step: forward, backward and update are linked Pairs. `done` is called with each step's number and
+    Capture while the script still runs. The script prints, raises and computes as without Backprint: if a step cannot
+    be captured, a warning names the cause, or `tell` is called with it. With `stay` the script's `__main__`, `sys.argv`
+    and `sys.path` stay in place, for a process that ends with it.
     """
     from backprint.common.text import check_sequence
     from backprint.tracing.record import script as script_runner
 
     check_sequence("arguments", arguments)
-    script_runner.check_script(script)
+    place = os.fspath(script)
+    program = script_runner.script_of_module(place) if module else script_runner.script_at(place)
     script_runner.check_steps(steps)
     captures: list[Capture] = []
     messages: list[str] = []
@@ -209,11 +225,11 @@ def record(
         recordings.append(Recording(steps, prove_and_keep, report))
         recordings[0].open()
 
-    name = os.path.basename(script)
+    name = program.name
     process = os.getpid()
     try:
         with script_runner.on_import("torch", script_runner.reporting_errors(begin, report)):
-            script_runner.run_as_main(script, arguments, stay)
+            script_runner.run_as_main(program, place, arguments, stay)
     finally:
         if os.getpid() == process:  # a child that the script forked ends here too
             for recording in recordings:
@@ -227,25 +243,37 @@ def record(
     return captures
 
 
-def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> KernelGraph:
-    """Return the forward of `fn(*inputs)` as a torch.fx.Graph that runs and prints as code, for kernel writers."""
-    from backprint.tracing.kernel_graphs import inference_graph as make
+@with_frames_of_program
+def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> fx.Graph:
+    """Return the forward of `fn(*inputs)` as a torch.fx.Graph, for kernel writers.
+
+    `inputs` are examples, whose shapes and dtypes count: one tensor for two arguments is two inputs. An argument that
+    is no tensor is a constant of the graph, and no input of it; parameters and buffers are inputs. The graph returns
+    tensors alone: a result that is None has no place among them. The new value of a state `v`, which the program writes
+    to, is a result `new_v`. `graph.owning_module(*tensors)` runs the graph.
+    """
+    from backprint.kernel_graphs import inference_graph as make
 
     return make(fn, inputs)
 
 
+@with_frames_of_program
 def forward_backward_graphs(
     fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Sequence[bool] | None = None, *, partition: Any = None
-) -> KernelPair:
-    """Return the forward and the backward of `fn(*inputs)`, each a torch.fx.Graph, as a tuple.
+) -> tuple[fx.Graph, fx.Graph]:
+    """Return the forward and the backward of `fn(*inputs)`, each a torch.fx.Graph.
 
-    A saved value has one name in both graphs. `partition` is the option of `bp.capture`.
+    The forward returns outputs, new values of states, and saved values. The backward takes the saved values, under the
+    same names, then a tangent for each differentiable output. It returns a gradient for each input that requires grad,
+    None where no output depends on it. Inputs and results are else as `bp.inference_graph` has them. `partition` is the
+    option of `bp.capture`.
     """
-    from backprint.tracing.kernel_graphs import forward_backward_graphs as make
+    from backprint.kernel_graphs import forward_backward_graphs as make
 
     return make(fn, inputs, requires_grad, partition)
 
 
+@with_frames_of_program
 def replay(
     capture: Capture,
     *args: Any,
@@ -279,24 +307,15 @@ def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, .
     return run_graph(graph, inputs)
 
 
+@with_frames_of_program
 def verify(
     capture: Capture,
     draws: Sequence[str] | None = None,
     *,
-    twin: Twin | None = None,
     trace: Capture | bool = False,
     derivative: bool | None = None,
 ) -> list[Verdict]:
-    """Prove a Capture against the original program: return a Verdict for each Pair, and for several linked Pairs the
-    whole's last.
-
-    A fake Capture is `unproven`. With a `twin` (a small version of the same program: `(model, args)`, `(model, args,
-    kwargs)` or a Capture) the twin is proven and compared with it step by step, and its Verdicts follow. `trace=True`
-    traces a stamped Capture's program in full, or `trace` is such a Capture: it is `wrong` if the graphs differ. With
-    `derivative`, the Verdict of each Pair with a backward says too whether that is the derivative of the forward
-    (`bp.derivative`); None says so if that costs less than the proof: if all values of the forward together have fewer
-    than 4 million elements.
-    """
+    """Prove a Capture in this process; `bp.verify`, which also takes a path, says what the arguments mean."""
     from backprint.calls import check_capture
     from backprint.common.text import check_sequence
     from backprint.derivatives.beside import with_derivatives
@@ -310,12 +329,7 @@ def verify(
         from backprint.saving import verify_stamped
 
         return [verify_stamped(capture, trace)]
-    if twin is None:
-        return with_derivatives(capture, prove(capture, tuple(draws or DRAWS)), derivative)
-    from backprint.replaying.verify import beside
-
-    small = _twin(capture, twin)
-    return beside(capture, small, prove(small, tuple(draws or DRAWS)))
+    return with_derivatives(capture, prove(capture, tuple(draws or DRAWS)), derivative)
 
 
 def _capture_of_one(target: Any, *args: Any, **kwargs: Any) -> Capture:
@@ -328,26 +342,15 @@ def _capture_of_one(target: Any, *args: Any, **kwargs: Any) -> Capture:
     return captured
 
 
+@with_frames_of_program
 def derivative(
-    target: Capture | Callable[..., Any],
+    target: Capture | Callable[..., Any] | str | os.PathLike[str],
     *args: Any,
     meant: Sequence[str] = (),
     hostile: bool | None = None,
     **kwargs: Any,
 ) -> list[Derivative]:
-    """Say whether each backward of a Capture is the derivative of its forward: return a Derivative for each Pair.
-
-    A `bitwise` verdict says that the graphs compute what the program computes; this says whether the program's
-    gradient is right. `target` may be a Capture, or a model or function, which is captured with these arguments. Both
-    graphs run in float64: for random tangents g and a random direction v, ⟨g, J·v⟩ by forward-mode AD of the forward
-    must be ⟨Jᵀ·g, v⟩ by the backward. A wrong backward is `not the derivative`, with the operators or the custom
-    autograd.Function at fault, its line, and the gradients that are wrong.
-
-    `meant` names Functions, `"detach"`, `"no_grad"`, `"hook"` or `"item"`, where the gradient is meant to differ, as a
-    surrogate does: what is around them is checked, and the word is `derivative but for` them. With `hostile`, tangents
-    that are expanded, transposed, one-hot or 0 in a row, and inputs with zeros, equal values, masked rows and repeated
-    indices are tried too. None tries them if the program has a custom autograd.Function, a hook or a custom operator.
-    """
+    """Say in this process whether each backward is the derivative of its forward: see `bp.derivative`."""
     from backprint.common.text import check_sequence
     from backprint.derivatives.check import derivatives_of
     from backprint.errors import UsageError
@@ -360,6 +363,7 @@ def derivative(
     return derivatives_of(target, meant, hostile)
 
 
+@with_frames_of_program
 def check(
     fn: Callable[..., Any],
     *args: Any,
@@ -377,10 +381,12 @@ def check(
 
     `like` is a reference in plain PyTorch, which runs in float64 and in the function's own dtype: outputs and gradients
     of `fn` may be off by `times` as much as the reference itself is off by in that dtype. Gradients are compared for
-    tangents that are random, ones, one-hot, partly 0, expanded, transposed and sliced, for inputs in other memory, for
-    inputs with zeros and equal values, and with NaN where a bool mask hides it. Whether the backward is the derivative
-    of the function's own forward is checked as by `bp.derivative`, also without a reference; where the function cannot
-    be captured, by central differences.
+    tangents that are random, ones, one-hot, partly 0, 2^16, 2^-20 and 2^-24 times as large, expanded, transposed and
+    sliced, for inputs in other memory, for inputs with zeros, equal values and a large mean, and with NaN where a bool
+    mask hides it. The function is called as training calls it: with some inputs frozen, without gradients, twice before
+    a backward, differentiated twice, and on other values. A write into an input, or into what autograd saved, that does
+    not count its version is wrong. Whether the backward is the derivative of the function's own forward is checked as
+    by `bp.derivative`, also without a reference; where the function cannot be captured, by central differences.
 
     `dtypes` are those to check in; without them, that of the inputs. `order=2` checks gradients of gradients.
     `requires_grad` is that of `bp.capture`; without it, inputs that require grad, and if none does, all floating-point
@@ -408,12 +414,9 @@ def check(
     return report
 
 
+@with_frames_of_program
 def power(capture: Capture, power: str = "own", *, seconds: float | None = None, count: int | None = None) -> Power:
-    """Measure how far outputs, gradients and mutations move, in tolerances, when inputs are redrawn: return a Power.
-
-    `power="own"` redraws each of the program's inputs alone, all parameters, all buffers, and everything together;
-    `"all"` each parameter and buffer alone too. `seconds` and `count` (of redraws) end it early.
-    """
+    """Measure in this process how far results move when inputs are redrawn: see `bp.power`."""
     from backprint.calls import check_capture
     from backprint.replaying.power import power_of
 
@@ -435,18 +438,6 @@ def split(capture: Capture, by: str, *, data: str = "seed") -> Split:
     return into_parts(capture, by, data)
 
 
-def _twin(large: Capture, twin: Twin) -> Capture:
-    """Return the Capture of a twin, captured with the options of the fake one."""
-    from backprint.calls import check_twin
-
-    check_twin(large, twin)
-    if isinstance(twin, Capture):
-        return twin
-    model, args, kwargs = (*twin, {})[:3]
-    options = {**large.origin.options.as_keywords(), "fake": False, "engine": large.engine, "name": None}
-    return capture(model, args=args, kwargs=kwargs, **options)
-
-
 def fake() -> AbstractContextManager[None]:
     """Build models and inputs of any size without allocating them: `with bp.fake(): model = Big(config)`.
 
@@ -459,6 +450,7 @@ def fake() -> AbstractContextManager[None]:
     return build()
 
 
+@with_frames_of_program
 def save(
     capture: Capture,
     path: str | os.PathLike[str],
@@ -506,7 +498,6 @@ def export(
     data: str | None = None,
     allow: Sequence[str] = (),
     overwrite: bool = False,
-    full: bool = False,
 ) -> Path:
     """Write a Capture, or the sample in a folder, as one Python file that runs with PyTorch alone. Returns its path.
 
@@ -515,30 +506,29 @@ def export(
     `"both"`, `"forward"` or `"backward"`. `data="seed"` draws inputs that the sample keeps exact. More than 64 KiB of
     exact data go into a `.safetensors` file beside it.
 
-    The file is as short as it can be: it has only the draws and the rules of comparison that this program needs. It is
-    run in a process of its own, and kept if it prints what the full file prints; else the full file is written, and its
-    docstring says why. `full=True` writes the full file at once, and runs nothing of a sample.
+    Below the graphs and the inputs, the file has only those functions that these need; they are Backprint's own, by
+    which `bench` and `minify` judge. Nothing of a sample is run to write it.
     """
     from backprint import saving
     from backprint.calls import check_export_call
 
     check_export_call(capture, path, backend, direction, data, allow)
     capture_ = capture if isinstance(capture, Capture) else load(capture, allow)
-    return saving.write_file(capture_, path, backend, direction, data, allow, overwrite, full)
+    return saving.write_file(capture_, path, backend, direction, data, allow, overwrite)
 
 
-def load_world(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool = False) -> World:
+def load_world(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> World:
     """Read the samples of all ranks of a step, as `World.save` has written them. Runs none of their code."""
     from backprint.ranks.world import load_world as read
 
-    return read(path, allow, trust)
+    return read(path, allow)
 
 
-def load(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool = False) -> Capture:
+def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
     """Read a sample. Runs none of its code; a graph is parsed and checked when it is first used.
 
-    A sample with a call that no check of arguments makes safe can be read and shown, and is refused by name where it is
-    run: `backprint verify` runs it in a process of its own, `trust=True` in this one.
+    What runs the Capture runs it in this process, which a stranger's graph may end as any PyTorch program may:
+    `bp.verify(path)`, `bp.power(path)` and `bp.derivative(path)` run it in a process of its own.
     """
     from backprint.calls import check_load
     from backprint.common.text import check_sequence
@@ -546,15 +536,14 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), *, trust: bool
 
     check_load(path)
     check_sequence("allow", allow)
-    return read(path, allow, trust)
+    return read(path, allow)
 
 
 def parse(text: str, allow: Sequence[str] = ()) -> Graph:
     """Return the Graph of a text, such as `graph.code` or a row of `backprint corpus export`. Runs none of it.
 
     Anything that is not a graph of known tensor operators is refused with its line. `allow` names the custom operators
-    that the text may call. A graph with a call that no check of arguments makes safe can be read and shown, and is
-    refused where it is run.
+    that the text may call.
     """
     from backprint.common.text import check_sequence
     from backprint.errors import UsageError
@@ -582,18 +571,3 @@ def observed(capture: Capture) -> ValueStats:
     from backprint.replaying.observed import observed_values
 
     return observed_values(capture)
-
-
-def _to_fx(graph: Graph) -> fx.GraphModule:
-    """Return a torch.fx.GraphModule that computes the same."""
-    from backprint.fx.to_fx import to_fx
-
-    return to_fx(graph)
-
-
-Graph.to_fx = _to_fx  # type: ignore[assignment,method-assign]  # the face binds verbs of higher floors to the nouns
-Capture.save = save  # type: ignore[assignment,method-assign]  # as above
-Capture.release = release  # type: ignore[assignment,method-assign]  # as above
-Capture.inputs = inputs  # type: ignore[assignment,method-assign]  # as above
-Capture.observed = observed  # type: ignore[assignment,method-assign]  # as above
-Capture.verify = verify  # type: ignore[assignment,method-assign]  # as above

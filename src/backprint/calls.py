@@ -11,6 +11,7 @@ from typing import Any
 
 from backprint.common.text import check_choice, check_sequence
 from backprint.errors import UsageError
+from backprint.graph.capture_options import roles_with_grad
 from backprint.graph.nouns import Capture
 
 MAX_SHOWN = 60
@@ -30,9 +31,9 @@ def check_capture_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, An
             "bp.capture(model, x), not bp.capture(model(x))"
         )
     check_spelled(args, kwargs)
-    check_options_spelled(target, kwargs, options)
-    check_tuple(target, args, kwargs)
-    check_arrays(target, args, kwargs)
+    _check_options_spelled(target, kwargs, options)
+    _check_tuple(target, args, kwargs)
+    _check_arrays(target, args, kwargs)
 
 
 def check_world(world: Any, shard: Any, ranks: Any, fake: Any) -> None:
@@ -109,16 +110,13 @@ def check_collision(call: str, parameters: Collection[str], is_passed: Mapping[s
 
 
 def check_requires_grad(requires_grad: Any) -> None:
-    """Raise if `requires_grad` is a string, which would be read letter by letter, or a tensor."""
+    """Raise if `requires_grad` is a text that is no word of it, which would be read letter by letter, or a tensor."""
     if isinstance(requires_grad, str):
-        raise UsageError(
-            f"requires_grad={requires_grad!r} is a text: write requires_grad=({requires_grad!r},), a name for each "
-            "tensor"
-        )
+        roles_with_grad(requires_grad)
     if requires_grad is not None and (is_tensor(requires_grad) or not isinstance(requires_grad, (bool, Iterable))):
         raise UsageError(
-            f"requires_grad is a {type(requires_grad).__name__}: write True or False, names (requires_grad=('x',)), "
-            "a mask, or a mapping from names to bools"
+            f"requires_grad is a {type(requires_grad).__name__}: write True or False, 'inputs', 'parameters' or "
+            "'all', names (requires_grad=('x',)), a mask, or a mapping from names to bools"
         )
 
 
@@ -158,7 +156,7 @@ def check_class(target: type, args: Sequence[Any]) -> None:
         raise UsageError(f"{target.__name__} is a class: write bp.capture({target.__name__}.apply, x)")
 
 
-def check_options_spelled(target: Any, kwargs: Mapping[str, Any], options: Collection[str]) -> None:
+def _check_options_spelled(target: Any, kwargs: Mapping[str, Any], options: Collection[str]) -> None:
     """Raise for a keyword that is not a parameter of the target and is nearly an option of ours."""
     parameters = parameters_of(target)
     if "specialise" in kwargs and "specialise" not in (parameters or {}):
@@ -174,7 +172,7 @@ def check_options_spelled(target: Any, kwargs: Mapping[str, Any], options: Colle
             )
 
 
-def check_tuple(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _check_tuple(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise if the inputs are in one tuple, and the target takes several arguments."""
     if len(args) != 1 or kwargs or not isinstance(args[0], (tuple, list)) or not has_tensors(args[0]):
         return
@@ -185,7 +183,7 @@ def check_tuple(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         )
 
 
-def check_arrays(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _check_arrays(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise if the arguments have numpy arrays and no tensor."""
     leaves = list(leaves_of((tuple(args), dict(kwargs))))
     arrays = [leaf for leaf in leaves if type(leaf).__module__ == "numpy" and type(leaf).__name__ == "ndarray"]
@@ -275,18 +273,6 @@ def check_export_call(
     check_choice("direction", direction)
     check_choice("data", data, optional=True)
     check_sequence("allow", allow)
-
-
-def check_twin(large: Capture, twin: Any) -> None:
-    """Raise unless a fake Capture is given a twin that is a Capture or a call."""
-    if not large.fake:
-        raise UsageError(f"twin= stands by a fake capture; {large.name} has values of its own: verify it without")
-    if isinstance(twin, Capture):
-        return
-    if not (isinstance(twin, tuple) and len(twin) in (2, 3) and callable(twin[0]) and isinstance(twin[1], tuple)):
-        raise UsageError("twin must be (model, args), (model, args, kwargs) or a Capture")
-    if not large.origin.traced_here:
-        raise UsageError("a sample does not keep the options it was captured with: capture the twin, and pass that")
 
 
 def check_load(path: Any) -> None:

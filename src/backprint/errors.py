@@ -21,12 +21,16 @@ A measured difference is not an error: it is a Verdict. `bp.check` alone raises 
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
-from types import CodeType
-from typing import Any
+from types import CodeType, TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 """Error numbers of a file system that takes no more files."""
@@ -166,7 +170,8 @@ def is_standard(code: CodeType) -> bool:
 def is_ours(code: CodeType) -> bool:
     """Whether code is Backprint's and works for itself."""
     name = os.path.abspath(code.co_filename)
-    return name.startswith(OURS) and not name.startswith(EXAMPLES) and code is not for_program.__code__
+    passing = (for_program.__code__, CODE_OF_FACE)
+    return name.startswith(OURS) and not name.startswith(EXAMPLES) and code not in passing
 
 
 def describe_defect(error: BaseException) -> str:
@@ -185,3 +190,86 @@ def describe_error(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     trace = "".join(traceback.format_exception(error)).rstrip()
     return f"a defect of Backprint, please report it: {describe_defect(error)}\n{trace}"
+
+
+# ---- Tracebacks of the program's own errors, without our frames
+
+
+def with_frames_of_program(function: Callable[P, R]) -> Callable[P, R]:
+    """Show an error that the program raises inside of a function of the face with the program's frames and torch's."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            if is_of_program(error) and (head := error.__traceback__) is not None:
+                head.tb_next = without_own_frames(head.tb_next)
+            for other in chained(error):
+                if is_of_program(other):
+                    other.__traceback__ = without_own_frames(other.__traceback__)
+            raise
+
+    return call
+
+
+CODE_OF_FACE = with_frames_of_program(len).__code__
+"""The code of the frame of ours that stays in such a traceback."""
+
+
+def is_of_program(error: BaseException) -> bool:
+    """Whether the program raised an error: no refusal, no defect, and raised in its code or in code called for it."""
+    if isinstance(error, BackprintError) or is_defect(error):
+        return False
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    first = next((index for index, code in enumerate(codes) if is_ours(code)), len(codes))
+    called = next((index for index, code in enumerate(codes) if code is for_program.__code__), len(codes))
+    return any(map(is_of_user, codes[first:])) or any(not code.co_filename.startswith(OURS) for code in codes[called:])
+
+
+def is_of_user(code: CodeType) -> bool:
+    """Whether code is neither ours, nor Python's, nor of an installed package."""
+    name = os.path.abspath(code.co_filename)
+    is_installed = any(os.sep + folder + os.sep in name for folder in INSTALLED)
+    return not (is_standard(code) or is_installed or name.startswith(OURS) or code.co_filename.startswith("<"))
+
+
+def chained(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors that an error was raised from, or while handling."""
+    seen, queue = {id(error)}, [error.__cause__, error.__context__]
+    while queue:
+        other = queue.pop()
+        if other is not None and id(other) not in seen:
+            seen.add(id(other))
+            yield other
+            queue += [other.__cause__, other.__context__]
+
+
+TORCH_FILES_CALLING_US = (os.path.join("torch", "_compile.py"), os.path.join("_dynamo", "eval_frame.py"))
+TORCH_FILES_CALLED_BY_US = os.path.join("torch", "_ops.py")
+
+
+def without_own_frames(trace: TracebackType | None, besides: str = "") -> TracebackType | None:
+    """Remove our frames from a traceback, and torch's and Python's frames around them; those of the package in the
+    folder `besides` too."""
+    kept: list[TracebackType] = []
+    ours = False
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        file = code.co_filename
+        before, ours = ours, file.startswith(OURS) and not file.startswith(EXAMPLES)
+        if ours:
+            while kept and kept[-1].tb_frame.f_code.co_filename.endswith(TORCH_FILES_CALLING_US):
+                kept.pop()
+        elif before and (is_standard(code) or (besides and file.startswith(besides))):
+            ours = True  # a context manager or an import between two frames of ours, or before the program's
+        elif not (before and file.endswith(TORCH_FILES_CALLED_BY_US)):
+            kept.append(trace)
+        trace = trace.tb_next
+    rebuilt = None
+    for entry in reversed(kept):
+        # An interrupt may come at an instruction that Python gives no line: None here, -1 in what is made.
+        rebuilt = TracebackType(
+            rebuilt, entry.tb_frame, entry.tb_lasti, -1 if entry.tb_lineno is None else entry.tb_lineno
+        )
+    return rebuilt

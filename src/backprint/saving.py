@@ -15,11 +15,12 @@ from typing import Any
 from backprint.common.text import check_choice
 from backprint.derivatives.beside import with_worst_derivative
 from backprint.derivatives.check import RECIPE_FIRST
+from backprint.derivatives.kept import digest_of_graphs
 from backprint.errors import CaptureError, SampleError, UsageError, is_defect
 from backprint.graph.keys import PortKey, PortValues, is_tangent
 from backprint.graph.links import collective_steps, free_ports
 from backprint.graph.nouns import Capture, Graph, InputRecipes, stamp_of
-from backprint.graph.verdicts import REFUTED, Verdict
+from backprint.graph.verdicts import NOT_THE_DERIVATIVE, REFUTED, Power, Verdict
 from backprint.graphnet.write import graphnet_writer, write_trees
 from backprint.replaying.annotations import with_found_annotations
 from backprint.replaying.attest import Attested, attest, port_values, verdict_json
@@ -55,31 +56,47 @@ def write_sample(
     if capture.fake:
         witness_and_verdict = {"witness": None, "verdict": verdict_json(verify_capture(capture)[0])}
         return write_staged(
-            capture, path, recipes_of_fake(capture, data), witness_and_verdict, no_values, graphnet_writer(None)
+            capture, path, _recipes_of_fake(capture, data), witness_and_verdict, no_values, graphnet_writer(None)
         )
     if data == "none":
         verdict = with_worst_derivative(capture, verify_capture(capture, ("captured",))[-1])
-        witness_and_verdict = {"witness": None, "verdict": verdict_json(verdict)}
+        witness_and_verdict = {"witness": None, "verdict": _kept_verdict(verdict, capture)}
         return write_staged(
-            capture, path, recipes_by_data(capture, data), witness_and_verdict, no_values, graphnet_writer(None)
+            capture, path, _recipes_by_data(capture, data), witness_and_verdict, no_values, graphnet_writer(None)
         )
-    inputs, proof = with_proof_on_recipes(capture, data, power)
+    inputs, proof = _with_proof_on_recipes(capture, data, power)
     measured_power = proof.power if power != "none" else None
     verdict = with_worst_derivative(replace(capture, recipes=inputs), proof.verdict, RECIPE_FIRST)
-    witness_and_verdict = {"witness": proof.witness, "verdict": verdict_json(verdict, measured_power)}
+    if capture.origin.alive and data != "exact":  # what is wrong at the captured values stays so in the sample
+        on_own_values = with_worst_derivative(capture, proof.verdict)
+        verdict = on_own_values if is_wrong(on_own_values) and not is_wrong(verdict) else verdict
     if capture.origin.traced_here and proof.notes is not None:
         capture = with_found_annotations(capture, proof.notes)
-    return write_staged(capture, path, inputs, witness_and_verdict, proof.values, graphnet_writer(loose_run(capture)))
+    witness_and_verdict = {"witness": proof.witness, "verdict": _kept_verdict(verdict, capture, measured_power)}
+    return write_staged(capture, path, inputs, witness_and_verdict, proof.values, graphnet_writer(_loose_run(capture)))
 
 
-def recipes_of_fake(capture: Capture, data: str) -> InputRecipes:
+def is_wrong(verdict: Verdict) -> bool:
+    """Whether the backward of a Verdict is not the derivative."""
+    return verdict.derivative is not None and verdict.derivative.word == NOT_THE_DERIVATIVE
+
+
+def _kept_verdict(verdict: Verdict, capture: Capture, power: Power | None = None) -> dict[str, Any]:
+    """Return a Verdict in a sample's form, with a digest of the graphs that its Derivative is about."""
+    row = verdict_json(verdict, power)
+    if verdict.derivative is not None:
+        row["graphs"] = digest_of_graphs(capture)
+    return row
+
+
+def _recipes_of_fake(capture: Capture, data: str) -> InputRecipes:
     """Return the recipes of a fake capture, or none."""
     if data == "exact":
         raise UsageError("data='exact' keeps values, and a fake capture has none: use data='seed' or data='none'")
     return capture.recipes if data == "seed" else without_data(capture.recipes)
 
 
-def recipes_by_data(capture: Capture, data: str, exact: Sequence[str] = ()) -> Inputs:
+def _recipes_by_data(capture: Capture, data: str, exact: Sequence[str] = ()) -> Inputs:
     """Return recipes as `data` requires."""
     if data == "seed" and not exact and capture.recipes.recipes:
         return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
@@ -106,28 +123,27 @@ def write_file(
     data: str | None,
     allow: Sequence[str],
     overwrite: bool,
-    full: bool = False,
 ) -> Path:
     """Write a Capture as one Python file; return its path."""
     check_export(path, overwrite)
     check_custom(capture, allow)
-    return write_export(capture, path, inputs_to_export(capture, data), backend, direction, full=full)
+    return write_export(capture, path, _inputs_to_export(capture, data), backend, direction)
 
 
-def inputs_to_export(capture: Capture, data: str | None) -> InputRecipes:
+def _inputs_to_export(capture: Capture, data: str | None) -> InputRecipes:
     """Return the inputs of an exported file: those of the sample, or of the sample that `save` would write."""
     if data == "none":
         raise UsageError("data='none' keeps no inputs, and an exported file runs on its own: use 'seed' or 'exact'")
     if capture.fake:
-        return recipes_of_fake(capture, data or "seed")
+        return _recipes_of_fake(capture, data or "seed")
     if capture.origin.alive:
-        return with_proof_on_recipes(capture, data or "seed", "none")[0]
+        return _with_proof_on_recipes(capture, data or "seed", "none")[0]
     if data == "seed":
         return without_exact(capture)
-    return capture.recipes if data is None else recipes_by_data(capture, data)
+    return capture.recipes if data is None else _recipes_by_data(capture, data)
 
 
-def with_proof_on_recipes(capture: Capture, data: str, power: str) -> tuple[Inputs, Attested]:
+def _with_proof_on_recipes(capture: Capture, data: str, power: str) -> tuple[Inputs, Attested]:
     """Return recipes on which the program runs, and its proof on them: inputs that break it when redrawn are kept
     exact."""
     roles = [(port.name, port.role) for port in free_ports(capture)]
@@ -136,7 +152,7 @@ def with_proof_on_recipes(capture: Capture, data: str, power: str) -> tuple[Inpu
     tries: list[list[str]] = [[], [name for name, role in roles if role == "input" and name not in duplicates], names]
     causes = []
     for exact in tries:
-        inputs = recipes_by_data(capture, data, exact)
+        inputs = _recipes_by_data(capture, data, exact)
         try:
             return inputs, attest(replace(capture, recipes=inputs), power)
         except Exception as error:  # the user's program may raise anything on redrawn inputs
@@ -154,7 +170,7 @@ def proven_step(recorded: Capture) -> Capture:
     """Return a recorded step with recipes if its replay returns what the script computed; raise if not."""
     capture = with_recipes(recorded)
     verdicts = verify_capture(capture, ("captured",))
-    check_sent(capture)
+    _check_sent(capture)
     for verdict in verdicts:
         if verdict.verdict in REFUTED:
             unseen = (
@@ -166,7 +182,7 @@ def proven_step(recorded: Capture) -> Capture:
     return capture
 
 
-def check_sent(capture: Capture) -> None:
+def _check_sent(capture: Capture) -> None:
     """Raise if the graphs of a rank have sent something else than the script did, where that matters."""
     differing = getattr(capture.peers, "differing", ())
     for key, (step, is_used) in collective_steps(capture).items() if differing else ():
@@ -197,20 +213,20 @@ def write_layout(
     """
     capture_ = capture if isinstance(capture, Capture) else load(capture, allow)
     source = Path(source_folder) if source_folder is not None else None
-    evaluation_and_values = (evaluation, values_on_recipes(evaluation)) if evaluation is not None else None
+    evaluation_and_values = (evaluation, _values_on_recipes(evaluation)) if evaluation is not None else None
     return write_trees(
         capture_,
         Path(out_root),
         relative,
-        values_on_recipes(capture_),
+        _values_on_recipes(capture_),
         evaluation=evaluation_and_values,
         source=source,
-        run=None if capture_.fake else loose_run(capture_),
+        run=None if capture_.fake else _loose_run(capture_),
         overwrite=overwrite,
     )
 
 
-def values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
+def _values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
     """Return, for each Pair, the values at its ports on the recipe's inputs; nothing without recipes."""
     if capture.fake or not capture.recipes.complete:
         return ({},) * len(capture.pairs)
@@ -218,7 +234,7 @@ def values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
         return port_values(capture, checked_run(capture, draw_from_recipes(capture, "recipe", None)).replayed)
 
 
-def loose_run(capture: Capture) -> Callable[[Graph, Mapping[str, Any]], tuple[Any, ...]]:
+def _loose_run(capture: Capture) -> Callable[[Graph, Mapping[str, Any]], tuple[Any, ...]]:
     """Return a function that runs one direction of a Capture on values that may not match it, and restores random
     states. Its collectives are answered as if the other ranks sent the same."""
     sizes = {label: len(members) for label, members in capture.rank.groups} if capture.rank is not None else {}

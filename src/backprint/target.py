@@ -20,7 +20,6 @@ from backprint.common.formats import BACKPRINT, FORMATS, GRAPHNET, format_of
 from backprint.common.text import check_sequence
 from backprint.errors import SampleError, UsageError
 from backprint.graph.capture_options import DEFAULTS, CaptureOptions
-from backprint.graph.isolation import check_here, isolation_request
 from backprint.graph.nouns import Capture
 
 if TYPE_CHECKING:
@@ -100,6 +99,15 @@ def capture_target(target: Target, **options: Any) -> Capture:
     return replace(capture, notes=(*target.notes, *capture.notes)) if target.notes else capture
 
 
+def with_grad(target: Target, capture: Capture, requires_grad: Any) -> tuple[tuple[str, str], ...]:
+    """Return (name, why) of the tensors that require grad in a Capture of a Target with this option."""
+    if requires_grad is None:
+        return target.with_grad
+    why = f"requires_grad={requires_grad}" if isinstance(requires_grad, (str, bool)) else "requires_grad names it"
+    ports = [port for pair in capture.pairs if pair.backward for port in pair.backward.by_role("gradient")]
+    return tuple((name, why) for name in dict.fromkeys(port.name for port in ports))
+
+
 def capture_named_target(
     text: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Capture:
@@ -115,20 +123,17 @@ def capture_named_target(
 # ---- GraphNet's samples
 
 
-def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool) -> Target:
-    """Build a GraphNet sample. One that needs a process of its own is refused here, unless it is trusted or fake."""
+def _target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool) -> Target:
+    """Build a GraphNet sample."""
     from backprint.graphnet import read_graphnet
     from backprint.graphnet.build import build_sample
-    from backprint.graphnet.safety import calls_to_isolate
     from backprint.replaying.again import function_of
     from backprint.tracing import frames
     from backprint.tracing.fake import fake as fake_world
 
     sample = read_graphnet(place, trust)
-    if not trust and not fake:
-        check_here(isolation_request(place, calls_to_isolate(sample), f"bp.capture({str(place)!r}, trust=True)"))
-    with unallocated_if(fake):  # under `fake`, a device that is missing here is allowed
-        check_torch_device(device)
+    with _unallocated_if(fake):  # under `fake`, a device that is missing here is allowed
+        _check_torch_device(device)
     built = build_sample(
         sample, device=device or "cpu", mode=mode, fake=fake_world if fake else None, run=function_of(frames.at)
     )
@@ -151,7 +156,7 @@ def target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | 
 # ---- Our own samples
 
 
-def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool = False) -> Target:
+def _target_of_sample(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool = False) -> Target:
     """Make a Target of a Backprint sample, to be captured again from its saved forward."""
     from backprint.graph.sizes import new_devices, on_device
     from backprint.replaying.again import module_of
@@ -159,7 +164,7 @@ def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | No
     from backprint.sample.load import load
     from backprint.tracing import frames
 
-    capture = load(place, trust=trust)
+    capture = load(place)
     if mode is not None:
         raise UsageError(f"{place}: mode={mode!r} cannot be written into a saved graph: its operators have their mode")
     if len(capture.pairs) != 1:
@@ -172,7 +177,7 @@ def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | No
         raise SampleError(
             f"{place}: it was saved without data, so there is no {capture.recipes.missing[0]!r} to run on"
         )
-    check_torch_device(device)
+    _check_torch_device(device)
     recipes = Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
     [pair] = capture.pairs
     places = new_devices(pair.forward, device) if device else {}
@@ -189,13 +194,13 @@ def target_of_sample(place: Path, fake: bool, device: str | None, mode: str | No
         recipes=recipes,
         with_grad=with_grad,
         without_grad=without_grad,
-        notes=(*capture.notes, *notes_on_opaque_edges(capture)),
+        notes=(*capture.notes, *_notes_on_opaque_edges(capture)),
         requires_grad=tuple(name for name, _ in with_grad) or False,
         bytes=size + sum(getattr(value, "nbytes", 0) for value in inputs.values()),
     )
 
 
-def notes_on_opaque_edges(capture: Capture) -> tuple[str, ...]:
+def _notes_on_opaque_edges(capture: Capture) -> tuple[str, ...]:
     """Return a note for a Capture of a saved forward whose autograd may not be the program's own backward."""
     if not capture.opaque or capture.pairs[0].backward is None:
         return ()
@@ -209,8 +214,8 @@ def notes_on_opaque_edges(capture: Capture) -> tuple[str, ...]:
 
 
 READERS: Mapping[str, Callable[[Path, bool, str | None, str | None, bool], Target]] = {
-    BACKPRINT.name: target_of_sample,
-    GRAPHNET.name: target_of_graphnet,
+    BACKPRINT.name: _target_of_sample,
+    GRAPHNET.name: _target_of_graphnet,
 }
 """The reader of each format of samples."""
 
@@ -223,7 +228,7 @@ NEEDS_GROUP = ("Default process group has not been initialized", "Error initiali
 
 
 @contextlib.contextmanager
-def with_advice_on_ranks() -> Iterator[None]:
+def _with_advice_on_ranks() -> Iterator[None]:
     """Say what to do where a program raises because it has no process group."""
     try:
         yield
@@ -236,20 +241,20 @@ def with_advice_on_ranks() -> Iterator[None]:
         ) from error
 
 
-@with_advice_on_ranks()
+@_with_advice_on_ranks()
 def target_of_factory(text: str, fake: bool, device: str | None, mode: str | None) -> Target:
     """Call the factory of a TARGET: it returns a callable, arguments and keyword arguments; with `fake`, no values."""
     factory = find_factory(text)
-    with unallocated_if(fake):
+    with _unallocated_if(fake):
         result = factory()
     if isinstance(result, tuple) and len(result) in (2, 3) and callable(result[0]):
         model, args, *rest = result
         kwargs = rest[0] if rest else {}
         args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
         if isinstance(kwargs, dict):
-            check_torch_device(device)
+            _check_torch_device(device)
             if device:
-                with unallocated_if(fake):
+                with _unallocated_if(fake):
                     model, args, kwargs = move_to_device(device, model, args, kwargs)
             title = getattr(model, "__name__", type(model).__name__)
             size = sum(tensor.nbytes for tensor in strided_tensors(model, args, kwargs))
@@ -273,7 +278,7 @@ def strided_tensors(*values: Any) -> list[Any]:
     return list({id(tensor): tensor for tensor in tensors if tensor.layout is torch.strided}.values())
 
 
-def unallocated_if(fake: bool) -> Any:
+def _unallocated_if(fake: bool) -> Any:
     """Return the mode under which nothing is allocated, if `fake`."""
     if not fake:
         return contextlib.nullcontext()
@@ -282,7 +287,7 @@ def unallocated_if(fake: bool) -> Any:
     return fake_world()
 
 
-def check_torch_device(device: str | None) -> None:
+def _check_torch_device(device: str | None) -> None:
     """Raise unless tensors can be made on this device."""
     if device is None:
         return
@@ -318,7 +323,7 @@ def find_factory(text: str) -> Callable[..., Any]:
         raise UsageError(
             f"{text!r} is not a TARGET: write file.py:factory, package.module:factory, or the folder of a sample"
         )
-    module = import_file(Path(place)) if place.endswith(".py") else import_by_name(place)
+    module = _import_file(Path(place)) if place.endswith(".py") else _import_by_name(place)
     factory = getattr(module, name, None)
     if not callable(factory):
         names = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
@@ -326,7 +331,7 @@ def find_factory(text: str) -> Callable[..., Any]:
     return factory
 
 
-def import_file(path: Path) -> Any:
+def _import_file(path: Path) -> Any:
     """Import a Python file, with its folder on sys.path as for a script."""
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
@@ -336,11 +341,27 @@ def import_file(path: Path) -> Any:
         raise UsageError(f"{path}: Python cannot import it")
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        if "no known parent package" not in str(error) or not (path.resolve().parent / "__init__.py").is_file():
+            raise
+        del sys.modules[path.stem]
+        return _import_of_package(path.resolve())
     return module
 
 
-def import_by_name(name: str) -> Any:
+def _import_of_package(path: Path) -> Any:
+    """Import a file that has relative imports as the module that it is of its package."""
+    root, names = path.parent, [path.stem]
+    while (root / "__init__.py").is_file():
+        names.insert(0, root.name)
+        root = root.parent
+    sys.path[0] = str(root)
+    return importlib.import_module(".".join(names))
+
+
+def _import_by_name(name: str) -> Any:
     """Import a module by its dotted name, with the current folder on sys.path."""
     sys.path.insert(0, "")
     try:
@@ -352,7 +373,7 @@ def import_by_name(name: str) -> Any:
 # ---- Captures, and their options
 
 
-@with_advice_on_ranks()
+@_with_advice_on_ranks()
 def capture_with_recipes(
     target: Callable[..., Any],
     args: tuple[Any, ...],
@@ -395,11 +416,11 @@ def loss_of(text: str | None) -> Any:
     if text is None:
         return None
     if text in LOSSES:
-        return lambda output: getattr(first_tensor(output), text)()
+        return lambda output: getattr(_first_tensor(output), text)()
     return find_factory(text)
 
 
-def first_tensor(output: Any) -> Any:
+def _first_tensor(output: Any) -> Any:
     """Return the first floating-point tensor of a result."""
     import torch
 

@@ -30,7 +30,7 @@ def backend(
     module: fx.GraphModule, inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
 ) -> Callable[..., Any]:
     """Save a sample of a graph of Dynamo's, and return the graph itself. If it cannot be captured, warn."""
-    settings = checked_options(options or {}, mode)
+    settings = _checked_options(options or {}, mode)
     from backprint.tracing.dynamo.backend import LeaveUncompiled, as_eager
     from backprint.tracing.dynamo.frontend import function_of
 
@@ -50,7 +50,7 @@ LOG: list[Path] = []
 """The samples that this process has saved, in order."""
 
 
-def checked_options(options: Mapping[str, Any], mode: str | None) -> dict[str, Any]:
+def _checked_options(options: Mapping[str, Any], mode: str | None) -> dict[str, Any]:
     """Return the options, with the folder from the environment if none is given; refuse unknown ones by name."""
     from backprint.common.text import check_choice
     from backprint.errors import UsageError

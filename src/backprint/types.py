@@ -31,7 +31,6 @@ from backprint.swapping.places import SwappedPlace
 from backprint.swapping.proved import SwapProof
 from backprint.swapping.swapped import Swapped
 from backprint.tasks.nouns import Task, TaskReport, TaskSet
-from backprint.tracing.kernel_graphs import KernelGraph, KernelPair, KernelRun
 
 __all__ = [
     "AgainstWhole",
@@ -52,9 +51,6 @@ __all__ = [
     "Graph",
     "Guard",
     "Kernel",
-    "KernelGraph",
-    "KernelPair",
-    "KernelRun",
     "Link",
     "Lowered",
     "LoweredCheck",

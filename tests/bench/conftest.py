@@ -10,11 +10,8 @@ from typing import Any
 import pytest
 
 import backprint as bp
-from backprint.bench import launch
-from backprint.bench.cells import BenchCell
-from backprint.bench.compilers.table import compiler_named
-from backprint.bench.trial import TrialPlan, tried
-from backprint.jobs.turns import GraphClock, Turns
+from face import BenchCell, GraphClock, TrialPlan, Turns, compiler_named, launch
+from face import trial_tried as tried
 
 Trial = Callable[..., dict[str, BenchCell]]
 

@@ -18,12 +18,8 @@ from runs_made import cell as written_cell
 from runs_made import write_run
 
 import backprint as bp
-from backprint.bench.cells import BenchCell, cell_from_json
-from backprint.bench.runs import read_run
-from backprint.bench.trial import append, read_cells, row_of, write_ended
-from backprint.cli import main
-from backprint.errors import UsageError
-from backprint.jobs.processes import ChildEnd
+from face import BenchCell, ChildEnd, UsageError, append, cell_from_json, main, read_cells, read_run, write_ended
+from face import trial_row_of as row_of
 
 OWN = Path(__file__).with_name("own_compilers.py")
 
@@ -52,6 +48,17 @@ def outcomes(run: Any) -> dict[str, str]:
 @pytest.mark.parametrize("sample", ["nets/mlp", "functions/tanh"])
 def test_strides_of_a_compiled_forward_are_no_fault_of_its_backward(samples: Path, sample: str, cells_of: Any) -> None:
     cells = cells_of(bp.load(samples / sample), own("other_strides"), ("forward", "backward", "step"))
+    assert [cell.outcome for cell in cells.values()] == ["untimed"] * 3, [cell.reason for cell in cells.values()]
+
+
+@pytest.mark.slow
+def test_a_saved_value_that_was_expanded_reaches_its_backward_in_the_strides_it_was_compiled_for(cells_of: Any) -> None:
+    """A compiled forward may return such a value as a whole tensor, as Inductor does."""
+    drawn = [torch.randn(shape, requires_grad=True) for shape in ((1, 6), (6, 6))]
+    capture = bp.capture(lambda x, w: x.tanh().expand(5, 6) @ w, *drawn)
+    saved = [port.spec.stride for port in capture.pairs[0].backward.inputs if port.role == "saved"]
+    assert any(stride and 0 in stride for stride in saved), saved
+    cells = cells_of(capture, own("other_strides"), ("forward", "backward", "step"))
     assert [cell.outcome for cell in cells.values()] == ["untimed"] * 3, [cell.reason for cell in cells.values()]
 
 
@@ -276,7 +283,7 @@ def test_a_run_of_another_version_is_refused(samples: Path, tmp_path: Path) -> N
 
 
 def test_a_missing_package_is_named_with_the_line_that_installs_it(samples: Path, tmp_path: Path) -> None:
-    from backprint.bench.compilers.table import COMPILERS, has_module
+    from face import COMPILERS, has_module
 
     missing = [row for row in COMPILERS.values() if row.packages and not all(map(has_module, row.packages))]
     if not missing:

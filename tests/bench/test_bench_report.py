@@ -16,15 +16,23 @@ import pytest
 from click.testing import CliRunner
 from runs_made import cell, output, stopped, timing, varied_cells, write_run
 
-from backprint.bench.cells import BenchCell
-from backprint.bench.graphnet_log import read_log, scored_samples, write_run_log
-from backprint.bench.pictures import pictures
-from backprint.bench.reports import FIELDS, bench_report, report_of_logs
-from backprint.bench.runs import read_run
-from backprint.bench.scores import ScoreTerms, score_curve
-from backprint.cli.bench_report import command, write_page
-from backprint.report import formats
-from backprint.report.nouns import Report
+from face import REPORTS_FIELDS as FIELDS
+from face import (
+    BenchCell,
+    Report,
+    ScoreTerms,
+    bench_report,
+    formats,
+    pictures,
+    read_log,
+    read_run,
+    report_of_logs,
+    score_curve,
+    scored_samples,
+    write_page,
+    write_run_log,
+)
+from face import bench_report_command as command
 
 EVIL = "<script>alert('x')</script> ]]> &amp; \"'"
 

@@ -11,11 +11,19 @@ from pathlib import Path
 import pytest
 from runs_made import cell, output, stopped, timing, varied_cells, write_run
 
-from backprint.bench.cells import BenchCell
-from backprint.bench.graphnet_log import read_log, scored_cell, scored_samples, size_class, write_run_log
-from backprint.bench.runs import read_run
-from backprint.bench.scores import ScoreTerms, score_curve
-from backprint.errors import SampleError, UsageError
+from face import (
+    BenchCell,
+    SampleError,
+    ScoreTerms,
+    UsageError,
+    read_log,
+    read_run,
+    score_curve,
+    scored_cell,
+    scored_samples,
+    size_class,
+    write_run_log,
+)
 
 A = ("inductor", "vision/a")
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from backprint.bench.compilers.exchange import compile_core, core_of
+from face import compile_core, core_of
 
 aten = torch.ops.aten
 

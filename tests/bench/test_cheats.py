@@ -16,13 +16,18 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.bench.asking import CompilerProcess
-from backprint.bench.cells import RIGHT, UNTIMED, BenchCell
-from backprint.bench.contents import VariedPart
-from backprint.bench.examine import writes_of_eager
-from backprint.bench.judge import GraphJudge
-from backprint.lowering.subjects import bench_graphs
-from backprint.tasks.edges import EDGES, MOST_INPUTS
+from face import (
+    EDGES,
+    MOST_INPUTS,
+    RIGHT,
+    UNTIMED,
+    BenchCell,
+    CompilerProcess,
+    GraphJudge,
+    VariedPart,
+    bench_graphs,
+    writes_of_eager,
+)
 
 CHEATS = Path(cheats.__file__)
 

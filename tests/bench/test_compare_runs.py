@@ -14,13 +14,19 @@ import pytest
 from click.testing import CliRunner
 from runs_made import cell, stopped, timing, varied_cells, write_run
 
-from backprint.bench.cells import BenchCell
-from backprint.bench.compare import BenchComparison, compare_runs, comparison_report, history_of, history_report
-from backprint.bench.runs import read_run
-from backprint.cli.bench_compare import command
-from backprint.errors import UsageError
-from backprint.report import formats
-from backprint.report.nouns import Report
+from face import (
+    BenchCell,
+    BenchComparison,
+    Report,
+    UsageError,
+    compare_runs,
+    comparison_report,
+    formats,
+    history_of,
+    history_report,
+    read_run,
+)
+from face import bench_compare_command as command
 
 WRONG = cell(outcome="wrong", reason="output y: wrong")
 REFUSED = stopped("refused", "no such operator")

@@ -16,17 +16,24 @@ from runs_made import write_run
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.bench.asking import CompilerProcess
-from backprint.bench.cells import BenchCell, BenchDerivative, cell_from_json
-from backprint.bench.compare import compare_runs, comparison_report
-from backprint.bench.compilers.table import compiler_named
-from backprint.bench.reports import bench_report
-from backprint.bench.runs import read_run
-from backprint.bench.trial import append, read_cells, write_ended
-from backprint.bench.widened import WideGraphs
-from backprint.derivatives.check import LIMIT
-from backprint.errors import UsageError
-from backprint.jobs.processes import ChildEnd
+from face import (
+    LIMIT,
+    BenchCell,
+    BenchDerivative,
+    ChildEnd,
+    CompilerProcess,
+    UsageError,
+    WideGraphs,
+    append,
+    bench_report,
+    cell_from_json,
+    compare_runs,
+    comparison_report,
+    compiler_named,
+    read_cells,
+    read_run,
+    write_ended,
+)
 
 WRONG = Path(wrong_backwards.__file__)
 
@@ -136,6 +143,35 @@ def test_nothing_is_told_of_what_is_no_such_function_in_float64(judged: Any, com
     derivative = judged("half", compiler)
     assert derivative.word == "cannot tell", derivative
     assert said in derivative.detail
+
+
+# ------------------------------------------------------------------ a compiler that differentiates by itself
+
+
+def transposed_norm(x: Tensor) -> Tensor:
+    """AOTAutograd of torch 2.13 has its gradient wrong: `wrong_answers/aot_eager_softplus_of_transposed_group_norm`."""
+    norm = nn.functional.group_norm(x.transpose(1, 2), 4)
+    return nn.functional.softplus(norm.transpose(1, 2)).cumsum(1)
+
+
+def test_gradients_that_torch_compile_makes_by_itself_are_compared_with_autograds(cells_of: Any) -> None:
+    torch.manual_seed(0)
+    capture = bp.capture(transposed_norm, torch.randn(4, 10, 24, requires_grad=True), engine="eager")
+    step = cells_of(capture, "aot_eager", ("step",))["step"]
+    assert step.outcome == "wrong"
+    error = step.reason.removeprefix("torch.compile, which differentiates it by itself: gradient x: relative error ")
+    assert float(error.partition(";")[0]) > 0.5, step.reason
+
+
+def test_right_gradients_of_torch_compile_and_those_that_it_cannot_be_asked_for_are_noted(cells_of: Any) -> None:
+    w = torch.randn(6, 3, requires_grad=True)
+    capture = bp.capture(lambda x, w, n: (x @ w).softmax(-1) + n, torch.randn(5, 6), w, torch.ones(3), engine="eager")
+    step = cells_of(capture, "aot_eager", ("step",))["step"]
+    assert step.right
+    assert "the gradients of torch.compile, which differentiates it by itself, are right: 1" in step.notes
+    capture = bp.capture(lambda w: nn.functional.dropout(w), w, engine="eager")
+    step = cells_of(capture, "aot_eager", ("step",))["step"]
+    assert any("it draws random numbers" in note for note in step.notes)
 
 
 def test_a_wrong_capture_is_named_as_such(judged: Any) -> None:

@@ -16,20 +16,27 @@ import torch
 from torch import nn
 
 import backprint as bp
-from backprint.bench.compilers import xla
-from backprint.bench.compilers.table import (
+from face import (
+    CACHE,
     COMPILERS,
+    BenchGraph,
     Compiler,
+    Eager,
+    RefusedError,
+    UsageError,
+    bench_graphs,
     check_installed,
+    compile_timed,
     compiled_by,
     compiler_named,
+    judged,
     loaded_build,
+    remarks_on,
+    to_fx,
+    unguarded_graph,
     versions_of,
+    xla,
 )
-from backprint.bench.compilers.timed import CACHE, compile_timed
-from backprint.errors import RefusedError, UsageError
-from backprint.lowering.subjects import BenchGraph, bench_graphs
-from backprint.sample.judged import Eager, judged
 
 CONTROLS = ("eager", "aot_eager", "aot_eager_decomp_partition")
 REAL = ("xla", "onnxruntime", "openvino")
@@ -83,6 +90,19 @@ def test_a_backend_of_torch_compile_is_a_compiler() -> None:
     module = torch.fx.symbolic_trace(lambda x: (x * 2,))
     call = compiled_by(compiler_named("eager_noexcept"))(module, [torch.ones(2)])
     assert torch.equal(call(torch.ones(2))[0], torch.full((2,), 2.0))
+
+
+def test_sizes_that_depend_on_values_go_through_torch_compile() -> None:
+    x, index = torch.randn(4, 3), torch.tensor([0, 2, 3])
+    capture = bp.capture(lambda x, index: x[index[index > 0]].square(), x, index, requires_grad=False)
+    (graph,) = bench_graphs(capture)
+    module = to_fx(unguarded_graph(graph.graph))
+    call = compiled_by(compiler_named("aot_eager"))(module, [x, index])
+    for other in (index, torch.tensor([1, 1, 1])):  # with another number of results
+        assert torch.equal(call(x, other)[0], x[other[other > 0]].square())
+    assert "breaks the graph at aten.nonzero.default" in remarks_on(call)[0]
+    plain = torch.fx.symbolic_trace(lambda x: (torch.ops.aten.mul.Tensor(x, 2),))
+    assert remarks_on(compiled_by(compiler_named("aot_eager"))(plain, [x])) == []
 
 
 def test_modes_of_inductor_are_compilers() -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backprint.bench.graphnet_log import log_text, parse_log, read_log, write_log
-from backprint.bench.scores import (
+from face import (
     EXPONENTS,
     LEVELS,
     TOLERANCES,
@@ -16,11 +15,15 @@ from backprint.bench.scores import (
     ScoredOutput,
     ScoredSample,
     Tolerance,
+    UsageError,
     compared_outcome,
+    log_text,
+    parse_log,
+    read_log,
     tolerance_at,
     tolerance_named,
+    write_log,
 )
-from backprint.errors import UsageError
 
 FLOAT = OutputForm("float32", (2, 3))
 INT = OutputForm("int64", ())

@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from backprint.errors import RefusedError
-from backprint.lowering import operators
-from backprint.lowering.operators import OWN, decompositions_of, lower, replace_views
+from face import OWN, RefusedError, decompositions_of, replace_views
+from face import lowering_operators as operators
+from face import operators_lower as lower
 
 aten = torch.ops.aten
 

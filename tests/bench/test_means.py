@@ -7,8 +7,7 @@ import random
 
 import pytest
 
-from backprint.bench.scores import OutputForm, ScoredOutput, ScoredSample, geometric_mean, mean_speedup, right_speedups
-from backprint.errors import UsageError
+from face import OutputForm, ScoredOutput, ScoredSample, UsageError, geometric_mean, mean_speedup, right_speedups
 
 
 def test_the_geometric_mean_of_a_speedup_and_its_inverse_is_one() -> None:

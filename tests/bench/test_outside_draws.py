@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import backprint as bp
-from backprint.bench.compilers.exchange import exchanged
-from backprint.lowering.subjects import bench_graphs, draws, take_out_draws
+from face import bench_graphs, draws, exchanged, take_out_draws
 
 PROGRAMS: dict[str, Callable[..., Any]] = {
     "dropout": lambda x, w: F.dropout(x @ w, 0.5),

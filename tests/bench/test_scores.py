@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from backprint.bench.graphnet_log import read_log, write_log
-from backprint.bench.scores import (
+from face import (
     LEVELS,
     OutputForm,
     ScoredOutput,
     ScoredSample,
     ScoreTerms,
+    UsageError,
     compared_outcome,
+    read_log,
     score_curve,
     tolerance_at,
+    write_log,
 )
-from backprint.errors import UsageError
 
 
 def output(first: int, dtype: str = "float32") -> ScoredOutput:

@@ -7,7 +7,7 @@ import traceback
 import pytest
 import torch
 
-from backprint.lowering.subjects import seed_generators, state_of
+from face import seed_generators, state_of
 
 
 def test_a_seed_gives_the_numbers_that_it_gives_everywhere() -> None:

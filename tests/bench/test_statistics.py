@@ -8,8 +8,7 @@ from itertools import islice
 
 import pytest
 
-from backprint.errors import UsageError
-from backprint.measuring.clocks import STAGES, TimingChange, compare_in_stages, compare_timings
+from face import STAGES, TimingChange, UsageError, compare_in_stages, compare_timings
 
 ROUNDS = 40
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import backprint as bp
-from backprint.bench.contents import (
+from face import (
     ALL,
     LARGER,
     NOT_EVERY_EIGHTH,
@@ -21,18 +21,19 @@ from backprint.bench.contents import (
     SMALLER,
     WAYS,
     Piece,
+    TimingWithheld,
     VariedInputs,
+    bench_graphs,
     candidates,
     changed_places,
+    clocks,
+    copies,
     fits_inputs,
+    movement,
+    redrawn_graphs,
+    stages_within,
     varied_pieces,
 )
-from backprint.bench.judge import movement, redrawn_graphs
-from backprint.bench.timing import stages_within
-from backprint.lowering.subjects import bench_graphs
-from backprint.measuring import clocks
-from backprint.measuring.clocks import TimingWithheld
-from backprint.sample.rerun import copies
 
 
 def sleeps(seconds: float) -> float:

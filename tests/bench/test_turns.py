@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backprint.jobs.turns import GraphClock, Turns, turns_folder
+from face import GraphClock, Turns, turns_folder
 
 
 def in_a_process(function) -> int:  # type: ignore[no-untyped-def]
@@ -73,14 +73,14 @@ def test_what_was_waited_is_not_spent_and_the_parent_knows(tmp_path: Path) -> No
     with first.working(), first.alone():
         pid = in_a_process(wait)
         time.sleep(1.0)
-        assert clock.seconds() < 0.7  # it waits
+        assert clock.seconds_of(0) < 0.7  # it waits
     os.waitpid(pid, 0)
-    before = clock.seconds()
+    before = clock.seconds_of(0)
     assert before >= 0.2
     time.sleep(0.1)
-    assert clock.seconds() >= before + 0.1
+    assert clock.seconds_of(0) >= before + 0.1
     clock.begin_graph()
-    assert clock.seconds() < 0.1
+    assert clock.seconds_of(0) < 0.1
 
 
 def test_a_folder_of_another_is_refused(tmp_path: Path) -> None:

@@ -13,13 +13,18 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.bench import launch
-from backprint.bench.cells import BenchOutput
-from backprint.bench.judge import notes_of_outputs, outcome_of_outputs
-from backprint.jobs.task import on_cpu
-from backprint.lowering.subjects import bench_graphs
-from backprint.measuring import transfer
-from backprint.sample.judged import Eager, apart, judged
+from face import (
+    BenchOutput,
+    Eager,
+    apart,
+    bench_graphs,
+    judged,
+    launch,
+    notes_of_outputs,
+    on_cpu,
+    outcome_of_outputs,
+    transfer,
+)
 
 OWN = Path(__file__).with_name("own_compilers.py")
 

@@ -19,9 +19,7 @@ from click.testing import CliRunner, Result
 from torch import Tensor
 
 import backprint as bp
-from backprint.cli import VERBS, main
-from backprint.graph.cost import summarize
-from backprint.version import __version__
+from face import VERBS, __version__, main, summarize
 
 HUGE = """
 import torch
@@ -96,9 +94,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         sys.modules.pop(name, None)  # these alone: torch's compilers cannot be imported twice
 
 
-def call(*arguments: Any) -> Result:
-    """One call; anything raised but an exit is a traceback that a user would see."""
-    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+def call(*arguments: Any, width: int | None = None) -> Result:
+    """One call in a pipe, or in a terminal of some width; anything raised but an exit is a traceback that a user would
+    see."""
+    columns = {"COLUMNS": None if width is None else str(width)}  # a worker of the tests may have one
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments], env=columns)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
     return result
 
@@ -389,8 +389,19 @@ def test_capture_answers_in_json(place: Path) -> None:
 
 def test_verify_gives_a_row_for_a_sample(sample: Path) -> None:
     said = good("verify", sample).stdout
-    assert re.search(r"mlp +bitwise", said)
+    assert re.search(r"\tmlp\tbitwise", said)
     assert said.endswith("1 checked: 1 bitwise\n")
+
+
+def test_a_table_fits_a_terminal_and_is_whole_in_a_pipe(wrong: Path) -> None:
+    heading, row, *details, _ = call("verify", wrong).stdout.splitlines()
+    assert heading == "sample\tname\tverdict\tpower"
+    assert row.split("\t")[:2] == [str(wrong), "mlp"]
+    assert details
+    assert all(detail.startswith(f"{wrong} · mlp: ") for detail in details)
+    narrow = call("verify", wrong, width=60).stdout.splitlines()
+    assert "\t" not in "".join(narrow)
+    assert all(len(line) <= 60 for line in narrow[: narrow.index(details[0])])
 
 
 def test_verify_answers_one_object_a_line(sample: Path, wrong: Path, forward_only: Path) -> None:
@@ -419,7 +430,7 @@ def test_verify_finds_the_samples_below_a_folder(sample: Path, tmp_path: Path) -
 def test_one_sample_that_is_wrong_is_enough_to_exit_with_1(sample: Path, wrong: Path) -> None:
     result = call("verify", sample, wrong)
     assert result.exit_code == 1
-    assert result.stdout.endswith("2 checked: 1 bitwise, 1 wrong\n")
+    assert "2 checked: 1 bitwise, 1 wrong" in result.stdout
 
 
 def test_an_unproven_sample_is_good_only_when_allowed(unproven: Path, wrong: Path) -> None:
@@ -442,7 +453,7 @@ def test_whatever_verifying_raises_is_a_row(sample: Path, monkeypatch: pytest.Mo
     def fail(*_: Any, **__: Any) -> None:
         raise KeyError("what nobody thought of")
 
-    from backprint.cli.verify import rows_of_sample
+    from face import rows_of_sample
 
     monkeypatch.setattr(bp, "verify", fail)
     (row,) = rows_of_sample(sample, ())
@@ -476,8 +487,8 @@ def test_show_prints_layers_as_a_loop_unless_it_is_asked_for_each_step(tmp_path:
     capture = bp.capture(torch.nn.Sequential(*layers), torch.randn(2, 4))
     place = bp.save(capture, tmp_path / "deep")
     forward = bp.load(place).pairs[0].forward
-    assert good("show", "--forward", place).stdout == forward.fold().code + "\n"
-    assert "        for i in range(11):" in good("show", "--backward", place).stdout
+    assert good("show", "--forward", place).stdout == f"{forward.fold()}\n"
+    assert "    for i in range(11):  # 11.0 … 1.0\n" in good("show", "--backward", place).stdout
     assert good("show", "--forward", "--flat", place).stdout == forward.code + "\n"
 
 
@@ -488,10 +499,11 @@ def test_show_the_summary_alone(sample: Path) -> None:
     assert "parameters" in said
     numbers = summarize(bp.load(sample).pairs[0])
     for side, cost in (("forward", numbers.forward), ("backward", numbers.backward)):
-        words = [f"{side} {cost.product_flops} FLOPs of products, {cost.other_flops} others,"]
+        words = [f"{side} {cost.flops} FLOPs of products,"]
         words += [f"{cost.read} B read, {cost.written} B written", f"{side}, by operator"]
         assert all(each in " ".join(said.split()) for each in words)
-    assert f"peak {numbers.peak_bytes} B, beside {numbers.held_bytes} B of parameters" in " ".join(said.split())
+    peaks = f"peak {numbers.eager_peak_bytes} B in eager mode, {numbers.peak_bytes} B in the graphs"
+    assert f"{peaks} held {numbers.held_bytes} B of parameters" in " ".join(said.split())
 
 
 def test_show_answers_in_json(sample: Path) -> None:
@@ -504,7 +516,7 @@ def test_show_answers_in_json(sample: Path) -> None:
     assert row["forward"] == asdict(numbers.forward)
     assert row["peak_bytes"] == numbers.peak_bytes > 0
     kinds = {kind["operator"]: kind["cost"] for kind in row["backward_kinds"]}
-    assert kinds["aten.mm.default"]["product_flops"] == numbers.backward.product_flops > 0
+    assert kinds["aten.mm.default"]["flops"] == numbers.backward.flops > 0
     assert (answer["pairs"][0]["forward_hash"], answer["pairs"][0]["backward_hash"]) == (
         pair.forward.hash(),
         pair.backward.hash(),
@@ -546,7 +558,7 @@ def test_the_doctor_finds_this_machine_good() -> None:
 
 
 def test_the_doctor_lists_the_engines_that_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    from backprint.tracing.dynamo import frontend
+    from face import frontend
 
     answer = json.loads(good("doctor", "--json").stdout)
     assert answer["engines"] == "eager bitwise, aot bitwise, dynamo bitwise"

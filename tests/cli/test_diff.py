@@ -13,7 +13,7 @@ import torch
 from click.testing import CliRunner, Result
 
 import backprint as bp
-from backprint.cli import main
+from face import main
 
 
 @pytest.fixture(scope="module")

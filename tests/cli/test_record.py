@@ -19,10 +19,7 @@ from torch.optim.optimizer import _global_optimizer_post_hooks
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import backprint as bp
-from backprint.cli import main
-from backprint.tracing.record import recording, steps
-from backprint.tracing.record.script import traceback_of_script
-from backprint.tracing.record.steps import LiveRecorder
+from face import LiveRecorder, main, recording, steps, traceback_of_script
 
 TRAINING = """
 import sys
@@ -250,6 +247,25 @@ def test_arguments_name_file_and_imports_are_the_scripts_own(place: Path) -> Non
     first, second, *_ = result.stdout.splitlines()
     assert first == f"['script.py', '--flag', 'x', '--steps', '9', '-o', 'y'] __main__ {place / 'script.py'} 7"
     assert second == "True"
+
+
+def test_a_module_of_a_package_runs_as_python_runs_it(place: Path) -> None:
+    (place / "in_a_package").mkdir()
+    (place / "in_a_package" / "__init__.py").write_text("import sys\nASKED = sys.argv[0]\n")
+    shown = "import sys\nfrom . import ASKED\nprint(ASKED, sys.argv, __name__, __package__, __spec__.name)\n"
+    (place / "in_a_package" / "train.py").write_text(shown + SMALL)
+    (place / "in_a_package" / "__main__.py").write_text("from . import train\n")
+
+    def invoked(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["record", *arguments])
+
+    assert (done := invoked("-o", "out", "-m", "in_a_package.train", "--x")).exit_code == 0, done.output
+    path = place / "in_a_package" / "train.py"
+    assert done.stdout.splitlines()[0] == f"-m ['{path}', '--x'] __main__ in_a_package in_a_package.train"  # as Python
+    assert bp.load("out").verify()[0].verdict == "bitwise"
+    assert len(bp.record("in_a_package", module=True)) == 1
+    for absent in ("in_a_package.nothing", "nowhere.train"):
+        assert "there is no such module" in invoked("-m", absent).output
 
 
 def test_a_call_from_python_ends_where_it_began(place: Path) -> None:

@@ -23,14 +23,22 @@ from click.testing import CliRunner, Result
 from subjects.graphnet_samples import write
 
 import backprint as bp
-from backprint.cli import main, say
-from backprint.common.text import parse_json, printable, spreadsheet_cell
-from backprint.errors import GraphError, RefusedError, SampleError
-from backprint.graph.nouns import TensorSpec
-from backprint.graph.text import parse
-from backprint.jobs.progress import ProgressLines
-from backprint.jobs.run import Begun, Written
-from backprint.report.formats import text_of
+from face import (
+    Begun,
+    GraphError,
+    ProgressLines,
+    RefusedError,
+    SampleError,
+    TensorSpec,
+    Written,
+    main,
+    parse,
+    parse_json,
+    printable,
+    say,
+    spreadsheet_cell,
+    text_of,
+)
 
 SOURCE = Path(bp.__file__).parent
 ESCAPES = "\x1b]0;pwned\x07\x1b[2J\x1b[31mFAKE bitwise\x1b[0m\r\x08\u202egnp"
@@ -247,7 +255,6 @@ VERBS: dict[str, list[str]] = {
     "show": ["show", "{}"],
     "diff": ["diff", "{}", "{}"],
     "export": ["export", "{}", "-o", "out.py"],
-    "convert": ["convert", "{}"],
     "minify": ["minify", "{}", "--compiler", "eager", "-o", "out"],
     "record": ["record", "{}"],
     "region show": ["region", "show", "{}"],
@@ -397,7 +404,7 @@ def test_long_work_shows_progress(sample: Path, tmp_path: Path, monkeypatch: pyt
         before = getattr(bp, verb)
         monkeypatch.setattr(bp, verb, lambda *args, **options: (time.sleep(0.3), before(*args, **options))[1])
     else:
-        from backprint import target
+        from face import target
 
         read = target.read_target
         monkeypatch.setattr(
@@ -414,7 +421,7 @@ def test_show_does_not_cut_code_at_the_windows_width(sample: Path, monkeypatch: 
 
     file = io.StringIO()
     monkeypatch.setattr(say, "console", lambda **options: Console(file=file, force_terminal=True, width=30))
-    from backprint.cli import show
+    from face import show
 
     monkeypatch.setattr(show, "console", say.console)
     text = bp.load(sample).pairs[0].forward.code

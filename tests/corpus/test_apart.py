@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from subjects.odd_graphnet import ONE_BY_ONE, graphnet
 
 import backprint as bp
-from backprint.cli import main
-from backprint.jobs.apart import run_apart
+from face import main, run_apart
 
 DEEDS = """
 import json, os, signal, time

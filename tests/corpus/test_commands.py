@@ -17,12 +17,8 @@ from rich.console import Console
 from subjects.corpora import VERBS, corpus, rows
 
 import backprint as bp
-from backprint.cli import main
-from backprint.cli.corpus import command
-from backprint.jobs.ledger import COLUMNS
-from backprint.jobs.pool import Stage
-from backprint.jobs.progress import Bars
-from backprint.jobs.run import Begun, Written
+from face import COLUMNS, Bars, Begun, Stage, Written, main
+from face import corpus_command as command
 
 
 def backprint(*arguments: object) -> Result:

@@ -16,11 +16,9 @@ from subjects.ledgers import ledger
 from torch import nn
 
 import backprint as bp
-from backprint.cli.corpus_dedup import command
-from backprint.corpus import duplicates as module
-from backprint.corpus.duplicates import Dedup, dedup
-from backprint.errors import SampleError, UsageError
-from backprint.jobs.places import RESULT
+from face import RESULT, Dedup, SampleError, UsageError, dedup
+from face import corpus_dedup_command as command
+from face import duplicates as module
 
 
 class Other(nn.Module):

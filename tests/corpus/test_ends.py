@@ -14,7 +14,7 @@ import ends
 import pytest
 from ends import ACCIDENTS, SIGNALS, TOKEN, Bench, End, ended, main, planned, table
 
-from backprint.jobs.ledger import NAME
+from face import NAME
 
 pytestmark = pytest.mark.slow
 

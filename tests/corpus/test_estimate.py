@@ -8,9 +8,7 @@ from itertools import accumulate
 
 import pytest
 
-from backprint.jobs.estimate import Pace, SamplePace, TimeLeft, expected
-from backprint.jobs.progress import RunTally, left_text, tally_line
-from backprint.jobs.run import Begun, Written
+from face import Begun, Pace, RunTally, SamplePace, TimeLeft, Written, expected, left_text, tally_line
 
 # fmt: off
 SIXTY = (

@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from subjects.corpora import corpus
 
-from backprint.errors import UsageError
-from backprint.jobs import find as find_module
-from backprint.jobs.find import DEPTH, MOST_BYTES, Job, escape, families, find, unescape
+from face import DEPTH, MOST_BYTES, Job, UsageError, escape, families, find, find_module, unescape
 
 
 def found(source: Path, **options: object) -> dict[str, Job]:

@@ -12,10 +12,7 @@ import pytest
 from subjects.corpora import SMALL, VERBS, at_work, corpus, left_behind, plan, rows, worked
 from subjects.hostile import DEEDS, PRINTED
 
-from backprint.jobs import worker
-from backprint.jobs.places import WORK, log_of
-from backprint.jobs.pool import Event, Pool, Stage
-from backprint.jobs.run import Stopped, run_plan
+from face import WORK, Event, Pool, Stage, Stopped, log_of, run_plan, worker
 
 FATES = {
     "hang": ("failed", "timeout", "still at work after 3 s"),

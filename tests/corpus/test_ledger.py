@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from backprint.errors import SampleError, UsageError
-from backprint.jobs import progress
-from backprint.jobs.find import Job
-from backprint.jobs.ledger import COLUMNS, NAME, Ledger, open_run, place_of, source_of
+from face import COLUMNS, NAME, Job, Ledger, SampleError, UsageError, open_run, place_of, progress, source_of
 
 FACTS = {"format": 1, "verb": "backward", "source": "/corpus", "options": {"mode": "train"}, "run": "r", "started": 0.0}
 JOBS = [Job(f"f/{name}", f"f/{name}", "f", "graphnet", "hash") for name in "cab"]

@@ -11,15 +11,24 @@ from subjects.corpora import left_behind, rows
 from subjects.odd_graphnet import ONE_BY_ONE, graphnet
 
 import backprint as bp
-from backprint.errors import CaptureError
-from backprint.graph.nouns import Pair, Ref, Step
-from backprint.graph.verdicts import GOOD
-from backprint.jobs.places import WORK, log_of
-from backprint.jobs.processes import GIB, Limits
-from backprint.jobs.run import RunPlan, run_plan
-from backprint.jobs.task import Task
-from backprint.jobs.verbs import capture_and_prove, resolve_verb
-from backprint.tracing.entry import ENGINES
+from face import (
+    ENGINES,
+    GIB,
+    GOOD,
+    WORK,
+    CaptureError,
+    Limits,
+    Pair,
+    Ref,
+    RunPlan,
+    Step,
+    Task,
+    UsageError,
+    capture_and_prove,
+    log_of,
+    resolve_verb,
+    run_plan,
+)
 
 HOSTILE: dict[str, tuple[dict[str, Any], str, str, str]] = {
     # what is written, then the verdict, the cause and what the detail says
@@ -217,6 +226,32 @@ def test_what_the_proof_of_a_sample_refutes_is_tried_with_another_engine(
     assert (row["verdict"], row["engine"]) == ("wrong", "eager")
     assert "not by aot: it cannot be traced" in row["notes"]
     assert bp.load(tmp_path / "out").verdict["verdict"] == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("requires_grad", "wanted"),
+    [
+        (None, [["fc.weight", "a parameter by its name"]]),
+        ("inputs", [["x", "requires_grad=inputs"]]),
+        ("all", [["fc.weight", "requires_grad=all"], ["x", "requires_grad=all"]]),
+        (["x"], [["x", "requires_grad names it"]]),
+    ],
+)
+def test_the_row_says_which_inputs_require_grad_and_by_which_rule(
+    requires_grad: Any, wanted: list[list[str]], tmp_path: Path
+) -> None:
+    task = Task("sample", str(graphnet(tmp_path / "sample")), kind="graphnet")
+    _, options = resolve_verb("backward", {"requires_grad": requires_grad, "power": "none"})
+    row = capture_and_prove(task, options, tmp_path / "out")
+    assert (row["verdict"], row["gradients"]) == ("bitwise", len(wanted))
+    assert [list(pair) for pair in row["asks"]] == wanted
+
+
+def test_a_rule_of_gradients_that_contradicts_the_verb_or_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="forward means requires_grad=False, not requires_grad='all'"):
+        resolve_verb("forward", {"requires_grad": "all"})
+    with pytest.raises(UsageError, match="none of 'inputs', 'parameters', 'all'"):
+        resolve_verb("backward", {"requires_grad": "input"})
 
 
 def refuses(*args: Any) -> Any:

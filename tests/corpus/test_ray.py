@@ -20,15 +20,28 @@ import pytest
 import subjects
 from subjects.corpora import command, corpus, left_behind, rows, until
 
-from backprint.errors import BackprintError, SampleError, UsageError
-from backprint.jobs import processes
-from backprint.jobs import ray as module
-from backprint.jobs.ledger import Ledger
-from backprint.jobs.places import RESULT, WORK, read_files, write_files
-from backprint.jobs.processes import GIB, Limits
-from backprint.jobs.ray import Cluster, connected, ends_at_once, limits_on
-from backprint.jobs.run import RunPlan, Written, run_plan
-from backprint.jobs.task import Task
+from face import (
+    GIB,
+    RESULT,
+    WORK,
+    BackprintError,
+    Cluster,
+    Ledger,
+    Limits,
+    RunPlan,
+    SampleError,
+    Task,
+    UsageError,
+    Written,
+    connected,
+    ends_at_once,
+    limits_on,
+    processes,
+    read_files,
+    run_plan,
+    write_files,
+)
+from face import ray as module
 
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 os.environ |= {"RAY_health_check_period_ms": "1000"}

@@ -24,10 +24,7 @@ from subjects.corpora import (
     worked,
 )
 
-from backprint.errors import UsageError
-from backprint.jobs.ledger import NAME, Ledger
-from backprint.jobs.places import RESULT, WORK
-from backprint.jobs.run import run_plan
+from face import NAME, RESULT, WORK, Ledger, UsageError, run_plan
 
 
 def finished(out: Path) -> set[str]:

@@ -16,18 +16,30 @@ from click.testing import CliRunner
 from subjects.corpora import SMALL, VERBS, at_work, command, corpus, plan, rows, until, worked
 from subjects.odd_rows import ODD
 
-from backprint.cli import main
-from backprint.corpus.report import RunView as Reading
-from backprint.corpus.report import report
-from backprint.errors import PlaceError, UsageError
-from backprint.jobs import places
-from backprint.jobs.find import find, source_hash
-from backprint.jobs.ledger import LARGEST, LONGEST, Ledger, check_row, row_or_failure
-from backprint.jobs.places import RESULT, WORK
-from backprint.jobs.run import RunPlan, run_plan
-from backprint.jobs.task import TREE_FILES, TREE_NAMES, TREES
-from backprint.jobs.worker import MESSAGE
-from backprint.report.formats import render_csv
+from face import LEDGER_LARGEST as LARGEST
+from face import (
+    LONGEST,
+    MESSAGE,
+    RESULT,
+    TREE_FILES,
+    TREE_NAMES,
+    WORK,
+    Ledger,
+    PlaceError,
+    RunPlan,
+    UsageError,
+    check_row,
+    find,
+    main,
+    places,
+    render_csv,
+    report,
+    row_or_failure,
+    run_plan,
+    source_hash,
+)
+from face import TASK_TREES as TREES
+from face import RunView as Reading
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -205,7 +217,7 @@ def test_subgraphs_that_are_no_more_go_and_samples_below_stay(tmp_path: Path) ->
 
 
 def test_trees_are_called_as_the_layout_has_them() -> None:
-    from backprint.graphnet import write
+    from face import write
 
     assert (write.TREES, "graph_net.json") == (TREE_NAMES, places.MARK)
     assert TREES not in TREE_NAMES
@@ -284,7 +296,7 @@ def test_only_given_twice_keeps_both(tmp_path: Path) -> None:
 
 
 def test_a_tree_of_a_sample_holds_no_samples_below_it(tmp_path: Path) -> None:
-    from backprint.graphnet.write import copy_sample
+    from face import copy_sample
 
     for name in ("model.py", "subgraph_0/model.py", "deeper/one/model.py", "data/numbers.txt"):
         (tmp_path / "a" / name).parent.mkdir(parents=True, exist_ok=True)

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.cli import main
-from backprint.graph.folding.stretches import stretches_of
+from face import main, stretches_of
 
 
 class Mixing(nn.Module):

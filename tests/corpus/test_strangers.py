@@ -1,7 +1,8 @@
-"""Samples that would corrupt, end, hang or fill the process that runs them: each is refused by name or ended apart.
+"""Samples that would corrupt, end, hang or fill the process that runs them: each costs its own process alone.
 
-Every class of attack that was found is here, small: in samples of ours and of GraphNet's. The verbs give each its row
-and the good ones between them theirs; in this process each raises by name, so a check that is gone ends the test run.
+Every class of attack that was found is here, small: in samples of ours and of GraphNet's. The verbs, those of Python on
+a path too, give each its row and the good ones between them theirs. What no schema or limit refuses ends the sample's
+own process; the rest is refused by name in any process.
 """
 
 from __future__ import annotations
@@ -18,9 +19,7 @@ from click.testing import CliRunner
 from subjects.odd_graphnet import graphnet
 
 import backprint as bp
-from backprint.cli import main
-from backprint.common import memory
-from backprint.errors import BackprintError, RefusedError
+from face import BackprintError, RefusedError, ReplayError, SampleError, UsageError, main, memory
 
 X = "L_x_"
 
@@ -28,56 +27,7 @@ LOWEST = "aten.full.default([1], -9223372036854775808, dtype=torch.int64)"
 MINUS = "aten.full.default([1], -1, dtype=torch.int64)"
 
 OURS: dict[str, tuple[Sequence[str], str]] = {
-    "indices of a pool": (
-        [
-            "i = aten.full.default([1, 1, 2, 2], 1000000000, dtype=torch.int64)",
-            "g = aten.ones.default([1, 1, 2, 2])",
-            "m = aten.ones.default([1, 1, 4, 4])",
-            "e = aten.max_pool2d_with_indices_backward.default(g, m, [2, 2], [2, 2], [0, 0], [1, 1], False, i)",
-        ],
-        "indices holds 1000000000, which is not in [-1, 16)",
-    ),
-    "rows of a sparse tensor": (
-        [
-            "i = aten.full.default([4], -100000000, dtype=torch.int64)",
-            "e = aten._convert_indices_from_coo_to_csr.default(i, 4)",
-        ],
-        "self holds -100000000, which is not in [0, 4)",
-    ),
-    "lists of other lengths": (
-        ["e = aten._foreach_copy.default([input], [input, input])"],
-        "lists of tensors of unlike lengths",
-    ),
-    "a list that is not empty": (["e = aten._foreach_copy.default([], [input])"], "self has 0, src has 1"),
-    "the smallest number by -1": (
-        [f"a = {LOWEST}", f"b = {MINUS}", "e = aten.div.Tensor_mode(a, b, rounding_mode='trunc')"],
-        "by -1 has no result",
-    ),
-    "the same in plain arithmetic": (
-        [f"a = {LOWEST}", f"b = {MINUS}", "e = operator.floordiv(a, b)"],
-        "by -1 has no result",
-    ),
-    "its remainder": ([f"a = {LOWEST}", f"b = {MINUS}", "e = operator.mod(a, b)"], "by -1 has no result"),
-    "a state of Sobol's": (
-        [
-            "s = aten.ones.default([1, 1], dtype=torch.int64)",
-            "e = aten._sobol_engine_initialize_state_.default(s, 1000000)",
-        ],
-        "dimension=",
-    ),
     "a dtype as a number": (["e = aten.arange.default(1, dtype=-1)"], "dtype=-1 (int) where the schema wants"),
-    "weights of an LSTM": (
-        [
-            *(f"{name} = aten.ones.default({size})" for name, size in (("w", [16, 4]), ("b", [16]), ("h", [3, 4]))),
-            "z = aten.ones.default([2, 3, 3])",
-            "e = aten.mkldnn_rnn_layer.default(z, w, w, b, b, h, h, False, [], 2, 4, 1, True, False, False, False)",
-        ],
-        "weight0 has the shape [16, 4], which should be [16, 3]",
-    ),
-    "a loop of a kernel": (
-        ["e = aten.special_laguerre_polynomial_l.n_scalar(input, 1000000000000.0)"],
-        "a graph may have 65,536",
-    ),
     "a chain of powers": (
         ["a = operator.pow(9, 99)", "b = operator.pow(a, 99)", "e = operator.pow(b, 99)"],
         "a power of",
@@ -105,52 +55,41 @@ OURS: dict[str, tuple[Sequence[str], str]] = {
         ["a0 = aten.ones.default([1024])", *(f"a{n + 1} = aten.cat.default([a{n}, a{n}])" for n in range(40))],
         "GiB, and there is room for",
     ),
+    "indices of a pool": (
+        [
+            "i = aten.full.default([1, 1, 2, 2], 1000000000000, dtype=torch.int64)",
+            "g = aten.ones.default([1, 1, 2, 2])",
+            "m = aten.ones.default([1, 1, 4, 4])",
+            "e = aten.max_pool2d_with_indices_backward.default(g, m, [2, 2], [2, 2], [0, 0], [1, 1], False, i)",
+        ],
+        "killed by SIGSEGV: while running aten.max_pool2d_with_indices_backward.default",
+    ),
+    "the smallest number by -1": (
+        [f"a = {LOWEST}", f"b = {MINUS}", "e = aten.div.Tensor_mode(a, b, rounding_mode='trunc')"],
+        "killed by SIGFPE: while running aten.div.Tensor_mode",
+    ),
+    "sizes of nested tensors": (
+        [
+            "s = aten.ones.default([0, 3], dtype=torch.int64)",
+            "e = aten._nested_compute_contiguous_strides_offsets.default(s)",
+        ],
+        "killed by SIGSEGV: while running aten._nested_compute_contiguous_strides_offsets.default",
+    ),
     "repeated by a value": (
         [
             "a = aten.full.default([1], 5000000000, dtype=torch.int64)",
             "e = aten.repeat_interleave.Tensor(a)",
         ],
-        "a result of 37.3 GiB, and there is room for",
-    ),
-    "what no check makes safe": (
-        [
-            "s = aten.ones.default([0, 3], dtype=torch.int64)",
-            "e = aten._nested_compute_contiguous_strides_offsets.default(s)",
-        ],
-        "trusts the sizes of nested tensors",
+        "can't allocate memory",
     ),
 }
 """Lines of a forward, and what is said of them."""
 
-ENDED = {"what no check makes safe": "killed by SIGSEGV"}
-"""What is said of these where they run, in a process of their own."""
-
-SCORES = f"z = {X}[:, None, :].log_softmax(2)"
 NEGATIVE = "n = torch.tensor([-9223372036854775807]) - 1; m = torch.tensor([-1])"
 
 THEIRS: dict[str, tuple[Sequence[str], str]] = {
-    "targets": (
-        [SCORES, "y = torch.ctc_loss(z, torch.full((1, 2), 60), torch.tensor([4]), torch.tensor([2]))"],
-        "ctc_loss: targets holds 60",
-    ),
-    "segments": (
-        [f"y = torch.segment_reduce({X}, 'sum', lengths=torch.tensor([1000000]), unsafe=True)"],
-        "segment_reduce: lengths holds 1000000",
-    ),
-    "a rounded quotient": ([NEGATIVE, "y = torch.div(n, m, rounding_mode='trunc')"], "by -1 has no result"),
-    "a quotient": ([NEGATIVE, "y = n // m"], "by -1 has no result"),
-    "a quotient in place": ([NEGATIVE, "n //= m"], "by -1 has no result"),
-    "a remainder": ([NEGATIVE, "y = n % m"], "by -1 has no result"),
-    "a remainder of a number": ([NEGATIVE, "y = n % -1"], "by -1 has no result"),
-    "a method": ([NEGATIVE, "y = n.remainder(m)"], "by -1 has no result"),
-    "a method by its other name": ([NEGATIVE, "y = m.__rfloordiv__(n)"], "by -1 has no result"),
-    "a kernel of another size": (
-        [f"y = torch._C._nn.slow_conv_transpose2d({X}[None, None], torch.ones(1, 1, 2, 2), (3000, 3000))"],
-        "kernel_size=",
-    ),
     "a text": (["s = L_x_.type()", *["s = s + s"] * 40], "a text cannot be an operand"),
     "a number": (["n = 9 ** 60", *["n = n ** 60"] * 4], "a power of"),
-    "rounds": ([f"y = torch.svd_lowrank({X}, 4, 100000000)"], "may go round 1,000 times"),
     "a tuple": (["t = (1, 2)", *["t = t + t"] * 40], "a list of more than"),
     "a list of itself": ([f"t = ({X}, {X})", *["t = (t, t)"] * 40, "y = torch.stack(t)"], "a list of more than"),
     "ones": (["y = torch.ones(5000000000)"], "a result of 18.6 GiB, and there is room for"),
@@ -158,8 +97,12 @@ THEIRS: dict[str, tuple[Sequence[str], str]] = {
     "joined to itself": ([f"y = {X}", *["y = torch.cat([y, y])"] * 60], "would make a result of"),
     "a copy of a small view": (["y = torch.ones(1).expand(5000000000).contiguous()"], "a result of 18.6 GiB"),
     "tiles": ([f"y = {X}.repeat(100000, 10000)"], "a result of"),
+    "a rounded quotient": ([NEGATIVE, "y = torch.div(n, m, rounding_mode='trunc')"], "killed by SIGFPE"),
 }
 """The same of a GraphNet sample."""
+
+ENDS = ("killed by", "can't allocate")
+"""How that begins which is said of what ends or fills its process, and is refused in none."""
 
 
 @pytest.fixture(scope="module")
@@ -191,15 +134,20 @@ def words_of(place: Path) -> str:
     return "" if "good" in place.name else table[place.name.split(" ", 2)[2]][1]
 
 
-def bad_ones(folder: Path) -> list[Path]:
-    return sorted(place for place in folder.iterdir() if words_of(place))
+def refused_ones(folder: Path) -> list[Path]:
+    return sorted(place for place in folder.iterdir() if words_of(place) and not words_of(place).startswith(ENDS))
+
+
+def place_of(folder: Path, name: str) -> Path:
+    [place] = [place for place in folder.iterdir() if place.name.endswith(f" {name}")]
+    return place
 
 
 def held(said: dict[str, str], good: dict[str, bool], places: Sequence[Path]) -> None:
     """Raise unless every sample has its row, the good ones are proved, and the others say what they should."""
     assert set(said) == set(good) == {place.name for place in places}
     for place in places:
-        words = ENDED.get(place.name.split(" ", 2)[-1], words_of(place))
+        words = words_of(place)
         assert good[place.name] == (not words), f"{place.name}: {said[place.name]}"
         filled = "room for" in words and "are allowed (--memory)" in said[place.name]  # by many results, none large
         assert filled or words in said[place.name], f"{place.name}: {said[place.name]}"
@@ -233,61 +181,67 @@ def test_a_corpus_has_a_row_for_each_of_them(strangers: Path, tmp_path: Path) ->
     held(said, {row["sample"]: row["verdict"] == "bitwise" for row in rows}, sorted(strangers.iterdir()))
 
 
-def test_in_this_process_each_is_refused_by_name(strangers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fits_no_schema_or_limit_is_refused_by_name_in_this_process(
+    strangers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(memory, "_allowed", memory.held_bytes() + (1 << 30))
-    for place in bad_ones(strangers):
+    for place in refused_ones(strangers):
         with pytest.raises(BackprintError) as error:
             run_here(place)
         assert words_of(place) in str(error.value), place.name
         assert "\n" not in str(error.value), place.name
 
 
-def test_what_is_isolated_is_refused_in_this_process_by_every_verb_and_runs_where_it_is_trusted(
-    strangers: Path, tmp_path: Path
-) -> None:
-    place = tmp_path / "isolated"
-    shutil.copytree(strangers / "zz good", place)
-    model = place / "pair_0/forward/model.py"
-    line = "e = aten._nested_compute_contiguous_strides_offsets.default(s)"
-    sizes = "        s = aten.ones.default([1, 3], dtype=torch.int64)\n"
-    model.write_text(model.read_text().replace("        return (", f"{sizes}        {line}\n        return (", 1))
-    words = (
-        r"isolated calls aten\._nested_compute_contiguous_strides_offsets\.default "
-        r"\(trusts the sizes of nested tensors\); "
-        r"no check of arguments makes that safe, so it runs in a process of its own alone: use `backprint verify .*`, "
-        r"or where you trust the sample, bp\.load\('.*', trust=True\)"
-    )
+ENDED = "killed by SIGSEGV: while running aten._nested_compute_contiguous_strides_offsets.default"
+
+
+def test_from_python_a_path_runs_in_a_process_of_its_own_and_this_one_lives(strangers: Path) -> None:
+    place = place_of(strangers, "sizes of nested tensors")
+    assert "_nested_compute" in bp.load(place).pairs[0].forward.code  # reading it is no matter
+    [verdict] = bp.verify(place)
+    assert (verdict.verdict, verdict.name) == ("failed", place.name)
+    assert verdict.detail.startswith(ENDED)
+    [derivative] = bp.derivative(str(place))
+    assert derivative.word == "cannot tell"
+    assert "killed by SIGSEGV" in derivative.detail
+    with pytest.raises(
+        ReplayError, match=rf"{place} did not run to its end, so nothing is known of its power: {ENDED}"
+    ):
+        bp.power(place)
+
+
+def test_from_python_a_path_gives_what_its_capture_gives(strangers: Path) -> None:
+    place = strangers / "zz good"
     loaded = bp.load(place)
-    forward = loaded.pairs[0].forward
-    assert "_nested_compute" in forward.code  # reading it is no matter
-    verbs = (
-        lambda: bp.replay(loaded),
-        lambda: bp.run(forward, {}),
-        forward.to_fx,
-        lambda: bp.capture(str(place)),
-        lambda: bp.power(loaded),
-    )
-    for verb in verbs:
-        with pytest.raises(RefusedError, match=words):
-            verb()
-    assert [verdict.verdict for verdict in loaded.verify()] == ["failed"]
-    assert "runs in a process of its own alone" in loaded.verify()[0].detail
-    trusted = bp.load(place, trust=True)
-    assert torch.equal(bp.replay(trusted).outputs, bp.replay(bp.load(strangers / "zz good")).outputs)
-    assert trusted.pairs[0].forward.to_fx()
-    [row] = [
-        json.loads(line) for line in CliRunner().invoke(main, ["verify", str(place), "--json"]).stdout.splitlines()
-    ]
-    assert row["name"] == "Linear"
-    assert "of its own alone" not in row["detail"]
+    assert bp.verify(place) == loaded.verify()
+    assert bp.verify(place, draws=["recipe"], derivative=False) == loaded.verify(draws=["recipe"], derivative=False)
+    assert bp.derivative(place) == bp.derivative(loaded)
+    assert bp.power(str(place), count=2) == bp.power(loaded, count=2)
 
 
-@pytest.mark.parametrize("name", ["ones", "a chain of powers", "what no check makes safe"])
+def test_what_is_wrong_with_a_path_is_raised_here(strangers: Path, tmp_path: Path) -> None:
+    with pytest.raises(SampleError, match="no such folder"):
+        bp.verify(tmp_path / "nothing")
+    with pytest.raises(UsageError, match="is a file of a sample"):
+        bp.power(strangers / "zz good/capture.json")
+    with pytest.raises(UsageError, match="trace= is for a Capture"):
+        bp.verify(strangers / "zz good", trace=True)
+    with pytest.raises(UsageError, match="a sample brings its own inputs"):
+        bp.derivative(strangers / "zz good", torch.ones(3))
+    other = tmp_path / "code"
+    shutil.copytree(strangers / "zz good", other)
+    model = other / "pair_0/forward/model.py"
+    model.write_text(model.read_text().replace("        return (", "        os.system('true')\n        return (", 1))
+    with pytest.raises(RefusedError, match=r"model\.py"):
+        bp.verify(other)
+
+
+@pytest.mark.parametrize("name", ["ones", "a chain of powers", "sizes of nested tensors"])
 def test_captured_by_the_command_line_each_costs_a_line(name: str, strangers: Path, tmp_path: Path) -> None:
-    [place] = [each for each in bad_ones(strangers) if each.name.endswith(f" {name}")]
+    place = place_of(strangers, name)
     result = CliRunner().invoke(main, ["capture", str(place), "-o", str(tmp_path / "out"), "--memory", "1"])
     assert result.exit_code == 1
-    assert ENDED.get(name, words_of(place)) in result.output
+    assert words_of(place) in result.output
     assert list(tmp_path.iterdir()) == []
 
 

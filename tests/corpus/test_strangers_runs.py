@@ -10,14 +10,23 @@ from pathlib import Path
 import pytest
 from subjects.ledgers import ledger, many
 
-from backprint.bench.graphnet_log import read_log
-from backprint.bench.runs import read_lines, read_meta
-from backprint.corpus.duplicates import NOTES, all_shared_parts, load_to_compare
-from backprint.errors import BackprintError, SampleError
-from backprint.jobs.ledger import place_of
-from backprint.jobs.parts import PARTS, unify
-from backprint.regions.dumps import begin_of_pass, read_gradients, read_graph_json
-from backprint.sample.metadata import read_json as read_capture_json
+from face import (
+    NOTES,
+    PARTS,
+    BackprintError,
+    SampleError,
+    all_shared_parts,
+    begin_of_pass,
+    load_to_compare,
+    place_of,
+    read_gradients,
+    read_graph_json,
+    read_lines,
+    read_log,
+    read_meta,
+    unify,
+)
+from face import read_json as read_capture_json
 
 PART = {
     "sample": "a",

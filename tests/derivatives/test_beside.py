@@ -13,17 +13,18 @@ from click.testing import CliRunner
 from torch import Tensor
 
 import backprint as bp
-from backprint.cli import main
-from backprint.corpus.report import RunView, report
-from backprint.derivatives import beside
-from backprint.draw.page import page_facts
-from backprint.graph.nouns import Pair
-from backprint.graph.verdicts import (
+from face import (
     CANNOT_TELL,
     DERIVATIVE,
     NOT_THE_DERIVATIVE,
     Derivative,
+    Pair,
+    RunView,
+    beside,
     derivative_json,
+    main,
+    page_facts,
+    report,
     worst_derivative,
 )
 
@@ -125,13 +126,13 @@ def test_a_strangers_word_is_checked(wrong: Path, change: dict[str, Any], proble
         bp.load(wrong)
 
 
-def test_exit_codes_follow_it_only_when_it_is_asked_for(wrong: Path) -> None:
+def test_a_backward_that_is_not_the_derivative_ends_with_1(wrong: Path) -> None:
     def verify(*options: str) -> tuple[int, Any]:
         result = CliRunner().invoke(main, ["verify", "--json", *options, str(wrong)])
         return result.exit_code, json.loads(result.stdout)["derivative"]
 
     code, derivative = verify()
-    assert (code, derivative["word"]) == (0, NOT_THE_DERIVATIVE)
+    assert (code, derivative["word"]) == (1, NOT_THE_DERIVATIVE)
     code, derivative = verify("--derivative")
     assert (code, derivative["word"]) == (1, NOT_THE_DERIVATIVE)
     assert verify("--no-derivative") == (0, None)

@@ -178,6 +178,39 @@ def test_without_a_reference_the_forward_itself_is_one() -> None:
     assert wrong_checks(report_of(Dense.apply, drawn(3, 4))) >= {"same gradient, transposed tangents"}
 
 
+def by_length(x: Tensor) -> Tensor:
+    return x / (x.square().sum(-1, keepdim=True) + 1e-12).sqrt()
+
+
+class ByLength(Function):
+    """Divides by a length; `least` is what the backward adds to it."""
+
+    least = 1e-12
+
+    @classmethod
+    def forward(cls, ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return by_length(x)
+
+    @classmethod
+    def backward(cls, ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        length = (x.square().sum(-1, keepdim=True) + cls.least).sqrt()
+        return grad / length - x * (grad * x).sum(-1, keepdim=True) / length**3
+
+
+class ByLengthAlone(ByLength):
+    least = 0.0
+
+
+def test_a_row_of_zeros_as_that_of_padding_is_tried() -> None:
+    report = report_of(ByLengthAlone.apply, drawn(3, 4), like=by_length)
+    assert wrong_checks(report) == {"gradient, a row of zeros"}
+    report = report_of(ByLength.apply, drawn(3, 4), like=by_length)
+    assert report.good
+    assert "gradient, a row of zeros" in {row.check for row in report.rows}
+
+
 # ------------------------------------------------------------------ what is wrong
 
 
@@ -368,6 +401,50 @@ def test_nan_behind_a_mask() -> None:
 def test_a_mask_of_one_number() -> None:
     inputs = torch.tensor(True), torch.tensor(0.5), torch.tensor(0.25)
     assert bp.check(torch.where, *inputs, like=torch.where).good
+
+
+class Centred(Function):
+    """Its gradient for one number a row is 0, here but for rounding, and exactly in the reference."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x - x.mean(-1, keepdim=True)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad - (grad / 3).sum(-1, keepdim=True) * (3 / grad.shape[-1])
+
+
+def test_a_gradient_whose_terms_cancel_exactly_may_be_rounding() -> None:
+    assert report_of(Centred.apply, drawn(3, 8), like=lambda x: x - x.mean(-1, keepdim=True)).good
+
+
+class Largest(Function):
+    """The largest of each window, and a gradient for each element that is it, or for the last of these."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, last: bool) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.last = last
+        return F.max_pool1d(x, 2)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (x,) = ctx.saved_tensors
+        windows = x.unflatten(-1, (-1, 2))
+        is_largest = windows == windows.amax(-1, keepdim=True)
+        if ctx.last:
+            is_largest = is_largest & (is_largest.flip(-1).cumsum(-1).flip(-1) == 1)
+        return (is_largest * grad[..., None]).flatten(-2), None
+
+
+def test_a_gradient_for_each_of_equal_values_is_no_subgradient() -> None:
+    pool = lambda x: F.max_pool1d(x, 2)  # noqa: E731
+    for dtype in (torch.float32, torch.bfloat16):
+        x = drawn(3, 4, 12).to(dtype)
+        x[..., ::3] = x[..., 1::3]
+        assert report_of(lambda x: Largest.apply(x, True), x, like=pool).good
+        assert not report_of(lambda x: Largest.apply(x, False), x, like=pool).good
 
 
 def test_a_kink_has_more_than_one_right_gradient() -> None:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import backprint as bp
-from backprint.graph.verdicts import DERIVATIVE, NOT_THE_DERIVATIVE
+from face import DERIVATIVE, NOT_THE_DERIVATIVE
 
 INF = float("inf")
 

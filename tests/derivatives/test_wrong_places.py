@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.graph.nouns import Capture, Graph, Pair, Ref, Step
+from face import Capture, Graph, Pair, Ref, Step
 
 
 def leaf(*shape: int) -> Tensor:

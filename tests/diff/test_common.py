@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backprint.diff.matching import common_places
+from face import common_places
 
 NUMBERS = st.lists(st.integers(0, 4), max_size=24)
 

@@ -15,9 +15,7 @@ from subjects.random_graphs import anything
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.diff.nouns import Diff, GraphDiff
-from backprint.errors import UsageError
-from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Source, Step, TensorSpec
+from face import Capture, Diff, Graph, GraphDiff, Pair, Port, Ref, Source, Step, TensorSpec, UsageError
 
 
 class Block(nn.Module):

@@ -11,9 +11,7 @@ import torch
 from torch import Tensor
 
 import backprint as bp
-from backprint.diff.nouns import Diff
-from backprint.diff.page import diff_data, page_of_diff
-from backprint.graph.nouns import Capture
+from face import Capture, Diff, diff_data, page_of_diff
 
 MARKS = {"added": "+", "removed": "-", "changed": "-+"}
 

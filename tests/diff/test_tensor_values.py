@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 import backprint as bp
-from backprint.errors import SampleError
-from backprint.graph.nouns import Capture
+from face import Capture, SampleError
 
 
 def scaled(*numbers: float, x: float = 1.0) -> Capture:

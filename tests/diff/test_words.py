@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.diff.nouns import GraphDiff
-from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Step, Sub, TensorSpec
+from face import Capture, Graph, GraphDiff, Pair, Port, Ref, Step, Sub, TensorSpec
 
 FLOAT = TensorSpec("float32", (2,))
 

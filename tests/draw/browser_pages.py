@@ -160,9 +160,7 @@ DAMAGE: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
     "stats": lambda page, pair: pair.update(stats={"value": [0], "rows": []}),
     "code.ends": lambda page, pair: pair["code"].update(ends=[]),
     "on the side of the": lambda page, pair: pair.update(forward=pair["forward"] + 1),
-    "FLOPs of products forward, and its steps add up to": lambda page, pair: pair["frames"][0]["counts"].__setitem__(
-        3, 1
-    ),
+    "FLOPs forward, and its steps add up to": lambda page, pair: pair["frames"][0]["counts"].__setitem__(3, 1),
     "saved bytes, and its steps add up to": lambda page, pair: next(row for row in pair["saved"] if row[3]).__setitem__(
         3, 1
     ),

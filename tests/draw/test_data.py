@@ -14,10 +14,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 import backprint as bp
-from backprint.draw.page import page_data
-from backprint.draw.scene import frame_unit
-from backprint.graph.cost import summarize
-from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Step, TensorSpec
+from face import Capture, Graph, Pair, Port, Ref, Step, TensorSpec, frame_unit, page_data, summarize
 
 
 def data_of(capture: Capture) -> dict[str, Any]:
@@ -35,7 +32,7 @@ def test_flops_are_those_of_torchs_counter() -> None:
     forward = counter.get_total_flops()
     with counter:
         out.backward(torch.ones_like(out))
-    products, count = data["nodes"]["product"], data["forward"]
+    products, count = data["nodes"]["flops"], data["forward"]
     assert sum(products[:count]) == forward > 0
     assert sum(products[count:]) == counter.get_total_flops()
     assert data["frames"][0]["counts"][3:] == [sum(products[:count]), sum(products[count:])]
@@ -66,15 +63,14 @@ def test_the_page_and_the_summary_say_the_same(capture: Any) -> None:
     data, summary = data_of(capture()), summarize(capture().pairs[0])
     nodes, count = data["nodes"], data["forward"]
     for column, name in (
-        ("product", "product_flops"),
-        ("other", "other_flops"),
+        ("flops", "flops"),
         ("read", "read"),
         ("written", "written"),
     ):
         assert sum(nodes[column][:count]) == getattr(summary.forward, name)
         assert sum(nodes[column][count:]) == getattr(summary.backward, name)
     assert data["frames"][0]["counts"][2] == summary.saved_bytes
-    assert data["memory"]["peak"][1] == max(data["memory"]["live"]) == summary.peak_bytes
+    assert data["memory"]["peak"][1] == max(data["memory"]["live"]) == summary.eager_peak_bytes
     assert data["memory"]["before"] == summary.held_bytes
 
 

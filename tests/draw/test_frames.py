@@ -10,9 +10,7 @@ from subjects.random_graphs import anything
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.draw.layout import drawn_pair
-from backprint.draw.scene import Frame, Scene, frame_unit, frames_of, scene_of
-from backprint.graph.nouns import Graph, Pair
+from face import Frame, Graph, Pair, Scene, drawn_pair, frame_unit, frames_of, scene_of
 
 
 def built(capture: bp.Capture) -> tuple[Scene, tuple[Frame, ...]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from backprint.draw.page import page_html
+from face import page_html
 
 PAGE = Path(__file__).parents[2] / "page" / "src"
 NAME = "</script><script>alert(1)</script>\u2028\u202e\"'&"

@@ -16,27 +16,51 @@ from subjects.drawn import drawn_loop, drawn_net
 from torch import Tensor
 
 import backprint as bp
-from backprint.draw.layout import WIDE, drawn_pair
-from backprint.draw.picture import (
+from face import (
+    FORMATS,
+    WIDE,
     WIDEST,
     Area,
     DrawnBox,
+    Graph,
+    Pair,
     PairPicture,
+    Port,
+    Ref,
+    Source,
+    Step,
+    TensorSpec,
+    UsageError,
     area_of,
     boxes_and_titles,
     curves_of,
+    drawn_pair,
+    frame_unit,
     labels_of,
     opened_frames,
     picture_of,
     point_on,
+    svg_of,
 )
-from backprint.draw.scene import frame_unit
-from backprint.draw.svg import svg_of
-from backprint.draw.write import FORMATS
-from backprint.errors import UsageError
-from backprint.graph.nouns import Graph, Pair, Port, Ref, Source, Step, TensorSpec
 
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_values_flow_from_the_last_writer_to_the_next_reader() -> None:
+    def program(x: Tensor, w: Tensor) -> Tensor:
+        y = x @ w
+        y.mul_(0.5)
+        y[0].mul_(2)
+        y += 1
+        return y.sum()
+
+    torch.manual_seed(0)
+    capture = bp.capture(program, torch.randn(4, 4), torch.randn(4, 4), functional=False)
+    scene = drawn_pair(capture.pairs[0]).scene
+    forward = scene.nodes[: scene.forward]
+    names = [node.target.split(".")[1] for node in forward]
+    assert names == ["mm", "mul_", "select", "mul_", "add_", "sum"]
+    assert [node.inputs for node in forward[1:]] == [(0,), (1,), (2,), (3,), (4,)]
 
 
 def whole(capture: bp.Capture) -> PairPicture:

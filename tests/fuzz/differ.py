@@ -1,5 +1,4 @@
-"""What Backprint reads of a text against what Python runs of it: mutated texts of graphs, also those with loops that
-samples of format 3 have, as `backprint convert` reads them.
+"""What Backprint reads of a text against what Python runs of it: mutated texts of graphs.
 
     python tests/fuzz/differ.py --count 1000000 --seed 1
 
@@ -22,8 +21,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from backprint.errors import GraphError
-from backprint.graph.folding.fold import fold_of
-from backprint.graph.folding.text import emit_folded
 from backprint.graph.nouns import (
     ATOMS,
     Atom,
@@ -42,8 +39,7 @@ from backprint.graph.nouns import (
     Symbol,
     TensorSpec,
 )
-from backprint.graph.text import FORWARD_WITH_LOOPS, emit, parse, show, show_step
-from backprint.sample.convert import graph_of
+from backprint.graph.text import emit, parse, show, show_step
 
 # ------------------------------------------------------------------ texts
 
@@ -91,7 +87,7 @@ def flat_graph() -> Graph:
 
 
 def deep_graph(count: int = 12) -> Graph:
-    """A graph that folds: layers with a function in them, a carried value, saved ones, an odd iteration."""
+    """A graph of layers: a carried value, saved ones, an odd layer."""
     steps, saved, last = [], [], "x"
     for place in range(count):
         end = f"_{place}" if place else ""
@@ -122,32 +118,6 @@ def deep_graph(count: int = 12) -> Graph:
     return Graph(tuple(ports), tuple(steps), tuple(outputs), (Ref(last), *map(Ref, saved)), title="deep")
 
 
-def attention_graph(count: int = 4) -> Graph:
-    """A graph whose fold has a function."""
-    steps: list[Step] = []
-    last = "x"
-    number = 0
-    for place in range(count):
-        for part in ("query", "key", "value", "out"):
-            end = f"_{number}" if number else ""
-            source = Source("linear.py", 134, "forward", "return linear(x)", f"layers.{place}.{part}")
-            steps += [
-                Step(f"t{end}", "aten.t.default", (Ref(f"{part}_{place}"),), (), SPEC, source),
-                Step(f"addmm{end}", "aten.addmm.default", (Ref(last), Ref(f"t{end}"), 1), (), SPEC, source),
-                Step(f"view{end}", "aten.view.default", (Ref(f"addmm{end}"), List((2, 3))), (), SPEC, source),
-                Step(f"sin{end}", "aten.sin.default", (Ref(f"view{end}"),), (), SPEC, source),
-                Step(f"cos{end}", "aten.cos.default", (Ref(f"sin{end}"),), (), SPEC, source),
-            ]
-            last, number = f"cos{end}", number + 1
-    ports = [Port("x", "input", SPEC, "x")]
-    ports += [
-        Port(f"layers.{place}.{part}", "parameter", SPEC, f"{part}_{place}")
-        for part in ("query", "key", "value", "out")
-        for place in range(count)
-    ]
-    return Graph(tuple(ports), tuple(steps), (Port("out", "output", SPEC),), (Ref(last),), title="attention")
-
-
 def texts() -> dict[str, str]:
     """The texts that are mutated."""
     small = Graph(
@@ -159,8 +129,7 @@ def texts() -> dict[str, str]:
     return {
         "small": emit(small),
         "mixed": emit(flat_graph()),
-        "folded": emit_folded(fold_of(deep_graph())),
-        "functions": emit_folded(fold_of(attention_graph())),
+        "deep": emit(deep_graph()),
     }
 
 
@@ -450,12 +419,7 @@ def run_class(made: Any, graph: Graph, run: Run) -> None:
 # ------------------------------------------------------------------ many
 
 
-def read_text(text: str) -> Graph:
-    """Read a text from disk."""
-    return graph_of(text) if f"\n{FORWARD_WITH_LOOPS}\n" in text else parse(text)
-
-
-def tried(text: str, read: Callable[[str], Graph] = read_text) -> tuple[str, str]:
+def tried(text: str, read: Callable[[str], Graph] = parse) -> tuple[str, str]:
     """What becomes of a text, and what is wrong with that."""
     try:
         graph = read(text)
@@ -470,7 +434,7 @@ def tried(text: str, read: Callable[[str], Graph] = read_text) -> tuple[str, str
     return "the same", ""
 
 
-def fuzz(count: int, seed: int, read: Callable[[str], Graph] = read_text) -> tuple[Counter[str], list[str]]:
+def fuzz(count: int, seed: int, read: Callable[[str], Graph] = parse) -> tuple[Counter[str], list[str]]:
     """What became of so many texts, and the first findings."""
     known = texts()
     for name, text in known.items():
@@ -479,7 +443,7 @@ def fuzz(count: int, seed: int, read: Callable[[str], Graph] = read_text) -> tup
     longest = 0.0
     for number in range(count):
         rng = random.Random(f"{seed}:{number}")
-        name = names[0] if number % 8 == 0 else rng.choices(["small", "mixed", "folded", "functions"], [8, 4, 2, 2])[0]
+        name = names[0] if number % 8 == 0 else rng.choices(["small", "mixed", "deep"], [8, 4, 2])[0]
         text = mutated(rng, known[name])
         began = time.process_time()
         outcome, why = tried(text, read)

@@ -32,8 +32,8 @@ DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', r
 
 
 def corpus() -> dict[str, Files]:
-    """The kept samples of ours; that of format 3 is not read, and `whole` has it converted."""
-    return {name: files for name, files in seeds().items() if name.startswith("ours_") and name != "ours_format_3"}
+    """The kept samples of ours."""
+    return {name: files for name, files in seeds().items() if name.startswith("ours_")}
 
 
 @functools.cache

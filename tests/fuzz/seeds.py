@@ -34,7 +34,7 @@ LEFT_OUT = ("graph_hash.txt", "input_tensor_constraints.py", "weight_meta.py", "
 
 
 def seeds() -> dict[str, Files]:
-    """Every kept sample by its name, those of older formats too."""
+    """Every kept sample by its name."""
     found = {path.stem: unpacked(path.read_text("utf-8")) for path in sorted(CORPUS.glob("*.json"))}
     golden = (CORPUS.parent.parent / "golden").glob("format_*")
     return found | {f"ours_{path.name}": read(path, whole=False) for path in sorted(golden)}

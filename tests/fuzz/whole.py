@@ -22,10 +22,9 @@ import backprint as bp
 from backprint.cli import graphnet as graphnet_cli
 from backprint.cli import show
 from backprint.errors import BackprintError, GraphError
-from backprint.graph.isolation import needs_isolation
 from backprint.graph.links import contradictions
 from backprint.graph.text import parse
-from backprint.graphnet import emit, read_graphnet, safety
+from backprint.graphnet import emit, read_graphnet
 from backprint.graphnet.build import module_with_state, number_candidates, recipe_notes, recipes_from_metas
 from backprint.graphnet.emit import compile_program
 from backprint.graphnet.metas import Use, listed_bytes, read_symbol_examples
@@ -33,7 +32,6 @@ from backprint.graphnet.read import plan_of
 from backprint.jobs import ledger
 from backprint.jobs.find import find
 from backprint.jobs.verbs import capture_columns
-from backprint.sample.convert import convert
 
 STAGES = (
     "files",
@@ -123,17 +121,12 @@ def stage_of(stage: str, error: BackprintError) -> str:
 def ours(folder: Path, at: At, number: int) -> None:
     """Read one of ours, whole."""
     at.stage = "fields"
-    content = folder / "capture.json"
-    if content.is_file() and b'"format": 3' in content.read_bytes():
-        convert(folder)
     capture = bp.load(folder, allow=(OPERATOR,))
     at.stage = "graph"
     graphs = [graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None]
     at.stage = "sizes"
     if number % 2 == 0:
         json.dumps(show.capture_numbers(capture, folder)).encode()
-    for graph in graphs:
-        needs_isolation(graph)
     at.stage = "witness"
     list(map(str, contradictions(capture)))
     at.stage = "recipes"
@@ -188,7 +181,6 @@ def graphnet(folder: Path, at: At, number: int) -> None:
         json.dumps(graphnet_cli.sample_numbers(folder)).encode()
     plan, program = plan_of(sample), sample.program
     assert program is not None
-    safety.isolated_calls(program)
     static = {size for each in sample.metas.values() for size in each.shape}
     for argument in program.arguments:
         if argument.kind.startswith("Sym"):

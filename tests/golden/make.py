@@ -1,7 +1,8 @@
-"""Write the golden sample of today's format: `python tests/golden/make.py`, once for each version of the format.
+"""Write the golden sample of today's format: `python tests/golden/make.py`, where the format, or the code that ends
+every `model.py`, has changed.
 
-What is written here stays as it is for good: `tests/sample/test_sample.py` reads every `format_N` and proves it again.
-`format_3`, of 140 steps that repeat, has graphs with loops: `tests/sample/test_convert.py` has it converted first.
+Until the first release no other sample is read. What a release has written stays as it is for good:
+`tests/sample/test_sample.py` reads it and proves it again.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from subjects.random_graphs import PURE, VIEWS, WRITES, anything, programs, with_step
 
-from backprint.graph.nouns import (
+from face import (
     Dict,
     Graph,
     List,
@@ -31,9 +31,9 @@ from backprint.graph.nouns import (
     Symbol,
     TensorSpec,
     Value,
+    parse,
     refs,
 )
-from backprint.graph.text import parse
 
 F32 = TensorSpec("float32", (2, 3))
 NUMBERS = st.integers(0, 2**30)

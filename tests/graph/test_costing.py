@@ -22,12 +22,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 import backprint as bp
-from backprint.graph import cost
-from backprint.graph.cost import (
+from face import (
+    DTYPES,
     FREE,
+    HEADER,
+    Graph,
+    List,
+    Pair,
+    Ref,
+    Step,
     StepCost,
+    TensorSpec,
+    Value,
+    cost,
     is_view,
     memory_line,
+    parse,
     specs_of,
     step_costs,
     storage_bytes,
@@ -36,9 +46,7 @@ from backprint.graph.cost import (
     total_cost,
     uses_first,
 )
-from backprint.graph.nouns import DTYPES, Graph, List, Pair, Ref, Step, TensorSpec, Value
-from backprint.graph.operators import operators
-from backprint.graph.text import HEADER, parse
+from face import graph_operators as operators
 
 NAMES = (
     "plain_function batch_norm_training batch_norm_eval recurrent transformer_layer attention complex_numbers autocast "
@@ -85,8 +93,8 @@ def test_products_and_saved_bytes_are_those_of_an_eager_run(name: str) -> None:
         torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
     kept = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in saved}
     numbers = summarize(pair)
-    assert numbers.forward.product_flops == forward.get_total_flops()
-    assert numbers.backward.product_flops == backward.get_total_flops()
+    assert numbers.forward.flops == forward.get_total_flops()
+    assert numbers.backward.flops == backward.get_total_flops()
     assert numbers.saved_bytes == sum(kept[key] for key in kept.keys() - held)
 
 
@@ -104,14 +112,14 @@ def test_an_input_that_is_kept_as_a_view_counts_as_kept() -> None:
 
 def test_what_torch_counts_twice_is_told_apart_from_the_least_work() -> None:
     """The counter takes a grouped weight gradient for one without groups; the roofline does not."""
-    from backprint.measuring.roofline import least_work
+    from face import least_work
 
     pair = bp.capture(nn.Conv1d(4, 4, 1, groups=4), torch.randn(1, 4, 10)).pairs[0]
     assert pair.backward is not None
-    assert summarize(pair).backward.product_flops == 2 * 10 * 4 * 4
-    products = [cost for cost in step_costs(pair.backward) if cost.product_flops]
+    assert summarize(pair).backward.flops == 2 * 10 * 4 * 4
+    products = [cost for cost in step_costs(pair.backward) if cost.flops]
     assert len(products) == 1
-    assert least_work(pair.backward).flops < products[0].product_flops
+    assert least_work(pair.backward).flops < products[0].flops
 
 
 # ------------------------------------------------------------------ bytes
@@ -154,12 +162,12 @@ def test_bytes_and_flops_of_each_step() -> None:
         'zeros: "f32[4, 8]" = aten.zeros_like.default(x)',
     )
     costs = dict(zip((made.name for made in graph.steps), step_costs(graph), strict=True))
-    assert costs["y"] == StepCost(2 * 4 * 8 * 2, 0, 128 + 64, 32)
+    assert costs["y"] == StepCost(2 * 4 * 8 * 2, 128 + 64, 32)
     assert costs["t"] == costs["half"] == costs["wide"] == costs["room"] == FREE
-    assert costs["twice"] == StepCost(0, 32, 128, 128)  # an argument that is passed twice is read once
-    assert costs["total"] == StepCost(0, 16, 64, 4)
-    assert costs["rows"] == StepCost(0, 0, 3 * 32 + 24, 96)
-    assert costs["zeros"] == StepCost(0, 0, 0, 128)
+    assert costs["twice"] == StepCost(0, 128, 128)  # an argument that is passed twice is read once
+    assert costs["total"] == StepCost(0, 64, 4)
+    assert costs["rows"] == StepCost(0, 3 * 32 + 24, 96)
+    assert costs["zeros"] == StepCost(0, 0, 128)
     assert total_cost(costs.values()).read == 192 + 128 + 64 + 120
 
 
@@ -170,11 +178,11 @@ def test_a_branch_counts_as_torch_counts_it() -> None:
 
     args = torch.ones(4, 4), torch.ones(4, 4)
     pair = bp.capture(program, *args, engine="dynamo", requires_grad=False).pairs[0]
-    assert summarize(pair).forward.product_flops == 2 * (2 * 4 * 4 * 4)
+    assert summarize(pair).forward.flops == 2 * (2 * 4 * 4 * 4)
 
 
 def test_numbers_that_no_table_holds_are_cut() -> None:
-    assert total_cost([StepCost(2**62, 0, 0, 0)] * 4).product_flops == 2**63 - 1
+    assert total_cost([StepCost(2**62, 0, 0)] * 4).flops == 2**63 - 1
 
 
 # ------------------------------------------------------------------ whose memory
@@ -379,14 +387,14 @@ def test_costs_need_no_torch_and_no_stack() -> None:
 @given(anything())
 def test_any_graph_that_a_stranger_writes_has_numbers(graph: Graph) -> None:
     pair = Pair("pair_0", graph)
-    assert all(cost.flops >= -(2**63) for cost in step_costs(graph))
+    assert all(0 <= cost.flops < 2**63 for cost in step_costs(graph))
     line = memory_line(pair)
     assert len(line.during) == len(graph.steps)
     assert repr(summarize(pair))
 
 
-def test_the_golden_samples_have_numbers() -> None:
-    places = sorted((Path(__file__).parents[1] / "golden").glob("format_[124]"))
+def test_the_golden_sample_has_numbers() -> None:
+    places = sorted((Path(__file__).parents[1] / "golden").glob("format_*"))
     assert places
     for place in places:
         for pair in bp.load(place).pairs:

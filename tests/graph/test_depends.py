@@ -10,10 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.graph.depends import dependence
-from backprint.graph.keys import PortKey
-from backprint.graph.nouns import Ref, Step
-from backprint.graph.steps import behind
+from face import PortKey, Ref, Step, behind, dependence
 
 
 def two(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,9 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.errors import RefusedError
-from backprint.graph.sizes import in_general_form, new_devices, on_device, without_saved
-from backprint.graph.text import parse
+from face import RefusedError, in_general_form, new_devices, on_device, parse, without_saved
 
 
 class Attention(nn.Module):

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from backprint.errors import GraphError, RefusedError
-from backprint.graph import text as text_module
-from backprint.graph.text import MAX_CHARACTERS, MAX_TOKENS, parse
+from face import MAX_CHARACTERS, MAX_TOKENS, GraphError, RefusedError, parse
+from face import text as text_module
 
 GOOD = '''\
 """good"""
@@ -388,7 +387,7 @@ except GraphError as error:
 @pytest.mark.slow
 @pytest.mark.parametrize("text", NASTY.values(), ids=NASTY.keys())
 def test_the_nastiest_within_a_gigabyte(text: str) -> None:
-    paths = [str(Path(__file__).parent), str(Path(text_module.__file__).parents[2])]
+    paths = [*map(str, Path(__file__).parents[:2]), str(Path(text_module.__file__).parents[2])]
     code = f"import sys; sys.path[:0] = {paths}; sys.dont_write_bytecode = True\n" + LIMITED.format(text=text)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "refused True\n", done.stderr[-2000:]

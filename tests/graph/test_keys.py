@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backprint.errors import ReplayError
-from backprint.graph.keys import PortKey, tangent_name, with_tangents, without_tangents
-from backprint.graph.nouns import GONE, Origin, Port
+from face import GONE, Origin, Port, PortKey, ReplayError, tangent_name, with_tangents, without_tangents
 
 
 @pytest.mark.parametrize(("role", "name"), [("output", "y"), ("gradient", "layer1.0.weight"), ("input", "a b  c ")])

@@ -11,15 +11,28 @@ from pathlib import Path
 import pytest
 import torch
 
-from backprint.checks.sizes import why_outgrown
-from backprint.common.files import read_bytes
-from backprint.errors import GraphError, RefusedError, SampleError
-from backprint.graph import text as text_module
-from backprint.graph.nouns import Graph, Port, Ref, Step, TensorSpec
-from backprint.graph.text import count_tokens, emit, parse, scan
-from backprint.graphnet.code import read_code
-from backprint.kernels.normal_triton import MAX_HOLES, TOKENS, normal_triton
-from backprint.kernels.nouns import Kernel
+from face import (
+    MAX_HOLES,
+    TOKENS,
+    Graph,
+    GraphError,
+    Kernel,
+    Port,
+    Ref,
+    RefusedError,
+    SampleError,
+    Step,
+    TensorSpec,
+    count_tokens,
+    emit,
+    normal_triton,
+    parse,
+    read_bytes,
+    read_code,
+    scan,
+    why_outgrown,
+)
+from face import text as text_module
 
 SPEC = TensorSpec("float32", (2,))
 

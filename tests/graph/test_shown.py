@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 import backprint as bp
-from backprint.graph.cost import memory_line
-from backprint.graph.nouns import Graph, Pair, Port, Ref, Step, TensorSpec
+from face import Graph, Pair, Port, Ref, Step, TensorSpec, memory_line
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +49,7 @@ def test_each_noun_is_one_short_line(capture: bp.Capture, tmp_path: Path) -> Non
     assert repr(pair.forward).startswith(f"Graph(forward: {len(pair.forward.steps)} steps, 25 inputs, ")
     assert repr(pair) == f"Pair(pair_0: {len(pair.forward.steps)} forward steps, {back} backward steps)"
     assert repr(folded) == repr(forward).replace("Graph", "FoldedGraph")[:-1] + ", 1 loop)"
-    assert repr(verdicts[0]).startswith("Verdict(bitwise, derivative: tower, 25 ports)")
+    assert repr(verdicts[0]).startswith("Verdict(bitwise, derivative: tower, 25 ports")
     assert repr(capture) == f"Capture(tower: 1 pair, engine {capture.engine}, not verified)"
     assert "verdict" not in repr(loaded)
 

@@ -9,9 +9,23 @@ import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backprint.errors import GraphError, RefusedError
-from backprint.graph.nouns import Graph, Port, Ref, ScalarSpec, Step, Symbol, TensorSpec
-from backprint.graph.sizes import at, at_hints, evaluate, implied, outside, with_symbols
+from face import (
+    Graph,
+    GraphError,
+    Port,
+    Ref,
+    RefusedError,
+    ScalarSpec,
+    Step,
+    Symbol,
+    TensorSpec,
+    at,
+    at_hints,
+    evaluate,
+    implied,
+    outside,
+    with_symbols,
+)
 
 WORTH = {
     "s0": 7,

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from subjects.random_graphs import SOURCES, SPECS, anything, to_the_letter
 
-from backprint.errors import GraphError
-from backprint.graph.nouns import (
+from face import (
     Atom,
     Device,
     Dict,
     Echo,
     Graph,
+    GraphError,
     List,
     Op,
     Port,
@@ -30,8 +30,10 @@ from backprint.graph.nouns import (
     Symbol,
     TensorSpec,
     Value,
+    parse,
+    read_spec,
+    show_spec,
 )
-from backprint.graph.text import parse, read_spec, show_spec
 
 F32 = TensorSpec("float32", (2, 3))
 X = Port("x", "input", F32, "x")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from backprint.graph.nouns import Guard, Source
-from backprint.graph.together import guard_texts, names_together
+from face import Guard, Source, guard_texts, names_together
 
 STEP = Source("train.py", 75, "main", "opt.step()")
 

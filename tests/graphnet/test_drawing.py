@@ -12,11 +12,7 @@ from subjects.graphnet_samples import write
 from torch import Tensor
 
 import backprint as bp
-from backprint.graphnet.build import recipe_notes, recipes_from_metas
-from backprint.graphnet.code import read_code
-from backprint.graphnet.metas import USES, Known, Meta, Use
-from backprint.graphnet.read import uses_of
-from backprint.sample.recipes import from_json, to_json
+from face import USES, Known, Meta, Use, from_json, read_code, recipe_notes, recipes_from_metas, to_json, uses_of
 
 INF, NONE = math.inf, Use()
 

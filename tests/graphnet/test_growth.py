@@ -1,4 +1,4 @@
-"""Samples of GraphNet's whose values would grow without end, or whose kernels trust them: each ends, and says at what.
+"""Samples of GraphNet's whose values would grow without end: each ends, and says at what.
 
 Every case runs in this process, so a limit that is gone is a test that hangs, fills the memory or ends the run.
 """
@@ -13,14 +13,19 @@ import pytest
 import torch
 from subjects.graphnet_samples import ROWS, Handmade, integers, write_sample
 
-from backprint.common import memory
-from backprint.errors import RefusedError, ReplayError, SampleError
-from backprint.graphnet import read, read_graphnet, safety
-from backprint.graphnet.build import build_sample
-from backprint.graphnet.code import ModelProgram, callables, read_code
-from backprint.graphnet.emit import compile_program
-from backprint.graphnet.read import plan_of
-from backprint.graphnet.safety import callable_standings, isolated_calls
+from face import (
+    ModelProgram,
+    RefusedError,
+    ReplayError,
+    SampleError,
+    build_sample,
+    compile_program,
+    memory,
+    plan_of,
+    read,
+    read_code,
+    read_graphnet,
+)
 
 LAST = "return (L_x_ * L_self_parameters_w_,)"
 
@@ -65,11 +70,6 @@ GROWS = {
         ["y = torch.ones(1).expand(10000000000)", "t = y.tolist()"],
         "a list of 10,000,000,000 items; a graph may make one of 65,536",
     ),
-    "rounds": (["y = torch.svd_lowrank(L_x_, 2, 100000000)"], "niter=100000000: svd_lowrank may go round 1,000 times"),
-    "rounds of a kernel": (
-        ["y = torch.special.laguerre_polynomial_l(L_x_, 100000000000.0)"],
-        "a graph may have 65,536",
-    ),
 }
 
 
@@ -78,46 +78,6 @@ def test_what_grows_without_end_is_refused_and_says_at_what(case: str, tmp_path:
     lines, words = GROWS[case]
     with pytest.raises(ReplayError, match=words):
         run(sample(tmp_path, *lines))
-
-
-UNSAFE = {
-    "targets": ("torch.ctc_loss(L_x_[:, None].log_softmax(2), torch.full((1, 2), 6), n, n)", "targets holds 6"),
-    "targets of nn": (
-        "torch.nn.functional.ctc_loss(L_x_[:, None].log_softmax(2), torch.full((1, 2), 6), n, n)",
-        "targets holds 6",
-    ),
-    "segments": ("torch.segment_reduce(L_x_, 'sum', lengths=torch.tensor([9]), unsafe=True)", "lengths holds 9"),
-    "a kernel": (
-        "torch._C._nn.slow_conv_transpose2d(L_x_[None, None], torch.ones(1, 1, 2, 2), (3000, 3000))",
-        "kernel_size=",
-    ),
-    "whole numbers": (
-        "torch.div(torch.tensor([-9223372036854775807]) - 1, torch.tensor([-1]), rounding_mode='trunc')",
-        "by -1 has no result",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", UNSAFE)
-def test_a_function_that_trusts_its_arguments_is_called_checked(case: str, tmp_path: Path) -> None:
-    call, words = UNSAFE[case]
-    with pytest.raises(ReplayError, match=words):
-        run(sample(tmp_path, "n = torch.tensor([2])", f"y = {call}"))
-
-
-def test_the_form_of_a_call_is_the_one_that_its_arguments_have(tmp_path: Path) -> None:
-    lines = (
-        "n = torch.full((2,), 4611686018427387904)",
-        "y = torch.repeat_interleave(n, 2)",
-        "y = n.repeat_interleave(2, 0)",
-        "y = torch.div(n, 2, rounding_mode='floor')",
-        "y = torch.div(input=n, other=-1, rounding_mode='floor')",
-        "y = torch.repeat_interleave(torch.tensor([3, 4]))",
-    )
-    run(sample(tmp_path, *lines))
-    for number, line in enumerate(("torch.repeat_interleave(n)", "n.bincount()", "torch.nn.functional.one_hot(n)")):
-        with pytest.raises(ReplayError, match="and there is room for"):
-            run(sample(tmp_path / str(number), lines[0], f"y = {line}"))
 
 
 def test_plain_lists_and_numbers_are_as_they_were(tmp_path: Path) -> None:
@@ -206,21 +166,3 @@ def test_following_inputs_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read, "MOST_STEPS", 100)
     with pytest.raises(RefusedError, match="following the inputs through the lines takes more than 100 steps"):
         read.uses_of(program("y = x", *["y = torch.cat([y, x])"] * 200, "return (y,)"), {})
-
-
-# ------------------------------------------------------------------ what wants a process of its own
-
-
-def test_a_program_says_what_it_is_isolated_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isolated_calls(program("y = x.relu() + 1", "return (y,)")) == []
-    assert isolated_calls(program("y = x.remainder(2)", "y //= 2", "return (y,)")) == []
-    monkeypatch.setattr(safety, "callable_standings", lambda: {"torch.relu": ("isolated", "why")})
-    assert isolated_calls(program("y = torch.relu(x)", "return (y,)")) == ["torch.relu (why)"]
-
-
-def test_the_table_says_of_each_function_how_it_stands() -> None:
-    assert set(callable_standings()) == callables()
-    for name, (standing, reason) in callable_standings().items():
-        assert standing in ("safe", "checked", "isolated"), name
-        assert bool(reason) == (standing == "isolated"), name
-    assert callable_standings()["torch.ctc_loss"] == callable_standings()["Tensor.__floordiv__"] == ("checked", "")

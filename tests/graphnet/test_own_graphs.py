@@ -11,11 +11,17 @@ import torch
 from torch import nn
 
 import backprint as bp
-from backprint.cli import main
-from backprint.errors import RefusedError, SampleError
-from backprint.graphnet import read_graphnet
-from backprint.graphnet.read import plan_of, sample_identity, with_movable_devices, without_movable_devices
-from backprint.saving import write_layout
+from face import (
+    RefusedError,
+    SampleError,
+    main,
+    plan_of,
+    read_graphnet,
+    sample_identity,
+    with_movable_devices,
+    without_movable_devices,
+)
+from face import saving_write_layout as write_layout
 
 
 class Net(nn.Module):

@@ -30,14 +30,26 @@ from subjects.graphnet_samples import (
 from torch import Tensor
 
 import backprint as bp
-from backprint.common.formats import has_graphnet
-from backprint.errors import BackprintError, GraphError, RefusedError, ReplayError, SampleError, UsageError
-from backprint.graphnet import read_graphnet
-from backprint.graphnet.build import build_sample
-from backprint.graphnet.code import callables, read_code
-from backprint.graphnet.emit import compile_program, torch_callable
-from backprint.graphnet.read import MEMBERS, name_inputs, plan_of
-from backprint.target import capture_target, read_target
+from face import (
+    MEMBERS,
+    BackprintError,
+    GraphError,
+    RefusedError,
+    ReplayError,
+    SampleError,
+    UsageError,
+    build_sample,
+    callables,
+    capture_target,
+    compile_program,
+    has_graphnet,
+    name_inputs,
+    plan_of,
+    read_code,
+    read_graphnet,
+    read_target,
+    torch_callable,
+)
 
 
 def sample(tmp_path: Path, *lines: str, rows: Any = ROWS, name: str = "made", **options: Any) -> Path:
@@ -81,7 +93,7 @@ def test_the_function_computes_what_the_file_says(name: str, tmp_path: Path) -> 
 def test_a_sample_is_captured_from_the_command_line(tmp_path: Path) -> None:
     from click.testing import CliRunner
 
-    from backprint.cli import main
+    from face import main
 
     place = write("convnet", tmp_path / "convnet")
     done = CliRunner().invoke(main, ["capture", str(place), "-o", str(tmp_path / "out"), "--mode", "train", "--json"])
@@ -103,7 +115,7 @@ def test_a_sample_is_captured_from_the_command_line(tmp_path: Path) -> None:
 def test_verify_takes_a_graphnet_sample_and_folders_of_them(tmp_path: Path) -> None:
     from click.testing import CliRunner
 
-    from backprint.cli import main
+    from face import main
 
     write("in_place", tmp_path / "corpus" / "a")
     write("subgraph_3", tmp_path / "corpus" / "b" / "subgraph_3")
@@ -155,6 +167,13 @@ def test_the_recipes_of_the_metadata_are_those_of_the_capture(tmp_path: Path) ->
         assert capture.recipes.recipes[name] == target.recipes.recipes[name]
     made = capture.recipes.make()
     assert all(torch.equal(made[name], parameter) for name, parameter in target.model.named_parameters())
+
+
+@pytest.mark.parametrize(("alias", "dtype"), [("float", "float32"), ("half", "float16"), ("double", "float64")])
+def test_other_names_of_dtypes_are_read_as_torch_reads_them(alias: str, dtype: str, tmp_path: Path) -> None:
+    rows = [floats(row.name, *row.shape, dtype=f'"torch.{alias}"') for row in ROWS]
+    capture = bp.capture(sample(tmp_path, "y = L_x_ * L_self_parameters_w_", "return (y,)", rows=rows))
+    assert {port.spec.dtype for port in capture.pairs[0].forward.inputs} == {dtype}
 
 
 def test_large_samples_are_captured_without_allocating(tmp_path: Path) -> None:
@@ -482,6 +501,86 @@ def test_what_an_earlier_part_computed_asks(tmp_path: Path) -> None:
     assert list(asks(place)) == ["stack0_0", "x", "w"]
 
 
+CUT = [
+    floats("x_32", 2, 3),
+    floats("index_select_1", 3),
+    floats("position_bias", 3),
+    floats("relu_3", 3, data="[0.0, 0.0, 0.0]"),
+    floats("mask_2", 3),
+    floats("mul_5", 3, mean="-0.000", std="0.000"),
+    floats("L_input_values_", 2, 3),
+    floats("L_self_buffers_scale_", 3),
+    integers("L_input_ids_", 3, data=[0, 1, 2]),
+    integers("arange_1", 3, data=[0, 1, 2]),
+    weight("L_self_parameters_w_", 3),
+]
+CUT_LINES = (
+    "y = torch.nn.functional.relu(x_32, inplace=True) * L_self_parameters_w_ * L_self_buffers_scale_",
+    "y = torch.softmax(y + mul_5, dim=-1) * (L_input_values_ + index_select_1 + relu_3)",
+    "z = torch.softmax(y + position_bias, dim=-1) + mask_2 + L_input_ids_ + arange_1",
+    "return (y, z)",
+)
+CUT_GRADIENTS = ["x_32", "index_select_1", "position_bias", "relu_3", "w"]
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        ("net_start33_end38_6", {}),
+        ("_decomposed/net_6", {}),
+        ("net/_decomposed/net_start0_end9_0/_decomposed/net_start0_end9_0_start2_end5_1", {}),
+        ("subgraph_0", {}),
+        ("renamed", {"subgraph_sources.json": "{}"}),
+        ("renamed", {"graph_net.json": '{"model_name": "net_start33_end38_6"}'}),
+    ],
+)
+def test_the_values_that_a_cut_sample_takes_from_the_layers_before_it_require_grad(
+    name: str, files: dict[str, str], tmp_path: Path
+) -> None:
+    place = sample(tmp_path, *CUT_LINES, rows=CUT, name=name)
+    for file, text in files.items():
+        (place / file).write_text(text)
+    assert list(asks(place)) == CUT_GRADIENTS
+    assert list(asks(sample(tmp_path, *CUT_LINES, rows=CUT, name="whole"))) == ["w"]
+
+
+def test_a_cut_sample_returns_the_gradients_of_its_inputs(tmp_path: Path) -> None:
+    place = sample(tmp_path, *CUT_LINES, rows=CUT, name="net_start33_end38_6")
+    metas = (place / "weight_meta.py").read_text()
+    (place / "weight_meta.py").write_text(metas.replace("    ", "\t"))  # as GraphNet's tools indent them
+    capture = bp.capture(place)
+    assert sorted(port.name for port in capture.pairs[0].backward.outputs) == sorted(CUT_GRADIENTS)
+    assert [verdict.verdict for verdict in capture.verify()] == ["bitwise"]
+
+
+def test_a_renamed_cut_sample_has_the_roles_of_its_original_names(tmp_path: Path) -> None:
+    rows = [
+        floats("in_0", 2, 3, original_name='"x_32"'),
+        floats("in_1", 2, 3, original_name='"L_input_values_"'),
+        floats("w_0", 3, original_name='"L_self_modules_fc_parameters_weight_"'),
+        floats("w_1", 3, original_name='"L_self_modules_bn_buffers_running_mean_"'),
+    ]
+    place = sample(tmp_path, "return (in_0 * w_0 + in_1 * w_1,)", rows=rows, name="net_start33_end38_6")
+    plan = plan_of(read_graphnet(place))
+    assert [(named.name, named.role) for named in plan.inputs] == [
+        ("x_32", "input"),
+        ("input_values", "input"),
+        ("fc.weight", "parameter"),
+        ("bn.running_mean", "buffer"),
+    ]
+    assert [name for name, _ in plan.with_grad] == ["x_32", "fc.weight"]
+
+
+def test_without_parameters_the_batch_of_a_cut_sample_does_not_require_grad(tmp_path: Path) -> None:
+    rows = [floats("x_32", 2, 3), floats("L_input_values_", 2, 3)]
+    place = sample(tmp_path, "return (x_32 * L_input_values_,)", rows=rows, name="net_start33_end38_6")
+    assert list(asks(place)) == ["x_32"]
+    later = sample(tmp_path, "return (x_32 * L_input_values_,)", rows=rows, name="subgraph_2_start33_end38_6")
+    assert list(asks(later)) == ["x_32", "input_values"]
+    first = sample(tmp_path, "return (L_input_values_ * 2,)", rows=rows[1:], name="net_start0_end1_0")
+    assert list(asks(first)) == ["input_values"]
+
+
 def test_nothing_asks_where_nothing_can(tmp_path: Path) -> None:
     target = read_target(write("no_gradient", tmp_path / "n"))
     assert target.with_grad == ()
@@ -547,6 +646,18 @@ def test_attention_says_what_is_lost(tmp_path: Path) -> None:
         read_graphnet(sample(tmp_path, line, "return (y,)", rows=[floats("L_x_", 1, 2, 3, 4)])), mode="train"
     )
     assert any("1 scaled_dot_product_attention keep dropout_p as traced" in note for note in built.notes)
+
+
+def test_the_attention_of_inference_is_refused_with_the_mode_that_has_a_derivative(tmp_path: Path) -> None:
+    sizes = {"w": (12, 4), "b": (12,), "o": (4, 4), "c": (4,)}
+    names = [f"L_self_parameters_{name}_" for name in sizes]
+    rows = [weight(name, *size) for name, size in zip(names, sizes.values(), strict=True)]
+    args = f"L_x_, L_x_, L_x_, 4, 2, {', '.join(names)}, None, False, True, None"
+    line = f"y = torch._native_multi_head_attention({args})"
+    place = sample(tmp_path, line, "return (y[0],)", rows=[floats("L_x_", 2, 3, 4), *rows])
+    with pytest.raises(BackprintError, match=r"through _native_multi_head_attention, .*--mode train"):
+        bp.capture(place)
+    assert bp.verify(bp.capture(place, mode="train"))[-1].verdict == "bitwise"
 
 
 def test_a_norm_of_one_value_stays_in_eval_mode_and_that_is_said(tmp_path: Path) -> None:

@@ -24,10 +24,9 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.cli import main
-from backprint.errors import PlaceError, SampleError, UsageError
-from backprint.graphnet.write import TREES, draw_like_graphnet
-from backprint.saving import write_layout
+from face import WRITE_TREES as TREES
+from face import PlaceError, SampleError, UsageError, draw_like_graphnet, main
+from face import saving_write_layout as write_layout
 
 FILES = {
     "model.py",
@@ -315,7 +314,7 @@ def test_a_graphnet_source_is_copied_as_it_came_and_completed(tmp_path: Path) ->
 
 
 def test_trees_are_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from backprint.graphnet import write
+    from face import write
 
     def full(*arguments: Any, **options: Any) -> None:
         raise OSError("no space left on device")

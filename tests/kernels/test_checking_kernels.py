@@ -18,13 +18,17 @@ from kernels.test_extract_kernels import needs_triton
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.cli import main
-from backprint.errors import UsageError
-from backprint.graph.verdicts import KERNELS_EAGER, Verdict
-from backprint.kernels.checking.check import derivatives_of_pairs, with_derivatives
-from backprint.kernels.extraction import capture_kernels
-from backprint.kernels.nouns import CaptureKernels
-from backprint.kernels.work import column_of_derivatives
+from face import (
+    KERNELS_EAGER,
+    CaptureKernels,
+    UsageError,
+    Verdict,
+    capture_kernels,
+    column_of_derivatives,
+    derivatives_of_pairs,
+    main,
+    with_derivatives,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
 

@@ -14,11 +14,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.errors import RefusedError, UsageError
-from backprint.graph.nouns import Graph, refs
-from backprint.kernels.extraction import RefusedGraph, extracted_graphs
-from backprint.kernels.nouns import ExtractedGraph, known_targets, target_named
-from backprint.kernels.prepare import in_canonical_order
+from face import (
+    ExtractedGraph,
+    Graph,
+    RefusedError,
+    RefusedGraph,
+    UsageError,
+    extracted_graphs,
+    in_canonical_order,
+    known_targets,
+    refs,
+    target_named,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
 

@@ -19,11 +19,7 @@ from kernels.inductor_sources import SOURCES, TEMPLATE, inductor_kernels, kernel
 from kernels.saved_layout import save_layout, save_text
 
 import backprint as bp
-from backprint.cli import main
-from backprint.errors import UsageError
-from backprint.kernels.normal import kernel_hash, structure_hash
-from backprint.kernels.nouns import Kernel
-from backprint.kernels.read import read_kernels
+from face import Kernel, UsageError, kernel_hash, main, read_kernels, structure_hash
 
 TRITON = inductor_kernels("triton")
 

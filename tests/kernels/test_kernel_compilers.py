@@ -11,8 +11,7 @@ import torch
 from click.testing import CliRunner
 
 import backprint as bp
-from backprint.cli import main
-from backprint.errors import UsageError
+from face import UsageError, main
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
 

@@ -16,12 +16,21 @@ from pathlib import Path
 import pytest
 from kernels.inductor_sources import inductor_kernels, unpack
 
-from backprint.errors import SampleError, UsageError
-from backprint.kernels.groups import KernelGroups, grouped_kernels, write_layout
-from backprint.kernels.index import KernelIndex, find_uses, write_ahead
-from backprint.kernels.normal import kernel_hash, structure_hash
-from backprint.kernels.nouns import Kernel
-from backprint.kernels.read import UnreadKernels, read_kernels
+from face import (
+    Kernel,
+    KernelGroups,
+    KernelIndex,
+    SampleError,
+    UnreadKernels,
+    UsageError,
+    find_uses,
+    grouped_kernels,
+    kernel_hash,
+    read_kernels,
+    structure_hash,
+    write_ahead,
+)
+from face import groups_write_layout as write_layout
 
 TRITON = inductor_kernels("triton")
 

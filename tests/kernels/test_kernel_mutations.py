@@ -13,9 +13,7 @@ from itertools import islice
 import pytest
 from kernels.inductor_sources import inductor_kernels
 
-from backprint.errors import RefusedError
-from backprint.kernels.normal import kernel_hash, structure_hash
-from backprint.kernels.nouns import Kernel
+from face import Kernel, RefusedError, kernel_hash, structure_hash
 
 OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,

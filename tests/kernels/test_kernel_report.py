@@ -12,13 +12,16 @@ from click.testing import CliRunner, Result
 from kernels.inductor_sources import SOURCES, TEMPLATE, inductor_kernels, kernels_of_text
 from kernels.saved_layout import save_layout, save_text
 
-from backprint.cli import main
-from backprint.kernels.alone_file import argument_bytes
-from backprint.kernels.groups import vanishing_groups
-from backprint.kernels.normal import kernel_hash
-from backprint.kernels.nouns import KernelArgument
-from backprint.kernels.reports import chosen_ranks, report_of_folders
-from backprint.report.nouns import Report
+from face import (
+    KernelArgument,
+    Report,
+    argument_bytes,
+    chosen_ranks,
+    kernel_hash,
+    main,
+    report_of_folders,
+    vanishing_groups,
+)
 
 EVIL = "</pre><script>alert('x')</script>"
 

@@ -20,9 +20,7 @@ from click.testing import CliRunner
 from torch import nn
 
 import backprint as bp
-from backprint.cli import main
-from backprint.errors import UsageError
-from backprint.kernels import build_triton
+from face import UsageError, build_triton, main
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
 
@@ -226,7 +224,7 @@ def test_no_compiler_of_cpp_is_needed(samples: Path, tmp_path: Path, monkeypatch
 
 @pytest.mark.slow
 def test_a_sample_of_graphnet_is_captured_first(tmp_path: Path) -> None:
-    shutil.copytree(Path(__file__).parents[1] / "golden" / "format_2" / "pair_0" / "forward", tmp_path / "theirs")
+    shutil.copytree(Path(__file__).parents[1] / "golden" / "format_4" / "pair_0" / "forward", tmp_path / "theirs")
     done = run(tmp_path / "theirs", "-o", tmp_path / "out", "--target", "cpu:avx2")
     assert done.exit_code == 0, done.output
     assert {file.parent.name for file in (tmp_path / "out").rglob("graph.json")} == {"forward", "backward"}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backprint.errors import RefusedError
-from backprint.kernels.alone_file import least_bytes
-from backprint.kernels.nouns import Kernel, KernelArgument, KernelCall
+from face import Kernel, KernelArgument, KernelCall, RefusedError, least_bytes
 
 GATHER = """
 import triton

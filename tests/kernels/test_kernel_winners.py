@@ -15,11 +15,18 @@ from test_extract_kernels import needs_triton
 from torch import nn
 
 import backprint as bp
-from backprint.errors import RefusedError
-from backprint.kernels import save, winners
-from backprint.kernels.alone import alone_text
-from backprint.kernels.nouns import CaptureKernels, Kernel, KernelConfiguration, target_named
-from backprint.kernels.read import UnreadKernels, read_kernels
+from face import (
+    CaptureKernels,
+    Kernel,
+    KernelConfiguration,
+    RefusedError,
+    UnreadKernels,
+    alone_text,
+    read_kernels,
+    target_named,
+    winners,
+)
+from face import kernels_save as save
 
 pytestmark = [
     needs_triton,

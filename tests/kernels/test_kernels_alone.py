@@ -20,13 +20,22 @@ from test_extract_kernels import needs_triton
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.errors import RefusedError
-from backprint.kernels.alone import alone_text, helper_definitions
-from backprint.kernels.alone_file import FLAGS, ISA_FLAGS, template
-from backprint.kernels.extraction import capture_kernels
-from backprint.kernels.groups import grouped_kernels
-from backprint.kernels.nouns import FusedOperator, Kernel, KernelArgument, KernelCall
-from backprint.kernels.read import UnreadKernels, read_kernels
+from face import (
+    FLAGS,
+    ISA_FLAGS,
+    FusedOperator,
+    Kernel,
+    KernelArgument,
+    KernelCall,
+    RefusedError,
+    UnreadKernels,
+    alone_text,
+    capture_kernels,
+    grouped_kernels,
+    helper_definitions,
+    read_kernels,
+    template,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
 

@@ -16,12 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
-from backprint.errors import RefusedError
-from backprint.graph.nouns import Pair
-from backprint.graph.text import HEADER, parse
-from backprint.kernels.alone import alone_text
-from backprint.kernels.extraction import capture_kernels
-from backprint.kernels.nouns import CaptureKernels
+from face import HEADER, CaptureKernels, Pair, RefusedError, alone_text, capture_kernels, parse
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
 

@@ -10,13 +10,20 @@ from test_extract_kernels import needs_triton
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.errors import RefusedError
-from backprint.fx.to_fx import to_fx
-from backprint.kernels.extraction import capture_kernels
-from backprint.kernels.inductor import lower_with_inductor, lowering_for
-from backprint.kernels.nouns import CaptureKernels, target_named
-from backprint.kernels.prepare import PortLayout, prepared_graph, use_captured_sizes
-from backprint.lowering.operators import lstm_layer, lstm_layer_backward
+from face import (
+    CaptureKernels,
+    PortLayout,
+    RefusedError,
+    capture_kernels,
+    lower_with_inductor,
+    lowering_for,
+    lstm_layer,
+    lstm_layer_backward,
+    prepared_graph,
+    target_named,
+    to_fx,
+    use_captured_sizes,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
 

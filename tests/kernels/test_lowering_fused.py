@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import backprint as bp
-from backprint.cli.lower import command
-from backprint.errors import RefusedError, UsageError
+from face import RefusedError, UsageError
+from face import lower_command as command
 from tests.kernels.fused_programs import PROGRAMS, layer_norm, softmax
 
 pytest.importorskip("triton", reason="Inductor's kernels are written with triton")
@@ -278,6 +278,20 @@ def test_what_kernels_cannot_be_is_refused_by_name(name: str) -> None:
     function, inputs, why = REFUSED[name]
     with pytest.raises(RefusedError, match=why):
         bp.lower(function, inputs)
+
+
+@pytest.mark.slow
+def test_a_saved_value_that_was_expanded_reaches_the_backward_as_it_was_captured() -> None:
+    """Inductor's forward writes such a value as a whole tensor."""
+
+    def one_key_for_two_heads(q: Tensor, k: Tensor) -> Tensor:
+        scaled = k.transpose(-2, -1) * 0.5
+        return torch.bmm(q, scaled.expand(1, 2, 4, 19).view(2, 4, 19)).softmax(-1)
+
+    drawn = tuple(torch.randn(shape, requires_grad=True) for shape in ((2, 19, 4), (1, 1, 19, 4)))
+    lowered = bp.lower(one_key_for_two_heads, drawn)
+    assert "[:1, :, :], (0, 4, 1,)).expand(2, 19, 4)" in lowered.source
+    assert lowered.check().ok
 
 
 def test_names_of_a_file_are_left_to_it() -> None:

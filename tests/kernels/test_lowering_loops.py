@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import math
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +19,23 @@ from loop_programs import PLIF, PROGRAMS, STATE, draw, lif, sequence
 from torch import Tensor
 
 import backprint as bp
-from backprint.cli import main
-from backprint.errors import RefusedError, UsageError
-from backprint.kernels.loops.keeping import Network
-from backprint.kernels.loops.lower import lower_loop
-from backprint.kernels.loops.nouns import Elements
-from backprint.kernels.lowered_check import Case, row_of
+from face import Case, Elements, Network, RefusedError, UsageError, case_of_function, limits, lower_loop, main
+from face import loops_lower as lower
+from face import lowered_check_row_of as row_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of Inductor's import
 
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="Triton kernels need triton: pip install triton"
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def fewer_steps() -> Iterator[None]:
+    """Capture 64 steps as the most, not 256, which takes four times as long."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lower, "LENGTHS", (6, 7, 8, 64))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +210,7 @@ def test_explain_says_what_is_one_kernel(plif: bp.types.LoweredLoop) -> None:
     assert "two kernels, one a direction" in text
     assert "reads w, x; writes kept_v, output" in text
     assert "sums of grad_w: over t in registers, then over elements by torch" in text
-    assert repr(plif) == "LoweredLoop(plif: forward and backward, 1 steps or more; print(lowered.explain()))"
+    assert repr(plif) == "LoweredLoop(plif: forward and backward, 1 to 64 steps; print(lowered.explain()))"
 
 
 # ------------------------------------------------------------------ what is refused
@@ -306,6 +312,114 @@ def test_what_is_no_loop_is_refused_by_name(name: str) -> None:
     function, make_inputs, message = REFUSED[name]
     with pytest.raises(RefusedError, match=f"(?s){message}"):
         bp.lower(function, make_inputs)
+
+
+def truncated(x: Tensor) -> Tensor:
+    """Truncated backpropagation: the forward is one loop, and the backward another from the fiftieth step on."""
+    v, out = torch.zeros_like(x[0]), []
+    for t in range(x.shape[0]):
+        v = (v.detach() if t and t % 50 == 0 else v) * 0.9 + x[t]
+        out.append(v)
+    return torch.stack(out)
+
+
+def test_a_loop_that_changes_later_is_refused_and_longer_ones_than_seen_too() -> None:
+    with pytest.raises(RefusedError, match=r"program of 64 steps is not the loop .* pass lengths=\(6, 7, 8, N\)"):
+        bp.lower(truncated, sequence)
+    lowered = bp.lower(truncated, sequence, lengths=(6, 7, 8, 20))
+    assert (lowered.least, lowered.most) == (1, 20)
+    assert "captured at 1, 2, 6, 7, 8 and 20 steps" in lowered.explain()
+    assert "if T > 20:" in lowered.source
+    with pytest.raises(UsageError, match="takes 1 to 20 steps, not 50"):
+        lowered.check((7, 50))
+
+
+def scanned(x: Tensor, number: Callable[[Tensor], float], w: Tensor | float = 1.0) -> Tensor:
+    v, out = torch.zeros_like(x[0]), []
+    for t in range(x.shape[0]):
+        v = v * number(x) + x[t] * w
+        out.append(v)
+    return torch.stack(out)
+
+
+@pytest.mark.parametrize("other", [lambda n: n == 12, lambda n: 33 <= n < 63, lambda n: n % 10 == 0])
+def test_a_program_that_branches_on_a_length_between_those_captured_is_refused(other: Callable[[int], bool]) -> None:
+    with pytest.raises(RefusedError, match=r"program of (12|33|10) steps is not the loop .* how many there are"):
+        bp.lower(lambda x: scanned(x, lambda x: 0.5 if other(len(x)) else 0.9), sequence)
+
+
+@needs_triton
+def test_more_steps_than_are_run_are_refused_but_for_those_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "EVERY", 10)
+    lowered = bp.lower(lif, sequence, lengths=(6, 7, 8, 20))
+    assert "for 1 to 10 and 20 steps and every shape" in lowered.explain()
+    assert [lowered.takes(length) for length in (0, 1, 10, 11, 20, 21)] == [False, True, True, False, True, False]
+    assert lowered.check((10, 20)).ok
+    with pytest.raises(UsageError, match="takes 1 to 10 and 20 steps, not 15"):
+        lowered.check((15,))
+    with pytest.raises(ValueError, match=r"15 steps: .* at 1 to 10 and 20 steps"):
+        lowered.load().lif(sequence(15))
+
+
+class OfWidth(torch.nn.Module):
+    def __init__(self, number: Callable[[Tensor], float]) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.rand(33))
+        self.number = number
+
+    def forward(self, x: Tensor) -> Tensor:
+        return scanned(x, self.number, self.w)
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    ("number", "held"),
+    [
+        (lambda x: 0.9, "of 1 to 4 dimensions"),
+        (lambda x: 0.9 if x.shape[-1] < 64 else 0.5, "of 1 to 4 dimensions, with state[-1] == 33"),
+        (lambda x: 1 / x.shape[1], "of 2 dimensions, with state[-2] == 5"),
+        (lambda x: 1 / math.sqrt(x[0].numel()), "of 2 dimensions, with state[-2] == 5, state[-1] == 33"),
+    ],
+)
+def test_a_size_that_is_a_number_of_the_program_is_held(number: Callable[[Tensor], float], held: str) -> None:
+    lowered = bp.lower(OfWidth(number), sequence, lengths=(6, 7, 8), name="scan")
+    assert lowered.explain().splitlines()[0].endswith(f"every shape of the state, {held}"), lowered.explain()
+    assert lowered.check((3,)).ok
+    if "with" in held:
+        with pytest.raises(ValueError, match=r"state\[-[12]\] is (7|40): this file was written for (5|33)"):
+            lowered.load().scan(torch.rand(40), draw(4, 7, 40))
+
+
+def test_a_state_with_a_dimension_of_one_may_be_wider() -> None:
+    inputs = lambda steps: draw(steps, 1, 5)  # noqa: E731  # an argument
+    for number, sizes in ((lambda x: 0.9, {}), (lambda x: 0.9 if x.shape[1] < 8 else 0.5, {-2: 1})):
+        lowered = bp.lower(lambda x, number=number: scanned(x, number), inputs, lengths=(6, 7, 8))
+        assert lowered.parts.limits.sizes == sizes
+
+
+def test_states_of_other_dimensions_are_those_that_were_run() -> None:
+    by_dimensions = lambda x: scanned(x, lambda x: 0.9 if x.dim() < 4 else 0.5)  # noqa: E731  # an argument
+    assert bp.lower(by_dimensions, sequence, lengths=(6, 7, 8)).parts.limits.dimensions == (0, 2)
+
+
+def centred(x: Tensor, shift: Tensor) -> Tensor:
+    """The gradient of the shift is 0 in exact arithmetic."""
+    v, out = torch.zeros_like(x[0]), []
+    for t in range(x.shape[0]):
+        v = v * 0.9 + x[t]
+        out.append(v + shift - (v + shift).mean(-1, keepdim=True))
+    return torch.stack(out)
+
+
+@needs_triton
+def test_a_gradient_of_rounding_alone_is_not_wrong() -> None:
+    inputs = lambda T: (draw(T, 4, 8), draw(4, 1))  # noqa: E731  # an argument
+    lowered = bp.lower(centred, inputs, lengths=(6, 7, 8))
+    comparison = lowered.check((1, 7))
+    assert comparison.ok, comparison
+    case = case_of_function(lowered, "7 steps", inputs(7), nudges=0)
+    wrong = row_of(case, "gradient shift", torch.full((4, 1), 1e-2), case.results["gradient shift"])
+    assert not wrong.ok
 
 
 @pytest.mark.parametrize(("lengths", "sums"), [((6, 7), "stages"), ((3, 4, 5), "stages"), ((6, 7, 8), "tree")])
@@ -536,3 +650,17 @@ def test_a_capture_of_a_loop_has_one_number_of_steps() -> None:
     assert isinstance(bp.lower(capture), bp.types.LoweredGraph)
     with pytest.raises(UsageError, match=r"pass its function or module"):
         bp.lower(capture, sequence)
+
+
+def test_a_program_that_does_not_run_for_many_steps_is_refused_with_advice() -> None:
+    table = [0.5] * 20
+
+    def program(x: Tensor) -> Tensor:
+        v, out = torch.zeros_like(x[0]), []
+        for t in range(x.shape[0]):
+            v = v * table[t] + x[t]
+            out.append(v)
+        return torch.stack(out)
+
+    with pytest.raises(bp.errors.RefusedError, match="it raises IndexError: list index out of range; pass lengths="):
+        bp.lower(program, lambda steps: (torch.randn(steps, 2, 3, requires_grad=True),), lengths=(6, 7, 8, 64))

@@ -13,8 +13,7 @@ import torch
 from loop_operators import FLEXSN, OTHERS, InLoop, inputs
 
 import backprint as bp
-from backprint.errors import RefusedError
-from backprint.kernels.loops.words import CALLS, FORMULAS, NEEDS
+from face import CALLS, FORMULAS, NEEDS, RefusedError
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),  # torch's own, of Inductor's import

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 from kernels.inductor_sources import TEMPLATE, inductor_kernels
 
-from backprint.errors import RefusedError, UsageError
-from backprint.kernels.normal import LARGEST, kernel_hash, normal_form, structure_hash
-from backprint.kernels.nouns import Kernel
+from face import NORMAL_LARGEST as LARGEST
+from face import Kernel, RefusedError, UsageError, kernel_hash, normal_form, structure_hash
 
 TRITON = inductor_kernels("triton")
 CPP = inductor_kernels("cpp")

@@ -9,10 +9,7 @@ import pytest
 from kernels.inductor_sources import TEMPLATE, inductor_kernels, unpack
 from kernels.saved_layout import save_layout
 
-from backprint.errors import UsageError
-from backprint.kernels.normal import kernel_hash
-from backprint.kernels.nouns import Kernel
-from backprint.kernels.read import WRAPPER_LARGEST, ExternCalls, UnreadKernels, read_kernels
+from face import WRAPPER_LARGEST, ExternCalls, Kernel, UnreadKernels, UsageError, kernel_hash, read_kernels
 
 
 def read(place: Path) -> tuple[list[Kernel], list[UnreadKernels]]:

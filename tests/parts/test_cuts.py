@@ -11,14 +11,30 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.errors import GraphError, RefusedError, UsageError
-from backprint.fx.uninitialised import uninitialized_values
-from backprint.graph.nouns import Capture, Graph, Port, Ref, ScalarSpec, Step, TensorSpec
-from backprint.graph.sizes import at_capture, tensors_alone
-from backprint.graph.steps import live
-from backprint.graph.text import HEADER, parse
-from backprint.parts.cuts import forwards, homes, operator, plan, typical
-from backprint.parts.flow import names_at_borders
+from face import (
+    HEADER,
+    Capture,
+    Graph,
+    GraphError,
+    Port,
+    Ref,
+    RefusedError,
+    ScalarSpec,
+    Step,
+    TensorSpec,
+    UsageError,
+    at_capture,
+    forwards,
+    homes,
+    live,
+    names_at_borders,
+    operator,
+    parse,
+    plan,
+    tensors_alone,
+    typical,
+    uninitialized_values,
+)
 
 
 class Block(nn.Module):

@@ -14,20 +14,31 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.cli import main
-from backprint.corpus.duplicates import dedup
-from backprint.errors import RefusedError
-from backprint.graph.nouns import Capture, Pair, Ref, Step
-from backprint.graph.steps import mapped
-from backprint.jobs.find import Job
-from backprint.jobs.ledger import NAME, Ledger
-from backprint.jobs.parts import PartRow, all_parts, unify
-from backprint.jobs.split import split_sample
-from backprint.parts import split as splitting
-from backprint.parts.cuts import Split, weighty
-from backprint.parts.split import DERIVED, SLICED, split_capture
-from backprint.replaying.draws import draw_from_recipes
-from backprint.replaying.whole import replay_values
+from face import (
+    DERIVED,
+    NAME,
+    SLICED,
+    Capture,
+    Job,
+    Ledger,
+    Pair,
+    PartRow,
+    Ref,
+    RefusedError,
+    Split,
+    Step,
+    all_parts,
+    dedup,
+    draw_from_recipes,
+    main,
+    mapped,
+    replay_values,
+    split_capture,
+    split_sample,
+    unify,
+    weighty,
+)
+from face import split as splitting
 
 # ------------------------------------------------------------------ what is cut
 

@@ -13,8 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.cli import main
-from backprint.errors import CaptureError, RanksError, SampleError, UsageError
+from face import CaptureError, RanksError, SampleError, UsageError, main
 
 if not dist.is_available():
     pytest.skip("this torch is built without torch.distributed", allow_module_level=True)
@@ -28,9 +27,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-from backprint.graph.nouns import COLLECTIVES
-from backprint.graph.traffic import bytes_by_group, traffic_of
-from backprint.ranks.world import replayed_together, results_of
+from face import COLLECTIVES, bytes_by_group, replayed_together, results_of, traffic_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch.distributed's own deprecations
 
@@ -127,6 +124,9 @@ def test_some_ranks_are_saved_and_read_again(large: tuple[Any, Path], tmp_path: 
         (tmp_path / "world.json").write_text(json.dumps({**content, "ranks": ranks}), "utf-8")
         with pytest.raises(SampleError, match="are not some of 1024 ranks"):
             bp.load_world(tmp_path)
+    (tmp_path / "world.json").write_text(json.dumps({**content, "format": 1}), "utf-8")
+    with pytest.raises(SampleError, match="format 1, and this Backprint reads format 2: capture the World again"):
+        bp.load_world(tmp_path)
 
 
 def run(*arguments: object) -> tuple[int, str]:

@@ -32,9 +32,7 @@ import backprint as bp
 if not dist.is_available():
     pytest.skip("this torch is built without torch.distributed", allow_module_level=True)
 
-from backprint.ranks.kept import Kept, put_back, with_values
-from backprint.ranks.places import Items, Table
-from backprint.ranks.reached import assigned_in
+from face import Globals, Items, Kept, assigned_in, put_back, with_values
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch.distributed's own deprecations
 
@@ -86,7 +84,7 @@ def test_each_rank_has_the_groups_that_it_keeps_in_globals(tmp_path: Path) -> No
     assert world.against_whole().verdict == "equal to the whole"
     assert PLACE is None
     world.save(tmp_path / "world", data="exact")
-    assert [verdict.verdict for verdict in bp.load_world(tmp_path / "world", trust=True).verify()] == ["bitwise"] * 3
+    assert [verdict.verdict for verdict in bp.load_world(tmp_path / "world").verify()] == ["bitwise"] * 3
 
 
 def test_a_fake_rank_leaves_globals_as_they_were() -> None:
@@ -291,7 +289,7 @@ def test_what_is_in_a_container_before_is_there_in_its_order_afterwards() -> Non
 def test_an_operator_that_a_rank_registers_is_registered_once() -> None:
     """Names of what the process has once, such as a module that is imported, are not put back."""
     module: Any = module_of("x = 1")
-    place = Table(vars(module))
+    place = Globals(vars(module))
     before = place.value()
     module.x, module.os, module.library = 2, os, torch.library.Library("of_a_rank", "FRAGMENT")
     place.value()

@@ -31,7 +31,7 @@ def test_all_ranks_in_one_process(name: str, tmp_path: Path) -> None:
         on_device(program, "cpu")
     well = {"bitwise", "undifferentiable"}
     assert {verdict.verdict for verdict in world.verify()} <= well
-    again = bp.load_world(world.save(tmp_path / "world"), trust=True)
+    again = bp.load_world(world.save(tmp_path / "world"))
     assert {verdict.verdict for verdict in again.verify()} <= well
     assert {capture.verify()[0].verdict for capture in again.ranks} <= well
     assert "@cuda:0" in again.rank(1).pairs[0].forward.code

@@ -17,10 +17,20 @@ import torch
 import torch.distributed as dist
 
 import backprint as bp
-from backprint.errors import ReplayError, SampleError, UsageError
-from backprint.graph.nouns import COLLECTIVES, WAIT, Graph, refs
-from backprint.values.combine import received_by
-from backprint.values.exchanges import Call, Exchange, Peers, received_without
+from face import (
+    COLLECTIVES,
+    WAIT,
+    Call,
+    Exchange,
+    Graph,
+    Peers,
+    ReplayError,
+    SampleError,
+    UsageError,
+    received_by,
+    received_without,
+    refs,
+)
 
 if not dist.is_available():
     pytest.skip("this torch is built without torch.distributed", allow_module_level=True)

@@ -200,7 +200,16 @@ class Adapted(nn.Module):
         return (self.layer(x) + self.second(self.first(x))).square().mean()
 
 
-def test_gradients_that_are_zero_everywhere_say_nothing_of_a_reduction() -> None:
+def test_an_adapter_of_zeros_does_not_hide_a_missing_reduction() -> None:
+    """Its gradients are 0 with the weights of the program, and its parameters are redrawn."""
+
+    def averaged(model: nn.Module, x: Tensor) -> Any:
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(
+                lambda own: dist.all_reduce(own.grad, dist.ReduceOp.AVG) and None
+            )
+        return model, own_rows(x)
+
     def shard(model: nn.Module, x: Tensor) -> Any:
         for name, parameter in model.named_parameters():
             if not name.startswith("first"):  # whose gradients nothing averages
@@ -209,10 +218,16 @@ def test_gradients_that_are_zero_everywhere_say_nothing_of_a_reduction() -> None
                 )
         return model, own_rows(x)
 
-    whole = world_of(Adapted(), shard).against_whole()
-    assert (whole.verdict, whole.compared) == ("equal to the whole", 4)
-    assert any("gradients of first.weight, first.bias are 0 in the whole" in note for note in whole.notes)
+    whole = world_of(Adapted(), averaged).against_whole()
+    assert (whole.verdict, whole.compared) == ("equal to the whole", 6)
+    faults = world_of(Adapted(), shard).against_whole().faults
+    assert {(fault.name, fault.cause.partition(" (")[0]) for fault in faults} == {
+        ("first.weight", "lacks an average over world"),
+        ("first.bias", "lacks an average over world"),
+    }
 
+
+def test_gradients_that_are_zero_everywhere_say_nothing_of_a_reduction() -> None:
     class Nothing(Mean):
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(x) * 0

@@ -23,8 +23,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
 from torch.nn.parallel import DistributedDataParallel
 
-from backprint.ranks.causes import families_of
-from backprint.ranks.whole import OutputNumber
+from face import OutputNumber, families_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch.distributed's own deprecations
 
@@ -44,6 +43,81 @@ benchmarks/ranks.py bugs` captures all bugs."""
 
 def world_of(program: Program, ranks: int = 2) -> Any:
     return bp.capture(program.model, *program.args, world=ranks, shard=program.shard)
+
+
+EQUAL_PARTS = {
+    "ones": torch.ones(4, 4),
+    "zeros": torch.zeros(4, 4),
+    "one row": torch.arange(4.0).repeat(4, 1),
+    "the same rows": torch.arange(8.0).view(2, 4).repeat(2, 1),
+}
+
+
+@pytest.mark.parametrize("name", EQUAL_PARTS)
+@pytest.mark.parametrize("reduces", [False, True])
+def test_data_on_which_a_missing_reduction_does_not_show_are_redrawn(name: str, reduces: bool) -> None:
+    torch.manual_seed(0)
+    shard = data_parallel if reduces else own_rows_of
+    world = bp.capture(nn.Linear(4, 2), EQUAL_PARTS[name], world=2, shard=shard, loss=lambda y: y.square().mean())
+    whole = world.against_whole()
+    assert whole.ok is reduces, whole
+    if reduces:
+        assert "ranks 0, 1 have equal data" in whole.notes[0]
+
+
+def test_equal_tokens_are_redrawn_from_those_there_are_and_without_others_nobody_can_tell() -> None:
+    def words(tokens: Tensor) -> Any:
+        loss = {"loss": lambda y: y.square().mean()}
+        return bp.capture(nn.Embedding(5, 3), tokens, world=2, shard=own_rows_of, **loss).against_whole()
+
+    torch.manual_seed(0)
+    assert words(torch.tensor([1, 2, 4]).repeat(4, 1)).verdict == "not equal to the whole"
+    assert words(torch.full((4, 3), 3)).verdict == "not equal to the whole"
+    alike = words(torch.zeros(4, 3, dtype=torch.long))
+    assert alike.verdict == "cannot tell"
+    assert "pass inputs whose rows differ" in str(alike)
+
+
+def test_a_part_that_no_rank_has_shows_although_all_parts_are_equal() -> None:
+    def first_rows(model: nn.Module, x: Tensor) -> Any:
+        return DistributedDataParallel(model), (x.chunk(2)[0],)
+
+    torch.manual_seed(0)
+    x = torch.arange(4.0).repeat(4, 1)
+    world = bp.capture(nn.Linear(4, 2), x, world=2, shard=first_rows, loss=lambda y: y.square().mean())
+    assert world.against_whole().verdict == "not equal to the whole"
+
+
+class BiasBeforeSum(nn.Module):
+    """Rows of a linear layer on each rank; every rank adds the bias before the sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.bias = nn.Linear(4, 2, bias=False), nn.Parameter(torch.zeros(2))
+        self.first: int | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.first is None:
+            return self.rows(x) + self.bias
+        part: Tensor = self.rows(x[:, self.first : self.first + 2]) + self.bias
+        return Summed.apply(part)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def test_a_bias_of_zeros_does_not_hide_that_every_rank_adds_it() -> None:
+    def shard(model: BiasBeforeSum, x: Tensor) -> None:
+        model.first = 2 * dist.get_rank()
+        model.rows.weight = nn.Parameter(model.rows.weight.detach().chunk(2, 1)[dist.get_rank()].clone())
+
+    torch.manual_seed(0)
+    loss = {"loss": lambda y: y.square().mean()}
+    whole = bp.capture(BiasBeforeSum(), torch.randn(3, 4), world=2, shard=shard, **loss).against_whole()
+    assert whole.verdict == "not equal to the whole"
+
+
+def test_data_that_every_rank_has_whole_are_right_on_redrawn_data() -> None:
+    world = bp.capture(ColumnsAndRows(), torch.ones(3, 4, requires_grad=True), world=2, shard=by_columns)
+    whole = world.against_whole()
+    assert whole.ok
 
 
 def test_each_bug_has_a_name_and_says_what_is_wrong() -> None:

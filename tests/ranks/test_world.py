@@ -18,7 +18,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import backprint as bp
-from backprint.errors import CaptureError, RanksError
+from face import CaptureError, RanksError
 
 if not dist.is_available():
     pytest.skip("this torch is built without torch.distributed", allow_module_level=True)
@@ -128,7 +128,7 @@ def test_a_graph_whose_collective_sends_another_value_is_wrong_together() -> Non
     ]
     forward = replace(pair.forward, steps=tuple(halved))
     assert forward != pair.forward
-    from backprint.graph.nouns import Pair
+    from face import Pair
 
     changed = replace(world.ranks[1], pairs=(Pair(pair.name, forward, pair.backward),))
     verdicts = replace(world, ranks=(world.ranks[0], changed)).verify()

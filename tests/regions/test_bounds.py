@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 import backprint as bp
-from backprint.regions.context import PassBounds, PassCount
-from backprint.regions.dumps import read_passes
+from face import PassBounds, PassCount, read_passes
 
 SICK = (3, 4, 7)
 

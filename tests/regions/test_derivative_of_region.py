@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.regions.context import Region
+from face import Region
 
 
 class Halved(torch.autograd.Function):

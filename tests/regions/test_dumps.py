@@ -16,10 +16,7 @@ from subjects.blocks import PROGRAMS
 from subjects.region_shown import shown
 
 import backprint as bp
-from backprint.cli import main
-from backprint.regions import dumps
-from backprint.regions.comparing import compare_passes
-from backprint.regions.dumps import read_passes, stats_from_json
+from face import compare_passes, dumps, main, read_passes, stats_from_json
 
 
 def dumped(place: Path, program: str = "attention", gradients: str = "values", **options: Any) -> Any:
@@ -154,7 +151,7 @@ def spoiled(change: Callable[[dict[str, Any]], Any], place: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda c: c.update(format=9), "has format 9, and this Backprint reads 1 and 2"),
+        (lambda c: c.update(format=9), "has format 9, and this Backprint reads format 2: run the program again"),
         (lambda c: c.pop("edges"), "malformed: KeyError"),
         (lambda c: c["edges"][0].update(kept="nothing"), "malformed: KeyError"),
         (lambda c: c.update(nodes=[[]]), "malformed: TypeError"),

@@ -216,7 +216,7 @@ def test_the_first_nan_is_named_with_its_line() -> None:
     [[1.0, -2.0, 0.0, 5.0], [float("nan"), float("inf"), 0.0, 2.0], [float("-inf")] * 3, [], [7.0]],
 )
 def test_stats_are_what_they_say(values: list[float]) -> None:
-    from backprint.values.statistics import stats_of
+    from face import stats_of
 
     tensor = torch.tensor(values)
     found = stats_of(tensor)

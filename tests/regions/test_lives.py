@@ -20,7 +20,7 @@ from subjects.region_shown import shown
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.regions import watch
+from face import watch
 
 
 def installed() -> dict[str, Any]:

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import backprint as bp
-from backprint.regions import watch
-from backprint.regions.dumps import read_passes
+from face import read_passes, watch
 
 NAN, INF = float("nan"), float("inf")
 
@@ -338,7 +337,7 @@ def test_what_goes_wrong_while_looking_is_said_and_the_forward_goes_on(monkeypat
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 def test_zeros_are_counted_with_their_signs(dtype: torch.dtype) -> None:
-    from backprint.values.statistics import stats_of
+    from face import stats_of
 
     tensor = torch.tensor([0.0, -0.0, 1.0, -1.0, -0.0, 1e-40], dtype=dtype)
     assert stats_of(tensor).zeros == int((tensor == 0).sum())

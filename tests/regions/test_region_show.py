@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ from click.testing import CliRunner, Result
 from test_modules import Net
 
 import backprint as bp
-from backprint.cli import main
-from backprint.regions.dumps import read_passes
+from face import drawn_pass, main, read_passes
 
 
 def shown(*arguments: object) -> Result:
@@ -155,3 +155,49 @@ def test_draw_draws_one_pass(dump: Path) -> None:
     missing = draw("--pass", "9")
     assert missing.exit_code == 2
     assert "has no pass 9; it has 0, 1, 2, 3" in missing.stderr
+
+
+def test_a_picture_shows_what_is_inside_and_what_is_a_neighbor(tmp_path: Path) -> None:
+    """The example of Paddle's own guard for regions: 3 nodes inside, 3 neighbors, and each edge with its name."""
+    x, y = torch.ones(2, 3, requires_grad=True), torch.ones(2, 3, dtype=torch.float64, requires_grad=True)
+    z1, z2 = x - y, x + y
+    with bp.region(tmp_path, gradients="values"):
+        z3 = z1 * z2
+        z4, z5 = z3.sum(), z2.mean()
+    (z4 + z5).sum().backward()
+    done = CliRunner().invoke(main, ["region", "draw", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    [svg, dot, page] = [Path(line).read_text() for line in done.output.splitlines()]
+    assert "3 nodes inside, 3 neighbors" in svg
+    assert svg.count('<rect class="forward neighbor"') == 3 + 1  # and the legend's
+    assert svg.count('<rect class="backward neighbor"') == 3
+    assert svg.count('<rect class="forward"') == 3 + 1
+    assert svg.count(' region"') == 1 + 1
+    boxes = re.findall(r"<text [^>]*>([a-z_]+)</text></g>", svg)
+    assert {"add", "sub", "mul", "mean", "sum"} <= set(boxes)  # by their operators, also those of neighbors
+    labels = set(re.findall(r'class="small label">([^<]*)<', svg))
+    assert {"z1", "z2", "z3", "z4", "z5", "z3 [2, 3]", "z4 []", "z5 []"} <= labels
+    assert dot.count("penwidth=2") == 6
+    assert 'color="#1b1f24"; style=dashed; labeljust=l;' in dot
+    assert sorted(re.findall(r'-> n\d \[label="(z\d)"', dot)) == ["z1", "z2", "z2", "z3", "z4", "z5"]
+    data = json.loads(page.partition('type="application/json" id="data">')[2].partition("</script>")[0])
+    [pair] = data["pairs"]
+    assert sum(flags & 8 > 0 for flags in pair["nodes"]["flags"]) == 6
+    assert [frame["kind"] for frame in pair["frames"]] == ["program", "region"]
+    assert ["nodes", "3 nodes inside, 3 neighbors"] in data["facts"]
+
+
+def test_the_parameters_of_a_block_stand_beside_their_operators(tmp_path: Path) -> None:
+    model, x = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)), torch.ones(2, 3)
+
+    def step() -> torch.Tensor:
+        with bp.region(tmp_path, name="block.1"):
+            y = model(x)
+        return y.sum()
+
+    step().backward()
+    [region_pass] = read_passes(tmp_path)
+    scene = drawn_pass(region_pass).scene
+    assert scene.neighbors == 5  # four parameters, and the sum
+    homes = {node.name: node.region for node in scene.nodes if node.is_neighbor}
+    assert sorted(homes.values()) == ["", *["block.1"] * 4]

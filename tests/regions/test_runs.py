@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import textwrap
-import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,7 @@ import torch
 from click.testing import CliRunner
 
 import backprint as bp
-from backprint.cli import main
-from backprint.regions.comparing import compare_passes
-from backprint.regions.dumps import read_passes, runs_of
+from face import compare_passes, main, read_passes, runs_of
 
 RUNS = ("20260101-000000-aaaaaa", "20260102-000000-bbbbbb")
 
@@ -94,23 +91,6 @@ def test_a_run_that_is_not_there_is_named(run: str, text: str, run_as: Any, tmp_
         train(tmp_path)
     with pytest.raises(bp.errors.RegionError, match=f"{text}; it has {RUNS[0]}, {RUNS[1]}"):
         read_passes(tmp_path, run)
-
-
-def test_a_dump_of_format_1_is_the_oldest_run(run_as: Any, tmp_path: Path) -> None:
-    train(tmp_path, 3.0)
-    for place in sorted(tmp_path.iterdir()):
-        content = json.loads((place / "graph.json").read_text())
-        del content["run"], content["origin"]
-        content |= {"format": 1, "index": 0, "time": time.time() + 1e6}
-        (place / "graph.json").write_text(json.dumps(content))
-    old = read_passes(tmp_path)
-    assert [(each.run, each.index) for each in old] == [("", 0), ("", 0)]
-    assert str(old[0].origin) == "not watched: a dump of format 1 does not say where NaN and Inf come from"
-    assert compare_passes(old, old).good
-    run_as(RUNS[0])
-    train(tmp_path)
-    assert {each.run for each in read_passes(tmp_path)} == {RUNS[0]}
-    assert "left out: without a name, of format 1" in said("show", tmp_path)[1]
 
 
 def test_bounded_dumps_are_compared_step_by_step(tmp_path: Path) -> None:

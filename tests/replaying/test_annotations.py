@@ -16,12 +16,18 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.errors import BackprintError
-from backprint.graph.links import claims_of, contradictions
-from backprint.graph.nouns import DTYPES, TensorSpec
-from backprint.graph.text import parse, read_spec, show_spec
-from backprint.graph.verdicts import GOOD
-from backprint.sample.standalone import MARKER
+from face import (
+    DTYPES,
+    GOOD,
+    MARKER,
+    BackprintError,
+    TensorSpec,
+    claims_of,
+    contradictions,
+    parse,
+    read_spec,
+    show_spec,
+)
 
 
 class Normed(nn.Module):
@@ -215,7 +221,7 @@ def test_what_a_capture_says_of_itself_is_true(sample: Path) -> None:
 def test_show_says_where_a_sample_contradicts_itself(sample: Path, tmp_path: Path) -> None:
     from click.testing import CliRunner
 
-    from backprint.cli import main
+    from face import main
 
     copy = tmp_path / "forged"
     shutil.copytree(sample, copy)

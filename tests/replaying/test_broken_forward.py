@@ -29,8 +29,7 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.graph.links import claims_of
-from backprint.graph.nouns import Atom, Capture, Graph, List, Pair, Ref, Step, TensorSpec, Value, refs
+from face import Atom, Capture, Graph, List, Pair, Ref, Step, TensorSpec, Value, claims_of, refs
 
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
 KINDS = ("value", "order", "argument", "dropped")

@@ -46,7 +46,7 @@ def test_other_values_that_keep_a_guard_are_compared(program: object) -> None:
 
 @pytest.mark.slow
 def test_what_guards_do_not_hold_is_found_on_values_that_keep_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    from backprint.tracing import non_operator_effects
+    from face import non_operator_effects
 
     monkeypatch.setattr(
         non_operator_effects, "values_read_without_operator", lambda func, args, kwargs: []
@@ -64,7 +64,7 @@ def test_what_guards_do_not_hold_is_found_on_values_that_keep_them(monkeypatch: 
 
 @pytest.mark.slow
 def test_each_of_several_guarded_inputs_is_tried_on_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    from backprint.tracing import non_operator_effects
+    from face import non_operator_effects
 
     monkeypatch.setattr(
         non_operator_effects, "values_read_without_operator", lambda func, args, kwargs: []

@@ -100,7 +100,7 @@ def test_every_step_that_is_another_is_seen(sample: Path) -> None:
 
 
 def without_second(sample: Path, path: Path) -> bp.Capture:
-    """The sample as an earlier Backprint saved it: without results on a second draw."""
+    """The sample without results on a second draw."""
     content = json.loads((sample / "capture.json").read_text())
     content["witness"] = {key: row for key, row in content["witness"].items() if not key.startswith("redrawn ")}
     for file in sample.rglob("*"):

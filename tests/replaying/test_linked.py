@@ -12,8 +12,7 @@ from subjects.broken import BROKEN, cut, leaf
 from torch import Tensor
 
 import backprint as bp
-from backprint.graph.keys import PortKey
-from backprint.graph.nouns import GONE, Capture, Link, Pair
+from face import GONE, Capture, Link, Pair, PortKey
 
 
 def captured(name: str) -> Capture:

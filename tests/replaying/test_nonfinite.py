@@ -15,9 +15,7 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.cli import main
-from backprint.draw.page import page_data
-from backprint.graph.nouns import Capture
+from face import Capture, main, page_data
 
 
 def sentence(capture: Capture) -> str:

@@ -7,7 +7,7 @@ import torch
 from subjects.drawn import drawn_net
 
 import backprint as bp
-from backprint.replaying.observed import observed_values
+from face import observed_values
 
 
 def test_each_value_has_the_statistics_of_what_a_run_computes() -> None:

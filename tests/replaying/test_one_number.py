@@ -18,10 +18,7 @@ from click.testing import CliRunner
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.cli import main
-from backprint.graph.nouns import Capture, Pair
-from backprint.graph.verdicts import has_proof, proofs, why_no_proof
-from backprint.sample.redraws import another, disturbed, nudged
+from face import Capture, Pair, another, disturbed, has_proof, main, nudged, proofs, why_no_proof
 
 keep: list[Any] = []
 
@@ -210,12 +207,14 @@ def test_an_output_that_parameters_alone_move_has_no_power(tmp_path: Path) -> No
     place = model.save(tmp_path / "dead")
     [row] = rows("verify", place)
     assert "output output" in row["vacuous"]
-    assert row["detail"].startswith("vacuous, no proof: 4 of 5 ports without power")
+    assert row["detail"].startswith("vacuous, no proof: 1 of 5 ports proved; 4 do not move (output output, ")
     said = call("power", place).stdout
     assert "no proof: nothing moves output output" in " ".join(said.split())
-    assert "no proof: 4 ports without power (output output" in " ".join(call("show", place, "--summary").stdout.split())
+    assert "vacuous, no proof: 1 of 5 ports proved; 4 do not move (output output" in " ".join(
+        call("show", place, "--summary").stdout.split()
+    )
     again = call("capture", place, "-o", tmp_path / "again").stdout
-    assert "verdict: bitwise, no proof: 4 ports without power (output output, gradient 0.weight, " in again
+    assert "bitwise, vacuous, no proof: 1 of 5 ports proved; 4 do not move (output output, gradient 0.weight, " in again
 
 
 # ------------------------------------------------------------------ tangents and weights that are all alike

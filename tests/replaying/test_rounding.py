@@ -11,11 +11,8 @@ from torch import Tensor, nn
 from torch._decomp import core_aten_decompositions
 
 import backprint as bp
-from backprint.graph.keys import PortKey
-from backprint.graph.verdicts import PortVerdict
-from backprint.replaying.draws import Draw
-from backprint.replaying.oracles import rounding_forgiven, sizes_of
-from backprint.replaying.results import Results, against
+from face import Draw, PortKey, PortVerdict, Results, rounding_forgiven, sizes_of
+from face import results_against as against
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from subjects.forked import run_python
 from torch import Tensor
 
 import backprint as bp
-from backprint.values.settings import default_dtype, read_settings, with_settings
+from face import default_dtype, read_settings, with_settings
 
 
 def program(x: Tensor) -> Tensor:

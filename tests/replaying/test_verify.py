@@ -13,11 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.graph.keys import PortKey
-from backprint.graph.nouns import GONE, UNFITTED, Capture, Graph, Ref, Step
-from backprint.graph.verdicts import worst
-from backprint.replaying.results import compare
-from backprint.values.closeness import TOLERANCE, same_bits
+from face import GONE, TOLERANCE, UNFITTED, Capture, Graph, PortKey, Ref, Step, compare, worst
+from face import closeness_same_bits as same_bits
 
 
 def two_layers() -> Capture:
@@ -131,8 +128,7 @@ def test_a_check_without_power_is_flagged() -> None:
 
 def test_the_second_opinion_would_call_an_opaque_capture_wrong() -> None:
     """Why autograd of the plain forward is no oracle: here it gives other gradients than the program."""
-    from backprint.replaying.draws import draw_from_recipes
-    from backprint.replaying.oracles import second_opinion
+    from face import draw_from_recipes, second_opinion
 
     def f(x: Tensor) -> Tensor:
         with torch.no_grad():
@@ -191,7 +187,7 @@ def test_compare_kinds() -> None:
 
 
 def test_a_save_of_what_is_not_bitwise_asks_the_program_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from backprint.tracing.captured import LiveProgram
+    from face import LiveProgram
 
     calls = []
     step = LiveProgram.run_step

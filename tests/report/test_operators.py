@@ -13,15 +13,11 @@ from urllib.parse import unquote
 
 import pytest
 import torch
-from subjects.ledgers import FULL, ledger, many
+from subjects.ledgers import ledger, many
 from test_report import called, table
 
 import backprint as bp
-from backprint.corpus.report import RunView, report
-from backprint.errors import UsageError
-from backprint.graph.cost import operator_calls
-from backprint.jobs.ledger import ADDED, NAME, Ledger
-from backprint.report.nouns import Report
+from face import NAME, Report, RunView, UsageError, operator_calls, report
 
 MM = {"forward aten.mm.default float32": 3, "backward aten.mm.default float32": 6, "forward aten.relu.default bool": 1}
 HALF = {"forward aten.mm.default float16": 2, "forward aten._to_copy.default float32 -> float16": 1}
@@ -36,15 +32,6 @@ def out(tmp_path: Path) -> Path:
         {"id": "text/c", "verdict": "failed", "forward_hash": "", "operators": None},
     ]
     return ledger(tmp_path / "out", rows)
-
-
-def without_columns(out: Path, *names: str) -> Path:
-    """Make the ledger one of an earlier version, which does not have these columns."""
-    connection = sqlite3.connect(out / NAME, isolation_level=None)
-    for name in names:
-        connection.execute(f"alter table samples drop column {name}")
-    connection.close()
-    return out
 
 
 def captured(folder: Path) -> bp.Capture:
@@ -127,25 +114,11 @@ def test_dtypes_are_those_that_a_call_takes_and_returns() -> None:
 
 
 def test_samples_without_counts_are_said(tmp_path: Path) -> None:
-    out = without_columns(ledger(tmp_path / "out", [{"id": "a", "operators": None}]), *ADDED)
+    out = ledger(tmp_path / "out", [{"id": "a", "operators": None}])
     before = (out / NAME).read_bytes()
     said = dict(report(RunView(out)).facts)["operators not counted"]
     assert said.startswith("0 of 1 samples with graphs are counted; the others have no counts in this ledger")
     assert (out / NAME).read_bytes() == before
-
-
-@pytest.mark.parametrize("missing", [ADDED, ADDED[1:]], ids=" ".join)
-def test_an_older_ledger_goes_on_with_all_columns(tmp_path: Path, missing: tuple[str, ...]) -> None:
-    out = without_columns(ledger(tmp_path / "out", [{"id": "a", "operators": None}]), *missing)
-    with Ledger.reading(out / NAME) as book:
-        assert [row["derivative"] for row in book.rows()] == [None]
-    for _ in range(2):
-        with Ledger.writing(out / NAME) as book:
-            book.finish("a", FULL | {"operators": MM, "derivative": "derivative"})
-            assert [row["operators"] for row in book.rows()] == [MM]
-        with Ledger.reading(out / NAME) as book:
-            assert [row["operators"] for row in book.rows()] == [MM]
-            assert [row["derivative"] for row in book.rows()] == ["derivative"]
 
 
 @pytest.mark.slow

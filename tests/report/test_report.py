@@ -19,11 +19,19 @@ from click.testing import CliRunner
 from rich.console import Console
 from subjects.ledgers import ledger, many
 
-from backprint.cli.corpus_report import command
-from backprint.corpus.report import ReportPlan, RunView, report
-from backprint.errors import PlaceError, SampleError, UsageError
-from backprint.report.nouns import Column, Report, cell_text
-from backprint.report.terminal import on_terminal
+from face import (
+    Column,
+    PlaceError,
+    Report,
+    ReportPlan,
+    RunView,
+    SampleError,
+    UsageError,
+    cell_text,
+    on_terminal,
+    report,
+)
+from face import corpus_report_command as command
 
 EVIL = "<script>alert('x')</script>"
 
@@ -268,7 +276,7 @@ def test_html_needs_no_network_and_allows_its_own_script_alone(out: Path) -> Non
     policy = text.partition('Content-Security-Policy" content="')[2].partition('">')[0]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    from backprint.report.formats import SCRIPT, STYLE, policy_digest
+    from face import SCRIPT, STYLE, policy_digest
 
     assert text.partition("<script>")[2].partition("</script>")[0] == SCRIPT
     assert policy_digest(SCRIPT) in policy
@@ -380,7 +388,7 @@ def test_a_report_changes_nothing_and_may_be_made_while_a_run_goes_on(out: Path)
 
 
 def compared(tmp_path: Path, before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> Report:
-    from backprint.corpus.report import against
+    from face import report_against as against
 
     old, new = RunView(ledger(tmp_path / "old", before)), RunView(ledger(tmp_path / "new", after))
     return against(report(new), old, new)

@@ -20,10 +20,7 @@ from subjects.forked import run_python
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.cli import main
-from backprint.graph.text import MAX_CHARACTERS
-from backprint.sample import metadata
-from backprint.sample.standalone import FOOTER, MARKER
+from face import FOOTER, MARKER, MAX_CHARACTERS, main, metadata
 
 DEEP = 100_000
 RUN = "open('CANARY', 'w').close()"
@@ -209,14 +206,14 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     "an altered ending": (
         text(FORWARD, lambda text: text.replace("    main()\n", f"    {RUN}\n")),
         FORWARD,
-        "not those that samples end with; nothing was run",
+        "are not those that samples of this version end with; nothing was run",
     ),
     "code after the ending": (
         text(FORWARD, lambda text: f"{text}\n{RUN}\n"),
         FORWARD,
-        "not those that samples end with",
+        "are not those that samples of",
     ),
-    "two endings": (text(FORWARD, lambda text: f"{text}{RUN}\n\n{FOOTER}"), FORWARD, "not those that samples end with"),
+    "two endings": (text(FORWARD, lambda text: f"{text}{RUN}\n\n{FOOTER}"), FORWARD, "are not those that samples of"),
     "an ending that says it is another's": (
         text(FORWARD, lambda text: text.replace(MARKER, f"{RUN}\n{MARKER}", 1)),
         FORWARD,
@@ -239,7 +236,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     ),
     "a byte order mark": (raw(FORWARD, lambda data: b"\xef\xbb\xbf" + data), FORWARD, "U+FEFF"),
     "truncated in the graph": (raw(FORWARD, lambda data: data[:700]), FORWARD, "truncated"),
-    "truncated in the ending": (raw(FORWARD, lambda data: data[:-700]), FORWARD, "not those that samples end with"),
+    "truncated in the ending": (raw(FORWARD, lambda data: data[:-700]), FORWARD, "are not those that samples of"),
     "empty": (raw(FORWARD, lambda data: b""), FORWARD, "truncated"),
     "very long": (
         raw(FORWARD, lambda data: data + b" " * 4 * MAX_CHARACTERS),

@@ -16,11 +16,24 @@ from typing import Any
 import pytest
 import torch
 
-from backprint.errors import ReplayError, SampleError, UsageError
-from backprint.sample import generator
-from backprint.sample.generator import Recipe, digest
-from backprint.sample.inputs import exact_data, fit, fit_all
-from backprint.sample.recipes import KINDS, PARTS_OF, from_json, make, make_all, redraw, to_json
+from face import (
+    KINDS,
+    PARTS_OF,
+    Recipe,
+    ReplayError,
+    SampleError,
+    UsageError,
+    exact_data,
+    fit,
+    fit_all,
+    from_json,
+    generator,
+    make,
+    make_all,
+    redraw,
+    to_json,
+)
+from face import generator_digest as digest
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse")
 

@@ -15,8 +15,8 @@ from subjects.broken import BROKEN
 from subjects.forked import run_python
 
 import backprint as bp
-from backprint.cli import main
-from backprint.sample.generator import digest
+from face import generator_digest as digest
+from face import main
 
 
 def saved(name: str, place: Path, **options: Any) -> tuple[bp.Capture, Path]:
@@ -60,8 +60,7 @@ def alone(path: Path) -> dict[str, str]:
 def test_every_pair_runs_alone_and_gives_what_it_gives_in_the_whole(name: str, tmp_path: Path) -> None:
     _, path = saved(name, tmp_path)
     loaded = bp.load(path)
-    from backprint.replaying.draws import draw_from_recipes
-    from backprint.replaying.verify import checked_run
+    from face import checked_run, draw_from_recipes
 
     got = checked_run(loaded, draw_from_recipes(loaded, "recipe", None)).replayed
     for pair, played in zip(loaded.pairs, got.parts, strict=True):

@@ -112,28 +112,18 @@ def workers_forked() -> Iterator[None]:
 def files_forked() -> Iterator[None]:
     """Exported files that Backprint itself runs, to see that they say what they must, are run by `run_python`."""
     from backprint.bench import shrinking
-    from backprint.sample import short_check
 
-    plain, plain_cases = short_check.run_python, shrinking.subprocess
-
-    def run(arguments: Sequence[str], limit: float) -> tuple[int, str] | None:
-        environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-        try:
-            done = run_python(arguments[1:], flags=arguments[:1], env=environment, timeout=limit)
-        except subprocess.TimeoutExpired:
-            return None
-        return done.returncode, done.stdout
+    plain = shrinking.subprocess
 
     def run_command(command: Sequence[str], *, cwd: Path, timeout: float, **options: Any) -> Any:
         return run_python(command[1:], flags=("-P",), cwd=cwd, timeout=timeout)
 
     expired = subprocess.TimeoutExpired
-    short_check.run_python = run
     shrinking.subprocess = types.SimpleNamespace(run=run_command, TimeoutExpired=expired)  # type: ignore[assignment]  # as above
     try:
         yield
     finally:
-        short_check.run_python, shrinking.subprocess = plain, plain_cases
+        shrinking.subprocess = plain
 
 
 class Call:

@@ -56,7 +56,7 @@ def ledger(out: Path, rows: Iterable[Mapping[str, Any]], **facts: Any) -> Path:
                 escape(row["id"]),
                 row["id"],
                 row.get("family", row["id"].split("/")[0]),
-                "graphnet",
+                row.get("kind", "graphnet"),
                 row.get("source_hash", "s:" + row["id"]),
             )
             for row in rows

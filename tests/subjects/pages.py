@@ -38,6 +38,8 @@ FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$\n?", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w/]+\.py)\b[^\n]*\n")
 CONTINUES = re.compile(r"#[^\n]*\bcontinues\b")
 ARROW = re.compile(r"# .*?-> (.*)$", re.MULTILINE)
+ROUNDING = re.compile(r"\b\d\\\.\d+e\\-(?:0[7-9]|1\d)\b")  # as `re.escape` writes it
+SOME_ROUNDING = r"(?:0|\\d(?:\\.\\d+)?e-(?:0[7-9]|1\\d))"
 
 LOADED = "torch", "torch._dynamo", "backprint.tracing.entry"
 """What is loaded before blocks are forked; Triton's interpreter has to be chosen before all but the first."""
@@ -223,8 +225,10 @@ def check(block: Block, printed: str) -> None:
 
 
 def matches(printed: str, shown: str) -> bool:
-    """Whether a text is the one shown, apart from space at the ends of lines; `...` stands for any text."""
-    parts = [re.escape(part) for part in trimmed(shown).split("...")]
+    """Whether a text is the one shown, apart from space at the ends of lines. `...` stands for any text, and an error
+    of rounding such as `2.27e-16` for any other, as processors differ in it.
+    """
+    parts = [ROUNDING.sub(SOME_ROUNDING, re.escape(part)) for part in trimmed(shown).split("...")]
     return re.fullmatch(".*?".join(parts), trimmed(printed), re.DOTALL) is not None
 
 

@@ -260,6 +260,58 @@ CHEATS: dict[str, tuple[str, str]] = {
         ),
         "off by",
     ),
+    # ---- what a call must leave as it is
+    "seeds torch": (
+        other("        torch.manual_seed(0)\n        return compute(x, weight)\n"),
+        "its forward changes the process that calls it: torch's random state",
+    ),
+    "sets the default dtype": (
+        other(
+            backward="        torch.set_default_dtype(torch.float64)\n        return gradients(x, weight, tangent)\n"
+        ),
+        "its backward changes .*the default dtype from float32 to float64",
+    ),
+    "leaves gradients off": (
+        other(before="import torch\ntorch.set_grad_enabled(False)"),
+        "its file changes the process that loads it: grad mode from True to False",
+    ),
+    "overwrites what it saved, unseen": (
+        other(
+            before="import ctypes",
+            forward="        ctx.save_for_backward(x, weight, x.clone())\n        return compute(x, weight)\n",
+            backward="""
+        x, weight, own = ctx.saved_tensors
+        result = gradients(x, weight, tangent)
+        ctypes.memset(own.data_ptr(), 0, 4)
+        return result
+""",
+        ).replace("        x, weight = ctx.saved_tensors\n", ""),
+        "it writes into what it saved, without a new version",
+    ),
+    "overwrites its input in the backward, unseen": (
+        other(
+            before="import ctypes",
+            backward="""
+        result = gradients(x, weight, tangent)
+        ctypes.memset(x.data_ptr(), 0, 4)
+        return result
+""",
+        ),
+        "it writes into x",
+    ),
+    # ---- sizes of tangents, means and shapes
+    "clamps its tangent": (
+        other(backward="        return gradients(x, weight, tangent.clamp(-100, 100))\n"),
+        r"tangents times 2\^16",
+    ),
+    "drops small tangents": (
+        other(backward="        return gradients(x, weight, torch.where(tangent.abs() < 1e-6, 0, tangent))\n"),
+        r"tangents times 2\^-20",
+    ),
+    "one block of 64 rows": (
+        other("        result = compute(x, weight)\n        result[64:] *= 1.01\n        return result\n"),
+        "sizes .*off by",
+    ),
     # ---- this judge's own ways
     "writes into its input": (
         other("        result = compute(x, weight)\n        x.mul_(1.5)\n        return result\n"),
@@ -283,7 +335,7 @@ CHEATS: dict[str, tuple[str, str]] = {
     "no NaN": (other("        return compute(x, weight).nan_to_num()\n"), "NaN in x: output: element"),
     "a random result": (
         other("        return compute(x, weight) + 1e-2 * torch.randn_like(x)\n"),
-        "off by|same for equal",
+        "off by|same for equal|torch's random state",
     ),
     "a view of its weight": (
         other(
@@ -354,6 +406,22 @@ class Solution(torch.autograd.Function):
         ),
         "alone",
     ),
+    "another result where no gradients are recorded": (
+        other("        return compute(x, weight)\n")
+        + """
+
+Trained = Solution
+
+
+def Solution(x, weight):
+    return Trained.apply(x, weight) if torch.is_grad_enabled() else compute(x, weight) * 1.01
+""",
+        "forward, no_grad.*off by",
+    ),
+    "another result in inference mode": (
+        other("        return compute(x, weight) * (1 + 0.01 * torch.is_inference_mode_enabled())\n"),
+        "forward, inference mode.*off by",
+    ),
     "keeps its result without autograd": (
         other(
             """
@@ -412,7 +480,7 @@ UNRULY: dict[str, tuple[str, str]] = {
     ),
     "refuses large numbers": (
         other("        assert x.abs().max() < 100\n        return compute(x, weight)\n"),
-        "1e4 in x: .*AssertionError|raised AssertionError",
+        "1e4 in x: .*AssertionError|raised .*AssertionError",
     ),
     "raises where nothing requires grad": (
         other("        assert ctx.needs_input_grad[0] or ctx.needs_input_grad[1]\n        return compute(x, weight)\n"),

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
-from backprint.errors import UsageError
+from face import UsageError
 
 
 class Own(MLP):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from subjects.small_mlps import MLP, Fused, FusedForward, Net, net_and_x
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.errors import CheckError, UsageError
+from face import CheckError, UsageError
 
 
 def states(model: nn.Module) -> list[tuple[str, int, bool]]:
@@ -98,7 +99,80 @@ class Kept:
         return y + (first - y).detach()
 
 
+class ClipsLarge(Off):
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g.clamp(-100, 100)
+
+
+class DropsSmall(Off):
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return torch.where(g.abs() < 1e-6, 0, g)
+
+
+class SeedsInBackward(Off):
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        torch.manual_seed(0)
+        return g.clone()
+
+
+class ForgetsWhenFrozen(Off):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return None, grads[0] if ctx.needs_input_grad[0] else 1.01 * grads[0]
+
+
+class WritesInBackward(Off):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.x = x
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        ctx.x.data.mul_(1.001)
+        return g.clone()
+
+
+def after(change: Callable[[], Any]) -> Callable[..., Any]:
+    def solution(*tensors: Tensor) -> Any:
+        change()
+        return Fused.apply(*tensors)
+
+    return solution
+
+
 WRONG = {
+    "large tangents are clipped": (
+        on_tensor(0, ClipsLarge.apply),
+        "alone, gradient, tangents times 2^16: blocks.1: x",
+    ),
+    "small tangents are dropped": (
+        on_tensor(0, DropsSmall.apply),
+        "alone, gradient, tangents times 2^-20: blocks.1: x",
+    ),
+    "without gradients": (
+        lambda *tensors: Fused.apply(*tensors) * (1.0 if torch.is_grad_enabled() else 1.01),
+        "alone, output, without gradients: blocks.1: output",
+    ),
+    "frozen inputs": (
+        lambda x, *rest: ForgetsWhenFrozen.apply(x, Fused.apply(x, *rest)),
+        "alone, gradient, inputs frozen: blocks.1: fc.weight",
+    ),
+    "the default dtype": (
+        after(lambda: torch.set_default_dtype(torch.float64)),
+        "settings: blocks.1: the default dtype",
+    ),
+    "the seed": (after(lambda: torch.manual_seed(0)), "settings: blocks.1: torch's random state"),
+    "the seed in its backward": (on_tensor(0, SeedsInBackward.apply), "settings: blocks.1: torch's random state"),
+    "Python's seed": (after(lambda: random.seed(0)), "settings: blocks.1: Python's random state"),
+    "its backward writes": (on_tensor(0, WritesInBackward.apply), "written: blocks.1: x"),
     "1% on the gradient of x": (on_tensor(0, Off.apply), "alone, gradient: blocks.1: x"),
     "1% on a parameter's": (on_tensor(3, Off.apply), "alone, gradient: blocks.1: proj.weight"),
     "no gradient of a parameter": (on_tensor(2, Tensor.detach), "alone, gradient: blocks.1: fc.bias"),
@@ -127,6 +201,53 @@ def test_a_wrong_solution_is_named(fault: str) -> None:
     assert not proof.good
     check, _, name = first.partition(": ")
     assert f"First fault: {check}, float32: {name}" in str(proof)
+    assert torch.get_default_dtype() is torch.float32
+
+
+def test_a_solution_may_draw_as_the_original_does_and_not_seed() -> None:
+    net, x = nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.3)), drawn_input()
+
+    def seeding(x: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return F.dropout(x, 0.3)
+
+    assert bp.swap(net, "1", lambda x: F.dropout(x, 0.3)).prove(x).good
+    proof = bp.swap(net, "1", seeding).prove(x)
+    assert {(row.check, row.name) for row in proof.wrong} == {("settings", "1: torch's random state")}
+    assert "seeding seeds torch" in str(proof)
+
+
+def test_what_is_proven_runs_with_less_grad_and_nothing_else_does() -> None:
+    net, x = nn.Sequential(nn.Linear(6, 6), MLP()), drawn_input()
+
+    def step() -> None:
+        net.zero_grad()
+        net(x).sum().backward()
+
+    with bp.swap(net, "1", Fused) as swapped:
+        step()
+        net[0].requires_grad_(False)
+        with pytest.warns(UserWarning, match="requires_grad of x is False, and Fused is for True"):
+            step()
+        net[0].requires_grad_(True)
+    assert [(place.ran, place.fell_back) for place in swapped.places] == [(1, 1)]
+    swapped.prove(x, raises=True)
+    with swapped:
+        step()
+        net[0].requires_grad_(False)
+        step()
+        net[0].requires_grad_(True)
+        net[1].requires_grad_(False)
+        step()
+        with torch.no_grad():
+            net(x)
+        net[1].proj.requires_grad_(True)
+        step()  # the warning was given
+    assert [(place.ran, place.fell_back) for place in swapped.places] == [(5, 2)]
+
+
+def drawn_input() -> Tensor:
+    return torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
 
 
 def test_a_gradient_of_a_gradient_that_is_a_constant_is_wrong() -> None:
@@ -270,11 +391,58 @@ def test_buffers_that_the_original_writes_are_compared() -> None:
     net[1].right = True
     assert bp.swap(net, "1", Norm).prove(x).good
     net[1].right = False
-    assert {row.name for row in bp.swap(net, "1", Counts).prove(x).wrong} == {"1.num_batches_tracked"}
+    assert {row.name for row in bp.swap(net, "1", Counts).prove(x).wrong} == {
+        "1.num_batches_tracked",
+        "1: num_batches_tracked",
+    }
     original = nn.BatchNorm1d.forward
     proof = bp.swap(net, "1", Norm).prove(x)
-    assert {row.name for row in proof.wrong} == {"1.running_mean"}
+    assert {row.name for row in proof.wrong} == {"1.running_mean", "1: running_mean"}
     assert nn.BatchNorm1d.forward is original
+
+
+def test_a_batch_of_another_size_is_tried_unless_the_solution_is_for_one() -> None:
+    class Blocks(torch.autograd.Function):
+        """Leaves the rows out that fill no block of four."""
+
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+            ctx.save_for_backward(x, weight)
+            return F.linear(x, weight, bias)
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            x, weight = ctx.saved_tensors
+            rows = len(grad) // 4 * 4
+            return grad @ weight, grad[:rows].T @ x[:rows], grad.sum(0)
+
+    def refuses(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        assert len(x) % 4 == 0
+        return F.linear(x, weight, bias)
+
+    net, x = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 3)), torch.randn(8, 3)
+    wrong = bp.swap(net, "1", Blocks).prove(x).wrong
+    assert {row.check for row in wrong} == {f"alone, gradient, a batch of {size}" for size in (1, 7, 17)}
+    assert {row.detail for row in wrong} == {"a size that it has built in belongs to fixed="}
+    assert bp.swap(net, "1", Blocks, fixed=True).prove(x).good
+    assert bp.swap(net, "1", refuses).prove(x).good
+
+
+def test_buffers_are_compared_where_no_gradients_are_recorded() -> None:
+    class Norm(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            if torch.is_grad_enabled() or self.right:  # type: ignore[attr-defined]
+                self.num_batches_tracked.add_(1)
+                self.running_mean.lerp_(x.detach().mean(0), 0.1)
+                self.running_var.lerp_(x.detach().var(0), 0.1)
+            return (x - x.mean(0)) * torch.rsqrt(x.var(0, correction=0) + 1e-5) * self.weight + self.bias
+
+    net, x = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), torch.randn(9, 3)
+    net[1].right = True
+    assert bp.swap(net, "1", Norm).prove(x).good
+    net[1].right = False
+    wrong = bp.swap(net, "1", Norm).prove(x).wrong
+    assert {row.check for row in wrong} == {"alone, buffer, without gradients", "alone, buffer, in inference mode"}
 
 
 def test_the_loss_is_the_callers_or_the_models_own() -> None:
@@ -312,3 +480,69 @@ def test_inside_of_its_block_it_is_proven_too() -> None:
 
 
 __all__ = ["Net"]
+
+
+# ------------------------------------------------------------------ other calls
+
+
+def test_a_solution_that_checkpoints_is_run_again_with_the_parameters_of_the_call() -> None:
+    class Checkpointed(MLP):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.utils.checkpoint.checkpoint(lambda x: MLP.forward(self, x), x, use_reentrant=False)
+
+    net, x = net_and_x()
+    assert bp.swap(net, "blocks.*", Checkpointed).prove(x).good
+
+
+class Rows(torch.autograd.Function):
+    """An embedding whose backward assigns, so that tokens that are repeated lose gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, tokens: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(tokens, weight)
+        return weight[tokens]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        tokens, weight = ctx.saved_tensors
+        return None, torch.zeros_like(weight).index_put((tokens,), grad)
+
+
+def test_repeated_indices_are_tried() -> None:
+    net = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 2))
+    wrong = bp.swap(net, "0", Rows).prove(torch.tensor([[1, 4, 2], [3, 5, 6]])).wrong
+    assert {row.check for row in wrong if "indices" in row.check} == {"alone, gradient, repeated indices in input"}
+
+
+def test_padding_is_tried_where_the_batch_has_none() -> None:
+    class Added(Rows):
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            tokens, weight = ctx.saved_tensors
+            return None, torch.zeros_like(weight).index_put((tokens,), grad, accumulate=True)
+
+    class WithoutPadding(Rows):
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            tokens, weight = ctx.saved_tensors
+            grad = grad * (tokens != 8)[..., None]
+            return None, torch.zeros_like(weight).index_put((tokens,), grad, accumulate=True)
+
+    batch = torch.tensor([[1, 4, 2], [3, 5, 6]])
+    net = nn.Sequential(nn.Embedding(9, 4, padding_idx=-1), nn.Linear(4, 2))
+    wrong = bp.swap(net, "0", Added).prove(batch).wrong
+    assert {row.check for row in wrong} == {"alone, gradient, indices of padding in input"}
+    net = nn.Sequential(nn.Embedding(9, 4, padding_idx=-1), nn.Linear(4, 2))
+    assert bp.swap(net, "0", WithoutPadding).prove(batch).good
+    net = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 2))
+    assert bp.swap(net, "0", Added).prove(batch).good
+
+
+def test_another_length_is_tried() -> None:
+    class FirstFive(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.linear(torch.cat([x[:, :5], 0 * x[:, 5:]], 1), self.weight, self.bias)
+
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    wrong = bp.swap(net, "1", FirstFive).prove(torch.randn(3, 5, 4)).wrong
+    assert {row.check for row in wrong} == {"alone, output, a length of 11", "alone, gradient, a length of 11"}

@@ -12,11 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.errors import RefusedError, SampleError, UsageError
-from backprint.tasks.folder import read_task
-from backprint.tasks.judge import judge_together
-from backprint.tasks.solver import solution_of_text
-from backprint.tasks.solving import digest, same_bits
+from face import RefusedError, ReplayError, SampleError, UsageError, judge_together, read_task, solution_of_text
+from face import solving_digest as digest
+from face import solving_same_bits as same_bits
 
 
 class Block(nn.Module):
@@ -281,3 +279,26 @@ def test_bits_of_one_element_with_a_stride_of_0() -> None:
     assert same_bits(value, torch.ones(1))
     assert not same_bits(value, torch.zeros(1))
     assert digest([value]) == digest([torch.ones(()).expand(1)])
+
+
+def test_a_sample_that_ends_its_process_is_no_task_and_is_left_out_of_a_set(
+    capture: bp.Capture, tmp_path: Path
+) -> None:
+    bad, good = tmp_path / "pairs" / "bad", tmp_path / "pairs" / "good"
+    for place in (bad, good):
+        bp.save(capture, place)
+    model = bad / "pair_0/forward/model.py"
+    sizes = "        s = aten.ones.default([0, 3], dtype=torch.int64)\n"
+    call = "        e = aten._nested_compute_contiguous_strides_offsets.default(s)\n"
+    model.write_text(model.read_text().replace("        return (", f"{sizes}{call}        return (", 1))
+    with pytest.raises(ReplayError, match=r"bad did not run to its end, so it is no task: killed by SIGSEGV"):
+        bp.tasks.make(bad, tmp_path / "T")
+    assert not (tmp_path / "T").exists()
+    assert bp.tasks.make(good, tmp_path / "T", name="one").name == "one"
+    with pytest.raises(UsageError, match=r"capture it here with these options, and pass the Capture"):
+        bp.tasks.make(good, tmp_path / "U", loss=len)
+    task_set = bp.tasks.make_set(tmp_path / "pairs", tmp_path / "set", by="whole")
+    assert [row["places"] for row in task_set.rows] == [["good"]]
+    [(name, why)] = task_set.skipped
+    assert (name, why[:17]) == ("bad", "killed by SIGSEGV")
+    assert bp.tasks.make_set(tmp_path / "pairs", tmp_path / "set", by="whole") == task_set

@@ -15,13 +15,23 @@ from subjects.programs import PROGRAMS
 from torch import Tensor, fx, nn
 
 import backprint as bp
-from backprint.graph.capture_options import OF_SOME_ENGINES, CaptureOptions
-from backprint.graph.nouns import Port, Ref, Step, TensorSpec
-from backprint.tracing.assembly import Joint, Note, assemble
-from backprint.tracing.entry import ENGINES, Engine
-from backprint.tracing.program import A_TENSOR, CalledProgram
-from backprint.tracing.request import EngineResult
-from backprint.values.results import outputs_of
+from face import (
+    A_TENSOR,
+    ENGINES,
+    OF_SOME_ENGINES,
+    CalledProgram,
+    CaptureOptions,
+    Engine,
+    EngineResult,
+    Joint,
+    Note,
+    Port,
+    Ref,
+    Step,
+    TensorSpec,
+    assemble,
+    outputs_of,
+)
 
 F32 = TensorSpec("float32", (3,))
 MUL, SIN, COS = "aten.mul.Tensor", "aten.sin.default", "aten.cos.default"

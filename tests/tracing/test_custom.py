@@ -19,9 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
-from backprint._torch import operators
-from backprint._torch.fake import FakeTensorMode
-from backprint.tracing import custom
+from face import FakeTensorMode, custom
+from face import torch_operators as operators
 
 ENGINES = ("auto", "aot", "dynamo", "eager")
 LIBRARY = torch.library.Library("bplib", "DEF")

@@ -14,8 +14,7 @@ from subjects.forked import run_python
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.graph.sizes import at_hints
-from backprint.graph.text import parse
+from face import at_hints, parse
 
 Sizes = tuple[int, ...]
 
@@ -356,7 +355,7 @@ def test_a_wrong_size_in_a_graph_is_caught_at_other_sizes() -> None:
     """The proof on a second set of sizes has teeth: a step that has the captured size for a number is found out."""
     from dataclasses import replace
 
-    from backprint.graph.nouns import Pair
+    from face import Pair
 
     capture = bp.capture(averaged, randn(3, 5), dynamic=True)
     (pair,) = capture.pairs
@@ -420,7 +419,7 @@ def test_operators_whose_backward_knows_no_symbols_are_taken_apart() -> None:
 def test_sizes_come_from_the_command_line(tmp_path: Path) -> None:
     from click.testing import CliRunner
 
-    from backprint.cli import main
+    from face import main
 
     (tmp_path / "model.py").write_text(
         "import torch\ndef factory():\n    return torch.nn.Linear(3, 2), (torch.ones(4, 3),)\n"

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 import backprint as bp
-from backprint.graph.text import parse
+from face import parse
 
 UNDIFFERENTIABLE = {"no_gradients_at_all"}
 
@@ -374,7 +374,6 @@ class Stop:
             raise self.error("on purpose")
 
 
-@pytest.mark.filterwarnings("ignore:the program was run and has changed what cannot be restored. the file")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_everything_is_as_it_was_after_a_failure_under_dynamo(error: type[BaseException], tmp_path: Path) -> None:
     model, x = Fails(Stop(error, tmp_path / "calls")), torch.randn(2, 3)

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
-from backprint.graph.nouns import Graph, Ref, refs
-from backprint.graph.text import parse
+from face import Graph, Ref, parse, refs
 
 QUIET = pytest.mark.filterwarnings(
     "ignore:.*jit.*:DeprecationWarning",

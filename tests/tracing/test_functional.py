@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import backprint as bp
-from backprint.graph.operators import operators
+from face import graph_operators as operators
 
 # ------------------------------------------------------------------ random programs
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import backprint as bp
-from backprint.tracing.entry import ENGINES
+from face import ENGINES
 
 
 class Stop(torch.autograd.Function):

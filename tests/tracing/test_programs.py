@@ -6,7 +6,7 @@ import pytest
 from subjects.programs import PROGRAMS
 
 import backprint as bp
-from backprint.graph.text import parse
+from face import parse
 
 
 @pytest.mark.slow

@@ -311,6 +311,19 @@ def test_requires_grad_by_name_mask_and_mapping() -> None:
         assert [port.name for port in capture.pairs[0].backward.outputs] == ["y"]
 
 
+def test_requires_grad_by_role() -> None:
+    model = nn.Linear(3, 2)
+    model.bias.requires_grad_(False)
+    model.register_buffer("scale", torch.ones(2))
+    model.forward = lambda x, n: model.scale * nn.functional.linear(x, model.weight, model.bias) + n  # type: ignore[method-assign,operator]
+    args = (torch.randn(4, 3), torch.ones(2, dtype=torch.int64))
+    wanted = {"inputs": ["x"], "parameters": ["weight", "bias"], "all": ["weight", "bias", "x"]}
+    for word, names in wanted.items():
+        capture = bp.capture(model, *args, requires_grad=word, engine="eager")
+        assert [port.name for port in capture.pairs[0].backward.outputs] == names
+        assert capture.verify()[0].verdict == "bitwise"
+
+
 # ------------------------------------------------------------------ refusals
 
 
@@ -330,6 +343,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: bp.capture(torch.sin, torch.ones(2), requires_grad=["nope"]),
         bp.errors.UsageError,
         "'nope'",
+    ),
+    "a text that is no word": (
+        lambda: bp.capture(torch.sin, torch.ones(2), requires_grad="input"),
+        bp.errors.UsageError,
+        r"requires_grad='input' is a text, and none of 'inputs', 'parameters', 'all'",
     ),
     "an integer that asks": (
         lambda: bp.capture(lambda n: n, torch.ones(2, dtype=torch.int64), requires_grad=["n"]),

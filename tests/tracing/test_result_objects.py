@@ -29,6 +29,15 @@ class Frozen:
     logits: Tensor
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class SlottedOut:
+    logits: Tensor
+    extra: Any = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "extra", self.logits * 2)
+
+
 class Slotted:
     __slots__ = ("logits", "unset")
 
@@ -48,6 +57,10 @@ class Ordered(collections.OrderedDict):  # type: ignore[type-arg]  # as a model'
     def __init__(self, **items: Any) -> None:
         super().__init__(**items)
         self.__dict__.update(items)
+
+
+class Keyed(dict[Any, Any]):
+    pass
 
 
 class Pair(NamedTuple):
@@ -91,21 +104,17 @@ MADE: dict[str, tuple[Callable[[Tensor], Any], Look]] = {
     "namespace": (lambda y: types.SimpleNamespace(y=y, n=3), lambda out: [out.y]),
     "slots": (Slotted, lambda out: [out.logits]),
     "own class": (Plain, lambda out: [out.logits, out.scaled()]),
-    "set": (lambda y: {y}, list),
-    "frozenset of two shapes": (lambda y: frozenset({y, y.sum()}), lambda out: sorted(out, key=Tensor.dim)),
     "distribution": (lambda y: torch.distributions.Normal(y, 1 + y * y), lambda out: [out.mean, out.stddev]),
     "categorical": (lambda y: torch.distributions.Categorical(logits=y), lambda out: [out.probs]),
-    "closure": (lambda y: lambda: y * 2, lambda out: [out()]),
-    "defaults": (lambda y: lambda z=y, *, w=y: z + w, lambda out: [out()]),
-    "partial": (lambda y: functools.partial(torch.add, y, alpha=2), lambda out: [out(torch.ones(3, 4))]),
-    "bound method": (lambda y: Plain(y).scaled, lambda out: [out()]),
-    "tensor's method": (lambda y: y.exp, lambda out: [out()]),
-    "values of a dict": (lambda y: {"a": y, "b": y + 1}.values(), list),
-    "items of a dict": (lambda y: {"a": y}.items(), lambda out: [value for _, value in out]),
-    "proxy": (lambda y: types.MappingProxyType({"a": y}), lambda out: [out["a"]]),
     "ordered": (lambda y: Ordered(logits=y, loss=y.sum()), lambda out: [out["logits"], out.logits, out["loss"]]),
     "named tuple with more": (pair_and_more, lambda out: [*out, out.more]),
-    "key": (lambda y: {y: 1}, list),
+    "default dict": (lambda y: collections.defaultdict(list, a=[Plain(y)]), lambda out: [out["a"][0].logits]),
+    "ordered dict": (lambda y: collections.OrderedDict(a=Plain(y)), lambda out: [out["a"].logits]),
+    "user dict": (lambda y: collections.UserDict(a=y), lambda out: [out["a"]]),
+    "deque": (lambda y: collections.deque([Plain(y)], maxlen=4), lambda out: [out[0].logits]),
+    "deque subclass": (lambda y: type("Last", (collections.deque,), {})([y, y + 1], 2), list),
+    "slots of a dataclass": (SlottedOut, lambda out: [out.logits, out.extra]),
+    "result of a torch function": (lambda y: Out(torch.linalg.qr(y[:, :3])), lambda out: [out.logits.R]),
     "list subclass": (lambda y: type("Rows", (list,), {})([y, y + 1]), list),
     "nested": (lambda y: [Out(y, extra={"a": Plain(y.sum())})], lambda out: [out[0].logits, out[0].extra["a"].logits]),
     "twice": (lambda y: Out(y, extra=y), lambda out: [out.logits, out.extra]),
@@ -174,6 +183,9 @@ def test_what_has_no_tensors_stays_as_it_is() -> None:
     note = types.SimpleNamespace(text="x")
     cap = bp.capture(lambda x: Out(x * 2, extra=note), torch.randn(3))
     assert bp.replay(cap, torch.randn(3)).outputs.extra is note
+    for held in ({"a"}, frozenset({1}), functools.partial(torch.add, alpha=2), lambda: note, note.__repr__, len):
+        cap = bp.capture(lambda x, held=held: (x * 2, [Out(x, held)]), torch.randn(3))
+        assert bp.replay(cap, torch.randn(3)).outputs[1][0].extra == held
     cap = bp.capture(lambda x: (x * config.logits, config), torch.randn(3))
     found = bp.replay(cap, torch.ones(3)).outputs[1]
     assert found is not config
@@ -191,8 +203,38 @@ REFUSED: dict[str, tuple[Callable[[Tensor], Any], str]] = {
     "weak reference": (lambda y: Out(y, extra=weakref.ref(y)), "a weak reference to a tensor.*: return the tensor"),
     "storage": (lambda y: y.untyped_storage(), "the memory of a tensor"),
     "node": (lambda y: Out(y, extra=y.grad_fn), "a node of the autograd graph"),
-    "two alike in a set": (lambda y: {y.detach(), y.detach() + 1}, "return a list"),
-    "cache": (lambda y: cached(y), "lru_cache_wrapper with tensors inside"),
+    "cache": (lambda y: cached(y), "lru_cache_wrapper with tensors or iterators inside"),
+    "set": (
+        lambda y: Out({y}),
+        r"output\.1\.logits as a set with tensors or iterators inside; .*: return its tensors in a tuple, a ",
+    ),
+    "frozenset": (lambda y: frozenset({y, y.sum()}), "a frozenset with tensors or iterators inside"),
+    "set of objects": (lambda y: {Plain(y)}, "a set with tensors or iterators inside"),
+    "closure": (lambda y: lambda: y * 2, "a function with tensors or iterators inside"),
+    "closure of a closure": (
+        lambda y: (lambda inner: lambda: inner)(lambda: y),
+        "a function with tensors or iterators inside",
+    ),
+    "defaults": (lambda y: lambda z=y: z, "a function with tensors or iterators inside"),
+    "keyword defaults": (lambda y: lambda *, z=y: z, "a function with tensors or iterators inside"),
+    "partial": (
+        lambda y: functools.partial(torch.add, y, alpha=2),
+        r"a functools\.partial with tensors or iterators inside",
+    ),
+    "bound method": (lambda y: Plain(y).scaled, "a method with tensors or iterators inside"),
+    "tensor's method": (lambda y: y.exp, "a builtin_function_or_method with tensors or iterators inside"),
+    "values of a dict": (lambda y: {"a": y, "b": y + 1}.values(), "a dict_values with tensors or iterators inside"),
+    "items of a dict": (lambda y: {"a": y}.items(), "a dict_items with tensors or iterators inside"),
+    "proxy": (lambda y: types.MappingProxyType({"a": y}), "a mappingproxy with tensors or iterators inside"),
+    "iterator in a closure": (
+        lambda y: Out(y, (lambda rows: lambda: rows)(iter([1]))),
+        "a function with tensors or iter",
+    ),
+    "set of weak references": (lambda y: Out(y, weakref.WeakSet([y])), "a set with tensors or iterators inside"),
+    "large set": (lambda y: Out(y, {Plain(y) for _ in range(100_001)}), "a set with tensors or iterators inside"),
+    "key": (lambda y: {y: 1}, "a dict with tensors or iterators in its keys; .*: make them values"),
+    "key with a tensor": (lambda y: Out({Plain(y): 1}), "a dict with tensors or iterators in its keys"),
+    "key of a subclass": (lambda y: Keyed({y: 1}), "with tensors or iterators in its keys"),
 }
 
 
@@ -213,14 +255,14 @@ def test_what_cannot_be_given_back_is_refused_by_name(name: str) -> None:
 
 def test_a_loaded_sample_returns_named_values(tmp_path: Path) -> None:
     def program(x: Tensor) -> Any:
-        return x.sum(), Out(x * 3, extra={"n": Plain(x + 1), "set": {x * 2}, "text": "t"})
+        return x.sum(), Out(x * 3, extra={"n": Plain(x + 1), "deque": collections.deque([x * 2]), "text": "t"})
 
     bp.capture(program, torch.randn(3)).save(tmp_path / "s", data="exact")
     given = torch.randn(3)
     found = bp.replay(bp.load(tmp_path / "s"), given).outputs
     assert torch.equal(found[1]["logits"], given * 3)
     assert torch.equal(found[1]["extra"]["n"]["logits"], given + 1)
-    assert torch.equal(found[1]["extra"]["set"][0], given * 2)
+    assert torch.equal(found[1]["extra"]["deque"][0], given * 2)
     assert found[1]["extra"]["text"] == "t"
 
 

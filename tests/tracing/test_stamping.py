@@ -14,11 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
-from backprint.cli import main
-from backprint.errors import UsageError
-from backprint.graph.nouns import IN_FULL, STAMPED, Capture
-from backprint.tracing.aot.engine import WITHOUT_CHECKPOINTS
-from backprint.tracing.stamping.rows import CannotStamp, Row, continue_rows
+from face import IN_FULL, STAMPED, WITHOUT_CHECKPOINTS, CannotStamp, Capture, Row, UsageError, continue_rows, main
 
 DEPTH = 13
 

@@ -23,6 +23,13 @@ def function_class(node: Any) -> Any:
     return getattr(type(node), "_forward_cls", None)
 
 
+@uses("torch._library.autograd", needed_by=(private.CAPTURE,))
+def is_own_function(function: Any) -> bool:
+    """Whether a custom autograd.Function is PyTorch's own, and not that of a custom operator."""
+    module = str(getattr(function, "__module__", ""))
+    return module.startswith("torch.") and module != "torch._library.autograd"
+
+
 @functools.cache
 def load_tangent_decompositions() -> None:
     """Load what forward-mode AD loads when it is first used, without the warning of torch about torch."""

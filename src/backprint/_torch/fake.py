@@ -157,6 +157,7 @@ NAMES = {
         (
             private.FAKE,
             private.KERNELS,
+            private.BENCH,
         ),
         holds=reads_of_fake_values_raise,
     ),
@@ -166,6 +167,7 @@ NAMES = {
         (
             private.FAKE,
             private.KERNELS,
+            private.BENCH,
         ),
     ),
     "FunctionalTensor": Private(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -32,32 +33,10 @@ def set_parametrization_cache(state: tuple[int, dict[Any, Any]]) -> None:
     parametrize._cache.update(state[1])
 
 
-def module_hooks() -> dict[str, Any]:
-    """Return the hooks that run for every module (`register_module_forward_hook`), and the flag beside them."""
-    kept = {name: hooks for name, hooks in vars(torch.nn.modules.module).items() if name.startswith(_HOOKS)}
-    return {name: dict(hooks) if isinstance(hooks, dict) else hooks for name, hooks in kept.items()}
-
-
-def set_module_hooks(state: dict[str, Any]) -> None:
-    """Set what `module_hooks` returned."""
-    registries = vars(torch.nn.modules.module)
-    for name, hooks in state.items():
-        if isinstance(hooks, dict):
-            registries[name].clear()
-            registries[name].update(hooks)
-        else:
-            registries[name] = hooks
-
-
-@uses("torch.hub._hub_dir", needed_by=(CAPTURE,))
-def hub_folder() -> str | None:
-    """Return the folder that `torch.hub.set_dir` has set; None for the default."""
-    return torch.hub._hub_dir
-
-
-def set_hub_folder(folder: str | None) -> None:
-    """Set what `hub_folder` returned."""
-    torch.hub._hub_dir = folder
+def module_hooks() -> list[dict[Any, Any]]:
+    """Return the tables of the hooks that run for every module (`register_module_forward_hook`)."""
+    names = vars(torch.nn.modules.module)
+    return [table for name, table in names.items() if name.startswith(_HOOKS) and type(table) is OrderedDict]
 
 
 @uses("torch._GLOBAL_DEVICE_CONTEXT", needed_by=(CAPTURE,))
@@ -85,21 +64,11 @@ def parametrization_is_read() -> bool:
 
 
 def module_hooks_are_read() -> bool:
-    before = module_hooks()
     handle = torch.nn.modules.module.register_module_forward_hook(lambda module, args, output: None)
     try:
-        return module_hooks() != before
+        return any(handle.id in table for table in module_hooks())
     finally:
         handle.remove()
-
-
-def hub_folder_is_read() -> bool:
-    before = hub_folder()
-    try:
-        torch.hub.set_dir("/nowhere")
-        return hub_folder() == "/nowhere"
-    finally:
-        set_hub_folder(before)
 
 
 def default_device_is_read() -> bool:
@@ -117,6 +86,5 @@ PROBES = probes_of(
     Probe("torch.distributions.Distribution._validate_args", validation_is_read, (CAPTURE,)),
     Probe("torch.nn.utils.parametrize._cache", parametrization_is_read, (CAPTURE,)),
     Probe("torch.nn.modules.module._global_*", module_hooks_are_read, (CAPTURE,)),
-    Probe("torch.hub._hub_dir", hub_folder_is_read, (CAPTURE,)),
     Probe("torch._GLOBAL_DEVICE_CONTEXT", default_device_is_read, (CAPTURE,)),
 )

@@ -6,7 +6,7 @@ The functions here read an attribute of a tensor as `tensor._version` does, so m
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,18 +29,6 @@ if TYPE_CHECKING:  # the types of what `__getattr__` returns
 def post_accumulate_hooks(tensor: Tensor) -> dict[int, Any] | None:
     """Return the dict of the hooks that `register_post_accumulate_grad_hook` has made for a leaf, or None."""
     return getattr(tensor, "_post_accumulate_grad_hooks", None)
-
-
-@uses("torch._tensor_str.PRINT_OPTS", needed_by=(private.CAPTURE,))
-def print_options() -> dict[str, Any]:
-    """Return the options of `torch.set_printoptions`."""
-    return dict(vars(torch._tensor_str.PRINT_OPTS))
-
-
-@uses("torch._tensor_str.PRINT_OPTS", needed_by=(private.CAPTURE,))
-def set_print_options(options: Mapping[str, Any]) -> None:
-    """Set what `print_options` returned."""
-    vars(torch._tensor_str.PRINT_OPTS).update(options)
 
 
 @uses("torch._tensor_str", needed_by=(private.CAPTURE,))
@@ -153,15 +141,6 @@ def negation_is_a_view() -> bool:
     return bool(NAMES["neg_view"].value()(torch.ones(1)).is_neg())
 
 
-def print_options_are_read() -> bool:
-    before = print_options()
-    try:
-        torch.set_printoptions(precision=before["precision"] + 1)
-        return print_options()["precision"] == before["precision"] + 1
-    finally:
-        set_print_options(before)
-
-
 def overlaps_are_noted() -> bool:
     noted: list[Any] = []
     tensor = torch.zeros(2)
@@ -227,16 +206,6 @@ NAMES = {
     "sparse_values": Private(
         "torch.Tensor._values", "Return the values of a COO tensor, coalesced or not.", (private.REPLAY,)
     ),
-    "check_coo_parts": Private(
-        "torch._validate_sparse_coo_tensor_args",
-        "Raise if indices and values are no COO tensor of a size.",
-        (private.SAMPLES,),
-    ),
-    "check_compressed_parts": Private(
-        "torch._validate_sparse_compressed_tensor_args",
-        "Raise if indices and values are no CSR, CSC, BSR or BSC tensor of a size.",
-        (private.SAMPLES,),
-    ),
     "mkldnn_layout": Private("torch._mkldnn", "The layout of tensors of oneDNN.", (private.REPLAY,)),
     "neg_view": Private(
         "torch._neg_view",
@@ -269,7 +238,6 @@ PROBES = probes_of(
     __name__,
     NAMES,
     Probe("torch.Tensor._post_accumulate_grad_hooks", hooks_after_accumulation_are_read, (private.CAPTURE,)),
-    Probe("torch._tensor_str.PRINT_OPTS", print_options_are_read, (private.CAPTURE,)),
     Probe("torch._C._overlaps", overlaps_are_noted, (private.CAPTURE,)),
     Probe("torch.nn.init._no_grad_trunc_normal_", truncated_normals_are_noticed, (private.FAKE,)),
     Probe("torch.Tensor._reduce_ex_internal", pickling_is_known, (private.CAPTURE,)),

@@ -148,9 +148,6 @@ class BenchCell:
 
 def cell_from_json(row: Mapping[str, Any]) -> BenchCell:
     """Return the cell of plain values; raise ValueError for values that no cell has."""
-    timing = row.get("timing") if isinstance(row, Mapping) else None
-    if isinstance(timing, Mapping):  # runs of earlier versions have a ratio of instructions, where they were counted
-        row = {**row, "timing": {name: value for name, value in timing.items() if name != "instructions"}}
     cell = from_plain(BenchCell, row, "the cell")
     if cell.outcome not in OUTCOMES:
         raise ValueError(f"the cell's outcome {cell.outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")

@@ -80,7 +80,7 @@ class BenchChange:
 
 
 @dataclass(frozen=True, slots=True)
-class CompileChange:
+class _CompileChange:
     """A compilation that takes much longer, or much shorter."""
 
     cell: BenchCell
@@ -98,7 +98,7 @@ class BenchComparison:
     new: BenchRun
     threshold: float
     changes: tuple[BenchChange, ...]
-    compilations: tuple[CompileChange, ...]
+    compilations: tuple[_CompileChange, ...]
     differences: tuple[str, ...]
     """What else differs between the runs: machine, torch, versions, options."""
 
@@ -112,24 +112,24 @@ def compare_runs(old: BenchRun, new: BenchRun, *, threshold: float = 0.05) -> Be
     """Return what changed from one run to another. Runs without a cell in common raise UsageError."""
     if not 0 < threshold < math.inf:
         raise UsageError(f"threshold={threshold!r} must be a number above 0: 0.05 is 5%")
-    before, after = cells_by_key(old), cells_by_key(new)
+    before, after = _cells_by_key(old), _cells_by_key(new)
     changes = [change_of(key, before, after, threshold) for key in sorted(before.keys() | after.keys())]
     if not any(change.old and change.new for change in changes):
         raise UsageError(
             f"{old.place} and {new.place} have no cell in common, so nothing is compared: "
-            f"{contents_text(old)}, against {contents_text(new)}; bench the same samples with the same compilers"
+            f"{_contents_text(old)}, against {_contents_text(new)}; bench the same samples with the same compilers"
         )
     pairs = [(before[key], after[key]) for key in sorted(before.keys() & after.keys())]
     ordered = sorted(changes, key=lambda change: KINDS.index(change.kind))
-    compilations = tuple(change for pair in pairs for change in compile_changes(*pair))
+    compilations = tuple(change for pair in pairs for change in _compile_changes(*pair))
     return BenchComparison(old, new, threshold, tuple(ordered), compilations, tuple(differences(old, new)))
 
 
-def cells_by_key(run: BenchRun) -> dict[Key, BenchCell]:
+def _cells_by_key(run: BenchRun) -> dict[Key, BenchCell]:
     return {(cell.sample, cell.graph, cell.compiler): cell for cell in run.cells}
 
 
-def contents_text(run: BenchRun) -> str:
+def _contents_text(run: BenchRun) -> str:
     names = ", ".join(compiler.name for compiler in run.compilers) or "no compiler"
     return f"{len(run.cells):,} cells of {names}"
 
@@ -145,20 +145,20 @@ def change_of(
         new = stopped if stopped and stopped.outcome in STOPPED else None
     if old is None or new is None:
         return BenchChange("missing" if new is None else "new", old, new)
-    if (kind := outcome_change(old, new) or derivative_change(old, new)) or not (old.right and new.right):
+    if (kind := _outcome_change(old, new) or _derivative_change(old, new)) or not (old.right and new.right):
         return BenchChange(kind or "same", old, new)
     if not (old.timing and new.timing and timed(old.timing) and timed(new.timing)):
         return BenchChange("not timed", old, new)
-    kind, *interval = time_change(old.timing, new.timing, threshold)
+    kind, *interval = _time_change(old.timing, new.timing, threshold)
     return BenchChange(kind, old, new, *interval)
 
 
-def outcome_change(old: BenchCell, new: BenchCell) -> str:
+def _outcome_change(old: BenchCell, new: BenchCell) -> str:
     """Return how an outcome changed; '' if it did not, or is right in both."""
     if old.right and new.right:
         return ""
     if new.outcome in NOT_JUDGED or old.outcome in NOT_JUDGED:
-        return judgement_change(old, new)
+        return _judgement_change(old, new)
     if new.right:
         return "right now"
     if new.outcome == "wrong":
@@ -168,7 +168,7 @@ def outcome_change(old: BenchCell, new: BenchCell) -> str:
     return "" if old.outcome == new.outcome else "other failure"
 
 
-def derivative_change(old: BenchCell, new: BenchCell) -> str:
+def _derivative_change(old: BenchCell, new: BenchCell) -> str:
     """Return how the word for a compiled backward changed between what is the derivative and what is not; '' if it did
     not, or if one of the two is not known."""
     if old.derivative is None or new.derivative is None:
@@ -179,7 +179,7 @@ def derivative_change(old: BenchCell, new: BenchCell) -> str:
     return DERIVATIVE_NOW if old.not_the_derivative and good[1] else ""
 
 
-def judgement_change(old: BenchCell, new: BenchCell) -> str:
+def _judgement_change(old: BenchCell, new: BenchCell) -> str:
     if old.outcome in NOT_JUDGED and new.outcome in NOT_JUDGED:
         return ""
     return "not judged now" if new.outcome in NOT_JUDGED else "judged now"
@@ -190,16 +190,16 @@ def timed(timing: BenchTiming) -> bool:
     return all(0 < value < math.inf for value in (timing.ratio, timing.low, timing.high))
 
 
-def time_change(before: BenchTiming, after: BenchTiming, threshold: float) -> tuple[str, float, float, float]:
+def _time_change(before: BenchTiming, after: BenchTiming, threshold: float) -> tuple[str, float, float, float]:
     """Return the kind of change of a time, and the ratio with its interval, of a cell that is right in both runs."""
     middle = math.log(after.ratio / before.ratio)
     low = middle - math.hypot(math.log(after.ratio / after.low), math.log(before.high / before.ratio))
     high = middle + math.hypot(math.log(after.high / after.ratio), math.log(before.ratio / before.low))
     noise = max(noise_of(before), noise_of(after))
-    return time_kind(low, high, math.log1p(threshold), noise), math.exp(middle), math.exp(low), math.exp(high)
+    return _time_kind(low, high, math.log1p(threshold), noise), math.exp(middle), math.exp(low), math.exp(high)
 
 
-def time_kind(low: float, high: float, threshold: float, noise: float) -> str:
+def _time_kind(low: float, high: float, threshold: float, noise: float) -> str:
     """Return the kind of a change of times, by the interval of its logarithm. Noise makes no two times the same."""
     if low > threshold + noise:
         return "slower"
@@ -214,13 +214,13 @@ def noise_of(timing: BenchTiming) -> float:
     return abs(math.log(known)) if known is not None and 0 < known < math.inf else 0.0
 
 
-def compile_changes(old: BenchCell, new: BenchCell) -> Iterator[CompileChange]:
+def _compile_changes(old: BenchCell, new: BenchCell) -> Iterator[_CompileChange]:
     for caches in ("cold", "warm"):
         before, after = getattr(old, caches), getattr(new, caches)
         if before is not None and after is not None:
             less, more = sorted((before, after))
             if more - less > COMPILE_SECONDS and more > COMPILE_RATIO * less:
-                yield CompileChange(new, caches, before, after)
+                yield _CompileChange(new, caches, before, after)
 
 
 def differences(old: BenchRun, new: BenchRun) -> Iterator[str]:
@@ -252,32 +252,32 @@ def comparison_report(comparison: BenchComparison) -> Report:
     listed = ("missing", "new", "same", "unsure")
     others = tuple(change for change in changes if change.kind not in (*REGRESSIONS, *MENDED, *listed))
     tables = (
-        kinds_table(changes),
-        changes_table("Regressions", [change for change in changes if change.regression]),
-        changes_table("Better", [change for change in changes if change.kind in MENDED]),
-        changes_table("Other changes", others),
-        missing_table(changes),
-        compilations_table(comparison),
+        _kinds_table(changes),
+        _changes_table("Regressions", [change for change in changes if change.regression]),
+        _changes_table("Better", [change for change in changes if change.kind in MENDED]),
+        _changes_table("Other changes", others),
+        _missing_table(changes),
+        _compilations_table(comparison),
     )
     return Report(
         "Bench comparison",
-        comparison_facts(comparison),
+        _comparison_facts(comparison),
         tuple(filled(tables)),
-        changes_table("All cells of both", changes),
+        _changes_table("All cells of both", changes),
         FIELDS_OF_CHANGES,
-        lambda: change_rows(changes),
-        answer=one_line(comparison_answer(comparison)),
+        lambda: _change_rows(changes),
+        answer=one_line(_comparison_answer(comparison)),
     )
 
 
-def comparison_answer(comparison: BenchComparison) -> str:
+def _comparison_answer(comparison: BenchComparison) -> str:
     """Say whether the newer run regressed, and in what."""
     count = Counter(change.kind for change in comparison.changes)
     worse = ", ".join(f"{count[kind]:,} {kind}" for kind in (*REGRESSIONS, *GONE) if count[kind])
     return ("regressed: " if comparison.regressed else "no regression: ") + (worse or "nothing became worse")
 
 
-def comparison_facts(comparison: BenchComparison) -> tuple[tuple[str, str], ...]:
+def _comparison_facts(comparison: BenchComparison) -> tuple[tuple[str, str], ...]:
     """Return the facts above the tables: which runs these are, and what else differs between them."""
     both = sum(change.old is not None and change.new is not None for change in comparison.changes)
     differences_shown = comparison.differences[:MOST_DIFFERENCES]
@@ -292,7 +292,7 @@ def comparison_facts(comparison: BenchComparison) -> tuple[tuple[str, str], ...]
     return tuple((name, one_line(value)) for name, value in known.items() if value)
 
 
-def kinds_table(changes: Sequence[BenchChange]) -> Table:
+def _kinds_table(changes: Sequence[BenchChange]) -> Table:
     """Count each kind of change of each compiler."""
     count = Counter((change.cell.compiler, change.kind) for change in changes)
     present = [kind for kind in KINDS if any(change.kind == kind for change in changes)]
@@ -302,7 +302,7 @@ def kinds_table(changes: Sequence[BenchChange]) -> Table:
     return Table("Changes", "Cells by how they changed.", columns(f"compiler:name {heads}"), tuple(rows))
 
 
-def changes_table(title: str, changes: Sequence[BenchChange]) -> Table:
+def _changes_table(title: str, changes: Sequence[BenchChange]) -> Table:
     """List changes with outcomes and times of both."""
     rows: list[tuple[Cell, ...]] = []
     for change in changes:
@@ -330,7 +330,7 @@ def reason_of(change: BenchChange) -> str:
     return "; ".join(dict.fromkeys(map(one_line, filter(None, (change.new.reason, *wrong, of_derivative)))))
 
 
-def missing_table(changes: Sequence[BenchChange]) -> Table:
+def _missing_table(changes: Sequence[BenchChange]) -> Table:
     """List the cells that one run lacks."""
     rows = [
         (title_of(change.cell), change.cell.compiler, change.kind, change.cell.outcome)
@@ -342,7 +342,7 @@ def missing_table(changes: Sequence[BenchChange]) -> Table:
     return Table("Only in one run", note, columns(heads), tuple(rows))
 
 
-def compilations_table(comparison: BenchComparison) -> Table:
+def _compilations_table(comparison: BenchComparison) -> Table:
     """List the compilations that take much longer or shorter."""
     rows = [
         (title_of(change.cell), change.cell.compiler, change.caches, change.old, change.new, change.new / change.old)
@@ -365,7 +365,7 @@ FIELDS_OF_CHANGES = (
 )
 
 
-def change_rows(changes: Sequence[BenchChange]) -> Iterator[dict[str, Any]]:
+def _change_rows(changes: Sequence[BenchChange]) -> Iterator[dict[str, Any]]:
     """Yield every column of each change."""
     for change in changes:
         cell, sides = change.cell, {"old": change.old, "new": change.new}
@@ -397,7 +397,7 @@ CERTAIN = (*REGRESSIONS, *MENDED, "not judged now", "judged now", "other failure
 
 
 @dataclass(frozen=True, slots=True)
-class BenchHistory:
+class _BenchHistory:
     """Runs from the oldest to the newest, the comparison of each with the next, and of the first with the last."""
 
     runs: tuple[BenchRun, ...]
@@ -419,37 +419,37 @@ class BenchHistory:
         return tuple(name if paths.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(paths, 1))
 
 
-def history_of(runs: Sequence[BenchRun], *, threshold: float = 0.05) -> BenchHistory:
+def history_of(runs: Sequence[BenchRun], *, threshold: float = 0.05) -> _BenchHistory:
     """Compare each run with the next, and the first with the last. Fewer than two raise UsageError."""
     if len(runs) < 2:
         raise UsageError("a history takes two runs or more, from the oldest to the newest")
     steps = tuple(compare_runs(old, new, threshold=threshold) for old, new in pairwise(runs))
     whole = compare_runs(runs[0], runs[-1], threshold=threshold)
-    return BenchHistory(tuple(runs), steps, whole)
+    return _BenchHistory(tuple(runs), steps, whole)
 
 
-def history_report(history: BenchHistory) -> Report:
+def history_report(history: _BenchHistory) -> Report:
     """Return the report of several runs."""
-    means = common_means(history)
+    means = _common_means(history)
     tables = (
-        runs_table(history, means),
-        steps_table(history),
-        cells_table("Cells that changed", history, changed_keys(history)),
+        _runs_table(history, means),
+        _steps_table(history),
+        _cells_table("Cells that changed", history, _changed_keys(history)),
     )
-    keys = list(dict.fromkeys(key for run in history.runs for key in cells_by_key(run)))
+    keys = list(dict.fromkeys(key for run in history.runs for key in _cells_by_key(run)))
     return Report(
         "Bench history",
-        history_facts(history),
+        _history_facts(history),
         tuple(filled(tables)),
-        cells_table("All cells", history, keys),
+        _cells_table("All cells", history, keys),
         FIELDS_OF_HISTORY,
-        lambda: history_rows(history),
-        mean_picture(history, means),
+        lambda: _history_rows(history),
+        _mean_picture(history, means),
         answer="regressed" if history.regressed else "no regression",
     )
 
 
-def history_facts(history: BenchHistory) -> tuple[tuple[str, str], ...]:
+def _history_facts(history: _BenchHistory) -> tuple[tuple[str, str], ...]:
     """Return the facts above the tables."""
     last, whole = (step_text(step) for step in (history.steps[-1], history.whole))
     other = {text for step in history.steps for text in step.differences}
@@ -474,9 +474,9 @@ Means = Mapping[str, tuple[float | None, ...]]
 """By compiler: the mean speedup of each run."""
 
 
-def common_means(history: BenchHistory) -> Means:
+def _common_means(history: _BenchHistory) -> Means:
     """Return each compiler's mean speedup in each run, over the cells that are right and timed in all runs."""
-    known = [cells_by_key(run) for run in history.runs]
+    known = [_cells_by_key(run) for run in history.runs]
     common: dict[str, list[list[float]]] = {}
     for key in known[0]:
         cells = [run.get(key) for run in known]
@@ -486,7 +486,7 @@ def common_means(history: BenchHistory) -> Means:
     return {name: tuple(map(geometric_mean, zip(*rows, strict=True))) for name, rows in common.items()}
 
 
-def runs_table(history: BenchHistory, means: Means) -> Table:
+def _runs_table(history: _BenchHistory, means: Means) -> Table:
     """Return a row for each run and compiler."""
     rows: list[tuple[Cell, ...]] = []
     names = dict.fromkeys(compiler.name for run in history.runs for compiler in run.compilers)
@@ -494,7 +494,7 @@ def runs_table(history: BenchHistory, means: Means) -> Table:
         for place, (name, run) in enumerate(zip(history.names, history.runs, strict=True)):
             if own := [cell for cell in run.cells if cell.compiler == compiler]:
                 mean = means[compiler][place] if compiler in means else None
-                rows.append((compiler, name, *run_facts_of(run), *run_counts(own, run), mean))
+                rows.append((compiler, name, *_run_facts_of(run), *_run_counts(own, run), mean))
     heads = "compiler:name run:name started torch load:number cells:count judged:count right:share wrong:count "
     heads += "stopped:count speedup:times"
     note = (
@@ -504,18 +504,18 @@ def runs_table(history: BenchHistory, means: Means) -> Table:
     return Table("Runs", note, columns(heads), tuple(rows))
 
 
-def run_facts_of(run: BenchRun) -> tuple[Cell, ...]:
+def _run_facts_of(run: BenchRun) -> tuple[Cell, ...]:
     loads = [cell.load for cell in run.cells if cell.load is not None]
     return date_text(run.started), run.torch, statistics.median(loads) if loads else None
 
 
-def run_counts(own: Sequence[BenchCell], run: BenchRun) -> tuple[Cell, ...]:
+def _run_counts(own: Sequence[BenchCell], run: BenchRun) -> tuple[Cell, ...]:
     judged = judged_cells(own, powerless_graphs(run.cells))
     wrong, stopped = (sum(cell.outcome in words for cell in own) for words in (("wrong",), STOPPED))
     return len(own), len(judged), right_share(judged), wrong, stopped
 
 
-def steps_table(history: BenchHistory) -> Table:
+def _steps_table(history: _BenchHistory) -> Table:
     """Count the kinds of changes from each run to the next, and from the oldest to the newest."""
     names, steps = history.names, history.steps
     pairs = [*zip(pairwise(names), steps, strict=True)]
@@ -529,7 +529,7 @@ def steps_table(history: BenchHistory) -> Table:
     return Table("Changes by run", note, columns(f"from:name to:name {heads}"), tuple(rows))
 
 
-def changed_keys(history: BenchHistory) -> list[Key]:
+def _changed_keys(history: _BenchHistory) -> list[Key]:
     """Return the cells that certainly changed in any step, or from the oldest to the newest; the worst first."""
     worst: dict[Key, int] = {}
     for comparison in (*history.steps, history.whole):
@@ -540,9 +540,9 @@ def changed_keys(history: BenchHistory) -> list[Key]:
     return sorted(worst, key=lambda key: (worst[key], key))
 
 
-def cells_table(title: str, history: BenchHistory, keys: Sequence[Key]) -> Table:
+def _cells_table(title: str, history: _BenchHistory, keys: Sequence[Key]) -> Table:
     """Return a row for each cell, with a column for each run."""
-    known = [(cells_by_key(run), powerless_graphs(run.cells)) for run in history.runs]
+    known = [(_cells_by_key(run), powerless_graphs(run.cells)) for run in history.runs]
     rows: list[tuple[Cell, ...]] = []
     for sample, graph, compiler in keys:
         cells = [(run.get((sample, graph, compiler)), (sample, graph) in without) for run, without in known]
@@ -559,12 +559,12 @@ FIELDS_OF_HISTORY = (
 )
 
 
-def history_rows(history: BenchHistory) -> Iterator[dict[str, Any]]:
+def _history_rows(history: _BenchHistory) -> Iterator[dict[str, Any]]:
     """Yield each cell of each run, and how it changed from the run before."""
     for place, (name, run) in enumerate(zip(history.names, history.runs, strict=True)):
         step = history.steps[place - 1].changes if place else ()
         kinds = {(change.cell.sample, change.cell.graph, change.cell.compiler): change.kind for change in step}
-        for key, cell in cells_by_key(run).items():
+        for key, cell in _cells_by_key(run).items():
             yield {
                 **{field: getattr(cell, field) for field in ("sample", "graph", "compiler")},
                 "run": name,
@@ -579,7 +579,7 @@ def history_rows(history: BenchHistory) -> Iterator[dict[str, Any]]:
 # -------------------------------------------------------------- the picture of a history
 
 
-def mean_picture(history: BenchHistory, means: Means) -> tuple[Figure, ...]:
+def _mean_picture(history: _BenchHistory, means: Means) -> tuple[Figure, ...]:
     """Draw each compiler's mean speedup by run."""
     shown = short_names(means)
     series = {shown[name]: [value for value in values if value] for name, values in means.items()}

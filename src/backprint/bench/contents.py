@@ -103,7 +103,7 @@ class VariedPart:
         else:
             bank = bank[torch.randperm(length, generator=source).to(bank.device)]
         self.bank, self.span = bank, length - self.size
-        memory = dense_memory(tensor)
+        memory = _dense_memory(tensor)
         self.before = (flat if memory is None else memory).clone()
         self.start = 0
         self.targets = [(tensor, memory)]
@@ -194,7 +194,7 @@ class VariedInputs:
         for values in (self.values, self.mirror) if self.mirrored else (self.values,):
             for value, other in zip(values, contents, strict=True):
                 if isinstance(value, Tensor):
-                    copy_contents(value, other)
+                    _copy_contents(value, other)
         self.dirty = None
 
     def set_mirrored(self, mirrored: bool) -> None:
@@ -207,7 +207,7 @@ class VariedInputs:
             self.watched = [watched(*pair) for pair in zip(self.values, self.mirror, strict=True)]
         for place, part in self.parts.items():
             mirror = self.mirror[place]
-            part.targets[1:] = [(mirror, dense_memory(mirror))] if mirrored else []
+            part.targets[1:] = [(mirror, _dense_memory(mirror))] if mirrored else []
         if mirrored:
             self.put(self.original)
 
@@ -223,7 +223,7 @@ def watched(value: Any, mirror: Any) -> Callable[[], bool]:
     def is_same() -> bool:
         return unchanged(value, mirror)
 
-    own, other = (memory_as_integers(tensor) for tensor in (value, mirror))
+    own, other = (_memory_as_integers(tensor) for tensor in (value, mirror))
     if own is None or other is None:
         return is_same
     equal, address, shape, stride = torch.equal, value.data_ptr(), value.shape, value.stride()
@@ -235,11 +235,11 @@ def watched(value: Any, mirror: Any) -> Callable[[], bool]:
     return is_same_memory
 
 
-def memory_as_integers(value: Any) -> Tensor | None:
+def _memory_as_integers(value: Any) -> Tensor | None:
     """Return a dense tensor's memory as integers, of which each equals itself; None of another tensor."""
     if not isinstance(value, Tensor) or value.layout is not torch.strided or value.is_quantized or not value.numel():
         return None
-    memory = None if value.is_conj() or value.is_neg() else dense_memory(value)
+    memory = None if value.is_conj() or value.is_neg() else _dense_memory(value)
     if memory is None or value.is_complex():
         return None
     return memory.view(WHOLE[value.dtype.itemsize]) if value.is_floating_point() else memory
@@ -258,18 +258,18 @@ def candidates(values: Sequence[Any], roles: Sequence[str], indices: Collection[
     pieces = []
     for place, value in enumerate(values):
         others = sharing[pointers[place]]
-        if not isinstance(value, Tensor) or (len(others) > 1 and place != filling_place(values, others)):
+        if not isinstance(value, Tensor) or (len(others) > 1 and place != _filling_place(values, others)):
             continue
         if not (writable(value) or (place in indices and own_memory(value) and value.numel())):
             continue
         whole = value.numel() <= max(SMALL, total // 4)
-        if whole or (value.numel() > 2 * WINDOW and value.is_floating_point() and dense_memory(value) is not None):
+        if whole or (value.numel() > 2 * WINDOW and value.is_floating_point() and _dense_memory(value) is not None):
             pieces.append(Piece(place, whole))
     rank = {role: number for number, role in enumerate(FIRST)}
     return sorted(pieces, key=lambda piece: (rank.get(roles[piece.place], len(FIRST)), piece.place))
 
 
-def filling_place(values: Sequence[Any], places: Sequence[int]) -> int | None:
+def _filling_place(values: Sequence[Any], places: Sequence[int]) -> int | None:
     """Return the place of a value that fills the memory that these share as elements of one dtype; None without one."""
     shared = [values[place] for place in places]
     if any(not isinstance(tensor, Tensor) or tensor.layout is not torch.strided for tensor in shared):
@@ -279,7 +279,7 @@ def filling_place(values: Sequence[Any], places: Sequence[int]) -> int | None:
     filling = (
         place
         for place in places
-        if dense_memory(values[place]) is not None and values[place].nbytes == values[place].untyped_storage().nbytes()
+        if _dense_memory(values[place]) is not None and values[place].nbytes == values[place].untyped_storage().nbytes()
     )
     return next(filling, None)
 
@@ -300,7 +300,7 @@ def varied_pieces(
     return (*wholes[:count], *others, *windows)
 
 
-def dense_memory(tensor: Tensor) -> Tensor | None:
+def _dense_memory(tensor: Tensor) -> Tensor | None:
     """Return a dense tensor's elements as they lie in memory; None if there are gaps between them."""
     room = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
@@ -328,7 +328,7 @@ def own_memory(tensor: Tensor) -> bool:
     return True
 
 
-def copy_contents(tensor: Tensor, other: Tensor) -> None:
+def _copy_contents(tensor: Tensor, other: Tensor) -> None:
     """Copy a tensor's contents into another; where elements share memory, copy the memory as it is."""
     if tensor.layout is torch.strided and not own_memory(tensor):
         tensor.untyped_storage().copy_(other.untyped_storage())
@@ -338,10 +338,10 @@ def copy_contents(tensor: Tensor, other: Tensor) -> None:
 
 def fits_inputs(values: Sequence[Any], others: Sequence[Any]) -> bool:
     """Whether the contents of other inputs can be put into these: equal numbers, tensors of the same kind and place."""
-    return len(values) == len(others) and all(map(fits_tensor, values, others))
+    return len(values) == len(others) and all(map(_fits_tensor, values, others))
 
 
-def fits_tensor(value: Any, other: Any) -> bool:
+def _fits_tensor(value: Any, other: Any) -> bool:
     if not isinstance(value, Tensor) or not isinstance(other, Tensor):
         return type(value) is type(other) and (value == other or value != value)
     if (value.dtype, value.shape, value.layout, value.device) != (other.dtype, other.shape, other.layout, other.device):

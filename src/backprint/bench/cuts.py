@@ -29,18 +29,18 @@ from backprint.fx.uninitialised import uninitialized_values
 from backprint.graph.nouns import Graph, Port, Ref, Spec, Step, Sub, TensorSpec, Value, leaves, refs
 from backprint.graph.operators import operators
 from backprint.graph.steps import live, mapped, used
-from backprint.jobs.processes import in_child, status
+from backprint.jobs.processes import in_child, processor_seconds, status
 from backprint.lowering.subjects import Compile, graph_classes
 from backprint.replaying.run import perform_steps, subgraphs
 from backprint.sample.judged import Eager, first_line, judged
-from backprint.sample.recipes import reach
 from backprint.sample.rerun import EagerRun, copies, rebuilt
+from backprint.values.geometry import span
 
 DEPTHS = (0, 1, 2, 3, 5, 8)
 """How many levels of producers are added to the last unit, one attempt for each."""
 
 
-class OutOfTestsError(Exception):
+class _OutOfTestsError(Exception):
     """The search has used all its tests; the smallest units so far are kept."""
 
 
@@ -64,7 +64,7 @@ class UnitSearch:
             return False
         if key not in self.known:
             if self.tests >= self.most:
-                raise OutOfTestsError
+                raise _OutOfTestsError
             self.tests += 1
             self.known[key] = self.shows(key)
             if self.known[key] and (not self.best or len(key) < len(self.best)):
@@ -78,7 +78,7 @@ class UnitSearch:
         try:
             start = self.beginning(self.best)
             self.best = self.least(self.ending(start))
-        except OutOfTestsError:
+        except _OutOfTestsError:
             pass
         return self.best
 
@@ -168,7 +168,7 @@ class CutGraph:
         specs = {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
         [step] = [other for other in graph.steps if other.name == name]
         for argument in dict.fromkeys(used(step)):
-            if kind_of_spec(specs[argument]) != kind_of_spec(step.spec):
+            if _kind_of_spec(specs[argument]) != _kind_of_spec(step.spec):
                 continue
 
             def value_of(other: str, instead: str = argument) -> Value:
@@ -180,7 +180,7 @@ class CutGraph:
             yield shorter.with_outputs({port.name for port in graph.outputs if port.name != name})
 
 
-def kind_of_spec(spec: Spec) -> Any:
+def _kind_of_spec(spec: Spec) -> Any:
     """Return the dtype and the shape of a tensor; for another value an object that equals no other."""
     return (spec.dtype, spec.shape) if isinstance(spec, TensorSpec) else object()
 
@@ -222,7 +222,7 @@ class RecordedGraph:
             return None
         inputs = tuple(Port(name, "input", spec_of(self.values[name]), name) for name in input_names)
         outputs = tuple(Port(name, "output", spec_of(self.values[name])) for name in shown)
-        called = set(bodies_called(steps))
+        called = set(_bodies_called(steps))
         bodies = tuple(pair for pair in self.graph.subgraphs if pair[0] in called)
         graph = Graph(inputs, tuple(steps), outputs, tuple(map(Ref, shown)), bodies)
         return CutGraph(graph, tuple(self.values[name] for name in input_names))
@@ -250,7 +250,7 @@ def record_values(graph: Graph, run: EagerRun) -> RecordedGraph:
         perform_steps(graph.steps, env, subgraphs(graph), after=keep)
 
     run.again(play)
-    return RecordedGraph(graph, values, units_of(graph, values))
+    return RecordedGraph(graph, values, _units_of(graph, values))
 
 
 def own_memory(value: Any) -> Any:
@@ -260,11 +260,11 @@ def own_memory(value: Any) -> Any:
     value = value.detach().resolve_conj().resolve_neg()
     if value.layout is not torch.strided or value.numel() == 0:
         return value.clone()
-    flat = torch.as_strided(value, (reach(value.shape, value.stride()),), (1,), value.storage_offset()).clone()
+    flat = torch.as_strided(value, (span(value.shape, value.stride()),), (1,), value.storage_offset()).clone()
     return torch.as_strided(flat, value.shape, value.stride(), 0)
 
 
-def units_of(graph: Graph, values: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
+def _units_of(graph: Graph, values: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
     """Return the units of a graph: places of steps."""
     groups: list[set[int]] = [{place} for place in range(len(graph.steps))]
     for tie in ties(graph, values):
@@ -291,7 +291,7 @@ def ties(graph: Graph, values: Mapping[str, Any]) -> Iterator[list[int]]:
         yield users[name]
 
 
-def bodies_called(steps: Sequence[Step]) -> Iterator[str]:
+def _bodies_called(steps: Sequence[Step]) -> Iterator[str]:
     """Yield the names of the subgraphs that steps pass to their operators."""
     for step in steps:
         for value in (*step.args, *(value for _, value in step.kwargs)):
@@ -316,7 +316,7 @@ LIKE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class WrongOutput:
+class _WrongOutput:
     """An output that is wrong: its name, and how far it is from eager and from float64."""
 
     name: str
@@ -331,7 +331,7 @@ class FaultTrial:
     detail: str = ""
     error: str = ""
     """The exception's type, where one was raised."""
-    outputs: tuple[WrongOutput, ...] = ()
+    outputs: tuple[_WrongOutput, ...] = ()
     seconds: float = 0.0
 
     @property
@@ -347,18 +347,22 @@ class FaultTrial:
             return self.detail == other.detail
         if self.kind != "raised":
             return True
-        alike = difflib.SequenceMatcher(None, plain_message(self.detail), plain_message(other.detail)).ratio()
-        return self.error == other.error and operators_in(self.detail) == operators_in(other.detail) and alike >= LIKE
+        alike = difflib.SequenceMatcher(None, _plain_message(self.detail), _plain_message(other.detail)).ratio()
+        return self.error == other.error and _operators_in(self.detail) == _operators_in(other.detail) and alike >= LIKE
 
 
-def operators_in(message: str) -> set[str]:
+def _operators_in(message: str) -> set[str]:
     """Return the operators that a message names, without their overloads."""
     return set(re.findall(r"\b(?:aten|prims)(?:::|\.)(\w+)", message))
 
 
-def plain_message(message: str) -> str:
+def _plain_message(message: str) -> str:
     """Return a message without its numbers and the values' names."""
     return re.sub(r"\d+", "", message)
+
+
+AT_WORK = 0.5
+"""The least share of a processor that a test is taken to have."""
 
 
 @dataclass(frozen=True)
@@ -371,21 +375,26 @@ class FaultTrials:
     """0 is as much as there is."""
 
     def tried(self, cut: CutGraph, limit: float) -> FaultTrial:
-        """Compile and run a graph in a process of its own, for at most `limit` seconds."""
+        """Compile and run a graph in a process of its own, for at most `limit` seconds: of processors, because others
+        may use them; one that uses none is waited for as long as `AT_WORK` says."""
         started = time.monotonic()
-        end = in_child(lambda: asdict(self.trial(cut)), limit, self.memory)
+
+        def spent(pid: int) -> float:
+            return max(processor_seconds(pid), (time.monotonic() - started) * AT_WORK)
+
+        end = in_child(lambda: asdict(self.trial(cut)), limit, self.memory, spent)
         seconds = time.monotonic() - started
         if not end.ended_well:
             kind = "eager failed" if end.cause == "raised" else end.cause
             return FaultTrial(
                 kind, end.detail if kind != "timeout" else f"no answer after {limit:.3g} s", seconds=seconds
             )
-        outputs = tuple(WrongOutput(**row) for row in end.value["outputs"])
+        outputs = tuple(_WrongOutput(**row) for row in end.value["outputs"])
         return FaultTrial(**{**end.value, "outputs": outputs, "seconds": seconds})
 
     def trial(self, cut: CutGraph) -> FaultTrial:
         """Compile and run a graph in this process; raise where eager does."""
-        enclose_trial(self.memory)
+        _enclose_trial(self.memory)
         run = eager_run(cut.graph, cut.inputs, self.seed)
         module, inputs = to_fx(cut.graph), copies(run.inputs)
         try:
@@ -397,10 +406,10 @@ class FaultTrials:
             if name in LACKING:
                 return FaultTrial("cannot run here", LACKING[name])
             return FaultTrial("raised", f"{name}: {first_line(error)}", name)
-        return judged_trial(Eager(run, compiled), results)
+        return _judged_trial(Eager(run, compiled), results)
 
 
-def judged_trial(eager: Eager, results: Any) -> FaultTrial:
+def _judged_trial(eager: Eager, results: Any) -> FaultTrial:
     """Return whether one of a compiler's outputs is wrong."""
     results = results if isinstance(results, (tuple, list)) else (results,)
     wanted = eager.run.outputs
@@ -408,7 +417,7 @@ def judged_trial(eager: Eager, results: Any) -> FaultTrial:
         return FaultTrial("wrong", f"{len(results)} outputs, and eager gives {len(wanted)}")
     words = [judged(eager, index, value) for index, value in enumerate(results)]
     wrong = tuple(
-        WrongOutput(name, why) for (_, name), (word, why) in zip(wanted, words, strict=True) if word == "wrong"
+        _WrongOutput(name, why) for (_, name), (word, why) in zip(wanted, words, strict=True) if word == "wrong"
     )
     if not wrong:
         return FaultTrial()
@@ -426,7 +435,7 @@ def eager_run(graph: Graph, inputs: Sequence[Any], seed: int) -> EagerRun:
     return replace(run, results=run.again(module()))
 
 
-def enclose_trial(memory: int) -> None:
+def _enclose_trial(memory: int) -> None:
     """Silence this process, and limit it to one thread, to so much memory, and to no core file."""
     silent = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):

@@ -42,16 +42,16 @@ def check_edges(examination: Examination) -> None:
     if graph.direction == "backward":
         return
     worked = time.process_time()
-    for count, (check, contents, edge) in enumerate(edge_contents(examination)):
+    for count, (check, contents, edge) in enumerate(_edge_contents(examination)):
         if count >= FEWEST and time.process_time() - worked + count * examination.seconds > SECONDS:
             return
         if isinstance(graph, BenchStep) and not math.isfinite(edge):
             continue
-        if reason := fault_at_edge(examination, check, contents):
+        if reason := _fault_at_edge(examination, check, contents):
             raise CheatFound(f"{check}: {reason}")
 
 
-def edge_contents(examination: Examination) -> Iterator[tuple[str, list[Any], float]]:
+def _edge_contents(examination: Examination) -> Iterator[tuple[str, list[Any], float]]:
     """Yield contents with an edge value in one input, and in words what they are."""
     graph, own = examination.judge.graph, inputs_of(examination.judge.graph)
     forward = graph.forward.graph if isinstance(graph, BenchStep) else graph.graph
@@ -66,7 +66,7 @@ def edge_contents(examination: Examination) -> Iterator[tuple[str, list[Any], fl
             yield f"{word} in {names[place]}", contents, EDGES[word]
 
 
-def fault_at_edge(examination: Examination, check: str, contents: Sequence[Any]) -> str:
+def _fault_at_edge(examination: Examination, check: str, contents: Sequence[Any]) -> str:
     """Return why the results of a call on these contents are wrong, or an empty text."""
     judge = examination.judge
     if not all(part.followed for part in judge.parts):
@@ -83,11 +83,11 @@ def fault_at_edge(examination: Examination, check: str, contents: Sequence[Any])
             raise
         return ""
     if all(map(finite, run.results)):
-        return "" if examination.near(inputs, results) else finite_fault(examination, inputs, results, state)
-    return other_fault(part, check, run, part_results)
+        return "" if examination.near(inputs, results) else _finite_fault(examination, inputs, results, state)
+    return _other_fault(part, check, run, part_results)
 
 
-def finite_fault(examination: Examination, inputs: Sequence[Any], results: Sequence[Any], state: RandomState) -> str:
+def _finite_fault(examination: Examination, inputs: Sequence[Any], results: Sequence[Any], state: RandomState) -> str:
     """Return why results are wrong where all of eager's are numbers, or an empty text.
 
     What eager has as numbers in its own dtype alone does not count."""
@@ -106,14 +106,14 @@ def finite_fault(examination: Examination, inputs: Sequence[Any], results: Seque
     return ""
 
 
-def other_fault(part: PartJudge, check: str, run: EagerRun, results: Sequence[Any]) -> str:
+def _other_fault(part: PartJudge, check: str, run: EagerRun, results: Sequence[Any]) -> str:
     """Return which output is of another kind than eager's is in both dtypes, or is far from it where it is a number."""
     wide = Eager(run, no_compiled).wide
     if isinstance(wide, str):
         return ""
     for place, ((role, name), value, own) in enumerate(zip(run.outputs, results, run.results, strict=True)):
         exact = wide[place]
-        if role not in SHOWN or place in part.unsteady or not is_dense_float(own):
+        if role not in SHOWN or place in part.unsteady or not _is_dense_float(own):
             continue
         sure = sure_places(check, exact, own, None)
         if reason := other_kind(sure, value, exact):
@@ -126,7 +126,7 @@ def other_fault(part: PartJudge, check: str, run: EagerRun, results: Sequence[An
     return ""
 
 
-def is_dense_float(value: Any) -> bool:
+def _is_dense_float(value: Any) -> bool:
     return (
         isinstance(value, Tensor) and value.is_floating_point() and value.layout is torch.strided and value.numel() > 0
     )

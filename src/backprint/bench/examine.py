@@ -502,7 +502,7 @@ def varied_plan(judge: GraphJudge, seed: int) -> VariedPlan:
         try:
             for number in (seed ^ 0x55AA55, seed // 3):
                 for value, wanted in zip(results(pieces, number, way), judge.kinds, strict=True):
-                    if value is not None and finite(wanted) and not finite(value):
+                    if value is not None and not finite(value) and finite(wanted):
                         return False
         except Exception:  # an operator may raise anything on other values
             return False

@@ -94,9 +94,9 @@ def parse_log(text: str, place: str = "log") -> tuple[ScoredSample, ...]:
     """The samples of a log's text. Messages name the place and the line."""
     lines = tuple(enumerate(text.split("\n"), 1))
     starts = [number for number, line in lines if "[Processing]" in line]
-    unmeasured = (unmeasured_of(line) for _, line in lines if "[Unmeasured] " in line)
+    unmeasured = (_unmeasured_of(line) for _, line in lines if "[Unmeasured] " in line)
     ends = [start - 1 for start in starts[1:]] + [len(lines)]
-    blocks = (LoggedLines(place, lines[start - 1 : end]) for start, end in zip(starts, ends, strict=True))
+    blocks = (_LoggedLines(place, lines[start - 1 : end]) for start, end in zip(starts, ends, strict=True))
     return (*unmeasured, *map(sample_of, blocks))
 
 
@@ -114,7 +114,7 @@ def log_text(samples: Iterable[ScoredSample]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedLines:
+class _LoggedLines:
     """The numbered lines of one sample, from its `[Processing]` to the next."""
 
     place: str
@@ -142,7 +142,7 @@ class LoggedLines:
         return values_by_key
 
 
-def sample_of(block: LoggedLines) -> ScoredSample:
+def sample_of(block: _LoggedLines) -> ScoredSample:
     dtypes = block.values("datatype", str.split)
     sides = block.values("compared", lambda text: text)
     closeness = block.values("correctness", flags)
@@ -152,16 +152,16 @@ def sample_of(block: LoggedLines) -> ScoredSample:
     speedups = block.values("speedup", ratio)
     outcome, reason = outcome_of(block, outputs, compiled)
     if outcome in COMPARED:
-        outcome, reason = told_by_outputs(block, outputs, closeness, "e2e" in speedups)
+        outcome, reason = _told_by_outputs(block, outputs, closeness, "e2e" in speedups)
     return ScoredSample(
-        name=unescaped(block.lines[0][1].partition("[Processing]")[2].strip()),
+        name=_unescaped(block.lines[0][1].partition("[Processing]")[2].strip()),
         outcome=outcome,
         speedup=speedups.pop("e2e", None),
         outputs=outputs,
         compiled=compiled if outcome in MISMATCHES and compiled != eager else None,
         reason=reason,
-        config=tuple((unescaped(key), value) for key, value in block.values("config", unescaped).items()),
-        performance=tuple(block.values("performance", unescaped).items()),
+        config=tuple((_unescaped(key), value) for key, value in block.values("config", _unescaped).items()),
+        performance=tuple(block.values("performance", _unescaped).items()),
         speedups=tuple(speedups.items()),
     )
 
@@ -178,7 +178,7 @@ def ratio(text: str) -> float:
 
 
 def forms(
-    block: LoggedLines, dtypes: Mapping[str, Sequence[str]], sides: Mapping[str, str], side: str
+    block: _LoggedLines, dtypes: Mapping[str, Sequence[str]], sides: Mapping[str, str], side: str
 ) -> tuple[OutputForm, ...]:
     """The forms of one side's outputs; without shapes where the log has not one for each dtype."""
     known = dtypes.get(side, ())
@@ -209,27 +209,27 @@ def output_of(form: OutputForm, index: int, closeness: Mapping[str, tuple[bool, 
     return ScoredOutput(form, EQUAL in good, frozenset(tolerance for tolerance in close if tolerance is not None))
 
 
-def outcome_of(block: LoggedLines, outputs: Sequence[ScoredOutput], compiled: Sequence[OutputForm]) -> tuple[str, str]:
+def outcome_of(block: _LoggedLines, outputs: Sequence[ScoredOutput], compiled: Sequence[OutputForm]) -> tuple[str, str]:
     """Return how the sample ended, and why, by the words that GraphNet looks for, in its order."""
     compared = block.matches("all_close")
     if line := block.first_with(FLUCTUATION):
-        return UNMEASURED, reason_in(line)
+        return UNMEASURED, _reason_in(line)
     if not (compared or block.matches("[Datatype][eager]")):
-        return failed_unseen(block)
+        return _failed_unseen(block)
     if not (compared or block.matches("[Datatype][compiled]")):
-        return "compile_fail", reason_in(block.first_with(f"{SIDES['compiled']} model execution failed:", *ERRORS))
+        return "compile_fail", _reason_in(block.first_with(f"{SIDES['compiled']} model execution failed:", *ERRORS))
     types_match = block.matches("[DataType]", "match:True")
     if not (compared or block.matches("[Shape]", "match:True")):
-        return mismatch_without_shapes(block), ""
+        return _mismatch_without_shapes(block), ""
     if not types_match:
-        return mismatch_of_types([output.form for output in outputs], compiled), ""
+        return _mismatch_of_types([output.form for output in outputs], compiled), ""
     if line := block.first_with(*ERRORS):
-        return "runtime_fail", reason_in(line)
+        return "runtime_fail", _reason_in(line)
     return "correct", ""
 
 
-def told_by_outputs(
-    block: LoggedLines, outputs: Sequence[ScoredOutput], closeness: Mapping[str, tuple[bool, ...]], timed: bool
+def _told_by_outputs(
+    block: _LoggedLines, outputs: Sequence[ScoredOutput], closeness: Mapping[str, tuple[bool, ...]], timed: bool
 ) -> tuple[str, str]:
     """The outcome where nothing failed, and its reason: from the outputs that were compared."""
     longest = max(map(len, closeness.values()), default=0)
@@ -248,32 +248,32 @@ def told_by_outputs(
 ERRORS = ("Exception:", "Error:")
 
 
-def failed_unseen(block: LoggedLines) -> tuple[str, str]:
+def _failed_unseen(block: _LoggedLines) -> tuple[str, str]:
     """How a sample failed of which no dtype is known."""
     side = "compiled" if block.matches("Fail due to compiled model execution error") else "eager"
     line = block.first_with(f"{SIDES[side]} model execution failed:", *ERRORS)
-    return {"eager": "eager_fail", "compiled": "compile_fail"}[side], reason_in(line)
+    return {"eager": "eager_fail", "compiled": "compile_fail"}[side], _reason_in(line)
 
 
-def mismatch_without_shapes(block: LoggedLines) -> str:
+def _mismatch_without_shapes(block: _LoggedLines) -> str:
     """Shapes are said to differ, or were not compared because the dtypes differ."""
     unsaid = not block.matches("[Shape]", "match:")
     return "type_mismatch" if unsaid and block.matches("[DataType]", "match:False") else "shape_mismatch"
 
 
-def mismatch_of_types(eager: Sequence[OutputForm], compiled: Sequence[OutputForm]) -> str:
+def _mismatch_of_types(eager: Sequence[OutputForm], compiled: Sequence[OutputForm]) -> str:
     same = [form.dtype for form in eager] == [form.dtype for form in compiled]
     return "value_mismatch" if same and any(form.values for form in compiled) else "type_mismatch"
 
 
-def reason_in(line: str | None) -> str:
+def _reason_in(line: str | None) -> str:
     """The reason that a line gives, without the words before it."""
-    return unescaped(LEADING.sub("", line).strip()) if line else ""
+    return _unescaped(LEADING.sub("", line).strip()) if line else ""
 
 
-def unmeasured_of(line: str) -> ScoredSample:
+def _unmeasured_of(line: str) -> ScoredSample:
     name, _, reason = line.partition("[Unmeasured] ")[2].partition(" ")
-    return ScoredSample(unescaped(name), UNMEASURED, reason=unescaped(reason.strip()))
+    return ScoredSample(_unescaped(name), UNMEASURED, reason=_unescaped(reason.strip()))
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -281,23 +281,23 @@ def unmeasured_of(line: str) -> ScoredSample:
 
 def lines_of(sample: ScoredSample) -> Iterator[str]:
     """A sample's lines, in GraphNet's order."""
-    name = escaped_word(sample.name)
+    name = _escaped_word(sample.name)
     if sample.outcome == UNMEASURED:
         yield f"[Unmeasured] {name} {escaped(sample.reason)}"
         return
     yield f"[Processing] {name}"
-    yield from (f"[Config] {escaped_word(key)}: {escaped(value)}" for key, value in sample.config if value)
-    yield from form_lines(sample)
-    if sample.outcome in COMPARED or (sample.outcome in SAME_SHAPES and any(map(closeness_known, sample.outputs))):
-        yield from closeness_lines(sample.outputs)
-    yield from REASONS.get(sample.outcome, no_reason)(escaped(sample.reason))
+    yield from (f"[Config] {_escaped_word(key)}: {escaped(value)}" for key, value in sample.config if value)
+    yield from _form_lines(sample)
+    if sample.outcome in COMPARED or (sample.outcome in SAME_SHAPES and any(map(_closeness_known, sample.outputs))):
+        yield from _closeness_lines(sample.outputs)
+    yield from REASONS.get(sample.outcome, _no_reason)(escaped(sample.reason))
     yield f"[Result] status: {'success' if sample.outcome in COMPARED else 'failed'}"
     yield from (f"[Performance][{clock}]: {escaped(text)}" for clock, text in sample.performance)
     speedups = (("e2e", sample.speedup), *sample.speedups)
     yield from (f"[Speedup][{clock}]: {value!r}" for clock, value in speedups if value is not None)
 
 
-def form_lines(sample: ScoredSample) -> Iterator[str]:
+def _form_lines(sample: ScoredSample) -> Iterator[str]:
     """The lines of dtypes and shapes: of both sides, of eager alone where compiling failed, or none."""
     if sample.outcome == "eager_fail":
         return
@@ -314,11 +314,11 @@ def form_lines(sample: ScoredSample) -> Iterator[str]:
     yield f"[Shape] eager:{shapes[0]} compiled:{shapes[1]} match:{sample.outcome != 'shape_mismatch'}"
 
 
-def closeness_known(output: ScoredOutput) -> bool:
+def _closeness_known(output: ScoredOutput) -> bool:
     return output.equal or bool(output.close)
 
 
-def closeness_lines(outputs: Sequence[ScoredOutput]) -> Iterator[str]:
+def _closeness_lines(outputs: Sequence[ScoredOutput]) -> Iterator[str]:
     """For each tolerance, of all dtypes: which outputs are within it."""
     if not outputs:
         return
@@ -331,41 +331,41 @@ def bit(output: ScoredOutput, tolerance: Tolerance) -> str:
     return str(int(tolerance in output.close))
 
 
-def no_reason(reason: str) -> Iterator[str]:
+def _no_reason(reason: str) -> Iterator[str]:
     return iter(())
 
 
-def runtime_reason(reason: str) -> Iterator[str]:
+def _runtime_reason(reason: str) -> Iterator[str]:
     yield f"Compiled model run failed with an Error: {reason}"
 
 
-def compile_reason(reason: str) -> Iterator[str]:
+def _compile_reason(reason: str) -> Iterator[str]:
     yield f"Compiled model execution failed: {reason}"
     yield "[Fail due to compiled model execution error.]"
 
 
-def eager_reason(reason: str) -> Iterator[str]:
+def _eager_reason(reason: str) -> Iterator[str]:
     yield f"Eager model execution failed: {reason}"
     yield "[Fail due to eager model execution error.]"
 
 
 REASONS: dict[str, Callable[[str], Iterator[str]]] = {
-    "runtime_fail": runtime_reason,
-    "compile_fail": compile_reason,
-    "eager_fail": eager_reason,
+    "runtime_fail": _runtime_reason,
+    "compile_fail": _compile_reason,
+    "eager_fail": _eager_reason,
 }
 
 
 def escaped(text: str) -> str:
-    """Return an untrusted text escaped for one line; `unescaped` is the inverse."""
+    """Return an untrusted text escaped for one line; `_unescaped` is the inverse."""
     return ESCAPED.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), text)
 
 
-def escaped_word(text: str) -> str:
+def _escaped_word(text: str) -> str:
     return escaped(text).replace(" ", "%20")
 
 
-def unescaped(text: str) -> str:
+def _unescaped(text: str) -> str:
     return unquote(text, errors="surrogateescape")
 
 
@@ -413,10 +413,10 @@ LARGEST_SIZE = "1000+"
 def scored_samples(run: BenchRun, compiler: str) -> tuple[ScoredSample, ...]:
     """Return the samples that scores count for a compiler."""
     without = powerless_graphs(run.cells)
-    return scored_cells(cell for cell in run.of(compiler) if (cell.sample, cell.graph) not in without)
+    return _scored_cells(cell for cell in run.of(compiler) if (cell.sample, cell.graph) not in without)
 
 
-def scored_cells(cells: Iterable[BenchCell]) -> tuple[ScoredSample, ...]:
+def _scored_cells(cells: Iterable[BenchCell]) -> tuple[ScoredSample, ...]:
     """Return each cell as a sample, those without power too."""
     return tuple(map(scored_cell, cells))
 
@@ -435,14 +435,14 @@ def write_run_logs(run: BenchRun, folder: Path) -> Iterator[Path]:
         yield place
 
 
-def has_no_power(cell: BenchCell) -> bool:
+def _has_no_power(cell: BenchCell) -> bool:
     """Whether no output of a cell can tell a right compiler from one that ignores its inputs."""
     return bool(cell.outputs) and not any(output.power for output in cell.outputs)
 
 
 def powerless_graphs(cells: Iterable[BenchCell]) -> frozenset[tuple[str, str]]:
     """Return (sample, graph) of the graphs without power, by the cells of any compiler."""
-    return frozenset((cell.sample, cell.graph) for cell in cells if has_no_power(cell))
+    return frozenset((cell.sample, cell.graph) for cell in cells if _has_no_power(cell))
 
 
 def size_class(cell: BenchCell) -> str:
@@ -456,19 +456,19 @@ def scored_cell(cell: BenchCell) -> ScoredSample:
     """Return a cell as a sample of its graph."""
     steady = [output for output in cell.outputs if output.word not in UNSTEADY]
     speedup = finite_speedup(cell)
-    outputs = tuple(map(scored_output, steady))
+    outputs = tuple(map(_scored_output, steady))
     if cell.outcome == "wrong" and speedup is None:
         outputs = tuple(ScoredOutput(output.form) for output in outputs)
-    outcome, reason = scored_outcome(cell, steady, outputs)
+    outcome, reason = _scored_outcome(cell, steady, outputs)
     return ScoredSample(
         name=f"{cell.sample} {cell.graph}".strip(),
         outcome=outcome,
         speedup=speedup if outcome in COMPARED else None,
         outputs=outputs,
-        compiled=tuple(map(compiled_form, steady)) if outcome in MISMATCHES else None,
+        compiled=tuple(map(_compiled_form, steady)) if outcome in MISMATCHES else None,
         reason=reason,
-        config=config_of(cell),
-        performance=performance_of(cell),
+        config=_config_of(cell),
+        performance=_performance_of(cell),
     )
 
 
@@ -478,17 +478,17 @@ def finite_speedup(cell: BenchCell) -> float | None:
     return cell.speedup if timed else None
 
 
-def scored_output(output: BenchOutput) -> ScoredOutput:
+def _scored_output(output: BenchOutput) -> ScoredOutput:
     form = OutputForm(output.dtype, output.shape)
     return ScoredOutput(form, output.equal, frozenset(TOLERANCES[place] for place in output.within))
 
 
-def compiled_form(output: BenchOutput) -> OutputForm:
+def _compiled_form(output: BenchOutput) -> OutputForm:
     odd = NOT_FINITE.search(output.detail) if output.word == "wrong" else None
     return OutputForm(output.compiled_dtype, output.compiled_shape, odd[1] if odd else "")
 
 
-def scored_outcome(cell: BenchCell, steady: list[BenchOutput], outputs: tuple[ScoredOutput, ...]) -> tuple[str, str]:
+def _scored_outcome(cell: BenchCell, steady: list[BenchOutput], outputs: tuple[ScoredOutput, ...]) -> tuple[str, str]:
     """Return GraphNet's outcome of a cell, and its reason."""
     if cell.outcome in FAILS:
         return FAILS[cell.outcome], cell.reason
@@ -517,7 +517,7 @@ def mismatch_of(outputs: list[BenchOutput]) -> str:
     return next((name for name, seen in zip(MISMATCHES, kinds, strict=True) if seen), "")
 
 
-def config_of(cell: BenchCell) -> tuple[tuple[str, str], ...]:
+def _config_of(cell: BenchCell) -> tuple[tuple[str, str], ...]:
     """Return the words by which a cell is grouped."""
     known = {
         "compiler": cell.compiler,
@@ -530,7 +530,7 @@ def config_of(cell: BenchCell) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in known.items() if value)
 
 
-def performance_of(cell: BenchCell) -> tuple[tuple[str, str], ...]:
+def _performance_of(cell: BenchCell) -> tuple[tuple[str, str], ...]:
     """Return the times of both sides in milliseconds, in the form of GraphNet's log."""
     if cell.timing is None:
         return ()

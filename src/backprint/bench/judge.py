@@ -46,7 +46,7 @@ from backprint.sample.judged import (
     text_of_kind,
     within_tolerance,
 )
-from backprint.sample.rerun import EagerRun, Program, copies, laid, rebuilt
+from backprint.sample.rerun import EagerRun, Program, copies, laid_as_saved, rebuilt
 from backprint.values.closeness import TOLERANCE
 
 # ------------------------------------------------------------------ eager on redrawn inputs
@@ -74,7 +74,7 @@ def redrawn_graphs(
     for seed in seeds:
         for size in STEPS:
             runs = played(capture, content, classes, {**values, **redrawn(capture, recipes, values, seed, size)})
-            if runs is not None and all(as_finite(graph.run, runs[graph.title]) for graph in graphs):
+            if runs is not None and all(_as_finite(graph.run, runs[graph.title]) for graph in graphs):
                 graphs_by_seed.append([replace(graph, run=runs[graph.title]) for graph in graphs])
                 break
     return graphs_by_seed
@@ -91,7 +91,7 @@ def played(
         return None
 
 
-def as_finite(run: EagerRun, other: EagerRun) -> bool:
+def _as_finite(run: EagerRun, other: EagerRun) -> bool:
     """Whether each result of another run is finite wherever the first run's is."""
     pairs = zip(run.results, other.results, strict=True)
     return all(finite(second) or not finite(first) for first, second in pairs)
@@ -113,7 +113,7 @@ def movement(run: EagerRun, others: Sequence[EagerRun]) -> tuple[bool, ...]:
 # ------------------------------------------------------------------ the word for each output
 
 
-def judged_outputs(eager: Eager, results: Sequence[Any]) -> tuple[BenchOutput, ...]:
+def _judged_outputs(eager: Eager, results: Sequence[Any]) -> tuple[BenchOutput, ...]:
     """Judge every output of a compiler."""
     ports = zip(eager.run.outputs, eager.run.results, results, strict=True)
     return tuple(
@@ -124,7 +124,7 @@ def judged_outputs(eager: Eager, results: Sequence[Any]) -> tuple[BenchOutput, .
 
 def output_of_port(role: str, name: str, word: str, detail: str, wanted: Any, value: Any) -> BenchOutput:
     """Return the BenchOutput of one port: its word, and both dtypes and shapes."""
-    dtype, shape = kind_of_value(wanted)
+    dtype, shape = _kind_of_value(wanted)
     return BenchOutput(
         role,
         name,
@@ -132,13 +132,13 @@ def output_of_port(role: str, name: str, word: str, detail: str, wanted: Any, va
         detail,
         dtype,
         shape,
-        *kind_of_value(value),
+        *_kind_of_value(value),
         one_to_the_bit(value, wanted),
         within(value, wanted),
     )
 
 
-def kind_of_value(value: Any) -> tuple[str, tuple[int, ...]]:
+def _kind_of_value(value: Any) -> tuple[str, tuple[int, ...]]:
     """Return the dtype and the shape of a tensor, or the type of a result that is no tensor."""
     if isinstance(value, torch.Tensor):
         return str(value.dtype).removeprefix("torch."), tuple(value.shape)
@@ -156,11 +156,11 @@ def within(value: Any, wanted: Any) -> tuple[int, ...]:
         return ()
     if value.layout is torch.strided and torch.equal(value, wanted) and bool(torch.isfinite(wanted).all()):
         return tuple(range(len(TOLERANCES)))
-    least = least_tolerances(strided(value)[-1], strided(wanted)[-1])
+    least = _least_tolerances(strided(value)[-1], strided(wanted)[-1])
     return tuple(place for place, tolerance in enumerate(TOLERANCES) if least(tolerance.atol, tolerance.rtol))
 
 
-def least_tolerances(value: torch.Tensor, wanted: torch.Tensor) -> Callable[[float, float], bool]:
+def _least_tolerances(value: torch.Tensor, wanted: torch.Tensor) -> Callable[[float, float], bool]:
     """Return a function of (atol, rtol) that says what torch.allclose says of tensors without NaN."""
     if value.shape != wanted.shape:
         return lambda atol, rtol: False
@@ -180,12 +180,12 @@ def outcome_of_outputs(outputs: Sequence[BenchOutput]) -> tuple[str, str]:
     """
     for word in ("wrong", "random", "nondeterministic"):
         bad = [output for output in outputs if output.word == word]
-        if bad and not (word == "nondeterministic" and others_are_repeated(outputs)):
-            return word, named_first(bad)
+        if bad and not (word == "nondeterministic" and _others_are_repeated(outputs)):
+            return word, _named_first(bad)
     return "", ""
 
 
-def others_are_repeated(outputs: Sequence[BenchOutput]) -> bool:
+def _others_are_repeated(outputs: Sequence[BenchOutput]) -> bool:
     """Whether there are outputs that are not saved for the backward, and eager repeats all of them."""
     shown = [output.word for output in outputs if output.role != "saved"]
     return bool(shown) and "nondeterministic" not in shown
@@ -194,10 +194,10 @@ def others_are_repeated(outputs: Sequence[BenchOutput]) -> bool:
 def notes_of_outputs(outputs: Sequence[BenchOutput]) -> tuple[str, ...]:
     """Return a note that names the outputs that were not judged."""
     bad = [output for output in outputs if output.word == "nondeterministic"]
-    return (f"not judged: {named_first(bad)}",) if bad else ()
+    return (f"not judged: {_named_first(bad)}",) if bad else ()
 
 
-def named_first(outputs: Sequence[BenchOutput]) -> str:
+def _named_first(outputs: Sequence[BenchOutput]) -> str:
     """Return the name and the detail of the first output, and the number of the others."""
     more = f" (and {len(outputs) - 1} more)" if len(outputs) > 1 else ""
     return f"{outputs[0].role} {outputs[0].name}: {outputs[0].detail}{more}"
@@ -236,11 +236,11 @@ MOST_ELEMENTS = 2**24
 """The most numbers of all draws of one output that are compared."""
 
 
-def other_distribution(eager: Sequence[Tensor], compiled: Sequence[Tensor]) -> str:
+def _other_distribution(eager: Sequence[Tensor], compiled: Sequence[Tensor]) -> str:
     """Return how a compiler's draws differ from eager's, or an empty text."""
     if len(compiled) < FEWEST or not eager or not eager[0].numel():
         return ""
-    wanted, drawn = stacked(eager), stacked(compiled)
+    wanted, drawn = _stacked(eager), _stacked(compiled)
     if not bool(torch.isfinite(drawn).all()) and bool(torch.isfinite(wanted).all()):
         return "it draws NaN or Inf, eager never does"
     slack = SLACK.get(eager[0].dtype, USUAL_SLACK)
@@ -250,17 +250,17 @@ def other_distribution(eager: Sequence[Tensor], compiled: Sequence[Tensor]) -> s
     shape = eager[0].shape
     for mark in range(int(own_marks.max()) + 2):
         name = name_of(mark, values, discrete)
-        if reason := compared_shares(own_marks == mark, its_marks == mark, slack):
+        if reason := _compared_shares(own_marks == mark, its_marks == mark, slack):
             return f"{name} is {reason}"
     for dim in (-1, 0):
         if len(shape) > (0 if dim else 1) and shape[dim] > 1:
             pair = (alike(rows, shape, dim) for rows in (own_marks, its_marks))
-            if reason := compared_shares(next(pair), next(pair), slack):
+            if reason := _compared_shares(next(pair), next(pair), slack):
                 return f"a neighbor with the same value is {reason}"
     return repeated(own_marks, its_marks, drawn) or ""
 
 
-def stacked(draws: Sequence[Tensor]) -> Tensor:
+def _stacked(draws: Sequence[Tensor]) -> Tensor:
     """Return draws as the rows of one tensor."""
     most = max(FEWEST, MOST_ELEMENTS // draws[0].numel())
     return torch.stack([draw.detach().reshape(-1).cpu() for draw in draws[:most]]).double()
@@ -286,7 +286,7 @@ def name_of(mark: int, values: Tensor, discrete: bool) -> str:
     return f"the value {float(values[mark]):g}" if mark < len(values) else "a value that eager never draws"
 
 
-def compared_shares(own: Tensor, its: Tensor, slack: float) -> str:
+def _compared_shares(own: Tensor, its: Tensor, slack: float) -> str:
     """Return a text with two shares of a mark, eager's and the compiler's, if they differ by more than chance; else
     ""."""
     wanted, drawn = own.double().mean(1), its.double().mean(1)
@@ -386,7 +386,7 @@ class PartJudge:
     @cached_property
     def module(self) -> Any:
         """The class that eager runs: the lifted form, where there is one."""
-        return self.bench.run.module if self.lifted is None else lifted_class(self.lifted)
+        return self.bench.run.module if self.lifted is None else _lifted_class(self.lifted)
 
     @cached_property
     def function(self) -> Any:
@@ -421,7 +421,7 @@ class PartJudge:
         """Return which result is wrong by eager's run on the same inputs, or an empty text."""
         if not self.followed:
             return ""
-        eager = EagerFromState(run, no_compiled) if self.by_stream else Eager(run, no_compiled)
+        eager = _EagerFromState(run, no_compiled) if self.by_stream else Eager(run, no_compiled)
         for place, (value, wanted) in enumerate(zip(results, run.results, strict=True)):
             if place in self.unsteady or within_tolerance(value, wanted) or self.is_learned(place, value, wanted):
                 continue
@@ -448,7 +448,7 @@ class PartJudge:
             return True
         wanted = self.function(*self.inputs(inputs, results))
         return all(
-            place in self.unsteady or quickly_near(value, other)
+            place in self.unsteady or _quickly_near(value, other)
             for place, (value, other) in enumerate(zip(results, wanted, strict=True))
         )
 
@@ -481,18 +481,18 @@ class PartJudge:
             return
         for at, place in enumerate(self.lifted.places):
             own, its = [draws[at] for draws in self.eager_drawn], [draws[at] for draws in self.drawn]
-            if reason := other_distribution(own, its):
+            if reason := _other_distribution(own, its):
                 role, name = self.bench.run.outputs[place]
                 raise CheatFound(f"{role} {name} is drawn otherwise than by eager: {reason}")
 
 
-def lifted_class(lifted: LiftedDraws) -> Any:
+def _lifted_class(lifted: LiftedDraws) -> Any:
     """Return the class of a graph with its draws as inputs."""
     (module,) = graph_classes({"lifted": lifted.graph}).values()
     return rebuilt(module, inspect.getsource(module))
 
 
-class EagerFromState(Eager):
+class _EagerFromState(Eager):
     """Eager runs of a graph that draws, each from the random state that the compiled graph had: its draws are fixed."""
 
     draws = property(lambda self: False, lambda self, value: None)
@@ -504,7 +504,7 @@ def no_compiled(*values: Any) -> Any:
     raise AssertionError("a lifted graph draws nothing")
 
 
-def quickly_near(value: Any, wanted: Any) -> bool:
+def _quickly_near(value: Any, wanted: Any) -> bool:
     """Whether a result is surely equal to eager's or well within its tolerance; False where a full comparison is
     needed."""
     if not isinstance(value, Tensor) or not isinstance(wanted, Tensor):
@@ -562,7 +562,7 @@ class GraphJudge:
         count, inner = len(self.graph.forward.graph.inputs), len(self.graph.forward.run.outputs)
         backward_inputs = [results[place] if saved else inputs[place] for saved, place in self.graph.sources]
         for place, stride in self.graph.strides.items():
-            backward_inputs[place] = laid(backward_inputs[place], stride)
+            backward_inputs[place] = laid_as_saved(backward_inputs[place], stride)
         forward, backward = self.parts
         return [
             (forward, list(inputs[:count]), list(results[:inner])),
@@ -593,7 +593,7 @@ class GraphJudge:
                     raise
                 return f"eager raises on what it drew or saved: {type(error).__name__}"
             if reason := part.disagreement(run, part_results):
-                return reason if as_finite(part.bench.run, run) else ""
+                return reason if _as_finite(part.bench.run, run) else ""
         return ""
 
     def outputs_of(
@@ -603,10 +603,10 @@ class GraphJudge:
         outputs: list[BenchOutput] = []
         for part, part_inputs, values in self.shared_out(inputs, results):
             if not part.followed:
-                outputs += unfollowed_outputs(part, values)
+                outputs += _unfollowed_outputs(part, values)
                 continue
             run = part.eager_run(part_inputs, values, random)
-            part_outputs = judged_outputs(Eager(run, compiled), values)
+            part_outputs = _judged_outputs(Eager(run, compiled), values)
             for place, output in enumerate(part_outputs):
                 if output.word == "nondeterministic":
                     part.unsteady.add(place)
@@ -633,7 +633,7 @@ class GraphJudge:
             part.check_drawn()
 
 
-def unfollowed_outputs(part: PartJudge, results: Sequence[Any]) -> list[BenchOutput]:
+def _unfollowed_outputs(part: PartJudge, results: Sequence[Any]) -> list[BenchOutput]:
     """Return outputs that cannot be compared one by one: `close` if their distribution was right, else `random`."""
     word, detail = ("close", "judged by distribution") if part.by_distribution else ("random", "it was not judged")
     ports = zip(part.bench.run.outputs, part.bench.run.results, results, strict=True)
@@ -665,15 +665,15 @@ def other_values(eager: Sequence[Sequence[Any]], compiled: Sequence[Sequence[Any
     if not bool(moving.any()):
         return ""
     rows = [((results - mean) / spread)[:, moving].float() for results in (own[half:], its)]
-    return other_distribution(*(list(results) for results in rows))
+    return _other_distribution(*(list(results) for results in rows))
 
 
 def same_values(left: Sequence[Any], right: Sequence[Any]) -> bool:
     """Whether two lists of results are the same; NaN equals NaN."""
-    return len(left) == len(right) and all(map(nearly_same, left, right))
+    return len(left) == len(right) and all(map(_nearly_same, left, right))
 
 
-def nearly_same(left: Any, right: Any) -> bool:
+def _nearly_same(left: Any, right: Any) -> bool:
     if isinstance(left, Tensor) and isinstance(right, Tensor) and left.layout is not torch.strided:
         return nearly_equal(left, right)
     if not isinstance(left, Tensor) or not isinstance(right, Tensor):

@@ -84,7 +84,7 @@ class BenchPlan:
             "device": self.device,
             "timeout": self.timeout,
             "allow": list(self.allow),
-            **({"derivative": True} if self.derivative else {}),  # runs of earlier versions do not name it
+            "derivative": self.derivative,
         }
 
 
@@ -102,11 +102,11 @@ def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[
     """Do a plan, one compiler after the other, or go on with it; return all that the run knows then."""
     check_choice("executor", place.executor)
     compilers = [compiler_named(name) for name in dict.fromkeys(plan.compilers)]
-    check_bench(plan, compilers, retry)
+    _check_bench(plan, compilers, retry)
     source, ids = common_source(plan.sources, "bench")
     names = plan.out / LISTED if ids else None
     with writable(plan.out):
-        begin_meta(plan, compilers, [os.fspath(source), *ids], restart)
+        _begin_meta(plan, compilers, [os.fspath(source), *ids], restart)
         if names is not None:
             names.write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
     tell, gpus = across(watch, len(compilers)), gpu_option()
@@ -122,7 +122,7 @@ def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[
         count, limits, elsewhere = workplace(run, place.executor, place.ray_address, place.jobs, most)
         arguments: Any = dict(restart=restart, retry=retry, watcher=tell(compiler.name), executor=elsewhere)
         run_plan(run, replace(limits, processes=PROCESSES), count, **arguments)
-    note_meta(plan.out, {"finished": time.time()})
+    _note_meta(plan.out, {"finished": time.time()})
     return read_run(plan.out)
 
 
@@ -147,7 +147,7 @@ def across(watch: Watcher, runs: int) -> Callable[[str], Watcher]:
     return tell
 
 
-def check_bench(plan: BenchPlan, compilers: Sequence[Compiler], retry: Sequence[str]) -> None:
+def _check_bench(plan: BenchPlan, compilers: Sequence[Compiler], retry: Sequence[str]) -> None:
     """Raise for a call that cannot be right, or a compiler that is not installed."""
     sequences = {"only": plan.only, "retry": retry, "allow": plan.allow, "directions": plan.directions}
     for name, value in sequences.items():
@@ -180,7 +180,7 @@ def folder_of(compiler: str) -> str:
 # ------------------------------------------------------------------ what is kept of the run as a whole
 
 
-def begin_meta(plan: BenchPlan, compilers: Sequence[Compiler], sources: list[str], restart: bool) -> None:
+def _begin_meta(plan: BenchPlan, compilers: Sequence[Compiler], sources: list[str], restart: bool) -> None:
     """Write `bench.json`, or check that a resumed run's is of the same version, sources and options."""
     place, facts = plan.out, {"sources": sources, "options": plan.options}
     rows = [
@@ -194,19 +194,19 @@ def begin_meta(plan: BenchPlan, compilers: Sequence[Compiler], sources: list[str
                 both = f"{known[name]} there, {facts[name]} now"
                 raise UsageError(f"{place} has other {name}: {both}; choose another folder, or pass --restart")
         for row in rows:
-            refuse_other_versions(place, row, known["compilers"])
+            _refuse_other_versions(place, row, known["compilers"])
         old = [row for row in known["compilers"] if row["name"] not in {new["name"] for new in rows}]
-        note_meta(place, {"compilers": [*old, *rows], "finished": None})
+        _note_meta(place, {"compilers": [*old, *rows], "finished": None})
         return
     if not (place / META).exists() and place.is_dir() and any(place.iterdir()):
         raise UsageError(f"{place} exists, and is not the folder of a bench run: choose another")
     place.mkdir(parents=True, exist_ok=True)
     new = {"format": FORMAT, "backprint": __version__, "started": time.time(), "finished": None, "compilers": rows}
     peaks = measured_peaks(plan.threads, plan.device or device_of(plan.sources))
-    put_meta(place, {**new, **facts, "torch": peaks.pop("torch"), "machine": machine(), "peaks": peaks})
+    _put_meta(place, {**new, **facts, "torch": peaks.pop("torch"), "machine": machine(), "peaks": peaks})
 
 
-def refuse_other_versions(place: Path, row: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> None:
+def _refuse_other_versions(place: Path, row: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> None:
     """Refuse to go on with a compiler that is another one now: an edited file, or another version of a package."""
     for old in known:
         before = old.get("versions") or {}
@@ -218,12 +218,12 @@ def refuse_other_versions(place: Path, row: Mapping[str, Any], known: Sequence[M
             )
 
 
-def note_meta(place: Path, facts: Mapping[str, Any]) -> None:
+def _note_meta(place: Path, facts: Mapping[str, Any]) -> None:
     """Change facts of `bench.json`."""
-    put_meta(place, {**read_meta(place), **facts})
+    _put_meta(place, {**read_meta(place), **facts})
 
 
-def put_meta(place: Path, facts: Mapping[str, Any]) -> None:
+def _put_meta(place: Path, facts: Mapping[str, Any]) -> None:
     """Write `bench.json` completely or not at all."""
     partial = place / f".{META}.{os.getpid()}"
     partial.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
@@ -244,10 +244,10 @@ def device_of(places: Sequence[Path]) -> str:
     if not gpu_option():
         return "cpu"
     files = itertools.islice((file for place in places for file in sorted(place.rglob("model.py"))), READ_FOR_DEVICE)
-    return "cuda" if any(map(says_cuda, files)) else "cpu"
+    return "cuda" if any(map(_says_cuda, files)) else "cpu"
 
 
-def says_cuda(file: Path) -> bool:
+def _says_cuda(file: Path) -> bool:
     """Whether a graph has a tensor on a GPU; a file that cannot be read has none here, and is refused when it runs."""
     try:
         return b"@cuda" in read_bytes(file, LARGEST_READ)

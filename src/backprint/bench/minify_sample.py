@@ -119,7 +119,7 @@ def put_in_place(sample: Path, work: Path, place: Path, file: Path) -> MinifiedS
 # ------------------------------------------------------------------ in the sample's process
 
 
-def loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
+def _loaded_compiling(options: Mapping[str, Any]) -> dict[str, str]:
     """Load PyTorch, its compilers' front end and what runs graphs; start nothing."""
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # read when Inductor is loaded
     import torch
@@ -149,17 +149,17 @@ def minify_task(task: Task, options: Mapping[str, Any], staging: Path) -> dict[s
     import torch
 
     torch.set_num_threads(1)  # a thread pool made here would be missing in the tests' processes
-    search = SampleSearch if options["compiler"] is not None else WrongBackward
+    search = _SampleSearch if options["compiler"] is not None else _WrongBackward
     try:
         return write_answer(staging, {"why": "; ".join(search(task, options).minify())})
     except UsageError as error:
         return write_answer(staging, {"usage": str(error)})
 
 
-minify_task.warm = loaded_compiling  # type: ignore[attr-defined]  # what a worker calls first
+minify_task.warm = _loaded_compiling  # type: ignore[attr-defined]  # what a worker calls first
 
 
-class SampleSearch:
+class _SampleSearch:
     """The search in one sample: reads it, tries its graphs, and writes cases."""
 
     def __init__(self, task: Task, options: Mapping[str, Any]) -> None:
@@ -173,8 +173,9 @@ class SampleSearch:
             self.capture = load(task.path, tuple(options["allow"]))
 
     def minify(self) -> Iterator[str]:
-        """Minify the first graph that fails; yield why each graph before it is not minified, or nothing."""
-        from backprint.bench.shrinking import MinifiedGraph, minify_graph
+        """Minify the first graph that fails; yield why each graph before it is not minified, or nothing. One that takes
+        too long comes after all others: the machine may only be slow."""
+        from backprint.bench.shrinking import UnminifiedGraph, begin_search
         from backprint.lowering.subjects import bench_graphs
 
         self.check_compiler()
@@ -184,11 +185,11 @@ class SampleSearch:
         wanted = self.options["graph"]
         if wanted is not None and wanted not in titles:
             raise UsageError(f"{self.capture.name} has no graph {wanted!r}; it has {', '.join(titles)}")
-        reasons = []
+        reasons, slow = [], []
         for graph in graphs:
             if wanted not in (None, graph.title):
                 continue
-            result = minify_graph(
+            begun = begin_search(
                 graph,
                 self.compiled,
                 seed=self.capture.seed,
@@ -198,13 +199,19 @@ class SampleSearch:
                 tell=self.tell,
                 smaller=self.keep,
             )
-            if isinstance(result, MinifiedGraph):
-                self.finish(result)
+            if isinstance(begun, UnminifiedGraph):
+                reasons.append(f"{graph.title}: {begun.why}")
+                if begun.flaky:
+                    break
+            elif begun[0].first.kind == "timeout":
+                slow.append(begun)
+            else:
+                self.finish(*begun)
                 return iter(())
-            reasons.append(f"{graph.title}: {result.why}")
-            if result.flaky:
-                break
-        return iter(reasons)
+        if not slow:
+            return iter(reasons)
+        self.finish(*slow[0])
+        return iter(())
 
     def check_compiler(self) -> None:
         """Raise UsageError for an unknown compiler; its file is executed in another process."""
@@ -241,11 +248,12 @@ class SampleSearch:
             self.write(minified, exact_inputs(minified.cut, self.capture.seed), finished=False)
             self.written = time.monotonic()
 
-    def finish(self, minified: Any) -> None:
-        """Write the result with its proof, and whether its file shows the fault."""
+    def finish(self, search: Any, known: Any) -> None:
+        """Shrink a graph, and write the result with its proof, and whether its file shows the fault."""
         from backprint.bench.cuts import FaultTrials
         from backprint.bench.shrinking import as_program, inputs_for
 
+        minified = search.minify(known)
         minified = replace(minified, cut=as_program(minified.cut))
         trials = FaultTrials(self.compiled, self.capture.seed, self.memory)
         self.tell("inputs")
@@ -262,17 +270,17 @@ class SampleSearch:
         case = case_of(minified, self.capture, inputs, compiler, self.versions)
         folder = self.work / f"{self.cases:06}.part"
         folder.mkdir()
-        file = write_case(case, folder, self.options["name"], backend, finished, self.options["compiler_lookup"])
+        file = write_case(case, folder, self.options["name"], backend, finished)
         shown = None
         if finished and backend is not None:
-            limit = max(4 * minified.last.seconds, 30.0)
+            limit = max(8 * minified.last.seconds, 60.0)
             shown = shows_fault(file, self.options["compiler_lookup"], minified.last.kind, limit)
-        (folder / ROW).write_text(json.dumps(case.row(shown)), "utf-8")
+        (folder / ROW).write_text(json.dumps(case.row(backend, shown)), "utf-8")
         folder.rename(folder.with_suffix(""))
         self.cases += 1
 
 
-class WrongBackward:
+class _WrongBackward:
     """The search in one sample for a backward that is not the derivative, and for the smallest part that shows it."""
 
     def __init__(self, task: Task, options: Mapping[str, Any]) -> None:

@@ -20,8 +20,9 @@ import torch
 from torch import Tensor
 
 from backprint.bench.compilers.table import Compiler
-from backprint.bench.compilers.timed import compile_timed
+from backprint.bench.compilers.timed import compile_timed, compile_to_differentiate, remarks_on
 from backprint.bench.contents import Piece, VariedInputs
+from backprint.bench.gradients import forward_alone, gradients_of
 from backprint.fx.to_fx import to_fx
 from backprint.graph.nouns import Graph
 from backprint.graph.sizes import unguarded_graph
@@ -51,7 +52,7 @@ from backprint.measuring.transfer import (
     read_inputs,
     slot_offsets,
 )
-from backprint.sample.rerun import copies, laid
+from backprint.sample.rerun import copies, laid_as_saved
 from backprint.values.tree import strided_parts
 
 SLEEP = time.sleep
@@ -79,7 +80,7 @@ def arguments_of(count: int) -> list[str]:
     return [f"v{place}" for place in range(count)]
 
 
-class JoinedStep:
+class _JoinedStep:
     """A forward and its backward as one function of the forward's inputs and the backward's own.
 
     It returns the forward's results followed by the gradients, so that both can be judged. The backward takes the saved
@@ -106,7 +107,7 @@ class JoinedStep:
         relaid = [place for place, stride in self.strides.items() if backward_inputs[place].stride() != stride]
         self.call = self.text_for(relaid)
         for place in relaid:
-            backward_inputs[place] = laid(backward_inputs[place], self.strides[place])
+            backward_inputs[place] = laid_as_saved(backward_inputs[place], self.strides[place])
         return (*results, *self.backward(*backward_inputs))
 
     def text_for(self, relaid: Sequence[int]) -> Callable[..., Any]:
@@ -122,7 +123,7 @@ class JoinedStep:
             f"return (*r, *backward({', '.join(backward_inputs)}))",
         ]
         return function_of_text(
-            names, body, {"forward": self.forward, "backward": self.backward, "laid": laid, **space}
+            names, body, {"forward": self.forward, "backward": self.backward, "laid": laid_as_saved, **space}
         )
 
 
@@ -130,7 +131,7 @@ class JoinedStep:
 
 
 @dataclass(slots=True)
-class ActiveGraph:
+class _ActiveGraph:
     """The graph that requests are about: its inputs, its programs, and the results that are kept."""
 
     title: str
@@ -140,7 +141,7 @@ class ActiveGraph:
     shared: frozenset[int] = frozenset()
     expected: list[Any] | None = None
     """The contents of the inputs now; None where they have their first contents."""
-    programs: dict[str, TimedProgram] = field(default_factory=dict)
+    programs: dict[str, _TimedProgram] = field(default_factory=dict)
     slots: list[list[Tensor | None]] = field(default_factory=list)
     eager_slots: list[list[Tensor | None]] = field(default_factory=list)
     held: list[list[Any]] = field(default_factory=list)
@@ -155,7 +156,7 @@ class ActiveGraph:
 
 
 @dataclass(slots=True)
-class BlockResults:
+class _BlockResults:
     """The results of a block of calls, as they are sent."""
 
     odd: list[tuple[int, str]] = field(default_factory=list)
@@ -173,7 +174,7 @@ class BlockResults:
 
 
 @dataclass(slots=True)
-class TimedProgram:
+class _TimedProgram:
     """A program whose calls are timed; calls of a `short` one are timed without reading scheduler counts."""
 
     function: Callable[..., Any]
@@ -222,7 +223,7 @@ class Performer(Answering):
         self.settings = read_all_settings()
         self.clocks = two_clocks()
         self.own = own_functions()
-        self.active: ActiveGraph | None = None
+        self.active: _ActiveGraph | None = None
 
     # -------------------------------------------------------------- requests
 
@@ -245,7 +246,7 @@ class Performer(Answering):
     ) -> Mapping[str, Any]:
         """Make a graph the active one."""
         varied = VariedInputs(read_inputs(self.inputs_memory, inputs), [Piece(*piece) for piece in pieces], seed, ways)
-        self.active = ActiveGraph(title, varied, rewritten)
+        self.active = _ActiveGraph(title, varied, rewritten)
         self.eager_of(title, step)
         return {}
 
@@ -260,14 +261,24 @@ class Performer(Answering):
         with compiler_errors():
             function, seconds, results = compile_timed(self.compiler, self.module(title), values, caches, cold)
         notes = [f"the compiler changed {text}; restored" for text in restore_settings(self.settings)]
+        notes += remarks_on(function)
         self.compiled.setdefault(title, function)  # what is timed is what was judged
         return {"seconds": seconds, "notes": notes, **self.send_results(results)}
 
     def do_join(self, forward: str, backward: str, step: Any) -> Mapping[str, Any]:
         """Join a compiled forward and backward to the active step."""
         both = self.compiled[forward], self.compiled[backward]
-        self.compiled[self.active_graph().title] = join_step(*both, step)
+        self.compiled[self.active_graph().title] = _join_step(*both, step)
         return {}
+
+    def do_differentiate(self, forward: str, places: Sequence[int], seed: int) -> Mapping[str, Any]:
+        """Compile a forward that requires grad by torch.compile, and send its gradients."""
+        graph = forward_alone(self.graphs[forward])
+        values = copies(self.active_graph().inputs.original[: len(graph.inputs)])
+        with compiler_errors():
+            gradients = gradients_of(compile_to_differentiate(self.compiler, to_fx(graph)), places, seed, *values)
+        restore_settings(self.settings)
+        return self.send_results(gradients)
 
     def do_call(
         self, contents: Sequence[Any] | None, number: int | None, seed: int, pause: float, opened: bool, grad: bool
@@ -297,7 +308,7 @@ class Performer(Answering):
     def do_probes(self, calls: Sequence[Any], size: int) -> Mapping[str, Any]:
         """Call the compiled function once for each (number of contents, random seed, grad mode); copy the results to
         slots, and hold them."""
-        active, block = self.active_graph(), BlockResults()
+        active, block = self.active_graph(), _BlockResults()
         active.inputs.set_mirrored(True)
         if active.expected is not None or calls[0][0] is None:
             self.put_contents(active, None, None)
@@ -345,13 +356,13 @@ class Performer(Answering):
         self.active_graph().inputs.set_mirrored(False)  # so that between two calls as little is written as can be
         size, answers = 0, []
         for which, numbers, seed, first in blocks:
-            block = BlockResults(size=size, first=first)
+            block = _BlockResults(size=size, first=first)
             answers.append(self.block(which, numbers, seed, block))
             size = block.size
         return {"blocks": answers}
 
     def block(
-        self, which: str, numbers: Sequence[int | None], seed: int, block_results: BlockResults
+        self, which: str, numbers: Sequence[int | None], seed: int, block_results: _BlockResults
     ) -> Mapping[str, Any]:
         """Time the calls of one block; the results of the compiled function are sent, eager's are not."""
         active = self.active_graph()
@@ -423,7 +434,7 @@ class Performer(Answering):
 
     # -------------------------------------------------------------- graphs and programs
 
-    def active_graph(self) -> ActiveGraph:
+    def active_graph(self) -> _ActiveGraph:
         assert self.active is not None, "no graph is active"
         return self.active
 
@@ -445,7 +456,7 @@ class Performer(Answering):
             else:
                 pair = title.partition(" ")[0]
                 both = (self.module(f"{pair} {part}").forward for part in ("forward", "backward"))
-                self.eager[title] = join_step(next(both), next(both), step)
+                self.eager[title] = _join_step(next(both), next(both), step)
         return self.callable_of(self.eager[title])
 
     def function(self, title: str) -> Callable[..., Any]:
@@ -453,10 +464,10 @@ class Performer(Answering):
         return self.callable_of(self.compiled[title])
 
     def callable_of(self, program: Any) -> Callable[..., Any]:
-        function: Callable[..., Any] = program.call if isinstance(program, JoinedStep) else program
+        function: Callable[..., Any] = program.call if isinstance(program, _JoinedStep) else program
         return function
 
-    def program(self, active: ActiveGraph, which: str) -> TimedProgram:
+    def program(self, active: _ActiveGraph, which: str) -> _TimedProgram:
         """Return a program to time; it has been called at least once before."""
         if which not in active.programs:
             if which == "compiled":
@@ -464,10 +475,10 @@ class Performer(Answering):
             else:
                 self.eager_of(active.title, None)(*copies(active.inputs.values))
                 function = self.eager_of(active.title, None)
-            active.programs[which] = TimedProgram(function, on_gpu(active.inputs.values))
+            active.programs[which] = _TimedProgram(function, on_gpu(active.inputs.values))
         return active.programs[which]
 
-    def put_contents(self, active: ActiveGraph, contents: list[Any] | None, number: int | None) -> None:
+    def put_contents(self, active: _ActiveGraph, contents: list[Any] | None, number: int | None) -> None:
         """Write contents into the inputs, or their first contents; then those of a seed, if there is one."""
         active.inputs.put(active.inputs.original if contents is None else contents)
         active.expected = contents
@@ -482,7 +493,7 @@ class Performer(Answering):
             headers, size = put_results(self.results_memory, results)
         return {"results": headers, "bytes": size}
 
-    def copy_to_slots(self, active: ActiveGraph, place: int, results: Any, block: BlockResults, which: str) -> None:
+    def copy_to_slots(self, active: _ActiveGraph, place: int, results: Any, block: _BlockResults, which: str) -> None:
         """Copy the results of one call of a block to its slots; record the call as odd if their kinds differ from
         eager's.
 
@@ -510,17 +521,17 @@ class Performer(Answering):
             elif slot is not None:
                 slot.copy_(value.detach() if value.requires_grad else value)
 
-    def hold_results(self, active: ActiveGraph, results: Sequence[Any], size: int, shared: frozenset[int]) -> None:
+    def hold_results(self, active: _ActiveGraph, results: Sequence[Any], size: int, shared: frozenset[int]) -> None:
         """Hold the results of a call, to see later whether they change."""
         if active.budget.takes(size):
             active.held.append([value for at, value in enumerate(results) if at not in shared])
 
 
-def join_step(forward: Callable[..., Any], backward: Callable[..., Any], step: Any) -> JoinedStep:
+def _join_step(forward: Callable[..., Any], backward: Callable[..., Any], step: Any) -> _JoinedStep:
     """Return the joined step of two functions; `step` is its description from the judging process."""
     sources = [(bool(saved), place) for saved, place in step["sources"]]
     strides = {int(place): tuple(stride) for place, stride in step["strides"]}
-    return JoinedStep(forward, backward, tuple(step["counts"]), sources, strides)
+    return _JoinedStep(forward, backward, tuple(step["counts"]), sources, strides)
 
 
 def wipe(values: Sequence[Any]) -> None:

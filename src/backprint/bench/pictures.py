@@ -66,12 +66,12 @@ def pictures(scored: Scored) -> tuple[Figure, ...]:
     if not by_short_name:
         return ()
     speeds = {name: right_speedups(samples) for name, samples in by_short_name.items()}
-    figures = [*curve_pictures(by_short_name)]
+    figures = [*_curve_pictures(by_short_name)]
     if any(speeds.values()):
-        figures.append(violin_picture(speeds))
+        figures.append(_violin_picture(speeds))
     all_samples = [sample for samples in by_short_name.values() for sample in samples]
     if any(operators_of(sample) for sample in all_samples if right_and_timed(sample)):
-        figures.append(size_picture(by_short_name))
+        figures.append(_size_picture(by_short_name))
     return tuple(figures)
 
 
@@ -90,24 +90,24 @@ CURVE_NOTES = {
 }
 
 
-def curve_pictures(scored: Scored) -> Iterator[Figure]:
+def _curve_pictures(scored: Scored) -> Iterator[Figure]:
     """Yield the curves of S(t), and of ES(t) in both interpretations."""
     default = {name: score_curve(samples) for name, samples in scored.items()}
     extended = {name: score_curve(samples, ScoreTerms(interpretation="extended")) for name, samples in scored.items()}
     lines = {
         "S(t)": {name: [(point.level, point.s) for point in curve] for name, curve in default.items()},
-        "ES(t), default": {name: es_points(curve) for name, curve in default.items()},
-        "ES(t), extended": {name: es_points(curve) for name, curve in extended.items()},
+        "ES(t), default": {name: _es_points(curve) for name, curve in default.items()},
+        "ES(t), extended": {name: _es_points(curve) for name, curve in extended.items()},
     }
     for title, series in lines.items():
-        yield Figure(title, CURVE_NOTES[title], curves_svg(title, series))
+        yield Figure(title, CURVE_NOTES[title], _curves_svg(title, series))
 
 
-def es_points(curve: Sequence[ScorePoint]) -> list[tuple[int, float]]:
+def _es_points(curve: Sequence[ScorePoint]) -> list[tuple[int, float]]:
     return [(point.level, point.es) for point in curve]
 
 
-def curves_svg(title: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> str:
+def _curves_svg(title: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> str:
     """Draw a line for each series by level."""
     levels = sorted({level for points in series.values() for level, _ in points})
     height = height_for(len(series))
@@ -145,7 +145,7 @@ VIOLIN_NOTE = (
 )
 
 
-def violin_picture(speeds: Mapping[str, Sequence[float]]) -> Figure:
+def _violin_picture(speeds: Mapping[str, Sequence[float]]) -> Figure:
     """Draw the distribution of each compiler's speedups."""
     width = max(WIDTH, LEFT + 20 + COLUMN * len(speeds))
     shapes = {name: density(values) for name, values in speeds.items() if len(values) >= FEWEST_SHAPED}
@@ -155,7 +155,7 @@ def violin_picture(speeds: Mapping[str, Sequence[float]]) -> Figure:
     column = (width - LEFT - 20) / len(speeds)
     names = {name: wrapped(name, int(column / 7.2)) for name in speeds}
     below = HEIGHT - 60 + 22 + NAME_LINE * (max(map(len, names.values())) - 1)
-    parts = [*value_axis(scale, speedup_ticks(scale), width - 20, "speedup")]
+    parts = [*value_axis(scale, _speedup_ticks(scale), width - 20, "speedup")]
     for index, (name, values) in enumerate(speeds.items()):
         middle = LEFT + (index + 0.5) * column
         if name in shapes:
@@ -193,7 +193,7 @@ def violin(
     yield rule(middle - 12, median, middle + 12, median, "median")
 
 
-def speedup_ticks(scale: LogScale) -> Sequence[float]:
+def _speedup_ticks(scale: LogScale) -> Sequence[float]:
     """Return powers of two where the axis has several of them, else round values."""
     twos = powers_of_two(scale)
     return twos if len(twos) >= FEWEST_TICKS else scale.ticks()
@@ -216,9 +216,9 @@ def density(values: Sequence[float]) -> Shape:
 # --- speedup by size --------------------------------------------------------------------------------------------------
 
 
-def size_picture(scored: Scored) -> Figure:
+def _size_picture(scored: Scored) -> Figure:
     """Draw the speedups of samples that are right at level 0, by the number of operators."""
-    series = {name: size_points(samples) for name, samples in scored.items()}
+    series = {name: _size_points(samples) for name, samples in scored.items()}
     all_points = [point for points in series.values() for point in points]
     height = height_for(len(series))
     largest = max(size for size, _ in all_points)
@@ -228,12 +228,12 @@ def size_picture(scored: Scored) -> Figure:
         name: [(across.place(size), up.place(speed)) for size, speed in points] for name, points in series.items()
     }
     ticks = [(across.place(tick), f"{tick:,.0f}") for tick in across.ticks()]
-    axis, title = value_axis(up, speedup_ticks(up), EDGE, "speedup"), "Speedup by size"
+    axis, title = value_axis(up, _speedup_ticks(up), EDGE, "speedup"), "Speedup by size"
     svg = chart(title, positions, axis, ticks, "operators of the graph", joined=False, mark="mark dot")
     return Figure(title, "Speedups of what is right at level 0.", svg)
 
 
-def size_points(samples: Sequence[ScoredSample]) -> list[tuple[int, float]]:
+def _size_points(samples: Sequence[ScoredSample]) -> list[tuple[int, float]]:
     return [
         (operators_of(sample), sample.speedup)
         for sample in samples

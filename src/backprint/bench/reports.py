@@ -68,7 +68,7 @@ ByCompiler = Mapping[str, Sequence[BenchCell]]
 # ------------------------------------------------------------------ outcomes
 
 
-def outcome_tables(run_cells: Sequence[BenchCell], compilers: Sequence[str]) -> tuple[Table, ...]:
+def _outcome_tables(run_cells: Sequence[BenchCell], compilers: Sequence[str]) -> tuple[Table, ...]:
     """Return the tables of outcomes: in all, and by direction, family and size."""
     without = powerless_graphs(run_cells)
     cells: dict[str, list[BenchCell]] = {name: [] for name in compilers}
@@ -77,9 +77,9 @@ def outcome_tables(run_cells: Sequence[BenchCell], compilers: Sequence[str]) -> 
     sizes = (*(name for _, name in SIZES), LARGEST_SIZE, "unknown")
     return (
         outcomes(cells, without),
-        grouped_outcomes("By direction", cells, without, lambda cell: cell.direction, BENCH_DIRECTIONS),
-        grouped_outcomes("By family", cells, without, lambda cell: cell.family, ()),
-        grouped_outcomes("By size", cells, without, size_class, sizes, "Operators of the graph."),
+        _grouped_outcomes("By direction", cells, without, lambda cell: cell.direction, BENCH_DIRECTIONS),
+        _grouped_outcomes("By family", cells, without, lambda cell: cell.family, ()),
+        _grouped_outcomes("By size", cells, without, size_class, sizes, "Operators of the graph."),
     )
 
 
@@ -93,9 +93,9 @@ def outcomes(cells: ByCompiler, without: frozenset[tuple[str, str]]) -> Table:
         count = Counter(cell.outcome for cell in own)
         judged = judged_cells(own, without)
         no_power = sum((cell.sample, cell.graph) in without for cell in own)
-        shares = right_share(judged), slower_share(judged)
+        shares = right_share(judged), _slower_share(judged)
         counts = (*(count[outcome] for outcome in present), no_power)
-        rows.append((name, len(own), *shares, *speedup_mean(judged), *counts))
+        rows.append((name, len(own), *shares, *_speedup_mean(judged), *counts))
     heads = "compiler:name cells:count right:share right_and_slower:share speedup:times from:times to:times "
     named = " ".join(f"{name.replace(' ', '_')}:count" for name in present)
     note = (
@@ -105,7 +105,7 @@ def outcomes(cells: ByCompiler, without: frozenset[tuple[str, str]]) -> Table:
     return Table("Outcomes", note, columns(f"{heads}{named} powerless:count"), tuple(rows))
 
 
-def grouped_outcomes(
+def _grouped_outcomes(
     title: str,
     cells: ByCompiler,
     without: frozenset[tuple[str, str]],
@@ -120,17 +120,17 @@ def grouped_outcomes(
         for cell in own:
             groups[key(cell)].append(cell)
         ranked = sorted(groups, key=lambda group: (order.index(group) if group in order else len(order), group))
-        rows += [(name, group or "none", *group_counts(judged_cells(groups[group], without))) for group in ranked]
+        rows += [(name, group or "none", *_group_counts(judged_cells(groups[group], without))) for group in ranked]
     heads = "compiler:name group:name judged:count right:share right_and_slower:share "
     heads += "wrong:count stopped:count speedup:times from:times to:times"
     return Table(title, note, columns(heads), tuple(rows))
 
 
-def group_counts(judged: Sequence[BenchCell]) -> tuple[Cell, ...]:
+def _group_counts(judged: Sequence[BenchCell]) -> tuple[Cell, ...]:
     wrong = sum(cell.outcome == "wrong" for cell in judged)
     stopped = sum(cell.outcome in STOPPED for cell in judged)
-    shares = right_share(judged), slower_share(judged)
-    return (len(judged), *shares, wrong, stopped, *speedup_mean(judged))
+    shares = right_share(judged), _slower_share(judged)
+    return (len(judged), *shares, wrong, stopped, *_speedup_mean(judged))
 
 
 def judged_cells(cells: Iterable[BenchCell], without: frozenset[tuple[str, str]]) -> list[BenchCell]:
@@ -142,12 +142,12 @@ def right_share(cells: Sequence[BenchCell]) -> float | None:
     return sum(cell.right for cell in cells) / len(cells) if cells else None
 
 
-def slower_share(cells: Sequence[BenchCell]) -> float | None:
+def _slower_share(cells: Sequence[BenchCell]) -> float | None:
     """Return the share of cells that are right, and slower than eager."""
     return sum(cell.outcome == "slower" for cell in cells) / len(cells) if cells else None
 
 
-def speedup_mean(cells: Iterable[BenchCell]) -> MeanSpeedup:
+def _speedup_mean(cells: Iterable[BenchCell]) -> MeanSpeedup:
     """Return the geometric mean of the speedups of right cells, and its interval."""
     return mean_speedup([speed for cell in cells if cell.right and (speed := finite_speedup(cell))])
 
@@ -155,14 +155,14 @@ def speedup_mean(cells: Iterable[BenchCell]) -> MeanSpeedup:
 # ------------------------------------------------------------------ costs
 
 
-def cost_tables(cells: Sequence[BenchCell], peaks: Peaks | None) -> tuple[Table, ...]:
+def _cost_tables(cells: Sequence[BenchCell], peaks: Peaks | None) -> tuple[Table, ...]:
     """Return the tables of compile times, memory, and the share of the machine's peaks."""
-    return compile_times(cells), peak_memory(cells), reached_table(cells, peaks)
+    return _compile_times(cells), peak_memory(cells), _reached_table(cells, peaks)
 
 
-def compile_times(cells: Sequence[BenchCell]) -> Table:
+def _compile_times(cells: Sequence[BenchCell]) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for name, own in by_compiler(cells).items():
+    for name, own in _by_compiler(cells).items():
         for kind in ("cold", "warm"):
             known = [(value, cell) for cell in own if (value := getattr(cell, kind)) is not None]
             if known:
@@ -176,7 +176,7 @@ def compile_times(cells: Sequence[BenchCell]) -> Table:
 
 def peak_memory(cells: Sequence[BenchCell]) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for name, own in by_compiler(cells).items():
+    for name, own in _by_compiler(cells).items():
         for place, kind in (("process", "peak_bytes"), ("GPU", "device_bytes")):
             if known := [(value, cell) for cell in own if (value := getattr(cell, kind)) is not None]:
                 most, which = max(known, key=lambda pair: pair[0])
@@ -190,11 +190,11 @@ def peak_memory(cells: Sequence[BenchCell]) -> Table:
     return Table("Peak memory", note, columns(heads), tuple(rows))
 
 
-def reached_table(cells: Sequence[BenchCell], peaks: Peaks | None) -> Table:
+def _reached_table(cells: Sequence[BenchCell], peaks: Peaks | None) -> Table:
     """Return the share of the roofline that right cells reached, by compiler and direction."""
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for cell in cells:
-        if cell.right and (reached := reached_share(cell, peaks)) is not None:
+        if cell.right and (reached := _reached_share(cell, peaks)) is not None:
             groups[cell.compiler, cell.direction].append(reached)
     rows = [(*key, len(shares), statistics.median(shares), max(shares)) for key, shares in groups.items()]
     note = (
@@ -204,7 +204,7 @@ def reached_table(cells: Sequence[BenchCell], peaks: Peaks | None) -> Table:
     return Table("Roofline", note, columns("compiler:name direction count:count median:share most:share"), tuple(rows))
 
 
-def reached_share(cell: BenchCell, peaks: Peaks | None) -> float | None:
+def _reached_share(cell: BenchCell, peaks: Peaks | None) -> float | None:
     """Return the share of the roofline that a cell reached; None where it cannot be known."""
     if peaks is None or cell.timing is None or not 0 < cell.timing.compiled < math.inf:
         return None
@@ -212,7 +212,7 @@ def reached_share(cell: BenchCell, peaks: Peaks | None) -> float | None:
     return share_reached(work, cell.timing.compiled, peaks) or None
 
 
-def by_compiler(cells: Iterable[BenchCell]) -> dict[str, list[BenchCell]]:
+def _by_compiler(cells: Iterable[BenchCell]) -> dict[str, list[BenchCell]]:
     groups: dict[str, list[BenchCell]] = defaultdict(list)
     for cell in cells:
         groups[cell.compiler].append(cell)
@@ -227,9 +227,9 @@ def title_of(cell: BenchCell) -> str:
 # ------------------------------------------------------------------ what is not right
 
 
-def fault_tables(cells: Sequence[BenchCell]) -> tuple[Table, ...]:
+def _fault_tables(cells: Sequence[BenchCell]) -> tuple[Table, ...]:
     """Return the tables of failures, of wrong answers, and of graphs that were not judged."""
-    return failures(cells), wrong_answers(cells), not_judged(cells)
+    return failures(cells), wrong_answers(cells), _not_judged(cells)
 
 
 def failures(cells: Sequence[BenchCell]) -> Table:
@@ -240,7 +240,7 @@ def failures(cells: Sequence[BenchCell]) -> Table:
             groups[cell.compiler, cell.outcome, note_kind(cell.reason) or "nothing was said"].append(cell)
     rows: list[tuple[Cell, ...]] = []
     for key, own in sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0])):
-        least = min(own, key=size_order)
+        least = min(own, key=_size_order)
         samples = len({cell.sample for cell in own})
         rows.append((*key, len(own), samples, title_of(least), least.steps or None, one_line(least.reason)))
     heads = "compiler:name outcome:verdict reason graphs:count samples:count smallest:name operators:count it_said"
@@ -248,7 +248,7 @@ def failures(cells: Sequence[BenchCell]) -> Table:
     return Table("Failures by reason", note, columns(heads), tuple(rows))
 
 
-def size_order(cell: BenchCell) -> tuple[float, str, str]:
+def _size_order(cell: BenchCell) -> tuple[float, str, str]:
     """Return the order from the smallest graph; those of unknown size come last."""
     return cell.steps or math.inf, cell.sample, cell.graph
 
@@ -257,7 +257,7 @@ def wrong_answers(cells: Iterable[BenchCell]) -> Table:
     """List each wrong output."""
     rows = [
         (cell.compiler, title_of(cell), f"{output.role} {output.name}", one_line(output.detail), cell.steps or None)
-        for cell in sorted(cells, key=lambda cell: (cell.compiler, *size_order(cell)))
+        for cell in sorted(cells, key=lambda cell: (cell.compiler, *_size_order(cell)))
         if cell.outcome == "wrong"
         for output in wrong_outputs(cell)
     ]
@@ -273,7 +273,7 @@ def wrong_outputs(cell: BenchCell) -> tuple[BenchOutput, ...]:
     return (BenchOutput("cell", "", "wrong", cell.reason, "", (), "", (), equal=False),)
 
 
-def not_judged(cells: Sequence[BenchCell]) -> Table:
+def _not_judged(cells: Sequence[BenchCell]) -> Table:
     """List the graphs that no share counts, once each, and why."""
     without = powerless_graphs(cells)
     groups: dict[tuple[str, str, str, str], list[str]] = defaultdict(list)
@@ -293,16 +293,16 @@ def not_judged(cells: Sequence[BenchCell]) -> Table:
 # ------------------------------------------------------------------ whether compiled backwards are derivatives
 
 
-def derivative_tables(cells: Sequence[BenchCell]) -> tuple[Table, ...]:
+def _derivative_tables(cells: Sequence[BenchCell]) -> tuple[Table, ...]:
     """Return the tables of compiled backwards: how many are the derivative, and which are not, or stay open."""
-    return derivative_counts(cells), not_derivatives(cells)
+    return _derivative_counts(cells), _not_derivatives(cells)
 
 
-def derivative_counts(cells: Sequence[BenchCell]) -> Table:
+def _derivative_counts(cells: Sequence[BenchCell]) -> Table:
     """Count the words for the compiled backwards of each compiler, with the largest gap of a derivative."""
     rows: list[tuple[Cell, ...]] = []
-    known = {name: derivatives_of(own) for name, own in by_compiler(cells).items()}
-    words = sorted({derivative.word for own in known.values() for derivative in own}, key=derivative_order)
+    known = {name: derivatives_of(own) for name, own in _by_compiler(cells).items()}
+    words = sorted({derivative.word for own in known.values() for derivative in own}, key=_derivative_order)
     for name, own in known.items():
         if own:
             count = Counter(derivative.word for derivative in own)
@@ -325,12 +325,12 @@ def derivatives_of(cells: Iterable[BenchCell]) -> list[BenchDerivative]:
     return [cell.derivative for cell in cells if cell.derivative is not None]
 
 
-def derivative_order(word: str) -> tuple[int, str]:
+def _derivative_order(word: str) -> tuple[int, str]:
     """Return the order of words: the good ones first."""
     return (CANNOT_TELL, NOT_THE_DERIVATIVE).index(word) + 1 if word in (CANNOT_TELL, NOT_THE_DERIVATIVE) else 0, word
 
 
-def not_derivatives(cells: Iterable[BenchCell]) -> Table:
+def _not_derivatives(cells: Iterable[BenchCell]) -> Table:
     """List the compiled backwards that are not the derivative, or of which nothing was found out."""
     rows = [
         (
@@ -341,7 +341,7 @@ def not_derivatives(cells: Iterable[BenchCell]) -> Table:
             derivative.forward,
             one_line(derivative.detail),
         )
-        for cell in sorted(cells, key=lambda cell: (cell.compiler, *size_order(cell)))
+        for cell in sorted(cells, key=lambda cell: (cell.compiler, *_size_order(cell)))
         if (derivative := cell.derivative) is not None and derivative.word != DERIVATIVE
     ]
     heads = "compiler:name sample:name derivative gap:change forward:change why"
@@ -386,11 +386,11 @@ def matrix(cells: Sequence[BenchCell]) -> Table:
 # ------------------------------------------------------------------ outputs that were not judged
 
 
-def unjudged_outputs(cells: Sequence[BenchCell]) -> Table:
+def _unjudged_outputs(cells: Sequence[BenchCell]) -> Table:
     """Count each compiler's outputs: right, wrong, and not judged."""
     rows: list[tuple[Cell, ...]] = []
     words = sorted({output.word for cell in cells for output in cell.outputs if output.word not in STEADY})
-    for name, own in by_compiler(cells).items():
+    for name, own in _by_compiler(cells).items():
         outputs = [output for cell in own for output in cell.outputs]
         count = Counter(output.word for output in outputs)
         right = sum(count[word] for word in GOOD_OUTPUTS)
@@ -418,15 +418,15 @@ def unjudged_text(cells: Sequence[BenchCell]) -> str:
 # ------------------------------------------------------------------ fast_p
 
 
-def fast_table(cells: Sequence[BenchCell]) -> Table:
+def _fast_table(cells: Sequence[BenchCell]) -> Table:
     """Return KernelBench's fast_p: the share of judged cells that are right and more than p times as fast as eager."""
     without = powerless_graphs(cells)
     rows: list[tuple[Cell, ...]] = []
-    for name, own in by_compiler(cells).items():
+    for name, own in _by_compiler(cells).items():
         judged = judged_cells(own, without)
         timed = [cell for cell in judged if not cell.right or finite_speedup(cell)]
         if any(cell.right for cell in timed):
-            shares = (fast_share(timed, p) for p in FAST)
+            shares = (_fast_share(timed, p) for p in FAST)
             rows.append((name, len(timed), len(judged) - len(timed), *shares))
     heads = (
         *columns("compiler:name cells:count right_but_untimed:count"),
@@ -439,7 +439,7 @@ def fast_table(cells: Sequence[BenchCell]) -> Table:
     return Table("fast_p", note, heads, tuple(rows))
 
 
-def fast_share(cells: Sequence[BenchCell], p: float) -> float:
+def _fast_share(cells: Sequence[BenchCell], p: float) -> float:
     """Return the share of timed cells that are right and more than p times as fast."""
     return sum(cell.right and (finite_speedup(cell) or 0.0) > p for cell in cells) / len(cells)
 
@@ -460,9 +460,9 @@ BANDS = (
 BAR, LINE, EDGE, NARROW = 460.0, 26.0, 12.0, 24.0
 
 
-def outcome_picture(cells: Sequence[BenchCell]) -> tuple[Figure, ...]:
+def _outcome_picture(cells: Sequence[BenchCell]) -> tuple[Figure, ...]:
     """Draw a bar for each compiler: how many of its cells had which outcome."""
-    rows = {name: counts for name, own in by_compiler(cells).items() if (counts := band_counts(own, cells))}
+    rows = {name: counts for name, own in _by_compiler(cells).items() if (counts := _band_counts(own, cells))}
     if not rows:
         return ()
     shown = {name: middle_out(short, 64) for name, short in short_names(rows).items()}
@@ -472,7 +472,7 @@ def outcome_picture(cells: Sequence[BenchCell]) -> tuple[Figure, ...]:
     for place, (name, counts) in enumerate(rows.items()):
         middle = 14 + place * LINE
         parts.append(label(left - 8, middle + 4, shown[name], anchor="end", letters=64))
-        parts += bar_parts(counts, left, middle)
+        parts += _bar_parts(counts, left, middle)
     below = 14 + len(rows) * LINE + 6
     x = left
     for name, tone in present:
@@ -484,7 +484,7 @@ def outcome_picture(cells: Sequence[BenchCell]) -> tuple[Figure, ...]:
     return (Figure("Outcomes by compiler", note, drawing(width, below + 16, "Outcomes by compiler", parts)),)
 
 
-def band_counts(own: Sequence[BenchCell], every: Sequence[BenchCell]) -> Counter[str]:
+def _band_counts(own: Sequence[BenchCell], every: Sequence[BenchCell]) -> Counter[str]:
     """Count the cells of each band."""
     without = powerless_graphs(every)
     band = {outcome: name for name, outcomes, _ in BANDS for outcome in outcomes}
@@ -493,7 +493,7 @@ def band_counts(own: Sequence[BenchCell], every: Sequence[BenchCell]) -> Counter
     )
 
 
-def bar_parts(counts: Counter[str], left: float, middle: float) -> Iterator[str]:
+def _bar_parts(counts: Counter[str], left: float, middle: float) -> Iterator[str]:
     """Yield the bands of one bar, with their numbers where there is room."""
     x = left
     for name, _, tone in BANDS:
@@ -509,7 +509,7 @@ def bar_parts(counts: Counter[str], left: float, middle: float) -> Iterator[str]
 # ------------------------------------------------------------------ scores
 
 
-def score_tables(scored: Scored, left_out: Mapping[str, int] | None = None) -> tuple[Table, ...]:
+def _score_tables(scored: Scored, left_out: Mapping[str, int] | None = None) -> tuple[Table, ...]:
     """Return tables of the samples that scores count, and of the scores at every level in both interpretations.
 
     `left_out` has by name how many cells without power no score counts.
@@ -518,14 +518,14 @@ def score_tables(scored: Scored, left_out: Mapping[str, int] | None = None) -> t
     default = {name: score_curve(samples) for name, samples in known.items()}
     extended = {name: score_curve(samples, ScoreTerms(interpretation="extended")) for name, samples in known.items()}
     return (
-        counted_in_scores(scored, left_out or {}),
-        level_table("S(t) by level", default, "s"),
-        level_table("ES(t), default by level", default, "es"),
-        level_table("ES(t), extended by level", extended, "es"),
+        _counted_in_scores(scored, left_out or {}),
+        _level_table("S(t) by level", default, "s"),
+        _level_table("ES(t), default by level", default, "es"),
+        _level_table("ES(t), extended by level", extended, "es"),
     )
 
 
-def counted_in_scores(scored: Scored, left_out: Mapping[str, int]) -> Table:
+def _counted_in_scores(scored: Scored, left_out: Mapping[str, int]) -> Table:
     """Count the samples of each compiler that its scores count, and their mean speedup at level 0."""
     rows: list[tuple[Cell, ...]] = []
     for name, samples in scored.items():
@@ -538,7 +538,7 @@ def counted_in_scores(scored: Scored, left_out: Mapping[str, int]) -> Table:
     return Table("Counted in scores", note, columns(f"{heads} speedup:times from:times to:times"), tuple(rows))
 
 
-def level_table(title: str, curves: Mapping[str, Sequence[ScorePoint]], score: str) -> Table:
+def _level_table(title: str, curves: Mapping[str, Sequence[ScorePoint]], score: str) -> Table:
     """Return one score at each level, a column a compiler."""
     levels = [point.level for point in next(iter(curves.values()), ())]
     rows = [(level, *(getattr(curve[place], score) for curve in curves.values())) for place, level in enumerate(levels)]
@@ -561,29 +561,29 @@ LOG_FIELDS = (
 
 def report_of_logs(logs: Mapping[str, Sequence[ScoredSample]]) -> Report:
     """Return the scores, curves and violins of GraphNet's logs, each by its name."""
-    rows = [tuple(row.values()) for row in log_rows(logs)]
+    rows = [tuple(row.values()) for row in _log_rows(logs)]
     heads = "log:name sample:name outcome speedup:times right_from_level:change outputs:count reason"
     facts = (("logs", ", ".join(logs)), ("samples", f"{sum(map(len, logs.values())):,}"))
     return Report(
         "Bench logs",
         facts,
-        tuple(filled(score_tables(logs))),
+        tuple(filled(_score_tables(logs))),
         Table("All samples", "", columns(heads), tuple(rows)),
         LOG_FIELDS,
-        lambda: log_rows(logs),
+        lambda: _log_rows(logs),
         pictures(logs),
     )
 
 
-def log_rows(logs: Mapping[str, Sequence[ScoredSample]]) -> Iterator[dict[str, Any]]:
+def _log_rows(logs: Mapping[str, Sequence[ScoredSample]]) -> Iterator[dict[str, Any]]:
     for name, samples in logs.items():
         for sample in samples:
-            outcome, strictest = (sample.outcome if sample.measured else UNMEASURED), strictest_level(sample)
+            outcome, strictest = (sample.outcome if sample.measured else UNMEASURED), _strictest_level(sample)
             values = (name, sample.name, outcome, sample.speedup, strictest, len(sample.outputs), sample.reason)
             yield {field: value for (field, _), value in zip(LOG_FIELDS, values, strict=True)}
 
 
-def strictest_level(sample: ScoredSample) -> int | None:
+def _strictest_level(sample: ScoredSample) -> int | None:
     """Return the strictest level at which a sample is right; None where there is none."""
     return next((level for level in ScoreTerms().levels if sample.right_at(level)), None)
 
@@ -618,23 +618,23 @@ def bench_report(run: BenchRun) -> Report:
     without = powerless_graphs(run.cells)
     left_out = {name: sum((cell.sample, cell.graph) in without for cell in run.of(name)) for name in names}
     tables = (
-        *outcome_tables(run.cells, names),
-        fast_table(run.cells),
+        *_outcome_tables(run.cells, names),
+        _fast_table(run.cells),
         matrix(run.cells),
-        *fault_tables(run.cells),
-        *derivative_tables(run.cells),
-        unjudged_outputs(run.cells),
-        *cost_tables(run.cells, run.peaks),
-        *score_tables(scored, left_out),
+        *_fault_tables(run.cells),
+        *_derivative_tables(run.cells),
+        _unjudged_outputs(run.cells),
+        *_cost_tables(run.cells, run.peaks),
+        *_score_tables(scored, left_out),
     )
     return Report(
         "Bench report",
         run_facts(run),
         tuple(filled(tables)),
-        all_cells(run, without),
+        _all_cells(run, without),
         FIELDS,
         lambda: cell_rows(run),
-        (*outcome_picture(run.cells), *pictures(scored)),
+        (*_outcome_picture(run.cells), *pictures(scored)),
         answer=answer_text(run, names, without),
     )
 
@@ -644,16 +644,16 @@ def bench_report(run: BenchRun) -> Report:
 
 def answer_text(run: BenchRun, names: Sequence[str], without: frozenset[tuple[str, str]]) -> str:
     """Return for each compiler how many of the judged cells are right, how fast these are, and what the others are."""
-    return "; ".join(f"{name}: {answer_of_compiler(run.of(name), without)}" for name in names)
+    return "; ".join(f"{name}: {_answer_of_compiler(run.of(name), without)}" for name in names)
 
 
-def answer_of_compiler(own: Sequence[BenchCell], without: frozenset[tuple[str, str]]) -> str:
+def _answer_of_compiler(own: Sequence[BenchCell], without: frozenset[tuple[str, str]]) -> str:
     """Return the answer for the cells of one compiler."""
     judged = judged_cells(own, without)
     faults = Counter(cell.outcome for cell in own if not cell.right and cell.outcome not in NOT_JUDGED)
     powerless = sum(cell.right and (cell.sample, cell.graph) in without for cell in own)
     skipped = sum(cell.outcome in NOT_JUDGED for cell in own)
-    speedup, _, _ = speedup_mean(judged)
+    speedup, _, _ = _speedup_mean(judged)
     texts = (
         f"{sum(cell.right for cell in judged):,} of {len(judged):,} right" if judged else "",
         f"{speedup:.2f}× as fast as eager" if speedup is not None else "",
@@ -683,9 +683,9 @@ def run_facts(run: BenchRun) -> tuple[tuple[str, str], ...]:
         "machine": words_of(run.machine),
         "torch": run.torch,
         "backprint": run.backprint,
-        "peaks": peaks_text(run.peaks),
-        "noise": noise_text(run.cells),
-        "load": load_text(run),
+        "peaks": _peaks_text(run.peaks),
+        "noise": _noise_text(run.cells),
+        "load": _load_text(run),
         "not judged": unjudged_text(run.cells),
         "options": words_of(run.options),
         "started": date_text(run.started),
@@ -699,7 +699,7 @@ def words_of(facts: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in lists.items() if value not in (None, "", False))
 
 
-def peaks_text(peaks: Peaks | None) -> str:
+def _peaks_text(peaks: Peaks | None) -> str:
     """Return the machine's peaks as text: arithmetic, memory, and the fastest cache."""
     if peaks is None:
         return ""
@@ -708,9 +708,9 @@ def peaks_text(peaks: Peaks | None) -> str:
     return ", ".join(f"{rate / 1e9:.3g} {word}" for word, rate in rates.items() if rate < math.inf)
 
 
-def noise_text(cells: Sequence[BenchCell]) -> str:
+def _noise_text(cells: Sequence[BenchCell]) -> str:
     """Return the noise of eager against eager as text: the share called a change, and the width of the intervals."""
-    known = [interval for cell in cells if cell.timing and (interval := noise_interval(cell, cell.timing))]
+    known = [interval for cell in cells if cell.timing and (interval := _noise_interval(cell, cell.timing))]
     if not known:
         timed = any(cell.timing for cell in cells)
         return "not measured (eager against eager)" if timed else "no cell was timed: there are no scores"
@@ -722,7 +722,7 @@ def noise_text(cells: Sequence[BenchCell]) -> str:
     )
 
 
-def load_text(run: BenchRun) -> str:
+def _load_text(run: BenchRun) -> str:
     """Return the machine's load as text, and whether other work ran beside the bench."""
     loads = [cell.load for cell in run.cells if cell.load is not None]
     if not loads:
@@ -735,7 +735,7 @@ def load_text(run: BenchRun) -> str:
     return f"{usual}; {high}" if busy else usual
 
 
-def noise_interval(cell: BenchCell, timing: BenchTiming) -> tuple[float, float] | None:
+def _noise_interval(cell: BenchCell, timing: BenchTiming) -> tuple[float, float] | None:
     """Return the interval of eager against eager beside a cell; for cells of `eager`, the cell's own interval."""
     low, high = timing.noise_low, timing.noise_high
     if cell.compiler == EAGER:
@@ -746,9 +746,9 @@ def noise_interval(cell: BenchCell, timing: BenchTiming) -> tuple[float, float] 
 # ------------------------------------------------------------------ all cells
 
 
-def all_cells(run: BenchRun, without: frozenset[tuple[str, str]]) -> Table:
+def _all_cells(run: BenchRun, without: frozenset[tuple[str, str]]) -> Table:
     """Return all cells, a line each."""
-    rows = [cell_line(cell, run, (cell.sample, cell.graph) in without) for cell in run.cells]
+    rows = [_cell_line(cell, run, (cell.sample, cell.graph) in without) for cell in run.cells]
     heads = (
         "sample:name graph:name compiler:name outcome:verdict eager:seconds compiled:seconds speedup:times from:times "
         "to:times derivative gap:change roofline:share cold:seconds warm:seconds peak_memory:size operators:count "
@@ -757,25 +757,25 @@ def all_cells(run: BenchRun, without: frozenset[tuple[str, str]]) -> Table:
     return Table("All cells", "", columns(heads), tuple(rows))
 
 
-def cell_line(cell: BenchCell, run: BenchRun, powerless: bool) -> tuple[Cell, ...]:
+def _cell_line(cell: BenchCell, run: BenchRun, powerless: bool) -> tuple[Cell, ...]:
     timing = cell.timing
-    times = (None,) * 5 if timing is None else interval_cells(cell, timing)
-    costs = (reached_share(cell, run.peaks), cell.cold, cell.warm, cell.peak_bytes, cell.steps or None)
-    level = strictest_level(scored_cell(cell))
-    reasons = "; ".join(map(one_line, filter(None, (cell.reason, *wrong_words(cell), *cell.notes))))
+    times = (None,) * 5 if timing is None else _interval_cells(cell, timing)
+    costs = (_reached_share(cell, run.peaks), cell.cold, cell.warm, cell.peak_bytes, cell.steps or None)
+    level = _strictest_level(scored_cell(cell))
+    reasons = "; ".join(map(one_line, filter(None, (cell.reason, *_wrong_words(cell), *cell.notes))))
     standing = f"{cell.outcome}, powerless" if powerless else cell.outcome
     words = (cell.sample, cell.graph, cell.compiler, standing)
     derivative = ("", None) if cell.derivative is None else (cell.derivative.word, cell.derivative.gap)
     return (*words, *times, *derivative, *costs, level, cell.family, reasons)
 
 
-def interval_cells(cell: BenchCell, timing: BenchTiming) -> tuple[Cell, ...]:
+def _interval_cells(cell: BenchCell, timing: BenchTiming) -> tuple[Cell, ...]:
     """Return the times, and the speedup with its interval: the inverse of the ratio's."""
     ends = (1 / end if 0 < end < math.inf else None for end in (timing.high, timing.low))
     return (timing.eager, timing.compiled, finite_speedup(cell), *ends)
 
 
-def wrong_words(cell: BenchCell) -> Iterator[str]:
+def _wrong_words(cell: BenchCell) -> Iterator[str]:
     yield from (
         f"{output.role} {output.name}: {output.detail}" for output in wrong_outputs(cell) if output.role != "cell"
     )
@@ -831,11 +831,11 @@ def cell_rows(run: BenchRun) -> Iterator[dict[str, Any]]:
             "size": size_class(cell),
             "operators": cell.steps,
             "outputs": len(cell.outputs),
-            "right_from_level": strictest_level(scored_cell(cell)),
+            "right_from_level": _strictest_level(scored_cell(cell)),
             "powerless": (cell.sample, cell.graph) in without,
             "wrong": tuple((f"{output.role} {output.name}", output.detail) for output in wrong_outputs(cell)),
             "without_power": tuple(f"{output.role} {output.name}" for output in cell.outputs if not output.power),
             "speedup": finite_speedup(cell),
-            "roofline": reached_share(cell, run.peaks),
+            "roofline": _reached_share(cell, run.peaks),
             **{column: getattr(cell.derivative, name, None) for column, name in OF_DERIVATIVES.items()},
         }

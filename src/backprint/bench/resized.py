@@ -29,7 +29,7 @@ RESIZED = ":resized"
 """What the name of a Pair has behind it in titles of its graphs at other sizes."""
 
 
-def resized_title(title: str) -> str:
+def _resized_title(title: str) -> str:
     """Return the title of a graph at other sizes."""
     pair, _, direction = title.partition(" ")
     return f"{pair}{RESIZED} {direction}"
@@ -44,7 +44,7 @@ def with_resized(capture: Capture, graphs: Mapping[str, Graph]) -> dict[str, Gra
     """Return graphs by title, and once more under the titles of other sizes, if the capture has any."""
     if not with_sizes(capture):
         return dict(graphs)
-    return {**graphs, **{resized_title(title): graph for title, graph in graphs.items()}}
+    return {**graphs, **{_resized_title(title): graph for title, graph in graphs.items()}}
 
 
 def resized_graphs(capture: Capture, seed: int) -> tuple[str, dict[str, BenchGraph]]:
@@ -58,10 +58,7 @@ def resized_graphs(capture: Capture, seed: int) -> tuple[str, dict[str, BenchGra
         values: dict[str, Tensor] = {}
         try:
             for name, spec in specs.items():
-                value = drawn_at(name, spec, capture.recipes, sizes, seed)
-                if value is None:
-                    raise BackprintError(f"{name} has one size alone")
-                values[name] = value
+                values[name] = drawn_at(name, spec, capture.recipes, sizes, seed)
         except BackprintError:
             continue
         classes = graph_classes({title: graph for title, (_, graph) in graphs.items()})
@@ -84,7 +81,7 @@ def specs_of(capture: Capture) -> dict[str, TensorSpec]:
 def fault_when_resized(process: CompilerProcess, graph: BenchGraph) -> tuple[str, str]:
     """Compile a graph for other sizes and compare a call with eager; return why it is wrong, and why it was not
     compared."""
-    judge = GraphJudge(replace(graph, title=resized_title(graph.title)))
+    judge = GraphJudge(replace(graph, title=_resized_title(graph.title)))
     examination = Examination(process, judge, VariedPlan((), 0))
     examination.begin()
     try:

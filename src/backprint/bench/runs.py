@@ -48,7 +48,7 @@ FAILED = VERDICTS[-1]
 
 
 @dataclass(frozen=True, slots=True)
-class BenchCompiler:
+class _BenchCompiler:
     """A compiler of a run: its name, its folder in the run, and the versions of its packages."""
 
     name: str
@@ -70,7 +70,7 @@ class BenchRun:
     machine: Mapping[str, Any]
     peaks: Peaks | None
     """What this run measured of the machine; None if it did not."""
-    compilers: tuple[BenchCompiler, ...]
+    compilers: tuple[_BenchCompiler, ...]
     cells: tuple[BenchCell, ...]
     unfinished: int = 0
     """How many samples are not done, counted for each compiler."""
@@ -87,8 +87,8 @@ def read_run(path: Path | str) -> BenchRun:
     place = Path(path)
     meta = read_meta(place)
     try:
-        compilers = tuple(map(compiler_of, meta["compilers"]))
-        parts = [read_compiler(place, compiler) for compiler in compilers]
+        compilers = tuple(map(_compiler_of, meta["compilers"]))
+        parts = [_read_compiler(place, compiler) for compiler in compilers]
         return BenchRun(
             place,
             str(meta.get("backprint", "")),
@@ -149,15 +149,15 @@ def peaks_of(row: Mapping[str, Any]) -> Peaks | None:
     return Peaks(rates[0], rates[1], moves, dtypes) if known and min(known) > 0 else None
 
 
-def compiler_of(row: Mapping[str, Any]) -> BenchCompiler:
+def _compiler_of(row: Mapping[str, Any]) -> _BenchCompiler:
     folder = str(row["folder"])
     if Path(folder).name != folder or folder == ".." or len(folder) > NAME_MAX:
         raise UsageError(f"{META}: compiler {row['name']!r} has folder {folder[:80]!r}, which is not one in the run")
     versions = tuple((str(name), str(version)) for name, version in (row.get("versions") or {}).items())
-    return BenchCompiler(str(row["name"]), folder, versions)
+    return _BenchCompiler(str(row["name"]), folder, versions)
 
 
-def read_compiler(place: Path, compiler: BenchCompiler) -> tuple[tuple[BenchCell, ...], int]:
+def _read_compiler(place: Path, compiler: _BenchCompiler) -> tuple[tuple[BenchCell, ...], int]:
     """Return a compiler's cells, and how many of its samples are not done. A folder not begun has none."""
     out = place / compiler.folder
     if not (out / NAME).is_file():
@@ -184,12 +184,12 @@ def cells_of(out: Path, row: Mapping[str, Any], compiler: str) -> Iterator[Bench
                 begun = line
     yield from cells.values()
     if damage:
-        yield replace(ended_cell(row, compiler, "", "a damaged file"), outcome="unjudged", reason=damage[0])
+        yield replace(_ended_cell(row, compiler, "", "a damaged file"), outcome="unjudged", reason=damage[0])
         return
     if not cells or (failed and begun and begun["begun"] not in cells):
-        yield ended_cell(row, compiler, str(begun.get("begun") or ""), str(begun.get("stage") or ""))
-    elif failed and outcome_of_row(row["cause"]) in {*STOPPED} - {cell.outcome for cell in cells.values()}:
-        yield replace(ended_cell(row, compiler, "", "after the last cell"), outcome="skipped")
+        yield _ended_cell(row, compiler, str(begun.get("begun") or ""), str(begun.get("stage") or ""))
+    elif failed and _outcome_of_row(row["cause"]) in {*STOPPED} - {cell.outcome for cell in cells.values()}:
+        yield replace(_ended_cell(row, compiler, "", "after the last cell"), outcome="skipped")
 
 
 def read_lines(file: Path, failed: bool) -> Iterator[BenchCell | Mapping[str, Any] | str]:
@@ -214,7 +214,7 @@ def read_lines(file: Path, failed: bool) -> Iterator[BenchCell | Mapping[str, An
             yield f"{file}:{number}: is not a cell: {error}; bench the sample again"
 
 
-def ended_cell(row: Mapping[str, Any], compiler: str, title: str, stage: str) -> BenchCell:
+def _ended_cell(row: Mapping[str, Any], compiler: str, title: str, stage: str) -> BenchCell:
     """Return the cell of a graph whose process was ended; without a title, no graph had begun."""
     direction = title.rpartition(" ")[2]
     reason_of_end = ": ".join(filter(None, (stage, str(row["cause"] or ""), str(row["detail"] or ""))))
@@ -223,7 +223,7 @@ def ended_cell(row: Mapping[str, Any], compiler: str, title: str, stage: str) ->
         graph=title,
         direction=direction if direction in BENCH_DIRECTIONS else "",
         compiler=compiler,
-        outcome=outcome_of_row(row["cause"]),
+        outcome=_outcome_of_row(row["cause"]),
         reason=reason_of_end if title or stage else f"no graph had begun: {reason_of_end}",
         family=str(row["family"] or ""),
         peak_bytes=row["peak_bytes"],
@@ -231,7 +231,7 @@ def ended_cell(row: Mapping[str, Any], compiler: str, title: str, stage: str) ->
     )
 
 
-def outcome_of_row(cause: str | None) -> str:
+def _outcome_of_row(cause: str | None) -> str:
     """Return the outcome of a row's cause: how the process ended; `skipped` where an error ended the sample."""
     if cause is not None and cause.startswith(DIED):
         return "crashed"

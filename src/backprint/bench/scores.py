@@ -179,12 +179,12 @@ def mean_speedup(speedups: Sequence[float]) -> MeanSpeedup:
     if len(speedups) < FEWEST:
         return (geometric_mean(speedups) if speedups else None, None, None)
     logs = [math.log(speedup) for speedup in speedups]
-    half = student_quantile(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    half = _student_quantile(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     mean = statistics.fmean(logs)
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
-def student_quantile(share: float, degrees: int) -> float:
+def _student_quantile(share: float, degrees: int) -> float:
     """Return a quantile of Student's t by Cornish and Fisher's expansion, within 2% from 4 degrees of freedom on."""
     z = statistics.NormalDist().inv_cdf(share)
     return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
@@ -284,11 +284,11 @@ class ScorePoint:
 
 def score_curve(samples: Iterable[ScoredSample], terms: ScoreTerms = DEFAULT) -> tuple[ScorePoint, ...]:
     """S(t) and ES(t) at every level, of the samples that are measured."""
-    scored = measured_samples(samples)
-    return tuple(score_point(scored, level, terms) for level in terms.levels)
+    scored = _measured_samples(samples)
+    return tuple(_score_point(scored, level, terms) for level in terms.levels)
 
 
-def measured_samples(samples: Iterable[ScoredSample]) -> tuple[ScoredSample, ...]:
+def _measured_samples(samples: Iterable[ScoredSample]) -> tuple[ScoredSample, ...]:
     all_samples = tuple(samples)
     scored = tuple(sample for sample in all_samples if sample.measured)
     if not scored:
@@ -296,38 +296,38 @@ def measured_samples(samples: Iterable[ScoredSample]) -> tuple[ScoredSample, ...
     return scored
 
 
-def score_point(samples: Sequence[ScoredSample], level: int, terms: ScoreTerms) -> ScorePoint:
+def _score_point(samples: Sequence[ScoredSample], level: int, terms: ScoreTerms) -> ScorePoint:
     return ScorePoint(
         level=level,
-        s=geometric_mean([strict_value(sample, level, terms) for sample in samples]),
-        es=geometric_mean([forgiving_value(sample, level, terms) for sample in samples]),
+        s=geometric_mean([_strict_value(sample, level, terms) for sample in samples]),
+        es=geometric_mean([_forgiving_value(sample, level, terms) for sample in samples]),
     )
 
 
-def strict_value(sample: ScoredSample, level: int, terms: ScoreTerms) -> float:
+def _strict_value(sample: ScoredSample, level: int, terms: ScoreTerms) -> float:
     """The value of a sample in S(t)."""
     if not sample.right_at(level):
         return terms.failure_value
-    speedup = speedup_of(sample)
+    speedup = _speedup_of(sample)
     return speedup ** (1 + terms.slowdown_penalty) if speedup < 1 else speedup
 
 
-def forgiving_value(sample: ScoredSample, level: int, terms: ScoreTerms) -> float:
+def _forgiving_value(sample: ScoredSample, level: int, terms: ScoreTerms) -> float:
     """The value of a sample in ES(t)."""
     decisive = min(level, FROZEN)
-    if level < FROZEN or sample.right_at(decisive) or not terms.forgives(error_at(sample, decisive), level):
-        return strict_value(sample, decisive, terms)
+    if level < FROZEN or sample.right_at(decisive) or not terms.forgives(_error_at(sample, decisive), level):
+        return _strict_value(sample, decisive, terms)
     return 1.0
 
 
-def error_at(sample: ScoredSample, level: int) -> str:
+def _error_at(sample: ScoredSample, level: int) -> str:
     """The outcome of a sample at a level: `accuracy` where it was compared, and is not right."""
     if sample.outcome not in COMPARED:
         return sample.outcome
     return "correct" if sample.right_at(level) else "accuracy"
 
 
-def speedup_of(sample: ScoredSample) -> float:
+def _speedup_of(sample: ScoredSample) -> float:
     if sample.speedup is None:
         raise UsageError(f"sample {sample.name!r} is right and has no speedup; score `measured` samples only")
     return sample.speedup

@@ -72,6 +72,9 @@ MOST_TESTS = 100
 LEAST_LIMIT, TIMES = 10.0, 5.0
 """A test may take this many seconds, or this many times the first failure's."""
 
+GROWN = 2.0
+"""How many times as long a graph may take whose first test took too long."""
+
 SHORT_LIMIT = 3.0
 """The seconds after which a graph that compiles in less hangs, where the fault is that it hangs."""
 
@@ -116,7 +119,7 @@ Smaller = Callable[[MinifiedGraph], None]
 
 
 @dataclass
-class GraphSearch:
+class _GraphSearch:
     """The search in one graph, with the smallest cut so far."""
 
     title: str
@@ -137,25 +140,49 @@ class GraphSearch:
     others: Counter[str] = field(default_factory=Counter)
     started: float = field(default_factory=time.monotonic)
 
-    def tried(self, cut: CutGraph) -> FaultTrial:
+    def begin(self, whole: CutGraph) -> UnminifiedGraph | None:
+        """Try the whole graph twice; return why there is nothing to shrink, or None. A first test that takes too long
+        may be one of a slow machine: the second may take longer."""
+        self.first = self.tried(whole)
+        slow = self.first.kind == "timeout"
+        if self.first.kind in FAULTS:
+            self.limit *= GROWN if slow else 1.0
+            again = self.tried(whole, self.limit)
+            if slow and again.kind != "timeout":
+                self.first = again
+                if again.kind in FAULTS:
+                    again = self.tried(whole, self.limit)
+        if self.first.kind not in FAULTS:
+            return UnminifiedGraph(self.title, self.first.text, self.first)
+        if not again.same_fault(self.first):
+            why = f"it failed once ({self.first.text}), and then it did not fail so: {again.text}"
+            return UnminifiedGraph(self.title, why, self.first, flaky=True)
+        self.keep(whole, again)
+        if self.first.kind != "timeout":
+            self.limit = max(LEAST_LIMIT, TIMES * self.first.seconds)
+        return None
+
+    def tried(self, cut: CutGraph, limit: float | None = None) -> FaultTrial:
         """Try a cut, and count it."""
         self.tests += 1
         self.tell(f"{self.title}: test {self.tests}, {cut.operators} of {count_operators(self.whole)} operators")
-        return self.trials.tried(cut, self.limit_now)
+        return self.trials.tried(cut, limit or self.limit_now)
 
     @property
     def limit_now(self) -> float:
         """The seconds that the next test may take. Where the fault is a hang, the limit falls once some cuts ran
         well."""
-        if self.first.kind != "timeout" or not self.slowest or self.patient:
+        if self.first.kind != "timeout" or self.patient:
             return self.limit
-        return min(self.limit, max(SHORT_LIMIT, 2 * TIMES * self.slowest))
+        return min(self.limit, max(SHORT_LIMIT, 2 * TIMES * self.slowest) if self.slowest else self.limit / GROWN)
 
     def shows(self, cut: CutGraph | None) -> bool:
         """Whether a cut shows the fault; keep the smallest that does."""
         if cut is None:
             return False
         trial = self.tried(cut)
+        if trial.kind == "wrong" and self.first.kind == "timeout":
+            raise _WrongSeenError(cut, trial)
         if not trial.same_fault(self.first):
             if trial.kind:
                 self.others[trial.kind if trial.kind != "raised" else trial.error] += 1
@@ -167,7 +194,7 @@ class GraphSearch:
 
     def keep(self, cut: CutGraph, trial: FaultTrial) -> None:
         """Keep a cut that shows the fault, if it is the smallest."""
-        if self.best is None or size_of_cut(cut) <= size_of_cut(self.best):
+        if self.best is None or _size_of_cut(cut) <= _size_of_cut(self.best):
             self.best, self.last = cut, trial
             self.smaller(self.minified(complete=False))
 
@@ -180,17 +207,28 @@ class GraphSearch:
         return MinifiedGraph(self.title, count, self.best, self.first, self.last, *ends)
 
     def minify(self, known: RecordedGraph) -> MinifiedGraph:
-        """Shrink the graph; where the fault is a hang, confirm that the result hangs."""
+        """Shrink the graph. Where it takes too long, and a part of it is wrong, shrink that part instead: a wrong
+        result is worth more to know, and the machine may only be slow."""
+        try:
+            return self.minified(self.shrink_hanging(known) if self.first.kind == "timeout" else self.shrink(known))
+        except _WrongSeenError as seen:
+            self.others["timeout"] += 1
+            self.first, self.best = seen.trial, None
+            self.keep(seen.cut, seen.trial)
+            self.limit = max(LEAST_LIMIT, TIMES * seen.trial.seconds)
+            part = record_values(seen.cut.graph, eager_run(seen.cut.graph, seen.cut.inputs, self.trials.seed))
+            return self.minified(self.shrink(part))
+
+    def shrink_hanging(self, known: RecordedGraph) -> bool:
+        """Shrink a graph that hangs, and confirm that the result hangs; return whether the tests were enough."""
         whole, whole_trial = self.best, self.last
-        assert whole is not None
-        hangs = self.first.kind == "timeout"
         complete = True
-        if not (hangs and self.shows(known.cut((0,)))):  # which says how long a graph takes that does not hang
+        if not self.shows(known.cut((0,))):  # which says how long a graph takes that does not hang
             complete = self.shrink(known)
-        if hangs and self.limit_now < self.limit and not self.confirmed():
+        if self.limit_now < self.limit and not self.confirmed():
             self.best, self.last = whole, whole_trial
             complete = self.shrink(known)
-        return self.minified(complete)
+        return complete
 
     def shrink(self, known: RecordedGraph) -> bool:
         """Leave out units, then outputs, then steps between others; return whether the tests were enough."""
@@ -230,6 +268,14 @@ class GraphSearch:
             self.shows(self.best.with_outputs(wrong))
 
 
+class _WrongSeenError(Exception):
+    """A part of a graph that takes too long gives wrong results."""
+
+    def __init__(self, cut: CutGraph, trial: FaultTrial) -> None:
+        super().__init__(trial.text)
+        self.cut, self.trial = cut, trial
+
+
 OUTPUT_TESTS = 6
 """How many tests are for leaving out outputs."""
 
@@ -237,12 +283,12 @@ MOST_BYPASSED = 24
 """The most steps of a graph of which single ones are left out between others."""
 
 
-def size_of_cut(cut: CutGraph) -> tuple[int, int, int]:
+def _size_of_cut(cut: CutGraph) -> tuple[int, int, int]:
     """Return the size by which cuts are compared: operators, then outputs, then inputs."""
     return cut.operators, len(cut.graph.outputs), len(cut.inputs)
 
 
-def minify_graph(
+def begin_search(
     graph: BenchGraph,
     compile: Compile,
     *,
@@ -252,25 +298,24 @@ def minify_graph(
     most: int = MOST_TESTS,
     tell: Tell = lambda text: None,
     smaller: Smaller = lambda minified: None,
-) -> MinifiedGraph | UnminifiedGraph:
-    """Shrink one graph; `limit` are the seconds of a test before any has failed, `most` the tests.
+) -> tuple[_GraphSearch, RecordedGraph] | UnminifiedGraph:
+    """Try one graph, and return the search for a smaller one with the graph's values; `limit` are the seconds of a test
+    before any has failed, `most` the tests.
 
     `smaller` is called with each smaller graph that shows the fault. The calling process must have no compiler loaded.
     """
     whole = unguarded_graph(graph.graph)
-    known = record_values(whole, graph.run)
-    search = GraphSearch(graph.title, whole, FaultTrials(compile, seed, memory), limit, most, tell, smaller)
-    whole_cut = CutGraph(whole, tuple(graph.run.inputs))
-    search.first = search.tried(whole_cut)
-    if search.first.kind not in FAULTS:
-        return UnminifiedGraph(graph.title, search.first.text, search.first)
-    second_trial = search.tried(whole_cut)
-    if not second_trial.same_fault(search.first):
-        why = f"it failed once ({search.first.text}), and then it did not fail so: {second_trial.text}"
-        return UnminifiedGraph(graph.title, why, search.first, flaky=True)
-    search.keep(whole_cut, second_trial)
-    if search.first.kind != "timeout":
-        search.limit = max(LEAST_LIMIT, TIMES * search.first.seconds)
+    search = _GraphSearch(graph.title, whole, FaultTrials(compile, seed, memory), limit, most, tell, smaller)
+    unminified = search.begin(CutGraph(whole, tuple(graph.run.inputs)))
+    return unminified or (search, record_values(whole, graph.run))
+
+
+def minify_graph(graph: BenchGraph, compile: Compile, **options: Any) -> MinifiedGraph | UnminifiedGraph:
+    """Shrink one graph; the options are those of `begin_search`."""
+    begun = begin_search(graph, compile, **options)
+    if isinstance(begun, UnminifiedGraph):
+        return begun
+    search, known = begun
     return search.minify(known)
 
 
@@ -285,7 +330,7 @@ FEW = 32
 
 
 @dataclass(frozen=True, slots=True)
-class MinifiedCase:
+class _MinifiedCase:
     """A minified graph as a Capture, with the compiler and its versions."""
 
     minified_graph: MinifiedGraph
@@ -305,8 +350,9 @@ class MinifiedCase:
         ]
         return list(filter(None, lines))
 
-    def row(self, reproduced: bool | None) -> dict[str, Any]:
-        """Return the case as plain values."""
+    def row(self, backend: str | None, reproduced: bool | None) -> dict[str, Any]:
+        """Return the case as plain values. `reproduced` says whether its file shows the fault with a `backend` of
+        `torch.compile`; None if the file was not run, or did not end."""
         minified = self.minified_graph
         return {
             "graph": minified.title,
@@ -322,12 +368,13 @@ class MinifiedCase:
             "seconds": round(minified.seconds, 2),
             "others": dict(minified.others),
             "complete": minified.complete,
+            "backend": backend,
             "reproduced": reproduced,
             "text": minified.text,
         }
 
 
-def case_of(minified: MinifiedGraph, whole: Capture, inputs: Inputs, compiler: str, versions: str) -> MinifiedCase:
+def case_of(minified: MinifiedGraph, whole: Capture, inputs: Inputs, compiler: str, versions: str) -> _MinifiedCase:
     """Return a minified graph as a Capture with these inputs, and digests of its results on them."""
     inputs_by_name = inputs.make()
     graph = minified.cut.graph
@@ -353,7 +400,7 @@ def case_of(minified: MinifiedGraph, whole: Capture, inputs: Inputs, compiler: s
             str(PortKey("output", name)): numbers_of(value) for name, value in zip(names, run.results, strict=True)
         },
     )
-    return MinifiedCase(minified, capture, compiler, versions)
+    return _MinifiedCase(minified, capture, compiler, versions)
 
 
 def as_program(cut: CutGraph) -> CutGraph:
@@ -382,7 +429,7 @@ def exact_inputs(cut: CutGraph, seed: int) -> Inputs:
     return Inputs(recipes, exact_data(values, recipes), seed)
 
 
-def drawn_inputs(cut: CutGraph, seed: int) -> Inputs | None:
+def _drawn_inputs(cut: CutGraph, seed: int) -> Inputs | None:
     """Return inputs of which the larger ones are drawn anew, by recipes fitted to them; None if all are small."""
     values = named_inputs(cut)
     small = [name for name, value in values.items() if value.numel() <= FEW]
@@ -394,7 +441,7 @@ def drawn_inputs(cut: CutGraph, seed: int) -> Inputs | None:
 
 def inputs_for(minified: MinifiedGraph, trials: FaultTrials, limit: float) -> Inputs:
     """Return drawn inputs if the graph fails on them in the same way; else the values themselves."""
-    drawn = drawn_inputs(minified.cut, trials.seed)
+    drawn = _drawn_inputs(minified.cut, trials.seed)
     if drawn is not None:
         drawn_values = drawn.make()
         cut = replace(minified.cut, inputs=tuple(drawn_values[port.local] for port in minified.cut.graph.inputs))
@@ -411,13 +458,10 @@ def named_inputs(cut: CutGraph) -> dict[str, Tensor]:
 # ------------------------------------------------------------------ the result on disk
 
 
-def write_case(
-    case: MinifiedCase, folder: Path, name: str, backend: str | None, proven: bool, here: str | None = None
-) -> Path:
-    """Write the case into a folder, as the sample NAME and the file NAME.py; return the file's path. `here` is the
-    backend's name in this process's folder.
+def write_case(case: _MinifiedCase, folder: Path, name: str, backend: str | None, proven: bool) -> Path:
+    """Write the case into a folder, as the sample NAME and the file NAME.py; return the file's path.
 
-    Without `proven`, which takes some seconds, the sample's verdict is `unproven`, and the file is the full one.
+    Without `proven`, which takes some seconds, the sample's verdict is `unproven`.
     """
     capture = case.capture
     kept = verdict_json(Verdict("unproven", capture.name, "saved while it was minified"))
@@ -428,16 +472,16 @@ def write_case(
     records = {"witness": capture.witness, "verdict": kept}
     write_staged(capture, folder / name, capture.recipes, records, values, graphnet_writer(None))
     place = folder / f"{name}.py"
-    return write_export(capture, place, capture.recipes, backend, "both", case.about, full=not proven, here=here)
+    return write_export(capture, place, capture.recipes, backend, "both", case.about)
 
 
-def shows_fault(file: Path, backend: str, kind: str, limit: float) -> bool:
-    """Run an exported file with a backend; return whether it ends as the fault wants."""
+def shows_fault(file: Path, backend: str, kind: str, limit: float) -> bool | None:
+    """Run an exported file with a backend; return whether it ends as the fault wants, None if it does not end."""
     command = [sys.executable, str(file), "--backend", backend]
     try:
         process = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False, cwd=file.parent)
     except subprocess.TimeoutExpired:
-        return kind == "timeout"
+        return True if kind == "timeout" else None
     if kind in ("crashed", "out of memory"):
         return process.returncode < 0
     word = {"wrong": "wrong", "raised": "failed"}.get(kind, "")

@@ -56,7 +56,7 @@ def cells_of_solution(
     try:
         program = program_of(capture)
         read = ReadTask(Path(), task_of(program, capture.name), program)
-        with judging(read, [loader_of(compiler, program)]) as (solution,):
+        with judging(read, [_loader_of(compiler, program)]) as (solution,):
             report = solution.report(compiler.name, timed, turns.alone)
             peak = processes.status("VmHWM", solution.remote.process.pid) if solution.remote.process.pid else None
             outputs = outputs_of(solution, report)
@@ -75,7 +75,7 @@ def cells_of_solution(
             seconds=time.monotonic() - began,
             peak_bytes=peak,
             notes=tuple(map(one_line, notes_of(report))),
-            derivative=derivative_of_solution(report) if derivative and direction == STEP else None,
+            derivative=_derivative_of_solution(report) if derivative and direction == STEP else None,
         )
         measured = next((measured for measured in report.times if measured.what == direction), None)
         if outcome == UNTIMED and measured is not None:
@@ -84,7 +84,7 @@ def cells_of_solution(
         yield cell
 
 
-def loader_of(compiler: Compiler, program: TaskProgram) -> Callable[[], Callable[..., Any]]:
+def _loader_of(compiler: Compiler, program: TaskProgram) -> Callable[[], Callable[..., Any]]:
     """Return the function with which the process of a solution loads it; that of a PAIR gets both graphs."""
 
     def load() -> Callable[..., Any]:
@@ -108,14 +108,14 @@ def outcome_of(solution: Judging, report: TaskReport, direction: str) -> tuple[s
     if solution.raised:
         return "failed", report.reason
     if ended and not solution.remote.cheats:
-        return ended_as(ended), ended
+        return _ended_as(ended), ended
     if direction == FORWARD and not any(of_forward(row) for row in report.wrong):
         return UNTIMED, f"its backward is wrong: {report.reason}"
     own = next((row for row in report.wrong if direction == STEP or of_forward(row)), None)
     return "wrong", report.reason if own is None or direction == STEP else reason_of(own)
 
 
-def ended_as(text: str) -> str:
+def _ended_as(text: str) -> str:
     """Return the outcome of a process that ended, by what is said of it."""
     if text.startswith("no answer after"):
         return "timeout"
@@ -200,7 +200,7 @@ SAME = 0.05
 """Times whose ratio is certainly within this are the same, as those of compilers are."""
 
 
-def derivative_of_solution(report: TaskReport) -> BenchDerivative:
+def _derivative_of_solution(report: TaskReport) -> BenchDerivative:
     """Return whether the backward of a solution is the derivative of its own forward."""
     rows = [row for row in report.rows if row.check == DERIVATIVE and row.tried]
     gap = max((row.error for row in rows if row.error is not None), default=None)

@@ -56,7 +56,7 @@ TOGETHER, MOST_TOLD = 0.03, 2**21
 
 
 @dataclass
-class ProgramTimes:
+class _ProgramTimes:
     """The times of a program: calls a block, nanoseconds of a call in each block, and milliseconds of a GPU."""
 
     calls: int = 1
@@ -73,7 +73,7 @@ class Rounds:
 
     def __init__(self, examination: Examination) -> None:
         self.examination = examination
-        self.programs = {name: ProgramTimes() for name in PROGRAMS}
+        self.programs = {name: _ProgramTimes() for name in PROGRAMS}
         self.together = 1
         """How many rounds are run before results are compared."""
 
@@ -93,7 +93,7 @@ class Rounds:
         """Call a program until its time is steady; choose its calls a block, and return a block's seconds."""
         spent: list[float] = []
         begun, calls = CLOCK(), 1
-        while len(spent) < WARM_CALLS and not is_steady(spent) and CLOCK() - begun < WARM_SECONDS * 1e9:
+        while len(spent) < WARM_CALLS and not _is_steady(spent) and CLOCK() - begun < WARM_SECONDS * 1e9:
             spent.append(self.examination.blocks([(name, calls)])[0][0])
             calls = max(1, min(WARM_BLOCK, round(SHORTEST / max(1.0, spent[-1]))))
         fastest = max(1.0, min(spent))
@@ -120,7 +120,7 @@ def time_pair(examination: Examination, *, most_seconds: float = MOST_SECONDS) -
     return timing_of(change, rounds.programs, gpu, varied=bool(examination.plan.pieces))
 
 
-def timing_of(change: TimingChange, programs: Mapping[str, ProgramTimes], gpu: bool, varied: bool) -> BenchTiming:
+def timing_of(change: TimingChange, programs: Mapping[str, _ProgramTimes], gpu: bool, varied: bool) -> BenchTiming:
     """Return a pair's times, and the noise beside them."""
     eager, compiled, again = (programs[name].seconds() for name in PROGRAMS)
     noise = compare_timings(eager, again)
@@ -137,12 +137,12 @@ def timing_of(change: TimingChange, programs: Mapping[str, ProgramTimes], gpu: b
         noise=noise.ratio,
         noise_low=noise.low,
         noise_high=noise.high,
-        device=device_ratio(programs) if gpu else None,
+        device=_device_ratio(programs) if gpu else None,
         varied=varied,
     )
 
 
-def is_steady(spent: Sequence[float]) -> bool:
+def _is_steady(spent: Sequence[float]) -> bool:
     return len(spent) >= 6 and min(spent[-6:-3]) <= STEADY * min(spent[-3:])
 
 
@@ -161,7 +161,7 @@ def lower_decile(times: Sequence[float]) -> float:
     return float(torch.quantile(torch.tensor(times, dtype=torch.float64), DECILE))
 
 
-def device_ratio(programs: Mapping[str, ProgramTimes]) -> float | None:
+def _device_ratio(programs: Mapping[str, _ProgramTimes]) -> float | None:
     """Return the ratio of the lower deciles of the GPU's times."""
     eager, compiled = (lower_decile(programs[name].device_times) for name in PROGRAMS[:2])
     return compiled / eager if eager > 0 else None

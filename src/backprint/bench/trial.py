@@ -27,6 +27,7 @@ from backprint.bench.asking import CompilerProcess
 from backprint.bench.cells import NOT_JUDGED, RIGHT, STOPPED, UNTIMED, BenchCell, BenchOutput, cell_from_json
 from backprint.bench.compilers.table import GRAPH, Compiler, compiler_named
 from backprint.bench.contents import VariedInputs
+from backprint.bench.differentiated import fault_of_gradients
 from backprint.bench.edges import check_edges
 from backprint.bench.examine import Examination, VariedPlan, fitting, inputs_of, pause_after, step_told, varied_plan
 from backprint.bench.judge import (
@@ -77,20 +78,20 @@ FEWEST_CALLS, MOST_CALLS, MOST_SECONDS, MOST_BYTES = 80, 400, 2.0, 2**27
 """How many calls show a distribution; how many are made, for how long, and with how many bytes of results."""
 
 
-class NotJudged(BackprintError):
+class _NotJudged(BackprintError):
     """Results that depend on draws could not be judged; the message says why."""
 
 
-def opened_fault(examination: Examination) -> str:
+def _opened_fault(examination: Examination) -> str:
     """Return the fault of the compiled opened graph, or an empty text."""
     (part,) = examination.judge.parts
     opened = opened_graph(unguarded_graph(part.bench.graph))
     if opened is None:
-        raise NotJudged("the graph cannot be given with its draws as results")
+        raise _NotJudged("the graph cannot be given with its draws as results")
     try:
         examination.process.request("compile", cold=False, opened=True)
     except CompilerFailed as error:
-        raise NotJudged(f"refused with its draws as results: {error}") from None
+        raise _NotJudged(f"refused with its draws as results: {error}") from None
     (module,) = graph_classes({"opened": opened}).values()
     outputs = [(port.role, port.name) for port in opened.outputs]
     run = EagerRun(
@@ -114,17 +115,17 @@ def opened_fault(examination: Examination) -> str:
     except CheatFound as error:
         return str(error)
     except CompilerFailed as error:
-        raise NotJudged(f"fails with its draws as results: {error}") from None
+        raise _NotJudged(f"fails with its draws as results: {error}") from None
     return ""
 
 
-def distribution_fault(examination: Examination, places: Sequence[int]) -> str:
+def _distribution_fault(examination: Examination, places: Sequence[int]) -> str:
     """Return which of the results at these places has another distribution than eager's, or an empty text."""
     (part,) = examination.judge.parts
     size = sum(part.bench.run.results[place].nbytes for place in places)
     count = min(MOST_CALLS, int(MOST_SECONDS / examination.seconds), MOST_BYTES // max(size, 1))
     if count < FEWEST_CALLS:
-        raise NotJudged(f"{FEWEST_CALLS} calls, which show a distribution, would take too long or too much memory")
+        raise _NotJudged(f"{FEWEST_CALLS} calls, which show a distribution, would take too long or too much memory")
     torch.seed()
     eager, module = [], part.bench.run.module()
     for _ in range(count):
@@ -178,7 +179,7 @@ def tried(
     its derivative is known. `on_begin` is called with a graph's title and the part of the trial that begins. If the
     compiler's process dies, the cell of that graph is the last, and the remaining graphs need another process."""
     if plan.compiler.takes != GRAPH:
-        yield from tried_solution(capture, plan, known, turns, on_begin)
+        yield from _tried_solution(capture, plan, known, turns, on_begin)
         return
     graphs_of = {title: graph for title, (_, graph) in graphs_needed(capture, "both").items()}
     wide = None
@@ -195,7 +196,7 @@ def tried(
             seeds = [int.from_bytes(os.urandom(6), "little") for _ in range(REDRAWS)]
             redrawn = [with_steps(graphs_of_seed) for graphs_of_seed in redrawn_graphs(capture, graphs, seeds)]
             sizes, resized = resized_graphs(capture, seeds[0]) if with_sizes(capture) else ("", {})
-        trial = CompilerTrial(plan, turns, on_begin, process, dict(known), with_steps(graphs), redrawn, sizes, resized)
+        trial = _CompilerTrial(plan, turns, on_begin, process, dict(known), with_steps(graphs), redrawn, sizes, resized)
         remaining = [
             title for title, graph in trial.graphs.items() if title not in known and graph.direction in plan.directions
         ]
@@ -212,7 +213,7 @@ def tried(
         process.close()
 
 
-def tried_solution(
+def _tried_solution(
     capture: Capture, plan: TrialPlan, known: Mapping[str, str], turns: Turns, on_begin: Begun
 ) -> Iterator[BenchCell]:
     """Yield a cell for the forward and for the step of a solution, which is judged once for both."""
@@ -222,12 +223,12 @@ def tried_solution(
     if not [title for title in wanted if title not in known]:
         return
     if len(capture.pairs) > 1:
-        blanks = {title: blank_cell_of(capture, title, plan.compiler.name) for title in wanted}
+        blanks = {title: _blank_cell_of(capture, title, plan.compiler.name) for title in wanted}
         reason = f"a solution is of one Pair, and the sample has {len(capture.pairs)}: `corpus split` cuts it up"
         yield from (replace(blank, outcome="skipped", reason=reason) for blank in blanks.values())
         return
     on_begin(wanted[0], FIRST_PART)
-    blanks = {title.partition(" ")[2]: blank_cell_of(capture, title, plan.compiler.name) for title in wanted}
+    blanks = {title.partition(" ")[2]: _blank_cell_of(capture, title, plan.compiler.name) for title in wanted}
     with stage("solution"):
         yield from cells_of_solution(capture, plan.compiler, blanks, plan.timed, plan.derivative, turns)
 
@@ -245,7 +246,7 @@ def with_steps(graphs: Sequence[BenchGraph]) -> dict[str, AnyGraph]:
 
 
 @dataclass(slots=True)
-class GraphAtWork:
+class _GraphAtWork:
     """A graph that the compiler's process works on."""
 
     graph: AnyGraph
@@ -255,7 +256,7 @@ class GraphAtWork:
 
 
 @dataclass(slots=True)
-class CompilerTrial:
+class _CompilerTrial:
     """A compiler at work on the graphs of a sample: its process, its compiled graphs, and their outcomes."""
 
     plan: TrialPlan
@@ -297,7 +298,7 @@ class CompilerTrial:
     def cell(self, title: str) -> BenchCell:
         """Run the PARTS on one graph and return its cell; a part that sets the outcome is the last."""
         began, graph = time.monotonic(), self.graphs[title]
-        cell = blank_cell(graph, self.plan.compiler.name)
+        cell = _blank_cell(graph, self.plan.compiler.name)
         part = FIRST_PART
         try:
             self.begun(title, part)
@@ -341,18 +342,18 @@ class CompilerTrial:
             derivative, self.died = wide.judged(self.process, title)
         return derivative
 
-    def in_hand(self, graph: AnyGraph) -> GraphAtWork:
+    def in_hand(self, graph: AnyGraph) -> _GraphAtWork:
         """Begin work on a graph in the compiler's process."""
         title = graph.title
         if title not in self.judges:
             self.plans[title] = varied_plan(self.judge_of(graph), int.from_bytes(os.urandom(7), "little"))
         examination = Examination(self.process, self.judges[title], self.plans[title])
         examination.begin()
-        return GraphAtWork(graph, examination)
+        return _GraphAtWork(graph, examination)
 
     # -------------------------------------------------------------- parts
 
-    def compile(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
+    def compile(self, work: _GraphAtWork, cell: BenchCell) -> BenchCell:
         """Compile with empty caches; a step is made of its forward and its backward."""
         if isinstance(work.graph, BenchStep):
             return self.join(work, cell)
@@ -362,7 +363,7 @@ class CompilerTrial:
             return replace(cell, outcome="refused", reason=str(error))
         return replace(cell, cold=seconds, notes=(*cell.notes, *notes))
 
-    def compile_as(self, work: GraphAtWork, cold: bool) -> tuple[float, Sequence[str]]:
+    def compile_as(self, work: _GraphAtWork, cold: bool) -> tuple[float, Sequence[str]]:
         """Compile the active graph and call it once; judge the results of the call, and return the seconds and
         notes."""
         answer = self.process.request("compile", cold=cold, opened=False)
@@ -372,7 +373,7 @@ class CompilerTrial:
             work.first = judge.fault(examination.own, self.process.results_in(answer), (torch.get_rng_state(), ()))
         return answer["seconds"], answer["notes"]
 
-    def join(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
+    def join(self, work: _GraphAtWork, cell: BenchCell) -> BenchCell:
         """Join the compiled forward and backward of a step; those that have no cell of their own are judged first."""
         graph = work.graph
         assert isinstance(graph, BenchStep)
@@ -382,7 +383,7 @@ class CompilerTrial:
                 outcome = "wrong" if ended == "wrong" else "skipped"
                 return replace(cell, outcome=outcome, reason=f"{part.title}: {ended}")
             if part.title not in self.compiled:
-                part_work, part_cell = self.in_hand(part), blank_cell(part, cell.compiler)
+                part_work, part_cell = self.in_hand(part), _blank_cell(part, cell.compiler)
                 try:
                     self.compile_as(part_work, cold=False)
                     part_cell = self.judge(part_work, part_cell)
@@ -396,7 +397,7 @@ class CompilerTrial:
         self.process.request("join", **parts, step=step_told(graph))
         return cell
 
-    def judge(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
+    def judge(self, work: _GraphAtWork, cell: BenchCell) -> BenchCell:
         """Compare each output with eager's and float64's."""
         examination, judge = work.examination, work.examination.judge
         try:
@@ -428,7 +429,7 @@ class CompilerTrial:
         return replace(cell, outputs=outputs, outcome="wrong", reason=one_line(reason))
 
     def judged_cell(
-        self, work: GraphAtWork, cell: BenchCell, inputs: Sequence[Any], results: Sequence[Any], state: Any
+        self, work: _GraphAtWork, cell: BenchCell, inputs: Sequence[Any], results: Sequence[Any], state: Any
     ) -> BenchCell:
         """Return the cell with a word for each output of the first call."""
         examination, judge = work.examination, work.examination.judge
@@ -453,7 +454,7 @@ class CompilerTrial:
         )
         return replace(cell, outputs=shown, outcome=outcome, reason=one_line(reason), notes=(*cell.notes, *notes))
 
-    def by_distribution(self, work: GraphAtWork, outputs: tuple[BenchOutput, ...]) -> tuple[BenchOutput, ...]:
+    def by_distribution(self, work: _GraphAtWork, outputs: tuple[BenchOutput, ...]) -> tuple[BenchOutput, ...]:
         """Judge outputs that depend on draws of the compiler's own, which the graph does not return: exactly by its
         opened form, which returns them, and by their distribution."""
         examination = work.examination
@@ -463,9 +464,9 @@ class CompilerTrial:
         part.followed = False
         places = [place for place, output in enumerate(outputs) if output.word == "random"]
         try:
-            reason, judged_by = opened_fault(examination), "its draws as results, and by distribution"
-            reason = reason or distribution_fault(examination, places)
-        except NotJudged as error:
+            reason, judged_by = _opened_fault(examination), "its draws as results, and by distribution"
+            reason = reason or _distribution_fault(examination, places)
+        except _NotJudged as error:
             return tuple(
                 replace(output, detail=f"{output.detail}; {error}") if output.word == "random" else output
                 for output in outputs
@@ -478,7 +479,22 @@ class CompilerTrial:
             for output in outputs
         )
 
-    def compile_again(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
+    def differentiate(self, work: _GraphAtWork, cell: BenchCell) -> BenchCell:
+        """Compare the gradients of torch.compile by itself with autograd's. Of a real compiler it takes as long as the
+        two graphs, so it is done with `derivative` only."""
+        backend = self.plan.compiler.backend
+        if not isinstance(work.graph, BenchStep) or not (
+            backend.startswith("aot_eager") or (backend and self.plan.derivative)
+        ):
+            note = "how torch.compile differentiates it by itself is looked at with --derivative only"
+            step = isinstance(work.graph, BenchStep) and backend
+            return replace(cell, notes=(*cell.notes, note)) if step else cell
+        reason, note = fault_of_gradients(self.process, work.graph)
+        return replace(
+            cell, outcome="wrong" if reason else "", reason=reason, notes=(*cell.notes, *([note] if note else []))
+        )
+
+    def compile_again(self, work: _GraphAtWork, cell: BenchCell) -> BenchCell:
         """Compile with the caches that the first time has filled."""
         if isinstance(work.graph, BenchStep) or not self.plan.timed:
             return cell
@@ -492,7 +508,7 @@ class CompilerTrial:
             )
         return replace(cell, warm=warm, notes=tuple(dict.fromkeys((*cell.notes, *notes))))
 
-    def time(self, work: GraphAtWork, cell: BenchCell) -> BenchCell:
+    def time(self, work: _GraphAtWork, cell: BenchCell) -> BenchCell:
         """Call the compiled graph on other inputs, and time it in turns with eager, alone on the machine."""
         try:
             if not self.plan.timed:
@@ -519,7 +535,7 @@ class CompilerTrial:
             return replace(cell, outcome=UNTIMED, reason="times were not asked for")
         return replace(cell, outcome=timing.answer)
 
-    def check(self, work: GraphAtWork) -> None:
+    def check(self, work: _GraphAtWork) -> None:
         """Call the compiled graph on redrawn inputs and on varied ones, and compare every call."""
         examination = work.examination
         contents = fitting(examination.judge, [graphs[work.graph.title] for graphs in self.moved])
@@ -544,11 +560,12 @@ class CompilerTrial:
         return powers
 
 
-PARTS: Mapping[str, Callable[[CompilerTrial, GraphAtWork, BenchCell], BenchCell]] = {
-    "compile": CompilerTrial.compile,
-    "judge": CompilerTrial.judge,
-    "compile again": CompilerTrial.compile_again,
-    "time": CompilerTrial.time,
+PARTS: Mapping[str, Callable[[_CompilerTrial, _GraphAtWork, BenchCell], BenchCell]] = {
+    "compile": _CompilerTrial.compile,
+    "judge": _CompilerTrial.judge,
+    "differentiate": _CompilerTrial.differentiate,
+    "compile again": _CompilerTrial.compile_again,
+    "time": _CompilerTrial.time,
 }
 """The parts of a trial, in order. Each returns the cell with more fields; one that sets the outcome ends the trial."""
 
@@ -563,7 +580,7 @@ ENDED = ("crashed", "timeout", "out of memory")
 """Outcomes of a graph that would end the compiler's process in float64 too."""
 
 
-def blank_cell_of(capture: Capture, title: str, compiler: str) -> BenchCell:
+def _blank_cell_of(capture: Capture, title: str, compiler: str) -> BenchCell:
     """Return the cell of a solution before it is judged. Values that eager saves are no part of its least work."""
     from backprint.tasks.writing import without_saved_results
 
@@ -577,7 +594,7 @@ def blank_cell_of(capture: Capture, title: str, compiler: str) -> BenchCell:
     return BenchCell("", title, direction, compiler, "", steps=steps, **known)
 
 
-def blank_cell(graph: AnyGraph, compiler: str) -> BenchCell:
+def _blank_cell(graph: AnyGraph, compiler: str) -> BenchCell:
     """Return the cell of a graph before its trial: its operators and its least work."""
     forward = graph.forward.graph if isinstance(graph, BenchStep) else graph.graph
     work = least_step_work(forward, graph.backward.graph) if isinstance(graph, BenchStep) else least_work(forward)
@@ -631,13 +648,13 @@ def bench_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dict[
     file = staging / CELLS
     while remaining := [title for title in wanted if title not in outcomes(file)]:
         clock = GraphClock()
-        arguments = task, capture, options, file, clock
-        end = in_child(partial(try_rest, *arguments), options["timeout"], task.memory, clock.seconds)
+        rest = partial(_try_rest, task, capture, options, file, clock)
+        end = in_child(rest, options["timeout"], task.memory, clock.seconds_of)
         if not end.ended_well:
             write_ended(file, end, remaining, BenchCell(task.id, "", "", options["compiler"], "", family=task.family))
         elif [title for title in wanted if title not in outcomes(file)] == remaining:
             return failure("no cells", f"nothing was tried of {remaining[0]}", "bench")
-    for place in caches_of(task, options).parent.glob(f"{caches_of(task, options).name}_*"):
+    for place in _caches_of(task, options).parent.glob(f"{_caches_of(task, options).name}_*"):
         shutil.rmtree(place, ignore_errors=True)
     return row_of(list(read_cells(file)))
 
@@ -655,13 +672,13 @@ def read_capture(task: Task, options: Mapping[str, Any], staging: Path) -> Any:
         return api.load(task.path, allow=allow)
     place = staging / "sample"
     with stage("capture"):
-        end = in_child(partial(capture_sample, task.path, place, device), options["timeout"], task.memory)
+        end = in_child(partial(_capture_sample, task.path, place, device), options["timeout"], task.memory)
     if not end.ended_well:
         raise SampleError(f"could not be captured: {end.cause}: {end.detail}")
     return api.load(place, allow=allow)
 
 
-def capture_sample(source: Path, place: Path, device: str | None) -> None:
+def _capture_sample(source: Path, place: Path, device: str | None) -> None:
     """Capture a sample on a device, and save it."""
     from backprint import api
     from backprint.target import capture_target, read_target
@@ -669,7 +686,7 @@ def capture_sample(source: Path, place: Path, device: str | None) -> None:
     api.save(capture_target(read_target(source, device=device)), place)
 
 
-def caches_of(task: Task, options: Mapping[str, Any]) -> Path:
+def _caches_of(task: Task, options: Mapping[str, Any]) -> Path:
     """Return the path below which a compiler keeps its caches of a sample; each graph adds its name."""
     name = hashlib.sha256(f"{options['asked']} {task.id}".encode()).hexdigest()[:16]
     return Path(options["caches"]) / name
@@ -679,7 +696,7 @@ ARITHMETIC = ("default_dtype", "flush_denormal")
 """Settings of the capture that its graphs run with, because results depend on them."""
 
 
-def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, clock: GraphClock) -> None:
+def _try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, clock: GraphClock) -> None:
     """Try the compiler on the graphs without a cell and write each cell. It runs in a process of its own."""
     import torch
 
@@ -689,7 +706,7 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, c
     torch.set_num_threads(options["threads"])
     compute_in_float32()
     compiler, directions = compiler_named(options["asked"]), tuple(options["directions"])
-    plan = TrialPlan(compiler, directions, options["timed"], caches_of(task, options), options.get(DERIVATIVE, False))
+    plan = TrialPlan(compiler, directions, options["timed"], _caches_of(task, options), options.get(DERIVATIVE, False))
     turns = Turns(_turns, clock)
 
     def begun(title: str, part: str) -> None:
@@ -700,11 +717,13 @@ def try_rest(task: Task, capture: Any, options: Mapping[str, Any], file: Path, c
     own = dict(capture.environment)
     with turns.working(), with_settings({name: own[name] for name in ARITHMETIC if name in own}):
         for cell in tried(capture, plan, outcomes(file), turns, begun):
-            named = replace(cell, sample=task.id, family=task.family, compiler=options["compiler"], load=load_average())
+            named = replace(
+                cell, sample=task.id, family=task.family, compiler=options["compiler"], load=_load_average()
+            )
             append(file, named.to_json())
 
 
-def load_average() -> float | None:
+def _load_average() -> float | None:
     """Return how many processes have run or waited to run, on average over the last minute."""
     try:
         return round(os.getloadavg()[0], 2)
@@ -721,7 +740,7 @@ def append(file: Path, row: Mapping[str, Any]) -> None:
         lines.write(json.dumps(row) + "\n")
 
 
-def rows_of_file(file: Path) -> Iterator[dict[str, Any]]:
+def _rows_of_file(file: Path) -> Iterator[dict[str, Any]]:
     """Yield the whole lines of the file."""
     text = file.read_text("utf-8") if file.exists() else ""
     yield from map(json.loads, text[: text.rfind("\n") + 1].splitlines())
@@ -729,7 +748,7 @@ def rows_of_file(file: Path) -> Iterator[dict[str, Any]]:
 
 def read_cells(file: Path) -> Iterator[BenchCell]:
     """Yield the cells of the file: of each graph the last, that with its derivative."""
-    rows = {row["graph"]: row for row in rows_of_file(file) if BEGUN not in row}
+    rows = {row["graph"]: row for row in _rows_of_file(file) if BEGUN not in row}
     yield from map(cell_from_json, rows.values())
 
 
@@ -744,11 +763,11 @@ def write_ended(file: Path, end: ChildEnd, left: list[str], blank: BenchCell) ->
     What a compiler raises is in a cell already, so another error is ours.
     """
     known = outcomes(file)
-    last = [row for row in rows_of_file(file) if BEGUN in row][-1:]
+    last = [row for row in _rows_of_file(file) if BEGUN in row][-1:]
     if last and last[0]["stage"] == DERIVATIVE and last[0][BEGUN] in known:
-        write_without_derivative(file, last[0][BEGUN], f"in float64: {end.cause}: {end.detail}")
+        _write_without_derivative(file, last[0][BEGUN], f"in float64: {end.cause}: {end.detail}")
         return
-    begun = [row for row in rows_of_file(file) if BEGUN in row and row[BEGUN] not in known]
+    begun = [row for row in _rows_of_file(file) if BEGUN in row and row[BEGUN] not in known]
     outcome = {"raised": "unjudged"}.get(end.cause, end.cause) if begun else "eager failed"
     reason = one_line(": ".join([*(row["stage"] for row in begun[-1:]), end.detail]))
     for title in [row[BEGUN] for row in begun[-1:]] or left:
@@ -757,7 +776,7 @@ def write_ended(file: Path, end: ChildEnd, left: list[str], blank: BenchCell) ->
         append(file, cell.to_json())
 
 
-def write_without_derivative(file: Path, title: str, why: str) -> None:
+def _write_without_derivative(file: Path, title: str, why: str) -> None:
     """Write the cell of a step once more, whose process was ended while the step was at work in float64."""
     from backprint.bench.widened import unknown
 

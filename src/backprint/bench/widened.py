@@ -42,7 +42,7 @@ FLOAT64 = ":float64"
 """What the name of a Pair has behind it in titles of its graphs in float64."""
 
 
-def wide_title(title: str) -> str:
+def _wide_title(title: str) -> str:
     """Return the title of a graph, or of a step, in float64."""
     pair, _, direction = title.partition(" ")
     return f"{pair}{FLOAT64} {direction}"
@@ -69,7 +69,7 @@ class WideGraphs:
         """Return the derivative of a step, and whether the compiler's process died over it."""
         began, died = time.monotonic(), False
         try:
-            result = self.judged_pair(process, int(title.partition(" ")[0].removeprefix("pair_")), wide_title(title))
+            result = self.judged_pair(process, int(title.partition(" ")[0].removeprefix("pair_")), _wide_title(title))
         except (CannotTell, RefusedError) as error:
             result = CompiledDerivative(CANNOT_TELL, str(error))
         except CompilerFailed as error:
@@ -78,7 +78,7 @@ class WideGraphs:
             result = CompiledDerivative(CANNOT_TELL, f"in float64 {error}")
         except PerformerDied as error:
             died, result = True, CompiledDerivative(CANNOT_TELL, f"in float64 the compiler's process ended: {error}")
-        return derivative_of_cell(result, time.monotonic() - began), died
+        return _derivative_of_cell(result, time.monotonic() - began), died
 
     def judged_pair(self, process: CompilerProcess, number: int, title: str) -> CompiledDerivative:
         """Compile a Pair in float64, and judge its gradients."""
@@ -86,11 +86,11 @@ class WideGraphs:
         assert wide is not None
         pair, values = with_one_name(capture.pairs[number], capture.signature.same), values_for_pairs(capture)[number]
         first, *seeds = [int.from_bytes(os.urandom(6), "little") for _ in range(1 + DRAWS)]
-        compiled = CompiledStep(process, wide, title, setting_for(pair, values, first, capture.seed))
+        compiled = _CompiledStep(process, wide, title, setting_for(pair, values, first, capture.seed))
         return derivative_of_compiled(pair, values, capture.seed, capture.opaque, capture.meant, compiled.call, seeds)
 
 
-class CompiledStep:
+class _CompiledStep:
     """A Pair that the compiler's process has compiled in float64, for the inputs of one Setting."""
 
     def __init__(self, process: CompilerProcess, pair: Pair, title: str, setting: Setting) -> None:
@@ -114,10 +114,10 @@ class CompiledStep:
         assert self.pair.backward is not None
         passed = setting.backward_inputs
         name = self.title.partition(" ")[0]
-        forward = bench_graph(
+        forward = _bench_graph(
             f"{name} forward", self.pair.forward, [setting.inputs[port.name] for port in self.pair.forward.inputs]
         )
-        backward = bench_graph(
+        backward = _bench_graph(
             f"{name} backward", self.pair.backward, [passed[port.key] for port in self.pair.backward.inputs]
         )
         return BenchStep(self.title, forward, backward)
@@ -145,13 +145,13 @@ def returned(keys: Sequence[PortKey], values: Sequence[Any]) -> Returned:
     )
 
 
-def bench_graph(title: str, graph: Graph, inputs: Sequence[Any]) -> BenchGraph:
+def _bench_graph(title: str, graph: Graph, inputs: Sequence[Any]) -> BenchGraph:
     """Return a graph with its inputs, as the compiler's process is told of it; nothing has run."""
     outputs = [(port.role, port.name) for port in graph.outputs]
     return BenchGraph(title, graph, EagerRun(None, list(inputs), random_now(), outputs, ()))
 
 
-def derivative_of_cell(result: CompiledDerivative, seconds: float) -> BenchDerivative:
+def _derivative_of_cell(result: CompiledDerivative, seconds: float) -> BenchDerivative:
     """Return what a cell keeps."""
     return BenchDerivative(
         result.word, one_line(result.detail), result.gap, result.forward, result.captured, round(seconds, 3)

@@ -132,15 +132,15 @@ class SmallestPart:
 def write_part(part: SmallestPart, folder: Path, name: str) -> Path:
     """Write a part into a folder, as the sample NAME and the file NAME.py; return the file's path.
 
-    The file shows the fault by differences, if it is in the short form of an exported file.
+    The file shows the fault by differences too, if all ports are dense tensors and it calls PyTorch's operators alone.
     """
     api.save(part.capture, folder / name)
     place, recipes = folder / f"{name}.py", part.capture.recipes
-    write_export(part.capture, place, recipes, None, "both", part.about, full=False)
+    write_export(part.capture, place, recipes, None, "both", part.about)
     above, main, below = place.read_text("utf-8").rpartition(MAIN)
-    if SHORT not in above:
+    if part.capture.requires or not _has_dense_tensors(part.pair):
         return place
-    text = f"{above}{differences_text(part.pair)}{main}    beside_differences()\n{below}"
+    text = f"{above}{_differences_text(part.pair)}{main}    beside_differences()\n{below}"
     place.write_text(text, "utf-8")
     return place
 
@@ -148,20 +148,26 @@ def write_part(part: SmallestPart, folder: Path, name: str) -> Path:
 MAIN = 'if __name__ == "__main__":\n'
 """The line of an exported file before the one that runs its graphs."""
 
-SHORT = "def make_inputs():\n"
-"""A line of the short form."""
+
+def _has_dense_tensors(pair: Pair) -> bool:
+    """Whether all ports of a Pair are strided tensors of known sizes."""
+    graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
+    specs = [port.spec for graph in graphs for port in (*graph.inputs, *graph.outputs)]
+    return not any(graph.symbols for graph in graphs) and all(
+        isinstance(spec, TensorSpec) and spec.layout == "strided" for spec in specs
+    )
 
 
-def differences_text(pair: Pair) -> str:
+def _differences_text(pair: Pair) -> str:
     """Return the function of a part's file that compares its backward with differences of its forward."""
     backward = pair.backward
     assert backward is not None
     places = {port.key: place for place, port in enumerate(pair.forward.outputs)}
     tangents = [(places[PortKey("output", port.name)], f"tangent {port.name}") for port in backward.by_role("tangent")]
-    inputs = [str(port.key) for port in pair.forward.inputs]
-    sources = [places[port.key] if port.role == "saved" else str(port.key) for port in backward.inputs]
-    key_of = {port.name: str(port.key) for port in pair.forward.inputs}
-    gradients = [key_of[port.name] for port in backward.outputs]
+    inputs = [port.name for port in pair.forward.inputs]
+    names = {port.key: f"tangent {port.name}" if port.role == "tangent" else port.name for port in backward.inputs}
+    sources = [places[key] if key.role == "saved" else name for key, name in names.items()]
+    gradients = [port.name for port in backward.outputs]
     text, classes = "", {}
     for name, graph in (("Forward", pair.forward), ("Backward", backward)):
         wide = widened(graph)
@@ -221,23 +227,23 @@ def smallest_part(
 
     `graphs` are the graphs of the Capture, run in eager: the part's inputs have the values that they had there.
     """
-    pair = unguarded_pair(with_one_name(capture.pairs[number], capture.signature.same))
-    search = PlaceSearch.of(capture, number, pair)
+    pair = _unguarded_pair(with_one_name(capture.pairs[number], capture.signature.same))
+    search = _PlaceSearch.of(capture, number, pair)
     if search is None:
         return None
-    values = values_in_eager(f"pair_{number}", pair, graphs)
+    values = _values_in_eager(f"pair_{number}", pair, graphs)
     known = SmallestPart(f"pair_{number} backward", operators_of(pair), capture, whole, whole, 0)
     with_others: SmallestPart | None = None
     for place, before in search.places(capture):
         for cut in search.cuts(place, before):
             if known.tests >= MOST_TESTS:
                 return with_others
-            part, exact = capture_of_cut(capture, number, pair, cut, values)
-            derivative = derivative_of_part(part, capture)
+            part, exact = _capture_of_cut(capture, number, pair, cut, values)
+            derivative = _derivative_of_part(part, capture)
             known = replace(known, tests=known.tests + 1)
             if not has_fault(derivative, whole):
                 continue
-            drawn = derivative_of_part(replace(part, origin=GONE), capture)  # with inputs that are drawn anew
+            drawn = _derivative_of_part(replace(part, origin=GONE), capture)  # with inputs that are drawn anew
             part = part if has_fault(drawn, whole) else replace(part, recipes=exact)
             smaller = replace(known, capture=part, derivative=derivative)
             if has_fault(derivative, whole, alone=True):
@@ -250,22 +256,22 @@ MOST_TESTS = 40
 """How many parts are tried."""
 
 
-def unguarded_pair(pair: Pair) -> Pair:
+def _unguarded_pair(pair: Pair) -> Pair:
     """Return a Pair without guards: a part need not have what they check."""
     assert pair.backward is not None
     return Pair(pair.name, unguarded_graph(pair.forward), unguarded_graph(pair.backward))
 
 
-def meant_in(part: Capture, whole: Capture) -> tuple[str, ...]:
+def _meant_in(part: Capture, whole: Capture) -> tuple[str, ...]:
     """Return the names of what is meant that a part has too."""
     known = {edge.function for edge in part.opaque} | set(NO_FUNCTIONS)
     return tuple(name for name in whole.meant if name in known)
 
 
-def derivative_of_part(part: Capture, whole: Capture) -> Derivative:
+def _derivative_of_part(part: Capture, whole: Capture) -> Derivative:
     """Return whether the backward of a part is the derivative, at the values that it had in the whole, or drawn by its
     recipes where these are gone."""
-    (derivative,) = api.derivative(part, meant=meant_in(part, whole), hostile=False)
+    (derivative,) = api.derivative(part, meant=_meant_in(part, whole), hostile=False)
     return derivative
 
 
@@ -277,7 +283,7 @@ def has_fault(part: Derivative, whole: Derivative, alone: bool = False) -> bool:
     return places[0] <= places[1] if alone else not places[1] or bool(places[0] & places[1])
 
 
-def values_in_eager(name: str, pair: Pair, graphs: Sequence[BenchGraph]) -> dict[PortKey, Any]:
+def _values_in_eager(name: str, pair: Pair, graphs: Sequence[BenchGraph]) -> dict[PortKey, Any]:
     """Return every value of both graphs in eager by its direction and local name."""
     values: dict[PortKey, Any] = {}
     for direction, graph in (("forward", pair.forward), ("backward", pair.backward)):
@@ -292,7 +298,7 @@ def values_in_eager(name: str, pair: Pair, graphs: Sequence[BenchGraph]) -> dict
 
 
 @dataclass(frozen=True, slots=True)
-class PairCut:
+class _PairCut:
     """A part of a Pair: the names of its forward steps and inputs; for each result that has a tangent, and for each
     input that has a gradient, the value of the backward that this is; and the steps of its backward."""
 
@@ -306,7 +312,7 @@ class PairCut:
     """The backward's inputs that are not tangents, by local names."""
 
 
-class PlaceSearch:
+class _PlaceSearch:
     """The wrong places of a Pair, and the parts around them."""
 
     def __init__(self, pair: Pair, setting: Setting, functions: Sequence[Collection[str]]) -> None:
@@ -324,7 +330,7 @@ class PlaceSearch:
         self.local_of_saved = saved_values(pair)
 
     @classmethod
-    def of(cls, capture: Capture, number: int, pair: Pair) -> PlaceSearch | None:
+    def of(cls, capture: Capture, number: int, pair: Pair) -> _PlaceSearch | None:
         """Return the search in a Pair; None if its gradients are right, or not finite, at all inputs that are drawn."""
         functions = [edge.lines for edge in capture.opaque if edge.lines]
         try:
@@ -379,14 +385,14 @@ class PlaceSearch:
             found.append(place)
             wrong = self.search.wrong_ports(found)
 
-    def cuts(self, place: WrongPlace, before: Sequence[WrongPlace]) -> Iterator[PairCut]:
+    def cuts(self, place: WrongPlace, before: Sequence[WrongPlace]) -> Iterator[_PairCut]:
         """Yield parts around a wrong place, the smallest first; `before` are wrong places nearer to the results."""
         names = {step.name for step in place.steps}
         inputs: set[str] = set()
         while True:
             names, inputs = self.closed(names, inputs)
             cut = self.cut(names, inputs, place, before)
-            if isinstance(cut, PairCut):
+            if isinstance(cut, _PairCut):
                 yield cut
                 more = self.takers(names)
             else:
@@ -435,7 +441,7 @@ class PlaceSearch:
 
     def cut(
         self, names: set[str], extra: set[str], place: WrongPlace, before: Sequence[WrongPlace]
-    ) -> PairCut | tuple[set[str], set[str]]:
+    ) -> _PairCut | tuple[set[str], set[str]]:
         """Return the part of these steps; or the steps, and the inputs, that it must have too."""
         outer = self.outer_gradients(names, before)
         tangents: dict[str, str] = {}
@@ -463,7 +469,7 @@ class PlaceSearch:
             return set(), missing
         kept = tuple(step for step in self.backward.steps if step.name in reached and step.name not in tangents)
         own = tuple(self.step_of[name] for name in self.order if name in names)
-        return PairCut(own, tuple(inputs), tuple(outer), tangents, gradients, kept, tuple(saved))
+        return _PairCut(own, tuple(inputs), tuple(outer), tangents, gradients, kept, tuple(saved))
 
     def local_of(self, port: Port) -> str:
         """Return the forward's value behind an input of the backward; '' for a constant of the backward alone."""
@@ -564,12 +570,12 @@ def is_leaf(value: Any) -> bool:
 # ---- A part as a Capture
 
 
-def capture_of_cut(
-    whole: Capture, number: int, pair: Pair, cut: PairCut, values: Mapping[PortKey, Any]
+def _capture_of_cut(
+    whole: Capture, number: int, pair: Pair, cut: _PairCut, values: Mapping[PortKey, Any]
 ) -> tuple[Capture, Inputs]:
     """Return a part of a Pair as a Capture with recipes fitted to the values that it had in the whole, and recipes that
     keep these."""
-    part = pair_of_cut(pair, cut, values)
+    part = _pair_of_cut(pair, cut, values)
     assert part.backward is not None
     ports = {port.local: port.name for port in part.forward.inputs}
     inputs = {name: values[PortKey("forward", local)] for local, name in ports.items()}
@@ -577,7 +583,7 @@ def capture_of_cut(
         inputs[port.name] = values[PortKey("backward", port.local)]
     outputs = [port.name for port in part.forward.by_role("output")]
     differentiable = tuple(port.name for port in part.backward.by_role("tangent"))
-    edges = edges_in(part, whole.opaque)
+    edges = _edges_in(part, whole.opaque)
     steps = f"{operators_of(part)} of its {operators_of(pair)} operators"
     capture = Capture(
         name=f"{whole.name}.minified",
@@ -597,11 +603,11 @@ def capture_of_cut(
         origin=PartOrigin(part, inputs, differentiable, opaque=True),
     )
     tangents = {local: values[PortKey("backward", value)] for value, local in cut.tangents.items()}
-    fitted, exact = (recipes_for(capture, inputs, tangents, data) for data in ("seed", "exact"))
+    fitted, exact = (_recipes_for(capture, inputs, tangents, data) for data in ("seed", "exact"))
     return replace(capture, recipes=fitted), exact
 
 
-def recipes_for(capture: Capture, values: Mapping[str, Any], tangents: Mapping[str, Tensor], data: str) -> Inputs:
+def _recipes_for(capture: Capture, values: Mapping[str, Any], tangents: Mapping[str, Tensor], data: str) -> Inputs:
     """Return recipes that are fitted to the values of inputs and tangents in the whole, or keep these values
     (`exact`)."""
     inputs = fit_inputs(capture, {name: value for name, value in values.items() if isinstance(value, Tensor)}, data)
@@ -611,7 +617,7 @@ def recipes_for(capture: Capture, values: Mapping[str, Any], tangents: Mapping[s
     return Inputs({**inputs.recipes, **recipes}, {**inputs.exact, **kept}, capture.seed)
 
 
-def edges_in(part: Pair, edges: Sequence[OpaqueEdge]) -> tuple[OpaqueEdge, ...]:
+def _edges_in(part: Pair, edges: Sequence[OpaqueEdge]) -> tuple[OpaqueEdge, ...]:
     """Return the opaque edges of a part: those at a line of its steps, and those without a line."""
     graphs = [graph for graph in (part.forward, part.backward) if graph is not None]
     sources = [step.source for graph in graphs for step in graph.steps if step.source]
@@ -626,7 +632,7 @@ def edges_in(part: Pair, edges: Sequence[OpaqueEdge]) -> tuple[OpaqueEdge, ...]:
     )
 
 
-def pair_of_cut(pair: Pair, cut: PairCut, values: Mapping[PortKey, Any]) -> Pair:
+def _pair_of_cut(pair: Pair, cut: _PairCut, values: Mapping[PortKey, Any]) -> Pair:
     """Return a part of a Pair as a Pair."""
     whole = pair.backward
     assert whole is not None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +29,6 @@ VERBS = (
     "view",
     "diff",
     "export",
-    "convert",
     "bench",
     "minify",
     "kernels",
@@ -77,7 +78,12 @@ class Verbs(Listing):
 
     def invoke(self, ctx: click.Context) -> Any:
         with ending(lambda: UNCHANGED):  # before click, which would print "Aborted!" and exit with 1
-            return self.invoked(ctx)
+            try:
+                return self.invoked(ctx)
+            except Exception as error:
+                if not show_error_of_program(error):
+                    raise
+                ctx.exit(1)
 
     def invoked(self, ctx: click.Context) -> Any:
         from backprint.errors import NO_PERMISSION, NO_SPACE, BackprintError, PlaceError, UsageError
@@ -108,6 +114,21 @@ class Verbs(Listing):
             )
             echo(f"backprint: {where}{error.strerror}; {step}, and run it again", err=True)
             ctx.exit(2)
+
+
+def show_error_of_program(error: Exception) -> bool:
+    """Print an error that the user's program raised, with the program's lines; return whether it is one."""
+    from backprint.errors import is_of_program, without_own_frames
+
+    if not is_of_program(error):
+        return False
+    error.__traceback__ = without_own_frames(error.__traceback__, besides=CLICK)
+    echo(f"backprint: the program itself raised {type(error).__name__}:", err=True)
+    echo("".join(traceback.format_exception(error)).rstrip(), err=True, lines=True)
+    return True
+
+
+CLICK = os.path.join(os.path.dirname(click.__file__), "")
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -16,7 +16,19 @@ from typing import Any
 import click
 
 from backprint import errors
-from backprint.cli.options import ALLOW, DATA, DEVICE, ENGINE, LAYOUT, MODE, TRUST, choice, rank_option
+from backprint.cli.options import (
+    ALLOW,
+    DATA,
+    DEVICE,
+    ENGINE,
+    LAYOUT,
+    MODE,
+    REQUIRES_GRAD,
+    TRUST,
+    choice,
+    rank_option,
+    requires_grad_of,
+)
 from backprint.cli.say import echo, ending, limits, working
 from backprint.common.formats import CAPTURE, WORLD
 from backprint.errors import BackprintError, CaptureError, PlaceError, UsageError
@@ -26,7 +38,7 @@ from backprint.graph.verdicts import (
     has_proof,
     nonfinite_of,
     proof_arguments,
-    reason_of_derivative,
+    reasons_of_derivative,
     verdict_text,
 )
 from backprint.jobs.apart import run_apart, write_answer
@@ -59,9 +71,7 @@ from backprint.sample.place import check_place, settle
     help="With --fake, continue traces with four and five of many equal layers where that is sound (the default), or "
     "trace all.",
 )
-@click.option(
-    "--requires-grad", multiple=True, metavar="NAME", help="A tensor that requires grad, by name; else as they are."
-)
+@REQUIRES_GRAD
 @click.option(
     "--decompose", multiple=True, metavar="NS::OP", help="An operator to decompose as PyTorch's own table does."
 )
@@ -210,7 +220,7 @@ def captured(
     target: str, place: Path, output: Path, options: Mapping[str, Any], entered: Callable[[str], Any]
 ) -> CaptureReport:
     """Read a target, capture it, and save it to `place`, which is or becomes `output`."""
-    from backprint.target import capture_target, read_target
+    from backprint.target import capture_target, read_target, with_grad
 
     gc.set_threshold(100_000, 20, 50)  # what a trace makes is kept: the collector looks at it less often
     rest = {key: option for key, option in options.items() if key not in ("world", "ranks")}
@@ -221,9 +231,9 @@ def captured(
 
     entered("capture")
     allow = tuple(rest.pop("allow"))
-    names = tuple(rest.pop("requires_grad")) or None
-    rest |= {"meant": tuple(rest["meant"])}
-    rest |= {"allow": allow, "decompose": tuple(rest["decompose"]), "requires_grad": names, "order": int(rest["order"])}
+    requires_grad = requires_grad_of(rest.pop("requires_grad"))
+    rest |= {"meant": tuple(rest["meant"]), "decompose": tuple(rest["decompose"]), "order": int(rest["order"])}
+    rest |= {"allow": allow, "requires_grad": requires_grad}
     capture = capture_target(program, **rest)
     entered("save")
     if layout == "graphnet":
@@ -233,7 +243,7 @@ def captured(
     answer = {"sample": str(output), "name": capture.name, "engine": capture.engine, **(stored.verdict or {})}
     answer["proof"] = has_proof(*proof_arguments(stored.verdict))
     if program.kind == "graphnet" or capture.notes:
-        answer |= {"asks": program.with_grad, "notes": capture.notes}
+        answer |= {"asks": with_grad(program, capture, requires_grad), "notes": capture.notes}
     lines = (json.dumps(answer),) if as_json else tuple(answer_lines(answer, capture))
     return CaptureReport(lines, 1 if answer["verdict"] in REFUTED else 0)
 
@@ -252,7 +262,7 @@ def captured_world(
     gc.set_threshold(100_000, 20, 50)  # as for one process
     named = ("engine", "mode", "loss", "specialize", "name", "partition", "fake", "stamp", "dynamic")
     several: dict[str, Any] = {key: tuple(options[key]) for key in ("allow", "meant", "decompose")}
-    several["requires_grad"] = tuple(options["requires_grad"]) or None
+    several["requires_grad"] = requires_grad_of(options["requires_grad"])
     chosen = {key: options[key] for key in named} | several | {"order": int(options["order"])}
     world = bp.capture(target, world=options["world"], ranks=options["ranks"] or None, **chosen)
     entered("save")
@@ -284,7 +294,7 @@ def answer_lines(answer: dict[str, Any], capture: Any) -> Iterator[str]:
     if nonfinite := nonfinite_of(answer):
         yield nonfinite
     yield f"verdict: {verdict_text(answer)}" + (f" ({answer['detail']})" if answer["detail"] else "")
-    if reason := reason_of_derivative(answer.get("derivative")):
+    for reason in reasons_of_derivative(answer.get("derivative")):
         yield f"derivative: {reason}"
     for text in guard_texts(capture.guards):
         yield f"guard: {text}"

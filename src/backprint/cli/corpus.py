@@ -22,11 +22,13 @@ from backprint.cli.options import (
     ENGINE,
     LAYOUT,
     MODE,
+    REQUIRES_GRAD,
     TRUST,
     WHERE,
     F,
     choice,
     power_option,
+    requires_grad_of,
     run_options,
 )
 from backprint.cli.say import echo
@@ -64,7 +66,7 @@ OUT = click.option("-o", "--output", "out", required=True, metavar="OUT", type=c
 
 def capturing(function: F) -> F:
     """Add the options of a verb that captures, except `--mode`."""
-    for option in (power_option("quick"), LAYOUT, TRUST, DEVICE, DATA, ENGINE, OUT, SOURCE):
+    for option in (power_option("quick"), LAYOUT, REQUIRES_GRAD, TRUST, DEVICE, DATA, ENGINE, OUT, SOURCE):
         function = option(function)
     return function
 
@@ -94,7 +96,8 @@ def capture(source: Path, out: Path, **options: Any) -> None:
 
 def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options of a verb that captures, and those of the run."""
-    names = ("mode", "engine", "data", "device", "trust", "layout", "power")
+    options = {**options, "requires_grad": requires_grad_of(options["requires_grad"])}
+    names = ("mode", "engine", "data", "device", "trust", "layout", "power", "requires_grad")
     return {name: options[name] for name in names}, {
         name: value for name, value in options.items() if name not in names
     }

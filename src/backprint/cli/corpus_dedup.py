@@ -12,7 +12,7 @@ import click
 
 from backprint.cli.corpus import carry_out
 from backprint.cli.options import GIB, choice
-from backprint.cli.say import console, echo, ending, table_text, working
+from backprint.cli.say import echo, ending, print_table, table_text, working
 from backprint.common.text import short
 
 if TYPE_CHECKING:
@@ -145,4 +145,4 @@ def print_shared(parts: tuple[SharedPart, ...]) -> None:
         name = part.name or ("a loop" if part.repeats else "between loops")
         numbers = (str(part.count), str(len(part.samples)), str(part.steps), short(part.flops))
         shown.add_row(*map(table_text, (name, part.direction, *numbers, part.hash[:12])))
-    console().print(shown)
+    print_table(shown)

@@ -12,7 +12,7 @@ import click
 
 from backprint.cli.corpus import carry_out, options, summarize_run
 from backprint.cli.options import ALLOW, DATA, WHERE
-from backprint.cli.say import console, echo, table_text
+from backprint.cli.say import echo, print_table, table_text
 
 if TYPE_CHECKING:
     from backprint.jobs import CorpusRun
@@ -105,6 +105,6 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
         steps = f"{row.get('forward_steps', 0)}+{row.get('backward_steps', 0)}"
         times, cells = str(row.get("count", 1)), (row["backward"], row["verdict"], row["detail"])
         shown.add_row(*map(table_text, (where, row["label"], times, steps, *cells)))
-    console().print(shown)
+    print_table(shown)
     copies, written = sum(bool(row["of"]) for row in rows), sum(bool(row["part"]) for row in rows)
     echo(f"{len(rows)} parts: {written} written, {copies} equal to another")

@@ -9,8 +9,6 @@ import click
 
 from backprint.cli.options import ALLOW, choice
 from backprint.cli.say import echo
-from backprint.graph.isolation import needs_isolation
-from backprint.graph.nouns import Capture
 
 
 @click.command("export")
@@ -20,7 +18,6 @@ from backprint.graph.nouns import Capture
 @choice("direction", "Which graphs are shown and compared.", "both")
 @choice("data", "seed: draw the inputs that the sample keeps as bytes; else inputs are as the sample keeps them.")
 @ALLOW
-@click.option("--full", is_flag=True, help="Write the whole rule of comparison, and run nothing of the sample.")
 @click.option("--overwrite", is_flag=True, help="Replace a file that exists already.")
 def command(
     sample: Path,
@@ -29,35 +26,24 @@ def command(
     direction: str,
     data: str | None,
     allow: tuple[str, ...],
-    full: bool,
     overwrite: bool,
 ) -> None:
     """Write a sample as one Python file that runs with PyTorch alone, for a bug report.
 
     `python repro.py` prints a digest of each output. `python repro.py --backend inductor` runs each graph through
     torch.compile too, and says of each output whether it is bitwise, close or wrong; exit code 1 where one is wrong.
-    The file is run once, in a process of its own, to see that its short form says what the full one does.
     """
     import backprint as bp
     from backprint.errors import UsageError
     from backprint.jobs.find import missing_sample
-    from backprint.sample.export import data_beside, why_full
+    from backprint.sample.export import data_beside
 
     if wrong := missing_sample((sample,)):
         raise UsageError(wrong)
     capture = bp.load(sample, allow=allow)
-    options: dict[str, Any] = dict(direction=direction, data=data, allow=allow, overwrite=overwrite, full=full)
+    options: dict[str, Any] = dict(direction=direction, data=data, allow=allow, overwrite=overwrite)
     place = bp.export(capture, output, backend=backend, **options)
     beside = data_beside(place).name
-    needs = f", with its data in {beside} beside it" if f"\nDATA = {beside!r}\n" in place.read_text("utf-8") else ""
+    reads = f"data_beside(__file__, {beside!r})" in place.read_text("utf-8")
+    needs = f", with its data in {beside} beside it" if reads else ""
     echo(f"{place}: {capture.name}{needs}; run it with python {place}{'' if backend else ' [--backend NAME]'}")
-    if why := why_full(place):
-        echo(f"note: it is the full form, because {why}")
-    for target in unchecked(capture, allow):
-        echo(f"note: it calls {target}; nothing checks its arguments where the file runs")
-
-
-def unchecked(capture: Capture, allow: tuple[str, ...]) -> list[str]:
-    """Return the isolated operators that the graphs call."""
-    graphs = [graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None]
-    return sorted({target for graph in graphs for target in needs_isolation(graph, allow)})

@@ -16,6 +16,7 @@ from backprint.common.collector import collector_paused
 from backprint.common.text import amount
 
 if TYPE_CHECKING:
+    from backprint.graph.fits import Needs
     from backprint.graph.nouns import Capture
 
 MOST = 8
@@ -42,29 +43,55 @@ def command(
     """Say whether a training step fits into memory, and what its peak is made of.
 
     SAMPLE is a sample, or a World that `backprint capture --world` has written: then the answer is for each rank.
-    Counted are parameters, buffers and inputs, what lives at the peak of the graphs (saved values, gradients,
-    temporaries), and the optimizer's state, if --optimizer-bytes says how much. What an allocator wastes and what
-    libraries keep is not. Nothing of the sample is run. Exits with 1 if a step does not fit.
+    Counted are parameters, buffers and inputs, what lives at the peak of the step, all pairs of graphs together (saved
+    values, gradients, temporaries), and the optimizer's state, if --optimizer-bytes says how much. The peak in eager
+    mode decides, where autograd keeps values for longer than a compiled step does; the peak of the graphs, where values
+    end with their last use, is said too. What an allocator wastes and what libraries keep is not
+    counted. Nothing of the sample is run. Exits with 1 if a step does not fit, and with 3 if that cannot be told: the
+    graphs of engine aot are without the program's checkpoints.
     """
-    from backprint.graph.fits import need_of
+    from backprint.graph.fits import needs_of
+    from backprint.graph.nouns import WITHOUT_CHECKPOINTS
 
     limit = int(memory * 2**30)
     rows = []
     for name, capture in captures_of(sample, ranks, allow):
-        need = max((need_of(pair, optimizer_bytes) for pair in capture.pairs), key=lambda need: need.bytes)
-        rows.append({"name": name, "fits": need.bytes <= limit, **asdict(need)})
+        needs = needs_of(capture, optimizer_bytes)
+        fits: bool | None = needs.eager.bytes <= limit
+        notes = [] if any(pair.lives for pair in capture.pairs) else [NOT_SEEN]
+        if not fits and WITHOUT_CHECKPOINTS in capture.notes:
+            fits, notes = None, [WITHOUT_CHECKPOINTS, *notes]
+        rows.append({"name": name, "fits": fits, **asdict(needs.eager), **asdict(needs), "notes": notes})
         if not as_json:
-            left = f"{amount(abs(limit - need.bytes))} {'to spare' if need.bytes <= limit else 'too much'}"
-            answer = "fits" if need.bytes <= limit else "does not fit"
-            echo(f"{name}: {answer} into {memory:g} GiB: {amount(need.bytes)} at the peak, {left}")
-            echo(f"  {', '.join(f'{amount(part.bytes)} {NOUNS.get(part.role, part.role)}' for part in need.by_role())}")
-            echo(f"  the peak is at {need.at or 'no line'}; the largest parts of it:")
-            for part in need.parts[:MOST]:
-                echo(f"  {amount(part.bytes):>10}  {part.role:<9}  {part.line}")
+            say_need(f"{name}: {ANSWERS[fits]} {memory:g} GiB", needs, limit)
+            for note in notes:
+                echo(f"  {note}")
     if as_json:
         echo(json.dumps({"limit": limit, "ranks": rows}))
-    if not all(row["fits"] for row in rows):
-        raise SystemExit(1)
+    answers = {row["fits"] for row in rows}
+    if answers != {True}:
+        raise SystemExit(1 if False in answers else 3)
+
+
+NOT_SEEN = (
+    "what variables of the program hold after its last use was not seen, and is not counted; nor is what eager mode "
+    "saves and engines aot and dynamo compute again: a capture by engine eager has both"
+)
+"""The note of a need that was counted from graphs alone."""
+
+ANSWERS = {True: "fits into", False: "does not fit into", None: "cannot tell whether it fits into"}
+
+
+def say_need(answer: str, needs: Needs, limit: int) -> None:
+    """Print what a step needs, and whether that is too much."""
+    need, size = needs.eager, needs.eager.bytes
+    left = f"{amount(abs(limit - size))} {'to spare' if size <= limit else 'too much'}"
+    echo(f"{answer}: {amount(size)} at the peak in eager mode, {left}")
+    echo(f"  {', '.join(f'{amount(part.bytes)} {NOUNS.get(part.role, part.role)}' for part in need.by_role())}")
+    echo(f"  {amount(needs.graph.bytes)} at the peak of the graphs, where values end with their last use")
+    echo(f"  the peak in eager mode is at {need.at or 'no line'}; the largest parts of it:")
+    for part in need.parts[:MOST]:
+        echo(f"  {amount(part.bytes):>10}  {part.role:<9}  {part.line}")
 
 
 NOUNS = {

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from backprint.cli.say import console, echo, table_text
+from backprint.cli.say import echo, print_table, table_text
 
 
 def show(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
@@ -100,7 +100,7 @@ def print_sample(row: dict[str, Any]) -> None:
             row_of_input["why"],
         )
         shown.add_row(*map(table_text, cells))
-    console().print(shown)
+    print_table(shown)
     calls = ", ".join(f"{name.removeprefix('torch.')} × {count}" for name, count in [*row["calls"].items()][:16])
     echo(f"calls: {calls}{' …' if len(row['calls']) > 16 else ''}")
     for text in row["notes"]:

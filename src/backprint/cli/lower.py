@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 @click.option(
     "--lengths",
     metavar="A,B,C",
-    help="The numbers to capture: of a loop three numbers of steps, of 6 or more; else two sizes.",
+    help="The numbers to capture: of a loop three or more numbers of steps, of 6 or more, and the kernels take no more "
+    "steps than the largest [default: 6,7,8,256]; else two sizes.",
 )
 @click.option(
     "--sums",

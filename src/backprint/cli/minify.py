@@ -83,9 +83,9 @@ def print_found(minified: Any, compiler: str) -> None:
         echo(f"note: the search ended early: {minified.why}")
     if row["reproduced"] is False:
         echo(f"note: through torch.compile, {minified.file} does not show it")
-    shown = (
-        f"python {minified.file} --backend {compiler}" if row["reproduced"] is not None else f"python {minified.file}"
-    )
+    if row["backend"] and row["reproduced"] is None and row["complete"]:
+        echo(f"note: {minified.file} was run through torch.compile, and did not end in time: it may show it or not")
+    shown = f"python {minified.file} --backend {compiler}" if row["backend"] else f"python {minified.file}"
     echo(f"{minified.out} and {minified.file}: {shown}")
 
 

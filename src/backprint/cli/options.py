@@ -9,6 +9,8 @@ import click
 from click.types import FloatParamType
 
 from backprint.common.text import CHOICES
+from backprint.errors import UsageError
+from backprint.graph.capture_options import GRAD_ROLES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,6 +47,12 @@ LAYOUT = choice("layout", "graphnet: train_forward/, train_backward/, eval_forwa
 DEVICE = click.option("--device", help="Move the program and its inputs here first.")
 TRUST = click.option("--trust", is_flag=True, help="Execute a model.py that the parser refuses.")
 ALLOW = click.option("--allow", multiple=True, metavar="NS::OP", help="A custom operator that samples may call.")
+REQUIRES_GRAD = click.option(
+    "--requires-grad",
+    multiple=True,
+    metavar="WORD",
+    help="inputs, parameters, all, or a name.",
+)
 ALLOW_UNPROVEN = click.option("--allow-unproven", is_flag=True, help="An unproven sample is no reason to exit with 1.")
 
 
@@ -60,7 +68,7 @@ WHERE = click.option(
     help="Samples whose row in the ledger meets this: 'seconds<10', 'flops>=1G', verdict=bitwise,close, family=timm*.",
 )
 
-JOBS = click.option("--jobs", type=click.IntRange(1), help="Workers; else one a core, as far as memory allows.")
+JOBS = click.option("--jobs", type=click.IntRange(1), help="Workers; else one a core.")
 TIMEOUT = click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds a sample may take.")
 
 
@@ -94,6 +102,15 @@ def all_of(options: Sequence[Callable[[F], F]]) -> Callable[[F], F]:
         return function
 
     return add
+
+
+def requires_grad_of(texts: Sequence[str]) -> str | list[str] | None:
+    """Return `requires_grad` as `bp.capture` takes it: a word alone, or names."""
+    if words := [text for text in texts if text in GRAD_ROLES]:
+        if len(texts) > 1:
+            raise UsageError(f"--requires-grad {words[0]} stands alone: give one of {', '.join(GRAD_ROLES)}, or names")
+        return words[0]
+    return list(texts) or None
 
 
 def split_names(texts: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from backprint.cli.options import ALLOW, MODE, TRUST, power_option
-from backprint.cli.say import console, echo, ending, limits, table_text, working
+from backprint.cli.say import console, echo, ending, limits, print_table, table_text, working
 from backprint.cli.verify import first_three, numbered
 from backprint.common.text import printable
 from backprint.errors import UsageError
@@ -95,11 +95,14 @@ def measured(place: Path, power: str, seconds: float | None, read: Callable[[], 
 
     try:
         capture = read()
-        verdict = bp.verify(capture)[-1]
+        # without the program, fresh inputs show the power alone, which is measured next
+        draws = None if capture.origin.alive else ("captured", "recipe", "resized")
+        verdict = bp.verify(capture, draws)[-1]
         measured_power = bp.power(capture, power, seconds=seconds)
     except Exception as error:  # a row for every sample, whatever is wrong with one
         return {"name": place.name, "error": f"{type(error).__name__}: {error}"}
     from backprint.replaying.attest import power_json
+    from backprint.replaying.power import why_without_power
 
     value = measured_power.value
     return {
@@ -111,6 +114,7 @@ def measured(place: Path, power: str, seconds: float | None, read: Callable[[], 
         "vacuous": list(measured_power.vacuous),
         "hidden": list(measured_power.hidden),
         "dead_ports": list(measured_power.dead_ports),
+        "why": why_without_power(measured_power),
         **power_json(measured_power),
     }
 
@@ -133,7 +137,7 @@ def print_power(row: dict[str, Any], most: int | None) -> None:
     trials = list(row["redrawn"].items())
     for name, trial in trials[:most]:
         shown.add_row(table_text(name), *map(table_text, cells(trial)))
-    out.print(shown)
+    print_table(shown)
     if most is not None and len(trials) > most:
         echo(f"… {len(trials) - most} more; --all")
 
@@ -159,4 +163,5 @@ def verdict(row: dict[str, Any]) -> str:
         why.append("no result could move: nothing to measure")
     if row["vacuous"]:
         why.append(f"nothing moves {first_three(row['vacuous'])} ({ports_without_power(len(row['vacuous']))})")
+        why += row["why"]
     return "no proof: " + "; ".join(filter(None, (*why, hidden)))

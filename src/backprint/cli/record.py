@@ -1,4 +1,4 @@
-"""`backprint record SCRIPT [ARGS]`."""
+"""`backprint record SCRIPT [ARGS]`, `backprint record -m MODULE [ARGS]`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,18 @@ from backprint.graph.verdicts import nonfinite_of, verdict_text
 @click.option("--steps", default="1:2", show_default=True, metavar="A:B", help="Steps from A to before B, from 0 on.")
 @choice("data", "How the step's input values are kept; only exact ones are sure to run again.", "exact")
 @click.option("--overwrite", is_flag=True, help="Replace existing samples.")
-@click.argument("script", type=click.Path(path_type=Path))
+@click.option("-m", "module", is_flag=True, help="SCRIPT is a module's name, as for `python -m`.")
+@click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, arguments: tuple[str, ...]) -> None:
+def command(
+    output: Path, steps: str, data: str, overwrite: bool, module: bool, script: str, arguments: tuple[str, ...]
+) -> None:
     """Run a training script unmodified, and keep its steps: forward, backward and optimizer, linked.
 
-    Options come before SCRIPT; everything after it belongs to the script, as do its output, results and exit code.
-    Messages of Backprint go to standard error, also about a step that it could not keep. A step ends with an
-    optimizer's step, or, if a script has no optimizer, with a backward.
+    `record -m pkg.train` runs a module as `python -m pkg.train` does. Options come before SCRIPT; everything after it
+    belongs to the script, as do its output, results and exit code. Messages of Backprint go to standard error, also
+    about a step that it could not keep. A step ends with an optimizer's step, or, if a script has no optimizer, with a
+    backward.
 
     Under a launcher (`torchrun --nproc-per-node 2 -m backprint record train.py`) every process keeps its rank's sample,
     rank_0 and so on, in the folder of the step.
@@ -40,11 +44,11 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
     from backprint.cli import Ended
     from backprint.errors import CaptureError
     from backprint.sample.place import check_place
-    from backprint.tracing.record.script import check_script, check_steps, path_of, show_without_own_frames
+    from backprint.tracing.record.script import check_steps, script_at, script_of_module, show_without_own_frames
 
     first, last = read_steps(steps)
     check_steps((first, last))
-    check_script(script)
+    program = script_of_module(script) if module else script_at(script)
     output = output.absolute()
     places = {number: output if last - first == 1 else output / f"step_{number}" for number in range(first, last)}
     launched = rank_of_launcher()
@@ -65,13 +69,13 @@ def command(output: Path, steps: str, data: str, overwrite: bool, script: Path, 
         facts = f"{len(capture.pairs)} pairs, verdict {verdict_text(kept)}, in {where}"
         print_line(f"step {number}: {'; '.join(filter(None, (nonfinite_of(kept), facts)))}")
 
-    start, path = os.getcwd(), path_of(script)  # the script may change the directory
+    start = os.getcwd()  # the script may change the directory
     try:
-        bp.record(script, arguments, (first, last), keep, tell=print_line, stay=True)
+        bp.record(script, arguments, (first, last), keep, module=module, tell=print_line, stay=True)
     except SystemExit as leaving:
         raise Ended(leaving) from None
     except BaseException as error:  # the script's own: the process ends with it
-        show_without_own_frames(error, path)
+        show_without_own_frames(error, program.path)
         raise Ended(error) from None
 
 

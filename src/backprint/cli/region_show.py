@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-from backprint.cli.say import console, echo, echo_styled, table_text
+from backprint.cli.say import console, echo, echo_styled, in_a_pipe, print_table, table_text
 
 BAD = "bold red"
 
@@ -80,8 +81,8 @@ def print_flows(rows: Sequence[tuple[str, str, Any]], title: str) -> None:
 
 
 def print_nodes(nodes: Sequence[Any]) -> None:
-    """Print a table of nodes with their modules and lines; the code of a line where the window has room for it."""
-    room = console().width - NARROW
+    """Print a table of nodes with their modules and lines; the code of a line where the terminal has room for it."""
+    room = sys.maxsize if in_a_pipe() else console().width - NARROW
     lines = [line_and_code(node) for node in nodes]
     columns = {
         "node": [node.name for node in nodes],
@@ -108,9 +109,8 @@ def line_and_code(node: Any) -> tuple[str, str]:
 
 def titled_table(title: str, shown: Any) -> None:
     """Print a table under its title."""
-    out = console()
-    out.print(f"\n[bold]{title}[/bold]" if title else "")
-    out.print(shown)
+    console().print(f"\n[bold]{title}[/bold]" if title else "")
+    print_table(shown)
 
 
 def new_table(texts: Sequence[str], numbers: Sequence[str]) -> Any:

@@ -7,6 +7,7 @@ terminal, a line is printed now and then.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sys
 import threading
@@ -20,7 +21,8 @@ from backprint.cli.options import GIB
 from backprint.common.text import printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
+    from rich.table import Table
     from rich.text import Text
 
 EVERY = 15.0
@@ -45,11 +47,37 @@ def echo_styled(text: str, mark: str, **style: Any) -> None:
 
 
 def console(**options: Any) -> Console:
-    """Return the console for tables; strangers' texts must go through `table_text`."""
+    """Return the console for texts and tables; strangers' texts must go through `table_text`. In a pipe it does not
+    wrap lines."""
     from rich.console import Console
 
     wipe()
-    return Console(highlight=False, **options)
+    return Console(highlight=False, soft_wrap=in_a_pipe(), **options)
+
+
+def in_a_pipe() -> bool:
+    """Whether standard output has no width: it is no terminal, and COLUMNS does not give one."""
+    return not (sys.stdout.isatty() or os.environ.get("COLUMNS"))
+
+
+def print_table(table: Table) -> None:
+    """Print a table that fits the terminal. In a pipe, print a line a row with tabs between its cells, so that nothing
+    is wrapped, padded or cut."""
+    if not in_a_pipe():
+        console().print(table, soft_wrap=False)
+        return
+    rows = list(zip(*(column.cells for column in table.columns), strict=True))
+    if table.show_header:
+        rows.insert(0, tuple(column.header for column in table.columns))
+    for row in rows:
+        echo("\t".join(plain_text(cell) for cell in row), lines=True)
+
+
+def plain_text(cell: RenderableType) -> str:
+    """Return a cell of a table without its style."""
+    from rich.text import Text
+
+    return cell.plain if isinstance(cell, Text) else Text.from_markup(str(cell)).plain
 
 
 def table_text(text: str, style: str = "") -> Text:

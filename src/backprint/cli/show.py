@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from backprint.cli.options import ALLOW
-from backprint.cli.say import console, echo, echo_styled, table_text
+from backprint.cli.say import console, echo, echo_styled, print_table, table_text
 from backprint.common.collector import collector_paused
 from backprint.common.text import amount, printable, short
 from backprint.graph.together import guard_texts
 from backprint.graph.traffic import traffic_texts
-from backprint.graph.verdicts import has_proof, nonfinite_of, proof_arguments, reason_of_derivative, verdict_text
+from backprint.graph.verdicts import has_proof, nonfinite_of, proof_arguments, reasons_of_derivative, verdict_text
 
 
 @click.command("show")
@@ -51,7 +51,7 @@ def command(
     import backprint as bp
     from backprint.common.formats import GRAPHNET, format_of
     from backprint.errors import UsageError
-    from backprint.graph.cost import summarize_all
+    from backprint.graph.cost import summarize
     from backprint.jobs.find import missing_sample
 
     if wrong := missing_sample((sample,)):
@@ -65,7 +65,7 @@ def command(
     if as_json:
         echo(json.dumps(capture_numbers(capture, sample)))
         return
-    summaries = summarize_all(capture) if side is None else ()
+    summaries = tuple(map(summarize, capture.pairs)) if side is None else ()
     if side is None:
         print_answer(capture, summaries)
     if not summary_only:
@@ -120,12 +120,13 @@ def code(title: str, text: str) -> None:
 
 def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
     """Return all numbers that are shown, as data."""
-    from backprint.graph.cost import summarize_all
+    from backprint.graph.cost import summarize
     from backprint.graph.folding.stretches import part_costs
     from backprint.graph.traffic import bytes_by_group, traffic_of
 
     pairs = []
-    for pair, summary in zip(capture.pairs, summarize_all(capture), strict=True):
+    for pair in capture.pairs:
+        summary = summarize(pair)
         row = asdict(summary) | {"name": pair.name, "saved_bytes": summary.saved_bytes}
         row["parts"] = [asdict(part) for part in part_costs(pair)]
         row |= {"forward_hash": pair.forward.hash(), "backward_hash": pair.backward.hash() if pair.backward else None}
@@ -184,7 +185,7 @@ def print_parts(pair: Any) -> None:
         saved = f"{amount(part.saved_bytes // part.count)} saved" if part.saved_bytes else ""
         name = table_text(part.name or "a loop")
         rows.add_row(part.direction, f"{part.count} ×", name, size, f"{short(part.flops // part.count)} FLOPs", saved)
-    out.print(rows)
+    print_table(rows)
 
 
 def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
@@ -215,9 +216,9 @@ def print_facts(capture: Any, index: int, pair: Any, summary: Any) -> None:
         facts.add_row("guard", table_text(text))
     for edge in capture.opaque if index == 0 else ():
         facts.add_row("opaque", table_text(edge.text))
-    if index == 0 and (reason := reason_of_derivative((capture.verdict or {}).get("derivative"))):
+    for reason in reasons_of_derivative((capture.verdict or {}).get("derivative")) if index == 0 else ():
         facts.add_row("derivative", table_text(reason))
-    console().print(facts)
+    print_table(facts)
 
 
 def taken_texts(links: Sequence[Any]) -> Iterator[str]:
@@ -231,11 +232,12 @@ def taken_texts(links: Sequence[Any]) -> Iterator[str]:
 
 
 def cost_rows(summary: Any) -> Iterator[tuple[str, str]]:
-    """Yield a Pair's arithmetic, traffic and memory as text."""
+    """Yield a Pair's FLOPs, traffic and memory as text."""
     for name, cost in (("forward", summary.forward), ("backward", summary.backward)):
         moved = f"{amount(cost.read)} read, {amount(cost.written)} written"
-        yield name, f"{short(cost.product_flops)} FLOPs of products, {short(cost.other_flops)} others, {moved}"
-    yield "peak", f"{amount(summary.peak_bytes)}, beside {amount(summary.held_bytes)} of parameters, buffers, inputs"
+        yield name, f"{short(cost.flops)} FLOPs of products, {moved}"
+    yield "peak", f"{amount(summary.eager_peak_bytes)} in eager mode, {amount(summary.peak_bytes)} in the graphs"
+    yield "held", f"{amount(summary.held_bytes)} of parameters, buffers, inputs, beside the peak"
 
 
 def print_saved(summary: Any, most: int | None) -> None:
@@ -247,7 +249,7 @@ def print_saved(summary: Any, most: int | None) -> None:
     rows = Table(box=None, show_header=False, pad_edge=False)
     for line in summary.saved[:most]:
         rows.add_row(amount(line.bytes), table_text(line.line))
-    out.print(rows)
+    print_table(rows)
     print_rest("line", summary.saved, most)
 
 
@@ -268,12 +270,11 @@ def print_operators(summary: Any, most: int | None) -> None:
         out.print(f"\n[bold]{title}, by operator[/bold]")
         rows = Table(box=None, pad_edge=False)
         rows.add_column("")
-        for head in ("calls", "product FLOPs", "other FLOPs", "read", "written"):
+        for head in ("calls", "FLOPs", "read", "written"):
             rows.add_column(head, justify="right")
         for kind in kinds[:most]:
             cost = kind.cost
-            flops = (short(cost.product_flops), short(cost.other_flops))
-            moved = (amount(cost.read), amount(cost.written))
-            rows.add_row(table_text(kind.operator.removeprefix("aten.")), f"{kind.calls:,}", *flops, *moved)
-        out.print(rows)
+            numbers = (f"{kind.calls:,}", short(cost.flops), amount(cost.read), amount(cost.written))
+            rows.add_row(table_text(kind.operator.removeprefix("aten.")), *numbers)
+        print_table(rows)
         print_rest("operator", kinds, most)

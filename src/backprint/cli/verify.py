@@ -11,15 +11,15 @@ from typing import Any
 import click
 
 from backprint.cli.options import ALLOW, ALLOW_UNPROVEN, MODE, TRUST
-from backprint.cli.say import console, echo, echo_styled, ending, limits, table_text, working
+from backprint.cli.say import echo, echo_styled, ending, limits, print_table, table_text, working
 from backprint.errors import BackprintError, UsageError
 from backprint.graph.verdicts import (
     GOOD,
     NOT_THE_DERIVATIVE,
     WORDS,
     derivative_json,
-    ports_without_power,
-    reason_of_derivative,
+    proved_ports,
+    reasons_of_derivative,
 )
 from backprint.jobs.apart import Answer, run_apart, write_answer
 from backprint.jobs.find import missing_rank, missing_sample, samples_in
@@ -71,7 +71,9 @@ def command(
     captured with `--fake` and traced in full.
 
     Each backward is compared with the derivative of its forward too, if that costs less than the proof: `bitwise,
-    derivative`. One that is not the derivative is named with its line, and with `--derivative` the exit code is 1.
+    derivative`. One that is not the derivative is named with its line.
+
+    The exit code is 0 if every verdict is good, and 1 if one is not, or if a backward is not the derivative.
     """
     rows: list[dict[str, Any]] = []
     places = list(samples_in(samples))
@@ -101,7 +103,7 @@ def command(
     if wrong:
         raise UsageError(wrong)
     good = GOOD | ({"unproven"} if allow_unproven else set())
-    if not rows or any(row["verdict"] not in good or (derivative and is_not_derivative(row)) for row in rows):
+    if not rows or any(row["verdict"] not in good or is_not_derivative(row) for row in rows):
         raise SystemExit(1)
 
 
@@ -185,8 +187,8 @@ def rows_of_sample(
     for verdict in verdicts:
         last = hidden and verdict is verdicts[-1]
         parts = [
-            verdict.detail,
             missing(verdict),
+            verdict.detail,
             f"no proof of {first_three(hidden)}: hidden when it was saved" if last else "",
         ]
         yield verdict_row(verdict) | {"detail": "; ".join(filter(None, parts))}
@@ -212,12 +214,11 @@ def missing(verdict: Any) -> str:
         return ""
     if not verdict.vacuous:
         return "no proof: no result could move"
-    of = f"{len(verdict.vacuous)} of {len(verdict.ports)} ports without power"
-    return f"vacuous, no proof: {of}, redrawn inputs do not move {first_three(verdict.vacuous)}"
+    return proved_ports(len(verdict.ports), verdict.vacuous)
 
 
 def unseen_ports(verdict: Any) -> tuple[str, ...]:
-    """Return what a check did not see when the sample was saved; older samples have no such table."""
+    """Return what a check did not see when the sample was saved; one saved with `power="none"` has no such table."""
     rows = ((verdict or {}).get("powers") or {}).get("redrawn", {})
     return tuple(name for name, row in rows.items() if row.get("hidden"))
 
@@ -228,28 +229,37 @@ def first_three(names: Sequence[str]) -> str:
 
 
 def print_verdicts(rows: list[dict[str, Any]]) -> None:
-    """Print the rows as a table."""
+    """Print the rows as a table, and below it a line for each row that there is more to say of."""
     from rich.table import Table
 
     shown = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("sample", "name", "verdict", "power", "detail"):
+    for heading in ("sample", "name", "verdict", "power"):
         shown.add_column(heading, overflow="fold")
+    details = []
     for row in rows:
         power = "" if row["power"] is None else f"{float(row['power']):.3g}"
         derivative = row.get("derivative")
         words = f"{row['verdict']}, {derivative['word']}" if derivative else row["verdict"]
         verdict = table_text(words, WORDS[row["verdict"]].color if row["verdict"] in WORDS else "")
-        detail = "; ".join(filter(None, [row["detail"], reason_of_derivative(row.get("derivative"))]))
-        shown.add_row(table_text(row["sample"]), table_text(row["name"]), verdict, power, table_text(detail))
+        shown.add_row(table_text(row["sample"]), table_text(row["name"]), verdict, power)
+        name = f" · {row['name']}" if row["name"] != Path(row["sample"]).name else ""
+        details += [
+            f"{row['sample']}{name}: {text}" for text in (row["detail"], *reasons_of_derivative(derivative)) if text
+        ]
     for row in rows:
         if row["nonfinite"]:
             echo_styled("", f"{row['sample']}: {row['nonfinite']}", fg="yellow")
-    console().print(shown)
+    print_table(shown)
+    for line in details:
+        echo(line)
     counts: dict[str, int] = {}
     for row in rows:
         counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
     text = ", ".join(f"{count} {name}" for name, count in counts.items())
     good = [row for row in rows if row["verdict"] in GOOD]
     empty, ports = sum(bool(row["vacuous"]) for row in good), sum(len(row["vacuous"]) for row in good)
-    text += f"; {empty} of them vacuous, which is no proof ({ports_without_power(ports)})" if empty else ""
+    wrong = sum(map(is_not_derivative, rows))
+    text += f"; {wrong} of them not the derivative" if wrong else ""
+    some = "1 port" if ports == 1 else f"{ports} ports"
+    text += f"; {empty} of them not proved whole: {some} that no redraw of the inputs moves" if empty else ""
     echo(f"{len(rows)} checked: {text}")

@@ -29,6 +29,7 @@ def whole_file(place: Path) -> Iterator[BinaryIO]:
     if "\0" in str(place):
         raise UsageError(f"{str(place)!r} is not the name of a file: it has a NUL character")
     part = None
+    new_folders = [folder for folder in place.parents if not folder.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(prefix=f".{place.name[:80]}.", suffix=".part", dir=place.parent)
@@ -36,12 +37,15 @@ def whole_file(place: Path) -> Iterator[BinaryIO]:
             yield file
         os.chmod(part, 0o644)
         os.replace(part, place)
-        part = None
+        part, new_folders = None, []
     except OSError as error:
         raise PlaceError(f"{place} could not be written: {error.strerror or error}") from error
     finally:
         if part is not None:
             os.unlink(part)
+        for folder in new_folders:  # the innermost first
+            with contextlib.suppress(OSError):  # another process has put a file there
+                folder.rmdir()
 
 
 def write_file(place: Path, pieces: Iterable[bytes]) -> Path:
@@ -167,7 +171,7 @@ def distrust(connection: sqlite3.Connection) -> None:
 
 def check_schema(connection: sqlite3.Connection, place: Path | str, known: Iterable[Sequence[str]]) -> None:
     """Raise SampleError unless the file has only objects that one of these lists of statements makes."""
-    there = objects_of(connection)
+    there = _objects_of(connection)
     schemas = [made_by(statements) for statements in known]
     if any(there.items() <= schema.items() for schema in schemas):
         return
@@ -177,7 +181,7 @@ def check_schema(connection: sqlite3.Connection, place: Path | str, known: Itera
     raise SampleError(f"{problem}; if the file is yours, make it anew")
 
 
-def objects_of(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
+def _objects_of(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
     """Return name -> kind and text of the tables, indices, views and triggers of a file."""
     rows = connection.execute("select name, type, coalesce(sql, '') from main.sqlite_master").fetchall()
     return {str(name): (str(kind), " ".join(str(text).split())) for name, kind, text in rows}
@@ -188,7 +192,7 @@ def made_by(statements: Sequence[str]) -> dict[str, tuple[str, str]]:
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         for statement in statements:
             connection.execute(statement)
-        return objects_of(connection)
+        return _objects_of(connection)
 
 
 def check_types(connection: sqlite3.Connection, place: Path | str, rules: Mapping[str, str]) -> None:
@@ -196,7 +200,7 @@ def check_types(connection: sqlite3.Connection, place: Path | str, rules: Mappin
 
     `rules` are `table.column` -> an SQL condition that the column's values satisfy. The schema has been checked.
     """
-    tables = [name for name, (kind, _) in objects_of(connection).items() if kind == "table"]
+    tables = [name for name, (kind, _) in _objects_of(connection).items() if kind == "table"]
     for table in tables:
         for _, column, declared, required, *_ in connection.execute(f"pragma main.table_info({table})").fetchall():
             types = (*TYPES[declared.upper()], *(() if required else ("null",)))
@@ -250,7 +254,7 @@ def filled(kind: Any, value: Any, where: str) -> Any:
     """Return a dataclass of an object that has its fields, and no others; a field with a default may be missing."""
     if not isinstance(value, Mapping):
         raise wrong(kind, value, where)
-    declared = declared_fields(kind)
+    declared = _declared_fields(kind)
     for name in value:
         if name not in declared:
             raise ValueError(f"{where} has {str(name)[:40]!r}, which is not one of {', '.join(declared)}")
@@ -266,7 +270,7 @@ def wrong(kind: Any, value: Any, where: str) -> ValueError:
 
 
 @cache
-def declared_fields(kind: type) -> dict[str, tuple[Any, bool]]:
+def _declared_fields(kind: type) -> dict[str, tuple[Any, bool]]:
     """Return name -> declared type, and whether a value is required, of the fields of a dataclass."""
     hints = typing.get_type_hints(kind)
     return {

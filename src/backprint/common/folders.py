@@ -35,8 +35,8 @@ def unfinished_folder(parent: Path, name: str = "") -> Iterator[Path]:
     parent.mkdir(parents=True, exist_ok=True)
     if (place := parent.absolute()) not in _parents:
         _parents.add(place)
-        remove_abandoned(place)
-    folder, lock = made_and_locked(parent, name)
+        _remove_abandoned(place)
+    folder, lock = _made_and_locked(parent, name)
     try:
         folder.chmod(0o755)
         yield folder
@@ -46,7 +46,7 @@ def unfinished_folder(parent: Path, name: str = "") -> Iterator[Path]:
             os.close(lock)
 
 
-def made_and_locked(parent: Path, name: str) -> tuple[Path, int | None]:
+def _made_and_locked(parent: Path, name: str) -> tuple[Path, int | None]:
     """Make a folder, and lock it; return the handle of the lock. A folder that another process has taken for an
     abandoned one before it was locked is made again."""
     while True:
@@ -62,17 +62,17 @@ def made_and_locked(parent: Path, name: str) -> tuple[Path, int | None]:
             os.close(lock)
 
 
-def remove_abandoned(parent: Path) -> None:
+def _remove_abandoned(parent: Path) -> None:
     """Remove the folders whose writers are gone."""
     if fcntl is None:
         return
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if UNFINISHED.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
-                remove_if_abandoned(entry.path)
+                _remove_if_abandoned(entry.path)
 
 
-def remove_if_abandoned(folder: str) -> None:
+def _remove_if_abandoned(folder: str) -> None:
     """Remove a folder unless its writer holds the lock."""
     with contextlib.suppress(OSError):
         lock = os.open(folder, os.O_RDONLY)
@@ -87,4 +87,4 @@ def remove_if_abandoned(folder: str) -> None:
 def remove_all_abandoned() -> None:
     """Remove what other processes have left where this one has written."""
     for parent in _parents:
-        remove_abandoned(parent)
+        _remove_abandoned(parent)

@@ -18,7 +18,7 @@ WORLD = "world.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class _Format:
     """One format. `main` makes a folder a sample, with `required` beside it; `files` are all files that are read."""
 
     name: str
@@ -30,14 +30,14 @@ class Format:
     """Whether a folder holds a sample of this format."""
 
 
-def has_ours(folder: Path) -> bool:
+def _has_ours(folder: Path) -> bool:
     """Whether a folder has a sample of Backprint's own format."""
     return (folder / CAPTURE).exists()
 
 
 def has_graphnet(folder: Path) -> bool:
     """Whether a folder has a GraphNet sample that is not part of a Backprint sample."""
-    if has_ours(folder) or not (folder / "model.py").is_file() or is_direction(folder):
+    if _has_ours(folder) or not (folder / "model.py").is_file() or is_direction(folder):
         return False
     return (folder / "graph_net.json").is_file() or (folder / "weight_meta.py").is_file()
 
@@ -49,12 +49,12 @@ def is_direction(folder: Path) -> bool:
     )
 
 
-BACKPRINT = Format(
-    "backprint", "a Backprint sample", CAPTURE, (), (CAPTURE, "tensors.safetensors", "exchanges.safetensors"), has_ours
+BACKPRINT = _Format(
+    "backprint", "a Backprint sample", CAPTURE, (), (CAPTURE, "tensors.safetensors", "exchanges.safetensors"), _has_ours
 )
 """Our own. The folders of its Pairs are read as well."""
 
-GRAPHNET = Format(
+GRAPHNET = _Format(
     "graphnet",
     "a GraphNet sample",
     "model.py",
@@ -63,10 +63,10 @@ GRAPHNET = Format(
     has_graphnet,
 )
 
-FORMATS: dict[str, Format] = {each.name: each for each in (BACKPRINT, GRAPHNET)}
+FORMATS: dict[str, _Format] = {each.name: each for each in (BACKPRINT, GRAPHNET)}
 """The formats in the order in which a folder is asked for them."""
 
 
-def format_of(folder: Path) -> Format | None:
+def format_of(folder: Path) -> _Format | None:
     """Return the format of a folder's sample; None if it has none."""
     return next((known for known in FORMATS.values() if known.has_sample(folder)), None)

@@ -24,14 +24,14 @@ def limit_memory(bytes: int) -> None:
     _allowed = bytes
 
 
-def memory_limit() -> int:
+def _memory_limit() -> int:
     """Return the most bytes of one result; 0 where no limit is known."""
-    rooms = [available_bytes(), free_address_space()]
+    rooms = [available_bytes(), _free_address_space()]
     rooms += [max(_allowed - held_bytes(), 1)] if _allowed else []
     return min(filter(None, rooms), default=0)
 
 
-def free_address_space() -> int:
+def _free_address_space() -> int:
     """Return the bytes that this process may still reserve (`ulimit -v`); 0 where nothing limits them."""
     import resource
 
@@ -67,7 +67,7 @@ def why_too_large(bytes: int, what: str = "a result of") -> str:
     """Say why a result of this size does not fit in memory; '' where it does. `what`: another thing of this size."""
     if bytes <= SMALL:
         return ""
-    most = memory_limit()
+    most = _memory_limit()
     if not most or bytes <= most:
         return ""
     return f"{what} {bytes / GIB:,.1f} GiB, and there is room for {most / GIB:,.1f}"

@@ -36,7 +36,7 @@ def warn_if_untried(version: str) -> None:
         "there. Each capture is still compared with the program itself; `backprint doctor` lists the engines that work"
     )
     try:
-        warnings.warn(text, stacklevel=3)
+        warnings.warn(text, stacklevel=4)
     except UserWarning:
         sys.stderr.write(f"{text}\n")
 

@@ -36,7 +36,7 @@ class WebPage:
         """Write the page to a path; without one open it in a browser, unless a notebook shows it. Return the page."""
         if path is not None:
             self.save(path)
-        elif not in_notebook():
+        elif not _in_notebook():
             self.open()
         return self
 
@@ -54,7 +54,7 @@ def check_html(path: str | os.PathLike[str]) -> Path:
     return place
 
 
-def in_notebook() -> bool:
+def _in_notebook() -> bool:
     """Whether this process is a notebook's."""
     shell = sys.modules.get("IPython")
     running = shell.get_ipython() if shell is not None else None

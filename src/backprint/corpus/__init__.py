@@ -17,7 +17,7 @@ from backprint.common.text import check_choice, check_sequence
 from backprint.errors import UsageError
 from backprint.jobs import run_corpus
 from backprint.jobs.task import Task
-from backprint.jobs.verbs import VERBS, Verb
+from backprint.jobs.verbs import Verb
 
 if TYPE_CHECKING:
     from backprint.corpus.duplicates import Dedup, SharedParts
@@ -82,7 +82,7 @@ def dedup(
     if by == "part":
         if files != "link":
             raise UsageError(f"files={files!r} is for by='graph': with by='part' no samples are kept")
-        return parts_of_corpus(Path(source), Path(out), ignore_sizes, run)
+        return _parts_of_corpus(Path(source), Path(out), ignore_sizes, run)
     if run:
         raise UsageError(f"{min(run)}= is for by='part': samples are compared one after the other, in this process")
     return dedup_samples(Path(source), Path(out), "shape" if ignore_sizes else "exact", files)
@@ -94,7 +94,7 @@ def check_compared(by: object) -> None:
         raise UsageError(f"by={by!r} is not one of {', '.join(map(repr, COMPARED))}")
 
 
-def parts_of_corpus(source: Path, out: Path, ignore_sizes: bool, run: Mapping[str, Any]) -> SharedParts:
+def _parts_of_corpus(source: Path, out: Path, ignore_sizes: bool, run: Mapping[str, Any]) -> SharedParts:
     """Note the parts of every sample in a run, and return them together."""
     from backprint.corpus.duplicates import all_shared_parts
 
@@ -140,4 +140,4 @@ def load(options: Mapping[str, Any]) -> dict[str, str]:
     return without_torch(options)
 
 
-VERBS["parts"] = Verb(note, load, {"sizes": True}, kinds=("backprint",))
+CORPUS_VERB = Verb(note, load, {"sizes": True}, kinds=("backprint",))

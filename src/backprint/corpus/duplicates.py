@@ -99,7 +99,7 @@ KEPT = "kept.txt"
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class _Member:
     """A sample and its key. `why` says why it has no key, or was compared by its text only."""
 
     id: str
@@ -123,11 +123,11 @@ class Dedup:
 
     source: str
     by: str
-    groups: tuple[tuple[Member, ...], ...]
-    left_out: tuple[Member, ...] = field(default=())
+    groups: tuple[tuple[_Member, ...], ...]
+    left_out: tuple[_Member, ...] = field(default=())
 
     @property
-    def kept(self) -> tuple[Member, ...]:
+    def kept(self) -> tuple[_Member, ...]:
         """One sample of each group, in the order of their names."""
         return tuple(sorted((group[0] for group in self.groups), key=lambda member: member.id))
 
@@ -154,12 +154,12 @@ def dedup(source: Path, out: Path, by: str = "exact", files: str = "link") -> De
     check(source, out, by, files)
     with writable(out), locked(out):
         plan = {"source": os.fspath(source.resolve()), "ignore_sizes": by == "shape", "files": files}
-        begin_or_continue(out, plan)
+        _begin_or_continue(out, plan)
         for leftover in [entry for entry in (out / WORK).iterdir() if entry.is_dir()]:
             remove_folder(leftover)  # of a call that was killed; folders in place are complete
         members = members_of(source, by, out)
-        result = group_members(os.fspath(source), by, members)
-        write_kept_list(out / WORK / KEPT, "".join(f"{member.id}\n" for member in result.kept))
+        result = _group_members(os.fspath(source), by, members)
+        _write_kept_list(out / WORK / KEPT, "".join(f"{member.id}\n" for member in result.kept))
         if files != "none":
             for member in result.kept:
                 place_sample(source, out, member, files)
@@ -168,10 +168,10 @@ def dedup(source: Path, out: Path, by: str = "exact", files: str = "link") -> De
     return result
 
 
-def group_members(source: str, by: str, members: Iterator[Member]) -> Dedup:
+def _group_members(source: str, by: str, members: Iterator[_Member]) -> Dedup:
     """Group members by key; those without a key are left out."""
-    known: list[Member] = []
-    unknown: list[Member] = []
+    known: list[_Member] = []
+    unknown: list[_Member] = []
     for member in members:
         (known if member.key else unknown).append(member)
     groups = grouped(known, lambda member: member.key, lambda member: member.order)
@@ -198,7 +198,7 @@ def check(source: Path, out: Path, by: str, files: str) -> None:
         raise UsageError(f"{out} exists, and was not written by dedup: choose another OUT")
 
 
-def begin_or_continue(out: Path, plan: Mapping[str, Any]) -> None:
+def _begin_or_continue(out: Path, plan: Mapping[str, Any]) -> None:
     """Write the plan of a new call; raise UsageError if OUT was begun with another plan."""
     place = out / WORK / "plan.json"
     if not place.is_file():
@@ -211,7 +211,7 @@ def begin_or_continue(out: Path, plan: Mapping[str, Any]) -> None:
             raise UsageError(f"{difference}: finish it as it was begun, or choose another OUT")
 
 
-def write_kept_list(place: Path, text: str) -> None:
+def _write_kept_list(place: Path, text: str) -> None:
     """Write the list of kept samples; raise UsageError if a continued call would keep others."""
     if place.is_file() and place.read_text(encoding="utf-8") != text:
         raise UsageError(
@@ -224,30 +224,30 @@ def write_kept_list(place: Path, text: str) -> None:
 # -------------------------------------------------------------- keys of samples
 
 
-def members_of(source: Path, by: str, out: Path) -> Iterator[Member]:
+def members_of(source: Path, by: str, out: Path) -> Iterator[_Member]:
     """Yield the samples of a run, the parts that a split wrote, or the samples below a folder."""
     if not (source / NAME).is_file():
-        return members_of_folder(source, by, out)
+        return _members_of_folder(source, by, out)
     with Ledger.reading(source) as ledger:
         is_split = ledger.facts().get("verb") == "split"
-    return members_of_split(source, by, out) if is_split else members_of_ledger(source, by)
+    return _members_of_split(source, by, out) if is_split else _members_of_ledger(source, by)
 
 
-def members_of_split(source: Path, by: str, out: Path) -> Iterator[Member]:
+def _members_of_split(source: Path, by: str, out: Path) -> Iterator[_Member]:
     """Yield the parts in the folders of a split, and the samples and parts that were not written."""
     written = False
     for part in all_parts(source):
         written = written or bool(part["part"])
         if not part["part"] and not part["of"]:
             name = ", ".join(filter(None, (part["sample"], part["label"])))
-            yield Member(name, (), why=one_line(f"no part was written: {part['verdict']}, {part['detail']}"))
+            yield _Member(name, (), why=one_line(f"no part was written: {part['verdict']}, {part['detail']}"))
     with Ledger.reading(source) as ledger:
-        yield from (Member(row["id"], (), why="not done yet") for row in ledger.rows("state != 'done'"))
+        yield from (_Member(row["id"], (), why="not done yet") for row in ledger.rows("state != 'done'"))
     if written:
-        yield from members_of_folder(source, by, out)
+        yield from _members_of_folder(source, by, out)
 
 
-def members_of_ledger(source: Path, by: str) -> Iterator[Member]:
+def _members_of_ledger(source: Path, by: str) -> Iterator[_Member]:
     """Yield the samples of a run: only those that have written a folder can be kept."""
     forward, backward = BY[by]
     with Ledger.reading(source) as ledger:
@@ -261,18 +261,18 @@ def members_of_ledger(source: Path, by: str) -> Iterator[Member]:
                 why = "no graphs to compare" if by == "exact" else "the ledger has no hash of its graphs without sizes"
             key = () if why else ("graphs", row[forward], row[backward] or "")
             size = row["input_bytes"] or row["disk_bytes"] or 0
-            yield Member(row["id"], key, row["verdict"] or "", lacks_proof(row), size, one_line(why))
+            yield _Member(row["id"], key, row["verdict"] or "", _lacks_proof(row), size, one_line(why))
 
 
-def lacks_proof(row: Mapping[str, Any]) -> bool:
+def _lacks_proof(row: Mapping[str, Any]) -> bool:
     """Whether a row or a stored verdict compared equal, but is no proof."""
     return bool(why_no_proof(*proof_arguments(row)))
 
 
-def members_of_folder(source: Path, by: str, out: Path) -> Iterator[Member]:
+def _members_of_folder(source: Path, by: str, out: Path) -> Iterator[_Member]:
     """Yield the samples below a folder; keys computed before a restart are not computed again."""
     notes = out / WORK / "keys.jsonl"
-    known = read_keys(notes)
+    known = _read_keys(notes)
     empty = True
     with open(notes, "ab") as file:
         for job in find(source, without=out):
@@ -289,9 +289,9 @@ def members_of_folder(source: Path, by: str, out: Path) -> Iterator[Member]:
         raise UsageError(f"{source}: no samples here (a folder with model.py or capture.json is one), and no ledger")
 
 
-def read_keys(notes: Path) -> dict[tuple[str, str], Member]:
+def _read_keys(notes: Path) -> dict[tuple[str, str], _Member]:
     """Return (id, stamp) -> Member of the keys that an earlier call has written; an incomplete last line is dropped."""
-    members: dict[tuple[str, str], Member] = {}
+    members: dict[tuple[str, str], _Member] = {}
     if not notes.is_file():
         return members
     content = notes.read_bytes()
@@ -302,7 +302,7 @@ def read_keys(notes: Path) -> dict[tuple[str, str], Member]:
     for line in whole.splitlines():
         row = json.loads(line)
         stamp = row.pop("stamp")
-        members[row["id"], stamp] = Member(**row | {"key": tuple(row["key"])})
+        members[row["id"], stamp] = _Member(**row | {"key": tuple(row["key"])})
     return members
 
 
@@ -315,18 +315,18 @@ def stamp_of(folder: Path) -> str:
     return hashlib.sha256("\n".join(stamps).encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def member_of(folder: Path, job: Job, by: str) -> Member:
+def member_of(folder: Path, job: Job, by: str) -> _Member:
     """Return one sample's key, from its files; any error becomes the reason why it has none."""
     if job.cause:
-        return Member(job.id, (), why=one_line(f"{job.cause}: {job.detail}"))
+        return _Member(job.id, (), why=one_line(f"{job.cause}: {job.detail}"))
     try:
         return KEYS[job.kind](folder, job.id, by)
     except (BackprintError, OSError, ValueError, RecursionError, MemoryError) as error:
-        key = text_key(folder, job, by) if job.kind == "graphnet" else ()
-        return Member(job.id, key, why=one_line(f"{type(error).__name__}: {error}"))
+        key = _text_key(folder, job, by) if job.kind == "graphnet" else ()
+        return _Member(job.id, key, why=one_line(f"{type(error).__name__}: {error}"))
 
 
-def capture_member(folder: Path, name: str, by: str) -> Member:
+def _capture_member(folder: Path, name: str, by: str) -> _Member:
     """Return the key of a Backprint sample: its graphs in canonical form, as in a run's ledger."""
     from backprint.graph.sizes import at_hints
 
@@ -337,7 +337,7 @@ def capture_member(folder: Path, name: str, by: str) -> Member:
     hashes = [joined_hash([graph.hash(sizes=sizes) for graph in side]) or "" for side in (forwards, backwards)]
     inputs = sum(map(nbytes, (port for graph in forwards for port in at_hints(graph).inputs)))
     verdict = capture.verdict or {}
-    return Member(name, ("graphs", *hashes), str(verdict.get("verdict", "")), lacks_proof(verdict), inputs)
+    return _Member(name, ("graphs", *hashes), str(verdict.get("verdict", "")), _lacks_proof(verdict), inputs)
 
 
 def load_to_compare(folder: Path) -> Capture:
@@ -350,25 +350,25 @@ def load_to_compare(folder: Path) -> Capture:
     return load(folder, allow=allow)
 
 
-def graphnet_member(folder: Path, name: str, by: str) -> Member:
+def _graphnet_member(folder: Path, name: str, by: str) -> _Member:
     """Return the key of a GraphNet sample: its code without names; for `exact` also its inputs' shapes."""
     from backprint.graphnet.read import sample_identity
 
     identity, elements = sample_identity(folder, exact=by == "exact")
-    return Member(name, ("code", hex_digest(identity)), bytes=elements)
+    return _Member(name, ("code", _hex_digest(identity)), bytes=elements)
 
 
-def text_key(folder: Path, job: Job, by: str) -> Key:
+def _text_key(folder: Path, job: Job, by: str) -> Key:
     """Return the key of code that is refused: its bytes, and for `exact` those of its inputs' metadata too."""
     metas = folder / "weight_meta.py"
     beside = (sha256(metas) if metas.is_file() else "",) if by == "exact" else ()
     return ("text", sha256(folder / "model.py"), *beside)
 
 
-KEYS: Mapping[str, Callable[[Path, str, str], Member]] = {"backprint": capture_member, "graphnet": graphnet_member}
+KEYS: Mapping[str, Callable[[Path, str, str], _Member]] = {"backprint": _capture_member, "graphnet": _graphnet_member}
 
 
-def hex_digest(text: str) -> str:
+def _hex_digest(text: str) -> str:
     """Return the SHA-256 of a text in hex."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -376,7 +376,7 @@ def hex_digest(text: str) -> str:
 # -------------------------------------------------------------- the kept samples on disk
 
 
-def place_sample(source: Path, out: Path, member: Member, files: str) -> None:
+def place_sample(source: Path, out: Path, member: _Member, files: str) -> None:
     """Put a kept sample's own files into the new corpus by one rename; an existing folder is complete."""
     old, new = place_below(source, member.id), place_below(out, member.id)
     if not old.is_dir():  # the corpus is one sample itself
@@ -512,14 +512,14 @@ def note_parts(task: Task, options: Options, staging: Path) -> Row:
         graphs = [("forward", pair.forward) for pair in capture.pairs]
         graphs += [("backward", pair.backward) for pair in capture.pairs if pair.backward is not None]
     with stage("fold"):
-        parts = [part for side, graph in graphs for part in parts_of_graph(graph, side, task.id, options["sizes"])]
+        parts = [part for side, graph in graphs for part in _parts_of_graph(graph, side, task.id, options["sizes"])]
     staging.mkdir()
-    (staging / NOTES).write_text(json.dumps([asdict(part) for part in merge_parts(parts)]) + "\n", encoding="utf-8")
+    (staging / NOTES).write_text(json.dumps([asdict(part) for part in _merge_parts(parts)]) + "\n", encoding="utf-8")
     steps = {f"{side}_steps": sum(len(graph.steps) for way, graph in graphs if way == side) for side, _ in graphs}
     return steps | verdict_columns(capture.verdict or {"verdict": "unproven", "detail": "was saved without a verdict"})
 
 
-def parts_of_graph(graph: Graph, direction: str, sample: str, sizes: bool) -> Iterator[SharedPart]:
+def _parts_of_graph(graph: Graph, direction: str, sample: str, sizes: bool) -> Iterator[SharedPart]:
     """Yield a part for each stretch of a graph, at the sizes of the capture."""
     graph = at_hints(graph)
     graphs = StretchGraphs(graph)
@@ -532,7 +532,7 @@ def parts_of_graph(graph: Graph, direction: str, sample: str, sizes: bool) -> It
             yield SharedPart(key, direction, name, loop is not None, len(steps), flops, 1, (sample,))
 
 
-def merge_parts(parts: Iterable[SharedPart]) -> tuple[SharedPart, ...]:
+def _merge_parts(parts: Iterable[SharedPart]) -> tuple[SharedPart, ...]:
     """Merge equal parts, and return them in their order."""
     parts_by_hash: dict[str, SharedPart] = {}
     samples: dict[str, dict[str, None]] = {}
@@ -551,7 +551,7 @@ def merge_parts(parts: Iterable[SharedPart]) -> tuple[SharedPart, ...]:
 # -------------------------------------------------------------- the parts of all samples
 
 
-def read_part_notes(notes: Path) -> list[SharedPart]:
+def _read_part_notes(notes: Path) -> list[SharedPart]:
     """Return the parts of one sample, from the file that a run wrote."""
     rows = read_json(notes)
     try:
@@ -568,10 +568,10 @@ def all_shared_parts(source: Path, out: Path, by: str) -> SharedParts:
         for row in ledger.rows(order="id"):
             notes = place_of(out, row) / NOTES
             if row["state"] == "done" and notes.is_file():
-                parts += read_part_notes(notes)
+                parts += _read_part_notes(notes)
             else:
                 why = ": ".join(filter(None, (row["cause"], row["detail"]))) if row["state"] == "done" else "not done"
                 left_out.append((row["id"], one_line(why)))
-    whole = SharedParts(str(source), by, merge_parts(parts), tuple(left_out))
+    whole = SharedParts(str(source), by, _merge_parts(parts), tuple(left_out))
     write_whole(out / SHARED_LIST, json.dumps(whole.as_json(), indent=1) + "\n")
     return whole

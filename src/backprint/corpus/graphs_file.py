@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from backprint.common.files import whole_file
+from backprint.common.formats import CAPTURE
 from backprint.corpus.duplicates import load_to_compare
 from backprint.errors import BackprintError, SampleError, UsageError
-from backprint.graph.cost import MOST_FLOPS, step_costs, total_cost
+from backprint.graph.cost import step_costs, total_cost
 from backprint.graph.nouns import Graph, Port, TensorSpec
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import show_spec
 from backprint.graph.verdicts import VERDICTS, has_proof
-from backprint.jobs.ledger import Ledger, place_of
+from backprint.jobs.ledger import Ledger, place_of, source_of
 from backprint.jobs.verbs import joined_hash, nbytes
 from backprint.jobs.where import conditions
 from backprint.report.formats import escaped, write_parquet_rows
@@ -48,8 +49,7 @@ FIELDS: tuple[tuple[str, str, str], ...] = (
     ("power", "number", "how far results move when inputs are redrawn, in tolerances; empty if not measured"),
     ("no_power", "texts", "ports that no redraw moves"),
     ("derivative", "text", "whether the backward is the derivative of the forward; empty if not checked"),
-    ("flops", "count", "floating-point operations of the graph"),
-    ("product_flops", "count", "those of matrix products, convolutions and attention"),
+    ("flops", "count", "floating-point operations of matrix products, convolutions and attention"),
     ("read_bytes", "count", "bytes that its steps read, each step as a kernel of its own"),
     ("written_bytes", "count", "bytes that they write"),
     ("saved_bytes", "count", "bytes between the forward and the backward"),
@@ -112,7 +112,7 @@ def export(
     tally = Tally()
     kinds = [(name, kind) for name, kind, _ in FIELDS]
     with whole_file(out / GRAPHS) as graphs, whole_file(out / CARD) as card:
-        write_parquet_rows(kinds, rows_of_run(run, where, license, tally, watch), graphs, GROUP_ROWS)
+        write_parquet_rows(kinds, _rows_of_run(run, where, license, tally, watch), graphs, GROUP_ROWS)
         if not tally.samples:
             why = f": {tally.left_out[0][0]}: {tally.left_out[0][1]}" if tally.left_out else ""
             raise UsageError(f"{run}: no sample with graphs to write{why}")
@@ -124,17 +124,18 @@ def export(
 # ------------------------------------------------------------------ rows
 
 
-def rows_of_run(
+def _rows_of_run(
     run: Path, where: tuple[str, ...], license: str | None, tally: Tally, watch: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each graph of a run's finished samples, and count them."""
     folder = run if run.is_dir() else run.parent
     with Ledger.reading(run, conditions(where)) as ledger:
         total = ledger.counts("state").get("done", 0)
+        source = Path(ledger.facts().get("source") or folder)
         for number, row in enumerate(ledger.rows("state = 'done'", order="id"), 1):
             watch(f"{number:,} of {total:,} samples: {row['id']}")
             try:
-                rows = rows_of_sample(folder, row)
+                rows = rows_of_sample(folder, source, row)
             except (BackprintError, OSError) as error:
                 tally.left_out.append((row["id"], str(error)))
                 continue
@@ -142,17 +143,23 @@ def rows_of_run(
             yield from (graph | {"license": license} for graph in rows)
 
 
-def rows_of_sample(run: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of one sample; raise if it has no graphs, or not those that the ledger has."""
+def rows_of_sample(run: Path, source: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of one sample; raise if it has no graphs, or not those that the ledger has.
+
+    A run that captures has the sample in its own folder. `verify` and `power` leave it where it is, in the source.
+    """
     if row["verdict"] == "failed" or not row["forward_hash"]:
         raise SampleError(": ".join(filter(None, (row["verdict"], row["cause"], row["detail"]))) or "it has no graphs")
-    capture = load_to_compare(place_of(run, row))
-    about = columns_of_sample(row)
+    sample = place_of(run, row)
+    if row["kind"] == "backprint" and not (sample / CAPTURE).exists():
+        sample = source_of(source, row)
+    capture = load_to_compare(sample)
+    about = _columns_of_sample(row)
     rows = []
     for number, pair in enumerate(capture.pairs):
         for direction, graph in (("forward", pair.forward), ("backward", pair.backward)):
             if graph is not None:
-                rows.append(about | {"pair": number, "direction": direction} | columns_of_graph(graph))
+                rows.append(about | {"pair": number, "direction": direction} | _columns_of_graph(graph))
     for direction in ("forward", "backward"):
         known = joined_hash([graph["hash"] for graph in rows if graph["direction"] == direction])
         if known != (row[f"{direction}_hash"] or None):
@@ -160,7 +167,7 @@ def rows_of_sample(run: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
-def columns_of_sample(row: Mapping[str, Any]) -> dict[str, Any]:
+def _columns_of_sample(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns that all graphs of a sample share."""
     versions = row["versions"] or {}
     return {
@@ -177,7 +184,7 @@ def columns_of_sample(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def columns_of_graph(graph: Graph) -> dict[str, Any]:
+def _columns_of_graph(graph: Graph) -> dict[str, Any]:
     """Return the columns of one graph."""
     fixed, cost = at_hints(graph), total_cost(step_costs(graph))
     saved = [port for port in (*fixed.inputs, *fixed.outputs) if port.role == "saved"]
@@ -186,17 +193,16 @@ def columns_of_graph(graph: Graph) -> dict[str, Any]:
         "hash": graph.hash(),
         "shape_hash": graph.hash(sizes=False),
         "steps": len(graph.steps),
-        "inputs": [*map(port_columns, graph.inputs, fixed.inputs)],
-        "outputs": [*map(port_columns, graph.outputs, fixed.outputs)],
-        "flops": min(cost.flops, MOST_FLOPS),
-        "product_flops": cost.product_flops,
+        "inputs": [*map(_port_columns, graph.inputs, fixed.inputs)],
+        "outputs": [*map(_port_columns, graph.outputs, fixed.outputs)],
+        "flops": cost.flops,
         "read_bytes": cost.read,
         "written_bytes": cost.written,
         "saved_bytes": sum(map(nbytes, saved)),
     }
 
 
-def port_columns(port: Port, fixed: Port) -> dict[str, Any]:
+def _port_columns(port: Port, fixed: Port) -> dict[str, Any]:
     """Return a port as plain data: its type as in the text, and of a tensor dtype and sizes, as captured."""
     spec = fixed.spec
     tensor = isinstance(spec, TensorSpec) and all(isinstance(size, int) for size in spec.shape)
@@ -264,7 +270,7 @@ def card_lines(name: str, where: tuple[str, ...], license: str | None, tally: Ta
         "Graphs were captured by Backprint from the samples named in `sample`, which `source_hash` identifies. "
         + (f"`license` is what the person who wrote this data set gave: {escaped(license)}." if license else UNKNOWN)
     )
-    yield from left_out_lines(tally.left_out)
+    yield from _left_out_lines(tally.left_out)
 
 
 UNKNOWN = "The licences of the programs are not known here: `license` is empty. Ask the source before you publish."
@@ -276,7 +282,7 @@ def counted(head: str, rows: list[tuple[str, int]]) -> Iterator[str]:
     yield from (f"| {escaped(word)} | {count:,} |" for word, count in rows)
 
 
-def left_out_lines(left_out: list[tuple[str, str]]) -> Iterator[str]:
+def _left_out_lines(left_out: list[tuple[str, str]]) -> Iterator[str]:
     """Yield the samples of the run that are not in the data set."""
     if not left_out:
         return

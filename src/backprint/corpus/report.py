@@ -166,7 +166,7 @@ class RunView:
     def facts(self) -> dict[str, str]:
         """The facts that the run recorded about itself."""
         with Ledger.reading(self.place, conditions(self.where)) as ledger:
-            return {name: one_line(fact_text(name, value)) for name, value in sorted(ledger.facts().items())}
+            return {name: one_line(_fact_text(name, value)) for name, value in sorted(ledger.facts().items())}
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield every row with every column, one at a time."""
@@ -183,13 +183,13 @@ class RunView:
         """Yield some columns of all samples, one row at a time."""
         with Ledger.reading(self.place, conditions(self.where)) as ledger, naming_ledger(ledger.path):
             for row in ledger.connection.execute(f"select {', '.join(columns)} from samples order by id"):
-                yield tuple(map(read_column, columns, row))
+                yield tuple(map(_read_column, columns, row))
 
 
-def fact_text(name: str, value: Any) -> str:
+def _fact_text(name: str, value: Any) -> str:
     """Return a fact of a run as text; a time as local date and time."""
     if isinstance(value, dict):
-        words = (f"{key} {fact_text(key, item)}" for key, item in value.items() if item not in (None, False, "", []))
+        words = (f"{key} {_fact_text(key, item)}" for key, item in value.items() if item not in (None, False, "", []))
         return ", ".join(words)
     if name in ("started", "finished") and isinstance(value, (int, float)):
         return datetime.fromtimestamp(value, UTC).isoformat(sep=" ", timespec="seconds")
@@ -222,7 +222,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def read_column(column: str, value: Any) -> Any:
+def _read_column(column: str, value: Any) -> Any:
     """Return a column's value; raise, by the column's name, if the ledger is damaged."""
     kind = COLUMNS[column]
     if value is None or value == "":
@@ -254,7 +254,7 @@ CODE = {word: f"pair_0/{word}/model.py" for word in ("forward", "backward")}
 
 
 @dataclass(frozen=True)
-class SampleFolders:
+class _SampleFolders:
     """The folders of a run's samples, and links to their files that are relative to `base`."""
 
     out: Path
@@ -264,7 +264,7 @@ class SampleFolders:
     known: dict[str, tuple[SampleLink, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of_run(cls, run: RunView, base: Path) -> SampleFolders:
+    def of_run(cls, run: RunView, base: Path) -> _SampleFolders:
         """Return the folders of a run, for a report that is in the folder `base`."""
         out = run.place if run.place.is_dir() else run.place.parent
         paths = dict(run.select(("id", "path")))
@@ -312,7 +312,7 @@ SIDES = ("forward", "backward")
 
 
 @dataclass(slots=True)
-class OperatorCalls:
+class _OperatorCalls:
     """The calls of one operator: by side, by dtypes, and the samples that have some."""
 
     sides: Counter[str] = field(default_factory=Counter)
@@ -333,11 +333,11 @@ class OperatorCalls:
 
 
 @dataclass(frozen=True, slots=True)
-class RunOperators:
+class _RunOperators:
     """The operators of a run; `counted` of its `of` samples with graphs have counts in the ledger."""
 
-    operators: Mapping[str, OperatorCalls]
-    dtypes: Mapping[str, OperatorCalls]
+    operators: Mapping[str, _OperatorCalls]
+    dtypes: Mapping[str, _OperatorCalls]
     counted: int
     of: int
 
@@ -352,27 +352,27 @@ class RunOperators:
         )
 
 
-def run_operators(run: RunView, samples: Collection[Sample]) -> RunOperators:
+def _run_operators(run: RunView, samples: Collection[Sample]) -> _RunOperators:
     """Return the operators of some samples of a run, from the counts in its ledger."""
     ids = {sample.id for sample in samples if sample.forward_hash}
     counted = sum(1 for id, counts in run.column("operators") if id in ids and counts)
-    return RunOperators(*add_counts(run, ids), counted, len(ids))
+    return _RunOperators(*_add_counts(run, ids), counted, len(ids))
 
 
-def add_counts(run: RunView, ids: Collection[str]) -> tuple[dict[str, OperatorCalls], dict[str, OperatorCalls]]:
+def _add_counts(run: RunView, ids: Collection[str]) -> tuple[dict[str, _OperatorCalls], dict[str, _OperatorCalls]]:
     """Add the counts of all samples, by operator and by dtypes."""
-    operators: dict[str, OperatorCalls] = {}
-    dtypes: dict[str, OperatorCalls] = {}
+    operators: dict[str, _OperatorCalls] = {}
+    dtypes: dict[str, _OperatorCalls] = {}
     for id, counts in run.column("operators"):
         for key, count in counts.items() if id in ids else ():
-            side, target, kind = parts_of_key(key)
-            operators.setdefault(target, OperatorCalls()).add(id, side, kind, count)
+            side, target, kind = _parts_of_key(key)
+            operators.setdefault(target, _OperatorCalls()).add(id, side, kind, count)
             for dtype in dict.fromkeys(kind.replace(" -> ", ", ").split(", ")):
-                dtypes.setdefault(dtype, OperatorCalls()).add(id, side, target, count)
+                dtypes.setdefault(dtype, _OperatorCalls()).add(id, side, target, count)
     return operators, dtypes
 
 
-def parts_of_key(key: str) -> tuple[str, str, str]:
+def _parts_of_key(key: str) -> tuple[str, str, str]:
     """Return side, operator and dtypes; a verb of the user's own may have written a key without all of them."""
     side, _, rest = key.partition(" ")
     target, _, kind = rest.partition(" ")
@@ -382,28 +382,28 @@ def parts_of_key(key: str) -> tuple[str, str, str]:
 # -------------------------------------------------------------- tables of operators
 
 
-def operators_fact(counted: RunOperators) -> str:
+def _operators_fact(counted: _RunOperators) -> str:
     """Return the operators of a run in one line."""
     totals = {side: sum(calls.sides[side] for calls in counted.operators.values()) for side in SIDES}
-    names = {operator_and_overload(target)[0] for target in counted.operators}
+    names = {_operator_and_overload(target)[0] for target in counted.operators}
     sides = " and ".join(f"{count:,} {side}" for side, count in totals.items())
     return f"{len(names):,} in {len(counted.operators):,} overloads; {sum(totals.values()):,} calls, {sides}"
 
 
-def operator_table(counted: RunOperators) -> Table:
+def operator_table(counted: _RunOperators) -> Table:
     """Return a row for each overload, the most frequent first."""
     rows: list[tuple[Cell, ...]] = []
-    for target, calls in by_calls(counted.operators):
+    for target, calls in _by_calls(counted.operators):
         kinds = "; ".join(f"{kind or 'not known'} ({count:,})" for kind, count in calls.dtypes.most_common())
-        rows.append((*operator_and_overload(target), kinds, *cells_of(calls, counted)))
+        rows.append((*_operator_and_overload(target), kinds, *cells_of(calls, counted)))
     note = "Calls in the graphs; in brackets, the calls on these dtypes. Files with --rows operator name all samples."
     heads = f"operator:name overload dtypes:name {OPERATOR_COUNTS}"
     return Table("Operators", note, columns(heads), tuple(rows))
 
 
-def dtype_table(counted: RunOperators) -> Table:
+def _dtype_table(counted: _RunOperators) -> Table:
     """Return a row for each dtype of a tensor that a call takes or returns."""
-    rows = [(dtype, len(calls.dtypes), *cells_of(calls, counted)) for dtype, calls in by_calls(counted.dtypes)]
+    rows = [(dtype, len(calls.dtypes), *cells_of(calls, counted)) for dtype, calls in _by_calls(counted.dtypes)]
     note = "Calls that take or return a tensor of the dtype; one call may have several."
     return Table("Dtypes", note, columns(f"dtype overloads:count {OPERATOR_COUNTS}"), tuple(rows))
 
@@ -411,18 +411,18 @@ def dtype_table(counted: RunOperators) -> Table:
 OPERATOR_COUNTS = "calls:count forward:count backward:count in_samples:count share_of_samples:share which:samples"
 
 
-def cells_of(calls: OperatorCalls, counted: RunOperators) -> tuple[Cell, ...]:
+def cells_of(calls: _OperatorCalls, counted: _RunOperators) -> tuple[Cell, ...]:
     """Return the columns that both tables have."""
     count = len(calls.samples)
     return (calls.calls, *(calls.sides[side] for side in SIDES), count, count / counted.counted, tuple(calls.samples))
 
 
-def by_calls(calls_by_name: Mapping[str, OperatorCalls]) -> list[tuple[str, OperatorCalls]]:
+def _by_calls(calls_by_name: Mapping[str, _OperatorCalls]) -> list[tuple[str, _OperatorCalls]]:
     """Return operators or dtypes, those with the most calls first."""
     return sorted(calls_by_name.items(), key=lambda item: (-item[1].calls, item[0]))
 
 
-def operator_and_overload(target: str) -> tuple[str, str]:
+def _operator_and_overload(target: str) -> tuple[str, str]:
     """Return `aten.mm` and `default`, of aten.mm.default; a function has no overload."""
     name, _, overload = target.rpartition(".")
     return (name, overload) if "." in name else (target, "")
@@ -439,12 +439,12 @@ OPERATOR_FIELDS = (
 )
 
 
-def with_operator_rows(whole: Report, counted: RunOperators) -> Report:
+def _with_operator_rows(whole: Report, counted: _RunOperators) -> Report:
     """Return a report whose rows for files are overloads instead of samples, each with all of its samples."""
 
     def rows() -> Iterator[dict[str, Any]]:
-        for target, calls in by_calls(counted.operators):
-            names = operator_and_overload(target)
+        for target, calls in _by_calls(counted.operators):
+            names = _operator_and_overload(target)
             counts = (calls.calls, *(calls.sides[side] for side in SIDES), dict(calls.dtypes), tuple(calls.samples))
             yield dict(zip((name for name, _ in OPERATOR_FIELDS), (*names, *counts), strict=True))
 
@@ -472,8 +472,8 @@ def report(run: RunView, plan: ReportPlan = ReportPlan()) -> Report:
     groups = grouped(run.samples, key_of, lambda sample: sample.id)
     counted = tuple(worst(group) for group in groups) if plan.unique else run.samples
     counted = tuple(sorted(counted, key=lambda sample: sample.id))
-    folders = SampleFolders.of_run(run, plan.base)
-    operators_of_run = run_operators(run, counted)
+    folders = _SampleFolders.of_run(run, plan.base)
+    operators_of_run = _run_operators(run, counted)
     first = {sample.id: group[0].id for group in groups for sample in group[1:]}
     proved = {sample.id: sample.proved for sample in counted}
 
@@ -489,27 +489,27 @@ def report(run: RunView, plan: ReportPlan = ReportPlan()) -> Report:
     whole = Report(
         title,
         run_facts,
-        tuple(filled(all_tables(run, counted, groups, operators_of_run))),
-        samples_table(run, counted),
+        tuple(filled(_all_tables(run, counted, groups, operators_of_run))),
+        _samples_table(run, counted),
         kinds,
         rows,
         links=folders.links,
     )
-    return with_operator_rows(whole, operators_of_run) if plan.by_operator else whole
+    return _with_operator_rows(whole, operators_of_run) if plan.by_operator else whole
 
 
-def all_tables(
-    run: RunView, counted: Sequence[Sample], groups: Sequence[Sequence[Sample]], operators: RunOperators
+def _all_tables(
+    run: RunView, counted: Sequence[Sample], groups: Sequence[Sequence[Sample]], operators: _RunOperators
 ) -> Iterator[Table]:
     """Yield the tables: first about the samples, then about their captures, and the run itself last."""
     ids = {sample.id for sample in counted}
     done = [sample for sample in counted if sample.done]
-    yield from (verdicts_table(counted), families_table(counted), operator_table(operators), dtype_table(operators))
-    yield from (spread_table("Graphs", "count", COUNTS, done), spread_table("Sizes", "size", SIZES, done))
-    yield from (causes_table(done), not_good_table(counted), undifferentiable_table(done), duplicates_table(groups))
-    yield from (derivative_table(done), not_derivative_table(run, done))
-    yield from (power_table(done), powerless_table(done), notes_table(run, ids), grad_table(run, ids))
-    yield from (times_table(run, done, ids), slowest_table(done), about_run(run, done))
+    yield from (_verdicts_table(counted), _families_table(counted), operator_table(operators), _dtype_table(operators))
+    yield from (_spread_table("Graphs", "count", COUNTS, done), _spread_table("Sizes", "size", SIZES, done))
+    yield from (_causes_table(done), _not_good_table(counted), _undifferentiable_table(done), _duplicates_table(groups))
+    yield from (_derivative_table(done), _not_derivative_table(run, done))
+    yield from (_power_table(done), _powerless_table(done), _notes_table(run, ids), _grad_table(run, ids))
+    yield from (_times_table(run, done, ids), _slowest_table(done), _about_run(run, done))
 
 
 def worst(group: Sequence[Sample]) -> Sample:
@@ -518,11 +518,11 @@ def worst(group: Sequence[Sample]) -> Sample:
 
 
 def facts(
-    run: RunView, counted: Sequence[Sample], groups: int, unique: bool, operators: RunOperators
+    run: RunView, counted: Sequence[Sample], groups: int, unique: bool, operators: _RunOperators
 ) -> tuple[tuple[str, str], ...]:
     """Return the facts above the tables."""
     done = sum(sample.done for sample in run.samples)
-    proof_counts = proofs_of(counted)
+    proof_counts = _proofs_of(counted)
     rows = [
         *([("where", " and ".join(run.where))] if run.where else []),
         ("samples", f"{done:,} of {len(run.samples):,} done"),
@@ -533,11 +533,11 @@ def facts(
             + (f" ({share(proof_counts.proved / proof_counts.differentiable)})" if proof_counts.differentiable else ""),
         ),
     ]
-    rows += [("operators", operators_fact(operators))] if operators.counted else []
+    rows += [("operators", _operators_fact(operators))] if operators.counted else []
     return (*rows, *([("operators not counted", operators.missing)] if operators.missing else []))
 
 
-def about_run(run: RunView, done: Sequence[Sample]) -> Table:
+def _about_run(run: RunView, done: Sequence[Sample]) -> Table:
     """Return the facts that the run recorded about itself, and its pace."""
     rows = [(name, value) for name, value in run.facts.items() if value]
     starts, ends = [s.started for s in done if s.started], [s.finished for s in done if s.finished]
@@ -546,7 +546,7 @@ def about_run(run: RunView, done: Sequence[Sample]) -> Table:
     return Table("This run", "", columns("fact value"), tuple(rows))
 
 
-def proofs_of(samples: Sequence[Sample]) -> Proofs:
+def _proofs_of(samples: Sequence[Sample]) -> Proofs:
     """Return how many of these have a proof, counted as everywhere."""
     return proofs((sample.id, sample.verdict, sample.power, sample.still) for sample in samples if sample.done)
 
@@ -557,7 +557,7 @@ MISSING = {
 }
 
 
-def verdicts_table(samples: Sequence[Sample]) -> Table:
+def _verdicts_table(samples: Sequence[Sample]) -> Table:
     """Count each verdict."""
     count = Counter(sample.standing for sample in samples)
     rows: list[tuple[Cell, ...]] = []
@@ -573,21 +573,21 @@ def verdicts_table(samples: Sequence[Sample]) -> Table:
     return Table("Verdicts", "", columns("verdict:verdict samples:count share:share meaning"), tuple(rows))
 
 
-def families_table(samples: Sequence[Sample]) -> Table:
+def _families_table(samples: Sequence[Sample]) -> Table:
     """Return the share of proved samples by family."""
     samples_by_family: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
         samples_by_family[sample.family].append(sample)
-    rows = [family_row(name, samples_by_family[name]) for name in sorted(samples_by_family)]
+    rows = [_family_row(name, samples_by_family[name]) for name in sorted(samples_by_family)]
     heads = "family samples:count proved:count vacuous:count undifferentiable:count unproven:count wrong:count"
     heads += " failed:count not_done:count proved_share:share median:seconds"
     note = "The share is of the samples that are done and differentiable; a vacuous check is no proof."
-    return Table("By family", note, columns(heads), (*rows, *([family_row("all", samples)] if len(rows) > 1 else [])))
+    return Table("By family", note, columns(heads), (*rows, *([_family_row("all", samples)] if len(rows) > 1 else [])))
 
 
-def family_row(name: str, samples: Sequence[Sample]) -> tuple[Cell, ...]:
+def _family_row(name: str, samples: Sequence[Sample]) -> tuple[Cell, ...]:
     count = Counter(sample.verdict for sample in samples if sample.done)
-    proof_counts, done = proofs_of(samples), sum(count.values())
+    proof_counts, done = _proofs_of(samples), sum(count.values())
     spent = [sample.seconds for sample in samples if sample.done]
     return (
         *(name or "(none)", len(samples), proof_counts.proved, len(proof_counts.without)),
@@ -600,7 +600,7 @@ def family_row(name: str, samples: Sequence[Sample]) -> tuple[Cell, ...]:
     )
 
 
-def causes_table(done: Sequence[Sample]) -> Table:
+def _causes_table(done: Sequence[Sample]) -> Table:
     """Return the samples that are not proved, by cause."""
     groups: dict[tuple[str, str, str], list[Sample]] = defaultdict(list)
     for sample in done:
@@ -623,7 +623,7 @@ def distribution(name: str, values: Sequence[tuple[float, str]]) -> tuple[Cell, 
     return (name, len(numbers), statistics.median(numbers), ninth, largest, which, sum(numbers))
 
 
-def times_table(run: RunView, done: Sequence[Sample], ids: Collection[str]) -> Table:
+def _times_table(run: RunView, done: Sequence[Sample], ids: Collection[str]) -> Table:
     """Return the time of samples, in total and by stage."""
     stages: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for key, spent in run.column("stages"):
@@ -652,7 +652,7 @@ COUNTS = {
 }
 
 
-def spread_table(title: str, kind: str, rows: dict[str, str], done: Sequence[Sample]) -> Table:
+def _spread_table(title: str, kind: str, rows: dict[str, str], done: Sequence[Sample]) -> Table:
     """Return the spread of some columns, over the samples that have them."""
     values_of = {name: [(getattr(sample, key), sample.id) for sample in done] for name, key in rows.items()}
     spreads = [
@@ -665,7 +665,7 @@ def spread_table(title: str, kind: str, rows: dict[str, str], done: Sequence[Sam
     return Table(title, "", columns(heads), tuple(cells))
 
 
-def slowest_table(done: Sequence[Sample]) -> Table:
+def _slowest_table(done: Sequence[Sample]) -> Table:
     """Return the samples that took longest."""
     rows = [
         (sample.id, sample.standing, sample.seconds, sample.peak_bytes, sample.forward_steps, sample.backward_steps)
@@ -683,7 +683,7 @@ BANDS = (
 )
 
 
-def power_table(done: Sequence[Sample]) -> Table:
+def _power_table(done: Sequence[Sample]) -> Table:
     """Return how far results move, in tolerances, when the inputs are redrawn: the smallest movement of each sample."""
     checked = [sample for sample in done if sample.verdict in PROVED]
     bands: Counter[str] = Counter()
@@ -696,7 +696,7 @@ def power_table(done: Sequence[Sample]) -> Table:
     return Table("Power", note, columns("power samples:count share:share"), tuple(rows))
 
 
-def powerless_table(done: Sequence[Sample]) -> Table:
+def _powerless_table(done: Sequence[Sample]) -> Table:
     """Return the samples with results that no redraw moves, each by name; those without a measured power in one row."""
     unmoved = [sample for sample in done if sample.powerless and sample.still]
     unmeasured = [sample for sample in done if sample.powerless and not sample.still]
@@ -720,10 +720,10 @@ DERIVATIVES = {
 }
 
 
-def derivative_table(done: Sequence[Sample]) -> Table:
+def _derivative_table(done: Sequence[Sample]) -> Table:
     """Count the samples whose backward is the derivative of its forward, and those whose is not."""
     checked = [sample for sample in done if sample.derivative]
-    count = Counter(kind_of_derivative(sample.derivative) for sample in checked)
+    count = Counter(_kind_of_derivative(sample.derivative) for sample in checked)
     rows = [(name, count[name], count[name] / len(checked), DERIVATIVES[name]) for name in DERIVATIVES if count[name]]
     note = (
         "Of the samples for which it was checked. A verdict does not answer this: it says that graph and program agree."
@@ -731,12 +731,12 @@ def derivative_table(done: Sequence[Sample]) -> Table:
     return Table("Derivative", note, columns("derivative samples:count share:share meaning"), tuple(rows))
 
 
-def kind_of_derivative(word: str) -> str:
+def _kind_of_derivative(word: str) -> str:
     """Return the word of a Derivative without the names of where it is meant to differ."""
     return word if word in DERIVATIVES else "derivative but for"
 
 
-def not_derivative_table(run: RunView, done: Sequence[Sample]) -> Table:
+def _not_derivative_table(run: RunView, done: Sequence[Sample]) -> Table:
     """Return the samples whose backward is not simply the derivative of its forward, with the reason."""
     words = {sample.id: sample.derivative for sample in done if sample.derivative not in ("", DERIVATIVE)}
     notes = run.column("notes") if words else ()
@@ -747,12 +747,12 @@ def not_derivative_table(run: RunView, done: Sequence[Sample]) -> Table:
         if key in words and text.startswith(f"{words[key]}: ")
     }
     order = tuple(DERIVATIVES)[::-1]
-    listed = sorted(words.items(), key=lambda item: (order.index(kind_of_derivative(item[1])), item[0]))
+    listed = sorted(words.items(), key=lambda item: (order.index(_kind_of_derivative(item[1])), item[0]))
     rows = [(key, word, one_line(reasons.get(key, ""))) for key, word in listed]
     return Table("Not simply the derivative", "", columns("sample:sample derivative what_was_said"), tuple(rows))
 
 
-def not_good_table(samples: Sequence[Sample]) -> Table:
+def _not_good_table(samples: Sequence[Sample]) -> Table:
     """Return every sample that is not good, in one line."""
     rows = [
         (sample.id, sample.verdict, sample.cause, sample.stage, sample.seconds, sample.reason)
@@ -763,14 +763,14 @@ def not_good_table(samples: Sequence[Sample]) -> Table:
     return Table("Not good", "", columns(heads), tuple(rows))
 
 
-def undifferentiable_table(done: Sequence[Sample]) -> Table:
+def _undifferentiable_table(done: Sequence[Sample]) -> Table:
     """Return the samples without a backward, and why."""
     rows = [(sample.id, sample.reason) for sample in done if sample.verdict == "undifferentiable"]
     note = "Nothing in these requires grad or could: a property of the sample, not a failure."
     return Table("Undifferentiable", note, columns("sample:sample why"), tuple(rows))
 
 
-def notes_table(run: RunView, ids: Collection[str]) -> Table:
+def _notes_table(run: RunView, ids: Collection[str]) -> Table:
     """Return the notes on samples: rewritten calls, constants that were printed too short, assigned sizes."""
     return tally(
         ((note_kind(note), key, note) for key, texts in run.column("notes") if key in ids for note in texts),
@@ -782,7 +782,7 @@ def notes_table(run: RunView, ids: Collection[str]) -> Table:
     )
 
 
-def grad_table(run: RunView, ids: Collection[str]) -> Table:
+def _grad_table(run: RunView, ids: Collection[str]) -> Table:
     """Return the inputs that require grad, by the reason."""
     return tally(
         ((note_kind(why), key, name) for key, pairs in run.column("asks") if key in ids for name, why in pairs),
@@ -811,7 +811,7 @@ def tally(
     return Table(table.title, table.note, columns(heads), tuple(rows))
 
 
-def duplicates_table(groups: Sequence[Sequence[Sample]]) -> Table:
+def _duplicates_table(groups: Sequence[Sequence[Sample]]) -> Table:
     """Return the samples that are the same program."""
     rows = []
     for group in sorted(several(groups), key=lambda group: (-len(group), group[0].id)):
@@ -826,7 +826,7 @@ def duplicates_table(groups: Sequence[Sequence[Sample]]) -> Table:
     return Table("Duplicates", note, columns("first:sample same samples:count verdicts the_others"), tuple(rows))
 
 
-def samples_table(run: RunView, samples: Sequence[Sample]) -> Table:
+def _samples_table(run: RunView, samples: Sequence[Sample]) -> Table:
     """Return all samples, a line each, with their notes."""
     heads = "sample:sample family verdict:verdict cause time:seconds peak_memory:size power:number steps:count said"
     known = {sample.id: sample for sample in samples}
@@ -856,25 +856,27 @@ def against(report: Report, before: RunView, after: RunView) -> Report:
     right = {sample.id: sample for sample in after.samples if sample.done}
     changes = {key: change_of(left.get(key), right.get(key)) for key in sorted(left | right)}
     tables = (
-        outcome_table(changes),
-        sums_table(left, right),
-        moves_table(left, right),
-        cost_table(left, right),
-        changed_samples(changes, left, right),
+        _outcome_table(changes),
+        _sums_table(left, right),
+        _moves_table(left, right),
+        _cost_table(left, right),
+        _changed_samples(changes, left, right),
     )
     fields = (*report.fields, ("change", "text"), ("before_verdict", "text"), ("before_seconds", "number"))
 
     def rows() -> Iterator[dict[str, Any]]:
         for row in report.rows():
-            yield row | comparison_columns(changes.get(row["id"], "not done"), left.get(row["id"]))
+            yield row | _comparison_columns(changes.get(row["id"], "not done"), left.get(row["id"]))
         for key in (key for key, change in changes.items() if change == "gone"):
-            yield dict.fromkeys(name for name, _ in report.fields) | {"id": key} | comparison_columns("gone", left[key])
+            yield (
+                dict.fromkeys(name for name, _ in report.fields) | {"id": key} | _comparison_columns("gone", left[key])
+            )
 
     facts_of_both = (*report.facts, ("against", str(before.place)))
     return replace(report, facts=facts_of_both, tables=(*filled(tables), *report.tables), fields=fields, rows=rows)
 
 
-def comparison_columns(change: str, before: Sample | None) -> dict[str, Any]:
+def _comparison_columns(change: str, before: Sample | None) -> dict[str, Any]:
     """Return the columns that a comparison adds."""
     verdict, seconds = (before.verdict, before.seconds) if before else (None, None)
     return {"change": change, "before_verdict": verdict, "before_seconds": seconds}
@@ -891,7 +893,7 @@ def change_of(before: Sample | None, after: Sample | None) -> str:
     return "same" if before.cause == after.cause else "other cause"
 
 
-def outcome_table(changes: Mapping[str, str]) -> Table:
+def _outcome_table(changes: Mapping[str, str]) -> Table:
     """Count each kind of change."""
     count = Counter(changes.values())
     rows = [(name, count[name], count[name] / len(changes)) for name in CHANGES if count[name]]
@@ -901,21 +903,21 @@ def outcome_table(changes: Mapping[str, str]) -> Table:
     return Table("Before and after", note, columns("became samples:count share:share"), tuple(rows))
 
 
-def sums_table(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
+def _sums_table(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
     """Return the verdicts of both runs."""
     before, after = (Counter(sample.standing for sample in side.values()) for side in (left, right))
-    names = sorted(before | after, key=lambda name: (standing_rank(name), name))
+    names = sorted(before | after, key=lambda name: (_standing_rank(name), name))
     rows = [(name, before[name], after[name], after[name] - before[name]) for name in names]
     rows.append(("all", len(left), len(right), len(right) - len(left)))
     return Table("Verdicts of both", "", columns("verdict:verdict before:count after:count change:change"), tuple(rows))
 
 
-def standing_rank(name: str) -> int:
+def _standing_rank(name: str) -> int:
     """Return the place of a standing among the verdicts."""
     return rank(name.partition(",")[0])
 
 
-def moves_table(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
+def _moves_table(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
     """Count the changes from each verdict to each."""
     count = Counter((left[key].standing, right[key].standing) for key in left.keys() & right.keys())
     rows = [
@@ -927,7 +929,7 @@ def moves_table(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Tabl
 COSTS = (("time", "seconds", "seconds"), ("peak memory", "peak_bytes", "size"), ("disk", "disk_bytes", "size"))
 
 
-def cost_table(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
+def _cost_table(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
     """Compare time and memory of the samples in both runs, after divided by before."""
     from backprint.report.nouns import CELL_TEXTS
 
@@ -945,7 +947,7 @@ def cost_table(left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table
     return Table("Cost of both", note, columns(heads), tuple(rows))
 
 
-def changed_samples(changes: Mapping[str, str], left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
+def _changed_samples(changes: Mapping[str, str], left: Mapping[str, Sample], right: Mapping[str, Sample]) -> Table:
     """List every sample that changed."""
     rows: list[tuple[Cell, ...]] = []
     for key in sorted(changes, key=lambda key: (CHANGES.index(changes[key]), key)):

@@ -20,17 +20,17 @@ the proof, and twice its memory. With fewer, a check takes a tenth to a half of 
 def with_derivatives(capture: Capture, verdicts: Sequence[Verdict], wanted: bool | None) -> list[Verdict]:
     """Return the Verdicts of a Capture: one for each Pair, with its Derivative, and if Pairs are linked the whole's
     last, with the worst."""
-    of_pair = derivatives_by_pair(capture, wanted)
+    of_pair = _derivatives_by_pair(capture, wanted)
     of_verdict = [*of_pair, worst_derivative(filter(None, of_pair))]
     return [replace(verdict, derivative=derivative) for verdict, derivative in zip(verdicts, of_verdict, strict=False)]
 
 
 def with_worst_derivative(capture: Capture, verdict: Verdict, draws: Sequence[str] = CAPTURED_FIRST) -> Verdict:
     """Return the Verdict on a whole Capture with the worst Derivative of its Pairs, if these cost less than it."""
-    return replace(verdict, derivative=worst_derivative(filter(None, derivatives_by_pair(capture, None, draws))))
+    return replace(verdict, derivative=worst_derivative(filter(None, _derivatives_by_pair(capture, None, draws))))
 
 
-def derivatives_by_pair(
+def _derivatives_by_pair(
     capture: Capture, wanted: bool | None, draws: Sequence[str] = CAPTURED_FIRST
 ) -> list[Derivative | None]:
     """Return for each Pair its Derivative, or None if it has no backward or none is wanted.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from backprint._torch import pytree
+from backprint._torch.modules import own_buffers, own_parameters
 from backprint.derivatives.setting import is_inexact
 from backprint.errors import UsageError
 from backprint.tracing.program import NamedTensor, choose_requires_grad
@@ -54,36 +57,46 @@ class Program:
     seed: int
     is_pure: bool = False
     """Whether it is known to draw no random numbers, and to return the same twice."""
+    forgetful: Program | None = None
+    """The same without a memory of its runs, if it has one: what runs it under a mode must see its operators run."""
 
     def __call__(self, call: Call, values: Mapping[str, Tensor]) -> Any:
         """Call it under the seed."""
         args, kwargs = call.arguments(values)
         seed_torch(self.seed)
-        if not isinstance(self.function, nn.Module):
+        with self.holding(values):
             return self.function(*args, **kwargs)
-        state = {own: values[name] for own, name in self.state.items()}
-        return call_with_state(self.function, state, args, kwargs)
+
+    @contextlib.contextmanager
+    def holding(self, values: Mapping[str, Tensor]) -> Iterator[None]:
+        """Give a module the parameters and buffers among these values for a while: for its call, and for its backward,
+        in which a checkpoint calls parts of the module again."""
+        if not isinstance(self.function, nn.Module):
+            yield
+            return
+        first = {
+            id(tensor): name for name, tensor in [*self.function.named_parameters(), *self.function.named_buffers()]
+        }
+        before = [(slots, name, slots[name]) for slots, name in slots_of(self.function)]
+        try:
+            for slots, name, tensor in before:
+                if first[id(tensor)] in self.state:
+                    slots[name] = values[self.state[first[id(tensor)]]]
+            yield
+        finally:
+            for slots, name, tensor in before:
+                slots[name] = tensor
 
 
-def call_with_state(
-    module: nn.Module, state: Mapping[str, Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Any:
-    """Call a module with other parameters and buffers, each under its first name.
-
-    `torch.func.functional_call` leaves these in a module that has two paths where it ties names itself (torch 2.13).
-    """
-    first = {id(tensor): name for name, tensor in (*module.named_parameters(), *module.named_buffers())}
-    slots = {slot: state[first[id(tensor)]] for slot, tensor in slots_of(module) if first[id(tensor)] in state}
-    return torch.func.functional_call(module, slots, tuple(args), dict(kwargs), tie_weights=False)
-
-
-def slots_of(module: nn.Module) -> list[tuple[str, Tensor]]:
-    """Return a name for each place of a parameter or a buffer: a module that has two paths has its places once."""
+def slots_of(module: nn.Module) -> list[tuple[dict[str, Any], str]]:
+    """Return each place of a parameter or a buffer, as the dictionary of its module and its name there: a module that
+    has two paths has its places once."""
     return [
-        (f"{path}.{name}" if path else name, tensor)
-        for path, inner in module.named_modules()
-        for named in (inner.named_parameters, inner.named_buffers)
-        for name, tensor in named(recurse=False, remove_duplicate=False)
+        (slots, name)
+        for inner in module.modules()
+        for slots in (own_parameters(inner), own_buffers(inner))
+        for name, tensor in slots.items()
+        if tensor is not None
     ]
 
 
@@ -120,18 +133,18 @@ def read_check(
         raise UsageError("bp.check needs a tensor among the inputs: bp.check(fn, x, w, like=reference)")
     tensors = [NamedTensor(name, "input", value.requires_grad) for name, value in values.items()]
     inputs = tuple(values)
-    state_of_fn = enter_state(fn, values, "")
-    wanted = named_with_grad(tensors, values, requires_grad, fn, state_of_fn)
+    state_of_fn = _enter_state(fn, values, "")
+    wanted = _named_with_grad(tensors, values, requires_grad, fn, state_of_fn)
     if like is None:
         state_of_like = state_of_fn
     else:
-        state_of_like = enter_state(like, values, "reference.", state_of_fn)
+        state_of_like = _enter_state(like, values, "reference.", state_of_fn)
     copies = copy_values({name: value.detach() for name, value in values.items()})
     call = Call(tuple(leaves), tree, copies, inputs, wanted)
     return call, Program(fn, state_of_fn, seed), Program(like or fn, state_of_like, seed)
 
 
-def named_with_grad(
+def _named_with_grad(
     tensors: list[NamedTensor],
     values: Mapping[str, Tensor],
     requires_grad: Any,
@@ -156,7 +169,7 @@ def named_with_grad(
     return tuple(named.name for named in chosen if named.requires_grad)
 
 
-def enter_state(
+def _enter_state(
     function: Callable[..., Any], values: dict[str, Tensor], prefix: str, known: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Put the parameters and buffers of a module among the values; return the name that each has there."""
@@ -194,10 +207,14 @@ def in_dtype(values: Mapping[str, Tensor], dtype: torch.dtype | None) -> dict[st
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forward:
-    """What a program returned: its tensors by name, and the leaves among its inputs that require grad."""
+    """What a program returned: its tensors by name, and the leaves among its inputs that require grad; and the buffers
+    of a module as they are afterwards."""
 
     outputs: dict[str, Tensor]
     leaves: dict[str, Tensor]
+    buffers: dict[str, Tensor] = field(default_factory=dict)
+    holding: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+    """The context in which it is differentiated: a module has the parameters of this call again."""
 
     @property
     def differentiable(self) -> tuple[str, ...]:
@@ -211,25 +228,43 @@ class Forward:
         ends = [(self.outputs[name], tangent) for name, tangent in tangents.items() if self.outputs[name].requires_grad]
         if not ends:
             return dict.fromkeys(self.leaves)
-        gradients = torch.autograd.grad(
-            [output for output, _ in ends],
-            list(self.leaves.values()),
-            [tangent for _, tangent in ends],
-            retain_graph=keep or create_graph,
-            create_graph=create_graph,
-            allow_unused=True,
-        )
+        with self.holding():
+            gradients = torch.autograd.grad(
+                [output for output, _ in ends],
+                list(self.leaves.values()),
+                [tangent for _, tangent in ends],
+                retain_graph=keep or create_graph,
+                create_graph=create_graph,
+                allow_unused=True,
+            )
         return dict(zip(self.leaves, gradients, strict=True))
 
 
-def run_forward(program: Program, call: Call, values: Mapping[str, Tensor]) -> Forward:
-    """Run a program on copies of these values, with their strides."""
+def run_forward(program: Program, call: Call, values: Mapping[str, Tensor], grad: bool = True) -> Forward:
+    """Run a program on copies of these values, with their strides; without `grad`, as `torch.no_grad` does."""
+    return run_on(program, call, copies_for(call, values), grad)
+
+
+def copies_for(call: Call, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies of these values, with their strides; those whose gradients are wanted require grad."""
     copies = copy_values({name: value.detach() for name, value in values.items()})
-    leaves = {name: copies[name].requires_grad_() for name in call.wanted}
-    with torch.enable_grad():
-        result = program(call, {**copies, **leaves})
-    outputs = {name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}
-    return Forward(outputs, leaves)
+    return {name: copy.requires_grad_(name in call.wanted) for name, copy in copies.items()}
+
+
+def run_on(program: Program, call: Call, copies: Mapping[str, Tensor], grad: bool = True) -> Forward:
+    """Run a program on these tensors themselves."""
+    with torch.set_grad_enabled(grad):
+        return called(program, call, copies)
+
+
+def called(program: Program, call: Call, copies: Mapping[str, Tensor]) -> Forward:
+    """Run a program on these tensors, in the modes of the caller."""
+    outputs = {name: leaf for name, leaf in outputs_of(program(call, copies))[0] if isinstance(leaf, Tensor)}
+    module = program.function
+    own = [name for name, _ in module.named_buffers()] if isinstance(module, nn.Module) else []
+    buffers = {name: copies[program.state[name]] for name in own}
+    leaves = {name: copies[name] for name in call.wanted}
+    return Forward(outputs, leaves, buffers, partial(program.holding, copies))
 
 
 def draws_random_numbers(program: Program, call: Call, values: Mapping[str, Tensor]) -> bool:

@@ -10,9 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.derivatives.alone import REST_IS_RIGHT, but_for_meant, is_cleared, may_be_what_is_meant, program_tries
 from backprint.derivatives.duals import CORRECTED
 from backprint.derivatives.echoes import names_in
-from backprint.derivatives.hostile import InputFault, ProgramFault, input_faults, program_faults
+from backprint.derivatives.hostile import InputFault, input_faults
+from backprint.derivatives.kept import with_kept
+from backprint.derivatives.live import Try, faults_of
 from backprint.derivatives.locate import (
     DETACH,
     Located,
@@ -29,6 +32,7 @@ from backprint.derivatives.setting import (
     NotFinite,
     Setting,
     backward_product,
+    changes_along,
     forward_product,
     gap_by_accuracy,
     gap_of,
@@ -37,7 +41,9 @@ from backprint.derivatives.setting import (
     is_inexact,
     make_setting,
     output_of,
+    own_source,
     product_by_differences,
+    product_with,
     results_at,
     rounded,
     wide,
@@ -45,7 +51,7 @@ from backprint.derivatives.setting import (
     with_tangents,
 )
 from backprint.errors import BackprintError, GuardError, UsageError
-from backprint.graph.nouns import COLLECTIVES, NO_FUNCTIONS, Capture, Graph, OpaqueEdge, Pair, Source, Step
+from backprint.graph.nouns import COLLECTIVES, NO_FUNCTIONS, Capture, Graph, OpaqueEdge, Pair, Source, Step, left_out_of
 from backprint.graph.verdicts import (
     CANNOT_TELL,
     DERIVATIVE,
@@ -68,8 +74,6 @@ LIMIT, LIMIT_BY_DIFFERENCES = 1e-12, 1e-8
 ROUNDING = 100.0
 """A gap up to so many times what rounding of the inputs changes is no proof of an error."""
 
-
-REST_IS_RIGHT = "everything else is the derivative"
 
 DRAWS_ALONG = ("aten._standard_gamma.default", "aten._sample_dirichlet.default")
 """Draws by rejection, which have no derivative for fixed random numbers."""
@@ -99,6 +103,7 @@ CONVENTIONS: Mapping[str, str] = {
     "aten.linalg_cholesky_ex.default": "PyTorch's gradient is that of a symmetric matrix",
     "aten._linalg_eigh.default": "PyTorch's gradient is that of a symmetric matrix",
     **dict.fromkeys(DRAWS_ALONG, "PyTorch's gradient of a draw is that along its distribution"),
+    "embedding": "PyTorch's gradient of the row of padding_idx is 0",
 }
 """Operators whose gradient PyTorch defines in another way than as the derivative of what they compute."""
 
@@ -122,23 +127,28 @@ def derivatives_of(
             f"meant={unknown[0]!r} is no custom autograd.Function that {capture.name} calls: it may be one of "
             f"{', '.join(known)}"
         )
-    meant = (*capture.meant, *meant)
+    meant, whole = (*capture.meant, *meant), capture
     pairs = tuple(with_one_name(pair, capture.signature.same) for pair in capture.pairs)
-    capture = replace(capture, pairs=pairs)
+    opaque = sorted(capture.opaque, key=lambda edge: edge.function not in meant)  # Functions may have the same lines
+    capture = replace(capture, pairs=pairs, opaque=tuple(opaque))
     if hostile is None:
         hostile = bool(capture.requires) or any(edge.kind in ("function", "hook") for edge in capture.opaque)
     with ONE_AT_A_TIME, preserving_random_states(), with_settings(dict(capture.environment)):
-        results = with_reads(capture, list(checked_pairs(capture, tuple(meant), draws)), meant)
+        results = with_reads(capture, list(_checked_pairs(capture, tuple(meant), draws)), meant)
         if hostile:
-            results = list(tried_harder(capture, results, tuple(meant), draws))
-    return results
+            results = list(_tried_harder(capture, results, tuple(meant), draws))
+    results = with_kept(whole, results, meant, hostile)
+    left_out = left_out_of(capture.notes)
+    return [replace(result, detail="; ".join(filter(None, (result.detail, *left_out)))) for result in results]
 
 
-def tried_harder(
+def _tried_harder(
     capture: Capture, results: Sequence[Derivative], meant: tuple[str, ...], draws: Sequence[str]
 ) -> Iterator[Derivative]:
     """Yield the results, those that say nothing of a fault changed where unusual tangents or inputs show one."""
-    faults = program_faults(capture) if any(may_be_wrong(result) for result in results) else []
+    is_wanted = any(_may_be_wrong(one) or may_be_what_is_meant(one, capture, meant) for one in results)
+    tries = program_tries(capture, meant) if is_wanted else []
+    faults = faults_of(tries)
     functions = tuple(dict.fromkeys(edge.function for edge in capture.opaque if edge.function))
     try:
         inputs = inputs_of_pairs(capture, draws)
@@ -146,47 +156,73 @@ def tried_harder(
         inputs = []
     pairs = [(pair, values) for pair, values in zip(capture.pairs, inputs, strict=False) if pair.backward is not None]
     for number, result in enumerate(results):
-        if not may_be_wrong(result):
+        if is_cleared(result, tries, capture, meant):
+            result = but_for_meant(result, capture, meant)
+        if not _may_be_wrong(result):
             yield result
-        elif faults and not (functions and set(functions) <= set(meant)):
+            continue
+        result = _with_tries(result, tries)
+        if faults:
             yield for_program(result, faults, functions, capture)
         elif result.good and number < len(pairs):
             pair, values = pairs[number]
             verdicts = (
-                for_inputs(result, fault, pair, values, capture, meant)
+                _for_inputs(result, fault, pair, values, capture, meant)
                 for fault in input_faults(pair, values, capture.seed)
             )
-            yield next((verdict for verdict in verdicts if verdict is not None), result)
+            others = (one for one in verdicts if one is not None and one.word != result.word)
+            yield next((one for one in others if not is_cleared(one, tries, capture, meant)), result)
         else:
             yield result
 
 
-def may_be_wrong(result: Derivative) -> bool:
+def _may_be_wrong(result: Derivative) -> bool:
     """Whether a fault that unusual tangents or inputs show would change the verdict."""
     return result.good or result.word == CANNOT_TELL
 
 
-def for_program(
-    result: Derivative, faults: Sequence[ProgramFault], functions: Sequence[str], capture: Capture
-) -> Derivative:
-    """Return the verdict on a backward that is wrong for some tangents when the program itself runs."""
-    fault = faults[0]
-    kinds = ", ".join(other.tangents for other in faults if other.reason == fault.reason)
+def _with_tries(result: Derivative, tries: Sequence[Try]) -> Derivative:
+    """Return the verdict with what the program itself was tried with, and what it could not be tried with."""
+    not_tried = tuple((one.name, one.why_not) for one in tries if one.why_not)
+    tried = tuple(one.name for one in tries if not one.why_not)
+    names: dict[str, list[str]] = {}
+    for name, why_not in not_tried:
+        names.setdefault(why_not, []).append(name)
+    said = [f"not tried: {', '.join(group)}: {why_not}" for why_not, group in names.items()]
+    detail = "; ".join(filter(None, [result.detail, *said]))
+    return replace(result, detail=detail, tried=tried, not_tried=not_tried)
+
+
+def for_program(result: Derivative, faults: Sequence[Try], functions: Sequence[str], capture: Capture) -> Derivative:
+    """Return the verdict on a backward that is wrong when the program itself runs, for some tangents or calls."""
+    sentences: dict[tuple[str, str], list[Try]] = {}
+    for one in faults:
+        assert one.fault is not None
+        sentences.setdefault((one.word, one.fault.compared), []).append(one)
+    details = []
+    for (word, compared), group in sentences.items():
+        first = group[0].fault
+        assert first is not None
+        gradient = "gradient" if group[0].function else "program's own gradient"
+        details.append(
+            f"{word} {', '.join(one.name for one in group)} the {gradient} of {first.port} differs by "
+            f"{first.error:.1e} from {compared}"
+        )
+    fault = faults[0].fault
+    assert fault is not None
+    known = {one.function for one in faults if one.function}  # these are wrong alone
+    if not known:
+        known = set(functions)
+        if len(functions) > 1:
+            details.append(f"one of {', '.join(functions)} is wrong")
     wrong = []
-    for edge in capture.opaque:
-        if edge.function and edge.source is not None:
-            at = line_text(edge.source)
-            wrong.append(WrongGradient((), at, edge.source.code, (at,), ((fault.port, fault.error),), edge.function))
-    detail = (
-        f"for {kinds} tangents the program's own gradient of {fault.port} differs by {fault.error:.1e} from that for "
-        f"{fault.reason}"
-    )
-    if len(functions) > 1:
-        detail += f"; one of {', '.join(functions)} reads them wrongly"
-    return replace(result, word=NOT_THE_DERIVATIVE, detail=detail, ports=(fault.port,), wrong=tuple(wrong))
+    for edge in {edge.function: edge for edge in capture.opaque if edge.function in known}.values():
+        at, code = line_text(edge.source), "" if edge.source is None else edge.source.code
+        wrong.append(WrongGradient((), at, code, (at,), ((fault.port, fault.error),), edge.function))
+    return replace(result, word=NOT_THE_DERIVATIVE, detail="; ".join(details), ports=(fault.port,), wrong=tuple(wrong))
 
 
-def for_inputs(
+def _for_inputs(
     result: Derivative,
     fault: InputFault,
     pair: Pair,
@@ -198,16 +234,18 @@ def for_inputs(
     Function or an operator of the program."""
     setting = fault.setting
     if math.isinf(fault.gap):
-        wrong = first_not_finite(setting, capture.opaque)
+        wrong = _first_not_finite(setting, capture.opaque)
         if fault.invented and not any(is_of_program(place, pair) for place in wrong):
             return None  # PyTorch's own backwards return NaN at 0 too, and nobody need pass 0 here
-        ports = not_finite_ports(setting)
+        ports = _not_finite_ports(setting)
         detail = f"for {fault.kind} the gradient of {', '.join(ports)} has NaN or Inf, where the derivative is finite"
         return replace(result, word=NOT_THE_DERIVATIVE, detail=detail, draws=1, ports=ports, wrong=wrong)
     known = replace(result, word=DERIVATIVE, gap=fault.gap)
     reason = f"it is wrong for {fault.kind}"
     if fault.by_values:
-        places = with_only_function([], tuple(setting.gradients), capture.opaque)
+        if "embedding" in result.meant:
+            return None  # differences of the values move the row of padding too
+        places = _with_only_function([], tuple(setting.gradients), capture.opaque)
         if (fault.invented and not places) or any(place.function in meant for place in places):
             return None
         detail = f"{reason}; gap {fault.gap:.1e}, by differences of the forward's values"
@@ -227,12 +265,12 @@ def is_of_program(place: WrongGradient, pair: Pair) -> bool:
     return bool(place.function) or place.at not in {line_text(step.source) for step in pair.forward.steps}
 
 
-def not_finite_ports(setting: Setting) -> tuple[str, ...]:
+def _not_finite_ports(setting: Setting) -> tuple[str, ...]:
     """Return the inputs whose gradients have NaN or Inf."""
     return tuple(port for port, gradient in setting.gradients.items() if not bool(gradient.isfinite().all()))
 
 
-def why_of_all_ranks(pairs: Sequence[Pair]) -> str:
+def _why_of_all_ranks(pairs: Sequence[Pair]) -> str:
     """Say why the derivative is that of a step of all ranks, of which these Pairs are a part; '' if it is not."""
     graphs = [graph for pair in pairs for graph in graphs_of(pair)]
     if any(step.target in COLLECTIVES for graph in graphs for step in graph.steps):
@@ -240,13 +278,13 @@ def why_of_all_ranks(pairs: Sequence[Pair]) -> str:
     return OF_SHARDS if any(port.shard for graph in graphs for port in (*graph.inputs, *graph.outputs)) else ""
 
 
-def checked_pairs(capture: Capture, meant: tuple[str, ...], draws: Sequence[str]) -> Iterator[Derivative]:
+def _checked_pairs(capture: Capture, meant: tuple[str, ...], draws: Sequence[str]) -> Iterator[Derivative]:
     """Yield the Derivative of each Pair with a backward."""
     pairs = [pair for pair in capture.pairs if pair.backward is not None]
     if not pairs:
         yield Derivative(CANNOT_TELL, capture.name, "it has no backward")
         return
-    if why := why_of_all_ranks(pairs):
+    if why := _why_of_all_ranks(pairs):
         for pair in pairs:
             yield Derivative(CANNOT_TELL, name_of(capture, pair), why)
         return
@@ -317,12 +355,12 @@ def check_pair(
             setting = make_setting(pair, values, seed, chance)
             left, left_size, run = forward_product(setting)
             if not math.isfinite(left):
-                return by_whole_differences(name, setting)
+                return _by_whole_differences(name, setting)
             used_second |= run.by_second_derivative
             used_differences |= run.by_differences
             limit = LIMIT_BY_DIFFERENCES if used_differences else LIMIT
             right = backward_product(setting)
-            if left_size == right[1] == 0 and results_change(setting):
+            if left_size == right[1] == 0 and _results_change(setting):
                 raise CannotTell("all tangents and all gradients are 0, and the results change along the direction")
             gap = gap_of((left, left_size), right)
             if gap >= limit:
@@ -348,15 +386,49 @@ def check_pair(
         left_out=tuple(setting.left_out.items()),
     )
     if gap >= limit:
-        return explained(known, pair, values, setting, chance, opaque, meant)
-    other = with_other_tangents(setting)
+        return with_padding(explained(known, pair, values, setting, chance, opaque, meant), setting)
+    other = _with_other_tangents(setting)
     if other is not None:
         known = replace(known, gap=gap_of(forward_product(other)[:2], backward_product(other)))
         return explained(known, pair, values, other, chance, opaque, meant, "it is not linear in its tangents")
-    return replace(known, detail=how(known, setting))
+    return with_padding(replace(known, detail=how(known, setting)), setting)
 
 
-def results_change(setting: Setting) -> bool:
+def with_padding(known: Derivative, setting: Setting) -> Derivative:
+    """Return the verdict, with the embeddings named if the results depend on a row of padding: it has no gradient."""
+    padded = [step for step in setting.forward.steps if _has_padding(step)]
+    if not known.good or not padded:
+        return known
+    # what a right backward returns is the product without these rows
+    without = backward_product(setting) if known.word == DERIVATIVE else forward_product(setting)[:2]
+    product = product_with(changes_along(setting, padding=False)[0], setting.tangents)
+    if not gap_of(product, without) > LIMIT_BY_DIFFERENCES:
+        return known
+    places = []
+    for source in dict.fromkeys(step.source for step in padded):
+        at = line_text(source)
+        places.append(WrongGradient((EMBEDDING,), at, "" if source is None else source.code, (at,), (), "embedding"))
+    names = sorted({*known.meant, "embedding"})
+    return replace(
+        known,
+        word=f"{DERIVATIVE} but for {', '.join(names)}",
+        detail="; ".join(filter(None, [CONVENTIONS["embedding"], known.detail])),
+        wrong=(*known.wrong, *places),
+        meant=tuple(names),
+        rest_is_right=True,
+    )
+
+
+EMBEDDING = "aten.embedding.default"
+
+
+def _has_padding(step: Step) -> bool:
+    """Whether a step looks up rows of which one is padding."""
+    padding = step.args[2] if len(step.args) > 2 else dict(step.kwargs).get("padding_idx", -1)
+    return step.target == EMBEDDING and (not isinstance(padding, int) or padding >= 0)
+
+
+def _results_change(setting: Setting) -> bool:
     """Whether the results that have a tangent change if the inputs are moved a little along the direction."""
     results = results_at(setting, SMALL_STEP)
     return any(
@@ -375,9 +447,10 @@ SCALE = -1024.0
 """A power of two: a gradient for tangents that are multiplied by it is multiplied by it, to the bit or nearly so."""
 
 
-def with_other_tangents(setting: Setting) -> Setting | None:
+def _with_other_tangents(setting: Setting) -> Setting | None:
     """Return the Setting with scaled tangents if the gradients are not scaled alike; None if they are."""
-    for scale in (SCALE, -1.0, *(EXTREMES if is_plain(setting.backward) else ())):
+    extremes = EXTREMES_OF_HALF if setting.is_half else EXTREMES
+    for scale in (SCALE, -1.0, *(extremes if is_plain(setting.backward) else ())):
         try:
             scaled = with_tangents(setting, {name: tangent * scale for name, tangent in setting.tangents.items()})
         except GuardError:
@@ -398,12 +471,16 @@ EXTREMES = (2.0**24, 2.0**-24)
 """Tangents multiplied by these are beyond a limit at which a backward clips them, or takes them for 0."""
 
 
+EXTREMES_OF_HALF = (2.0**12, 2.0**-10)
+"""The same where values have float16: no tangent is beyond 65504, and a clamp to it changes none."""
+
+
 def is_plain(graph: Graph) -> bool:
     """Whether all steps of a graph are PyTorch's operators: a custom operator might compute with fewer bits."""
     return all(step.is_guard or step.target.startswith(("aten.", "operator.")) for step in graph.steps)
 
 
-def by_whole_differences(name: str, setting: Setting) -> Derivative:
+def _by_whole_differences(name: str, setting: Setting) -> Derivative:
     """Return the verdict where forward-mode AD returns NaN, and the program and its gradients do not."""
     if not all(bool(output_of(setting.results, port).isfinite().all()) for port in setting.tangents):
         return Derivative(CANNOT_TELL, name, "the forward returns NaN or Inf, and so does its derivative")
@@ -428,15 +505,15 @@ LIMIT_OF_WHOLE = 1e-6
 """The largest gap that is the error of differences of the whole forward."""
 
 
-def first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
+def _first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
     """Return the step of the backward that makes the first NaN, else the first Inf, as a wrong place."""
     values = run_backward(setting)
     for has_any in (torch.isnan, torch.isinf):
         for step in setting.backward.steps:
             taken = [values.get(name) for name in names_in(step)]
-            if not step.is_guard and has_some(values.get(step.name), has_any) and not has_some(taken, has_any):
+            if not step.is_guard and _has_some(values.get(step.name), has_any) and not _has_some(taken, has_any):
                 line = line_text(step.source)
-                edge = edge_of_line(step.source, opaque)
+                edge = _edge_of_line(step.source, opaque)
                 code = "" if step.source is None else step.source.code
                 gradients = ((step.name, 1.0),)
                 function = edge.function if edge else ""
@@ -445,13 +522,13 @@ def first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[Wr
     return ()
 
 
-def has_some(value: Any, has_any: Callable[[Tensor], Tensor]) -> bool:
+def _has_some(value: Any, has_any: Callable[[Tensor], Tensor]) -> bool:
     """Whether a tensor of a value has an element of a kind."""
     leaves = [leaf for leaf in plain_leaves(value) if isinstance(leaf, Tensor)]
     return any(bool(has_any(leaf).any()) for leaf in leaves if is_inexact(leaf))
 
 
-def edge_of_line(source: Source | None, opaque: Sequence[OpaqueEdge]) -> OpaqueEdge | None:
+def _edge_of_line(source: Source | None, opaque: Sequence[OpaqueEdge]) -> OpaqueEdge | None:
     """Return the custom autograd.Function that a line belongs to: one that called an operator there, else that whose
     backward begins last before the line."""
     if source is None:
@@ -472,25 +549,25 @@ def edge_of_line(source: Source | None, opaque: Sequence[OpaqueEdge]) -> OpaqueE
 def not_finite(name: str, error: NotFinite, opaque: Sequence[OpaqueEdge]) -> Derivative:
     """Return the verdict on a backward that returns NaN or Inf: it is wrong where the forward has a derivative."""
     setting = error.setting
-    ports = not_finite_ports(setting)
+    ports = _not_finite_ports(setting)
     if has_finite_derivative(setting):
         detail = f"{error}, where the derivative of the forward is finite"
-        wrong = wrong_places(setting, opaque) or first_not_finite(setting, opaque)
+        wrong = _wrong_places(setting, opaque) or _first_not_finite(setting, opaque)
         return Derivative(NOT_THE_DERIVATIVE, name, detail, draws=1, ports=ports, wrong=wrong)
     return Derivative(CANNOT_TELL, name, str(error))
 
 
-def wrong_places(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
+def _wrong_places(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
     """Return where a backward that makes NaN or Inf is wrong, as far as its values tell."""
     try:
-        cut = {name for name, kinds in cuts_before(setting, opaque).items() if kinds}
+        cut = {name for name, kinds in _cuts_before(setting, opaque).items() if kinds}
         located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut)
     except (BackprintError, RuntimeError):  # an operator that does not take NaN; the first NaN is named instead
         return ()
     return tuple(grouped([described(place, setting, opaque, False) for place in located.places]))
 
 
-def with_refuted(known: Derivative, setting: Setting, refuted: frozenset[str]) -> tuple[Derivative, Setting, float]:
+def _with_refuted(known: Derivative, setting: Setting, refuted: frozenset[str]) -> tuple[Derivative, Setting, float]:
     """Return the verdict, the Setting and the limit of its gap where the tangents of these operators are not from their
     formulas in PyTorch, which differences refute."""
     setting = replace(setting, refuted=refuted)
@@ -538,8 +615,11 @@ def explained(
     if not at_kinks and gap <= ROUNDING * rounding(setting):
         why = f"gap {gap:.0e}, and rounding of the inputs alone changes as much"
         return replace(known, word=CANNOT_TELL, detail=why)
+    if (fixed := _fixed_to_rounding(pair, values, chance, gap)) and not at_kinks:
+        why = f"gap {gap:.0e}, and as much by rounding of {fixed}, of which the backward may use what holds to rounding"
+        return replace(known, word=CANNOT_TELL, detail=why)
     try:
-        cut = {name for name, kinds in cuts_before(setting, opaque).items() if kinds}
+        cut = {name for name, kinds in _cuts_before(setting, opaque).items() if kinds}
         located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut)
     except (BackprintError, RuntimeError) as error:
         return replace(known, word=NOT_THE_DERIVATIVE, detail=f"gap {gap:.1e}; where was not found: {error}")
@@ -547,17 +627,19 @@ def explained(
     if by_formula:  # the backward is what autograd of the forward returns: an operator's own gradient is wrong
         located = locate_formulas(setting)
         if located.refuted:
-            known, setting, limit = with_refuted(known, setting, located.refuted)
-            if (known.gap or 0.0) < limit and with_other_tangents(setting) is None:
+            known, setting, limit = _with_refuted(known, setting, located.refuted)
+            if (known.gap or 0.0) < limit and _with_other_tangents(setting) is None:
                 return replace(known, detail=how(known, setting))
         if not located.places:
             differing = {} if known.by_differences else differing_from_autograd(setting, LIMIT)
             if differing:
                 return replace(known, word=NOT_THE_DERIVATIVE, ports=tuple(differing), detail=slightly(gap, differing))
-            return replace(known, word=CANNOT_TELL, detail=no_operator(gap, located))
+            return replace(known, word=CANNOT_TELL, detail=_no_operator(gap, located))
     wrong = grouped([described(place, setting, opaque, by_formula) for place in located.places])
-    sure = located.complete and is_right_elsewhere(setting, located)
-    ones = gap_for_ones(pair, values, chance)
+    sure = located.complete and _is_right_elsewhere(setting, located)
+    ones = _gap_for_ones(pair, values, chance)
+    if not by_formula or reason:
+        wrong = _with_only_function(wrong, located.wrong, opaque)
     unmeant = [place for place in wrong if place.function not in meant and place.function not in CONVENTIONS]
     if wrong and not unmeant and sure:
         names = sorted({place.function for place in wrong})
@@ -580,8 +662,6 @@ def explained(
         words.append("tangents of ones do not show it")
     if sure:
         words.append(REST_IS_RIGHT)
-    if not by_formula or reason:
-        wrong = with_only_function(wrong, located.wrong, opaque)
     return replace(
         known,
         word=NOT_THE_DERIVATIVE,
@@ -593,7 +673,7 @@ def explained(
     )
 
 
-def with_only_function(
+def _with_only_function(
     wrong: Sequence[WrongGradient], ports: Sequence[str], opaque: Sequence[OpaqueEdge]
 ) -> list[WrongGradient]:
     """Return the wrong places with the program's only custom autograd.Function, if none of them has one: a Function
@@ -618,7 +698,7 @@ def slightly(gap: float, differing: Mapping[str, float]) -> str:
     )
 
 
-def no_operator(gap: float, located: Located) -> str:
+def _no_operator(gap: float, located: Located) -> str:
     """Return why nothing can be said of a backward that is what autograd of the forward returns, though tangents by
     forward mode have another product."""
     why = f"gap {gap:.0e}, which autograd of the forward has too"
@@ -630,7 +710,7 @@ def no_operator(gap: float, located: Located) -> str:
 
 def rounding(setting: Setting) -> float:
     """Return how far the gap moves if the inputs are rounded otherwise."""
-    source = torch.Generator().manual_seed(1)
+    source = own_source(1)
     moved = {
         name: rounded(value, source) if name in setting.gradients else value for name, value in setting.inputs.items()
     }
@@ -640,7 +720,47 @@ def rounding(setting: Setting) -> float:
     return abs(before[0] - after[0]) / size
 
 
-def gap_for_ones(pair: Pair, values: Mapping[str, Any], chance: int) -> float | None:
+def _fixed_to_rounding(pair: Pair, values: Mapping[str, Any], chance: int, gap: float) -> str:
+    """Return the inputs without gradients whose rounding in their own dtype makes a gap of the same size; '' for none.
+
+    The backward of a product with an orthogonal matrix may take its transpose for its inverse, and probabilities may
+    be taken to sum up to 1: that holds to rounding in the dtype that they are captured in.
+    """
+    wanted = set() if pair.backward is None else {port.name for port in pair.backward.outputs}
+    fixed = {
+        port.name: value
+        for port in pair.forward.inputs
+        if port.name not in wanted and isinstance(value := values.get(port.name), Tensor) and is_inexact(value)
+        if value.layout is torch.strided and value.dtype not in (torch.float64, torch.complex128)
+    }
+    if not fixed or gap > OF_FIXED * max(torch.finfo(value.dtype).eps for value in fixed.values()):
+        return ""
+    source = own_source(1)
+    gaps = []
+    for _ in range(FIXED_DRAWS):
+        moved = {name: _moved_in_its_digits(value, source) for name, value in fixed.items()}
+        try:
+            setting = make_setting(pair, {**values, **moved}, 0, chance)
+            gaps.append(gap_of(forward_product(setting)[:2], backward_product(setting)))
+        except (NotFinite, CannotTell, BackprintError, RuntimeError):
+            return ""
+    return ", ".join(fixed) if gap <= OF_ROUNDED * max(abs(other - gap) for other in gaps) else ""
+
+
+def _moved_in_its_digits(value: Tensor, source: torch.Generator) -> Tensor:
+    """Return a tensor whose elements are moved by up to two units in the last place of its dtype."""
+    moves = 2 * torch.rand(value.shape, generator=source, dtype=torch.float64).to(value.device) - 1
+    return (wide(value) * (1 + 2 * torch.finfo(value.dtype).eps * moves)).to(value)
+
+
+OF_FIXED = 100.0
+"""How many times the rounding of their dtype a gap may be that rounding of inputs without gradients explains."""
+
+FIXED_DRAWS, OF_ROUNDED = 3, 4.0
+"""How often these inputs are rounded otherwise, and how many times the gap's movement the gap may be."""
+
+
+def _gap_for_ones(pair: Pair, values: Mapping[str, Any], chance: int) -> float | None:
     """Return the gap for tangents of ones, with which most tests of backwards begin."""
     try:
         setting = make_setting(pair, values, 0, chance, ones=True)
@@ -652,7 +772,7 @@ def gap_for_ones(pair: Pair, values: Mapping[str, Any], chance: int) -> float | 
     return gap_of((left, size), backward_product(setting))
 
 
-def is_right_elsewhere(setting: Setting, located: Located) -> bool:
+def _is_right_elsewhere(setting: Setting, located: Located) -> bool:
     """Whether the two products agree if what the backward returned at the wrong places is taken for given.
 
     The steps of a place pass no tangent on. What they would have passed is the inner product of what the backward
@@ -667,20 +787,20 @@ def is_right_elsewhere(setting: Setting, located: Located) -> bool:
 
     def watch(name: str, value: Any, tangent: Any) -> None:
         for gradient in returned.get(name, ()):
-            add_product(passed, gradient, tangent)
+            _add_product(passed, gradient, tangent)
 
     constant = {step.name for place in located.places for step in place.steps}
     left, size, run = forward_product(setting, constant, watch)
     for port in setting.forward.inputs:
         for gradient in returned.get(port.local, ()):
-            add_product(passed, gradient, setting.direction.get(port.name))
+            _add_product(passed, gradient, setting.direction.get(port.name))
     limit = LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
     right = backward_product(setting)
     gap = gap_of((left + passed[0], size + passed[1]), right)
     return gap < max(100 * limit, ROUNDING * rounding(setting))
 
 
-def add_product(total: list[float], gradient: Tensor, tangent: Any) -> None:
+def _add_product(total: list[float], gradient: Tensor, tangent: Any) -> None:
     """Add an inner product, and the sizes of its terms."""
     if isinstance(tangent, Tensor):
         part, size = inner(gradient, tangent)
@@ -734,28 +854,30 @@ def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge
     ]
     if place.steps[0].target == DETACH:
         return "detach"
-    cuts = cuts_before(setting, opaque)
+    cuts = _cuts_before(setting, opaque)
     kinds = [cuts[name] for name in missing]
     if kinds and all(kind == {"detach"} for kind in kinds):
         return "detach"
+    is_hook = any(edge.is_hook for edge in opaque) and _has_step_of_hook(place, setting)
     for step in (*place.backward_steps, *place.steps):
-        if (edge := edge_of_line(step.source, opaque)) is not None:
-            return edge.function
-    if any(edge.is_hook for edge in opaque) and has_step_of_hook(place, setting):
+        if (edge := _edge_of_line(step.source, opaque)) is not None:
+            is_whole = all(step.source is None or line_text(step.source) in edge.lines for step in place.steps)
+            return edge.function if is_whole or not is_hook else "hook"
+    if is_hook:
         return "hook"
     if len(place.steps) == 1 and place.steps[0].target in CORRECTED:
         return place.steps[0].target
     return "no_grad" if kinds and all(kinds) else ""
 
 
-def has_step_of_hook(place: WrongPlace, setting: Setting) -> bool:
+def _has_step_of_hook(place: WrongPlace, setting: Setting) -> bool:
     """Whether a step of the backward at a place was called where no step of the forward was: in a hook."""
     called = {(s.source.file, s.source.line, s.source.function) for s in setting.forward.steps if s.source is not None}
     sources = [step.source for step in place.backward_steps if step.source is not None]
     return any((source.file, source.line, source.function) not in called for source in sources)
 
 
-def cuts_before(setting: Setting, opaque: Sequence[OpaqueEdge]) -> dict[str, frozenset[str]]:
+def _cuts_before(setting: Setting, opaque: Sequence[OpaqueEdge]) -> dict[str, frozenset[str]]:
     """Return for each value of the forward what cuts all ways from it to inputs with gradients: `detach`, `no_grad`, or
     both. Nothing does if there is another way, or none. The forward of a custom autograd.Function cuts none."""
     inside = {line for edge in opaque if edge.kind == "function" for line in edge.lines}

@@ -22,6 +22,13 @@ GRADIENT, DERIVATIVE = "gradient", "derivative"
 """The first words of the checks that say whether a gradient is right."""
 
 
+WRITTEN = "written"
+
+PROCESS = "process"
+"""The check of the settings, modes and random states that the function leaves."""
+"""The check whose rows name what a function writes into and must not."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckRow:
     """One comparison: what was done, in which dtype, for which output or gradient, and what came of it.
@@ -56,7 +63,7 @@ class CheckReport:
     name: str
     rows: tuple[CheckRow, ...]
     fault: Fault | None = None
-    """The first wrong row with the tensors that show it, for `write_repro`."""
+    """The first wrong row that one call shows, with its tensors, for `write_repro`."""
 
     @property
     def wrong(self) -> tuple[CheckRow, ...]:
@@ -205,21 +212,21 @@ def first_fault(report: CheckReport, first: CheckRow) -> Iterator[str]:
         yield f"{about} by {number(first.error)}, where {number(first.allowed)} is allowed"
     if first.detail:
         yield from indented(first.detail)
-    yield from by_tangents(report.rows, first)
+    yield from _by_tangents(report.rows, first)
     derivative = [row for row in report.rows if row.check.startswith(DERIVATIVE) and row.tried and row is not first]
     yield from (line for row in derivative if row.verdict == WRONG for line in indented(row.detail))
     if first.check.startswith(GRADIENT) and derivative and all(row.verdict == OK for row in derivative):
         yield "  Its backward is the derivative of its own forward, in float64 and near these inputs."
 
 
-OUTPUTS = (FORWARD, "same output")
+OUTPUTS = (FORWARD, "same output", WRITTEN, PROCESS)
 
 
 def indented(text: str) -> list[str]:
     return [f"  {line}" for line in text.splitlines()]
 
 
-def by_tangents(rows: Sequence[CheckRow], first: CheckRow) -> Iterator[str]:
+def _by_tangents(rows: Sequence[CheckRow], first: CheckRow) -> Iterator[str]:
     """Yield with which tangents the first wrong gradient is wrong too, and with which it is not."""
     kind = first.check.partition(", ")[0] + ", "
     same = [row for row in rows if row.name == first.name and row.dtype == first.dtype and row.check.startswith(kind)]

@@ -6,7 +6,7 @@ The reference runs in float64, and in the function's own dtype: what it is off b
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +23,7 @@ from backprint.derivatives.called import (
 from backprint.derivatives.checked import NOT_TRIED, OK, WRONG, CheckRow
 from backprint.derivatives.hostile import tolerance
 from backprint.derivatives.reproduced import Fault
-from backprint.derivatives.setting import drawn_like, is_inexact, wide
+from backprint.derivatives.setting import drawn_like, is_inexact, own_source, wide
 
 Result = tuple[CheckRow, Fault | None]
 
@@ -119,13 +119,18 @@ class NoReference(Exception):
 OUTSIDE = "all that it takes is in float64, so what it reads from elsewhere has to be converted"
 
 
-def expected_of(subject: Subject, values: Mapping[str, Tensor]) -> Expected:
-    """Run the reference on these values. Without one, the function itself on copies in new memory stands for it."""
+def expected_of(subject: Subject, values: Mapping[str, Tensor], random: bool | None = None) -> Expected:
+    """Run the reference on these values. Without one, the function itself on copies in new memory stands for it.
+
+    `random` says whether one of both draws random numbers, where that is known from a call on other values.
+    """
     program, call = subject.reference, subject.call
     if not subject.has_reference:
         dense = {name: value.contiguous() for name, value in values.items()}
         forward = run_forward(program, call, dense)
-        return Expected(forward, forward, None, draws_random_numbers(program, call, dense))
+        if random is None:
+            random = draws_random_numbers(program, call, dense)
+        return Expected(forward, forward, None, random)
     widened = {name: wide(value) for name, value in values.items()}
     try:
         exact = run_forward(program, call, widened)
@@ -135,9 +140,10 @@ def expected_of(subject: Subject, values: Mapping[str, Tensor]) -> Expected:
         own = run_forward(program, call, values)
     except (RuntimeError, NotImplementedError, TypeError):
         own = None  # it has no such dtype: then rounding of the results themselves is what is allowed
-    source = torch.Generator().manual_seed(subject.ours.seed)
+    source = own_source(subject.ours.seed)
     moved = {name: rounded_again(value, values[name].dtype, source) for name, value in widened.items()}
-    random = draws_random_numbers(program, call, widened) or draws_random_numbers(subject.ours, call, values)
+    if random is None:
+        random = draws_random_numbers(program, call, widened) or draws_random_numbers(subject.ours, call, values)
     return Expected(exact, own, run_forward(program, call, moved), random)
 
 
@@ -178,7 +184,7 @@ FEWEST = 8
 """So many elements beside a fill value are compared by themselves: of fewer, eager's error is chance."""
 
 
-def differ_output(
+def _differ_output(
     subject: Subject, ours: Tensor, exact: Tensor, own: Tensor | None, moved: Tensor | None
 ) -> Difference:
     """Compare an output with that of the reference.
@@ -188,7 +194,7 @@ def differ_output(
     """
     largest = size_of(exact)
     difference = differ(subject, ours, exact, own, moved, largest)
-    while difference.verdict == OK and (places := beside_fill(exact, largest)) is not None:
+    while difference.verdict == OK and (places := _beside_fill(exact, largest)) is not None:
         exact = torch.where(places, exact, 0.0)
         ours, own, moved = (None if value is None else torch.where(places, value, 0.0) for value in (ours, own, moved))
         largest = size_of(exact)
@@ -196,7 +202,7 @@ def differ_output(
     return difference
 
 
-def beside_fill(exact: Tensor, largest: float) -> Tensor | None:
+def _beside_fill(exact: Tensor, largest: float) -> Tensor | None:
     """Return the elements that are no fill value, and are smaller by far; None if there is no such value."""
     if largest < HUGE or exact.numel() <= FEWEST:
         return None
@@ -218,11 +224,12 @@ def differ(
 ) -> Difference:
     """Compare a result with that of the reference; `largest` is the largest value of all results of its kind, and
     `least` the least size that its values are taken to have."""
-    places = ~exact.isnan()
     if not exact.numel():
         return Difference(math.nan, math.nan, NO_ELEMENTS)
-    if not bool(places.any()):
+    nan = exact.isnan()
+    if bool(nan.all()):
         return Difference(math.nan, math.nan, "the reference is NaN")
+    places = ~nan if bool(nan.any()) else None
     scale = max(size_of(exact), least)
     error = distance(torch.zeros_like(exact) if ours is None else ours, exact, places)
     if not subject.has_reference:
@@ -244,6 +251,9 @@ def distance(ours: Tensor, exact: Tensor, places: Tensor | None = None) -> float
         return 0.0
     ours, exact = precise(ours), precise(exact)
     apart = (ours - exact).abs()
+    apart = apart if places is None else torch.where(places, apart, 0.0)
+    if math.isfinite(most := float(apart.max())):
+        return most  # all are numbers
     apart = torch.where((ours == exact) | (ours.isnan() & exact.isnan()), 0.0, apart).nan_to_num(math.inf, math.inf)
     return float((apart if places is None else torch.where(places, apart, 0.0)).max())
 
@@ -284,7 +294,7 @@ def forward_rows(
             yield row(subject, f"{check}, dtype", name, WRONG, detail), None
         moved = None if expected.moved is None else expected.moved.outputs[name]
         if right.numel():
-            difference = differ_output(subject, output, right, None if own is None else own[name], moved)
+            difference = _differ_output(subject, output, right, None if own is None else own[name], moved)
         else:
             difference = Difference(0.0, 0.0)  # its shape and its dtype are all that there is
         fault = Fault(subject.ours, subject.call, values, {}, name, right.detach(), check, tuple(forward.outputs), {})
@@ -306,6 +316,35 @@ def numbered(
     return CheckRow(check, subject.text, name, error, allowed, verdict, detail)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Right:
+    """The reference's gradients for some tangents: in float64, in the function's dtype, and in float64 on inputs that
+    are rounded once more. None where the reference does not run so."""
+
+    exact: dict[str, Tensor | None]
+    own: dict[str, Tensor | None] | None
+    moved: dict[str, Tensor | None] | None
+
+    def times(self, size: float) -> Right:
+        """Return the gradients for tangents that are so many times larger."""
+
+        def larger(gradients: dict[str, Tensor | None] | None) -> dict[str, Tensor | None] | None:
+            return gradients and {name: None if value is None else size * value for name, value in gradients.items()}
+
+        return Right(larger(self.exact) or {}, larger(self.own), larger(self.moved))
+
+
+def right_of(expected: Expected, tangents: Mapping[str, Tensor]) -> Right:
+    """Return the reference's gradients for these tangents."""
+    exact = of_reference(expected.exact, tangents)
+    assert exact is not None
+    return Right(exact, of_reference(expected.own, tangents), of_reference(expected.moved, tangents))
+
+
+Run = Callable[[Mapping[str, Tensor]], tuple[Forward, dict[str, Tensor | None]]]
+"""Differentiates a function: returns what it returned, and its gradients for these tangents."""
+
+
 def gradient_rows(
     subject: Subject,
     check: str,
@@ -313,16 +352,24 @@ def gradient_rows(
     tangents: Mapping[str, Tensor],
     expected: Expected,
     hostile: bool = True,
+    *,
+    run: Run | None = None,
+    right: Right | None = None,
 ) -> Iterator[Result]:
     """Yield a row for each gradient, for these tangents of the outputs. The reference's are in new memory.
 
-    With `hostile`, an error that the function raises is a refusal of what is unusual about this call.
+    With `hostile`, an error that the function raises is a refusal of what is unusual about this call. `run` calls and
+    differentiates the function in another way than once, and `right` has what the reference's gradients are, where that
+    is known.
     """
     call = subject.call
     dense = {name: tangent.clone(memory_format=torch.contiguous_format) for name, tangent in tangents.items()}
     try:
-        forward = run_forward(subject.ours, call, values)
-        gradients = forward.gradients(tangents)
+        if run is None:
+            forward = run_forward(subject.ours, call, values)
+            gradients = forward.gradients(tangents)
+        else:
+            forward, gradients = run(tangents)
     except Exception as error:
         text = f"the function raised {in_words(error)}"
         if hostile and check != FIRST:
@@ -335,34 +382,31 @@ def gradient_rows(
             text = "the backward writes into its tangent, which others may need: autograd passes it to them too"
             yield row(subject, check, f"tangent of {name}", WRONG, text), None
             tangents = dense
-    exact = of_reference(expected.exact, dense)
-    own = of_reference(expected.own, dense)
-    moved = of_reference(expected.moved, dense)
-    assert exact is not None
-    largest = max(map(size_of, exact.values()), default=0.0)
-    for name in call.wanted:
-        ours, right = gradients[name], exact[name]
+    right = right or right_of(expected, dense)
+    largest = max(map(size_of, right.exact.values()), default=0.0)
+    for name, ours in gradients.items():
+        exact = right.exact[name]
         if (
             name not in call.inputs
-            and right is None
+            and exact is None
             and subject.has_reference
-            and not known_to_reference(subject, name)
+            and not _known_to_reference(subject, name)
         ):
             yield not_tried(subject, check, name, f"the reference has no parameter {name}")
             continue
-        if right is None:
-            right = torch.zeros_like(wide(values[name]))
-        difference = differ(subject, ours, right, item(own, name), item(moved, name), largest)
-        if difference.verdict == WRONG and subject.has_reference and size_of(right):
-            typical = typical_size(expected, dense, name, subject.ours.seed)
-            if size_of(right) < CANCELLED * typical:
+        if exact is None:
+            exact = torch.zeros_like(wide(values[name]))
+        difference = differ(subject, ours, exact, item(right.own, name), item(right.moved, name), largest)
+        if difference.verdict == WRONG:  # exactly 0, too: terms may cancel to that in float64
+            typical = _typical_size(expected, dense, name, subject.ours.seed)
+            if size_of(exact) < CANCELLED * typical:
                 most = Difference(difference.error, subject.times * OF_TERMS * subject.tiny * typical)
                 difference = most if most.allowed > difference.allowed else difference
         detail = "" if ours is not None or difference.verdict != WRONG else "the function returns no gradient for it"
         if difference.verdict == WRONG and subject.has_reference and is_kink(subject, values, dense, gradients):
             difference = Difference(difference.error, math.inf)
-            detail = "a kink: another subgradient than the reference's"
-        fault = Fault(subject.ours, call, values, tangents, name, right, check, tuple(forward.outputs), {})
+            detail = OTHER_SUBGRADIENT
+        fault = Fault(subject.ours, call, values, tangents, name, exact, check, tuple(forward.outputs), {})
         yield numbered(subject, check, name, difference, False, detail), fault
 
 
@@ -374,9 +418,9 @@ OF_TERMS = 0.5
 """The part of the size for random tangents that the terms of such a sum are taken to have."""
 
 
-def typical_size(expected: Expected, tangents: Mapping[str, Tensor], name: str, seed: int) -> float:
+def _typical_size(expected: Expected, tangents: Mapping[str, Tensor], name: str, seed: int) -> float:
     """Return the size of the reference's gradient of an input for random tangents that are as large as these."""
-    source = torch.Generator().manual_seed(seed)
+    source = own_source(seed)
     random = {port: drawn_like(precise(tangent), source) for port, tangent in tangents.items()}
     gradients = of_reference(expected.exact, random)
     most = max(map(size_of, random.values()), default=0.0)
@@ -387,7 +431,7 @@ def typical_size(expected: Expected, tangents: Mapping[str, Tensor], name: str, 
 FIRST = "gradient, random tangents"
 
 
-def known_to_reference(subject: Subject, name: str) -> bool:
+def _known_to_reference(subject: Subject, name: str) -> bool:
     return name in subject.reference.state.values()
 
 
@@ -406,8 +450,19 @@ def of_reference(forward: Forward | None, tangents: Mapping[str, Tensor]) -> dic
 # ---- Kinks
 
 
+OTHER_SUBGRADIENT = "a kink: another subgradient than the reference's"
+
 STEP = 1e-6
 DIRECTIONS = 4
+
+PARTS = 8
+"""In how many directions a part of the elements moves up, and no other. A gradient for each of equal values whose
+maximum is taken may be between the derivatives along directions that move some up and some down; along these it is not.
+"""
+
+ROUNDINGS = 4.0
+"""How many times as much as one rounding of each element moves the product of a gradient with a direction it may be
+off: a backward in 16 bits rounds several times."""
 
 
 def is_kink(
@@ -422,15 +477,17 @@ def is_kink(
     """
     call = subject.call
     widened = {name: wide(value) for name, value in values.items()}
-    source = torch.Generator().manual_seed(subject.ours.seed)
+    source = own_source(subject.ours.seed)
     kink = False
-    for _ in range(DIRECTIONS):
-        direction = {name: drawn_like(widened[name], source) for name in call.wanted}
+    for number in range(DIRECTIONS + PARTS):
+        direction = {name: drawn_like(widened[name], source) for name in gradients}
+        if number >= DIRECTIONS:
+            direction = {name: part_up(value, number - DIRECTIONS) for name, value in direction.items()}
         here, ahead, behind = (
             run_forward(
                 subject.reference,
                 call,
-                widened | {name: widened[name] + step * direction[name] for name in call.wanted},
+                widened | {name: widened[name] + step * direction[name] for name in gradients},
             ).outputs
             for step in (0.0, STEP, -STEP)
         )
@@ -443,13 +500,23 @@ def is_kink(
             )
             low, high = low + float(sides.min(0).values.sum()), high + float(sides.max(0).values.sum())
             size += float(sides.abs().max(0).values.sum())
-        product = 0.0
+        product = squares = 0.0
         for name, gradient in gradients.items():
             if gradient is not None:
                 terms = precise(gradient).conj() * direction[name]
-                product += float((terms.real if terms.is_complex() else terms).sum())
-        slack = (1e-4 + 2 * subject.tiny) * size
+                terms = terms.real if terms.is_complex() else terms
+                product, squares = product + float(terms.sum()), squares + float(terms.square().sum())
+        steps = 1e-4 * size  # what differences of the reference in float64 are off by
+        slack = steps + ROUNDINGS * subject.tiny * math.sqrt(squares)  # roundings of many elements make up for another
         if not low - slack <= product <= high + slack:
             return False
-        kink = kink or high - low > 4 * slack
+        kink = kink or high - low > 4 * steps
     return kink
+
+
+def part_up(direction: Tensor, number: int) -> Tensor:
+    """Return a direction along which neighbors of one part of all elements move up, and no others."""
+    if direction.is_complex():
+        return direction
+    places = torch.arange(direction.numel(), device=direction.device).reshape(direction.shape)
+    return direction.abs() * (places * PARTS // max(direction.numel(), 1) == number)

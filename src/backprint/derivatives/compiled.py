@@ -94,11 +94,11 @@ def wide_pairs(capture: Capture) -> list[Pair | None]:
     two names as one input; None for one without a backward."""
     pairs = [with_one_name(pair, capture.signature.same) for pair in capture.pairs]
     return [
-        None if pair.backward is None else Pair(pair.name, *map(for_compiler, widened_pair(pair))) for pair in pairs
+        None if pair.backward is None else Pair(pair.name, *map(_for_compiler, widened_pair(pair))) for pair in pairs
     ]
 
 
-def for_compiler(graph: Graph) -> Graph:
+def _for_compiler(graph: Graph) -> Graph:
     """Return a graph in float64 without guards, whose steps are annotated as float64 too."""
     steps = tuple(replace(step, spec=wide_spec(step.spec)) for step in graph.steps)
     return unguarded_graph(replace(graph, steps=steps))
@@ -160,10 +160,10 @@ def derivative_of_compiled(
         draw, reason = other, "its backward is not linear in its tangents"
     else:
         reason = draw.reason
-        if draw.gap <= ROUNDING * max(rounding_of(draw.setting), draw.forward):
+        if draw.gap <= ROUNDING * max(_rounding_of(draw.setting), draw.forward):
             why = f"gap {draw.gap:.0e}, which rounding of the inputs and of the compiled forward explains"
             return CompiledDerivative(CANNOT_TELL, why, draw.gap, forward)
-        by_differences = gap_by_differences(draw.setting, draw.gradients)
+        by_differences = _gap_by_differences(draw.setting, draw.gradients)
         if by_differences < min(LIMIT_BY_DIFFERENCES, AGREEING * draw.gap):
             why = f"by differences; gap {draw.gap:.0e} to PyTorch's forward-mode AD, which they refute"
             return CompiledDerivative(DERIVATIVE, why, by_differences, forward)
@@ -191,18 +191,18 @@ STEPS = (2e-3, 2.5e-4)
 """Of differences of eighth order, relative to the inputs. Where a kink is nearer, the two estimates differ."""
 
 
-def gap_by_differences(setting: Setting, gradients: Mapping[str, Tensor]) -> float:
+def _gap_by_differences(setting: Setting, gradients: Mapping[str, Tensor]) -> float:
     """Return the gap of gradients to the captured forward's derivative by differences, or how far two estimates of that
     are apart, if this is more; infinite where the forward does not run."""
-    most = max(map(largest_of, setting.direction.values()), default=0.0)
-    size = max((largest_of(setting.inputs[name]) for name in setting.direction), default=0.0)
+    most = max(map(_largest_of, setting.direction.values()), default=0.0)
+    size = max((_largest_of(setting.inputs[name]) for name in setting.direction), default=0.0)
     right, terms = backward_product(setting, gradients)
     estimates = []
     for step in STEPS if most else ():
         step *= size / most
         total = 0.0
         for count, weight in enumerate(WEIGHTS, 1):
-            ahead, behind = (product_at(setting, way * count * step) for way in (1, -1))
+            ahead, behind = (_product_at(setting, way * count * step) for way in (1, -1))
             if ahead is None or behind is None:
                 return math.inf
             total += (ahead - behind) * weight / step
@@ -212,7 +212,7 @@ def gap_by_differences(setting: Setting, gradients: Mapping[str, Tensor]) -> flo
     return max(abs(estimates[0] - estimates[1]), abs(estimates[1] - right)) / terms
 
 
-def product_at(setting: Setting, step: float) -> float | None:
+def _product_at(setting: Setting, step: float) -> float | None:
     """Return the product of the tangents and the results where the inputs are moved along the direction."""
     try:
         results = results_at(setting, step)
@@ -221,7 +221,7 @@ def product_at(setting: Setting, step: float) -> float | None:
     return sum(inner(tangent, output_of(results, name))[0] for name, tangent in setting.tangents.items())
 
 
-def rounding_of(setting: Setting) -> float:
+def _rounding_of(setting: Setting) -> float:
     """Return how far the difference of the two products moves if the inputs are rounded otherwise."""
     try:
         return rounding(setting)
@@ -252,22 +252,22 @@ class Measured:
 def measure(setting: Setting, returned: Returned) -> Measured:
     """Return the figures of one draw; raise CannotTell if the compiled forward is not the captured one in float64."""
     try:
-        forward = forward_distance(setting, returned.results)
+        forward = _forward_distance(setting, returned.results)
     except CannotTell:  # it may have drawn other random numbers
         if not steps_that_draw(setting.forward):
             raise
-        setting = with_its_draws(setting, returned.results)
-        forward = forward_distance(setting, returned.results)
+        setting = _with_its_draws(setting, returned.results)
+        forward = _forward_distance(setting, returned.results)
     gradients = gradients_of(setting, returned.gradients)
     try:
         left, size, run = forward_product(setting)
         limit = LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
-        gap = gap_with(setting, (left, size), gradients)
+        gap = _gap_with(setting, (left, size), gradients)
         if limit <= gap < math.inf:
             _, setting = gap_by_accuracy(setting)
             left, size, _ = forward_product(setting)
             least = 1.0 if any(bool((gradient != 0).any()) for gradient in setting.gradients.values()) else 0.0
-            gap = gap_with(setting, (left, max(size, least)), gradients)
+            gap = _gap_with(setting, (left, max(size, least)), gradients)
     except (BackprintError, RuntimeError) as error:
         raise CannotTell(str(error)) from error
     differing = different(gradients, setting.gradients)
@@ -281,17 +281,17 @@ def measure(setting: Setting, returned: Returned) -> Measured:
 def different(gradients: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> tuple[str, ...]:
     """Return the names of gradients that are not the expected ones. A gradient that is smaller than a small part of the
     largest counts as that: it may be 0 but for rounding."""
-    least = FLOOR * max(map(largest_of, expected.values()), default=0.0)
+    least = FLOOR * max(map(_largest_of, expected.values()), default=0.0)
     return tuple(name for name, gradient in gradients.items() if distance(gradient, expected[name], least) > SAME)
 
 
-def gap_with(setting: Setting, left: tuple[float, float], gradients: Mapping[str, Tensor]) -> float:
+def _gap_with(setting: Setting, left: tuple[float, float], gradients: Mapping[str, Tensor]) -> float:
     """Return the gap of a Setting with these gradients; infinite if one is not finite."""
     gap = gap_of(left, backward_product(setting, gradients))
     return gap if math.isfinite(gap) else math.inf
 
 
-def with_its_draws(setting: Setting, results: Mapping[PortKey, Any]) -> Setting:
+def _with_its_draws(setting: Setting, results: Mapping[PortKey, Any]) -> Setting:
     """Return the Setting with the random numbers that the compiled forward drew, where it returns them: they are inputs
     of its forward then."""
     if not steps_that_draw(setting.forward):
@@ -316,7 +316,7 @@ def zeros_like(setting: Setting) -> dict[str, Tensor]:
     return {name: torch.zeros_like(gradient) for name, gradient in setting.gradients.items()}
 
 
-def forward_distance(setting: Setting, results: Mapping[PortKey, Any]) -> float:
+def _forward_distance(setting: Setting, results: Mapping[PortKey, Any]) -> float:
     """Return how far outputs are from the captured forward's; raise CannotTell if they are those of another function,
     or not in float64."""
     most = 0.0
@@ -384,10 +384,10 @@ def distance(value: Any, expected: Any, least: float = 0.0) -> float:
         return 0.0 if torch.equal(value, expected) else math.inf
     same = (value == expected) | (value.isnan() & expected.isnan())
     apart = float(torch.where(same, 0.0, (value - expected).abs().double()).nan_to_num(math.inf, math.inf).max())
-    size = max(largest_of(expected), least)
+    size = max(_largest_of(expected), least)
     return apart / size if size else (math.inf if apart else 0.0)
 
 
-def largest_of(value: Tensor) -> float:
+def _largest_of(value: Tensor) -> float:
     """Return the size of the largest finite element; 0 without any."""
     return float(value.abs().nan_to_num(0.0, 0.0, 0.0).max()) if value.numel() else 0.0

@@ -28,7 +28,7 @@ from backprint.fx.values import check_call, check_guard_step, resolve, value_eva
 from backprint.graph.nouns import Graph, Step, TensorSpec
 from backprint.graph.text import show_step
 from backprint.lowering.operators import OWN, RECURRENT
-from backprint.replaying.run import AS_WRITTEN, feed, last_uses, subgraphs, taken_dtype
+from backprint.replaying.run import AS_WRITTEN, feed, last_uses, subgraphs, taken_dtype, unscaled, updated_scale
 from backprint.replaying.scatter import can_be_an_update
 from backprint.values.tree import plain_leaves
 
@@ -54,7 +54,7 @@ class DualRun:
     """One run of a graph on dual numbers. Steps in `constant` have results without a tangent; autograd records how
     results depend on the values in `recorded`, though these may depend on no input. Operators in `refuted` are run as
     if they had no formula for their tangent, because theirs is wrong. Steps in `states` draw from these states of the
-    generator.
+    generator. Without `padding`, the padding row of an embedding has a tangent.
     """
 
     def __init__(
@@ -65,9 +65,10 @@ class DualRun:
         recorded: Collection[str] = (),
         refuted: Collection[str] = (),
         states: Mapping[str, Tensor] | None = None,
+        padding: bool = True,
     ) -> None:
         self.graph, self.constant, self.watch, self.recorded = graph, constant, watch, recorded
-        self.refuted = refuted
+        self.refuted, self.padding = refuted, padding
         self.states = states or {}
         self.states_seen: dict[str, Tensor] = {}
         """The generator's state before each step that draws."""
@@ -134,12 +135,12 @@ class DualRun:
             raise
         except Exception as error:
             where = f" ({step.source.file}:{step.source.line})" if step.source else ""
-            raise OperatorError(f"`{show_step(step)[:300]}`{where}: {type(error).__name__}: {error}", step) from error
+            raise _OperatorError(f"`{show_step(step)[:300]}`{where}: {type(error).__name__}: {error}", step) from error
         if is_sparse(result) and step.name not in self.constant and has_tangent(args, kwargs):
             what = f"{step.target} returns a sparse tensor"
-            raise OperatorError(f"{what}, which depends on the inputs: forward-mode AD has no sparse tangents", step)
+            raise _OperatorError(f"{what}, which depends on the inputs: forward-mode AD has no sparse tangents", step)
         if step.name in self.constant:
-            result = tree_map(without_tangent, result)
+            result = tree_map(_without_tangent, result)
         if step.name in self.recorded:
             result = tree_map(requiring_grad, result)
         env[step.name] = result
@@ -150,7 +151,7 @@ class DualRun:
         """Return the result of a step with its tangent; an operator that refuses float64 or has no formula is
         decomposed."""
         rule = RULES.get(step.target)
-        if rule is not None:
+        if rule is not None and not (rule is embedding and not self.padding):
             return rule(function, args, kwargs)
         if function is torch.ops.higher_order.run_and_save_rng_state:  # passes no tangent on, as the next
             function, *args = args
@@ -160,10 +161,10 @@ class DualRun:
             with torch.random.fork_rng(devices=[]):
                 torch.set_rng_state(state)
                 return self.call(replace(step, target=str(function)), function, args, kwargs)
-        no_formula = step.target in self.refuted or is_custom(function) or has_wrong_formula(step.target, args)
+        no_formula = step.target in self.refuted or is_custom(function) or _has_wrong_formula(step.target, args)
         if no_formula and has_tangent(args, kwargs):
             return self.without_formula(step.target, function, args, kwargs)
-        if draws_in_captured_dtype(step, function, args, kwargs):
+        if _draws_in_captured_dtype(step, function, args, kwargs):
             return self.drawn(step, function, args, kwargs)
         function = RECURRENT.get(function, function)
         before = torch.get_rng_state() if is_random(function) else None
@@ -190,14 +191,14 @@ class DualRun:
 
         def narrow(value: Any) -> Any:
             is_float = may_have_tangent(value) and value.is_floating_point()
-            return without_tangent(value).to(dtype) if is_float else value
+            return _without_tangent(value).to(dtype) if is_float else value
 
         args, kwargs = tree_map(narrow, (args, kwargs))
         return for_program(function, *args, **kwargs).double()
 
     def without_formula(self, target: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result, with its tangent, of an operator that has no formula for it and no decomposition."""
-        call = ActiveCall(function, args, kwargs)
+        call = _ActiveCall(function, args, kwargs)
         estimated, accuracy = call.by_differences()
         self.accuracy = max(self.accuracy, accuracy)
         try:
@@ -230,12 +231,15 @@ WRONG_FORMULAS: Mapping[str, str | None] = {
 docs/wrong_answers has a program for each."""
 
 
-def has_wrong_formula(target: str, args: Sequence[Any]) -> bool:
+def _has_wrong_formula(target: str, args: Sequence[Any]) -> bool:
     """Whether PyTorch's formula for the tangent of a call is known to be wrong."""
     return target in WRONG_FORMULAS and WRONG_FORMULAS[target] in (None, *(arg for arg in args if type(arg) is str))
 
 
-REFUSALS = ("not implemented", "dtype", "scalar type", "got Double", "bf16", "BFloat16", "view size is not compatible")
+REFUSALS = (
+    *("not implemented", "dtype", "scalar type", "got Double", "must be a float tensor", "bf16", "BFloat16"),
+    "view size is not compatible",
+)
 """What errors say of an operator that does not take float64, or these strides; another form of it may. A value that an
 operator refuses is refused: its other forms might not look."""
 
@@ -247,7 +251,7 @@ def forms_of(function: Any) -> Iterator[Callable[..., Any]]:
             yield table[function]
 
 
-def grouped_product(
+def _grouped_product(
     left: Tensor, right: Tensor, offsets: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
 ) -> Tensor:
     """Return the products of groups of matrices: `_grouped_mm` takes no float64.
@@ -275,7 +279,9 @@ def grouped_product(
 
 FORMS: Mapping[Any, Callable[..., Any]] = {
     aten.view.default: torch.reshape,
-    aten._grouped_mm.default: grouped_product,
+    aten._amp_update_scale.default: updated_scale,
+    aten._amp_foreach_non_finite_check_and_unscale.default: unscaled,
+    aten._grouped_mm.default: _grouped_product,
 }
 """Forms of operators for any strides, or for float64."""
 
@@ -293,7 +299,7 @@ CONSTANT_DRAWS = frozenset(
 """Operators whose random numbers have no derivative by what they take."""
 
 
-def draws_in_captured_dtype(step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> bool:
+def _draws_in_captured_dtype(step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> bool:
     """Whether a step draws floats in a dtype below float64, and what it takes gives them no derivative."""
     if not is_random(function) or not isinstance(step.spec, TensorSpec) or step.spec.dtype not in LOW:
         return False
@@ -301,7 +307,7 @@ def draws_in_captured_dtype(step: Step, function: Any, args: list[Any], kwargs: 
     return not schema_of(function).is_mutable and (step.target in CONSTANT_DRAWS or not floats)
 
 
-class OperatorError(ReplayError):
+class _OperatorError(ReplayError):
     """A step that cannot run in float64, or on dual numbers."""
 
     def __init__(self, message: str, step: Step) -> None:
@@ -329,7 +335,7 @@ def embedding(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return function(weight, indices, *rest, **kwargs)
 
 
-def copied_values(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _copied_values(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Return a source in the shape and dtype of a destination: `aten.copy` has no derivative in some versions."""
     destination, source, *_ = args
     return source.to(destination.dtype).expand_as(destination).clone()
@@ -357,13 +363,13 @@ def hardsigmoid_backward(function: Any, args: list[Any], kwargs: dict[str, Any])
     return torch.where((value > -3) & (value < 3), gradient / 6, 0.0)
 
 
-def constant_draw(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _constant_draw(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Draw, without a tangent and without a gradient: PyTorch has neither for this operator."""
-    args, kwargs = tree_map(without_tangent, (args, kwargs))
+    args, kwargs = tree_map(_without_tangent, (args, kwargs))
     return function(*args, **kwargs)
 
 
-def chosen_branch(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _chosen_branch(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Run the branch of a `cond` that its predicate chooses."""
     predicate, when_true, when_false, operands = args
     return (when_true if bool(predicate) else when_false)(*operands)
@@ -372,12 +378,12 @@ def chosen_branch(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any
 RULES: Mapping[str, Callable[[Any, list[Any], dict[str, Any]], Any]] = {
     "aten.detach.default": through,
     "aten.as_strided_scatter.default": scattered,
-    "aten.copy.default": copied_values,
-    "aten._sample_dirichlet.default": constant_draw,
+    "aten.copy.default": _copied_values,
+    "aten._sample_dirichlet.default": _constant_draw,
     "aten.embedding.default": embedding,
     "aten.hardsigmoid.default": hardsigmoid,
     "aten.hardsigmoid_backward.default": hardsigmoid_backward,
-    "torch.ops.higher_order.cond": chosen_branch,
+    "torch.ops.higher_order.cond": _chosen_branch,
 }
 """Operators that are run in another way on dual numbers."""
 
@@ -411,15 +417,15 @@ def in_memory_like(value: Tensor, like: Tensor) -> Tensor:
 def unpacked(value: Any) -> tuple[Any, Any]:
     """Return a value and its tangent; both are trees alike, and None stands for no tangent."""
     if isinstance(value, Tensor):
-        return unpacked_leaf(value)
+        return _unpacked_leaf(value)
     leaves, structure = tree_flatten(value)
-    pairs = [unpacked_leaf(leaf) for leaf in leaves]
+    pairs = [_unpacked_leaf(leaf) for leaf in leaves]
     return tree_unflatten([value for value, _ in pairs], structure), tree_unflatten(
         [tangent for _, tangent in pairs], structure
     )
 
 
-def unpacked_leaf(value: Any) -> tuple[Any, Tensor | None]:
+def _unpacked_leaf(value: Any) -> tuple[Any, Tensor | None]:
     """Return a value that is no tree, and its tangent."""
     primal, tangent = forward_ad.unpack_dual(value) if may_have_tangent(value) else (value, None)
     return primal.detach() if isinstance(primal, Tensor) else primal, None if tangent is None else tangent.detach()
@@ -441,7 +447,7 @@ def is_sparse(value: Any) -> bool:
     return isinstance(value, Tensor) and value.layout is not torch.strided
 
 
-def without_tangent(value: Any) -> Any:
+def _without_tangent(value: Any) -> Any:
     """Return a tensor without its tangent, and without what autograd has recorded of it."""
     return forward_ad.unpack_dual(value).primal.detach() if may_have_tangent(value) else value
 
@@ -483,7 +489,7 @@ STEP = 1e-2
 """The step of differences, relative to the inputs: with eighth order the error of the formula is about 1e-16."""
 
 
-class ActiveCall:
+class _ActiveCall:
     """One call of an operator on dual numbers, as a function of those of its tensors that have a tangent."""
 
     def __init__(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> None:

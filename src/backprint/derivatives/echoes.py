@@ -50,7 +50,7 @@ def groups_that_go_wrong(
     has an echo of its own. An echo of a value without a gradient says nothing. A step without an echo whose value is
     right nowhere is a group without a name, because the step that it belongs to is not known.
     """
-    ends = ends_of_groups(graph, values)
+    ends = _ends_of_groups(graph, values)
     members: dict[Echo, list[str]] = {}
     for step in graph.steps:
         if step.echo is not None and is_gradient(values.get(step.name)):
@@ -86,7 +86,7 @@ def groups_that_go_wrong(
                 continue
             gradients = list(shares.values())
             sums = [right[name] for name in (echo.names if is_sum(echo) else shares) if name in right]
-            if is_one_of(value, [*gradients, *sums]):
+            if _is_one_of(value, [*gradients, *sums]):
                 tainted.discard(step.name)
             else:
                 if echo not in covered:
@@ -99,7 +99,7 @@ def groups_that_go_wrong(
             yield Group(echo.names, is_sum(echo), tuple(to_blame[echo]), tuple(ends[echo]))
 
 
-def ends_of_groups(graph: Graph, values: Mapping[str, Any]) -> dict[Echo, list[str]]:
+def _ends_of_groups(graph: Graph, values: Mapping[str, Any]) -> dict[Echo, list[str]]:
     """Return the ends of each group."""
     echo_of = {step.name: step.echo for step in graph.steps}
     used_elsewhere = {name for result in graph.results for name in refs(result)}
@@ -125,7 +125,7 @@ def known(echo: Echo, expected: Expected) -> dict[str, Tensor] | None:
     return gradients
 
 
-def is_one_of(value: Tensor, gradients: Sequence[Tensor]) -> bool:
+def _is_one_of(value: Tensor, gradients: Sequence[Tensor]) -> bool:
     """Whether a value is one of these gradients, in any layout; one of zeros is that of none."""
     mark = mark_of(value)
     if mark.is_zero or not value.numel():

@@ -48,19 +48,23 @@ from backprint.derivatives.differences import by_differences
 from backprint.derivatives.hostile import indices_of
 from backprint.derivatives.masks import behind_masks
 from backprint.derivatives.reproduced import Fault
-from backprint.derivatives.setting import drawn_like, is_inexact, wide
+from backprint.derivatives.setting import drawn_like, is_inexact, own_source, wide
 from backprint.derivatives.unusual import (
+    always,
     at_borders,
     kinds_of,
+    large_means,
     other_memory,
+    other_sizes,
     other_values,
     outputs_with_gradients,
     tangents_for,
 )
+from backprint.derivatives.usage import buffer_rows, process_rows, usage_rows, written_rows
 from backprint.errors import BackprintError, UsageError
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, Derivative
-from backprint.values.settings import outside_modes, preserving_random_states
+from backprint.values.settings import keeping_settings, outside_modes, preserving_random_states
 
 
 def check_function(
@@ -78,7 +82,7 @@ def check_function(
     capture: Callable[..., Capture],
 ) -> CheckReport:
     """Compare a function with a reference, and its backward with its forward; `capture` is `bp.capture`."""
-    with outside_modes(), preserving_random_states():
+    with outside_modes(), preserving_random_states(), keeping_settings():
         call, ours, reference = read_check(fn, like, args, kwargs, requires_grad, seed)
         if not call.wanted:
             raise UsageError(
@@ -88,11 +92,15 @@ def check_function(
         results: list[Result] = []
         for dtype in dict.fromkeys(dtypes) or (None,):
             subject = Subject(call, ours, reference, like is not None, dtype, in_dtype(call.values, dtype), times)
-            results += checks_of(subject, order, partial(indices_of_reference, call, reference, capture))
+            if not results:  # before other calls, which would leave the process as this one does
+                results += process_rows(subject)
+            results += checks_of(
+                subject, order, partial(_indices_of_reference, call, reference, capture), linear=not meant, in_use=True
+            )
         if any(call.values[name].numel() for name in call.wanted):
             once = any(row.verdict.endswith(f"the function raised RuntimeError: {ONCE}") for row, _ in results)
-            results += derivative_rows(call, ours, order, once, meant, capture)
-    fault = next((fault for row, fault in results if row.verdict == WRONG), None)
+            results += _derivative_rows(call, ours, order, once, meant, capture)
+    fault = next((fault for row, fault in results if row.verdict == WRONG and fault is not None), None)
     return CheckReport(name_of(fn), tuple(row for row, _ in results), fault)
 
 
@@ -108,7 +116,7 @@ def name_of(fn: Callable[..., Any]) -> str:
     return getattr(fn, "__name__", None) or (str(fn) if len(str(fn)) <= LONGEST_NAME else type(fn).__name__)
 
 
-def indices_of_reference(call: Call, reference: Program, capture: Callable[..., Capture]) -> tuple[str, ...]:
+def _indices_of_reference(call: Call, reference: Program, capture: Callable[..., Capture]) -> tuple[str, ...]:
     """Return the inputs with which the reference reads or adds at indices; none if it cannot be captured."""
 
     def by_position(*tensors: Tensor) -> Any:
@@ -124,8 +132,19 @@ def indices_of_reference(call: Call, reference: Program, capture: Callable[..., 
     return tuple(places[name] for pair in captured.pairs for name in indices_of(pair.forward) if name in places)
 
 
-def checks_of(subject: Subject, order: int, indices: Callable[[], Collection[str]]) -> Iterator[Result]:
-    """Yield the rows of one dtype; `indices` returns the inputs that index something."""
+def checks_of(
+    subject: Subject,
+    order: int,
+    indices: Callable[[], Collection[str]],
+    *,
+    linear: bool = True,
+    in_use: bool = False,
+) -> Iterator[Result]:
+    """Yield the rows of one dtype; `indices` returns the inputs that index something.
+
+    A gradient that is `linear` is twice as large for tangents that are twice as large. With `in_use`, the function is
+    called as training calls it, too, and looked at for what it writes.
+    """
     try:
         forward = run_forward(subject.ours, subject.call, subject.values)
     except Exception as error:
@@ -150,22 +169,31 @@ def checks_of(subject: Subject, order: int, indices: Callable[[], Collection[str
     except NoReference as error:
         yield not_tried(subject, FORWARD, "output", str(error))
         return
+    if in_use:
+        yield from written_rows(subject)
     if subject.has_reference:
         results = list(forward_rows(subject, FORWARD, forward, expected, subject.values))
         yield from results
         if not comparable(results):
             return
+        yield from buffer_rows(subject, forward, expected)
     shapes = outputs_with_gradients(forward, expected)
     for check, make in kinds_of(subject, shapes).items():
-        source = torch.Generator().manual_seed(subject.ours.seed)
+        source = own_source(subject.ours.seed)
         tangents = tangents_for(shapes, make, source)
         if tangents is not None:
             yield from gradient_rows(subject, f"{subject.gradient}, {check}", subject.values, tangents, expected)
+    usual = tangents_for(shapes, always(drawn_like), own_source(subject.ours.seed))
+    if usual:
+        yield from other_sizes(subject, usual, expected, linear)
     yield from other_memory(subject, expected)
     if subject.has_reference:
-        yield from other_values(subject)
+        yield from other_values(subject, expected.random)
+        yield from large_means(subject, expected.random)
         yield from behind_masks(subject, expected)
-        yield from at_borders(subject, indices)
+        yield from at_borders(subject, expected.random, indices)
+    if usual and in_use:  # one call, as a file makes it, does not show what is wrong here
+        yield from ((row, None) for row, _ in usage_rows(subject, usual, expected))
     if order > 1 and subject.has_reference:
         yield from second_rows(subject, expected)
 
@@ -176,7 +204,7 @@ def checks_of(subject: Subject, order: int, indices: Callable[[], Collection[str
 def second_rows(subject: Subject, expected: Expected) -> Iterator[Result]:
     """Yield rows for the gradients of the gradients: of the inputs, and of the tangents."""
     call, check = subject.call, "gradient of the gradient"
-    source = torch.Generator().manual_seed(subject.ours.seed)
+    source = own_source(subject.ours.seed)
     shapes = {name: expected.exact.outputs[name].detach() for name in expected.exact.differentiable}
     tangents = {name: drawn_like(shape, source) for name, shape in shapes.items()}
     directions = {name: drawn_like(wide(subject.values[name]), source) for name in call.wanted}
@@ -227,7 +255,7 @@ def second(
     leaves = forward.leaves | {f"tangent of {name}": seed for name, seed in seeds.items()}
     if not ends:
         return dict.fromkeys(leaves)
-    if any(is_marked_once(gradient) for gradient in ends.values()):
+    if any(_is_marked_once(gradient) for gradient in ends.values()):
         raise RuntimeError(ONCE)
     results = torch.autograd.grad(
         list(ends.values()),
@@ -241,7 +269,7 @@ def second(
 ONCE = "a backward is marked with once_differentiable"
 
 
-def is_marked_once(gradient: Tensor) -> bool:
+def _is_marked_once(gradient: Tensor) -> bool:
     """Whether autograd has the node for a gradient that raises if one differentiates it."""
     node = gradient.grad_fn
     return node is not None and node.name() == "torch::autograd::Error"
@@ -250,7 +278,7 @@ def is_marked_once(gradient: Tensor) -> bool:
 # ---- The derivative
 
 
-def derivative_rows(
+def _derivative_rows(
     call: Call, ours: Program, order: int, once: bool, meant: Sequence[str], capture: Callable[..., Capture]
 ) -> Iterator[Result]:
     """Yield rows that say whether the backward is the derivative of the function's own forward; `once` says that
@@ -281,12 +309,12 @@ def derivative_rows(
             text = f"{NOT_TRIED}: {reason}, and its gradient is meant to differ"
             yield CheckRow(check, "float64", "all", None, None, text), None
         elif reason:
-            yield from without_capture(call, ours, check, degree, reason)
+            yield from _without_capture(call, ours, check, degree, reason)
         else:
-            yield from ((derivative_row(check, verdict, call), None) for verdict in verdicts)
+            yield from ((_derivative_row(check, verdict, call), None) for verdict in verdicts)
 
 
-def derivative_row(check: str, verdict: Derivative, call: Call) -> CheckRow:
+def _derivative_row(check: str, verdict: Derivative, call: Call) -> CheckRow:
     """Return the verdict on a captured Pair as a row; a fault that other memory shows has no gap of its own."""
     names = ", ".join(verdict.ports or call.wanted)
     detail = "" if verdict.word == DERIVATIVE else str(verdict)
@@ -296,7 +324,7 @@ def derivative_row(check: str, verdict: Derivative, call: Call) -> CheckRow:
     return CheckRow(check, "float64", names, gap, None if gap is None else LIMIT, WRONG, detail)
 
 
-def without_capture(call: Call, ours: Program, check: str, degree: int, reason: str) -> Iterator[Result]:
+def _without_capture(call: Call, ours: Program, check: str, degree: int, reason: str) -> Iterator[Result]:
     """Yield rows by differences, of a function that cannot be captured."""
     if degree > 1:
         yield CheckRow(check, "float64", "all", None, None, f"{NOT_TRIED}: {reason}"), None

@@ -1,9 +1,8 @@
 """Tangents and inputs that a backward meets in a model and not in its test.
 
 A backward that is right for tangents of ones in new memory may be wrong for an expanded, transposed or sliced one, for
-a zero, for two equal values, for a row that a mask hides, for an index that is repeated. Inputs and values of tangents
-are checked in the captured graphs. The memory of tangents is checked by running the program itself, because sizes and
-strides are constants of a graph, and so is the branch that a backward takes.
+a zero, for two equal values, for a row that a mask hides, for an index that is repeated. Here inputs and values of
+tangents are checked in the captured graphs; `live` runs the program itself.
 """
 
 from __future__ import annotations
@@ -16,12 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.derivatives.duals import in_memory_like
+from backprint.derivatives.duals import DualRun, in_memory_like
 from backprint.derivatives.setting import (
     CannotTell,
     NotFinite,
     Setting,
     backward_product,
+    changes_along,
     directions,
     drawn_like,
     forward_product,
@@ -32,7 +32,9 @@ from backprint.derivatives.setting import (
     inputs_of,
     make_setting,
     output_of,
+    own_source,
     product_by_differences,
+    product_with,
     results_at,
     run_setting,
     symmetric_as,
@@ -41,9 +43,8 @@ from backprint.derivatives.setting import (
     with_tangents,
 )
 from backprint.errors import BackprintError
-from backprint.graph.nouns import Capture, Graph, Pair, TensorSpec, refs
-from backprint.tracing.captured import LiveProgram
-from backprint.values.settings import preserving_random_states
+from backprint.graph.keys import PortKey
+from backprint.graph.nouns import Graph, Pair, refs
 
 # ---- Tangents with other values
 
@@ -90,7 +91,14 @@ def expanded(value: Tensor, source: torch.Generator) -> Tensor | None:
     return drawn_like(value.narrow(side, 0, 1), source).expand_as(value)
 
 
-def one_number(value: Tensor, source: torch.Generator) -> Tensor | None:
+def _expanded_rows(value: Tensor, source: torch.Generator) -> Tensor | None:
+    """Return a tangent with stride 0 in the last dimension alone, as the backward of `sum(-1)` makes it."""
+    if value.dim() < 2 or value.shape[-1] < 2 or value.numel() == value.shape[-1]:
+        return None
+    return drawn_like(value.narrow(-1, 0, 1), source).expand_as(value)
+
+
+def _one_number(value: Tensor, source: torch.Generator) -> Tensor | None:
     """Return a tangent that is one number, with all strides 0, as the backward of `sum()` of everything makes it."""
     return drawn_like(value.new_zeros(()), source).expand_as(value) if value.dim() and value.numel() else None
 
@@ -119,7 +127,8 @@ def strided(value: Tensor, source: torch.Generator) -> Tensor | None:
 
 LAYOUTS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor | None]] = {
     "expanded": expanded,
-    "one number, expanded": one_number,
+    "one number a row, expanded": _expanded_rows,
+    "one number, expanded": _one_number,
     "transposed": transposed,
     "sliced": sliced,
     "strided": strided,
@@ -130,193 +139,8 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.complex64: 1e-3, to
 """Up to which relative difference two gradients are the same; 16 bits have 5e-2."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramFault:
-    """Tangents for which the program's own backward returns another gradient than it must, and for which reason it
-    must."""
-
-    tangents: str
-    port: str
-    error: float
-    reason: str
-
-
-def program_faults(capture: Capture) -> list[ProgramFault]:
-    """Run the program itself with unusual tangents; return what is wrong with its gradients.
-
-    The captured graphs cannot show it: sizes and strides of a tangent are constants of a graph, and so is the branch
-    that a backward takes.
-    """
-    program = capture.origin
-    if capture.fake or not program.alive or program.partial or all(rank == 0 for rank in ranks_of_outputs(capture)):
-        return []
-    values = program.values()
-    with preserving_random_states(), program.restoring():
-        outputs = stepped(capture, values, None).outputs
-        dense = {
-            name: output.detach()
-            for name in capture.signature.differentiable
-            if isinstance(output := outputs.get(name), Tensor) and output.layout is torch.strided
-        }
-        return [
-            *layout_faults(capture, values, outputs, dense),
-            *sum_faults(capture, values, outputs, dense),
-            *state_faults(capture),
-        ]
-
-
-def layout_faults(
-    capture: Capture, values: Mapping[str, Tensor], outputs: Mapping[str, Tensor], dense: Mapping[str, Tensor]
-) -> Iterator[ProgramFault]:
-    """Yield kinds of memory of tangents for which the gradient is another than for the same numbers in new memory."""
-    for layout, make in LAYOUTS.items():
-        source = torch.Generator().manual_seed(0)
-        odd = {name: tangent for name, output in dense.items() if (tangent := make(output, source)) is not None}
-        if not odd:
-            continue
-        whole = {
-            name: odd.get(name, torch.ones_like(outputs[name]))
-            for name in capture.signature.differentiable
-            if isinstance(outputs.get(name), Tensor)
-        }
-        plain = in_new_memory(whole)
-        try:
-            expected, again = (stepped(capture, values, in_new_memory(plain)).gradients for _ in range(2))
-            gradients = stepped(capture, values, whole).gradients
-        except RuntimeError:
-            continue  # a refusal, such as of `view`, is no wrong gradient
-        if any(difference(again.get(name), g) > tolerance(g) for name, g in expected.items() if g is not None):
-            continue  # the program itself does not return the same twice
-        most = max((largest(right) for right in expected.values() if isinstance(right, Tensor)), default=0.0)
-        for name, right in expected.items():
-            if not isinstance(right, Tensor):
-                continue
-            error = difference(gradients.get(name), right, SMALLEST * most)
-            if error > tolerance(right) and error > ROUNDING * noise_of(capture, values, plain, name, right):
-                yield ProgramFault(layout, name, error, "the same numbers in new memory")
-                break
-
-
-ROUNDING = 30.0
-"""Memory may change a gradient by so many times what rounding changes: its terms may cancel."""
-
-
-def noise_of(
-    capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor], name: str, gradient: Tensor
-) -> float:
-    """Return the relative rounding of a gradient: how far that for tangents times 3 is from 3 times it."""
-    thrice = stepped(capture, values, {port: 3 * tangent for port, tangent in tangents.items()}).gradients
-    return difference(thrice.get(name), 3 * gradient)
-
-
-def in_new_memory(tangents: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return contiguous copies: a backward may write into its tangents."""
-    return {name: tangent.clone(memory_format=torch.contiguous_format) for name, tangent in tangents.items()}
-
-
-def sum_faults(
-    capture: Capture, values: Mapping[str, Tensor], outputs: Mapping[str, Tensor], dense: Mapping[str, Tensor]
-) -> Iterator[ProgramFault]:
-    """Yield kinds of tangents for which the gradient of a sum of tangents is not the sum of the gradients."""
-    if not isinstance(capture.origin, LiveProgram) or len(dense) < len(capture.signature.differentiable):
-        return
-    if any(output.dtype not in DIGITS for output in dense.values()):
-        return  # in 16 bits a sum of gradients has too few digits
-    source = torch.Generator().manual_seed(0)
-    base = {name: drawn_like(output, source) for name, output in dense.items()}
-    kinds: dict[str, dict[str, Tensor | None]] = {"negative": {name: -2 * tangent for name, tangent in base.items()}}
-    for kind, make in TANGENTS.items():
-        drawn = {name: make(output, source) for name, output in dense.items()}
-        if any(tangent is not None for tangent in drawn.values()):
-            kinds[kind] = {name: base[name] if tangent is None else tangent for name, tangent in drawn.items()}
-    if len(dense) > 1:
-        for alone in list(dense)[:MOST_ALONE]:
-            kinds[f"{alone} alone"] = {name: base[name] if name == alone else None for name in dense}
-    try:
-        of_base = gradients_for(capture, values, base)
-        thrice = gradients_for(capture, values, {name: 3 * tangent for name, tangent in base.items()})
-    except RuntimeError:
-        return
-    noise = {
-        name: difference(thrice.get(name), 3 * gradient) for name, gradient in of_base.items() if gradient is not None
-    }
-    for kind, tangents in kinds.items():
-        total = {
-            name: tangent if (other := tangents[name]) is None else tangent + other for name, tangent in base.items()
-        }
-        try:
-            parts = of_base, gradients_for(capture, values, tangents)
-            of_total = gradients_for(capture, values, total)
-        except RuntimeError:
-            continue
-        for name in noise:
-            terms = [gradient for part in parts if isinstance(gradient := part.get(name), Tensor)]
-            whole = of_total.get(name)
-            most = max(largest(term) for term in (*terms, *([] if whole is None else [whole])))
-            expected = torch.stack(terms).sum(0)
-            error = difference(torch.zeros_like(expected) if whole is None else whole, expected, most)
-            if error > LIMIT_OF_SUM and noise[name] < LIMIT_OF_SUM / 50:
-                yield ProgramFault(kind, name, error, "a sum of tangents, less that for the rest of it")
-                break
-
-
-def state_faults(capture: Capture) -> Iterator[ProgramFault]:
-    """Yield a fault if the program returns other gradients when it runs again, and the same outputs: its backward keeps
-    something from one run to the next. All that the program reaches is restored."""
-    if not isinstance(capture.origin, LiveProgram):
-        return
-    try:
-        (first_outputs, first), *others = capture.origin.runs_in_a_row(RUNS, capture.seed)
-    except RuntimeError:
-        return
-    for outputs, gradients in others:
-        if any(difference(outputs.get(name), before) > tolerance(before) for name, before in first_outputs.items()):
-            return  # the forward itself returns something else
-        for name, before in first.items():
-            if before is not None and (error := difference(gradients.get(name), before)) > tolerance(before):
-                yield ProgramFault("the same", name, error, "the run before")
-                return
-
-
-RUNS = 4
-"""How often the program runs to see whether its gradients stay the same."""
-
-
-DIGITS = (torch.float32, torch.float64, torch.complex64, torch.complex128)
-
-LIMIT_OF_SUM = 0.02
-"""Up to this part of the largest gradient, a gradient of a sum may differ from the sum of gradients: rounding may be
-as much, and a backward that takes another branch differs by more."""
-
-MOST_ALONE = 4
+MOST_ALONE = 64
 """The most outputs that are tried alone."""
-
-
-def gradients_for(
-    capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None]
-) -> Mapping[str, Tensor | None]:
-    """Return the gradients of the program itself, under the capture's seed, for copies of these tangents."""
-    assert isinstance(capture.origin, LiveProgram)
-    torch.manual_seed(capture.seed)
-    copies = {name: None if tangent is None else tangent.clone() for name, tangent in tangents.items()}
-    return capture.origin.gradients_of_some(values, copies)
-
-
-def ranks_of_outputs(capture: Capture) -> list[int]:
-    """Return how many dimensions the outputs have that require grad: a tangent without any has but one layout."""
-    ranks = {
-        port.name: len(port.spec.shape)
-        for pair in capture.pairs
-        for port in pair.forward.outputs
-        if port.role == "output" and isinstance(port.spec, TensorSpec)
-    }
-    return [ranks.get(name, 1) for name in capture.signature.differentiable]
-
-
-def stepped(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Any:
-    """Run one step of the program itself, under the capture's seed."""
-    torch.manual_seed(capture.seed)
-    return capture.origin.run_step(values, tangents)
 
 
 SMALLEST = 1e-3
@@ -350,10 +174,10 @@ def tolerance(value: Tensor) -> float:
 
 def with_zeros(value: Tensor) -> Tensor:
     """Return floats of which every third is 0."""
-    return with_some(value, 0.0)
+    return _with_some(value, 0.0)
 
 
-def with_some(value: Tensor, number: float) -> Tensor:
+def _with_some(value: Tensor, number: float) -> Tensor:
     """Return floats of which every third is this number."""
     places = torch.arange(value.numel(), device=value.device).reshape(value.shape) % 3 == 0
     return value.masked_fill(places, number)
@@ -365,28 +189,28 @@ def with_ties(value: Tensor) -> Tensor:
     return value if not size else (value * (2 / size)).round() * (size / 2)
 
 
-def as_they_are(value: Tensor) -> Tensor:
+def _as_they_are(value: Tensor) -> Tensor:
     return value
 
 
 AS_CAPTURED = "the captured values"
 
 INPUTS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    AS_CAPTURED: as_they_are,
+    AS_CAPTURED: _as_they_are,
     "zeros": with_zeros,
     "ties": with_ties,
 }
 """Kinds of inputs, each with what makes them of the captured ones."""
 
 
-def last_row_hidden(mask: Tensor) -> Tensor:
+def _last_row_hidden(mask: Tensor) -> Tensor:
     """Return a mask whose last row is False, as that of a sequence that is all padding is."""
     other = mask.clone()
     other[..., -1:, :] = False
     return other
 
 
-def first_row_shown(mask: Tensor) -> Tensor:
+def _first_row_shown(mask: Tensor) -> Tensor:
     """Return a mask whose first row is True: there it hides nothing."""
     other = mask.clone()
     other[..., :1, :] = True
@@ -399,21 +223,21 @@ def rows_of(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 
 
 MASKS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    "a row that a mask hides": rows_of(last_row_hidden),
-    "a row that a mask shows": rows_of(first_row_shown),
+    "a row that a mask hides": rows_of(_last_row_hidden),
+    "a row that a mask shows": rows_of(_first_row_shown),
     "masks that are all False": torch.zeros_like,
     "masks that are all True": torch.ones_like,
 }
 """Kinds of bool inputs, each with what makes one of the captured one."""
 
 
-def with_repeats(indices: Tensor) -> Tensor:
+def _with_repeats(indices: Tensor) -> Tensor:
     """Return integers of which each second one is the one before it: only values that occur already."""
     flat = indices.flatten()
     return flat[torch.arange(flat.numel(), device=flat.device) // 2 * 2].reshape(indices.shape)
 
 
-def is_permutation(indices: Tensor) -> bool:
+def _is_permutation(indices: Tensor) -> bool:
     """Whether integers are all of 0, 1, 2, … once each: an order, in which nothing may be twice."""
     flat = indices.flatten()
     return bool((flat.sort().values == torch.arange(flat.numel(), device=flat.device)).all())
@@ -441,26 +265,26 @@ GROSS = 1e-8
 
 def input_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator[InputFault]:
     """Yield the kinds of inputs and tangents at which the backward of a Pair is wrong."""
-    yield from tangent_faults(pair, values, chance)
-    yield from float_faults(pair, values, chance)
+    yield from _tangent_faults(pair, values, chance)
+    yield from _float_faults(pair, values, chance)
     for kind, changed in other_inputs(pair, values):
         try:
             setting = make_setting(pair, {**values, **changed}, 0, chance)
-            fault = fault_near(f"inputs with {kind}", setting)
+            fault = _fault_near(f"inputs with {kind}", setting)
         except NotFinite as error:
-            fault = not_finite_fault(f"inputs with {kind}", error.setting)
+            fault = _not_finite_fault(f"inputs with {kind}", error.setting)
         except (CannotTell, BackprintError, RuntimeError):
             continue  # the program does not run on such inputs
         if fault is not None:
             yield fault
 
 
-def not_finite_fault(kind: str, setting: Setting, invented: bool = True) -> InputFault | None:
+def _not_finite_fault(kind: str, setting: Setting, invented: bool = True) -> InputFault | None:
     """Return a fault if a gradient has NaN or Inf, and the derivative of the forward is finite."""
     return InputFault(kind, setting, math.inf, invented) if has_finite_derivative(setting) else None
 
 
-def fault_near(kind: str, setting: Setting) -> InputFault | None:
+def _fault_near(kind: str, setting: Setting) -> InputFault | None:
     """Return a fault if the products of a Setting differ; its inputs are moved, so that no kink is met."""
     left, size, run = forward_product(setting)
     if not math.isfinite(left):
@@ -479,28 +303,26 @@ def fault_near(kind: str, setting: Setting) -> InputFault | None:
 GROSS_OF_DIFFERENCES = 1e-5
 
 
-def tangent_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator[InputFault]:
+def _tangent_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator[InputFault]:
     """Yield the kinds of tangents at which the backward is wrong, on inputs near the captured ones."""
     try:
         setting = make_setting(pair, values, 0, chance)
     except (CannotTell, NotFinite, BackprintError, RuntimeError):
         return
-    source = torch.Generator().manual_seed(0)
-    kinds: dict[str, dict[str, Tensor]] = {
-        "tangents of zeros": {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}
-    }
+    source = own_source(0)
+    kinds: dict[str, dict[str, Tensor]] = {}
     for kind, make in TANGENTS.items():
         drawn = {name: make(tangent, source) for name, tangent in setting.tangents.items()}
         if any(tangent is not None for tangent in drawn.values()):
             kinds[f"{kind} tangents"] = {
                 name: setting.tangents[name] if tangent is None else tangent for name, tangent in drawn.items()
             }
-    if len(setting.tangents) > 1:
-        for alone in list(setting.tangents)[:MOST_ALONE]:
-            kinds[f"tangents of {alone} alone"] = {
-                name: tangent if name == alone else torch.zeros_like(tangent)
-                for name, tangent in setting.tangents.items()
-            }
+    zeros = {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}
+    if _add_up(setting, {**kinds, ZEROS: zeros}):
+        kinds = {}  # no kind is wrong, if all together are right
+    else:
+        kinds[ZEROS] = zeros
+    kinds |= kinds_alone(setting)
     for kind, tangents in kinds.items():
         try:
             setting_of_kind = with_tangents(setting, tangents)
@@ -514,6 +336,44 @@ def tangent_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterat
             yield fault
 
 
+ZEROS = "tangents of zeros"
+
+
+def _add_up(setting: Setting, kinds: Mapping[str, Mapping[str, Tensor]], to: Setting | None = None) -> bool:
+    """Whether the gradients of these tangents add up to those of `to`; else to those of the sum of all tangents and of
+    the Setting's own, with these."""
+    try:
+        parts = [with_tangents(setting, tangents).gradients for tangents in kinds.values()]
+        if to is None:
+            total = {
+                name: torch.stack([tangent, *(tangents[name] for tangents in kinds.values())]).sum(0)
+                for name, tangent in setting.tangents.items()
+            }
+            to, parts = with_tangents(setting, total), [setting.gradients, *parts]
+    except (CannotTell, BackprintError, RuntimeError):
+        return False
+    most = max((largest(gradient) for gradient in to.gradients.values()), default=0.0)
+    return all(
+        bool(gradient.isfinite().all())
+        and difference(torch.stack([part[name] for part in parts]).sum(0), gradient, SMALLEST * most) < GROSS / 4
+        for name, gradient in to.gradients.items()
+    )
+
+
+def kinds_alone(setting: Setting) -> dict[str, dict[str, Tensor]]:
+    """Return tangents of each output alone; none where the gradients of all of these add up to that of the whole."""
+    names = list(setting.tangents)[:MOST_ALONE]
+    if len(setting.tangents) < 2:
+        return {}
+    alone = {
+        f"tangents of {one} alone": {
+            name: tangent if name == one else torch.zeros_like(tangent) for name, tangent in setting.tangents.items()
+        }
+        for one in names
+    }
+    return {} if len(names) == len(setting.tangents) and _add_up(setting, alone, setting) else alone
+
+
 def sum_fault(
     kind: str, setting: Setting, other: Setting, total: Setting, source: torch.Generator
 ) -> InputFault | None:
@@ -521,7 +381,7 @@ def sum_fault(
     tangents is then wrong for others."""
     for wrong in (other, total):
         if not all(bool(gradient.isfinite().all()) for gradient in wrong.gradients.values()):
-            return not_finite_fault(kind, wrong, False)
+            return _not_finite_fault(kind, wrong, False)
     most = max((largest(gradient) for gradient in total.gradients.values()), default=0.0)
     if all(
         difference(gradient, setting.gradients[name] + other.gradients[name], SMALLEST * most) < GROSS
@@ -530,12 +390,12 @@ def sum_fault(
         return None
     for wrong in (other, total):
         directed = replace(wrong, direction=directions(wrong.inputs, wrong.gradients, source))
-        if (fault := fault_near(kind, directed)) is not None:
+        if (fault := _fault_near(kind, directed)) is not None:
             return replace(fault, of_tangents=True)
     return None
 
 
-def float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator[InputFault]:
+def _float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator[InputFault]:
     """Yield the kinds of floats at which the backward is wrong: at the captured values, at zeros, ties and thresholds.
 
     The direction is the same for equal values, and 0 is moved like any other: along such a direction a maximum of equal
@@ -555,40 +415,55 @@ def float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator
         kind: {name: in_memory_like(make(value), value) for name, value in floats.items()}
         for kind, make in INPUTS.items()
     }
-    for name, number in thresholds_of(forward, backward):
+    for name, number in _thresholds_of(forward, backward):
         if name in floats:
-            kinds[f"{number:g} in {name}"] = {name: with_some(floats[name], number)}
+            kinds[f"{number:g} in {name}"] = {name: _with_some(floats[name], number)}
     for kind, changed in kinds.items():
-        source = torch.Generator().manual_seed(0)
+        source = own_source(0)
         try:
             setting = run_setting(forward, backward, inputs | changed, source, chance, 0.0, False)
         except NotFinite as error:
-            fault = not_finite_fault(f"inputs with {kind}", error.setting, kind != AS_CAPTURED)
+            fault = _not_finite_fault(f"inputs with {kind}", error.setting, kind != AS_CAPTURED)
             if fault is not None:
                 yield fault
             continue
         except (CannotTell, BackprintError, RuntimeError):
             continue  # the program does not run on such inputs
-        setting = replace(setting, direction=alike_for_equals(setting))
-        for make in (as_they_are, torch.abs):  # of one sign, so that what is wrong at several kinks adds up
+        setting = replace(setting, direction=_alike_for_equals(setting))
+        moved: tuple[dict[PortKey, Any], DualRun] | None = None  # the same for all tangents
+        nearby = _NearbyResults(setting)
+        for absolute in (False, True):
+            if absolute and _is_one_number(setting.tangents):
+                continue  # its absolute value is the same but for the sign
             try:
-                other = with_tangents(setting, {name: make(tangent) for name, tangent in setting.tangents.items()})
-                left, size, run = forward_product(other)
+                # of one sign, so that what is wrong at several kinks adds up
+                other = with_tangents(setting, _absolutes(setting.tangents)) if absolute else setting
+                moved = moved or changes_along(setting)
+                left, size = product_with(moved[0], other.tangents)
             except (CannotTell, BackprintError, RuntimeError):
                 continue
+            run = moved[1]
             right = backward_product(other)
             gap = gap_of((left, size), right)
             if gap > GROSS:
                 gap, _ = gap_by_accuracy(other)  # a gradient may be 0 but for rounding
-            if gap > GROSS and not run.by_differences and not is_subgradient(other, right):
+            if gap > GROSS and not run.by_differences and not _is_subgradient(other, right):
                 yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, at_kinks=True)
                 break
             if gap > GROSS or run.by_differences:
                 continue
-            gap = distance_to_differences(other, right)
-            if gap > 0 and not is_subgradient(other, right):
+            gap = _distance_to_differences(other, right, nearby)
+            if gap > 0 and not _is_subgradient(other, right):
                 yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, by_values=True)
                 break
+
+
+def _is_one_number(tangents: Mapping[str, Tensor]) -> bool:
+    return sum(tangent.numel() for tangent in tangents.values()) == 1
+
+
+def _absolutes(tangents: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tangent.abs() for name, tangent in tangents.items()}
 
 
 # ---- Which inputs index something, and which numbers inputs are compared with
@@ -619,8 +494,8 @@ def changed_masks(masks: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, 
 def repeated_indices(indices: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     """Yield the name of each tensor of indices that may have repeated ones, and such a tensor."""
     for name, value in indices.items():
-        if value.numel() > 1 and not is_permutation(value):
-            repeated = with_repeats(value)
+        if value.numel() > 1 and not _is_permutation(value):
+            repeated = _with_repeats(value)
             if not torch.equal(repeated, value):
                 yield name, repeated
 
@@ -658,7 +533,7 @@ SAME_VALUES = (
 """Operators whose result has the values of what they take."""
 
 
-def origins_of(graph: Graph) -> dict[str, str]:
+def _origins_of(graph: Graph) -> dict[str, str]:
     """Return, for each value of a graph with the values of an input, the name of that input."""
     origins = {port.local: port.name for port in graph.inputs if port.role != "tangent"}
     for step in graph.steps:
@@ -669,7 +544,7 @@ def origins_of(graph: Graph) -> dict[str, str]:
 
 def indices_of(forward: Graph) -> tuple[str, ...]:
     """Return the inputs with which the forward reads or adds at indices, and does nothing else."""
-    origins = origins_of(forward)
+    origins = _origins_of(forward)
     indices: dict[str, bool] = {}
     for step in forward.steps:
         if step.is_guard or step.target in SAME_VALUES:
@@ -691,11 +566,11 @@ LIMITS = ("aten.clamp.default", "aten.clamp_min.default", "aten.clamp_max.defaul
 MOST_THRESHOLDS = 8
 
 
-def thresholds_of(*graphs: Graph) -> tuple[tuple[str, float], ...]:
+def _thresholds_of(*graphs: Graph) -> tuple[tuple[str, float], ...]:
     """Return the numbers that inputs are compared with in graphs, each with the name of the input."""
     thresholds: dict[tuple[str, float], None] = {}
     for graph in graphs:
-        origins = origins_of(graph)
+        origins = _origins_of(graph)
         for step in graph.steps:
             if not step.target.startswith((*COMPARISONS, *LIMITS, "aten.hardtanh.")) or not step.args:
                 continue
@@ -710,7 +585,7 @@ def thresholds_of(*graphs: Graph) -> tuple[tuple[str, float], ...]:
 # ---- Kinks
 
 
-def alike_for_equals(setting: Setting) -> dict[str, Tensor]:
+def _alike_for_equals(setting: Setting) -> dict[str, Tensor]:
     """Return the directions, with one number for all equal values of an input."""
     alike = {}
     for name, direction in setting.direction.items():
@@ -728,7 +603,7 @@ NEARBY = 8
 """How often inputs are moved off a kink, to see which gradients there are around it."""
 
 
-def is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
+def _is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
     """Whether the gradients are right for a kink: their product lies between the derivatives to both sides, by
     differences, output by output; or there is a kink, and each number lies between those of gradients nearby."""
     try:
@@ -754,13 +629,13 @@ def is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
     slack = 1e-4 * max(right[1], size)
     if low - slack <= right[0] <= high + slack:
         return True
-    return high - low > slack and is_among_gradients_nearby(setting)
+    return high - low > slack and _is_among_gradients_nearby(setting)
 
 
-def is_among_gradients_nearby(setting: Setting) -> bool:
+def _is_among_gradients_nearby(setting: Setting) -> bool:
     """Whether each number of the gradients lies between those of gradients at inputs nearby, at which there is no
     kink."""
-    source = torch.Generator().manual_seed(1)
+    source = own_source(1)
     low, high = ({name: gradient.clone() for name, gradient in setting.gradients.items()} for _ in range(2))
     first = True
     for _ in range(NEARBY):
@@ -786,7 +661,21 @@ def is_among_gradients_nearby(setting: Setting) -> bool:
     )
 
 
-def distance_to_differences(setting: Setting, right: tuple[float, float]) -> float:
+class _NearbyResults:
+    """The results of a forward where its inputs are moved along the direction, for all tangents that a Setting may
+    have."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.results: list[dict[PortKey, Any]] | None = None
+
+    def all(self) -> list[dict[PortKey, Any]]:
+        if self.results is None:
+            self.results = [results_at(self.setting, step) for step in (0.0, STEP, -STEP, STEP / 4, -STEP / 4)]
+        return self.results
+
+
+def _distance_to_differences(setting: Setting, right: tuple[float, float], nearby: _NearbyResults) -> float:
     """Return how far the product is from the derivatives to both sides, by differences, relative to its terms; 0 where
     these are not settled, or rounding explains it.
 
@@ -794,11 +683,11 @@ def distance_to_differences(setting: Setting, right: tuple[float, float]) -> flo
     its values. A jump, or a slope that depends on the step, is no derivative.
     """
     products = []
-    for step in (0.0, STEP, -STEP, STEP / 4, -STEP / 4):
-        try:
-            results = results_at(setting, step)
-        except (BackprintError, RuntimeError):
-            return 0.0
+    try:
+        moved = nearby.all()
+    except (BackprintError, RuntimeError):
+        return 0.0
+    for results in moved:
         parts = [inner(tangent, output_of(results, name)) for name, tangent in setting.tangents.items()]
         products.append((sum(part for part, _ in parts), sum(size for _, size in parts)))
     (here, terms), (ahead, _), (behind, _), (near_ahead, _), (near_behind, _) = products

@@ -39,6 +39,7 @@ from backprint.derivatives.setting import (
     gap_of,
     inner,
     is_inexact,
+    own_source,
     symmetric_as,
 )
 from backprint.errors import BackprintError
@@ -169,10 +170,10 @@ def locate_formulas(setting: Setting) -> Located:
         if not inputs or not tensors or step.target in refuted:
             continue
         try:
-            gap, _ = formula_gap(search, step, inputs, right)
+            gap, _ = _formula_gap(search, step, inputs, right)
             if gap <= FORMULA_GAP:
                 continue
-            by_differences, accuracy = formula_gap(search, step, inputs, right, (step.target,))
+            by_differences, accuracy = _formula_gap(search, step, inputs, right, (step.target,))
         except (BackprintError, RuntimeError):
             undecided.add(step.target)
             continue
@@ -203,7 +204,7 @@ FARTHER = 10.0
 """How many times farther apart than rounding two products must be, to be told from it."""
 
 
-def formula_gap(
+def _formula_gap(
     search: Search,
     step: Step,
     inputs: Sequence[str],
@@ -212,7 +213,7 @@ def formula_gap(
 ) -> tuple[float, float]:
     """Return the gap of one step alone, relative to the sizes of the terms, and how accurate its tangents are. The
     gradients of its results lie in memory as in the whole. Tangents of operators in `refuted` are not from formulas."""
-    source = torch.Generator().manual_seed(0)
+    source = own_source(0)
     values = {name: search.forward_values[name].detach() for name in inputs}
     run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted}, states=search.states)
     tangents: list[Any] = []
@@ -232,9 +233,9 @@ def formula_gap(
         for leaf in plain_leaves(run.continued([step], {**search.forward_values, **fed})[step.name])
         if isinstance(leaf, Tensor)
     ]
-    names = result_names(search, step, len(results))
+    names = _result_names(search, step, len(results))
     cotangents = [
-        laid_out_as(drawn_like(result, source), right.get(name)) if is_inexact(result) else None
+        _laid_out_as(drawn_like(result, source), right.get(name)) if is_inexact(result) else None
         for name, result in zip(names, results, strict=True)
     ]
     active = [(r, c) for r, c in zip(results, cotangents, strict=True) if c is not None and r.requires_grad]
@@ -253,7 +254,7 @@ def formula_gap(
     return gap_of((left[0], left[1]), (returned[0], returned[1])), run.accuracy
 
 
-def result_names(search: Search, step: Step, count: int) -> list[str]:
+def _result_names(search: Search, step: Step, count: int) -> list[str]:
     """Return the names of a step's results: its own, or those of the steps that take one of several."""
     if isinstance(search.forward_values[step.name], Tensor):
         return [step.name]
@@ -261,7 +262,7 @@ def result_names(search: Search, step: Step, count: int) -> list[str]:
     return [taken.get(place, "") for place in range(count)]
 
 
-def laid_out_as(value: Tensor, other: Tensor | None) -> Tensor:
+def _laid_out_as(value: Tensor, other: Tensor | None) -> Tensor:
     """Return a tensor in memory like another of its size: a gradient may be wrong for one layout only."""
     if other is None or other.shape != value.shape or 0 in (size for size in other.stride()):
         return value

@@ -72,7 +72,7 @@ class Marked:
             mark = mark_of(value)
             self.rows.setdefault(value.numel(), []).append((mark.sums[1], index, mark, name, value))
         for rows in self.rows.values():
-            rows.sort(key=squares_first)
+            rows.sort(key=_squares_first)
         self.squares = {numel: [row[0] for row in rows] for numel, rows in self.rows.items()}
 
     def like(self, value: Tensor) -> list[tuple[float, int, Mark, str, Tensor]]:
@@ -93,7 +93,7 @@ class Marked:
         return mark_of(value).is_zero or bool(self.like(value))
 
 
-def squares_first(row: tuple[float, int, Mark, str, Tensor]) -> float:
+def _squares_first(row: tuple[float, int, Mark, str, Tensor]) -> float:
     return row[0]
 
 

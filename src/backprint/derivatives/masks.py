@@ -15,7 +15,7 @@ from backprint.derivatives.called import (
 )
 from backprint.derivatives.compared import Difference, Expected, Result, Subject, distance, not_tried, numbered, size_of
 from backprint.derivatives.reproduced import Fault
-from backprint.derivatives.setting import drawn_like
+from backprint.derivatives.setting import drawn_like, own_source
 
 
 def behind_masks(subject: Subject, expected: Expected) -> Iterator[Result]:
@@ -27,14 +27,14 @@ def behind_masks(subject: Subject, expected: Expected) -> Iterator[Result]:
             value = subject.values[name]
             if not value.is_floating_point() or not value.numel():
                 continue
-            for hidden in hidden_places(subject, name, subject.values[mask], expected):
-                seen = what_is_seen(subject, name, hidden)
+            for hidden in _hidden_places(subject, name, subject.values[mask], expected):
+                seen = _what_is_seen(subject, name, hidden)
                 if seen is not None:
-                    yield from with_nan(subject, f"NaN in {name} behind {mask}", name, hidden, seen)
+                    yield from _with_nan(subject, f"NaN in {name} behind {mask}", name, hidden, seen)
                     break
 
 
-def hidden_places(subject: Subject, name: str, mask: Tensor, expected: Expected) -> Iterator[Tensor]:
+def _hidden_places(subject: Subject, name: str, mask: Tensor, expected: Expected) -> Iterator[Tensor]:
     """Yield places of an input that a mask may hide: where it is False, where it is True, and rows without gradient."""
     value = subject.values[name]
     for shown in (mask, mask.reshape([*mask.shape, *[1] * max(0, value.dim() - mask.dim())])):
@@ -44,7 +44,7 @@ def hidden_places(subject: Subject, name: str, mask: Tensor, expected: Expected)
             continue  # it has another shape
         yield from (some for some in (~places, places) if bool(some.any()) and not bool(some.all()))
     if name in subject.call.wanted and value.dim():
-        source = torch.Generator().manual_seed(subject.ours.seed)
+        source = own_source(subject.ours.seed)
         tangents = {n: drawn_like(expected.exact.outputs[n].detach(), source) for n in expected.exact.differentiable}
         gradient = expected.exact.gradients(tangents, keep=True)[name]
         if gradient is not None:
@@ -53,10 +53,10 @@ def hidden_places(subject: Subject, name: str, mask: Tensor, expected: Expected)
                 yield rows
 
 
-def what_is_seen(subject: Subject, name: str, hidden: Tensor) -> dict[str, Tensor] | None:
+def _what_is_seen(subject: Subject, name: str, hidden: Tensor) -> dict[str, Tensor] | None:
     """Return for each output of the reference where it does not depend on the hidden places; None if it depends on
     them elsewhere than at these places themselves."""
-    source = torch.Generator().manual_seed(subject.ours.seed)
+    source = own_source(subject.ours.seed)
     value = subject.values[name]
     draws = [torch.where(hidden, drawn_like(value, source), value) for _ in range(2)]
     before, *after = (
@@ -73,11 +73,11 @@ def what_is_seen(subject: Subject, name: str, hidden: Tensor) -> dict[str, Tenso
     return seen
 
 
-def with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Mapping[str, Tensor]) -> Iterator[Result]:
+def _with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Mapping[str, Tensor]) -> Iterator[Result]:
     """Yield rows for the outputs and gradients with NaN at hidden places: what the reference keeps must be kept."""
     call = subject.call
     values = subject.values | {name: subject.values[name].detach().masked_fill(hidden, math.nan)}
-    source = torch.Generator().manual_seed(subject.ours.seed)
+    source = own_source(subject.ours.seed)
     runs: dict[str, tuple[Forward, dict[str, Tensor | None]]] = {}
     tangents: dict[str, Tensor] = {}
     for which, program, some in (
@@ -116,7 +116,12 @@ def with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Mapp
         if not bool(places.any()):
             yield not_tried(subject, f"{subject.gradient}, {check}", wanted, "the reference passes NaN on too")
             continue
-        apart = distance(gradient, right, places & ~hidden if wanted == name else places)
+        apart, detail = distance(gradient, right, places & ~hidden if wanted == name else places), ""
+        if wanted == name and of_kept is not None and bool((hidden & of_kept.isfinite() & ~gradient.isfinite()).any()):
+            apart, detail = (
+                math.inf,
+                f"it is NaN or Inf at the hidden values of {name}, and the reference's is a number",
+            )
         difference = Difference(apart, 8 * subject.tiny * size_of(right))
         fault = Fault(subject.ours, call, values, tangents, wanted, right, check, tuple(base.outputs), {})
-        yield numbered(subject, f"{subject.gradient}, {check}", wanted, difference, False), fault
+        yield numbered(subject, f"{subject.gradient}, {check}", wanted, difference, False, detail), fault

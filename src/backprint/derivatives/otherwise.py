@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from backprint.derivatives.called import Program, run_forward
+from backprint.derivatives.called import run_forward
 from backprint.derivatives.checked import OK, WRONG
 from backprint.derivatives.compared import Result, Subject, distance, of_reference
 from backprint.derivatives.reproduced import Fault
@@ -25,20 +25,17 @@ from backprint.values.closeness import NUDGES, TIMES
 DETAIL = "the reference moves as far if its operators round otherwise"
 
 
-def unless_rounding(subject: Subject, reference: Program, results: Iterator[Result]) -> Iterator[Result]:
-    """Yield rows; one that is wrong by no more than other rounding makes of the reference's own result is not.
-
-    `reference` is that of the subject, and remembers no runs.
-    """
+def unless_rounding(subject: Subject, results: Iterator[Result]) -> Iterator[Result]:
+    """Yield rows; one that is wrong by no more than other rounding makes of the reference's own result is not."""
     for row, fault in results:
         if row.verdict == WRONG and fault is not None and row.error is not None and math.isfinite(row.error):
-            allowed = moved_by_rounding(replace(subject, reference=reference), fault)
+            allowed = _moved_by_rounding(subject, fault)
             if row.error <= allowed:
                 row = replace(row, allowed=allowed, verdict=OK, detail=DETAIL)
         yield row, fault
 
 
-def moved_by_rounding(subject: Subject, fault: Fault) -> float:
+def _moved_by_rounding(subject: Subject, fault: Fault) -> float:
     """Return TIMES the largest distance of the reference's result of a fault from those with other rounding."""
     own = result_of(subject, fault, contextlib.nullcontext())
     if own is None:
@@ -52,7 +49,7 @@ def result_of(subject: Subject, fault: Fault, mode: contextlib.AbstractContextMa
     """Return the reference's output or gradient of a fault, in the captured dtype; None if it does not run so."""
     try:
         with mode:
-            forward = run_forward(subject.reference, fault.call, fault.values)
+            forward = run_forward(subject.reference.forgetful or subject.reference, fault.call, fault.values)
             gradients = of_reference(forward, fault.tangents) if fault.tangents else None
     except (RuntimeError, NotImplementedError, TypeError):
         return None

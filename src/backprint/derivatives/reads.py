@@ -15,8 +15,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from backprint.derivatives.hostile import gradients_for, stepped
-from backprint.derivatives.setting import drawn_like, inner, is_read_guard
+from backprint.derivatives.live import gradients_for, stepped
+from backprint.derivatives.setting import drawn_like, inner, is_read_guard, own_source
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture, Graph, Pair, Source, Step, TensorSpec, refs
 from backprint.graph.steps import needed, used
@@ -42,18 +42,18 @@ def with_reads(capture: Capture, results: Sequence[Derivative], meant: Sequence[
     changed = []
     for result, pair in zip(results, pairs, strict=False):
         source = first_read(pair) if result.good else None
-        changed.append(result if source is None else with_read(capture, result, source, meant))
+        changed.append(result if source is None else _with_read(capture, result, source, meant))
     return [*changed, *results[len(changed) :]]
 
 
-def with_read(capture: Capture, result: Derivative, source: Source, meant: Sequence[str]) -> Derivative:
+def _with_read(capture: Capture, result: Derivative, source: Source, meant: Sequence[str]) -> Derivative:
     """Return the verdict where the program reads a number at this line."""
     at = f"{source.file}:{source.line}"
-    if not any(is_of_bits(step) for pair in capture.pairs for step in pair.forward.steps) and is_computed_alike(
+    if not any(_is_of_bits(step) for pair in capture.pairs for step in pair.forward.steps) and _is_computed_alike(
         capture
     ):
         return result
-    gap = gap_of_program(capture)
+    gap = _gap_of_program(capture)
     if gap is None or gap < APART:
         detail = f"it reads a number of its inputs at {at}, and whether a derivative is lost there was not found out"
         return replace(result, word=CANNOT_TELL, detail=detail)
@@ -72,16 +72,16 @@ def first_read(pair: Pair) -> Source | None:
     assert pair.backward is not None
     wanted = {port.name for port in pair.backward.outputs}
     depending = {port.local for port in pair.forward.inputs if port.name in wanted}
-    for step in pair.forward.steps[: number_computing(pair.forward)]:
+    for step in pair.forward.steps[: _number_computing(pair.forward)]:
         names = set(used(step))
         if names & depending:
-            if is_read_guard(step) or step.target == WHOLE_TENSOR or is_of_bits(step):
+            if is_read_guard(step) or step.target == WHOLE_TENSOR or _is_of_bits(step):
                 return step.source or source_of(pair.forward, {step.name, *names})
             depending.add(step.name)
     return None
 
 
-def number_computing(graph: Graph) -> int:
+def _number_computing(graph: Graph) -> int:
     """Return how many steps there are up to the last that an output or a mutation depends on."""
     results = zip(graph.outputs, graph.results, strict=True)
     wanted = [name for port, result in results if port.role != "saved" for name in refs(result)]
@@ -94,7 +94,7 @@ WHOLE_TENSOR = "aten.equal.default"
 """The step before a guard on a whole tensor, which a program takes as numpy's."""
 
 
-def is_of_bits(step: Step) -> bool:
+def _is_of_bits(step: Step) -> bool:
     """Whether a step takes bits for floating-point numbers: it has no derivative."""
     return step.target == "aten.view.dtype" and isinstance(step.spec, TensorSpec) and "float" in step.spec.dtype
 
@@ -103,18 +103,18 @@ def source_of(graph: Graph, names: set[str]) -> Source | None:
     return next((step.source for step in graph.steps if step.name in names and step.source is not None), None)
 
 
-def is_computed_alike(capture: Capture) -> bool:
+def _is_computed_alike(capture: Capture) -> bool:
     """Whether the program near the captured inputs computes what the graphs do, which hold constant what was read."""
     program = capture.origin
     if capture.fake or not program.alive or program.partial or not isinstance(program, LiveProgram):
         return False
     values = program.values()
     graphs = replace(
-        capture, pairs=tuple(Pair(pair.name, without_guards(pair.forward), None) for pair in capture.pairs)
+        capture, pairs=tuple(Pair(pair.name, _without_guards(pair.forward), None) for pair in capture.pairs)
     )
     wanted = {port.name for pair in capture.pairs if pair.backward for port in pair.backward.outputs}
     with preserving_random_states():
-        source = torch.Generator().manual_seed(1)
+        source = own_source(1)
         for step in STEPS[1:]:
             moved = {
                 name: value + step * float(value.detach().abs().mean()) * drawn_like(value, source)
@@ -131,49 +131,59 @@ def is_computed_alike(capture: Capture) -> bool:
                 return False
             computed = {name: value for pair_run in run.runs for name, value in pair_run.outputs.items()}
             for name in capture.signature.differentiable:
-                if name not in computed or not is_rounded(outputs[name], computed[name]):
+                if name not in computed or not _is_rounded(outputs[name], computed[name]):
                     return False
     return True
 
 
-def without_guards(graph: Graph) -> Graph:
+def _without_guards(graph: Graph) -> Graph:
     """Return a graph that takes all inputs of the right sizes."""
     return replace(graph, steps=tuple(step for step in graph.steps if not step.is_guard))
 
 
-def is_rounded(value: Tensor, other: Tensor) -> bool:
+def _is_rounded(value: Tensor, other: Tensor) -> bool:
     """Whether two tensors are equal but for rounding of single operators."""
     value, other = value.detach(), other.detach()
     size = float(value.abs().max()) if value.numel() else 0.0
     return bool(torch.allclose(value, other, 0, 8 * torch.finfo(value.dtype).eps * size, equal_nan=True))
 
 
-def gap_of_program(capture: Capture) -> float | None:
-    """Return how far the program's gradients are from differences of its outputs along a direction; None if differences
-    do not settle, or the program cannot run."""
+def _gap_of_program(capture: Capture) -> float | None:
+    """Return how far the program's gradients are from differences of its outputs, at most, along a few directions: a
+    number that is read may change little along one. None if differences do not settle, or the program cannot run."""
     program = capture.origin
     if capture.fake or not program.alive or program.partial or not isinstance(program, LiveProgram):
         return None
     values = program.values()
     with preserving_random_states():
-        source = torch.Generator().manual_seed(0)
-        outputs = stepped(capture, values, None).outputs
-        tangents = {name: drawn_like(outputs[name].detach(), source) for name in capture.signature.differentiable}
-        gradients = {
-            name: gradient
-            for name, gradient in gradients_for(capture, values, tangents).items()
-            if gradient is not None and name in values
-        }
-        direction = {name: drawn_like(values[name], source) for name in gradients}
-        product = size = 0.0
-        for name, gradient in gradients.items():
-            direction[name] = direction[name] * float(values[name].abs().mean())
-            part, terms = inner(gradient, direction[name])
-            product, size = product + part, size + terms
-        try:
-            estimates = [difference_of(capture, values, tangents, direction, step) for step in STEPS]
-        except RuntimeError:
-            return None
+        gaps = [_gap_along(capture, values, own_source(number)) for number in range(DIRECTIONS)]
+    return max((gap for gap in gaps if gap is not None), default=None)
+
+
+DIRECTIONS = 3
+"""Along how many directions differences of the program are taken."""
+
+
+def _gap_along(capture: Capture, values: Mapping[str, Tensor], source: torch.Generator) -> float | None:
+    """Return how far the program's gradients are from differences along a direction, for tangents; None if they do not
+    settle, or the program does not run there."""
+    outputs = stepped(capture, values, None).outputs
+    tangents = {name: drawn_like(outputs[name].detach(), source) for name in capture.signature.differentiable}
+    gradients = {
+        name: gradient
+        for name, gradient in gradients_for(capture, values, tangents).items()
+        if gradient is not None and name in values
+    }
+    direction = {name: drawn_like(values[name], source) for name in gradients}
+    product = size = 0.0
+    for name, gradient in gradients.items():
+        direction[name] = direction[name] * float(values[name].abs().mean())
+        part, terms = inner(gradient, direction[name])
+        product, size = product + part, size + terms
+    try:
+        estimates = [_difference_of(capture, values, tangents, direction, step) for step in STEPS]
+    except RuntimeError:
+        return None
     size = max(size, *(abs(estimate) for estimate in estimates), 1e-300)
     change, best = min((abs(fine - coarse) / size, fine) for coarse, fine in itertools.pairwise(estimates))
     if not change < SETTLED:
@@ -182,7 +192,7 @@ def gap_of_program(capture: Capture) -> float | None:
     return gap if math.isfinite(gap) else None
 
 
-def difference_of(
+def _difference_of(
     capture: Capture,
     values: Mapping[str, Tensor],
     tangents: Mapping[str, Tensor],

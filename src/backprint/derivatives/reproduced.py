@@ -49,7 +49,7 @@ class Import:
     name: str
 
 
-def import_of(function: Callable[..., Any]) -> Import:
+def _import_of(function: Callable[..., Any]) -> Import:
     """Return how another process imports a function; UsageError says why it cannot."""
     owner = getattr(function, "__self__", None)
     held = owner if isinstance(owner, type) else function
@@ -103,10 +103,10 @@ def write_fault(title: str, fault: Fault | None, path: Path) -> Path:
     """Write the file for a fault; UsageError if there is none, or it cannot be written."""
     if fault is None:
         raise UsageError(
-            "there is no fault with inputs to write: nothing is wrong, or only the derivative of the function's own "
-            "forward is, which bp.derivative locates"
+            "there is no fault with inputs to write: nothing is wrong, or one call does not show it, or only the "
+            "derivative of the function's own forward is wrong, which bp.derivative locates"
         )
-    place = import_of(fault.program.function)
+    place = _import_of(fault.program.function)
     strange = [leaf for leaf in fault.call.leaves if not isinstance(leaf, (Place, *PLAIN)) and leaf is not None]
     if strange:
         raise UsageError(f"a file cannot write the argument {strange[0]!r:.60}, a {type(strange[0]).__name__}")
@@ -144,7 +144,7 @@ def text_of(value: Tensor, memory: Tensor, key: str | None) -> str:
     if key is not None:
         expression = f"STORED[{key!r}]"
     elif memory.numel() <= MOST_NUMBERS and not value.is_complex():
-        numbers = ", ".join(number_text(number) for number in memory.tolist())
+        numbers = ", ".join(_number_text(number) for number in memory.tolist())
         expression = f"torch.tensor([{numbers}], dtype={dtype})"
     else:
         text = base64.b64encode(bytes(bytes_in_memory(memory))).decode()
@@ -157,7 +157,7 @@ def text_of(value: Tensor, memory: Tensor, key: str | None) -> str:
     return expression if value.device.type == "cpu" else f"{expression}.to({str(value.device)!r})"
 
 
-def number_text(number: float | int | bool) -> str:
+def _number_text(number: float | int | bool) -> str:
     text = repr(number)
     return f"float({text!r})" if text in ("nan", "inf", "-inf") else text
 
@@ -196,7 +196,7 @@ def file_text(title: str, fault: Fault, place: Import, texts: Mapping[str, str],
     if not gradient:
         lines.append(f"actual = tensors_of(result)[{fault.outputs.index(fault.name)}].detach()")
     else:
-        lines += gradient_lines(fault, texts)
+        lines += _gradient_lines(fault, texts)
     lines += [
         "if actual is None:",
         "    print('the function returns no gradient')",
@@ -222,7 +222,7 @@ def tensors_of(value):
 """
 
 
-def gradient_lines(fault: Fault, texts: Mapping[str, str]) -> list[str]:
+def _gradient_lines(fault: Fault, texts: Mapping[str, str]) -> list[str]:
     """Return the lines that compute the gradient, or the gradient of gradients."""
     tangents = ", ".join(texts[f"tangent {name}"] for name in fault.tangents)
     numbers = ", ".join(f"tensors_of(result)[{fault.outputs.index(name)}]" for name in fault.tangents)

@@ -24,6 +24,7 @@ from backprint.graph.nouns import Graph, Pair, Port, Ref, Step, TensorSpec, Valu
 from backprint.graph.sizes import at_hints
 from backprint.graph.steps import mapped, with_names
 from backprint.replaying.power import widened
+from backprint.replaying.run import check_saved
 
 NUDGES = (0.1, 1e-3, 0.0)
 """How far inputs are moved from the captured ones, relative to their values; the first at which the program runs."""
@@ -60,6 +61,8 @@ class Setting:
     nudge: float
     absolute: bool = False
     refuted: frozenset[str] = frozenset()
+    is_half: bool = False
+    """Whether the backward has values of float16, whose tangents are no larger than its numbers."""
 
     @property
     def backward_inputs(self) -> dict[PortKey, Any]:
@@ -75,10 +78,10 @@ def with_one_name(pair: Pair, same: Sequence[tuple[str, str]]) -> Pair:
     if not same or pair.backward is None:
         return pair
     first_names = {other: first for first, other in same}
-    return Pair(pair.name, one_input_each(pair.forward, first_names), one_input_each(pair.backward, first_names))
+    return Pair(pair.name, _one_input_each(pair.forward, first_names), _one_input_each(pair.backward, first_names))
 
 
-def one_input_each(graph: Graph, first_names: Mapping[str, str]) -> Graph:
+def _one_input_each(graph: Graph, first_names: Mapping[str, str]) -> Graph:
     """Return a graph in which the first name of a tensor stands for its others too, as inputs and as gradients."""
     local_of = {port.name: port.local for port in graph.inputs if port.role not in ("saved", "tangent")}
     first_locals = {
@@ -128,12 +131,13 @@ def is_read_guard(step: Step) -> bool:
 
 def widened_graph(graph: Graph) -> Graph:
     """Return a graph in float64 whose random numbers are drawn as captured."""
-    steps = zip(graph.steps, widened(graph).steps, strict=True)
+    wide_graph = widened(graph)
+    steps = zip(graph.steps, wide_graph.steps, strict=True)
     kept = tuple(
         step if isinstance(step.spec, TensorSpec) and is_random(resolve(step.target)) else wide_step
         for step, wide_step in steps
     )
-    return replace(widened(graph), steps=kept)
+    return replace(wide_graph, steps=kept)
 
 
 def wide(value: Any) -> Any:
@@ -147,29 +151,30 @@ def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, 
     """Return a Setting on inputs drawn near these values; near their absolute values, where the forward returns NaN or
     Inf for these. `chance` is the seed of the program's own draws."""
     try:
-        return setting_near(pair, values, seed, chance, ones)
+        return _setting_near(pair, values, seed, chance, ones)
     except NotFinite as error:
         if error.is_forward_finite:
             raise
         try:
-            return replace(setting_near(pair, absolute(pair, values), seed, chance, ones), absolute=True)
+            return replace(_setting_near(pair, absolute(pair, values), seed, chance, ones), absolute=True)
         except CannotTell:
             raise error from None
         except NotFinite as other:
             raise (other if other.is_forward_finite else error) from None
 
 
-def setting_near(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, ones: bool) -> Setting:
+def _setting_near(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, ones: bool) -> Setting:
     """Return a Setting on inputs drawn near these values."""
     forward, backward = widened_pair(pair)
     wanted = {port.name for port in backward.outputs}
     reason, not_finite, outside = "it does not run in float64", None, None
     for nudge in NUDGES:
-        source = torch.Generator().manual_seed(seed)
+        source = own_source(seed)
         inputs = inputs_of(forward, backward, values)
         inputs |= {name: nudged(value, nudge, source) for name, value in inputs.items() if name in wanted}
         try:
             setting = run_setting(forward, backward, inputs, source, chance, nudge, ones)
+            setting = replace(setting, is_half=pair.backward is not None and _has_half(pair.backward))
             if not any(bool(output_of(setting.results, name).isnan().any()) for name in setting.tangents):
                 return setting
             outside = outside or setting  # these inputs are outside of the forward's domain
@@ -184,6 +189,12 @@ def setting_near(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, 
     raise CannotTell(reason)
 
 
+def _has_half(graph: Graph) -> bool:
+    """Whether a value of a graph has the dtype float16."""
+    specs = [*(port.spec for port in graph.inputs), *(step.spec for step in graph.steps)]
+    return any(isinstance(spec, TensorSpec) and spec.dtype == "float16" for spec in specs)
+
+
 def inputs_of(forward: Graph, backward: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs of a Pair by name in float64, the constants that the backward alone takes among them."""
     names = [port.name for port in forward.inputs]
@@ -191,13 +202,13 @@ def inputs_of(forward: Graph, backward: Graph, values: Mapping[str, Any]) -> dic
     reads_storages = any("as_strided" in step.target for graph in (forward, backward) for step in graph.steps)
     if reads_storages:
         for port in forward.inputs:
-            refuse_other_place(port, values[port.name])
-    return {name: (wide_in_memory if reads_storages else wide_alone)(values[name]) for name in names}
+            _refuse_other_place(port, values[port.name])
+    return {name: (_wide_in_memory if reads_storages else _wide_alone)(values[name]) for name in names}
 
 
-def refuse_other_place(port: Port, value: Any) -> None:
+def _refuse_other_place(port: Port, value: Any) -> None:
     """Raise CannotTell if a value begins elsewhere in its storage than at capture."""
-    if not isinstance(port.spec, TensorSpec) or not isinstance(value, Tensor) or not has_storage(value):
+    if not isinstance(port.spec, TensorSpec) or not isinstance(value, Tensor) or not _has_storage(value):
         return
     if port.spec.offset not in (0, value.storage_offset()):
         raise CannotTell(
@@ -206,20 +217,20 @@ def refuse_other_place(port: Port, value: Any) -> None:
         )
 
 
-def wide_in_memory(value: Any) -> Any:
+def _wide_in_memory(value: Any) -> Any:
     """Return a tensor in float64 at the same place of its storage."""
-    return in_memory_like(wide(value), value) if isinstance(value, Tensor) and has_storage(value) else wide(value)
+    return in_memory_like(wide(value), value) if isinstance(value, Tensor) and _has_storage(value) else wide(value)
 
 
-def wide_alone(value: Any) -> Any:
+def _wide_alone(value: Any) -> Any:
     """Return a tensor in float64 without the rest of its storage."""
     value = wide(value)
-    if not isinstance(value, Tensor) or not has_storage(value):
+    if not isinstance(value, Tensor) or not _has_storage(value):
         return value
     return value.clone() if value.untyped_storage().nbytes() > value.numel() * value.element_size() else value
 
 
-def has_storage(value: Tensor) -> bool:
+def _has_storage(value: Tensor) -> bool:
     """Whether a tensor is dense and has a memory of its own that can be read."""
     return value.layout is torch.strided and type(value) in (Tensor, torch.nn.Parameter)
 
@@ -337,7 +348,10 @@ def output_of(results: Mapping[PortKey, Any], name: str) -> Tensor:
 def inputs_of_backward(
     backward: Graph, inputs: Mapping[str, Any], results: Mapping[PortKey, Any], tangents: Mapping[str, Tensor]
 ) -> dict[PortKey, Any]:
-    """Return what the backward takes: tangents, what the forward saved, and inputs of the forward."""
+    """Return what the backward takes: tangents, what the forward saved, and inputs of the forward.
+
+    Refused where the forward saved less than the backward was traced for, as in a replay: its kernels do not look.
+    """
     passed = {}
     for port in backward.inputs:
         if port.role == "tangent":
@@ -346,6 +360,8 @@ def inputs_of_backward(
             passed[port.key] = results[port.key]
         else:
             passed[port.key] = inputs.get(port.name)
+    numbers = {key: value for key, value in passed.items() if isinstance(value, Tensor) and value.is_floating_point()}
+    check_saved(backward, numbers)  # a workspace has another size where float64 takes another kernel
     return passed
 
 
@@ -393,6 +409,16 @@ def symmetric_as(value: Tensor, other: Tensor) -> Tensor:
     return (other + other.mH) / 2
 
 
+OWN_SEEDS = 0xBACC_0000
+"""What is added to a seed: a program that seeds torch with 0 and draws its inputs has other numbers than our tangents.
+Along its own inputs, many a gradient is 0: a norm's, say, and that of anything that a scale does not change."""
+
+
+def own_source(seed: int) -> torch.Generator:
+    """Return a generator for tangents and inputs of our own."""
+    return torch.Generator().manual_seed(seed + OWN_SEEDS)
+
+
 def drawn_like(value: Tensor, source: torch.Generator) -> Tensor:
     """Return a normal tensor of this shape and dtype."""
     return torch.randn(value.shape, generator=source, dtype=value.dtype).to(value.device)
@@ -403,14 +429,14 @@ def directions(
 ) -> dict[str, Tensor]:
     """Return a direction for each input: its share of the product is about as large as any other's."""
     sizes = {name: size_of(gradient) for name, gradient in gradients.items()}
-    floor = floor_of(sizes)
+    floor = _floor_of(sizes)
     return {
         name: symmetric_as(inputs[name], drawn_like(inputs[name], source)) / max(size, floor)
         for name, size in sizes.items()
     }
 
 
-def floor_of(sizes: Mapping[str, float]) -> float:
+def _floor_of(sizes: Mapping[str, float]) -> float:
     """Return the least size that a gradient counts as; 1 if all are so small that nothing can be divided by them."""
     largest = max(sizes.values(), default=0.0)
     return FLOOR * largest if largest > LEAST_SIZE else 1.0
@@ -425,7 +451,7 @@ def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
     """
     noise = dict.fromkeys(setting.gradients, 0.0)
     for seed in range(ROUNDINGS):
-        source = torch.Generator().manual_seed(seed)
+        source = own_source(seed)
         inputs = {n: rounded(v, source) if n in setting.gradients else v for n, v in setting.inputs.items()}
         tangents = {name: rounded(tangent, source) for name, tangent in setting.tangents.items()}
         torch.manual_seed(setting.chance)
@@ -435,7 +461,7 @@ def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
             if returned[name] is not None:
                 noise[name] = max(noise[name], float((returned[name] - gradient).norm()))
     sizes = {name: size_of(gradient) for name, gradient in setting.gradients.items()}
-    floor = floor_of(sizes)
+    floor = _floor_of(sizes)
     taken = [v for v in setting.backward_inputs.values() if isinstance(v, Tensor) and is_inexact(v)]
     most = ROUNDED * max((size_of(value) for value in taken if value.layout is torch.strided), default=0.0)
     noise = {name: min(value, most) for name, value in noise.items()}
@@ -482,7 +508,7 @@ def size_of(gradient: Tensor) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class _Gap:
     """How far apart the two products are, relative to the sum of their terms' sizes."""
 
     value: float
@@ -500,19 +526,31 @@ def forward_product(
     setting: Setting, constant: Collection[str] = (), watch: Any = None
 ) -> tuple[float, float, DualRun]:
     """Return ⟨g, J·v⟩, the sum of the sizes of its terms, and the run; steps in `constant` pass no tangent on."""
-    run = DualRun(setting.forward, constant, watch, refuted=setting.refuted)
+    moved, run = changes_along(setting, constant, watch)
+    return *product_with(moved, setting.tangents), run
+
+
+def changes_along(
+    setting: Setting, constant: Collection[str] = (), watch: Any = None, padding: bool = True
+) -> tuple[dict[PortKey, Any], DualRun]:
+    """Return J·v for each result of the forward, whatever the tangents of a Setting are, and the run."""
+    run = DualRun(setting.forward, constant, watch, refuted=setting.refuted, padding=padding)
     torch.manual_seed(setting.chance)
     along = run.along(setting.inputs, setting.direction)
+    return dict(zip((port.key for port in setting.forward.outputs), along.tangents, strict=True)), run
+
+
+def product_with(moved: Mapping[PortKey, Any], tangents: Mapping[str, Tensor]) -> tuple[float, float]:
+    """Return the product of changes of the results and tangents of these, and the sum of the sizes of its terms."""
     total = size = 0.0
-    tangents = dict(zip((port.key for port in setting.forward.outputs), along.tangents, strict=True))
-    for name, tangent in setting.tangents.items():
-        moved = next(
-            (tangents[key] for role in ("output", "mutation") if (key := PortKey(role, name)) in tangents), None
+    for name, tangent in tangents.items():
+        change_of_output = next(
+            (moved[key] for role in ("output", "mutation") if (key := PortKey(role, name)) in moved), None
         )
-        if moved is not None:
-            part, part_size = inner(tangent, moved)
+        if change_of_output is not None:
+            part, part_size = inner(tangent, change_of_output)
             total, size = total + part, size + part_size
-    return total, size, run
+    return total, size
 
 
 def product_by_differences(setting: Setting) -> tuple[float, float]:
@@ -523,12 +561,12 @@ def product_by_differences(setting: Setting) -> tuple[float, float]:
     step = first_step([setting.inputs[name] for name in setting.direction], list(setting.direction.values()))
     if not step > 0:  # a direction that a gradient of NaN or Inf has made infinite
         raise CannotTell("forward-mode AD of the forward returns NaN, and there is no direction for differences")
-    estimates = [moved_outputs(setting, step / 8**power) for power in range(FINER)]
+    estimates = [_moved_outputs(setting, step / 8**power) for power in range(FINER)]
     changes = [change(list(before.values()), list(after.values())) for before, after in itertools.pairwise(estimates)]
     if min(changes) > SETTLED:
         raise CannotTell("forward-mode AD of the forward returns NaN, and differences of it do not settle")
     best = estimates[changes.index(min(changes)) + (min(changes) > 0)]
-    if has_kink(setting, best, step * ONE_SIDED):
+    if _has_kink(setting, best, step * ONE_SIDED):
         raise CannotTell("forward-mode AD of the forward returns NaN, and it has a kink or no finite derivative")
     total = size = 0.0
     for name, tangent in setting.tangents.items():
@@ -537,7 +575,7 @@ def product_by_differences(setting: Setting) -> tuple[float, float]:
     return total, size
 
 
-def has_kink(setting: Setting, tangents: Mapping[str, Tensor], step: float) -> bool:
+def _has_kink(setting: Setting, tangents: Mapping[str, Tensor], step: float) -> bool:
     """Whether the difference to one side is not what central differences say: those of `x.abs().sqrt()` are 0 at 0."""
     ahead = results_at(setting, step)
     for name, tangent in tangents.items():
@@ -557,7 +595,7 @@ SETTLED = 1e-9
 """Differences of a whole forward with two steps may be so far apart, relative to their size."""
 
 
-def moved_outputs(setting: Setting, step: float) -> dict[str, Tensor]:
+def _moved_outputs(setting: Setting, step: float) -> dict[str, Tensor]:
     """Return J·v for each output with a tangent, by central differences with this step; 0 where an output is NaN or
     Inf, as a score is that is masked."""
     totals = {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 from backprint.diff.nouns import Diff
 from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
-
-if TYPE_CHECKING:
-    from backprint.common.web_page import WebPage
 
 Compared: TypeAlias = "Capture | str | os.PathLike[str]"
 """A Capture, or the folder of a sample."""
@@ -36,11 +33,11 @@ def compare(before: Compared, after: Compared, allow: Sequence[str] = ()) -> Dif
 
     with collector_paused():
         return compare_captures(
-            *(capture_of_side(side, name, allow) for side, name in ((before, "first"), (after, "second")))
+            *(_capture_of_side(side, name, allow) for side, name in ((before, "first"), (after, "second")))
         )
 
 
-def capture_of_side(side: Compared, name: str, allow: Sequence[str]) -> Capture:
+def _capture_of_side(side: Compared, name: str, allow: Sequence[str]) -> Capture:
     """Return a Capture, read if it is a sample."""
     from backprint.api import load
 
@@ -52,29 +49,3 @@ def capture_of_side(side: Compared, name: str, allow: Sequence[str]) -> Capture:
         f"bp.diff.compare: the {name} argument is a {type(side).__name__}; it must be a Capture or the folder of a "
         "sample. bp.capture(model, x) makes a Capture."
     )
-
-
-def text_of_diff(diff: Diff) -> str:
-    """Return a Diff as text."""
-    from backprint.diff.words import diff_text
-
-    return diff_text(diff)
-
-
-def view_diff(diff: Diff, path: str | os.PathLike[str] | None = None) -> WebPage:
-    """Make the page of a Diff, with marks on the steps that changed; written and shown as that of a Capture."""
-    from backprint.diff.page import page_of_diff
-
-    return page_of_diff(diff).shown(path)
-
-
-def plain_diff(diff: Diff) -> dict[str, Any]:
-    """Return a Diff as plain data for `json.dumps`."""
-    from backprint.diff.words import diff_json
-
-    return diff_json(diff)
-
-
-Diff.__str__ = text_of_diff  # type: ignore[assignment,method-assign]  # the face binds verbs to the nouns
-Diff.view = view_diff  # type: ignore[assignment,method-assign]  # as above
-Diff.to_json = plain_diff  # type: ignore[assignment,method-assign]  # as above

@@ -41,7 +41,6 @@ from backprint.graph.canonical import SIZED, canonical, effects, numbered_walk
 from backprint.graph.cost import Summary, step_costs, summarize, total_cost
 from backprint.graph.links import free_ports
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
-from backprint.graph.sizes import at_hints
 
 # ---- Tensors with other values, as far as recipes tell
 # Hashes leave values out, so graphs with other constants are the same. No tensor is made: recipes are compared as JSON,
@@ -71,9 +70,9 @@ FEW = 64
 """Data of at most so many bytes is shown as numbers."""
 
 
-def value_facts(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> Iterator[Fact]:
+def _value_facts(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> Iterator[Fact]:
     """Yield a fact if tensors that both Captures take have other values."""
-    names = renamed_inputs(before, after, pairs)
+    names = _renamed_inputs(before, after, pairs)
     roles = {port.name: port.role for port in free_ports(before)}
     rows = []
     for name in with_parts(before, roles):
@@ -86,7 +85,7 @@ def value_facts(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> I
         yield Fact("values of tensors", *(tuple(f"{row[0]}: {row[side]}" for row in rows) for side in (1, 2)))
 
 
-def renamed_inputs(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> dict[str, str]:
+def _renamed_inputs(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> dict[str, str]:
     """Return the inputs that have another name in the second Capture."""
     renamed = {}
     for pair in pairs:
@@ -117,16 +116,16 @@ def other_values(before: Capture, after: Capture, left: str, right: str) -> tupl
     if any(recipe_a.get(key) != recipe_b.get(key) for key in GEOMETRY):
         return None
     if recipe_a["kind"] != "exact":
-        texts = facts_text(recipe_a.get("facts")), facts_text(recipe_b.get("facts"))
+        texts = _facts_text(recipe_a.get("facts")), _facts_text(recipe_b.get("facts"))
         return texts if texts[0] != texts[1] else None
     datas = before.recipes.data(left), after.recipes.data(right)
     if None in datas or datas[0] == datas[1]:
         return None
-    shown = tuple(data_text(data or b"", recipe_a.get("dtype")) for data in datas)
-    return (shown[0], shown[1]) if shown[0] != shown[1] else (digest_text(datas[0]), digest_text(datas[1]))
+    shown = tuple(_data_text(data or b"", recipe_a.get("dtype")) for data in datas)
+    return (shown[0], shown[1]) if shown[0] != shown[1] else (_digest_text(datas[0]), _digest_text(datas[1]))
 
 
-def facts_text(facts: Any) -> str:
+def _facts_text(facts: Any) -> str:
     """Return the facts of a recipe, with all of its values."""
     match facts:
         case {"value": value, **rest} if not rest:
@@ -138,15 +137,15 @@ def facts_text(facts: Any) -> str:
     return json.dumps(facts)
 
 
-def data_text(data: bytes, dtype: Any) -> str:
+def _data_text(data: bytes, dtype: Any) -> str:
     """Return data as numbers if it is short, else its digest."""
     letter = LETTERS.get(dtype) if isinstance(dtype, str) else None
     if letter is None or len(data) > FEW or len(data) % struct.calcsize(letter):
-        return digest_text(data)
+        return _digest_text(data)
     return str([number for (number,) in struct.iter_unpack(f"<{letter}", data)])
 
 
-def digest_text(data: bytes | None) -> str:
+def _digest_text(data: bytes | None) -> str:
     return f"data with digest {hashlib.sha256(data or b'').hexdigest()[:16]}"
 
 
@@ -157,13 +156,15 @@ DIRECTIONS = ("forward", "backward")
 
 def compare_captures(before: Capture, after: Capture) -> Diff:
     """Return what changed between two Captures."""
-    pairs = tuple(compare_pairs(left, right, before, after) for left, right in paired_pairs(before.pairs, after.pairs))
+    pairs = tuple(
+        _compare_pairs(left, right, before, after) for left, right in _paired_pairs(before.pairs, after.pairs)
+    )
     links = linked_places(before) == linked_places(after)
-    facts = (*capture_facts(before, after), *value_facts(before, after, pairs))
+    facts = (*capture_facts(before, after), *_value_facts(before, after, pairs))
     return Diff(before, after, pairs, links, facts)
 
 
-def paired_pairs(before: Sequence[Pair], after: Sequence[Pair]) -> Iterator[tuple[int | None, int | None]]:
+def _paired_pairs(before: Sequence[Pair], after: Sequence[Pair]) -> Iterator[tuple[int | None, int | None]]:
     """Yield which Pair is which, by number. If one side has more, those with equal hashes are the same, and between
     them those in the same order."""
     places: list[tuple[int, int]] = []
@@ -184,7 +185,7 @@ def hashes_of(pair: Pair) -> tuple[str, str]:
     return pair.forward.hash(), pair.backward.hash() if pair.backward is not None else ""
 
 
-def compare_pairs(left: int | None, right: int | None, before: Capture, after: Capture) -> PairDiff:
+def _compare_pairs(left: int | None, right: int | None, before: Capture, after: Capture) -> PairDiff:
     """Compare two Pairs, each by its number."""
     pairs = before.pairs[left] if left is not None else None, after.pairs[right] if right is not None else None
     sides = [(pair.forward, pair.backward) if pair is not None else (None, None) for pair in pairs]
@@ -192,12 +193,12 @@ def compare_pairs(left: int | None, right: int | None, before: Capture, after: C
     graph_diffs, forward = [], Forward()
     for name, graph_a, graph_b in zip(DIRECTIONS, *sides, strict=True):
         if graph_a is not None and graph_b is not None:
-            diff, forward = compare_graphs(name, graph_a, graph_b, forward, numbers)
+            diff, forward = _compare_graphs(name, graph_a, graph_b, forward, numbers)
             graph_diffs.append(diff)
         elif graph_a is not None or graph_b is not None:
             graph_diffs.append(one_side(name, graph_a, graph_b))
     costs = [summarize(pair) if pair is not None else None for pair in pairs]
-    saved, kept = (Costs(*(part_of(cost) if cost else 0 for cost in costs)) for part_of in (saved_of, kept_of))
+    saved, kept = (Costs(*(part_of(cost) if cost else 0 for cost in costs)) for part_of in (saved_of, _kept_of))
     return PairDiff(left, right, tuple(graph_diffs), saved, kept)
 
 
@@ -205,7 +206,7 @@ def saved_of(summary: Summary) -> int:
     return summary.saved_bytes
 
 
-def kept_of(summary: Summary) -> int:
+def _kept_of(summary: Summary) -> int:
     return summary.kept_bytes
 
 
@@ -235,7 +236,7 @@ def one_side(direction: str, before: Graph | None, after: Graph | None) -> Graph
     )
 
 
-def compare_graphs(
+def _compare_graphs(
     direction: str, before: Graph, after: Graph, forward: Forward, numbers: Numbers
 ) -> tuple[GraphDiff, Forward]:
     """Compare two graphs, and return what that says of the backward."""
@@ -249,7 +250,7 @@ def compare_graphs(
         )
         only_sizes = small_left == small_right
     if same or only_sizes:
-        match_by_number(matching, numbers_a, numbers_b)
+        _match_by_number(matching, numbers_a, numbers_b)
     else:
         match_inputs(matching, forward, strictly=True)
         match_steps(matching, forward)
@@ -257,9 +258,9 @@ def compare_graphs(
     outputs = (
         {at: at for at in range(len(before.outputs))} if same or only_sizes else matched_outputs(matching, forward)
     )
-    changes = () if same else tuple(step_changes(matching, forward))
+    changes = () if same else tuple(_step_changes(matching, forward))
     ports = (*input_changes(matching), *output_changes(matching, outputs))
-    orders = () if same else tuple(other_orders(matching, outputs, bool(changes or ports)))
+    orders = () if same else tuple(_other_orders(matching, outputs, bool(changes or ports)))
     steps = steps_of_both(matching)
     diff = GraphDiff(
         direction,
@@ -270,29 +271,29 @@ def compare_graphs(
         ports,
         orders,
         renamed_modules(matching, steps),
-        len(steps) - longest_rise([b for _, b in steps]),
+        len(steps) - _longest_rise([b for _, b in steps]),
         sum(program_line(before.steps[a]) != program_line(after.steps[b]) for a, b in steps),
         Costs(flops(before), flops(after)),
-        subgraphs=() if same else subgraph_diffs(direction, matching, steps),
+        subgraphs=() if same else _subgraph_diffs(direction, matching, steps),
     )
     return diff, Forward(matching)
 
 
-def subgraph_diffs(direction: str, matching: Matching, steps: Sequence[tuple[int, int]]) -> tuple[GraphDiff, ...]:
+def _subgraph_diffs(direction: str, matching: Matching, steps: Sequence[tuple[int, int]]) -> tuple[GraphDiff, ...]:
     """Compare the subgraphs that matched steps call, each with the one in its place."""
     before, after = dict(matching.a.graph.subgraphs), dict(matching.b.graph.subgraphs)
     called = [(subgraphs_of(matching.a.graph.steps[a]), subgraphs_of(matching.b.graph.steps[b])) for a, b in steps]
     names = dict.fromkeys(row for left, right in called for row in zip(left, right, strict=False))
     diffs = (
         replace(
-            compare_graphs(direction, before[left], after[right], Forward(), matching.numbers)[0], names=(left, right)
+            _compare_graphs(direction, before[left], after[right], Forward(), matching.numbers)[0], names=(left, right)
         )
         for left, right in names
     )
     return tuple(diff for diff in diffs if not diff.same)
 
 
-def match_by_number(matching: Matching, numbers_a: Mapping[str, str], numbers_b: Mapping[str, str]) -> None:
+def _match_by_number(matching: Matching, numbers_a: Mapping[str, str], numbers_b: Mapping[str, str]) -> None:
     """Match values that have one number in the canonical form, and guards in their order."""
     offered: dict[str, list[int]] = defaultdict(list)
     for name, value in sorted(matching.b.places.items(), key=lambda row: -row[1]):
@@ -311,21 +312,21 @@ def guards_of(graph: Wired) -> list[int]:
 
 def flops(graph: Graph) -> int:
     """Return the FLOPs of the products in a graph, at the sizes of the capture."""
-    return total_cost(step_costs(at_hints(graph))).product_flops
+    return total_cost(step_costs(graph)).flops
 
 
 # ---- What differs
 
 
-def step_changes(matching: Matching, forward: Forward) -> Iterator[StepChange]:
+def _step_changes(matching: Matching, forward: Forward) -> Iterator[StepChange]:
     """Yield the steps that are not the same: those of the first graph, then those that only the second has."""
     a, b = matching.a, matching.b
     for value in range(a.first, len(a.takes)):
         other = matching.to_b.get(value)
         if other is None:
             yield StepChange(value - a.first, None, recomputed=recomputes(a, value) is not None)
-        elif parts := tuple(different_parts(matching, value, other)):
-            only_inputs = parts == ("inputs",) and takes_recomputed(matching, forward, value, other)
+        elif parts := tuple(_different_parts(matching, value, other)):
+            only_inputs = parts == ("inputs",) and _takes_recomputed(matching, forward, value, other)
             yield StepChange(value - a.first, other - b.first, parts, follows(matching, value, parts), only_inputs)
     yield from (
         StepChange(None, value - b.first, recomputed=recomputes(b, value) is not None)
@@ -340,21 +341,21 @@ def recomputes(graph: Wired, value: int) -> str | None:
     return echo.names[0] if echo is not None and echo.kind == "recomputes" else None
 
 
-def takes_recomputed(matching: Matching, forward: Forward, a: int, b: int) -> bool:
+def _takes_recomputed(matching: Matching, forward: Forward, a: int, b: int) -> bool:
     """Whether two steps differ only because one takes saved values that the other graph computes again."""
     lefts, rights = matching.a.takes[a], matching.b.takes[b]
     others = [(left, right) for left, right in zip(lefts, rights, strict=False) if matching.to_b.get(left) != right]
     if len(lefts) != len(rights) or not others:
         return False
     for left, right in others:
-        before = value_of_forward(matching.a, forward.echoes[0], forward.items[0], left)
-        after = value_of_forward(matching.b, forward.echoes[1], forward.items[1], right)
+        before = _value_of_forward(matching.a, forward.echoes[0], forward.items[0], left)
+        after = _value_of_forward(matching.b, forward.echoes[1], forward.items[1], right)
         if before is None or before != after or (left < matching.a.first) == (right < matching.b.first):
             return False
     return True
 
 
-def value_of_forward(graph: Wired, echoes: Echoes, items: Items, value: int) -> tuple[int, int | None] | None:
+def _value_of_forward(graph: Wired, echoes: Echoes, items: Items, value: int) -> tuple[int, int | None] | None:
     """Return which value of the forward a value of a backward is, saved or computed again: a number that both sides
     share, and which of several results it is; None if it is another value."""
     if value < graph.first:
@@ -367,7 +368,7 @@ def value_of_forward(graph: Wired, echoes: Echoes, items: Items, value: int) -> 
     return (echoes[name], number) if name in echoes else None
 
 
-def different_parts(matching: Matching, a: int, b: int) -> Iterator[str]:
+def _different_parts(matching: Matching, a: int, b: int) -> Iterator[str]:
     """Yield what differs between two matched steps."""
     if matching.arguments_in_b(a) != matching.b.takes[b]:
         inputs = True
@@ -399,10 +400,10 @@ def follows(matching: Matching, a: int, parts: tuple[str, ...]) -> bool:
     """Whether a step has another type, or other sizes in its arguments, because what it takes has another type."""
     name = matching.a.step_of(a).target.split(".")[1:2]
     expected = {"type", "arguments"} if name and name[0] in SIZED else {"type"}
-    return expected.issuperset(parts) and any(type_differs(matching, argument) for argument in matching.a.takes[a])
+    return expected.issuperset(parts) and any(_type_differs(matching, argument) for argument in matching.a.takes[a])
 
 
-def type_differs(matching: Matching, a: int) -> bool:
+def _type_differs(matching: Matching, a: int) -> bool:
     """Whether a value has another type than the one it is matched with."""
     spec_a, spec_b = (
         graph.nameless.spec(graph.graph.inputs[value].spec if value < graph.first else graph.step_of(value).spec)
@@ -411,15 +412,15 @@ def type_differs(matching: Matching, a: int) -> bool:
     return spec_a != spec_b
 
 
-def other_orders(matching: Matching, outputs: Mapping[int, int], differs: bool) -> Iterator[str]:
+def _other_orders(matching: Matching, outputs: Mapping[int, int], differs: bool) -> Iterator[str]:
     """Yield what stands in another order; else, if nothing else differs, where the canonical forms do."""
     a, b = matching.a, matching.b
     ran = [matching.to_b.get(a.first + place) for place in effects(a.graph)]
     runs = [b.first + place for place in effects(b.graph)]
     order_in_b = {run: place for place, run in enumerate(runs)}
     inputs, outputs_order = (
-        free_order(a.graph.inputs, matching.to_b, differs),
-        free_order(a.graph.outputs, outputs, differs),
+        _free_order(a.graph.inputs, matching.to_b, differs),
+        _free_order(a.graph.outputs, outputs, differs),
     )
     for text, order in (
         ("the steps with effects run in another order", [order_in_b[run] for run in ran if run in order_in_b]),
@@ -435,7 +436,7 @@ def other_orders(matching: Matching, outputs: Mapping[int, int], differs: bool) 
         yield f"the canonical forms differ first at `{left}` and `{right}`"
 
 
-def free_order(ports: Sequence[Port], places: Mapping[int, int], differs: bool) -> list[int]:
+def _free_order(ports: Sequence[Port], places: Mapping[int, int], differs: bool) -> list[int]:
     """Return where matched ports stand in the second graph; saved ones, whose order nobody chose, only if nothing else
     differs."""
     return [places[at] for at, port in enumerate(ports) if at in places and not (differs and port.role == "saved")]
@@ -467,7 +468,7 @@ def renamed_modules(matching: Matching, steps: Sequence[tuple[int, int]]) -> tup
     return tuple(row for row in rows if all(row))
 
 
-def longest_rise(numbers: Sequence[int]) -> int:
+def _longest_rise(numbers: Sequence[int]) -> int:
     """Return the length of the longest part of numbers, not always next to each other, that rises."""
     ends: list[int] = []
     for number in numbers:

@@ -4,13 +4,13 @@ Names of values do not count, and neither does the order of independent steps. `
 on graphs as numbers (`Wired`): a value is its place, and its operator and type are a label. Matches that are certain
 come first, because each one tells more values apart:
 
-1. Steps that are the only ones with their label and their neighbors' (`match_unique_steps`); from these, matches spread
-   along the arguments and users of matched steps (`spread_matches`).
-2. Steps that make the same call of matched values (`match_equal_calls`), or are the only gradient of the same step of
-   the forward (`match_by_echo`).
-3. The rest in the order of steps, layer by layer (`match_in_layers`): a longest common subsequence, first of steps
+1. Steps that are the only ones with their label and their neighbors' (`_match_unique_steps`); from these, matches
+   spread along the arguments and users of matched steps (`_spread_matches`).
+2. Steps that make the same call of matched values (`_match_equal_calls`), or are the only gradient of the same step of
+   the forward (`_match_by_echo`).
+3. The rest in the order of steps, layer by layer (`_match_in_layers`): a longest common subsequence, first of steps
    whose neighbors are alike too, then of steps alone.
-4. Steps that stand in the place of another (`match_replaced`): `gelu` for `relu` between the same two layers.
+4. Steps that stand in the place of another (`_match_replaced`): `gelu` for `relu` between the same two layers.
 
 Modules are kept apart as long as both graphs have them. Only at the end are steps matched across modules.
 """
@@ -71,11 +71,11 @@ def common_places(left: Sequence[int], right: Sequence[int]) -> Iterator[tuple[i
             high, stop = high - 1, stop - 1
             yield at_left[high], at_right[stop]
         if low < high and start < stop:
-            x, y = divided_at(a[low:high], b[start:stop])
+            x, y = _divided_at(a[low:high], b[start:stop])
             waiting += [(low, low + x, start, start + y), (low + x, high, start + y, stop)]
 
 
-def divided_at(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
+def _divided_at(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
     """Return a place in each of two sequences, through which a shortest edit of one into the other passes.
 
     The sequences begin and end with different numbers, so the place is not at an end of both. The search runs from both
@@ -86,11 +86,11 @@ def divided_at(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
     ahead, back = {1: 0}, {1: 0}
     for edits in range((n + m + 1) // 2 + 1):
         for k in range(-edits, edits + 1, 2):
-            x = furthest_on_diagonal(ahead, k, edits, a, b, 1)
+            x = _furthest_on_diagonal(ahead, k, edits, a, b, 1)
             if delta % 2 and abs(delta - k) < edits and x + back.get(delta - k, -1) >= n and 0 <= x - k <= m:
                 return x, x - k
         for k in range(-edits, edits + 1, 2):
-            x = furthest_on_diagonal(back, k, edits, a, b, -1)
+            x = _furthest_on_diagonal(back, k, edits, a, b, -1)
             if not delta % 2 and abs(delta - k) <= edits and x + ahead.get(delta - k, -1) >= n and 0 <= x - k <= m:
                 return n - x, m - (x - k)
         if edits >= MOST_EDITS:
@@ -99,7 +99,7 @@ def divided_at(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
     return x, y
 
 
-def furthest_on_diagonal(
+def _furthest_on_diagonal(
     reached: dict[int, int], k: int, edits: int, a: Sequence[int], b: Sequence[int], way: int
 ) -> int:
     """Return how far a way of so many edits comes on a diagonal, and remember it; `way` -1 walks from the ends."""
@@ -116,7 +116,7 @@ def furthest_on_diagonal(
 # ---- Layers: the modules up to the last number in their paths
 
 
-def paired_blocks(a: Wired, b: Wired, of_forward: Mapping[str, str]) -> dict[str, str]:
+def _paired_blocks(a: Wired, b: Wired, of_forward: Mapping[str, str]) -> dict[str, str]:
     """Return the layers of the first graph with those of the second.
 
     The layers of a backward are paired as those of its forward are. Of the others, those with one name and equal steps
@@ -125,26 +125,26 @@ def paired_blocks(a: Wired, b: Wired, of_forward: Mapping[str, str]) -> dict[str
     whose steps changed; and of the rest, in their order, those that call mostly the same operators.
     """
     numbers: dict[tuple[int, ...], int] = {}
-    lefts, rights = steps_of_blocks(a, numbers), steps_of_blocks(b, numbers)
+    lefts, rights = _steps_of_blocks(a, numbers), _steps_of_blocks(b, numbers)
     pairs = {left: right for left, right in of_forward.items() if left in lefts and right in rights}
-    open_a, open_b = unpaired_names(lefts, rights, pairs)
+    open_a, open_b = _unpaired_names(lefts, rights, pairs)
     pairs |= {name: name for name in open_a if name in open_b and lefts[name] == rights[name]}
-    open_a, open_b = unpaired_names(lefts, rights, pairs)
+    open_a, open_b = _unpaired_names(lefts, rights, pairs)
     places = common_places([lefts[name] for name in open_a], [rights[name] for name in open_b])
     pairs |= {open_a[left]: open_b[right] for left, right in places}
-    open_a, open_b = unpaired_names(lefts, rights, pairs)
+    open_a, open_b = _unpaired_names(lefts, rights, pairs)
     pairs |= {name: name for name in open_a if name in open_b}
-    open_a, open_b = unpaired_names(lefts, rights, pairs)
-    kinds_a, kinds_b = operators_of_blocks(a), operators_of_blocks(b)
+    open_a, open_b = _unpaired_names(lefts, rights, pairs)
+    kinds_a, kinds_b = _operators_of_blocks(a), _operators_of_blocks(b)
     for left in open_a:
-        right = next((name for name in open_b if mostly_alike(kinds_a[left], kinds_b[name])), None)
+        right = next((name for name in open_b if _mostly_alike(kinds_a[left], kinds_b[name])), None)
         if right is not None:
             pairs[left] = right
             open_b = open_b[open_b.index(right) + 1 :]
     return pairs
 
 
-def steps_of_blocks(graph: Wired, numbers: dict[tuple[int, ...], int]) -> dict[str, int]:
+def _steps_of_blocks(graph: Wired, numbers: dict[tuple[int, ...], int]) -> dict[str, int]:
     """Return the layers in the order of their first steps, each with a number for what its steps are."""
     rows: dict[str, list[int]] = defaultdict(list)
     for value in range(graph.first, len(graph.takes)):
@@ -152,7 +152,7 @@ def steps_of_blocks(graph: Wired, numbers: dict[tuple[int, ...], int]) -> dict[s
     return {name: numbers.setdefault(tuple(row), len(numbers)) for name, row in rows.items()}
 
 
-def operators_of_blocks(graph: Wired) -> dict[str, frozenset[int]]:
+def _operators_of_blocks(graph: Wired) -> dict[str, frozenset[int]]:
     """Return the operators that each layer calls."""
     rows: dict[str, set[int]] = defaultdict(set)
     for value in range(graph.first, len(graph.takes)):
@@ -160,12 +160,12 @@ def operators_of_blocks(graph: Wired) -> dict[str, frozenset[int]]:
     return {name: frozenset(row) for name, row in rows.items()}
 
 
-def mostly_alike(left: frozenset[int], right: frozenset[int]) -> bool:
+def _mostly_alike(left: frozenset[int], right: frozenset[int]) -> bool:
     """Whether two layers share at least half of the operators that they call."""
     return 2 * len(left & right) >= len(left | right)
 
 
-def unpaired_names(
+def _unpaired_names(
     lefts: Mapping[str, int], rights: Mapping[str, int], pairs: Mapping[str, str]
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return the layers of both sides that are not paired."""
@@ -195,7 +195,7 @@ class Wired:
     """A label for each value: operator, constants and type of a step, role and type of an input."""
     loose: Sequence[int]
     """A label for each value without constants and types: the operator of a step, the role of an input."""
-    nameless: NamelessForms
+    nameless: _NamelessForms
 
     @property
     def first(self) -> int:
@@ -232,7 +232,7 @@ def wired(graph: Graph, numbers: Numbers) -> Wired:
         end = number_of((port.role, port.name if port.role != "saved" else ""), numbers)
         for name in refs(result):
             users[places[name]].append((OUT, end))
-    nameless = NamelessForms(graph)
+    nameless = _NamelessForms(graph)
     strict = [number_of((port.role, nameless.spec(port.spec)), numbers) for port in graph.inputs]
     strict += [number_of(nameless.step_without_names(step, place), numbers) for place, step in enumerate(graph.steps)]
     loose = [number_of((port.role,), numbers) for port in graph.inputs]
@@ -245,7 +245,7 @@ def number_of(what: Any, numbers: Numbers) -> int:
     return numbers.setdefault(what, len(numbers))
 
 
-def labels_with_neighbors(graph: Wired, labels: Sequence[int], numbers: Numbers) -> list[int]:
+def _labels_with_neighbors(graph: Wired, labels: Sequence[int], numbers: Numbers) -> list[int]:
     """Return a label for each value that includes the labels of its arguments and users."""
     widened = []
     for value, label in enumerate(labels):
@@ -259,7 +259,7 @@ def labels_with_neighbors(graph: Wired, labels: Sequence[int], numbers: Numbers)
 # ---- What stands in a step, without names
 
 
-class NamelessForms:
+class _NamelessForms:
     """What steps and types are without the names of one graph: symbols are numbered as its inputs and steps use
     them."""
 
@@ -379,7 +379,7 @@ class Matching:
         In the backward of `x.sin() + x.cos()`, both gradients are a `mul` with the tangent. Without their echoes, the
         order in which a program calls the two functions would decide which is which.
         """
-        self.echoed = echoed_steps(self.a, echoes[0]), echoed_steps(self.b, echoes[1])
+        self.echoed = _echoed_steps(self.a, echoes[0]), _echoed_steps(self.b, echoes[1])
 
     def keep_modules(self, forward: Forward) -> None:
         """From now on, match only steps of one module, or of modules that only one graph has.
@@ -387,7 +387,7 @@ class Matching:
         The modules of a backward are paired as those of its forward are: a wrapper around a layer puts a name into the
         paths of all modules inside.
         """
-        self.blocks = paired_blocks(self.a, self.b, forward.blocks)
+        self.blocks = _paired_blocks(self.a, self.b, forward.blocks)
         modules_a = [
             forward.modules.get(self.a.module(value)) or self.module_in_b(value) for value in range(len(self.a.takes))
         ]
@@ -436,7 +436,7 @@ class Matching:
         return None if -1 in arguments else arguments
 
 
-def echoed_steps(graph: Wired, echoes: Echoes) -> dict[int, Echoed]:
+def _echoed_steps(graph: Wired, echoes: Echoes) -> dict[int, Echoed]:
     """Return the echoes of a graph's steps, those that name only steps which both forwards have."""
     echoed = {}
     for place, step in enumerate(graph.graph.steps, graph.first):
@@ -457,37 +457,37 @@ def match_steps(matching: Matching, forward: Forward) -> None:
     matching.keep_echoes(forward.echoes)
     for _ in range(ROUNDS):  # a neighbor that is matched is known by its match, so each round tells more steps apart
         count = len(matching.to_b)
-        match_unique_steps(matching, strict)
-        spread_matches(matching, strict, list(matching.to_b))
+        _match_unique_steps(matching, strict)
+        _spread_matches(matching, strict, list(matching.to_b))
         if len(matching.to_b) == count:
             break
-    match_equal_calls(matching, strict)
-    match_by_echo(matching, strict, forward.echoes)
-    spread_matches(matching, strict, list(matching.to_b))
+    _match_equal_calls(matching, strict)
+    _match_by_echo(matching, strict, forward.echoes)
+    _spread_matches(matching, strict, list(matching.to_b))
     for labels in (strict, loose):
         # Two of twelve equal layers may differ in one step. Labels that include two rings of neighbors match the steps
         # around it with their own counterparts before the step itself is matched by its bare label.
         widened = [labels]
         for _ in range(2):
-            widened.append(with_neighbors(matching, widened[-1]))
+            widened.append(_with_neighbors(matching, widened[-1]))
         for labels_to_try in reversed(widened):
-            match_in_layers(matching, labels_to_try)
-            match_equal_calls(matching, labels)
-            spread_matches(matching, labels, list(matching.to_b))
-    drop_unsupported(matching)
-    match_replaced(matching)
+            _match_in_layers(matching, labels_to_try)
+            _match_equal_calls(matching, labels)
+            _spread_matches(matching, labels, list(matching.to_b))
+    _drop_unsupported(matching)
+    _match_replaced(matching)
     # From here on across modules: a module that was renamed in part, or a step that moved to another.
     matching.shared = None
-    match_equal_calls(matching, strict)
-    match_in_order(matching, with_neighbors(matching, with_neighbors(matching, strict)), *matching.unmatched())
-    spread_matches(matching, strict, list(matching.to_b))
-    drop_unsupported(matching)
-    match_replaced(matching)
+    _match_equal_calls(matching, strict)
+    _match_in_order(matching, _with_neighbors(matching, _with_neighbors(matching, strict)), *matching.unmatched())
+    _spread_matches(matching, strict, list(matching.to_b))
+    _drop_unsupported(matching)
+    _match_replaced(matching)
 
 
-def with_neighbors(matching: Matching, labels: Labels) -> Labels:
+def _with_neighbors(matching: Matching, labels: Labels) -> Labels:
     """Return labels of both graphs that include the neighbors' labels."""
-    return labels_with_neighbors(matching.a, labels[0], matching.numbers), labels_with_neighbors(
+    return _labels_with_neighbors(matching.a, labels[0], matching.numbers), _labels_with_neighbors(
         matching.b, labels[1], matching.numbers
     )
 
@@ -495,7 +495,7 @@ def with_neighbors(matching: Matching, labels: Labels) -> Labels:
 # ---- The same call of the same values
 
 
-def match_equal_calls(matching: Matching, labels: Labels) -> None:
+def _match_equal_calls(matching: Matching, labels: Labels) -> None:
     """Match steps that make the same call of matched values.
 
     If several do, as `t(weight)` of a shared weight, those in one module with the same users are matched, in their
@@ -509,30 +509,30 @@ def match_equal_calls(matching: Matching, labels: Labels) -> None:
         arguments = matching.arguments_in_b(a)
         equal_calls = index.get((labels[0][a], arguments, matching.group(0, a)), []) if arguments is not None else []
         if equal_calls:
-            b = min(equal_calls[-FEW:], key=lambda b: unlikeness(matching, a, b))
+            b = min(equal_calls[-FEW:], key=lambda b: _unlikeness(matching, a, b))
             equal_calls.remove(b)
             matching.join(a, b)
 
 
-def unlikeness(matching: Matching, a: int, b: int) -> tuple[bool, int, int]:
+def _unlikeness(matching: Matching, a: int, b: int) -> tuple[bool, int, int]:
     """Return how much modules, arguments and users of two equal calls differ; the least is the best match."""
-    takes, _, users, _ = agreement(matching, a, b, matched_only=True)
+    takes, _, users, _ = _agreement(matching, a, b, matched_only=True)
     return matching.modules[0][a] != matching.modules[1][b], -takes - users, b
 
 
-def match_unique_steps(matching: Matching, labels: Labels) -> None:
+def _match_unique_steps(matching: Matching, labels: Labels) -> None:
     """Match steps that are the only ones in their module with their label and their neighbors.
 
     A neighbor that is matched is identified by its match, any other by its label.
     """
-    keys = [neighbor_keys(matching, side, labels[side], values) for side, values in enumerate(matching.unmatched())]
+    keys = [_neighbor_keys(matching, side, labels[side], values) for side, values in enumerate(matching.unmatched())]
     for key, lefts in keys[0].items():
         rights = keys[1].get(key, ())
         if len(lefts) == len(rights) == 1 and matching.open_both(lefts[0], rights[0]):
             matching.join(lefts[0], rights[0])
 
 
-def neighbor_keys(
+def _neighbor_keys(
     matching: Matching, side: int, labels: Sequence[int], values: Sequence[int]
 ) -> dict[tuple[object, ...], list[int]]:
     """Return steps by what they are and by their neighbors."""
@@ -550,7 +550,7 @@ def neighbor_keys(
     return table
 
 
-def match_by_echo(matching: Matching, labels: Labels, echoes: tuple[Echoes, Echoes]) -> None:
+def _match_by_echo(matching: Matching, labels: Labels, echoes: tuple[Echoes, Echoes]) -> None:
     """Match steps that are the only ones of their kind that compute the gradient of the same step, in one module."""
     keys: list[dict[tuple[object, ...], list[int]]] = []
     for graph, modules, labels_of_side, numbers_of_names, values in zip(
@@ -572,7 +572,7 @@ def match_by_echo(matching: Matching, labels: Labels, echoes: tuple[Echoes, Echo
 # ---- The order of steps
 
 
-def match_in_layers(matching: Matching, labels: Labels) -> None:
+def _match_in_layers(matching: Matching, labels: Labels) -> None:
     """Match steps in their order, layer by layer. Equal layers are compared once."""
     rows: list[dict[str, list[int]]] = [defaultdict(list), defaultdict(list)]
     for graph, row, values in zip((matching.a, matching.b), rows, matching.unmatched(), strict=True):
@@ -583,8 +583,8 @@ def match_in_layers(matching: Matching, labels: Labels) -> None:
         other = matching.blocks.get(block)
         rights = rows[1].get(other, []) if other is not None else []
         labels_a, labels_b = (
-            labels_of_layer(matching, 0, labels, lefts, block if other is None else other),
-            labels_of_layer(matching, 1, labels, rights, other or ""),
+            _labels_of_layer(matching, 0, labels, lefts, block if other is None else other),
+            _labels_of_layer(matching, 1, labels, rights, other or ""),
         )
         places = known.get((labels_a, labels_b))
         if places is None:
@@ -593,7 +593,7 @@ def match_in_layers(matching: Matching, labels: Labels) -> None:
             matching.join(lefts[left], rights[right])
 
 
-def labels_of_layer(
+def _labels_of_layer(
     matching: Matching, side: int, labels: Labels, values: Sequence[int], block: str
 ) -> tuple[int, ...]:
     """Return what the steps of a layer are, and in which of its modules; `block` is its name in the second graph."""
@@ -603,7 +603,7 @@ def labels_of_layer(
     )
 
 
-def match_in_order(matching: Matching, labels: Labels, lefts: Sequence[int], rights: Sequence[int]) -> None:
+def _match_in_order(matching: Matching, labels: Labels, lefts: Sequence[int], rights: Sequence[int]) -> None:
     """Match steps in their order, in whatever modules they are."""
     labels_a, labels_b = [labels[0][value] for value in lefts], [labels[1][value] for value in rights]
     for left, right in common_places(labels_a, labels_b):
@@ -613,7 +613,7 @@ def match_in_order(matching: Matching, labels: Labels, lefts: Sequence[int], rig
 # ---- Neighbors of what is matched
 
 
-def spread_matches(matching: Matching, labels: Labels, waiting: list[int]) -> None:
+def _spread_matches(matching: Matching, labels: Labels, waiting: list[int]) -> None:
     """Match what matched steps take, and what takes them, as far as it is alike."""
     while waiting:
         a = waiting.pop()
@@ -622,24 +622,24 @@ def spread_matches(matching: Matching, labels: Labels, waiting: list[int]) -> No
             if labels[0][left] == labels[1][right] and matching.open_both(left, right):
                 matching.join(left, right)
                 waiting.append(left)
-        for left, right in matching_users(matching, labels, a, b):
+        for left, right in _matching_users(matching, labels, a, b):
             if matching.open_both(left, right):
                 matching.join(left, right)
                 waiting.append(left)
 
 
-def matching_users(matching: Matching, labels: Labels, a: int, b: int) -> Iterable[tuple[int, int]]:
+def _matching_users(matching: Matching, labels: Labels, a: int, b: int) -> Iterable[tuple[int, int]]:
     """Yield open users of two matched values that are the only ones of their kind."""
     lefts, rights = (
-        open_users(matching.a, labels[0], a, matching.to_b),
-        open_users(matching.b, labels[1], b, matching.to_a),
+        _open_users(matching.a, labels[0], a, matching.to_b),
+        _open_users(matching.b, labels[1], b, matching.to_a),
     )
     for kind in lefts.keys() & rights.keys() if lefts and rights else ():
         if len(lefts[kind]) == len(rights[kind]) == 1:
             yield lefts[kind][0], rights[kind][0]
 
 
-def open_users(
+def _open_users(
     graph: Wired, labels: Sequence[int], value: int, done: Mapping[int, int]
 ) -> dict[tuple[int, int], list[int]]:
     """Return the users of a value that are not matched, by what they are and where they take it."""
@@ -653,7 +653,7 @@ def open_users(
 # ---- What stands in the place of another
 
 
-def agreement(matching: Matching, a: int, b: int, matched_only: bool = False) -> tuple[int, int, int, int]:
+def _agreement(matching: Matching, a: int, b: int, matched_only: bool = False) -> tuple[int, int, int, int]:
     """Return how many arguments of two steps are matched with each other, of how many; then the two numbers for users.
 
     Without `matched_only`, two values of which neither is matched agree too, if they may be matched.
@@ -680,7 +680,7 @@ def agree(matching: Matching, left: int, right: int, matched_only: bool) -> bool
     return matching.to_b.get(left) == right or (not matched_only and matching.open_both(left, right))
 
 
-def drop_unsupported(matching: Matching) -> None:
+def _drop_unsupported(matching: Matching) -> None:
     """Undo matches of steps that have matched neighbors, none of which is matched with a neighbor of the other step.
 
     The order of steps alone may match the `add` of one residual with that of another. If all that surrounds them says
@@ -689,23 +689,24 @@ def drop_unsupported(matching: Matching) -> None:
     wrong_pairs = []
     for a, b in matching.to_b.items():
         if a >= matching.a.first:
-            takes, _, users, _ = agreement(matching, a, b, matched_only=True)
+            takes, _, users, _ = _agreement(matching, a, b, matched_only=True)
             if not takes + users and (
-                has_matched_neighbor(matching.a, a, matching.to_b) or has_matched_neighbor(matching.b, b, matching.to_a)
+                _has_matched_neighbor(matching.a, a, matching.to_b)
+                or _has_matched_neighbor(matching.b, b, matching.to_a)
             ):
                 wrong_pairs.append((a, b))
     for a, b in wrong_pairs:
         del matching.to_b[a], matching.to_a[b]
 
 
-def has_matched_neighbor(graph: Wired, value: int, done: Mapping[int, int]) -> bool:
+def _has_matched_neighbor(graph: Wired, value: int, done: Mapping[int, int]) -> bool:
     """Whether a neighbor of a step is matched."""
     return any(argument in done for argument in graph.takes[value]) or any(
         user in done for user, _ in graph.users[value]
     )
 
 
-def match_replaced(matching: Matching) -> None:
+def _match_replaced(matching: Matching) -> None:
     """Match a step with the one that stands in its place: both have the same arguments and the same users, or both call
     the same operator and share a matched neighbor."""
     strict: Labels = matching.a.strict, matching.b.strict
@@ -714,22 +715,22 @@ def match_replaced(matching: Matching) -> None:
         lefts, rights = matching.unmatched()
         offered = set(rights)
         for a in lefts:  # in their order, so that what takes a replaced step is seen after it
-            pairs = [rated for b in candidates(matching, a, offered) if (rated := rating(matching, a, b)) is not None]
+            pairs = [rated for b in candidates(matching, a, offered) if (rated := _rating(matching, a, b)) is not None]
             if pairs:
                 b = max(pairs)[-1]
                 matching.join(a, b)
                 offered.discard(b)
-                spread_matches(matching, strict, [a])
+                _spread_matches(matching, strict, [a])
         if len(matching.to_b) == count:
             break
 
 
-def rating(matching: Matching, a: int, b: int) -> tuple[bool, int, int, int, int] | None:
+def _rating(matching: Matching, a: int, b: int) -> tuple[bool, int, int, int, int] | None:
     """Return how sure it is that a step stands in the place of another; None if it does not."""
     if not matching.open_both(a, b):
         return None
-    takes, of_takes, users, of_users = agreement(matching, a, b)
-    sure = agreement(matching, a, b, matched_only=True)
+    takes, of_takes, users, of_users = _agreement(matching, a, b)
+    sure = _agreement(matching, a, b, matched_only=True)
     alike = matching.a.loose[a] == matching.b.loose[b]
     if (sure[0] == of_takes and users == of_users) or (alike and sure[0] + sure[2]):
         return alike, sure[0] + sure[2], takes + users, -abs(a - b), b
@@ -766,8 +767,8 @@ class Forward:
             return
         self.items = items_of(matching.a.graph), items_of(matching.b.graph)
         steps = [(a, b) for a, b in matching.to_b.items() if a >= matching.a.first and b >= matching.b.first]
-        self.modules = most_often((matching.a.module(a), matching.b.module(b)) for a, b in steps)
-        self.blocks = most_often((matching.a.block(a), matching.b.block(b)) for a, b in steps)
+        self.modules = _most_often((matching.a.module(a), matching.b.module(b)) for a, b in steps)
+        self.blocks = _most_often((matching.a.block(a), matching.b.block(b)) for a, b in steps)
         names_a, names_b = saved_values(matching.a), saved_values(matching.b)
         for value, names in names_a.items():
             self.saved |= dict(zip(names, names_b.get(matching.to_b.get(value, -1), ()), strict=False))
@@ -793,7 +794,7 @@ def item_of(step: Step) -> tuple[str, int] | None:
     return None
 
 
-def most_often(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _most_often(rows: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return for each name of the first graph the name of the second that it is paired with most often; each name
     once."""
     pairs: dict[str, str] = {}
@@ -838,12 +839,12 @@ def input_changes(matching: Matching) -> Iterator[PortChange]:
         b = matching.to_b.get(a)
         if b is None:
             yield PortChange(True, a, None)
-        elif parts := port_parts(port, after[b], matching.a.strict[a] == matching.b.strict[b]):
+        elif parts := _port_parts(port, after[b], matching.a.strict[a] == matching.b.strict[b]):
             yield PortChange(True, a, b, parts)
     yield from (PortChange(True, None, b) for b in range(len(after)) if b not in matching.to_a)
 
 
-def port_parts(before: Port, after: Port, alike: bool, value: bool = True) -> tuple[str, ...]:
+def _port_parts(before: Port, after: Port, alike: bool, value: bool = True) -> tuple[str, ...]:
     """Return what differs between two ports. Saved values are named by their steps, so their names do not count."""
     named = before.name != after.name and "saved" not in (before.role, after.role)
     differences = (named, "name"), (before.role != after.role, "role"), (not alike, "type"), (not value, "value")
@@ -869,7 +870,7 @@ def matched_outputs(matching: Matching, forward: Forward) -> dict[int, int]:
         if b not in used_outputs:
             values[port.role, places_in(after, b, matching.b)].append(b)
     for a, port in enumerate(before.outputs):
-        offered = values.get((port.role, mapped_places(matching, a)), ()) if a not in matched else ()
+        offered = values.get((port.role, _mapped_places(matching, a)), ()) if a not in matched else ()
         if offered:
             matched[a] = offered.pop(0)
     return matched
@@ -880,7 +881,7 @@ def places_in(graph: Graph, output: int, values: Wired) -> tuple[int, ...]:
     return tuple(values.places[name] for name in refs(graph.results[output]))
 
 
-def mapped_places(matching: Matching, output: int) -> tuple[int, ...]:
+def _mapped_places(matching: Matching, output: int) -> tuple[int, ...]:
     """Return the values of the second graph that are those of an output of the first; -2 where there is none."""
     return tuple(matching.to_b.get(value, -2) for value in places_in(matching.a.graph, output, matching.a))
 
@@ -895,9 +896,9 @@ def output_changes(matching: Matching, outputs: Mapping[int, int]) -> Iterator[P
             continue
         other = after.outputs[b]
         alike = matching.a.nameless.spec(port.spec) == matching.b.nameless.spec(other.spec)
-        value = mapped_places(matching, a) == places_in(after, b, matching.b)
+        value = _mapped_places(matching, a) == places_in(after, b, matching.b)
         value = value and matching.a.nameless.value(before.results[a]) == matching.b.nameless.value(after.results[b])
-        if parts := port_parts(port, other, alike, value):
+        if parts := _port_parts(port, other, alike, value):
             yield PortChange(False, a, b, parts)
     used_outputs = set(outputs.values())
     yield from (PortChange(False, None, b) for b in range(len(after.outputs)) if b not in used_outputs)

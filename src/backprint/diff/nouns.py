@@ -41,7 +41,7 @@ class StepChange:
     @property
     def kind(self) -> str:
         """`added`, `removed` or `changed`."""
-        return change_kind(self.before, self.after)
+        return _change_kind(self.before, self.after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ class PortChange:
     @property
     def kind(self) -> str:
         """`added`, `removed`, `changed`, or `renamed` if nothing but the name differs."""
-        return "renamed" if self.parts == ("name",) else change_kind(self.before, self.after)
+        return "renamed" if self.parts == ("name",) else _change_kind(self.before, self.after)
 
 
-def change_kind(before: int | None, after: int | None) -> str:
+def _change_kind(before: int | None, after: int | None) -> str:
     """Return whether something is added, removed or changed."""
     return "added" if before is None else "removed" if after is None else "changed"
 
@@ -155,10 +155,19 @@ class Diff:
     def __repr__(self) -> str:
         return f"Diff({self.before.name!r}, {self.after.name!r}, same={self.same})"
 
-    if TYPE_CHECKING:  # bound in the face, which joins the nouns with their texts and pages
+    def __str__(self) -> str:
+        from backprint.diff.words import diff_text
 
-        def view(self, path: str | os.PathLike[str] | None = None) -> WebPage:
-            """Make the page of the Diff, with marks on the steps that changed."""
+        return diff_text(self)
 
-        def to_json(self) -> dict[str, Any]:
-            """Return the Diff as plain data for `json.dumps`."""
+    def view(self, path: str | os.PathLike[str] | None = None) -> WebPage:
+        """Make the page of the Diff, with marks on the steps that changed; written and shown as that of a Capture."""
+        from backprint.diff.page import page_of_diff
+
+        return page_of_diff(self).shown(path)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the Diff as plain data for `json.dumps`."""
+        from backprint.diff.words import diff_json
+
+        return diff_json(self)

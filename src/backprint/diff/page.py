@@ -24,7 +24,7 @@ def diff_data(diff: Diff) -> dict[str, Any]:
         "facts": [["graphs", "the same" if diff.same else "differ"]],
         "notes": [],
         "changes": list(map(printable, diff_lines(diff, everything=True))),
-        "pairs": [pair for side in SIDES for pair in pairs_of_side(diff, side)],
+        "pairs": [pair for side in SIDES for pair in _pairs_of_side(diff, side)],
     }
 
 
@@ -34,23 +34,23 @@ def page_of_diff(diff: Diff) -> WebPage:
     return WebPage(data["title"], "".join(page_html(data)))
 
 
-def pairs_of_side(diff: Diff, side: str) -> Iterator[dict[str, Any]]:
+def _pairs_of_side(diff: Diff, side: str) -> Iterator[dict[str, Any]]:
     """Yield the data of the Pairs of one side, with their marks."""
     capture: Capture = getattr(diff, side)
-    pages = numbers_of_pages(diff)
+    pages = _numbers_of_pages(diff)
     [other] = set(SIDES) - {side}
     for place, pair_diff in enumerate(diff.pairs):
         number = getattr(pair_diff, side)
         if number is not None:
             pair = capture.pairs[number]
-            rows = sorted(marks_of_pair(diff, pair_diff, side))
+            rows = sorted(_marks_of_pair(diff, pair_diff, side))
             columns = enumerate(("node", "kind", "text", "other"))
             marks: dict[str, Any] = {name: [row[at] for row in rows] for at, name in columns}
             marks["pair"] = pages.get((other, place), -1)
             yield pair_data(pair) | {"name": f"{side}: {pair.name}", "marks": marks}
 
 
-def numbers_of_pages(diff: Diff) -> dict[tuple[str, int], int]:
+def _numbers_of_pages(diff: Diff) -> dict[tuple[str, int], int]:
     """Return by side and number of the PairDiff where its Pair stands in the page."""
     sides = (
         (side, place) for side in SIDES for place, pair in enumerate(diff.pairs) if getattr(pair, side) is not None
@@ -58,7 +58,7 @@ def numbers_of_pages(diff: Diff) -> dict[tuple[str, int], int]:
     return {key: number for number, key in enumerate(sides)}
 
 
-def marks_of_pair(diff: Diff, pair_diff: PairDiff, side: str) -> Iterator[tuple[int, str, str, int]]:
+def _marks_of_pair(diff: Diff, pair_diff: PairDiff, side: str) -> Iterator[tuple[int, str, str, int]]:
     """Yield the steps of one side that changed: node, kind, text, and node of the other side or -1."""
     [other] = set(SIDES) - {side}
     for graph in pair_diff.graphs:
@@ -68,7 +68,7 @@ def marks_of_pair(diff: Diff, pair_diff: PairDiff, side: str) -> Iterator[tuple[
                 node_of(diff, pair_diff, which, graph.direction, getattr(change, which)) for which in (side, other)
             ]
             if nodes[0] >= 0 and not change.follows:
-                yield nodes[0], change.kind, change_text(change, graphs), nodes[1]
+                yield nodes[0], change.kind, _change_text(change, graphs), nodes[1]
 
 
 def node_of(diff: Diff, pair_diff: PairDiff, side: str, direction: str, place: int | None) -> int:
@@ -79,7 +79,7 @@ def node_of(diff: Diff, pair_diff: PairDiff, side: str, direction: str, place: i
     return place + (len(capture.pairs[getattr(pair_diff, side)].forward.steps) if direction == "backward" else 0)
 
 
-def change_text(change: StepChange, graphs: tuple[Graph | None, Graph | None]) -> str:
+def _change_text(change: StepChange, graphs: tuple[Graph | None, Graph | None]) -> str:
     """Return a change as the lines of the step before and after it."""
     lines = [
         printable(f"{sign} {show_step(graph.steps[place])}")

@@ -26,7 +26,7 @@ from backprint.graph.traffic import bytes_by_group, traffic_of
 
 def capture_facts(before: Capture, after: Capture) -> Iterator[Fact]:
     """Yield the facts that differ."""
-    left, right = capture_texts(before), capture_texts(after)
+    left, right = _capture_texts(before), _capture_texts(after)
     for name in dict.fromkeys((*left, *right)):
         lines_a, lines_b = left.get(name, ()), right.get(name, ())
         if lines_a != lines_b:
@@ -35,7 +35,7 @@ def capture_facts(before: Capture, after: Capture) -> Iterator[Fact]:
             yield Fact(name, *(only if any(only) else (lines_a, lines_b)))
 
 
-def capture_texts(capture: Capture) -> dict[str, tuple[str, ...]]:
+def _capture_texts(capture: Capture) -> dict[str, tuple[str, ...]]:
     """Return the facts of a Capture, as texts."""
     symbols = {
         f"{symbol.name} was {symbol.hint} in [{symbol.low}, {symbol.high}]": None
@@ -50,7 +50,7 @@ def capture_texts(capture: Capture) -> dict[str, tuple[str, ...]]:
         **{name: (value,) for name, value in capture.environment},
         "loss": (capture.signature.loss,) if capture.signature.loss else (),
         "constants of the call": tuple(f"{name} = {value}" for name, value in capture.signature.leaves),
-        "constants of the result": tuple(result_constants(capture.signature.output)),
+        "constants of the result": tuple(_result_constants(capture.signature.output)),
         "symbolic sizes": tuple(symbols),
         "guards": guard_texts(capture.guards),
         "opaque edges": tuple(f"{edge.kind}: {edge.text}" for edge in capture.opaque),
@@ -61,20 +61,20 @@ def capture_texts(capture: Capture) -> dict[str, tuple[str, ...]]:
     }
 
 
-def result_constants(tree: Any) -> Iterator[str]:
+def _result_constants(tree: Any) -> Iterator[str]:
     """Yield what a program returns beside tensors, in order."""
     match tree:
         case {"value": value}:
             yield str(value)
         case {"dict": dict(rows)}:
             for item in rows.values():
-                yield from result_constants(item)
+                yield from _result_constants(item)
         case {"items": [*pairs]}:
             for pair in pairs:
-                yield from result_constants({"list": pair[1:]})
+                yield from _result_constants({"list": pair[1:]})
         case {"list": [*items]} | {"tuple": [*items]}:
             for item in items:
-                yield from result_constants(item)
+                yield from _result_constants(item)
 
 
 def graph_of(capture: Capture, pair: int | None, direction: str) -> Graph | None:
@@ -89,13 +89,13 @@ def linked_places(capture: Capture) -> list[tuple[object, ...]]:
     places: list[tuple[object, ...]] = []
     for link in capture.links:
         source, target = link.source, link.target
-        left = port_place(capture, source, link.port.role, link.port.name)
-        right = port_place(capture, target, "", link.name) if target is not None else None
+        left = _port_place(capture, source, link.port.role, link.port.name)
+        right = _port_place(capture, target, "", link.name) if target is not None else None
         places.append((source, link.port.role, left, target, right))
     return places
 
 
-def port_place(capture: Capture, pair: int | None, role: str, name: str) -> int | None:
+def _port_place(capture: Capture, pair: int | None, role: str, name: str) -> int | None:
     """Return which port of a Pair has this name; of any role on the way in if `role` is empty."""
     if pair is None:
         return None
@@ -113,7 +113,7 @@ MARKS = {"added": "+", "removed": "-", "changed": "~", "renamed": "~"}
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeLine:
+class _ChangeLine:
     """Changes of one form."""
 
     kind: str
@@ -122,15 +122,15 @@ class ChangeLine:
     """In each of the modules."""
 
 
-Lines: TypeAlias = tuple[ChangeLine, ...]
+Lines: TypeAlias = tuple[_ChangeLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeGroup:
+class _ChangeGroup:
     """What changed alike in several modules, or in one."""
 
     modules: tuple[str, ...]
-    lines: tuple[ChangeLine, ...]
+    lines: tuple[_ChangeLine, ...]
 
     @property
     def name(self) -> str:
@@ -138,12 +138,12 @@ class ChangeGroup:
         return names_together(self.modules)
 
 
-def change_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[ChangeGroup, ...]:
+def _change_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[_ChangeGroup, ...]:
     """Return the changes of a graph's steps, apart from those that only follow from others."""
-    shown = ChangeWriter(diff, before, after)
+    shown = _ChangeWriter(diff, before, after)
     modules: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
     wholes = [
-        new_modules(graph, other, (graph.steps[ends[side]] for ends in diff.steps))
+        _new_modules(graph, other, (graph.steps[ends[side]] for ends in diff.steps))
         for side, (graph, other) in enumerate(((before, after), (after, before)))
     ]
     for change in shown.in_order(diff.changes):
@@ -154,26 +154,26 @@ def change_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[ChangeG
             whole = wholes[change.before is None].get(shown.own_module(change)) if change.kind != "changed" else None
             modules[whole or name][change.kind, shown.text(change) if whole is None else ""] += 1
     rows = [(name, tuple(lines_of(lines))) for name, lines in modules.items()]
-    return tuple(ChangeGroup(names, lines) for names, lines in alike_rows(rows))
+    return tuple(_ChangeGroup(names, lines) for names, lines in _alike_rows(rows))
 
 
 AGAIN = "recomputes"
 """The text of changes that compute values of the forward again, all those of a layer together."""
 
 
-def lines_of(counts: Counter[tuple[str, str]]) -> Iterator[ChangeLine]:
+def lines_of(counts: Counter[tuple[str, str]]) -> Iterator[_ChangeLine]:
     """Yield lines with their counts; the steps of a module that only one side has are one line, and so are those of a
     layer that compute values of the forward again."""
     for (kind, text), count in counts.items():
         if text == AGAIN:
-            yield ChangeLine(kind, f"recomputes {number_of(count, 'step')} of the forward", 1)
+            yield _ChangeLine(kind, f"recomputes {number_of(count, 'step')} of the forward", 1)
         elif text:
-            yield ChangeLine(kind, text, count)
+            yield _ChangeLine(kind, text, count)
         else:
-            yield ChangeLine(kind, f"the whole module, {number_of(count, 'step')}", 1)
+            yield _ChangeLine(kind, f"the whole module, {number_of(count, 'step')}", 1)
 
 
-def new_modules(graph: Graph, other: Graph, steps_of_both: Iterable[Step]) -> dict[str, str]:
+def _new_modules(graph: Graph, other: Graph, steps_of_both: Iterable[Step]) -> dict[str, str]:
     """Return, for each module that the other graph does not have, the outermost module around it that it does not have
     either. A module of which the other graph has a step is there under another name."""
     renamed = {step.source.module for step in steps_of_both if step.source is not None}
@@ -197,19 +197,19 @@ def prefixes(name: str) -> list[str]:
     return [".".join(parts[: count + 1]) for count in range(len(parts))] if name else []
 
 
-def port_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[ChangeGroup, ...]:
+def port_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[_ChangeGroup, ...]:
     """Return the changes of a graph's ports. Values that are saved for the backward stand at the forward, each by the
     operator and the module that makes it."""
-    shown = ChangeWriter(diff, before, after)
+    shown = _ChangeWriter(diff, before, after)
     rows = []
     for change in diff.ports:
         if (row := shown.port(change)) is not None:
             name, text = row
-            rows.append((name, (ChangeLine(change.kind, text, 1),)))
-    return tuple(ChangeGroup(names, lines) for names, lines in alike_rows(rows))
+            rows.append((name, (_ChangeLine(change.kind, text, 1),)))
+    return tuple(_ChangeGroup(names, lines) for names, lines in _alike_rows(rows))
 
 
-def alike_rows(rows: Iterable[tuple[str, Lines]]) -> Iterator[tuple[tuple[str, ...], Lines]]:
+def _alike_rows(rows: Iterable[tuple[str, Lines]]) -> Iterator[tuple[tuple[str, ...], Lines]]:
     """Yield equal lines with all of their names, which differ in nothing but numbers."""
     modules_of_row: dict[tuple[tuple[str, ...], Lines], list[str]] = defaultdict(list)
     for name, lines in rows:
@@ -218,13 +218,13 @@ def alike_rows(rows: Iterable[tuple[str, Lines]]) -> Iterator[tuple[tuple[str, .
         yield tuple(names), lines
 
 
-class ChangeWriter:
+class _ChangeWriter:
     """Writes steps and ports of both sides of a GraphDiff."""
 
     def __init__(self, diff: GraphDiff, before: Graph, after: Graph) -> None:
         self.graphs = before, after
-        self.makers = makers_of(before), makers_of(after)
-        self.modules = module_of_values(before), module_of_values(after)
+        self.makers = _makers_of(before), _makers_of(after)
+        self.modules = _module_of_values(before), _module_of_values(after)
         self.ends = dict(diff.steps)
         self.same = same_values(diff, before, after)
         self.renamed = dict(diff.modules)
@@ -298,7 +298,7 @@ class ChangeWriter:
         if "subgraphs" in parts:
             texts += [f"{right} calls another {name}" for name in self.called(before, after)]
         text = "; ".join(texts) or right
-        return f"{text}: {types_text(before.spec, after.spec)}" if "type" in parts else text
+        return f"{text}: {_types_text(before.spec, after.spec)}" if "type" in parts else text
 
     def taken(self, step_a: Step, step_b: Step) -> str:
         """Return which values a step takes, and which it took."""
@@ -326,7 +326,7 @@ class ChangeWriter:
     def call(self, step: Step, side: int) -> str:
         """Return a call and the type of its result."""
         kind = f": {show_spec(step.spec)}" if step.spec is not None else ""
-        return f"{short_target(step)}{self.arguments(step, side)}{kind}"
+        return f"{_short_target(step)}{self.arguments(step, side)}{kind}"
 
     def arguments(self, step: Step, side: int) -> str:
         """Return the arguments of a call, named by the operators that make them."""
@@ -346,11 +346,11 @@ class ChangeWriter:
         if port_a is None or port_b is None:
             return port.name, f"{port.role} {show_spec(port.spec)}"
         if change.kind == "renamed":
-            return port.name, f"{port.role}, before: {difference_of_names(port_a.name, port_b.name)}"
+            return port.name, f"{port.role}, before: {_difference_of_names(port_a.name, port_b.name)}"
         texts = {
             "name": f"before: {port_a.name}",
             "role": f"before: {port_a.role}",
-            "type": types_text(port_a.spec, port_b.spec),
+            "type": _types_text(port_a.spec, port_b.spec),
         }
         if "value" in change.parts:
             texts |= self.other_value(change, port_a, port_b)
@@ -376,7 +376,7 @@ class ChangeWriter:
         side, place = (1, change.after) if port_b is not None else (0, change.before)
         result = self.graphs[side].results[place or 0]
         name = next(refs(result), "")
-        kind = types_text(*(port.spec for port in (port_a, port_b) if port is not None))
+        kind = _types_text(*(port.spec for port in (port_a, port_b) if port is not None))
         return self.modules[side].get(name, ""), f"saves {self.maker(side, place)} {kind}"
 
     def maker(self, side: int, place: int | None) -> str:
@@ -385,7 +385,7 @@ class ChangeWriter:
         return ", ".join(self.makers[side].get(name, name) for name in refs(result)) or show(result)
 
 
-def types_text(*specs: Spec) -> str:
+def _types_text(*specs: Spec) -> str:
     """Return a type, or both if there are two that differ; a type that is not known is called so."""
     return " -> ".join(dict.fromkeys(show_spec(spec) if spec is not None else "unknown type" for spec in specs))
 
@@ -411,21 +411,21 @@ def instead(before: str, after: str) -> str:
 
 def operator_names(before: Step, after: Step) -> tuple[str, str]:
     """Return the operators of two steps; with their overloads if only these differ."""
-    left, right = short_target(before), short_target(after)
+    left, right = _short_target(before), _short_target(after)
     if left == right and before.target != after.target:
         return before.target.removeprefix("aten."), after.target.removeprefix("aten.")
     return left, right
 
 
-def module_of_values(graph: Graph) -> dict[str, str]:
+def _module_of_values(graph: Graph) -> dict[str, str]:
     """Return the module that each value was made in, if there is one."""
     return {step.name: step.source.module for step in graph.steps if step.source is not None}
 
 
-def makers_of(graph: Graph) -> dict[str, str]:
+def _makers_of(graph: Graph) -> dict[str, str]:
     """Return what each value of a graph is called: the operator that makes it, or the last part of an input's name."""
     makers = {port.local: input_name(port) for port in graph.inputs}
-    return makers | {step.name: short_target(step) for step in graph.steps}
+    return makers | {step.name: _short_target(step) for step in graph.steps}
 
 
 def input_name(port: Port) -> str:
@@ -436,13 +436,13 @@ def input_name(port: Port) -> str:
     return f"tangent of {name}" if port.role == "tangent" else name
 
 
-def short_target(step: Step) -> str:
+def _short_target(step: Step) -> str:
     """Return an operator without `aten.` and without its overload."""
     name = step.target.removeprefix("torch.ops.").removeprefix("aten.")
     return name.partition(".")[0] if step.target.startswith("aten.") else name
 
 
-def difference_of_names(before: str, after: str) -> str:
+def _difference_of_names(before: str, after: str) -> str:
     """Return the parts of a name that are no longer in it, with what stands around them left out: `attn`."""
     parts_a, parts_b = before.split("."), after.split(".")
     while parts_a and parts_b and parts_a[0] == parts_b[0]:
@@ -472,11 +472,11 @@ def diff_lines(diff: Diff, everything: bool = False, places: tuple[str, str] = (
     for word, place, capture in zip(("before:", "after: "), places, (diff.before, diff.after), strict=True):
         yield " ".join(filter(None, (word, place, capture.name, f"({capture.engine})")))
     for pair in diff.pairs:
-        yield from pair_lines(diff, pair, everything)
+        yield from _pair_lines(diff, pair, everything)
     if not diff.links:
         yield "the pairs are joined in another way"
     for fact in diff.facts:
-        yield from fact_lines(fact, everything)
+        yield from _fact_lines(fact, everything)
 
 
 # ---- The answer: what changed, in one line
@@ -492,12 +492,12 @@ def answer_line(diff: Diff) -> str:
         renamed = "; modules have other names" if names else ""
         return f"no differences between the graphs (equal hashes){renamed}"
     costs = (
-        ("saved for backward", sum_of_costs(pair.saved_bytes for pair in diff.pairs), amount),
-        ("FLOPs", sum_of_costs(graph.flops for pair in diff.pairs for graph in pair.graphs), short),
+        ("saved for backward", _sum_of_costs(pair.saved_bytes for pair in diff.pairs), amount),
+        ("FLOPs", _sum_of_costs(graph.flops for pair in diff.pairs for graph in pair.graphs), short),
         *((f"sent over {group}", cost, amount) for group, cost in sent(diff).items()),
     )
     totals = [
-        f"{name} {text(cost.before)} -> {text(cost.after)} ({growth_text(cost)})"
+        f"{name} {text(cost.before)} -> {text(cost.after)} ({_growth_text(cost)})"
         for name, cost, text in costs
         if cost.before != cost.after
     ]
@@ -506,7 +506,7 @@ def answer_line(diff: Diff) -> str:
         steps = [f"{differing} of {number_of(len(diff.pairs), 'pair')} differ" if differing else ""]
     else:
         steps = [
-            f"{graph.direction} {change_in_words(diff, graph)}" for graph in diff.pairs[0].graphs if not graph.same
+            f"{graph.direction} {_change_in_words(diff, graph)}" for graph in diff.pairs[0].graphs if not graph.same
         ]
     links = "" if diff.links else "the pairs are joined in another way"
     return "; ".join(filter(None, (", ".join(totals), *steps, links)))
@@ -518,25 +518,25 @@ def sent(diff: Diff) -> dict[str, Costs]:
     return {group: Costs(before.get(group, 0), after.get(group, 0)) for group in dict.fromkeys((*before, *after))}
 
 
-def sum_of_costs(costs: Iterable[Costs]) -> Costs:
+def _sum_of_costs(costs: Iterable[Costs]) -> Costs:
     """Return the sums of costs, before and after."""
     rows = list(costs)
     return Costs(sum(cost.before for cost in rows), sum(cost.after for cost in rows))
 
 
-def change_in_words(diff: Diff, graph: GraphDiff) -> str:
+def _change_in_words(diff: Diff, graph: GraphDiff) -> str:
     """Return a change of one form as it is; else how many steps changed."""
     before, after = graphs_of(diff, diff.pairs[0], graph.direction)
     if before is not None and after is not None and all(graph.hashes):
-        groups = change_groups(graph, before, after)
+        groups = _change_groups(graph, before, after)
         lines = [line for group in groups for line in group.lines]
         if len(lines) == 1 and AGAIN not in lines[0].text and len(lines[0].text) <= FEW_WORDS:
             where = f" in {groups[0].name}" if groups[0].name else ""
             return f"{MARKS[lines[0].kind]} {lines[0].text}{where}{often(len(groups[0].modules) * lines[0].count)}"
-    return counts_text(graph, before, after)
+    return _counts_text(graph, before, after)
 
 
-def pair_lines(diff: Diff, pair: PairDiff, everything: bool) -> Iterator[str]:
+def _pair_lines(diff: Diff, pair: PairDiff, everything: bool) -> Iterator[str]:
     """Yield the lines of a Pair."""
     several = len(diff.pairs) > 1
     if pair.before is None or pair.after is None:
@@ -550,30 +550,30 @@ def pair_lines(diff: Diff, pair: PairDiff, everything: bool) -> Iterator[str]:
             pair.graphs[0].hashes
         )  # by the forward: what is renamed
         before, after = graphs_of(diff, pair, graph.direction)
-        lines = list(graph_lines(graph, before, after, pair.graphs[0] if shown_with_forward else None, everything))
+        lines = list(_graph_lines(graph, before, after, pair.graphs[0] if shown_with_forward else None, everything))
         if lines or not graph.same:
             yield f"{where}: {headline(graph, before, after)}"
             yield from lines
     for name, cost in (("saved for backward", pair.saved_bytes), ("parameters and inputs kept", pair.kept_bytes)):
         if cost.before != cost.after and (several or cost is pair.kept_bytes):  # of one pair the answer has the other
-            yield f"{name}: {amount(cost.before)} -> {amount(cost.after)} ({growth_text(cost)})"
+            yield f"{name}: {amount(cost.before)} -> {amount(cost.after)} ({_growth_text(cost)})"
 
 
 def headline(graph: GraphDiff, before: Graph | None, after: Graph | None) -> str:
     """Return how many steps changed, and how many did not."""
-    text = counts_text(graph, before, after)
-    same = number_of(len(graph.steps) - changed_count(graph), "step")
+    text = _counts_text(graph, before, after)
+    same = number_of(len(graph.steps) - _changed_count(graph), "step")
     return f"{text}, {same} the same" if all(graph.hashes) and not graph.same else text
 
 
-def counts_text(graph: GraphDiff, before: Graph | None, after: Graph | None) -> str:
+def _counts_text(graph: GraphDiff, before: Graph | None, after: Graph | None) -> str:
     """Return how many steps changed."""
     if not all(graph.hashes):
         return f"only {'before' if graph.hashes[0] else 'after'}, {number_of(len(graph.changes), 'step')}"
     if graph.same:
         return "the same (equal hashes)"
     counts = Counter(change.kind if not change.follows else "" for change in graph.changes if not change.recomputed)
-    counted = list(recomputed_texts(graph, before, after))
+    counted = list(_recomputed_texts(graph, before, after))
     counted += [f"{counts[kind]} {kind}" for kind in ("added", "removed", "changed") if counts[kind]]
     if takers := sum(change.recomputed and change.kind == "changed" for change in graph.changes):
         counted.append(f"{takers} {'takes' if takers == 1 else 'take'} recomputed values in the place of saved ones")
@@ -584,48 +584,48 @@ def counts_text(graph: GraphDiff, before: Graph | None, after: Graph | None) -> 
     return f"{prefix}{', '.join(counted) or 'no step changed'}"
 
 
-def kind_of_layers(names: Sequence[str]) -> str:
+def _kind_of_layers(names: Sequence[str]) -> str:
     """Return what layers are called, with their names: `blocks (model.blocks.{0..11})`."""
     words = {".".join(name.split(".")[:-1]).rpartition(".")[2] for name in names}
     word = words.pop() if len(words) == 1 else ""
     return f"{word if word.isidentifier() else 'modules'} ({names_together(names)})"
 
 
-def recomputed_texts(graph: GraphDiff, before: Graph | None, after: Graph | None) -> Iterator[str]:
+def _recomputed_texts(graph: GraphDiff, before: Graph | None, after: Graph | None) -> Iterator[str]:
     """Yield how many steps of the forward a backward computes again, that the other one does not: in all, or in each
     layer if that is the same number."""
     if before is None or after is None:
         return
-    shown = ChangeWriter(graph, before, after)
+    shown = _ChangeWriter(graph, before, after)
     for kind, verb in (("added", "recomputes"), ("removed", "no longer recomputes")):
         layers = Counter(shown.layer(change) for change in graph.changes if change.recomputed and change.kind == kind)
         if not layers:
             continue
         steps, names = set(layers.values()), [name for name in layers if name]
         if len(steps) == 1 and len(names) == len(layers) > 1:
-            yield f"{verb} {number_of(min(steps), 'step')} of each of {len(names)} {kind_of_layers(names)}"
+            yield f"{verb} {number_of(min(steps), 'step')} of each of {len(names)} {_kind_of_layers(names)}"
         else:
             yield f"{verb} {number_of(layers.total(), 'step')} of the forward"
 
 
-def changed_count(graph: GraphDiff) -> int:
+def _changed_count(graph: GraphDiff) -> int:
     """Return how many of the steps that both have are not the same."""
     return sum(change.kind == "changed" for change in graph.changes)
 
 
-def graph_lines(
+def _graph_lines(
     graph: GraphDiff, before: Graph | None, after: Graph | None, forward_shown: GraphDiff | None, everything: bool
 ) -> Iterator[str]:
     """Yield the lines of a graph that both sides have, and of its subgraphs; `told` has the names that were shown."""
     if before is None or after is None:
         return
-    yield from group_lines(change_groups(graph, before, after), everything)
+    yield from group_lines(_change_groups(graph, before, after), everything)
     ports = port_groups(graph, before, after)
     yield from port_lines(
         [group for group in ports if forward_shown is None or group.lines[0].kind != "renamed"], everything
     )
     yield from (f"  ! {order}" for order in graph.orders)
-    for left, right in renamed_together(
+    for left, right in _renamed_together(
         [row for row in graph.modules if forward_shown is None or row not in forward_shown.modules]
     ):
         yield f"  ~ module {right}, before: {left}"
@@ -636,12 +636,12 @@ def graph_lines(
         if count and not graph.same:
             yield f"  ({number_of(count, 'common step')} {singular if count == 1 else several})"
     if graph.flops.before != graph.flops.after:
-        yield f"  FLOPs: {short(graph.flops.before)} -> {short(graph.flops.after)} ({growth_text(graph.flops)})"
+        yield f"  FLOPs: {short(graph.flops.before)} -> {short(graph.flops.after)} ({_growth_text(graph.flops)})"
     for sub in graph.subgraphs:
         left, right = sub.names
         bodies = dict(before.subgraphs)[left], dict(after.subgraphs)[right]
         yield f"  in {right}{f', before: {left}' if left != right else ''}: {headline(sub, *bodies)}"
-        for line in graph_lines(sub, *bodies, None, everything):
+        for line in _graph_lines(sub, *bodies, None, everything):
             yield f"  {line}"
 
 
@@ -650,7 +650,7 @@ def graphs_of(diff: Diff, pair: PairDiff, direction: str) -> tuple[Graph | None,
     return graph_of(diff.before, pair.before, direction), graph_of(diff.after, pair.after, direction)
 
 
-def group_lines(groups: Sequence[ChangeGroup], everything: bool) -> Iterator[str]:
+def group_lines(groups: Sequence[_ChangeGroup], everything: bool) -> Iterator[str]:
     """Yield the lines of changed steps, below their modules."""
     most = len(groups) if everything else MOST_GROUPS
     for group in groups[:most]:
@@ -665,7 +665,7 @@ def group_lines(groups: Sequence[ChangeGroup], everything: bool) -> Iterator[str
         yield f"  … and {number_of(sum(len(group.modules) for group in groups[most:]), 'module')} more"
 
 
-def port_lines(groups: Sequence[ChangeGroup], everything: bool) -> Iterator[str]:
+def port_lines(groups: Sequence[_ChangeGroup], everything: bool) -> Iterator[str]:
     """Yield the lines of changed ports."""
     most = len(groups) if everything else MOST_GROUPS
     for group in groups[:most]:
@@ -686,7 +686,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def renamed_together(modules: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _renamed_together(modules: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield renamed modules, those that differ in numbers alone as one."""
     families: dict[tuple[Any, Any], list[tuple[str, str]]] = {}
     for left, right in modules:
@@ -695,7 +695,7 @@ def renamed_together(modules: Sequence[tuple[str, str]]) -> Iterator[tuple[str, 
         yield names_together([left for left, _ in rows]), names_together([right for _, right in rows])
 
 
-def fact_lines(fact: Fact, everything: bool) -> Iterator[str]:
+def _fact_lines(fact: Fact, everything: bool) -> Iterator[str]:
     """Yield the lines of a fact."""
     if len(fact.before) <= 1 and len(fact.after) <= 1:
         left, right = ((*side, "none")[0] for side in (fact.before, fact.after))
@@ -709,7 +709,7 @@ def fact_lines(fact: Fact, everything: bool) -> Iterator[str]:
         yield f"  … and {len(rows) - len(shown)} more"
 
 
-def growth_text(costs: Costs) -> str:
+def _growth_text(costs: Costs) -> str:
     """Return by how much something grew or shrank."""
     if not costs.before:
         return "new"
@@ -728,11 +728,11 @@ def diff_json(diff: Diff) -> dict[str, Any]:
         "same_links": diff.links,
         "facts": [asdict(fact) for fact in diff.facts],
         "sent": {group: asdict(cost) for group, cost in sent(diff).items()},
-        "pairs": [pair_json(diff, pair) for pair in diff.pairs],
+        "pairs": [_pair_json(diff, pair) for pair in diff.pairs],
     }
 
 
-def pair_json(diff: Diff, pair: PairDiff) -> dict[str, Any]:
+def _pair_json(diff: Diff, pair: PairDiff) -> dict[str, Any]:
     """Return a Pair as plain data."""
     return {
         "same": pair.same,
@@ -740,16 +740,16 @@ def pair_json(diff: Diff, pair: PairDiff) -> dict[str, Any]:
         "after": pair.after,
         "saved_bytes": asdict(pair.saved_bytes),
         "kept_bytes": asdict(pair.kept_bytes),
-        **{graph.direction: graph_json(graph, *graphs_of(diff, pair, graph.direction)) for graph in pair.graphs},
+        **{graph.direction: _graph_json(graph, *graphs_of(diff, pair, graph.direction)) for graph in pair.graphs},
     }
 
 
-def graph_json(graph: GraphDiff, before: Graph | None, after: Graph | None) -> dict[str, Any]:
+def _graph_json(graph: GraphDiff, before: Graph | None, after: Graph | None) -> dict[str, Any]:
     """Return a graph as plain data: groups for people, steps and ports by number for programs."""
-    steps: tuple[ChangeGroup, ...] = ()
-    ports: tuple[ChangeGroup, ...] = ()
+    steps: tuple[_ChangeGroup, ...] = ()
+    ports: tuple[_ChangeGroup, ...] = ()
     if before is not None and after is not None:
-        steps, ports = change_groups(graph, before, after), port_groups(graph, before, after)
+        steps, ports = _change_groups(graph, before, after), port_groups(graph, before, after)
     return {
         "same": graph.same,
         "only_sizes": graph.only_sizes,
@@ -758,26 +758,26 @@ def graph_json(graph: GraphDiff, before: Graph | None, after: Graph | None) -> d
         "matched": graph.steps,
         "changes": [asdict(change) | {"kind": change.kind} for change in graph.changes],
         "ports": [asdict(change) | {"kind": change.kind} for change in graph.ports],
-        "groups": list(map(group_json, steps)),
-        "port_groups": list(map(group_json, ports)),
+        "groups": list(map(_group_json, steps)),
+        "port_groups": list(map(_group_json, ports)),
         "orders": graph.orders,
         "renamed_modules": graph.modules,
         "moved": graph.moved,
         "lines": graph.lines,
         "flops": asdict(graph.flops),
-        "subgraphs": list(subgraphs_json(graph, before, after)),
+        "subgraphs": list(_subgraphs_json(graph, before, after)),
     }
 
 
-def subgraphs_json(graph: GraphDiff, before: Graph | None, after: Graph | None) -> Iterator[dict[str, Any]]:
+def _subgraphs_json(graph: GraphDiff, before: Graph | None, after: Graph | None) -> Iterator[dict[str, Any]]:
     """Yield the subgraphs that differ as plain data, with their names."""
     if before is not None and after is not None:
         lefts, rights = dict(before.subgraphs), dict(after.subgraphs)
         for sub in graph.subgraphs:
             left, right = sub.names
-            yield {"names": {"before": left, "after": right}} | graph_json(sub, lefts[left], rights[right])
+            yield {"names": {"before": left, "after": right}} | _graph_json(sub, lefts[left], rights[right])
 
 
-def group_json(group: ChangeGroup) -> dict[str, Any]:
+def _group_json(group: _ChangeGroup) -> dict[str, Any]:
     """Return a group of changes as plain data."""
     return asdict(group) | {"name": group.name}

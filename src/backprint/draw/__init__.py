@@ -106,19 +106,11 @@ def html_of_verdict(verdict: Verdict) -> str:
         for port in verdict.ports
     ]
     detail = "; ".join(filter(None, (verdict.nonfinite, verdict.detail)))
-    cells = table_cells("td", (verdict.name, verdict.verdict, detail, "", ""))
-    body = "".join(f"<tr>{table_cells('td', row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{table_cells('th', heads)}</tr></thead><tbody><tr>{cells}</tr>{body}</tbody></table>"
+    cells = _table_cells("td", (verdict.name, verdict.verdict, detail, "", ""))
+    body = "".join(f"<tr>{_table_cells('td', row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{_table_cells('th', heads)}</tr></thead><tbody><tr>{cells}</tr>{body}</tbody></table>"
 
 
-def table_cells(kind: str, texts: Sequence[str]) -> str:
+def _table_cells(kind: str, texts: Sequence[str]) -> str:
     """Return the cells of a row of a table."""
     return "".join(f'<{kind} style="text-align:left">{html.escape(printable(text))}</{kind}>' for text in texts)
-
-
-Capture.draw = draw  # type: ignore[assignment,method-assign]  # the face binds verbs of higher floors to the nouns
-Capture.view = view  # type: ignore[assignment,method-assign]  # as above
-Capture._repr_html_ = html_of_capture  # type: ignore[attr-defined]  # as above
-Pair._repr_html_ = html_of_pair  # type: ignore[attr-defined]  # as above
-Graph._repr_html_ = html_of_graph  # type: ignore[attr-defined]  # as above
-Verdict._repr_html_ = html_of_verdict  # type: ignore[attr-defined]  # as above

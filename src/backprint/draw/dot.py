@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from backprint.common.text import amount, printable
 from backprint.draw.layout import DrawnPair
-from backprint.draw.picture import frame_title, op_name, pill_text, ports_beside, steps_text, units_shown
+from backprint.draw.picture import contents_of, frame_title, op_name, pill_text, ports_beside, steps_text, units_shown
 from backprint.draw.scene import BACKWARD, FORWARD, SAVED, Places, flows_kinds, frame_unit, places_in
 from backprint.graph.text import show_spec
 
@@ -19,6 +19,12 @@ OPTIONS = """\
 PORT = 'shape=plaintext, style="", fontsize=8, fontcolor="#6b5b95", height=0.15'
 """How the name of a port looks."""
 
+FRAME, REGION = 'color="#c9d1da"', 'color="#1b1f24"; style=dashed'
+"""How the borders of frames look, and that of a region."""
+
+NEIGHBOR = 'fillcolor="#fff1b8", penwidth=2'
+"""How a neighbor of a region differs from what is inside."""
+
 LOOK = {
     "forward": 'color="#0072b2", fillcolor="#e3f0f9"',
     "backward": 'color="#b35000", fillcolor="#fcebdd"',
@@ -30,7 +36,7 @@ def dot_of(drawn: DrawnPair, opened: Collection[int], title: str = "") -> str:
     """Return the picture of a Pair, in which some frames are open, as the text of a DOT file."""
     lines = [f"digraph {quoted(title or drawn.scene.name)} {{", OPTIONS.rstrip("\n")]
     lines += cluster(drawn, opened, 0, 1)
-    lines += dot_ports(drawn, set(nodes_seen(drawn, opened, 0)))
+    lines += _dot_ports(drawn, set(_nodes_seen(drawn, opened, 0)))
     lines += edges(drawn, opened)
     return "\n".join([*lines, "}"]) + "\n"
 
@@ -45,27 +51,31 @@ def cluster(drawn: DrawnPair, opened: Collection[int], number: int, depth: int) 
     """Yield the lines of an open frame, with what is in it."""
     indent = "  " * depth
     yield f"{indent}subgraph cluster_{number} {{"
-    yield f'{indent}  label={quoted(frame_title(drawn, number))}; color="#c9d1da"; labeljust=l;'
+    legend = "" if drawn.scene.neighbors is None else ": the region is dashed, its neighbors are yellow"
+    title = frame_title(drawn, number) + ("" if number else f" ({contents_of(drawn)}{legend})")
+    look = REGION if drawn.frames[number].kind == "region" else FRAME
+    yield f"{indent}  label={quoted(title)}; {look}; labeljust=l;"
     for unit in units_shown(drawn, number):
         if unit >= 0:
-            yield f"{indent}  {node_line(drawn, unit)}"
+            yield f"{indent}  {_node_line(drawn, unit)}"
         elif frame_unit(unit) in opened:
             yield from cluster(drawn, opened, frame_unit(unit), depth + 1)
         else:
-            yield f"{indent}  {folded_line(drawn, frame_unit(unit))}"
+            yield f"{indent}  {_folded_line(drawn, frame_unit(unit))}"
     yield f"{indent}}}"
 
 
-def node_line(drawn: DrawnPair, place: int) -> str:
+def _node_line(drawn: DrawnPair, place: int) -> str:
     """Return the line of a step."""
     node = drawn.scene.nodes[place]
     spec = show_spec(node.spec) if node.spec is not None else ""
     side = "forward" if node.side == FORWARD else "backward"
+    look = LOOK[side] + (f", {NEIGHBOR}" if node.is_neighbor else "")
     tip = quoted(f"{node.name}: {node.target} {spec}")
-    return f"n{place} [label={quoted(op_name(node.target))}, tooltip={tip}, {LOOK[side]}];"
+    return f"n{place} [label={quoted(op_name(node.target))}, tooltip={tip}, {look}];"
 
 
-def folded_line(drawn: DrawnPair, number: int) -> str:
+def _folded_line(drawn: DrawnPair, number: int) -> str:
     """Return the line of a frame that is not open."""
     cost = drawn.frame_costs[number]
     text = f"{frame_title(drawn, number)}: {steps_text(cost.forward_steps)} forward"
@@ -80,13 +90,17 @@ def edges(drawn: DrawnPair, opened: Collection[int]) -> Iterator[str]:
     """
     places = places_in(drawn.scene, drawn.frames)
     values_of_edge: dict[tuple[int, str, str], dict[int, None]] = {}
+    shorts: dict[tuple[int, str, str], dict[str, None]] = {}
     for kind, value, taker in flows_kinds(drawn.scene):
-        source, target = seen_as(drawn, opened, places, value), seen_as(drawn, opened, places, taker)
+        source, target = _seen_as(drawn, opened, places, value), _seen_as(drawn, opened, places, taker)
         if source != target:
             values_of_edge.setdefault((kind, source, target), {})[value] = None
+            mark = drawn.marks_of_flows.get((value, taker))
+            shorts.setdefault((kind, source, target), {}).update({mark.short: None} if mark else {})
     for (kind, source, target), values in values_of_edge.items():
         spec = drawn.scene.nodes[next(iter(values))].spec
         text = show_spec(spec) if len(values) == 1 and spec is not None else f"{len(values)} values"
+        text = ", ".join(shorts[kind, source, target]) or text
         ends = f"{target} -> {source}" if kind == BACKWARD else f"{source} -> {target}"
         yield f"  {ends} [label={quoted(text)}, {EDGES[kind]}];"
 
@@ -99,7 +113,7 @@ EDGES = {
 """How each kind of flow looks. Those of the backward are turned round, so that it runs up beside the forward."""
 
 
-def seen_as(drawn: DrawnPair, opened: Collection[int], places: Places, node: int) -> str:
+def _seen_as(drawn: DrawnPair, opened: Collection[int], places: Places, node: int) -> str:
     """Return the name of a step as it is seen: its own, that of the frame that hides it, or that of the same step in
     the turn of a loop that is shown."""
     path = [places.of_node[node]]
@@ -114,10 +128,10 @@ def seen_as(drawn: DrawnPair, opened: Collection[int], places: Places, node: int
         number = frame_unit(unit)
         if number not in opened:
             return f"f{number}"
-    return first_seen(drawn, opened, number)
+    return _first_seen(drawn, opened, number)
 
 
-def first_seen(drawn: DrawnPair, opened: Collection[int], number: int) -> str:
+def _first_seen(drawn: DrawnPair, opened: Collection[int], number: int) -> str:
     """Return the name of the first unit that is seen in an open frame."""
     while True:
         unit = units_shown(drawn, number)[0]
@@ -128,16 +142,16 @@ def first_seen(drawn: DrawnPair, opened: Collection[int], number: int) -> str:
             return f"f{number}"
 
 
-def nodes_seen(drawn: DrawnPair, opened: Collection[int], number: int) -> Iterator[int]:
+def _nodes_seen(drawn: DrawnPair, opened: Collection[int], number: int) -> Iterator[int]:
     """Yield the steps that are seen in an open frame."""
     for unit in units_shown(drawn, number):
         if unit >= 0:
             yield unit
         elif frame_unit(unit) in opened:
-            yield from nodes_seen(drawn, opened, frame_unit(unit))
+            yield from _nodes_seen(drawn, opened, frame_unit(unit))
 
 
-def dot_ports(drawn: DrawnPair, seen: Collection[int]) -> Iterator[str]:
+def _dot_ports(drawn: DrawnPair, seen: Collection[int]) -> Iterator[str]:
     """Yield the names of ports at the steps that are seen, each with its edge."""
     for place, ports in ports_beside(drawn).items():
         for count, port in enumerate(ports if place in seen else ()):

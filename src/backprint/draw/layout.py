@@ -89,7 +89,7 @@ class Layout:
     bridges: tuple[BridgeLine, ...]
 
 
-def layout_of(
+def _layout_of(
     frame: Frame,
     flows: tuple[Flows, Flows, Flows],
     scene: Scene,
@@ -97,8 +97,8 @@ def layout_of(
     bytes_of_value: Callable[[int], int],
 ) -> Layout:
     """Return the layout of a frame that is no loop."""
-    blocks = blocks_of(frame, flows[BACKWARD], scene)
-    rows = in_order(frame_rows(blocks, starts_of(blocks, flows, frame), frame), flows)
+    blocks = _blocks_of(frame, flows[BACKWARD], scene)
+    rows = in_order(_frame_rows(blocks, _starts_of(blocks, flows, frame), frame), flows)
     row_of = {place: number for number, row in enumerate(rows) for place in (*row.left, *row.frames, *row.right)}
     lines, slots = [], []
     for side in (FORWARD, BACKWARD):
@@ -121,7 +121,7 @@ def layout_of(
 
 
 @dataclass(frozen=True, slots=True)
-class LaneBlock:
+class _LaneBlock:
     """What stays together: a frame, or a step of the forward and the steps of the backward beside it."""
 
     key: float
@@ -144,14 +144,14 @@ class LaneBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class RowOccupancy:
+class _RowOccupancy:
     """Counts the units in each row and column. Steps do not stand beside frames: they would be far from the
     gutter."""
 
     units: Sequence[int]
     counts: Counter[tuple[int, int]] = field(default_factory=Counter)
 
-    def has_room(self, block: LaneBlock, at: int) -> bool:
+    def has_room(self, block: _LaneBlock, at: int) -> bool:
         """Whether a block can begin in a row; what is wider than a row stands in one alone."""
         for row, column, count in block.needs(at, self.units):
             here = self.counts[row, column]
@@ -160,13 +160,13 @@ class RowOccupancy:
                 return False
         return True
 
-    def put(self, block: LaneBlock, at: int, by: int = 1) -> None:
+    def put(self, block: _LaneBlock, at: int, by: int = 1) -> None:
         """Note a block that begins in a row; with `by=-1` take it away."""
         for row, column, count in block.needs(at, self.units):
             self.counts[row, column] += by * count
 
 
-def blocks_of(frame: Frame, backward: Flows, scene: Scene) -> list[LaneBlock]:
+def _blocks_of(frame: Frame, backward: Flows, scene: Scene) -> list[_LaneBlock]:
     """Return the units of a frame in blocks, in order."""
     own = {unit: place for place, unit in enumerate(frame.units)}
     ahead = [place for place, unit in enumerate(frame.units) if unit < scene.forward]
@@ -181,17 +181,17 @@ def blocks_of(frame: Frame, backward: Flows, scene: Scene) -> list[LaneBlock]:
                 loose.append(place)
             else:
                 behind.setdefault(own[partner], []).append(place)
-    takers = takers_of(backward)
-    blocks = [LaneBlock(order[place], (place,), levels_of(behind.get(place, ()), takers)) for place in ahead]
+    takers = _takers_of(backward)
+    blocks = [_LaneBlock(order[place], (place,), _levels_of(behind.get(place, ()), takers)) for place in ahead]
     keys = {place: block.key for block in blocks for place in (*block.ahead, *sum(block.levels, ()))}
     for place in sorted(loose, key=lambda place: -frame.units[place]):
         near = [keys[taker] for taker in takers.get(place, ()) if taker in keys]
         keys[place] = max(near) + 0.5 if near else -1.0
-        blocks.append(LaneBlock(keys[place], (), ((place,),)))
+        blocks.append(_LaneBlock(keys[place], (), ((place,),)))
     return sorted(blocks, key=lambda block: block.key)
 
 
-def takers_of(flows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+def _takers_of(flows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     """Return for each unit those that take its values."""
     takers: dict[int, list[int]] = {}
     for source, target in flows:
@@ -199,7 +199,7 @@ def takers_of(flows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     return takers
 
 
-def levels_of(places: Sequence[int], takers: Mapping[int, Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+def _levels_of(places: Sequence[int], takers: Mapping[int, Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     """Return steps of the backward in levels: each below those that take its result."""
     level: dict[int, int] = {}
     levels: list[list[int]] = []
@@ -213,7 +213,7 @@ def levels_of(places: Sequence[int], takers: Mapping[int, Sequence[int]]) -> tup
     return tuple(map(tuple, levels))
 
 
-def starts_of(blocks: Sequence[LaneBlock], flows: tuple[Flows, Flows, Flows], frame: Frame) -> list[int]:
+def _starts_of(blocks: Sequence[_LaneBlock], flows: tuple[Flows, Flows, Flows], frame: Frame) -> list[int]:
     """Return the row in which each block begins: below those from which its forward takes, and those to which its
     backward gives."""
     number = {place: count for count, block in enumerate(blocks) for place in (*block.ahead, *sum(block.levels, ()))}
@@ -224,7 +224,7 @@ def starts_of(blocks: Sequence[LaneBlock], flows: tuple[Flows, Flows, Flows], fr
             if OUTSIDE < upper < lower:
                 above[lower].add(upper)
     starts: list[int] = []
-    occupancy = RowOccupancy(frame.units)
+    occupancy = _RowOccupancy(frame.units)
     for count, block in enumerate(blocks):
         at = max((starts[upper] + blocks[upper].height for upper in above[count]), default=0)
         while not occupancy.has_room(block, at):
@@ -235,7 +235,11 @@ def starts_of(blocks: Sequence[LaneBlock], flows: tuple[Flows, Flows, Flows], fr
 
 
 def lowered(
-    blocks: Sequence[LaneBlock], starts: list[int], above: Sequence[set[int]], taking: set[int], occupancy: RowOccupancy
+    blocks: Sequence[_LaneBlock],
+    starts: list[int],
+    above: Sequence[set[int]],
+    taking: set[int],
+    occupancy: _RowOccupancy,
 ) -> list[int]:
     """Return the rows with what begins without a value, such as a constant, moved down to where it is taken."""
     below: list[list[int]] = [[] for _ in blocks]
@@ -254,7 +258,7 @@ def lowered(
     return starts
 
 
-def frame_rows(blocks: Sequence[LaneBlock], starts: Sequence[int], frame: Frame) -> tuple[FrameRow, ...]:
+def _frame_rows(blocks: Sequence[_LaneBlock], starts: Sequence[int], frame: Frame) -> tuple[FrameRow, ...]:
     """Return the rows of blocks."""
     count = max((start + block.height for start, block in zip(starts, blocks, strict=True)), default=0)
     parts: list[tuple[list[int], list[int], list[int]]] = [([], [], []) for _ in range(count)]
@@ -270,8 +274,8 @@ def in_order(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> tup
     """Return rows in which each unit stands, as far as it can, below those from which its forward takes, and to which
     its backward gives. What comes from outside, or goes there, is first; what no flow reaches is last. Frames follow
     their forward."""
-    near = takers_of((target, source) for source, target in flows[FORWARD])
-    behind = takers_of(flows[BACKWARD])
+    near = _takers_of((target, source) for source, target in flows[FORWARD])
+    behind = _takers_of(flows[BACKWARD])
     linked = [{end for ends in flows[side] for end in ends} for side in (FORWARD, BACKWARD)]
     seat = {OUTSIDE: 0.0}
     ordered = []
@@ -342,7 +346,7 @@ class FlowMark:
 
 
 @dataclass(frozen=True, slots=True)
-class FrameCost:
+class _FrameCost:
     """What is in a frame, with all that is in frames of it."""
 
     forward_steps: int
@@ -355,7 +359,7 @@ class FrameCost:
 
 
 @dataclass(frozen=True, slots=True)
-class SavedBytes:
+class _SavedBytes:
     """What a tensor that is saved takes: `own` is 0 where it shares its memory with one before it, or with an input."""
 
     bridge: SceneBridge
@@ -373,23 +377,25 @@ class DrawnPair:
     layout_of_frame: tuple[int, ...]
     """The number of each frame's layout; -1 of a loop, which shows one of its turns."""
     costs: tuple[StepCost, ...]
-    frame_costs: tuple[FrameCost, ...]
-    saved: tuple[SavedBytes, ...]
+    frame_costs: tuple[_FrameCost, ...]
+    saved: tuple[_SavedBytes, ...]
     marks: Mapping[Ends, FlowMark] = field(default_factory=dict)
-    """What was measured on flows."""
+    """What was measured on flows, by the lines that they are drawn as."""
+    marks_of_flows: Mapping[tuple[int, int], FlowMark] = field(default_factory=dict)
+    """The same by the step that makes a value and the step that takes it."""
 
 
 def drawn_pair(pair: Pair) -> DrawnPair:
     """Return a Pair as it is drawn."""
     scene = scene_of(pair)
     costs = step_costs(pair.forward) + (step_costs(pair.backward) if pair.backward is not None else ())
-    return drawn_scene(scene, costs, tuple(saved_tensors_sized(pair.forward, scene)))
+    return drawn_scene(scene, costs, tuple(_saved_tensors_sized(pair.forward, scene)))
 
 
 def drawn_scene(
     scene: Scene,
     costs: tuple[StepCost, ...],
-    saved: tuple[SavedBytes, ...] = (),
+    saved: tuple[_SavedBytes, ...] = (),
     marks: Mapping[tuple[int, int], FlowMark] | None = None,
 ) -> DrawnPair:
     """Return a scene as it is drawn; `marks` are by the step that makes a value and the step that takes it."""
@@ -397,32 +403,46 @@ def drawn_scene(
     own = {bridge.bridge.made: bridge.own for bridge in saved if bridge.own}
     places = places_in(scene, frames)
     flows = flows_in(scene, frames, places)
-    layouts, numbers = layouts_of(scene, frames, flows, lambda value: own.get(value, 0))
+    seen = _marks_in_frames(scene, places, marks) if marks else {}
+    layouts, numbers = _layouts_of(scene, frames, flows, lambda value: own.get(value, 0), seen)
     in_frames = frame_costs(scene, frames, costs, own)
-    seen = marks_in_frames(scene, places, marks) if marks else {}
-    return DrawnPair(scene, frames, layouts, numbers, costs, in_frames, saved, seen)
+    return DrawnPair(scene, frames, layouts, numbers, costs, in_frames, saved, seen, marks or {})
 
 
-def marks_in_frames(scene: Scene, places: Places, marks: Mapping[tuple[int, int], FlowMark]) -> dict[Ends, FlowMark]:
-    """Return what was measured on flows for each line of each frame: of several flows the first with NaN or Inf."""
-    mark_of_ends: dict[Ends, FlowMark] = {}
+def _marks_in_frames(scene: Scene, places: Places, marks: Mapping[tuple[int, int], FlowMark]) -> dict[Ends, FlowMark]:
+    """Return what was measured on flows for each line of each frame: of several flows those with NaN or Inf, else
+    all."""
+    marks_of_ends: dict[Ends, list[FlowMark]] = {}
     for kind, value, taker in flows_kinds(scene):
         mark = marks.get((value, taker))
         if mark is not None:
             for frame, source, target in hops(places, places.of_node[value], places.of_node[taker]):
-                before = mark_of_ends.get((frame, kind, source, target))
-                if before is None or (mark.is_bad and not before.is_bad):
-                    mark_of_ends[frame, kind, source, target] = mark
-    return mark_of_ends
+                marks_of_ends.setdefault((frame, kind, source, target), []).append(mark)
+    return {ends: _joined_mark(marks) for ends, marks in marks_of_ends.items()}
 
 
-def layouts_of(
+MOST_NAMED = 3
+"""The most flows that are named at one line."""
+
+
+def _joined_mark(marks: Sequence[FlowMark]) -> FlowMark:
+    """Return the marks of several flows as one."""
+    shown = [mark for mark in marks if mark.is_bad] or marks
+    shorts = list(dict.fromkeys(mark.short for mark in shown))
+    more = [f"+{len(shorts) - MOST_NAMED}"] if len(shorts) > MOST_NAMED else []
+    text = "\n\n".join(dict.fromkeys(mark.text for mark in shown))
+    return FlowMark(", ".join([*shorts[:MOST_NAMED], *more]), text, shown[0].is_bad)
+
+
+def _layouts_of(
     scene: Scene,
     frames: Sequence[Frame],
     flows: Sequence[tuple[Flows, Flows, Flows]],
     bytes_of_value: Callable[[int], int],
+    marks: Mapping[Ends, FlowMark],
 ) -> tuple[tuple[Layout, ...], tuple[int, ...]]:
-    """Return the layouts of frames, each different one once, and the number of that of each frame."""
+    """Return the layouts of frames, each different one once, and the number of that of each frame; what was measured on
+    a flow stands at its line."""
 
     @cache
     def spec_text(value: int) -> str:
@@ -431,16 +451,27 @@ def layouts_of(
 
     known: dict[Layout, int] = {}
     numbers = []
-    for frame, inside in zip(frames, flows, strict=True):
+    for number, (frame, inside) in enumerate(zip(frames, flows, strict=True)):
         if frame.kind == "loop":
             numbers.append(-1)
         else:
-            layout = layout_of(frame, inside, scene, spec_text, bytes_of_value)
+            layout = _layout_of(frame, inside, scene, spec_text, bytes_of_value)
+            if marks:
+                left = _named_lines(layout.left, number, FORWARD, marks)
+                layout = replace(layout, left=left, right=_named_lines(layout.right, number, BACKWARD, marks))
             numbers.append(known.setdefault(layout, len(known)))
     return tuple(known), tuple(numbers)
 
 
-def saved_tensors_sized(forward: Graph, scene: Scene) -> Iterator[SavedBytes]:
+def _named_lines(
+    lines: Iterable[FlowLine], frame: int, side: int, marks: Mapping[Ends, FlowMark]
+) -> tuple[FlowLine, ...]:
+    """Return the lines of a side of a frame with what was measured on them."""
+    known = ((line, marks.get((frame, side, line.source, line.target))) for line in lines)
+    return tuple(replace(line, spec=mark.short) if mark else line for line, mark in known)
+
+
+def _saved_tensors_sized(forward: Graph, scene: Scene) -> Iterator[_SavedBytes]:
     """Yield what each saved tensor takes; memory that several share counts for the first."""
     graph = at_hints(forward)
     storages, sizes = storages_of(graph)
@@ -449,16 +480,16 @@ def saved_tensors_sized(forward: Graph, scene: Scene) -> Iterator[SavedBytes]:
     names = [step.name for step in forward.steps]
     for bridge in scene.bridges:
         if bridge.made >= len(scene.nodes):
-            yield SavedBytes(bridge, bytes_of(bridge.spec), 0)
+            yield _SavedBytes(bridge, bytes_of(bridge.spec), 0)
         else:
             keys = list(each_storage(storages[names[bridge.made]]))
             own = sum(sizes.pop(key, 0) for key in keys)
-            yield SavedBytes(bridge, bytes_of(scene.nodes[bridge.made].spec), own)
+            yield _SavedBytes(bridge, bytes_of(scene.nodes[bridge.made].spec), own)
 
 
 def frame_costs(
     scene: Scene, frames: Sequence[Frame], costs: Sequence[StepCost], own: dict[int, int]
-) -> tuple[FrameCost, ...]:
+) -> tuple[_FrameCost, ...]:
     """Return what is in each frame."""
     totals = [[0, 0, 0, 0, 0] for _ in frames]
     for number in range(len(frames) - 1, -1, -1):
@@ -471,5 +502,5 @@ def frame_costs(
                 side = scene.nodes[unit].side
                 total[side] += 1
                 total[2] += own.get(unit, 0)
-                total[3 + side] += costs[unit].product_flops
-    return tuple(FrameCost(*total) for total in totals)
+                total[3 + side] += costs[unit].flops
+    return tuple(_FrameCost(*total) for total in totals)

@@ -17,16 +17,17 @@ from importlib.resources import files
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from backprint.common.text import policy_digest, printable
+from backprint.common.text import amount, policy_digest, printable
 from backprint.draw.layout import DrawnPair, FlowLine, Layout, drawn_pair
 from backprint.draw.scene import NO_VALUE, Scene, bytes_of, scene_of
 from backprint.graph.cost import LiveSpan, is_view, memory_line, specs_of, storages_of
+from backprint.graph.fits import needs_of
 from backprint.graph.nouns import Capture, Graph, Pair, Source
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit_class, show, show_spec
 from backprint.graph.together import guard_texts
 from backprint.graph.traffic import traffic_texts
-from backprint.graph.verdicts import nonfinite_of, reason_of_derivative, verdict_text
+from backprint.graph.verdicts import nonfinite_of, reasons_of_derivative, verdict_text
 
 if TYPE_CHECKING:
     from backprint.values.statistics import Stats
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 
-VIEW, GUARD, SAVES = 1, 2, 4
+VIEW, GUARD, SAVES, NEIGHBOR = 1, 2, 4, 8
 """Flags of a step: its result is a view, it is a guard, the backward keeps its result."""
 
 
@@ -70,15 +71,15 @@ class Measured:
 def scene_data(drawn: DrawnPair, strings: Strings, measured: Measured) -> dict[str, Any]:
     """Return the data of a scene."""
     sources: dict[Source, int] = {}
-    nodes = node_columns(drawn, measured, strings, sources)
-    frames = [frame_data(drawn, number, strings) for number in range(len(drawn.frames))]
-    layouts = [layout_data(layout, strings) for layout in drawn.layouts]
+    nodes = _node_columns(drawn, measured, strings, sources)
+    frames = [_frame_data(drawn, number, strings) for number in range(len(drawn.frames))]
+    layouts = [_layout_data(layout, strings) for layout in drawn.layouts]
     return {
         "name": drawn.scene.name,
         "forward": drawn.scene.forward,
         "nodes": nodes,
-        "ports": list(ports_data(drawn.scene, strings)),
-        "sources": [source_row(source, strings) for source in sources],
+        "ports": list(_ports_data(drawn.scene, strings)),
+        "sources": [_source_row(source, strings) for source in sources],
         "saved": [[saved.bridge.made, saved.bridge.taken, saved.bytes, saved.own] for saved in drawn.saved],
         "frames": frames,
         "layouts": layouts,
@@ -88,7 +89,7 @@ def scene_data(drawn: DrawnPair, strings: Strings, measured: Measured) -> dict[s
     }
 
 
-def node_columns(
+def _node_columns(
     drawn: DrawnPair, measured: Measured, strings: Strings, sources: dict[Source, int]
 ) -> dict[str, list[Any]]:
     """Return the steps, a column for each of their fields."""
@@ -97,7 +98,7 @@ def node_columns(
     saved_nodes = {saved.bridge.made for saved in drawn.saved}
     views = measured.views
     flags = [
-        VIEW * views[place] | GUARD * node.is_guard | SAVES * (place in saved_nodes)
+        VIEW * views[place] | GUARD * node.is_guard | SAVES * (place in saved_nodes) | NEIGHBOR * node.is_neighbor
         for place, node in enumerate(scene.nodes)
     ]
     return {
@@ -109,8 +110,7 @@ def node_columns(
             -1 if node.source is None else sources.setdefault(node.source, len(sources)) for node in scene.nodes
         ],
         "frame": [home[place] for place in range(len(scene.nodes))],
-        "product": [cost.product_flops for cost in costs],
-        "other": [cost.other_flops for cost in costs],
+        "flops": [cost.flops for cost in costs],
         "read": [cost.read for cost in costs],
         "written": [cost.written for cost in costs],
         "memory": list(measured.memory),
@@ -121,7 +121,7 @@ def node_columns(
     }
 
 
-def ports_data(scene: Scene, strings: Strings) -> Iterator[dict[str, Any]]:
+def _ports_data(scene: Scene, strings: Strings) -> Iterator[dict[str, Any]]:
     """Yield the ports; those on the way in come first."""
     for scene_port in scene.ports:
         port = scene_port.port
@@ -136,14 +136,14 @@ def ports_data(scene: Scene, strings: Strings) -> Iterator[dict[str, Any]]:
         }
 
 
-def source_row(source: Source, strings: Strings) -> list[int]:
+def _source_row(source: Source, strings: Strings) -> list[int]:
     """Return a line of the program."""
     number = strings.number
     file, function, code, module = map(number, (source.file, source.function, source.code, source.module))
     return [file, source.line, function, code, module]
 
 
-def frame_data(drawn: DrawnPair, number: int, strings: Strings) -> dict[str, Any]:
+def _frame_data(drawn: DrawnPair, number: int, strings: Strings) -> dict[str, Any]:
     """Return a frame."""
     frame, cost = drawn.frames[number], drawn.frame_costs[number]
     counts = [cost.forward_steps, cost.backward_steps, cost.saved_bytes, cost.forward_flops, cost.backward_flops]
@@ -158,7 +158,7 @@ def frame_data(drawn: DrawnPair, number: int, strings: Strings) -> dict[str, Any
     }
 
 
-def layout_data(layout: Layout, strings: Strings) -> dict[str, Any]:
+def _layout_data(layout: Layout, strings: Strings) -> dict[str, Any]:
     """Return a layout."""
 
     def line(flow: FlowLine) -> list[int]:
@@ -183,18 +183,18 @@ def page_data(capture: Capture) -> dict[str, Any]:
         "title": capture.name,
         "facts": [[name, text] for name, text in page_facts(capture) if text],
         "notes": [*capture.notes, *capture.breaks],
-        "pairs": [pair_data(pair) for pair in (*capture.pairs, *bodies_of(capture.pairs))],
+        "pairs": [pair_data(pair) for pair in (*capture.pairs, *_bodies_of(capture.pairs))],
     }
 
 
-def bodies_of(pairs: Iterable[Pair]) -> Iterator[Pair]:
+def _bodies_of(pairs: Iterable[Pair]) -> Iterator[Pair]:
     """Yield the subgraphs that control flow operators call, such as the branches of `cond`, each as a forward."""
     for pair in pairs:
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
             for name, body in graph.subgraphs if graph is not None else ():
                 inner = Pair(f"{pair.name} {side}: {name}", body)
                 yield inner
-                yield from bodies_of([inner])
+                yield from _bodies_of([inner])
 
 
 StatsRows = Mapping[tuple[int, int, str], Sequence[float | None]]
@@ -205,7 +205,7 @@ def with_statistics(data: dict[str, Any], capture: Capture, rows: StatsRows) -> 
     """Return the data of a page with statistics of values."""
     pairs = list(data["pairs"])
     for index, pair in enumerate(capture.pairs):
-        ids = values_by_name(scene_of(pair))
+        ids = _values_by_name(scene_of(pair))
         row_of_node = {ids[side][name]: row for (which, side, name), row in rows.items() if which == index}
         pairs[index] |= {"stats": {"value": list(row_of_node), "rows": list(row_of_node.values())}}
     return data | {"pairs": pairs}
@@ -217,7 +217,7 @@ def stats_row(stats: Stats) -> list[float | None]:
     return [value if value is not None and math.isfinite(value) else None for value in numbers]
 
 
-def values_by_name(scene: Scene) -> tuple[dict[str, int], dict[str, int]]:
+def _values_by_name(scene: Scene) -> tuple[dict[str, int], dict[str, int]]:
     """Return the values of each direction by their names in its graph."""
     values: tuple[dict[str, int], dict[str, int]] = ({}, {})
     for place, node in enumerate(scene.nodes):
@@ -233,12 +233,13 @@ def page_facts(capture: Capture) -> Iterator[tuple[str, str]]:
     yield "not finite", nonfinite_of(capture.verdict)
     yield "engine", capture.engine
     yield "verdict", verdict_text(capture.verdict)
-    yield "derivative", reason_of_derivative((capture.verdict or {}).get("derivative"))
+    yield "derivative", "; ".join(reasons_of_derivative((capture.verdict or {}).get("derivative")))
     environment = dict(capture.environment)
     yield "torch", environment.get("torch", "")
     yield "inputs", "fake: shapes without values" if capture.fake else ""
     if capture.rank is not None:
         yield "rank", f"{capture.rank.number} of {capture.rank.size:,}"
+    yield "memory", _memory_text(capture)
     yield from traffic_texts(capture)
     for text in guard_texts(capture.guards):
         yield "guard", text
@@ -246,11 +247,23 @@ def page_facts(capture: Capture) -> Iterator[tuple[str, str]]:
         yield "opaque edge", edge.text
 
 
+def _memory_text(capture: Capture) -> str:
+    """Return what a step needs, as `backprint fits` says it."""
+    needs = needs_of(capture)
+    curve = (
+        "which the curve shows" if len(capture.pairs) == 1 else "all pairs together; a curve is that of a pair alone"
+    )
+    return (
+        f"{amount(needs.eager.bytes)} at the peak in eager mode, {curve}; "
+        f"{amount(needs.graph.bytes)} at the peak of the graphs, where values end with their last use"
+    )
+
+
 def pair_data(pair: Pair) -> dict[str, Any]:
     """Return the data of a Pair."""
     drawn, strings = drawn_pair(pair), Strings()
-    line = memory_data(pair, drawn.scene, strings)
-    return scene_data(drawn, strings, Measured(views_of(pair), memory_of_steps(pair), line, code_data(pair)))
+    line = _memory_data(pair, drawn.scene, strings)
+    return scene_data(drawn, strings, Measured(_views_of(pair), _memory_of_steps(pair), line, _code_data(pair)))
 
 
 def graphs_of(pair: Pair) -> list[Graph]:
@@ -258,7 +271,7 @@ def graphs_of(pair: Pair) -> list[Graph]:
     return [at_hints(graph) for graph in (pair.forward, pair.backward) if graph is not None]
 
 
-def views_of(pair: Pair) -> list[bool]:
+def _views_of(pair: Pair) -> list[bool]:
     """Return for each step whether its result is a view, or an item of a tuple."""
     views = []
     for graph in graphs_of(pair):
@@ -267,7 +280,7 @@ def views_of(pair: Pair) -> list[bool]:
     return views
 
 
-def memory_of_steps(pair: Pair) -> list[int]:
+def _memory_of_steps(pair: Pair) -> list[int]:
     """Return for each step the bytes of memory that its result takes."""
     bytes_at_step = []
     for graph in graphs_of(pair):
@@ -279,10 +292,10 @@ def memory_of_steps(pair: Pair) -> list[int]:
     return bytes_at_step
 
 
-def memory_data(pair: Pair, scene: Scene, strings: Strings) -> dict[str, Any]:
-    """Return the memory time line."""
-    line = memory_line(pair)
-    values = values_by_name(scene)
+def _memory_data(pair: Pair, scene: Scene, strings: Strings) -> dict[str, Any]:
+    """Return the memory time line in eager mode."""
+    line = memory_line(pair, eager=True)
+    values = _values_by_name(scene)
 
     def row(span: LiveSpan) -> list[int]:
         value = values[span.direction == "backward"].get(span.value.partition("[")[0], NO_VALUE)
@@ -297,15 +310,15 @@ def memory_data(pair: Pair, scene: Scene, strings: Strings) -> dict[str, Any]:
     }
 
 
-def code_data(pair: Pair) -> Mapping[str, Any]:
+def _code_data(pair: Pair) -> Mapping[str, Any]:
     """Return the lines of each graph's text before its steps, and after them."""
     graphs = [pair.forward, pair.backward]
-    heads = [list(map(printable, head_of(graph))) if graph is not None else [] for graph in graphs]
+    heads = [list(map(printable, _head_of(graph))) if graph is not None else [] for graph in graphs]
     ends = [list(map(printable, end_of(graph))) if graph is not None else [] for graph in graphs]
     return {"forward": heads[0], "backward": heads[1], "ends": ends}
 
 
-def head_of(graph: Graph) -> list[str]:
+def _head_of(graph: Graph) -> list[str]:
     """Return the lines of a graph's class before its steps."""
     lines = list(takewhile(lambda line: not line.startswith("        # "), emit_class(graph, "GraphModule", "")))
     return lines if graph.steps else lines[:-1]

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from backprint.common.text import amount
-from backprint.draw.layout import BridgeLine, DrawnPair, FlowLine, FlowMark, FrameRow
+from backprint.draw.layout import BridgeLine, DrawnPair, FlowLine, FlowMark, FrameRow, Layout
 from backprint.draw.scene import FORWARD, OUTSIDE, ScenePort, frame_unit
 from backprint.graph.cost import view_operators
+from backprint.graph.keys import number_of
 
 # ---- Sizes of shapes, and the texts on them
 
@@ -43,7 +44,7 @@ Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class PortPill:
+class _PortPill:
     """The name of a port beside a step."""
 
     role: str
@@ -67,7 +68,7 @@ class DrawnBox:
     """Where the middle of its gutter is."""
     is_open: bool = False
     depth: int = 0
-    pills: tuple[PortPill, ...] = ()
+    pills: tuple[_PortPill, ...] = ()
 
     @property
     def bottom(self) -> float:
@@ -127,18 +128,18 @@ def is_thin(drawn: DrawnPair, node: int) -> bool:
     return target == "operator.getitem" or (target.startswith("aten.") and op_name(target) in view_operators())
 
 
-def cell_width(drawn: DrawnPair, node: int) -> float:
+def _cell_width(drawn: DrawnPair, node: int) -> float:
     """Return the width that a step has in its row: steps of one lane have one middle."""
-    return max(LANE, node_width(drawn, node))
+    return max(LANE, _node_width(drawn, node))
 
 
-def node_width(drawn: DrawnPair, node: int) -> float:
+def _node_width(drawn: DrawnPair, node: int) -> float:
     """Return the width of a step."""
     letters = len(step_text(drawn.scene.nodes[node].target))
     return max(40.0, 12 + SMALL * letters) if is_thin(drawn, node) else max(52.0, 16 + LETTER * letters)
 
 
-def node_height(drawn: DrawnPair, node: int) -> float:
+def _node_height(drawn: DrawnPair, node: int) -> float:
     """Return the height of a step."""
     return THIN if is_thin(drawn, node) else NODE
 
@@ -167,7 +168,7 @@ def pill_text(port: ScenePort) -> str:
     return f"grad {name}" if port.port.role in ("gradient", "tangent") else name
 
 
-def pill_width(port: ScenePort) -> float:
+def _pill_width(port: ScenePort) -> float:
     """Return the width of the name of a port."""
     return 10 + SMALL * len(pill_text(port))
 
@@ -182,6 +183,18 @@ def folded_texts(drawn: DrawnPair, number: int) -> tuple[tuple[str, str], tuple[
 def steps_text(count: int) -> str:
     """Return a number of steps as text."""
     return f"{count:,} step{'' if count == 1 else 's'}" if count else "no step"
+
+
+def contents_of(drawn: DrawnPair) -> str:
+    """Return what a picture shows, in numbers."""
+    if (neighbors := drawn.scene.neighbors) is not None:
+        return f"{number_of(drawn.scene.forward - neighbors, 'node')} inside, {number_of(neighbors, 'neighbor')}"
+    cost = drawn.frame_costs[0]
+    text = f"{steps_text(cost.forward_steps)} forward, "
+    if not cost.backward_steps:
+        return f"{text}no backward"
+    saved = f", {amount(cost.saved_bytes)} saved for the backward" if drawn.scene.bridges else ""
+    return f"{text}{steps_text(cost.backward_steps)} backward{saved}"
 
 
 def frame_title(drawn: DrawnPair, number: int) -> str:
@@ -205,31 +218,31 @@ def curves_of(line: DrawnLine) -> Iterator[Curve]:
     direction of their neighbors. A bridge begins and ends across, a flow up or down."""
     pieces = list(pairwise(line.points))
     for count, (start, end) in enumerate(pieces):
-        if is_straight(start, end):
+        if _is_straight(start, end):
             yield start, start, end, end
         else:
             middle = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
             upright = [
-                is_upright(*pieces[neighbor]) if 0 <= neighbor < len(pieces) else line.kind != "saved"
+                _is_upright(*pieces[neighbor]) if 0 <= neighbor < len(pieces) else line.kind != "saved"
                 for neighbor in (count - 1, count + 1)
             ]
             first = (start[0], middle[1]) if upright[0] else (middle[0], start[1])
             yield start, first, (end[0], middle[1]) if upright[1] else (middle[0], end[1]), end
 
 
-def is_straight(start: Point, end: Point) -> bool:
+def _is_straight(start: Point, end: Point) -> bool:
     """Whether a piece runs up, down or across."""
     return start[0] == end[0] or start[1] == end[1]
 
 
-def is_upright(start: Point, end: Point) -> bool:
+def _is_upright(start: Point, end: Point) -> bool:
     """Whether a piece runs up or down."""
     return start[0] == end[0]
 
 
 def turns(start: Point, corner: Point, end: Point) -> bool:
     """Whether two straight pieces meet in a corner."""
-    return is_straight(corner, end) and is_upright(start, corner) != is_upright(corner, end)
+    return _is_straight(corner, end) and _is_upright(start, corner) != _is_upright(corner, end)
 
 
 def point_on(curve: Curve, share: float) -> Point:
@@ -243,19 +256,19 @@ def point_on(curve: Curve, share: float) -> Point:
 def path_of(line: DrawnLine) -> str:
     """Return a line as a path of SVG, with round corners between straight pieces."""
     curves = list(curves_of(line))
-    path = f"M{point_text(curves[0][0])}"
+    path = f"M{_point_text(curves[0][0])}"
     for count, (start, first, second, end) in enumerate(curves):
         after = curves[count + 1] if count + 1 < len(curves) else None
-        if not is_straight(start, end):
-            path += f"C{point_text(first)} {point_text(second)} {point_text(end)}"
+        if not _is_straight(start, end):
+            path += f"C{_point_text(first)} {_point_text(second)} {_point_text(end)}"
         elif after is not None and turns(start, end, after[3]):
-            path += f"L{towards(end, start)}Q{point_text(end)} {towards(end, after[3])}"
+            path += f"L{towards(end, start)}Q{_point_text(end)} {towards(end, after[3])}"
         else:
-            path += f"L{point_text(end)}"
+            path += f"L{_point_text(end)}"
     return path
 
 
-def point_text(point: Point) -> str:
+def _point_text(point: Point) -> str:
     """Return a point as SVG has it."""
     return f"{point[0]:.1f} {point[1]:.1f}"
 
@@ -264,7 +277,7 @@ def towards(start: Point, end: Point) -> str:
     """Return the point at which a corner begins: on the way from it to another, and no farther than half of it."""
     length = math.dist(start, end)
     share = min(ROUND, length / 2) / length if length else 0.0
-    return point_text((start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share))
+    return _point_text((start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share))
 
 
 # ---- Lines: flows between units, and bridges across the gutter
@@ -277,14 +290,14 @@ CORNER = 10.0
 """How far from the corner of a step such a bridge begins and ends."""
 
 
-def port_x(box: DrawnBox, side: str) -> float:
+def _port_x(box: DrawnBox, side: str) -> float:
     """Return where the flows of a side enter and leave a box: in the middle of the lane."""
     aside = (GUTTER + LANE) / 2
     return box.gutter - aside if side == "forward" else box.gutter + aside
 
 
 @dataclass(frozen=True, slots=True)
-class LineEnd:
+class _LineEnd:
     """Where a flow begins or ends, the edge of the row there, and whether it is the lower one."""
 
     at: Point
@@ -305,6 +318,7 @@ class Lines:
     box: DrawnBox
     placed: Mapping[int, DrawnBox]
     bands: Mapping[int, tuple[float, float]]
+    layout: Layout
 
     def flow(self, side: str, line: FlowLine) -> DrawnLine:
         """Return a flow: down on the forward's side, up on the backward's."""
@@ -312,24 +326,35 @@ class Lines:
         start = self.end_of(line.source, side, leaves_below=down, leaves=True)
         end = self.end_of(line.target, side, leaves_below=down, leaves=False)
         inner, ends = OUTSIDE not in (line.source, line.target), self.ends(line.target)
-        mark = self.drawn.marks.get((frame_unit(self.box.unit), int(not down), line.source, line.target))
+        number = frame_unit(self.box.unit)
+        mark = self.drawn.marks.get((number, int(not down), line.source, line.target))
+        border = (
+            mark.short if mark and self.drawn.frames[number].kind == "region" and self.is_shared(side, line) else ""
+        )
         if line.slot < 0:
-            straight = without_repeats((start.at, *self.bend(side, start, end), end.at))
-            text = (mark.short if mark else line.spec) if inner else ""
+            straight = _without_repeats((start.at, *self.bend(side, start, end), end.at))
+            text = (mark.short if mark else line.spec) if inner else border
             return DrawnLine(side, straight, text, line.count, ends=ends, mark=mark)
+        text = mark.short if mark and inner else border
         out, back = start.turn(line.slot), end.turn(line.slot)
         x = self.channel(side, min(out, back), max(out, back), line.slot)
         points = (start.at, (start.at[0], out), (x, out), (x, back), (end.at[0], back), end.at)
-        return DrawnLine(side, points, "", line.count, ends=ends, mark=mark)
+        return DrawnLine(side, points, text, line.count, ends=ends, mark=mark)
 
-    def bend(self, side: str, start: LineEnd, end: LineEnd) -> tuple[Point, Point]:
+    def is_shared(self, side: str, line: FlowLine) -> bool:
+        """Whether several lines enter the frame, or leave it, where this one does."""
+        lines = self.layout.left if side == "forward" else self.layout.right
+        ends = [(other.source == OUTSIDE, other.target == OUTSIDE) for other in lines]
+        return ends.count((line.source == OUTSIDE, line.target == OUTSIDE)) > 1
+
+    def bend(self, side: str, start: _LineEnd, end: _LineEnd) -> tuple[Point, Point]:
         """Return the ends of the part of a flow that may run aslant: next to the row that is not in the main lane. Rows
         that it passes may have steps of the other side."""
         (x, first), (to, last) = (start.at[0], start.edge), (end.at[0], end.edge)
         down = GAP if last > first else -GAP
         if abs(last - first) <= GAP or x == to:
             return (x, first), (to, last)
-        if to == port_x(self.box, side):
+        if to == _port_x(self.box, side):
             return (x, first), (to, first + down)
         return (x, last - down), (to, last)
 
@@ -343,19 +368,19 @@ class Lines:
         passed = [self.placed[place] for place in beside]
         if side == "forward":
             outer = min((min([box.x, *(pill.x for pill in box.pills)]) for box in passed), default=self.box.gutter)
-            return min(outer, port_x(self.box, side)) - (slot + 1) * SLOT
+            return min(outer, _port_x(self.box, side)) - (slot + 1) * SLOT
         ends = (max([box.x + box.width, *(pill.x + pill.width for pill in box.pills)]) for box in passed)
-        return max(max(ends, default=self.box.gutter), port_x(self.box, side)) + (slot + 1) * SLOT
+        return max(max(ends, default=self.box.gutter), _port_x(self.box, side)) + (slot + 1) * SLOT
 
-    def end_of(self, place: int, side: str, leaves_below: bool, leaves: bool) -> LineEnd:
+    def end_of(self, place: int, side: str, leaves_below: bool, leaves: bool) -> _LineEnd:
         """Return where a flow begins or ends."""
         below = leaves_below == leaves
         if place == OUTSIDE:
-            x, box = port_x(self.box, side), self.box
-            return LineEnd((x, box.y), box.y + HEAD, True) if below else LineEnd((x, box.bottom), box.bottom, False)
+            x, box = _port_x(self.box, side), self.box
+            return _LineEnd((x, box.y), box.y + HEAD, True) if below else _LineEnd((x, box.bottom), box.bottom, False)
         box, (top, bottom) = self.placed[place], self.bands[place]
-        x = port_x(box, side)
-        return LineEnd((x, box.bottom), bottom, True) if below else LineEnd((x, box.y), top, False)
+        x = _port_x(box, side)
+        return _LineEnd((x, box.bottom), bottom, True) if below else _LineEnd((x, box.y), top, False)
 
     def bridges(self, lines: Sequence[BridgeLine]) -> Iterator[DrawnLine]:
         """Yield what is saved. The bytes of a step's value stand once, where the first line of it begins."""
@@ -370,7 +395,7 @@ class Lines:
         """Return what is saved between two units, or from or to the outside."""
         before = self.leaving(line.source)
         after = self.arriving(line.target, before[-1][1])
-        return DrawnLine("saved", without_repeats((*before, *after)), text, line.count, line.bytes)
+        return DrawnLine("saved", _without_repeats((*before, *after)), text, line.count, line.bytes)
 
     def leaving(self, place: int) -> tuple[Point, ...]:
         """Return how a bridge leaves a unit, up to the gutter: below its row, where other units are in the way."""
@@ -409,12 +434,12 @@ class Lines:
         return not any(low < other.x + other.width / 2 < high for other in row)
 
 
-def without_repeats(points: Sequence[Point]) -> tuple[Point, ...]:
+def _without_repeats(points: Sequence[Point]) -> tuple[Point, ...]:
     """Return points without those that are equal to the one before them."""
     return tuple(point for count, point in enumerate(points) if not count or point != points[count - 1])
 
 
-def folded_bridge(drawn: DrawnPair, number: int, box: DrawnBox) -> Iterator[DrawnLine]:
+def _folded_bridge(drawn: DrawnPair, number: int, box: DrawnBox) -> Iterator[DrawnLine]:
     """Yield the bridge of a frame that is not open, if it saves something."""
     saved = drawn.frame_costs[number].saved_bytes
     if saved:
@@ -422,13 +447,13 @@ def folded_bridge(drawn: DrawnPair, number: int, box: DrawnBox) -> Iterator[Draw
         yield DrawnLine("saved", (start, end), amount(saved), 1, saved)
 
 
-def through_loop(drawn: DrawnPair, number: int, box: DrawnBox, inner: DrawnBox) -> Iterator[DrawnLine]:
+def _through_loop(drawn: DrawnPair, number: int, box: DrawnBox, inner: DrawnBox) -> Iterator[DrawnLine]:
     """Yield the lines between the border of a loop and the turn of it that is shown: where flows go on in the turn."""
     if inner.unit >= 0 or drawn.layout_of_frame[frame_unit(inner.unit)] < 0:
         return
     layout = drawn.layouts[drawn.layout_of_frame[frame_unit(inner.unit)]]
     for kind, lines in (("forward", layout.left), ("backward", layout.right), ("saved", layout.bridges)):
-        x = box.gutter if kind == "saved" else port_x(inner, kind)
+        x = box.gutter if kind == "saved" else _port_x(inner, kind)
         above, below = ((x, box.y), (x, inner.y)), ((x, inner.bottom), (x, box.bottom))
         enters, leaves = (below[::-1], above[::-1]) if kind == "backward" else (above, below)
         size = max((line.bytes for line in layout.bridges), default=0) if kind == "saved" else 0
@@ -444,7 +469,7 @@ def through_loop(drawn: DrawnPair, number: int, box: DrawnBox, inner: DrawnBox) 
 TINY, TALL, BESIDE = 5.3, 10.0, 4.0
 """The width of a letter of a label, its height, and how far it stands from its line."""
 
-SHARES = (0.5, 0.35, 0.65, 0.22, 0.78)
+SHARES = (0.5, 0.35, 0.65, 0.22, 0.78, 0.1, 0.9)
 """Where along a line there may be a place for its text; the first that is free."""
 
 BAND = 40.0
@@ -464,7 +489,7 @@ class LineLabel:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenPlaces:
+class _TakenPlaces:
     """What labels must not cover."""
 
     bands: dict[int, list[Area]] = field(default_factory=dict)
@@ -490,13 +515,13 @@ class TakenPlaces:
 
 def labels_of(picture: PairPicture) -> Iterator[LineLabel]:
     """Yield the texts of lines at their places. NaN and Inf choose first, then what is saved."""
-    taken_places = TakenPlaces()
+    taken_places = _TakenPlaces()
     for area in boxes_and_titles(picture):
         taken_places.add(area)
     for line in sorted(picture.lines, key=lambda line: (not line.is_bad, line.kind != "saved")):
-        for label in places_for(line) if line.text else ():
+        for label in _places_for(line) if line.text else ():
             area = area_of(label)
-            if not taken_places.has(area):
+            if area[0] >= PAD and area[2] <= picture.width - PAD and not taken_places.has(area):
                 taken_places.add(area)
                 yield label
                 break
@@ -523,7 +548,7 @@ def area_of(label: LineLabel) -> Area:
     return label.x, label.y - half, label.x + TINY * len(label.line.text), label.y + half
 
 
-def places_for(line: DrawnLine) -> Iterator[LineLabel]:
+def _places_for(line: DrawnLine) -> Iterator[LineLabel]:
     """Yield the places for the text of a line, the best first: on a bridge, and at either side of a flow."""
     wide = TINY * len(line.text)
     longest = max(curves_of(line), key=lambda curve: abs(curve[3][0] - curve[0][0]) + abs(curve[3][1] - curve[0][1]))
@@ -551,7 +576,7 @@ def opened_frames(drawn: DrawnPair, most: int = READABLE, widest: float = math.i
     opened: set[int] = set()
     seen = 1
     waiting = deque([0])
-    builder = PictureBuilder(drawn, frozenset())
+    builder = _PictureBuilder(drawn, frozenset())
     while waiting:
         number = waiting.popleft()
         inside = units_shown(drawn, number)
@@ -585,7 +610,7 @@ class PairPicture:
 
 def picture_of(drawn: DrawnPair, opened: Collection[int]) -> PairPicture:
     """Return the picture of a Pair in which some frames are open."""
-    builder = PictureBuilder(drawn, frozenset(opened))
+    builder = _PictureBuilder(drawn, frozenset(opened))
     extent = builder.extent_of(frame_unit(0))
     builder.place(frame_unit(0), PAD + extent.left, PAD)
     width, height = extent.left + extent.right + 2 * PAD, extent.height + 2 * PAD
@@ -593,7 +618,7 @@ def picture_of(drawn: DrawnPair, opened: Collection[int]) -> PairPicture:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class _Extent:
     """How far a unit reaches to the left and to the right of its gutter, and its height."""
 
     left: float
@@ -605,7 +630,7 @@ class Extent:
         return self.left + self.right
 
 
-def around_gutter(frames: Sequence[Extent]) -> tuple[float, float]:
+def _around_gutter(frames: Sequence[_Extent]) -> tuple[float, float]:
     """Return how far frames side by side reach to both sides of the gutter. It runs between two of them, or through the
     gutter of one: what is saved passes them there. Of these places it is the one nearest to the middle."""
     total = sum(frame.width + ACROSS for frame in frames) - ACROSS
@@ -618,14 +643,14 @@ def around_gutter(frames: Sequence[Extent]) -> tuple[float, float]:
 
 
 @dataclass(slots=True)
-class PictureBuilder:
+class _PictureBuilder:
     """Places the boxes and lines of a picture. It is mutable: boxes are added frame by frame."""
 
     drawn: DrawnPair
     opened: frozenset[int]
     boxes: list[DrawnBox] = field(default_factory=list)
     lines: list[DrawnLine] = field(default_factory=list)
-    extents: dict[int, Extent] = field(default_factory=dict)
+    extents: dict[int, _Extent] = field(default_factory=dict)
     ports: dict[int, list[ScenePort]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -639,35 +664,36 @@ class PictureBuilder:
         self.extents = {unit: extent for unit, extent in self.extents.items() if unit >= 0}
         return self.extent_of(frame_unit(0)).width + 2 * PAD
 
-    def extent_of(self, unit: int) -> Extent:
+    def extent_of(self, unit: int) -> _Extent:
         """Return the extent of a unit."""
         if unit not in self.extents:
             self.extents[unit] = self.extent_of_frame(frame_unit(unit)) if unit < 0 else self.extent_of_node(unit)
         return self.extents[unit]
 
-    def extent_of_node(self, node: int) -> Extent:
+    def extent_of_node(self, node: int) -> _Extent:
         """Return the extent of a step with its ports."""
-        pills = [pill_width(port) for port in self.ports.get(node, ())]
-        width = GUTTER / 2 + cell_width(self.drawn, node) + (max(pills) + 4 if pills else 0)
-        height = max(node_height(self.drawn, node), len(pills) * (PILL + 2))
+        pills = [_pill_width(port) for port in self.ports.get(node, ())]
+        width = GUTTER / 2 + _cell_width(self.drawn, node) + (max(pills) + 4 if pills else 0)
+        height = max(_node_height(self.drawn, node), len(pills) * (PILL + 2))
         left = self.drawn.scene.nodes[node].side == FORWARD
-        return Extent(width if left else 0, 0 if left else width, height)
+        return _Extent(width if left else 0, 0 if left else width, height)
 
-    def extent_of_frame(self, number: int) -> Extent:
+    def extent_of_frame(self, number: int) -> _Extent:
         """Return the extent of a frame, open or not."""
         half = GUTTER / 2
         if number not in self.opened:
             names = folded_texts(self.drawn, number)
             left, right = (half + max(48.0, 16 + LETTER * max(map(len, side))) for side in names)
-            return Extent(left, right, FOLDED)
+            return _Extent(left, right, FOLDED)
         title = 16 + LETTER * len(frame_title(self.drawn, number))
+        title += 0 if number else 10 + SMALL * len(contents_of(self.drawn))
         if self.drawn.layout_of_frame[number] < 0:
             inner = self.extent_of(units_shown(self.drawn, number)[0])
             left, right, height = inner.left + PAD, inner.right + PAD, inner.height + PAD
         else:
             left, right, height = self.extent_of_rows(number)
         wide = max(title - left - right, 0)
-        return Extent(left + wide / 2, right + wide / 2, height + HEAD)
+        return _Extent(left + wide / 2, right + wide / 2, height + HEAD)
 
     def extent_of_rows(self, number: int) -> tuple[float, float, float]:
         """Return how far the rows of a frame reach, with their channels, and their height."""
@@ -679,15 +705,15 @@ class PictureBuilder:
             left, right, height = max(left, ours.left), max(right, ours.right), height + ours.height + GAP
         return left + PAD + layout.slots[0] * SLOT, right + PAD + layout.slots[1] * SLOT, max(height, TOP)
 
-    def extent_of_row(self, row: FrameRow, units: Sequence[int]) -> Extent:
+    def extent_of_row(self, row: FrameRow, units: Sequence[int]) -> _Extent:
         """Return the extent of a row."""
         frames = [self.extent_of(units[place]) for place in row.frames]
-        left, right = around_gutter(frames) if frames else (GUTTER / 2, GUTTER / 2)
+        left, right = _around_gutter(frames) if frames else (GUTTER / 2, GUTTER / 2)
         nodes = [[self.extent_of(units[place]) for place in side] for side in (row.left, row.right)]
         left += sum(box.left - GUTTER / 2 + ACROSS for box in nodes[0]) - (0 if frames or not nodes[0] else ACROSS)
         right += sum(box.right - GUTTER / 2 + ACROSS for box in nodes[1]) - (0 if frames or not nodes[1] else ACROSS)
         heights = [box.height for box in (*frames, *nodes[0], *nodes[1])]
-        return Extent(left, right, max(heights, default=0.0))
+        return _Extent(left, right, max(heights, default=0.0))
 
     # ---- Places
 
@@ -702,25 +728,25 @@ class PictureBuilder:
         box = DrawnBox(unit, left, top, width, extent.height, gutter, is_open, depth)
         self.boxes.append(box)
         if not is_open:
-            self.lines += folded_bridge(self.drawn, number, box)
+            self.lines += _folded_bridge(self.drawn, number, box)
         elif self.drawn.layout_of_frame[number] < 0:
             inner = self.place(units_shown(self.drawn, number)[0], gutter, top + HEAD, depth + 1)
-            self.lines += through_loop(self.drawn, number, box, inner)
+            self.lines += _through_loop(self.drawn, number, box, inner)
         else:
             self.place_rows(number, box)
         return box
 
     def place_node(self, node: int, gutter: float, top: float) -> DrawnBox:
         """Put a step down, with the names of its ports at its outer side."""
-        width, height = node_width(self.drawn, node), node_height(self.drawn, node)
+        width, height = _node_width(self.drawn, node), _node_height(self.drawn, node)
         left = self.drawn.scene.nodes[node].side == FORWARD
-        aside = GUTTER / 2 + (cell_width(self.drawn, node) - width) / 2
+        aside = GUTTER / 2 + (_cell_width(self.drawn, node) - width) / 2
         x = gutter - aside - width if left else gutter + aside
         pills = []
         for count, port in enumerate(self.ports.get(node, ())):
-            wide = pill_width(port)
+            wide = _pill_width(port)
             at = x - 4 - wide if left else x + width + 4
-            pills.append(PortPill(port.port.role, pill_text(port), port.port.name, at, top + count * (PILL + 2), wide))
+            pills.append(_PortPill(port.port.role, pill_text(port), port.port.name, at, top + count * (PILL + 2), wide))
         box = DrawnBox(node, x, top, width, height, gutter, pills=tuple(pills))
         self.boxes.append(box)
         return box
@@ -736,7 +762,7 @@ class PictureBuilder:
             placed |= self.place_row(row, units, box.gutter, top, box.depth + 1)
             bands |= dict.fromkeys((*row.left, *row.frames, *row.right), (top, top + height))
             top += height + GAP
-        lines = Lines(self.drawn, box, placed, bands)
+        lines = Lines(self.drawn, box, placed, bands, layout)
         self.lines += (lines.flow("forward", line) for line in layout.left)
         self.lines += (lines.flow("backward", line) for line in layout.right)
         self.lines += lines.bridges(layout.bridges)
@@ -748,7 +774,7 @@ class PictureBuilder:
         placed: dict[int, DrawnBox] = {}
         frames = [self.extent_of(units[place]) for place in row.frames]
         left, right = gutter - GUTTER / 2, gutter + GUTTER / 2
-        at = gutter - around_gutter(frames)[0] if frames else gutter
+        at = gutter - _around_gutter(frames)[0] if frames else gutter
         for place, extent in zip(row.frames, frames, strict=True):
             placed[place] = self.place(units[place], at + extent.left, top, depth)
             at += extent.width + ACROSS

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from backprint.graph.cost import each_storage, storages_of, updates_first
 from backprint.graph.folding.find import Node, Repeat, Steps, loops_of
 from backprint.graph.folding.fold import token_of
 from backprint.graph.folding.nouns import divided_text
 from backprint.graph.nouns import Dict, Graph, List, Pair, Port, Ref, Slice, Source, Spec, Step, TensorSpec, Value, refs
+from backprint.graph.sizes import at_hints
 from backprint.graph.text import show
 
 # ---- Nodes, ports and bridges
@@ -45,6 +47,10 @@ class SceneNode:
     token: Any = None
     """Equal for nodes that may be the same node of two turns of a loop."""
     is_guard: bool = False
+    region: str = ""
+    """The region in whose frame it stands."""
+    is_neighbor: bool = False
+    """Whether it is not in the region that is drawn, but gives gradients to it, or gets some from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,12 @@ class Scene:
     ports: tuple[ScenePort, ...]
     bridges: tuple[SceneBridge, ...]
 
+    @property
+    def neighbors(self) -> int | None:
+        """How many nodes of the forward are neighbors of the region that is drawn; None where none is."""
+        shows_region = any(node.region for node in self.nodes)
+        return sum(node.is_neighbor for node in self.nodes[: self.forward]) if shows_region else None
+
     def made_by(self) -> dict[int, int]:
         """Return for each port on the way into the backward that is saved the value of the forward."""
         return {bridge.taken: bridge.made for bridge in self.bridges}
@@ -88,20 +100,52 @@ def scene_of(pair: Pair) -> Scene:
     total = sum(len(graph.steps) for graph in graphs)
     ports: list[ScenePort] = []
     nodes: list[SceneNode] = []
-    known: list[dict[str, int]] = []
+    makers: list[dict[str, int]] = []
+    last: list[dict[str, int]] = []
     entered = total
     for side, graph in enumerate(graphs):
         values = {port.local: entered + place for place, port in enumerate(graph.inputs)}
         ports += [ScenePort(side, True, port, entered + place) for place, port in enumerate(graph.inputs)]
         entered += len(graph.inputs)
-        first = len(nodes)
-        values |= {step.name: first + place for place, step in enumerate(graph.steps) if not step.is_guard}
-        known.append(values)
-        nodes += [node_of(step, side, values, known[0]) for step in graph.steps]
+        writers = dict(values)  # of the values, as steps that follow read them
+        makers.append(values)
+        last.append(writers)
+        memory = shared_memory(graph)
+        for step in graph.steps:
+            place = len(nodes)
+            nodes.append(node_of(step, side, writers, makers[0]))
+            if not step.is_guard:
+                values[step.name] = writers[step.name] = place
+            for name in _updated_names(step):
+                writers |= {other: place for other in memory[name] if other in writers}
     for side, graph in enumerate(graphs):
-        ports += ports_out(side, graph, known[side])
-    bridges = tuple(bridges_of(pair, known)) if len(graphs) == 2 else ()
+        ports += _ports_out(side, graph, last[side])
+    bridges = tuple(_bridges_of(pair, last)) if len(graphs) == 2 else ()
     return Scene(pair.name, tuple(nodes), len(pair.forward.steps), tuple(ports), bridges)
+
+
+def _updated_names(step: Step) -> list[str]:
+    """Return the names of the values that a step writes into: none of a step in functional form."""
+    return _refs_in(step.args[0]) if step.args and updates_first(step.target) else []
+
+
+def _refs_in(value: Value) -> list[str]:
+    """Return the names of a value, or of a list of values."""
+    items = value.items if isinstance(value, List) else (value,)
+    return [item.name for item in items if isinstance(item, Ref)]
+
+
+def shared_memory(graph: Graph) -> dict[str, list[str]]:
+    """Return for each value that a step writes into the values that share its memory."""
+    written = {name for step in graph.steps for name in _updated_names(step)}
+    if not written:
+        return {}
+    storages, _ = storages_of(at_hints(graph))
+    names_in: dict[str, list[str]] = {}
+    for name, of_value in storages.items():
+        for key in each_storage(of_value):
+            names_in.setdefault(key, []).append(name)
+    return {name: [other for key in each_storage(storages[name]) for other in names_in[key]] for name in written}
 
 
 def node_of(step: Step, side: int, values: Mapping[str, int], forward: Mapping[str, int]) -> SceneNode:
@@ -145,13 +189,13 @@ def template(value: Value, values: Mapping[str, int], arguments: list[int]) -> s
     return show(value).replace("{", "\\x7b")  # only strings have braces, and braces mark values
 
 
-def ports_out(side: int, graph: Graph, values: Mapping[str, int]) -> Iterator[ScenePort]:
+def _ports_out(side: int, graph: Graph, values: Mapping[str, int]) -> Iterator[ScenePort]:
     """Yield the ports on the way out of a graph."""
     for port, result in zip(graph.outputs, graph.results, strict=True):
         yield ScenePort(side, False, port, next((values[name] for name in refs(result)), NO_VALUE))
 
 
-def bridges_of(pair: Pair, known: Sequence[Mapping[str, int]]) -> Iterator[SceneBridge]:
+def _bridges_of(pair: Pair, known: Sequence[Mapping[str, int]]) -> Iterator[SceneBridge]:
     """Yield what the forward saves and the backward takes."""
     forward, backward = pair.forward, pair.backward
     node_of_saved = {
@@ -215,7 +259,8 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A box: of the whole program, of a module's call, of a loop or one of its turns, of a line, or of some steps."""
+    """A box: of the whole program, of a region, of a module's call, of a loop or one of its turns, of a line, or of
+    some steps."""
 
     name: str
     kind: str
@@ -232,20 +277,20 @@ def frame_unit(number: int) -> int:
 
 def frames_of(scene: Scene) -> tuple[Frame, ...]:
     """Return the frames of a scene; the first is the whole program."""
-    root = calls_in(scene)
-    for box in inner_first(root):
-        fold_box(box, scene.nodes)
-    for box in inner_first(root):
-        cut_box(box, scene.nodes)
-    put_beside(root, scene)
-    for box in inner_first(root):
-        gather_box(box, scene)
-    for box in inner_first(root):
-        merge_box(box)
+    root = _calls_in(scene)
+    for box in _inner_first(root):
+        _fold_box(box, scene.nodes)
+    for box in _inner_first(root):
+        _cut_box(box, scene.nodes)
+    _put_beside(root, scene)
+    for box in _inner_first(root):
+        _gather_box(box, scene)
+    for box in _inner_first(root):
+        _merge_box(box)
     return tuple(numbered(root))
 
 
-def inner_first(box: Box) -> list[Box]:
+def _inner_first(box: Box) -> list[Box]:
     """Return a box and those in it, the inner ones first."""
     boxes = [box]
     for outer in boxes:
@@ -256,35 +301,35 @@ def inner_first(box: Box) -> list[Box]:
 # ---- Calls of modules
 
 
-def calls_in(scene: Scene) -> Box:
+def _calls_in(scene: Scene) -> Box:
     """Return the program as calls within calls: a module that is called twice is two boxes.
 
     A step that makes something for the backward alone may run late: it stands in the last call of its module.
     """
     root = Box(scene.name, "program")
     stack = [("", root)]
-    last: dict[str, Box] = {}
-    late = for_backward_alone(scene)
+    last: dict[tuple[str, ...], Box] = {}
+    late = _for_backward_alone(scene)
     for place, node in enumerate(scene.nodes[: scene.forward]):
         module = node.source.module if node.source is not None else ""
-        if place in late and module in last:
-            last[module].units.append(place)
+        path = tuple(part for part in (node.region, *module.split(".")) if part)
+        if place in late and path in last:
+            last[path].units.append(place)
             continue
-        parts = module.split(".") if module else []
         depth = 0
-        while depth < min(len(parts), len(stack) - 1) and stack[depth + 1][0] == parts[depth]:
+        while depth < min(len(path), len(stack) - 1) and stack[depth + 1][0] == path[depth]:
             depth += 1
         del stack[depth + 1 :]
-        for part in parts[depth:]:
-            inner = Box(part, "module")
+        for part in path[depth:]:
+            inner = Box(part, "region" if node.region and len(stack) == 1 else "module")
             stack[-1][1].units.append(inner)
             stack.append((part, inner))
-        last[module] = stack[-1][1]
-        last[module].units.append(place)
+        last[path] = stack[-1][1]
+        last[path].units.append(place)
     return root
 
 
-def for_backward_alone(scene: Scene) -> set[int]:
+def _for_backward_alone(scene: Scene) -> set[int]:
     """Return the steps of the forward whose results no step of the forward needs but such steps, and no output."""
     needed = {port.value for port in scene.ports if not port.enters and port.port.role != "saved"}
     only_backward: set[int] = set()
@@ -299,36 +344,36 @@ def for_backward_alone(scene: Scene) -> set[int]:
 # ---- Loops
 
 
-def fold_box(box: Box, nodes: Sequence[SceneNode]) -> None:
+def _fold_box(box: Box, nodes: Sequence[SceneNode]) -> None:
     """Replace units that repeat by loops."""
     if len(box.units) < 2:
         return
-    steps = steps_of_units(box.units, nodes)
+    steps = _steps_of_units(box.units, nodes)
     repeats = loops_of(steps)
     if any(isinstance(repeat, Repeat) for repeat in repeats):
-        box.units = joined_alike(list(units_with_loops(repeats, box.units)), nodes)
+        box.units = _joined_alike(list(_units_with_loops(repeats, box.units)), nodes)
         for loop in box.units:
             if isinstance(loop, Box) and loop.kind == "loop":
                 for turn in loop.units:
                     if isinstance(turn, Box) and turn.kind == "turn":
-                        fold_box(turn, nodes)
+                        _fold_box(turn, nodes)
 
 
-def steps_of_units(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> Steps:
+def _steps_of_units(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> Steps:
     """Return units as what repeats in them."""
     inside = [list(unit.nodes()) if isinstance(unit, Box) else [unit] for unit in units]
     place = {node: count for count, nodes_of_unit in enumerate(inside) for node in nodes_of_unit}
     numbers: dict[Any, int] = {}
     tokens, uses, borders = [], [], []
     for count, unit in enumerate(units):
-        tokens.append(numbers.setdefault(token_of_unit(unit, inside[count], nodes), len(numbers)))
+        tokens.append(numbers.setdefault(_token_of_unit(unit, inside[count], nodes), len(numbers)))
         arguments = [place.get(value, -1) for node in inside[count] for value in nodes[node].inputs]
         uses.append([argument for argument in arguments if argument != count])
         borders.append(isinstance(unit, Box) and not (count and isinstance(units[count - 1], Box)))
     return Steps(tokens, uses, borders, [len(nodes_of_unit) for nodes_of_unit in inside])
 
 
-def token_of_unit(unit: Box | int, inside: Sequence[int], nodes: Sequence[SceneNode]) -> Any:
+def _token_of_unit(unit: Box | int, inside: Sequence[int], nodes: Sequence[SceneNode]) -> Any:
     """Return what two turns have in common of a unit: of a box its name without numbers and all its steps."""
     if isinstance(unit, int):
         return nodes[unit].token
@@ -337,7 +382,7 @@ def token_of_unit(unit: Box | int, inside: Sequence[int], nodes: Sequence[SceneN
     return divided_text(unit.name)[0], tuple(nodes[node].token for node in inside), flow
 
 
-def units_with_loops(repeats: Iterable[Node], units: Sequence[Box | int]) -> Iterator[Box | int]:
+def _units_with_loops(repeats: Iterable[Node], units: Sequence[Box | int]) -> Iterator[Box | int]:
     """Yield units with those that repeat in loops."""
     for node in repeats:
         if isinstance(node, int):
@@ -346,10 +391,10 @@ def units_with_loops(repeats: Iterable[Node], units: Sequence[Box | int]) -> Ite
             turns = [list(row) for row in node.rows]
             for odd in node.odd:
                 turns[odd.iteration].append(odd.place)
-            yield loop_of_turns([[units[place] for place in sorted(turn)] for turn in turns])
+            yield _loop_of_turns([[units[place] for place in sorted(turn)] for turn in turns])
 
 
-def joined_alike(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> list[Box | int]:
+def _joined_alike(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> list[Box | int]:
     """Return units in which a loop of calls has also those next to it that are nearly the same: a first layer may
     compute what the others take from it."""
     joined: list[Box | int] = []
@@ -357,14 +402,14 @@ def joined_alike(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> list
         before = joined[-1] if joined else None
         if isinstance(unit, Box) and isinstance(before, Box) and "loop" in (unit.kind, before.kind):
             turns = [member for box in (before, unit) for member in (box.units if box.kind == "loop" else [box])]
-            if are_alike(turns[0], turns[-1], nodes):
-                joined[-1] = loop_of_turns([[turn] for turn in turns])
+            if _are_alike(turns[0], turns[-1], nodes):
+                joined[-1] = _loop_of_turns([[turn] for turn in turns])
                 continue
         joined.append(unit)
     return joined
 
 
-def are_alike(left: Box | int, right: Box | int, nodes: Sequence[SceneNode]) -> bool:
+def _are_alike(left: Box | int, right: Box | int, nodes: Sequence[SceneNode]) -> bool:
     """Whether two boxes are calls of modules whose names differ in a number, and most steps are equal."""
     if isinstance(left, int) or isinstance(right, int) or {left.kind, right.kind} != {"module"}:
         return False
@@ -374,7 +419,7 @@ def are_alike(left: Box | int, right: Box | int, nodes: Sequence[SceneNode]) -> 
     return (ours & theirs).total() >= ALIKE * max(ours.total(), theirs.total())
 
 
-def loop_of_turns(turns: Sequence[Sequence[Box | int]]) -> Box:
+def _loop_of_turns(turns: Sequence[Sequence[Box | int]]) -> Box:
     """Return a loop; a turn that is one box is that box."""
     boxes: list[Box | int] = []
     for count, turn in enumerate(turns):
@@ -387,18 +432,18 @@ def loop_of_turns(turns: Sequence[Sequence[Box | int]]) -> Box:
 # ---- Long ones
 
 
-def cut_box(box: Box, nodes: Sequence[SceneNode]) -> None:
+def _cut_box(box: Box, nodes: Sequence[SceneNode]) -> None:
     """Cut a long box into lines of the program, and then into groups."""
     if box.kind == "loop":
         return
     if len(box.units) > LONG:
-        box.units = list(units_by_line(box.units, nodes))
+        box.units = list(_units_by_line(box.units, nodes))
     while len(box.units) > 2 * LONG:
         chunks = [box.units[start : start + LONG] for start in range(0, len(box.units), LONG)]
-        box.units = [Box(title_of_chunk(chunk, nodes), "steps", chunk) for chunk in chunks]
+        box.units = [Box(_title_of_chunk(chunk, nodes), "steps", chunk) for chunk in chunks]
 
 
-def units_by_line(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> Iterator[Box | int]:
+def _units_by_line(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> Iterator[Box | int]:
     """Yield units, with those that stand in a row and come from one line in a box."""
 
     def line(unit: Box | int) -> tuple[str, int, str] | None:
@@ -414,7 +459,7 @@ def units_by_line(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> Ite
             yield Box(f"{file.rpartition('/')[2]}:{number}", "line", row, code)
 
 
-def title_of_chunk(chunk: Sequence[Box | int], nodes: Sequence[SceneNode]) -> str:
+def _title_of_chunk(chunk: Sequence[Box | int], nodes: Sequence[SceneNode]) -> str:
     """Return the names of the first and the last step of some units."""
     first, last = (list(unit.nodes()) if isinstance(unit, Box) else [unit] for unit in (chunk[0], chunk[-1]))
     return f"{nodes[first[0]].name} … {nodes[last[-1]].name}"
@@ -423,11 +468,11 @@ def title_of_chunk(chunk: Sequence[Box | int], nodes: Sequence[SceneNode]) -> st
 # ---- The backward
 
 
-def put_beside(root: Box, scene: Scene) -> None:
+def _put_beside(root: Box, scene: Scene) -> None:
     """Put each step of the backward into the box of the step of the forward that its echo names; into that of a step
     whose result it takes where the echo names none."""
     home: dict[int, Box] = {}
-    for box in inner_first(root):
+    for box in _inner_first(root):
         home |= {unit: box for unit in box.units if isinstance(unit, int)}
     for place in range(scene.forward, len(scene.nodes)):
         node = scene.nodes[place]
@@ -443,7 +488,7 @@ def partner_in(place: int, own: set[int], nodes: Sequence[SceneNode]) -> int | N
     return next((partner for partner in nodes[place].partners if partner in own), None)
 
 
-def gather_box(box: Box, scene: Scene) -> None:
+def _gather_box(box: Box, scene: Scene) -> None:
     """Make boxes of steps that have many steps of the backward beside them, if there are others in the box."""
     if box.kind == "loop":
         return
@@ -464,16 +509,19 @@ def gather_box(box: Box, scene: Scene) -> None:
         box.units = [unit for unit in box.units if isinstance(unit, Box) or unit not in gone]
 
 
-def merge_box(box: Box) -> None:
+def _merge_box(box: Box) -> None:
     """Let a box that has nothing but another box take its place."""
     while len(box.units) == 1 and isinstance(only := box.units[0], Box) and box.kind != "loop":
         if box.kind == "program":
             if only.kind != "module":
                 return
             box.label = only.name if not box.label else f"{box.label}.{only.name}"
+        elif box.kind == "region":  # it stays the region
+            if only.kind == "loop":
+                return
         elif only.kind in ("module", "loop"):
             box.kind, box.name = only.kind, f"{box.name}.{only.name}"
-        box.label = only.label or box.label
+        box.label = only.label or (only.name if box.kind == "region" else box.label)
         box.units = only.units
 
 

@@ -23,6 +23,7 @@ from backprint.draw.picture import (
     DrawnLine,
     LineLabel,
     PairPicture,
+    contents_of,
     folded_texts,
     frame_title,
     is_thin,
@@ -30,7 +31,6 @@ from backprint.draw.picture import (
     path_of,
     shortened,
     step_text,
-    steps_text,
 )
 from backprint.draw.scene import frame_unit
 from backprint.graph.text import show_spec
@@ -55,6 +55,8 @@ LIGHT: Mapping[str, str] = {
     "gradient": "#a3195b",
     "mutation": "#8a6100",
     "bad": "#c0152f",
+    "near": "#8a6d00",
+    "near-fill": "#fff1b8",
 }
 
 DARK: Mapping[str, str] = {
@@ -74,6 +76,8 @@ DARK: Mapping[str, str] = {
     "gradient": "#f07ab0",
     "mutation": "#e3b94d",
     "bad": "#ff7d8c",
+    "near": "#e8c547",
+    "near-fill": "#453a10",
 }
 
 RULES = """
@@ -90,6 +94,8 @@ text { fill: $ink; }
 .backward { fill: $backward-fill; stroke: $backward; }
 .view { fill: $view-fill; stroke: $view; }
 .keeps { stroke: $saved; }
+.neighbor { fill: $near-fill; stroke: $near; }
+.region { stroke: $ink; }
 .bad { stroke: $bad; }
 .flow-forward { stroke: $forward; }
 .flow-backward { stroke: $backward; }
@@ -119,6 +125,8 @@ text { font-size: 12px; }
 path { fill: none; }
 .folded, .forward, .backward { stroke-width: 1.2; }
 .view { stroke-width: .8; }
+.neighbor { stroke-width: 2; }
+.region { stroke-width: 1.4; stroke-dasharray: 7 4; }
 .guard { stroke-dasharray: 3 2; }
 .keeps { stroke-width: 2.2; }
 .flow-backward { stroke-dasharray: 5 2.5; }
@@ -154,21 +162,21 @@ MINIMUM = 12
 
 def svg_of(picture: PairPicture, title: str = "") -> str:
     """Return a picture as the text of an SVG file."""
-    return "".join(svg_parts(picture, title or picture.drawn.scene.name))
+    return "".join(_svg_parts(picture, title or picture.drawn.scene.name))
 
 
 def as_image(svg: str, title: str) -> str:
     """Return a picture as an image for a notebook: on its own, its style would change that of the whole notebook."""
     data = base64.b64encode(svg.encode()).decode()
-    return f'<img alt="{in_xml(title)}" style="max-width:100%" src="data:image/svg+xml;base64,{data}"/>'
+    return f'<img alt="{_in_xml(title)}" style="max-width:100%" src="data:image/svg+xml;base64,{data}"/>'
 
 
-def svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
+def _svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
     """Yield an SVG file in pieces."""
-    drawn = "".join(drawn_parts(picture, title))
-    legend, lines = legend_svg(drawn, picture.width, picture.height)
+    drawn = "".join(_drawn_parts(picture, title))
+    legend, lines = _legend_svg(drawn, picture.width, picture.height)
     width, height = picture.width, picture.height + LEGEND * lines + PAD
-    description = in_xml(f"{title}: {contents_of(picture)}")
+    description = _in_xml(f"{title}: {contents_of(picture.drawn)}")
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{description}">\n<title>{description}</title>\n'
@@ -180,23 +188,13 @@ def svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
     yield "</svg>\n"
 
 
-def drawn_parts(picture: PairPicture, title: str) -> Iterator[str]:
+def _drawn_parts(picture: PairPicture, title: str) -> Iterator[str]:
     """Yield the frames, lines, steps and texts of a picture, what is above others last."""
-    yield from (frame_svg(picture, box, title) for box in picture.boxes if box.unit < 0)
-    yield from (line_svg(line) for line in picture.lines if line.kind == "saved")
-    yield from (line_svg(line) for line in picture.lines if line.kind != "saved")
-    yield from (node_svg(picture, box) for box in picture.boxes if box.unit >= 0)
-    yield from map(label_svg, labels_of(picture))
-
-
-def contents_of(picture: PairPicture) -> str:
-    """Return what a picture shows, in numbers."""
-    cost = picture.drawn.frame_costs[0]
-    text = f"{steps_text(cost.forward_steps)} forward, "
-    if not cost.backward_steps:
-        return f"{text}no backward"
-    saved = f", {amount(cost.saved_bytes)} saved for the backward" if picture.drawn.scene.bridges else ""
-    return f"{text}{steps_text(cost.backward_steps)} backward{saved}"
+    yield from (_frame_svg(picture, box, title) for box in picture.boxes if box.unit < 0)
+    yield from (_line_svg(line) for line in picture.lines if line.kind == "saved")
+    yield from (_line_svg(line) for line in picture.lines if line.kind != "saved")
+    yield from (_node_svg(picture, box) for box in picture.boxes if box.unit >= 0)
+    yield from map(_label_svg, labels_of(picture))
 
 
 ARROWS = "".join(
@@ -206,18 +204,18 @@ ARROWS = "".join(
 )
 
 
-def in_xml(text: str) -> str:
+def _in_xml(text: str) -> str:
     """Return a stranger's text for XML, in one line."""
     return html.escape(printable(text), quote=True)
 
 
-def text_svg(x: float, y: float, text: str, kind: str = "", anchor: str = "middle") -> str:
+def _text_svg(x: float, y: float, text: str, kind: str = "", anchor: str = "middle") -> str:
     """Return a text at a place."""
     named = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{in_xml(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{_in_xml(text)}</text>'
 
 
-def rect_svg(x: float, y: float, width: float, height: float, kind: str, radius: float = 4) -> str:
+def _rect_svg(x: float, y: float, width: float, height: float, kind: str, radius: float = 4) -> str:
     """Return a rectangle."""
     return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius:g}"/>'
 
@@ -225,53 +223,55 @@ def rect_svg(x: float, y: float, width: float, height: float, kind: str, radius:
 # ---- Boxes
 
 
-def frame_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
+def _frame_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
     """Return a frame: open, or as a box of two halves. The title stands over the outermost."""
     drawn, number = picture.drawn, frame_unit(box.unit)
     frame, cost = drawn.frames[number], drawn.frame_costs[number]
     tooltip = f"{frame.name}\n{frame.label}\n{cost.forward_steps} forward, {cost.backward_steps} backward"
-    tip = f"<title>{escaped_lines(tooltip)}</title>"
+    tip = f"<title>{_escaped_lines(tooltip)}</title>"
     if box.is_open:
         over = frame_title(drawn, number) if number else shortened(title, 60)
-        head = text_svg(box.x + 8, box.y + 15, over, "bold", "start")
+        head = _text_svg(box.x + 8, box.y + 15, over, "bold", "start")
         beside = box.x + 18 + BOLD * len(over)
         fits = int((box.x + box.width - beside - PAD) / SMALL)
-        more = contents_of(picture) if not number else frame.label
+        more = contents_of(picture.drawn) if not number else frame.label
         if more and fits > MINIMUM:
-            head += text_svg(beside, box.y + 15, shortened(more, fits), "small", "start")
-        return f"<g>{tip}{rect_svg(box.x, box.y, box.width, box.height, f'frame depth-{box.depth % 2}', 6)}{head}</g>\n"
+            head += _text_svg(beside, box.y + 15, shortened(more, fits), "small", "start")
+        kind = f"frame depth-{box.depth % 2}{' region' if frame.kind == 'region' else ''}"
+        return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, kind, 6)}{head}</g>\n"
     (name, ours), (back, theirs) = folded_texts(drawn, number)
     left, right = box.gutter - GUTTER / 2, box.gutter + GUTTER / 2
-    inside = rect_svg(box.x, box.y, left - box.x, box.height, "half-forward", 6)
-    inside += rect_svg(right, box.y, box.x + box.width - right, box.height, "half-backward", 6)
+    inside = _rect_svg(box.x, box.y, left - box.x, box.height, "half-forward", 6)
+    inside += _rect_svg(right, box.y, box.x + box.width - right, box.height, "half-backward", 6)
     middle = (box.x + left) / 2, (right + box.x + box.width) / 2
-    inside += text_svg(middle[0], box.y + 16, name, "bold") + text_svg(middle[0], box.y + 30, ours, "small")
-    inside += text_svg(middle[1], box.y + 16, back) + text_svg(middle[1], box.y + 30, theirs, "small")
-    return f"<g>{tip}{rect_svg(box.x, box.y, box.width, box.height, 'folded', 6)}{inside}</g>\n"
+    inside += _text_svg(middle[0], box.y + 16, name, "bold") + _text_svg(middle[0], box.y + 30, ours, "small")
+    inside += _text_svg(middle[1], box.y + 16, back) + _text_svg(middle[1], box.y + 30, theirs, "small")
+    return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, 'folded', 6)}{inside}</g>\n"
 
 
-def escaped_lines(text: str) -> str:
+def _escaped_lines(text: str) -> str:
     """Return a stranger's text for XML, with its lines."""
     return html.escape(printable(text, lines=True), quote=True)
 
 
-def node_svg(picture: PairPicture, box: DrawnBox) -> str:
+def _node_svg(picture: PairPicture, box: DrawnBox) -> str:
     """Return a step, with the names of its ports."""
     drawn, node = picture.drawn, picture.drawn.scene.nodes[box.unit]
     thin = is_thin(drawn, box.unit)
     kind = "view" if thin else "backward" if node.side else "forward"
     kind += " guard" if node.is_guard else ""
+    kind += " neighbor" if node.is_neighbor else ""
     kind += " keeps" if any(saved.bridge.made == box.unit for saved in drawn.saved) else ""
     facts = node.name, node.target, spec_text(picture, box.unit), source_text(picture, box.unit)
     title = "\n".join(filter(None, facts))
     name = step_text(node.target)
-    inside = rect_svg(box.x, box.y, box.width, box.height, kind, box.height / 2 if thin else 4)
-    inside += text_svg(box.x + box.width / 2, box.middle + (3.4 if thin else 4.2), name, "small" if thin else "")
+    inside = _rect_svg(box.x, box.y, box.width, box.height, kind, box.height / 2 if thin else 4)
+    inside += _text_svg(box.x + box.width / 2, box.middle + (3.4 if thin else 4.2), name, "small" if thin else "")
     for pill in box.pills:
-        shape = rect_svg(pill.x, pill.y, pill.width, PILL, f"pill pill-{pill.role}", PILL / 2)
-        text = text_svg(pill.x + pill.width / 2, pill.y + 10, pill.text, f"pill-text text-{pill.role}")
-        inside += f"<g><title>{in_xml(f'{pill.role} {pill.name}')}</title>{shape}{text}</g>"
-    return f"<g><title>{escaped_lines(title)}</title>{inside}</g>\n"
+        shape = _rect_svg(pill.x, pill.y, pill.width, PILL, f"pill pill-{pill.role}", PILL / 2)
+        text = _text_svg(pill.x + pill.width / 2, pill.y + 10, pill.text, f"pill-text text-{pill.role}")
+        inside += f"<g><title>{_in_xml(f'{pill.role} {pill.name}')}</title>{shape}{text}</g>"
+    return f"<g><title>{_escaped_lines(title)}</title>{inside}</g>\n"
 
 
 def spec_text(picture: PairPicture, node: int) -> str:
@@ -289,43 +289,49 @@ def source_text(picture: PairPicture, node: int) -> str:
 # ---- Lines
 
 
-def line_svg(line: DrawnLine) -> str:
+def _line_svg(line: DrawnLine) -> str:
     """Return a line; the width of a bridge says how many bytes are saved."""
     kind = f"flow-{line.kind}"
     if line.kind == "saved":
         title = f"{amount(line.bytes) if line.bytes else 'no bytes of its own'}, {line.count} saved"
-        return path_svg(line, kind if line.bytes else f"{kind} thin", bridge_width(line.bytes), "", title)
+        return _path_svg(line, kind if line.bytes else f"{kind} thin", _bridge_width(line.bytes), "", title)
     is_bad = line.is_bad
     arrow = "ax" if is_bad else "af" if line.kind == "forward" else "ab"
     width = 2.4 if is_bad else 1 + min(1.5, 0.3 * (line.count - 1))
     end = f' marker-end="url(#{arrow})"' if line.ends else ""
-    return path_svg(line, f"{kind} flow-bad" if is_bad else kind, width, end, line.mark.text if line.mark else "")
+    return _path_svg(line, f"{kind} flow-bad" if is_bad else kind, width, end, line.mark.text if line.mark else "")
 
 
-def path_svg(line: DrawnLine, kind: str, width: float, end: str, tooltip: str) -> str:
+def _path_svg(line: DrawnLine, kind: str, width: float, end: str, tooltip: str) -> str:
     """Return the path of a line, with its title."""
-    title = f"<title>{escaped_lines(tooltip)}</title>" if tooltip else ""
+    title = f"<title>{_escaped_lines(tooltip)}</title>" if tooltip else ""
     path = f'<path class="{kind}" stroke-width="{width:.1f}"{end} d="{path_of(line)}"'
     return f"{path}>{title}</path>\n" if title else f"{path}/>\n"
 
 
-def bridge_width(count: int) -> float:
+def _bridge_width(count: int) -> float:
     """Return the width of a bridge: a point for a KiB, and 1.6 more for each tenfold."""
     return min(14.0, 1.0 + 1.6 * math.log10(1 + count / 1024)) if count else 1.2
 
 
-def label_svg(label: LineLabel) -> str:
+def _label_svg(label: LineLabel) -> str:
     """Return what a line carries: the bytes of a bridge, the shape of a flow of one value."""
     line = label.line
     kind = "saved-text" if line.kind == "saved" else "bad-text" if line.is_bad else "small label"
-    return text_svg(label.x, label.y + 3.3, line.text, kind, "start") + "\n"
+    return _text_svg(label.x, label.y + 3.3, line.text, kind, "start") + "\n"
 
 
 # ---- Legend
 
 ENTRIES = (
-    ("forward", "forward", 'class="(forward|half-forward)'),
-    ("backward", "backward", 'class="(backward|half-backward)'),
+    ("forward", "forward", r'class="(forward|half-forward)(?! neighbor)'),
+    ("backward", "backward", r'class="(backward|half-backward)(?! neighbor)'),
+    ("frame depth-1 region", "the region", r'class="frame depth-\d region"'),
+    (
+        "forward neighbor",
+        "neighbor: not in the region; gradients come from it or go to it",
+        r'class="[a-z ]* neighbor"',
+    ),
     ("view", "view: computes nothing", 'class="view'),
     ("flow-saved", "saved for the backward (width: bytes)", 'class="flow-saved"'),
     ("flow-saved thin", "saved without bytes of its own", 'class="flow-saved thin"'),
@@ -339,7 +345,7 @@ ENTRIES = (
 """What the legend shows: a class, a text, and how it is found in a picture."""
 
 
-def legend_svg(drawn: str, width: float, top: float) -> tuple[str, int]:
+def _legend_svg(drawn: str, width: float, top: float) -> tuple[str, int]:
     """Return the legend of what is drawn, and how many lines it takes in the width of the picture."""
     x, line, parts = PAD, 0, []
     for kind, text, pattern in ENTRIES:
@@ -353,7 +359,7 @@ def legend_svg(drawn: str, width: float, top: float) -> tuple[str, int]:
             stroke = 6 if kind == "flow-saved" else 1.6
             parts.append(f'<path class="{kind}" stroke-width="{stroke}" d="M{x:.1f} {y + 7:.1f}h20"/>')
         else:
-            parts.append(rect_svg(x, y + 1, 20, 12, kind, 6 if kind.startswith(("pill", "view")) else 3))
-        parts.append(text_svg(x + 26, y + 11, text, "small", "start"))
+            parts.append(_rect_svg(x, y + 1, 20, 12, kind, 6 if kind.startswith(("pill", "view")) else 3))
+        parts.append(_text_svg(x + 26, y + 11, text, "small", "start"))
         x += wide
     return f"<g>{''.join(parts)}</g>\n", line + 1

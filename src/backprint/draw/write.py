@@ -51,10 +51,10 @@ def check_numbers(pair: int, nodes: int, scale: float) -> None:
 
 def as_svg(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> bytes:
     """Return a picture as SVG."""
-    return svg_of(readable_picture(drawn, nodes), title).encode()
+    return svg_of(_readable_picture(drawn, nodes), title).encode()
 
 
-def readable_picture(drawn: DrawnPair, nodes: int) -> PairPicture:
+def _readable_picture(drawn: DrawnPair, nodes: int) -> PairPicture:
     """Return a picture of at most so many steps and folded frames. If that is more than usual, it may be wider, too."""
     return picture_of(drawn, opened_frames(drawn, nodes, WIDEST if nodes <= READABLE else math.inf))
 
@@ -64,7 +64,7 @@ def as_dot(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> byte
     return dot_of(drawn, opened_frames(drawn, nodes), title).encode()
 
 
-def as_png(drawn: DrawnPair, title: str, nodes: int, scale: float) -> bytes:
+def _as_png(drawn: DrawnPair, title: str, nodes: int, scale: float) -> bytes:
     """Return a picture as PNG: the SVG in light colors, drawn by resvg."""
     try:
         import resvg_py
@@ -73,7 +73,7 @@ def as_png(drawn: DrawnPair, title: str, nodes: int, scale: float) -> bytes:
             "a PNG is made with the package resvg-py: pip install '.[png]' in Backprint's folder; .svg and .dot need "
             "no package"
         ) from None
-    picture = readable_picture(drawn, nodes)
+    picture = _readable_picture(drawn, nodes)
     fits = min(scale, EDGE / max(picture.width, picture.height))
     return bytes(resvg_py.svg_to_bytes(svg_string=svg_of(picture, title), zoom=fits))
 
@@ -81,6 +81,6 @@ def as_png(drawn: DrawnPair, title: str, nodes: int, scale: float) -> bytes:
 FORMATS: Mapping[str, Callable[[DrawnPair, str, int, float], bytes]] = {
     ".svg": as_svg,
     ".dot": as_dot,
-    ".png": as_png,
+    ".png": _as_png,
 }
 """Endings, and what draws each."""

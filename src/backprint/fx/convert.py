@@ -122,22 +122,22 @@ def tensor_spec(tensor: Tensor) -> TensorSpec:
     shape = tuple(map(size_of, tensor.shape))
     if tensor.layout is not torch.strided:
         return TensorSpec(dtype, shape, None, 0, device, layout)
-    stride = None if has_contiguous_strides(tensor) else tuple(map(size_of, tensor.stride()))
+    stride = None if _has_contiguous_strides(tensor) else tuple(map(size_of, tensor.stride()))
     return TensorSpec(dtype, shape, stride, 0, device)
 
 
-def has_contiguous_strides(tensor: Tensor) -> bool:
+def _has_contiguous_strides(tensor: Tensor) -> bool:
     """Whether a tensor's strides are those of a contiguous one of its shape; sizes that may be 0 count as others."""
     step: Any = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        expression = size_expression(stride)
-        if expression != step and not are_same_size(expression, step):
+        expression = _size_expression(stride)
+        if expression != step and not _are_same_size(expression, step):
             return False
-        step = step * (max(size, 1) if isinstance(size, int) else size_expression(size))
+        step = step * (max(size, 1) if isinstance(size, int) else _size_expression(size))
     return True
 
 
-def are_same_size(left: Any, right: Any) -> bool:
+def _are_same_size(left: Any, right: Any) -> bool:
     """Whether two sizes, numbers or expressions, are equal wherever no size is 0."""
     if isinstance(left, int) and isinstance(right, int):
         return left == right
@@ -152,7 +152,7 @@ def _argument_not_one(part: Any) -> Any:
     return next(argument for argument in part.args if argument != 1)
 
 
-def size_expression(size: Any) -> Any:
+def _size_expression(size: Any) -> Any:
     """Return a size as a number, or as the expression of a symbolic size, which adds no guards when computed with."""
     if isinstance(size, int):
         return size
@@ -161,7 +161,7 @@ def size_expression(size: Any) -> Any:
 
 def size_of(size: Any) -> int | str:
     """Return a size as a number, or as the text of its expression."""
-    size = size_expression(size)
+    size = _size_expression(size)
     return size if isinstance(size, int) else str(size)
 
 
@@ -278,10 +278,10 @@ def pin_dtypes(module: fx.GraphModule) -> None:
     """Set the dtype of factory calls where the program had changed the default; otherwise a graph would depend on
     it."""
     for node in module.graph.nodes:
-        node.kwargs = node.kwargs | pinned_dtypes_of(node)
+        node.kwargs = node.kwargs | _pinned_dtypes_of(node)
 
 
-def pinned_dtypes_of(node: fx.Node) -> dict[str, torch.dtype]:
+def _pinned_dtypes_of(node: fx.Node) -> dict[str, torch.dtype]:
     """Return the dtype that a factory took from an unusual default dtype."""
     example = node.meta.get("val")
     if node.all_input_nodes or not isinstance(example, Tensor) or not isinstance(node.target, OpOverload):

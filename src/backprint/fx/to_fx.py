@@ -21,7 +21,6 @@ from backprint._torch.shapes import DimDynamic, ShapeEnv, check_size
 from backprint._torch.tensors import assert_async
 from backprint.errors import BackprintError, GraphError
 from backprint.fx.values import check_guard, line_text, resolve, value_evaluator
-from backprint.graph.isolation import check_here
 from backprint.graph.nouns import Graph, Ref, ScalarSpec, Size, Source, Spec, Step, Symbol, TensorSpec, refs
 from backprint.graph.sizes import evaluate
 from backprint.graph.steps import READING
@@ -31,9 +30,8 @@ from backprint.graph.text import show_step
 def to_fx(graph: Graph, examples: Examples | None = None) -> fx.GraphModule:
     """Return a torch.fx.GraphModule that computes the same, node by node; the arguments of its calls are not
     checked."""
-    check_here(graph.isolated)
     try:
-        return build_module(graph, examples or Examples(graph.symbols))
+        return _build_module(graph, examples or Examples(graph.symbols))
     except BackprintError:
         raise
     except Exception as error:  # a call with too few arguments, an operator where fx allows only values
@@ -41,7 +39,7 @@ def to_fx(graph: Graph, examples: Examples | None = None) -> fx.GraphModule:
         raise GraphError(f"torch.fx cannot hold this graph, whose calls no run has checked: {message}") from error
 
 
-def build_module(graph: Graph, examples: Examples) -> fx.GraphModule:
+def _build_module(graph: Graph, examples: Examples) -> fx.GraphModule:
     """Return a GraphModule of a Graph; raise whatever torch.fx raises."""
     root, module_graph = nn.Module(), fx.Graph()
     for name, sub in graph.subgraphs:
@@ -53,12 +51,12 @@ def build_module(graph: Graph, examples: Examples) -> fx.GraphModule:
         env[port.local] = node
     subs = {name: module_graph.create_node("get_attr", name) for name, _ in graph.subgraphs}
     evaluate = value_evaluator(env, subs)
-    read = read_by_guards(graph)
+    read = _read_by_guards(graph)
     for step in graph.steps:
         if step.name in read and not step.is_guard:
             env[step.name] = evaluate(step.args[0])
             continue
-        node = add_step(module_graph, step, evaluate)
+        node = _add_step(module_graph, step, evaluate)
         node.meta |= {"spec": step.spec, "source": step.source, "echo": step.echo, **examples.meta(step.spec)}
         if step.source is not None:
             node.meta["stack_trace"] = stack_trace(step.source)
@@ -68,7 +66,7 @@ def build_module(graph: Graph, examples: Examples) -> fx.GraphModule:
     return fx.GraphModule(root, module_graph)
 
 
-def add_step(graph: fx.Graph, step: Step, evaluate: Callable[[Any], Any]) -> fx.Node:
+def _add_step(graph: fx.Graph, step: Step, evaluate: Callable[[Any], Any]) -> fx.Node:
     """Return the node of one step."""
     if step.is_guard:
         value, *expected = map(evaluate, step.args)
@@ -78,7 +76,7 @@ def add_step(graph: fx.Graph, step: Step, evaluate: Callable[[Any], Any]) -> fx.
     return graph.create_node("call_function", resolve(step.target), evaluate(step.args), kwargs, name=step.name)
 
 
-def read_by_guards(graph: Graph) -> set[str]:
+def _read_by_guards(graph: Graph) -> set[str]:
     """Return the numbers that only guards use: the guard checks the tensor that they are read from instead."""
     guards, others = set(), {name for result in graph.results for name in refs(result)}
     for step in graph.steps:
@@ -138,12 +136,12 @@ class Examples:
     def tensor(self, spec: TensorSpec, shape: list[Any], strides: list[Any] | None) -> Tensor:
         """Return a fake tensor on a spec's device, whether this machine has it or not."""
         dtype = getattr(torch, spec.dtype)
-        with self.mode, torch.no_grad():
-            if spec.device == "cpu":
+        if any(not isinstance(size, int) for size in (*shape, *(strides or ()))):
+            if spec.device != "cpu":
+                raise GraphError("symbolic sizes on another device")
+            with self.mode, torch.no_grad():
                 example: Tensor = empty(shape, strides, dtype, "cpu")
                 return example
-        if any(not isinstance(size, int) for size in (*shape, *(strides or ()))):
-            raise GraphError("symbolic sizes on another device")
         return FakeTensor(self.mode, empty(shape, strides, dtype, "meta"), torch.device(spec.device))
 
     def size(self, size: Size) -> Any:
@@ -171,7 +169,7 @@ def assert_equal(value: Any, expected: Any, text: str = "", where: str = "") -> 
     """Guard on a number, or on a tensor with one element."""
     if not isinstance(value, Tensor):
         check_guard("assert_equal", value, expected, text, where)
-    elif is_traced(value):
+    elif _is_traced(value):
         assert_async((value == expected).all(), f"guard `{text}` does not hold{where}")
     else:
         check_guard("assert_equal", value.item(), expected, text, where)
@@ -181,7 +179,7 @@ def assert_nan(value: Any, text: str = "", where: str = "") -> None:
     """Guard on a number that is NaN."""
     if not isinstance(value, Tensor):
         check_guard("assert_nan", value, None, text, where)
-    elif is_traced(value):
+    elif _is_traced(value):
         assert_async((value != value).all(), f"guard `{text}` does not hold{where}")
     else:
         check_guard("assert_nan", value.item(), None, text, where)
@@ -196,7 +194,7 @@ def assert_shape(value: Any, expected: Any, text: str = "", where: str = "") -> 
     check_guard("assert_shape", value, expected, text, where)
 
 
-def is_traced(value: Tensor) -> bool:
+def _is_traced(value: Tensor) -> bool:
     """Whether a graph is being traced, so that this tensor has no values to read."""
     if torch.compiler.is_compiling():
         return True

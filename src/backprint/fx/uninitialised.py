@@ -58,7 +58,7 @@ def uninitialized_values(graph: Graph) -> Uninitialized:
     """Return the values of a graph whose memory is not initialized."""
     if not any(bare_operator(step) in ALLOCATING for step in graph.steps):
         return Uninitialized()
-    walk = MaskWalk({port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps})
+    walk = _MaskWalk({port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps})
     names = set()
     for step in graph.steps:
         if not step.is_guard:
@@ -69,7 +69,7 @@ def uninitialized_values(graph: Graph) -> Uninitialized:
     return Uninitialized(frozenset(names | walk.continued), frozenset(left | walk.continued))
 
 
-class MaskWalk:
+class _MaskWalk:
     """Follows which elements are written: a mask for each value of uninitialized memory, views of it included.
 
     `open` are values whose writes are at places that depend on values, and `continued` those that a later write fills.
@@ -110,7 +110,7 @@ class MaskWalk:
 
     def allocate(self, step: Step, first: str, in_place: bool) -> None:
         """Note new memory. A resized tensor keeps its elements."""
-        mask = unwritten_mask(step.spec)
+        mask = _unwritten_mask(step.spec)
         if mask is None:
             return
         if "resize" in step.target:
@@ -122,8 +122,8 @@ class MaskWalk:
         """Return the mask of a view; where the view of a mask would be another, whether every element is written."""
         masks = {name: self.masks.get(name) for value in (*step.args, step.kwargs) for name in refs(value)}
         if step.target not in DTYPE_CHANGING_VIEWS and all(mask is not None for mask in masks.values()):
-            return run_on_masks(step, masks)
-        mask = unwritten_mask(step.spec)
+            return _run_on_masks(step, masks)
+        mask = _unwritten_mask(step.spec)
         return torch.ones(()) if mask is None else mask.fill_(is_written(self.masks[used(step)[0]]))
 
     def note_continued(self, name: str) -> None:
@@ -137,7 +137,7 @@ class MaskWalk:
         source, written = step.args[1], torch.ones(shape, dtype=torch.bool)
         if isinstance(source, Ref) and source.name in self.masks:  # what is copied in may be uninitialized itself
             written = self.masks[source.name].reshape(shape)
-        return run_on_masks(step, {**dict.fromkeys(refs(source), written), first: self.masks[first]})
+        return _run_on_masks(step, {**dict.fromkeys(refs(source), written), first: self.masks[first]})
 
 
 DTYPE_CHANGING_VIEWS = frozenset(
@@ -156,7 +156,7 @@ def numel_of(spec: Spec | None) -> int:
     return spec.numel if isinstance(spec, TensorSpec) and all(type(size) is int for size in spec.shape) else 0
 
 
-def unwritten_mask(spec: Spec) -> Tensor | None:
+def _unwritten_mask(spec: Spec) -> Tensor | None:
     """Return a mask without a written element; None where the tensor's sizes are symbols, or too large."""
     if (
         not isinstance(spec, TensorSpec)
@@ -178,13 +178,13 @@ VIEW_WRITTEN_BY = {
 
 def part_of(step: Step, mask: Tensor) -> Any:
     """Return the part of a mask that a step writes."""
-    return run_on_masks(
+    return _run_on_masks(
         replace(step, target=VIEW_WRITTEN_BY[bare_operator(step)], args=(step.args[0], *step.args[2:])),
         {used(step)[0]: mask},
     )
 
 
-def run_on_masks(step: Step, masks: Mapping[str, Any]) -> Any:
+def _run_on_masks(step: Step, masks: Mapping[str, Any]) -> Any:
     """Run one step on masks."""
     evaluate = value_evaluator(masks, {})
     args, kwargs = tuple(map(evaluate, step.args)), {key: evaluate(value) for key, value in step.kwargs}

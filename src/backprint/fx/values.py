@@ -15,12 +15,9 @@ from typing import Any
 import torch
 
 from backprint._torch.operators import OpOverload
-from backprint.checks.arguments import check_division
-from backprint.checks.asserting import gpu_assert_complaint
-from backprint.checks.schema import call_complaint
-from backprint.checks.sizes import growth_complaint, why_outgrown
 from backprint.errors import DeviceAssertError, GuardError, RefusedError, ReplayError, for_program
-from backprint.graph.isolation import PASSED_OPERATORS
+from backprint.fx.asserting import gpu_assert_complaint
+from backprint.fx.schema import call_complaint
 from backprint.graph.nouns import (
     COLLECTIVES,
     HIGHER,
@@ -44,6 +41,7 @@ from backprint.graph.nouns import (
 )
 from backprint.graph.operators import operators
 from backprint.graph.text import show_step
+from backprint.values.bounds import growth_complaint, why_outgrown
 
 MODULES: dict[str, Any] = {"operator": operator, "math": math, "torch": torch}
 
@@ -64,18 +62,18 @@ def resolve(target: str) -> Callable[..., Any]:
 
 
 def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise RefusedError unless a target accepts these arguments safely."""
+    """Raise RefusedError unless arguments fit the schema of a target, and its result has a bounded size."""
     if target == "operator.getitem" and isinstance(args[0], tuple) and type(args[1]) is int:
         return  # one of several results that are there: nothing is computed
     if target in PLAIN_TARGETS:
-        complaint = growth_complaint(target, args) or complaint_about_division(target, args)
+        complaint = growth_complaint(target, args)
     elif isinstance(function, OpOverload):
         complaint = call_complaint(function, args, kwargs)
         if not complaint and (asserts := gpu_assert_complaint(function, args, kwargs)):
             raise DeviceAssertError(
                 f"{asserts}: the assertion of the GPU kernel would fail, and this process could use the GPU no more"
             )
-    elif complaint := complaint_about_passed_operator(target, args, kwargs):
+    elif complaint := _complaint_about_passed_operator(target, args, kwargs):
         raise RefusedError(complaint)
     else:
         return  # an operator with graphs as arguments, such as `cond`: the calls in these graphs are checked one by one
@@ -83,16 +81,18 @@ def check_call(target: str, function: Callable[..., Any], args: Sequence[Any], k
         raise RefusedError(complaint)
 
 
-def complaint_about_division(target: str, args: Sequence[Any]) -> str:
-    """Return what is wrong with a division by the Python operator `//` or `%` of tensors; '' if nothing."""
-    check = DIVISIONS.get(target)
-    return check({"self": args[0], "other": args[1]}) if check is not None and len(args) == 2 else ""
+PASSED_OPERATORS: Mapping[str, tuple[int, int]] = {
+    "torch.ops.higher_order.run_and_save_rng_state": (0, 1),
+    "torch.ops.higher_order.graphsafe_run_with_rng_state": (0, 1),
+    "torch.ops.higher_order.run_with_rng_state": (1, 2),
+    "torch.ops.higher_order.with_effects": (1, 2),
+    "torch.ops.higher_order.out_dtype": (0, 2),
+}
+"""Higher-order operators that call an operator which is passed to them -> the position of that operator among their
+arguments, and the position at which its own arguments begin. Those arguments are checked."""
 
 
-DIVISIONS = {"operator.floordiv": check_division, "operator.mod": check_division}
-
-
-def complaint_about_passed_operator(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+def _complaint_about_passed_operator(target: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Return what is wrong with the arguments of an operator that is passed to another one, which calls it; '' if
     nothing."""
     position, first_argument = PASSED_OPERATORS.get(target, (len(args), 0))
@@ -107,7 +107,7 @@ def complaint_about_passed_operator(target: str, args: Sequence[Any], kwargs: Ma
 def checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that checks the arguments of a target's callable and calls it; while torch compiles, it does
     not check. A callable that is no target is returned as it is."""
-    target = str(function) if isinstance(function, OpOverload) else targets_of_plain_functions().get(function)
+    target = str(function) if isinstance(function, OpOverload) else _targets_of_plain_functions().get(function)
     if target is None:
         return function
 
@@ -121,7 +121,7 @@ def checked_function(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def targets_of_plain_functions() -> Mapping[Callable[..., Any], str]:
+def _targets_of_plain_functions() -> Mapping[Callable[..., Any], str]:
     """Return the targets that are not tensor operators, by callable."""
     targets = {}
     for target in PLAIN_TARGETS | HIGHER:

@@ -93,7 +93,7 @@ def is_effect(step: Step) -> bool:
 def mutated(step: Step) -> list[str]:
     """Return the names whose memory a step may change. A custom operator may change any argument."""
     if step.target in HIGHER:
-        return [name for called in calls_within(step) for name in mutated(called)]
+        return [name for called in _calls_within(step) for name in mutated(called)]
     if "m" not in operators().get(step.target, ""):
         return list(_names(step)) if is_custom(step.target) else []
     name = step.target.split(".")[-2]
@@ -102,7 +102,7 @@ def mutated(step: Step) -> list[str]:
     return [name for _, value in step.kwargs for name in refs(value)] or list(_names(step))
 
 
-def calls_within(step: Step) -> Iterator[Step]:
+def _calls_within(step: Step) -> Iterator[Step]:
     """Yield the call that a higher-order operator makes of an operator it is given, on the arguments after that."""
     for place, value in enumerate(step.args):
         if isinstance(value, Op):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from backprint.errors import UsageError
+
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
@@ -48,6 +50,24 @@ class CaptureOptions:
 
 DEFAULTS: Mapping[str, Any] = CaptureOptions().as_keywords()
 """The default of each option."""
+
+GRAD_ROLES: Mapping[str, tuple[str, ...]] = {
+    "inputs": ("input",),
+    "parameters": ("parameter",),
+    "all": ("input", "parameter"),
+}
+"""The words that `requires_grad` takes, and the roles of the tensors that then require grad: all that can."""
+
+
+def roles_with_grad(word: str) -> tuple[str, ...]:
+    """Return the roles of the tensors that require grad by a word of `requires_grad`."""
+    if word not in GRAD_ROLES:
+        raise UsageError(
+            f"requires_grad={word!r} is a text, and none of {', '.join(map(repr, GRAD_ROLES))}: write "
+            f"requires_grad=({word!r},), a name for each tensor"
+        )
+    return GRAD_ROLES[word]
+
 
 OF_SOME_ENGINES: Mapping[str, str] = {
     "fake": "fake=True",

@@ -1,6 +1,6 @@
 """What a graph costs: floating-point operations, bytes, and the memory that lives. Nothing here needs torch.
 
-- FLOPs: of the direct algorithm, two for each multiply-add, for each step and by dtype.
+- FLOPs of matrix products, convolutions and attention, two for each multiply-add; other operators count none.
 - Storages: which values share memory, and how large a storage is.
 - Bytes that a step reads and writes, the cost of each step, and the time line of memory over a Pair.
 - A Pair's Summary, and the operators that graphs call.
@@ -12,20 +12,21 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, zip_longest
 from typing import TypeAlias
 
 from backprint.graph.keys import number_of
 from backprint.graph.nouns import (
-    COLLECTIVES,
     ITEMSIZE,
     WAIT,
     Capture,
     Graph,
+    Link,
     List,
     Op,
     Pair,
+    Port,
     Ref,
     Spec,
     Step,
@@ -46,6 +47,7 @@ from backprint.graph.steps import used
 
 Shape = tuple[int, ...]
 Specs = Mapping[str, Spec]
+Formula = Callable[[Step, Specs], int]
 
 
 def specs_of(graph: Graph) -> dict[str, Spec]:
@@ -53,14 +55,16 @@ def specs_of(graph: Graph) -> dict[str, Spec]:
     return {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
 
 
-def flops_of_steps(steps: Iterable[Step], specs: Mapping[str, Spec]) -> int:
-    """Return the FLOPs of the products among some steps, where the types of their values are given."""
-    total = 0
-    for step in steps:
-        name = step.target.split(".")[1] if step.target.startswith("aten.") else ""
-        if name in FLOPS:
-            total += FLOPS[name](step, specs)
-    return min(total, MOST_FLOPS)
+def flops_of(step: Step, specs: Specs) -> int:
+    """Return the FLOPs of a step where the types of its values are given; 0 if it is no product."""
+    space, _, rest = step.target.partition(".")
+    name = rest.split(".")[0] if space == "aten" else step.target.removeprefix("torch.ops.higher_order.")
+    return min(FLOPS[name](step, specs), MOST_FLOPS) if name in FLOPS else 0
+
+
+def flops_of_steps(steps: Iterable[Step], specs: Specs) -> int:
+    """Return the FLOPs of some steps."""
+    return min(sum(flops_of(step, specs) for step in steps), MOST_FLOPS)
 
 
 MOST_FLOPS = 2**63 - 1
@@ -72,7 +76,7 @@ def argument(step: Step, index: int) -> Value:
     return step.args[index] if index < len(step.args) else None
 
 
-def shape(value: Value, specs: Mapping[str, Spec]) -> Shape:
+def shape(value: Value, specs: Specs) -> Shape:
     """Return the shape of an argument; symbolic sizes count as one."""
     spec = specs.get(value.name) if isinstance(value, Ref) else None
     return tuple(s if isinstance(s, int) else 1 for s in spec.shape) if isinstance(spec, TensorSpec) else ()
@@ -104,41 +108,22 @@ def tensors_in(spec: Spec) -> Iterator[TensorSpec]:
             yield from tensors_in(part)
 
 
-def shapes_taken(step: Step, specs: Specs) -> Iterator[Shape]:
-    """Yield the shapes of the tensors that a step takes, in order."""
-    for value in arguments_of(step):
-        for name in refs(value):
-            if isinstance(specs.get(name), TensorSpec):
-                yield shape(Ref(name), specs)
-
-
-def dtype_of(step: Step, specs: Specs) -> str:
-    """Return the floating-point dtype of the results, else of the arguments; '' where all are integers."""
-    argument_specs = (specs.get(name) for value in arguments_of(step) for name in refs(value))
-    dtypes = (tensor.dtype for spec in (step.spec, *argument_specs) for tensor in tensors_in(spec))
-    return next((dtype for dtype in dtypes if dtype.startswith(("float", "bfloat", "complex"))), "")
-
-
 def numel_of(value: Value, specs: Specs) -> int:
     """Return the number of elements of an argument, or of a list of arguments."""
     return sum(spec.numel for name in refs(value) for spec in tensors_in(specs.get(name)))
 
 
-def int_of(size: int | str) -> int:
-    return size if isinstance(size, int) else 1
-
-
-def product(left: int, right: int) -> Callable[[Step, Mapping[str, Spec]], int]:
+def product(left: int, right: int) -> Formula:
     """Return a function for the FLOPs of a matrix product of these arguments."""
 
-    def cost(step: Step, specs: Mapping[str, Spec]) -> int:
+    def cost(step: Step, specs: Specs) -> int:
         a, b = shape(argument(step, left), specs), shape(argument(step, right), specs)
         return 2 * math.prod(a) * b[-1] if a and b else 0
 
     return cost
 
 
-def convolution(step: Step, specs: Mapping[str, Spec]) -> int:
+def convolution(step: Step, specs: Specs) -> int:
     """Count a row of the weight for each output element."""
     weight, spec = shape(argument(step, 1), specs), step.spec
     out = tuple(s if isinstance(s, int) else 1 for s in spec.shape) if isinstance(spec, TensorSpec) else ()
@@ -147,15 +132,14 @@ def convolution(step: Step, specs: Mapping[str, Spec]) -> int:
     return 2 * math.prod(out) * math.prod(weight[1:])
 
 
-def convolution_backward(step: Step, specs: Mapping[str, Spec]) -> int:
-    """Count the FLOPs of the gradients that are computed: the input's as many as the forward's, the weight's as many as
-    without groups."""
+def convolution_backward(step: Step, specs: Specs, groups: int = 1) -> int:
+    """Count the FLOPs of the gradients that are computed, the weight's as if there were one group, as torch has it."""
     gradient, input, weight = (shape(argument(step, place), specs) for place in range(3))
     mask = step.args[-1] if step.args else None
     if not isinstance(mask, List) or not (len(gradient) > 1 and len(input) > 1):
         return 0
     positions = math.prod((input if argument(step, 7) is True else gradient)[2:]) * gradient[0] * math.prod(weight[2:])
-    channels = (math.prod(weight[:2]), input[1] * gradient[1])
+    channels = (math.prod(weight[:2]), input[1] * gradient[1] // groups)
     return sum(
         2 * positions * channel_count
         for channel_count, wanted in zip(channels, mask.items, strict=False)
@@ -163,15 +147,15 @@ def convolution_backward(step: Step, specs: Mapping[str, Spec]) -> int:
     )
 
 
-def attention(step: Step, specs: Mapping[str, Spec]) -> int:
+def attention(step: Step, specs: Specs) -> int:
     """Count two matrix products: of queries with keys, and of what they weigh with values."""
     q, k, v = (shape(argument(step, place), specs) for place in range(3))
     return 2 * math.prod(q[:-1]) * k[-2] * (q[-1] + v[-1]) if q and v and len(k) > 1 else 0
 
 
-def attention_backward(step: Step, specs: Mapping[str, Spec]) -> int:
+def attention_backward(step: Step, specs: Specs, query: int = 1) -> int:
     """Count five matrix products, of which the first is the forward's again."""
-    q, k, v = (shape(argument(step, place), specs) for place in range(1, 4))
+    q, k, v = (shape(argument(step, place), specs) for place in range(query, query + 3))
     return 2 * math.prod(q[:-1]) * k[-2] * (3 * q[-1] + 2 * v[-1]) if q and v and len(k) > 1 else 0
 
 
@@ -180,209 +164,30 @@ ATTENTIONS = tuple(
     for kind in ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
 )
 
-FLOPS: Mapping[str, Callable[[Step, Mapping[str, Spec]], int]] = {
+FLOPS: Mapping[str, Formula] = {
     "mm": product(0, 1),
     "bmm": product(0, 1),
     "addmm": product(1, 2),
     "baddbmm": product(1, 2),
     "_scaled_mm": product(0, 1),
-    **dict.fromkeys("convolution _convolution cudnn_convolution convolution_overrideable".split(), convolution),
+    **dict.fromkeys(
+        "convolution _convolution cudnn_convolution convolution_overrideable _slow_conv2d_forward".split(), convolution
+    ),
     "convolution_backward": convolution_backward,
-    **dict.fromkeys((*ATTENTIONS, "_flash_attention_forward", "_efficient_attention_forward"), attention),
-    **{f"{name}_backward": attention_backward for name in ATTENTIONS},
-    **dict.fromkeys(["_flash_attention_backward", "_efficient_attention_backward"], attention_backward),
+    **dict.fromkeys(
+        (*ATTENTIONS, "_flash_attention_forward", "_efficient_attention_forward", "flex_attention"), attention
+    ),
+    **dict.fromkeys(
+        (
+            *(f"{name}_backward" for name in ATTENTIONS),
+            "_flash_attention_backward",
+            "_efficient_attention_backward",
+        ),
+        attention_backward,
+    ),
+    "flex_attention_backward": functools.partial(attention_backward, query=0),
 }
-"""What counts as arithmetic, as PyTorch's own FLOP counter counts it."""
-
-
-# ---- FLOPs by dtype
-# Products are those above, with torch's two numbers put right: causal attention counts the keys that each query meets,
-# and the weight gradient of a grouped convolution counts its groups. Recurrent layers count their products too. Any
-# other operator counts one for each element of its results or of its first argument, whichever has more. Operators that
-# only move, create or pick elements count nothing, nor does arithmetic of integers.
-
-Formula = Callable[[Step, Specs], int]
-
-FlopsByDtype = tuple[tuple[str, int], ...]
-"""Floating-point operations by the dtype that they compute in."""
-
-COMPLEX = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
-"""Complex dtypes, and the dtype of their parts."""
-
-
-def sum_by_dtype(parts: Iterable[FlopsByDtype]) -> FlopsByDtype:
-    """Return the sum of FLOPs, dtype by dtype."""
-    total: dict[str, int] = {}
-    for part in parts:
-        for dtype, count in part:
-            total[dtype] = total.get(dtype, 0) + count
-    return tuple(total.items())
-
-
-def step_flops(step: Step, specs: Specs, subgraphs: Mapping[str, Graph]) -> FlopsByDtype:
-    """Return the FLOPs of a step, by dtype."""
-    subs = [leaf.name for value in arguments_of(step) for leaf in leaves(value) if type(leaf) is Sub]
-    if subs:
-        return flops_of_subgraphs(step, specs, [subgraphs[name] for name in subs])
-    name = operator_name(step.target)
-    if name in MOVES or step.target.startswith("math.") or "v" in operators().get(step.target, ""):
-        return ()
-    if step.target in COLLECTIVES or step.target == WAIT:
-        return ()  # the links move them, and add as they do
-    dtype = dtype_of(step, specs)
-    count = PRODUCTS.get(name, each_element)(step, specs) if dtype else 0
-    if dtype in COMPLEX:
-        count *= 4 if name in PRODUCTS else 2
-    return ((COMPLEX.get(dtype, dtype), count),) if count else ()
-
-
-def graph_flops(graph: Graph) -> FlopsByDtype:
-    """Return the FLOPs of all steps of a graph, at its captured sizes."""
-    fixed = at_hints(graph)
-    specs, subgraphs = specs_of(fixed), dict(fixed.subgraphs)
-    return sum_by_dtype(step_flops(step, specs, subgraphs) for step in fixed.steps if not step.is_guard)
-
-
-def flops_of_subgraphs(step: Step, specs: Specs, graphs: list[Graph]) -> FlopsByDtype:
-    """Return the FLOPs of a step that calls subgraphs: of `cond`, the branch with fewer; of `scan`, once for each
-    slice; of attention that a graph modifies, its products. How often a loop runs is not known: it counts nothing."""
-    name = step.target.rpartition(".")[2]
-    inside = [graph_flops(graph) for graph in graphs]
-    if name == "cond":
-        return min(inside, key=lambda part: sum(count for _, count in part))
-    if name in FLEXIBLE:
-        dtype, count = dtype_of(step, specs), FLOPS[FLEXIBLE[name]](step, specs)
-        return ((dtype, count),) if count and dtype else ()
-    if name == "while_loop":
-        return ()
-    times = next((sizes[0] for sizes in shapes_taken(step, specs) if sizes), 1) if name in SLICED else 1
-    return tuple((dtype, count * times) for dtype, count in sum_by_dtype(inside))
-
-
-FLEXIBLE = {"flex_attention": ATTENTIONS[0], "flex_attention_backward": f"{ATTENTIONS[0]}_backward"}
-SLICED = ("scan", "associative_scan", "map_impl")
-
-
-# ---- Formulas
-
-
-def each_element(step: Step, specs: Specs) -> int:
-    """Count one for each element of the results or of the first argument, whichever has more: a sum reads them all."""
-    return max(sum(spec.numel for spec in tensors_in(step.spec)), numel_of(argument(step, 0), specs))
-
-
-def inner(place: int) -> Formula:
-    """Return a formula for a product with a vector: two for each element of the argument at a place."""
-    return lambda step, specs: 2 * numel_of(argument(step, place), specs)
-
-
-def linear(step: Step, specs: Specs) -> int:
-    """Count two for each element of the input and row of the weight."""
-    rows = shape(argument(step, 1), specs)
-    return 2 * numel_of(argument(step, 0), specs) * (rows[0] if len(rows) > 1 else 1)
-
-
-def contracted(step: Step, specs: Specs) -> int:
-    """Count two for each element of the result and of the summed dimension."""
-    first = shape(argument(step, 0), specs)
-    return 2 * sum(spec.numel for spec in tensors_in(step.spec)) * (first[-1] if first else 1)
-
-
-def causal(name: str, place: int) -> Formula:
-    """Return a formula for attention whose argument at a place says whether it is causal: then a query meets only the
-    keys up to its own position."""
-    query = 1 if name.endswith("_backward") else 0
-
-    def cost(step: Step, specs: Specs) -> int:
-        full = FLOPS[name](step, specs)
-        q, k = (shape(argument(step, query + index), specs) for index in range(2))
-        if argument(step, place) is not True or not (len(q) > 1 and len(k) > 1 and q[-2] and k[-2]):
-            return full
-        met = sum(min(position + 1, k[-2]) for position in range(q[-2]))
-        return full * met // (q[-2] * k[-2])
-
-    return cost
-
-
-def convolution_gradients(step: Step, specs: Specs) -> int:
-    """Count the forward's FLOPs for each of the two gradients that is computed; torch's counter has more for groups."""
-    gradient, weight = shape(argument(step, 0), specs), shape(argument(step, 2), specs)
-    mask = step.args[-1] if step.args else None
-    wanted = sum(map(bool, mask.items[:2])) if isinstance(mask, List) else 0
-    base = shape(step.args[1], specs) if argument(step, 7) is True else gradient
-    return 2 * math.prod(base) * math.prod(weight[1:]) * wanted
-
-
-def recurrent(weights: Callable[[Step], Iterable[Value]], times: int = 1) -> Formula:
-    """Return a formula for recurrent layers: two for each weight and position of each sequence."""
-
-    def cost(step: Step, specs: Specs) -> int:
-        positions = math.prod(shape(argument(step, 0), specs)[:-1])
-        matrices = (shape(Ref(name), specs) for value in weights(step) for name in refs(value))
-        return times * 2 * positions * sum(math.prod(sizes) for sizes in matrices if len(sizes) == 2)
-
-    return cost
-
-
-def listed_weights(step: Step) -> Iterable[Value]:
-    """Return the arguments that are lists: states and weights of `lstm`; states have 3 dimensions."""
-    return (value for value in step.args if isinstance(value, List | tuple))
-
-
-def weights_of_mkldnn(step: Step) -> Iterable[Value]:
-    return (value for value in step.args[1:5] if isinstance(value, Ref))
-
-
-CAUSAL = {
-    "_scaled_dot_product_flash_attention": 4,
-    "_scaled_dot_product_flash_attention_for_cpu": 4,
-    "_scaled_dot_product_efficient_attention": 6,
-    "_scaled_dot_product_cudnn_attention": 6,
-    "_scaled_dot_product_flash_attention_backward": 11,
-    "_scaled_dot_product_flash_attention_for_cpu_backward": 7,
-    "_scaled_dot_product_efficient_attention_backward": 11,
-    "_scaled_dot_product_cudnn_attention_backward": 14,
-}
-"""Where an attention's arguments say that it is causal."""
-
-PRODUCTS: Mapping[str, Formula] = {
-    **FLOPS,
-    **{name: causal(name, place) for name, place in CAUSAL.items()},
-    "convolution_backward": convolution_gradients,
-    **dict.fromkeys("conv1d conv2d conv3d mkldnn_convolution".split(), convolution),
-    "_int_mm": product(0, 1),
-    **dict.fromkeys("addbmm _addmm_activation".split(), product(1, 2)),
-    "addmv": inner(1),
-    **dict.fromkeys("mv dot vdot linalg_vecdot".split(), inner(0)),
-    **dict.fromkeys("linear mkldnn_linear".split(), linear),
-    **dict.fromkeys("matmul inner".split(), contracted),
-    **dict.fromkeys("lstm gru rnn_tanh rnn_relu _cudnn_rnn".split(), recurrent(listed_weights)),
-    "mkldnn_rnn_layer": recurrent(weights_of_mkldnn),
-    "mkldnn_rnn_layer_backward": recurrent(weights_of_mkldnn, 2),
-}
-"""Products by the operator's name, without namespace and overload. One of complex numbers takes four of real ones."""
-
-MOVES = frozenset(
-    """
-    cat concat stack hstack vstack pad constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d
-    replication_pad1d replication_pad2d replication_pad3d clone copy _to_copy _unsafe_view repeat tile flip roll
-    rot90 repeat_interleave gather index _unsafe_index _unsafe_masked_index index_select take take_along_dim
-    embedding masked_select index_copy index_fill scatter masked_scatter put select_scatter slice_scatter
-    diagonal_scatter select_backward slice_backward diagonal_backward index_select_backward fill full full_like
-    zeros zeros_like ones ones_like empty empty_like empty_strided empty_permuted new_zeros new_ones new_full
-    new_empty new_empty_strided eye arange iota range scalar_tensor zero tril_indices triu_indices getitem sym_size
-    sym_stride sym_numel sym_storage_offset _local_scalar_dense item lift_fresh_copy view_copy expand_copy
-    permute_copy transpose_copy t_copy select_copy slice_copy unsqueeze_copy squeeze_copy split_copy
-    split_with_sizes_copy unbind_copy diagonal_copy detach_copy as_strided_copy alias_copy _reshape_copy
-    unsafe_split unsafe_chunk unsafe_split_with_sizes narrow_copy pixel_shuffle pixel_unshuffle channel_shuffle
-    native_channel_shuffle upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
-    _upsample_nearest_exact2d _upsample_nearest_exact3d max_unpool2d max_unpool3d complex diag_embed diag one_hot
-    nonzero_static block_diag _pack_padded_sequence _pack_padded_sequence_backward _assert_async
-    _assert_tensor_metadata _functional_assert_async lu_unpack _linalg_check_errors _functional_sym_constrain_range
-    _functional_sym_constrain_range_for_size sym_max sym_min sym_float sym_int sym_not sym_ite sym_sum resize
-    """.split()
-)
-"""Operators that only move, create or pick elements: no arithmetic."""
+"""The operators that PyTorch's own FLOP counter counts, by name, and attention on a CPU as that on a GPU."""
 
 
 # ---- Storages: a view uses the memory of its base, each other tensor has its own
@@ -397,14 +202,14 @@ for a tuple, and None for what has no memory, such as numbers."""
 
 def storages_of(graph: Graph) -> tuple[dict[str, Storages], dict[str, int]]:
     """Return the storages of each value of a graph, and the bytes of each storage."""
-    specs = types_with_items(graph)
+    specs = _types_with_items(graph)
     storages_by_value = {port.local: fresh(port.local, port.spec) for port in graph.inputs}
     sizes = dict(pair for port in graph.inputs for pair in sizes_in(port.local, port.spec))
     for made in graph.steps:
-        storages = storages_made(made, storages_by_value, specs)
+        storages = _storages_made(made, storages_by_value, specs)
         if storages is NEW:
             storages = fresh(made.name, specs.get(made.name))
-            sizes.update(sizes_made(made, storages_by_value, specs, sizes))
+            sizes.update(_sizes_made(made, storages_by_value, specs, sizes))
         storages_by_value[made.name] = storages
     return storages_by_value, sizes
 
@@ -416,7 +221,7 @@ def held_storages(graph: Graph, storages: Mapping[str, Storages]) -> set[str]:
     return {key for name in (*(port.local for port in graph.inputs), *updated) for key in each_storage(storages[name])}
 
 
-def types_with_items(graph: Graph) -> dict[str, Spec]:
+def _types_with_items(graph: Graph) -> dict[str, Spec]:
     """Return the type of each value; of one whose type is not written, that of the items that are taken from it."""
     specs = specs_of(graph)
     items: dict[str, dict[int, Spec]] = {}
@@ -437,7 +242,7 @@ NEW = "(new)"
 """Of a value with memory of its own."""
 
 
-def storages_made(step: Step, known: Mapping[str, Storages], specs: Specs) -> Storages:
+def _storages_made(step: Step, known: Mapping[str, Storages], specs: Specs) -> Storages:
     """Return the storages of what a step returns, or NEW."""
     first = argument(step, 0)
     base = known.get(first.name) if isinstance(first, Ref) else None
@@ -447,7 +252,7 @@ def storages_made(step: Step, known: Mapping[str, Storages], specs: Specs) -> St
             return base[index]
         return None
     if isinstance(first, Ref) and uses_first(step, specs):
-        return spread_over(specs.get(step.name), base)
+        return _spread_over(specs.get(step.name), base)
     match step.target, step.args:
         case "torch.ops.higher_order.run_with_rng_state", (_, Op(target), Ref(name), *_) if updates_first(target):
             return known.get(name)
@@ -461,10 +266,10 @@ def fresh(name: str, spec: Spec) -> Storages:
     return name if isinstance(spec, TensorSpec) else None
 
 
-def spread_over(spec: Spec, base: Storages) -> Storages:
+def _spread_over(spec: Spec, base: Storages) -> Storages:
     """Return the same storage for each tensor of a value."""
     if isinstance(spec, tuple):
-        return tuple(spread_over(part, base) for part in spec)
+        return tuple(_spread_over(part, base) for part in spec)
     return base
 
 
@@ -486,7 +291,7 @@ def sizes_in(name: str, spec: Spec) -> Iterator[tuple[str, int]]:
         yield name, storage_bytes(spec)
 
 
-def sizes_made(
+def _sizes_made(
     step: Step, known: Mapping[str, Storages], specs: Specs, sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, int]]:
     """Yield the storages that a step makes, each with its bytes."""
@@ -503,7 +308,8 @@ def sizes_made(
 
 
 WHOLE = frozenset("copy slice_scatter select_scatter diagonal_scatter as_strided_scatter".split())
-"""Operators that copy the whole storage of their first argument, and not the part that the argument is a view of."""
+"""Operators that copy the whole storage of their first argument, and not the part that the argument is a view of. In
+functional graphs they stand for an update of a view, which has no value of its own in eager mode."""
 
 UNREDUCED = frozenset("mse_loss smooth_l1_loss soft_margin_loss binary_cross_entropy".split())
 """Losses whose result lies in the memory of the losses of each element."""
@@ -511,7 +317,7 @@ UNREDUCED = frozenset("mse_loss smooth_l1_loss soft_margin_loss binary_cross_ent
 
 def overlaps(spec: TensorSpec) -> bool:
     """Whether several elements are certain to lie at one place: a dimension is expanded."""
-    return any(stride == 0 and size != 1 for size, stride in zip(spec.shape, strides_of(spec), strict=True))
+    return any(stride == 0 and size != 1 for size, stride in zip(spec.shape, _strides_of(spec), strict=True))
 
 
 def storage_bytes(spec: TensorSpec) -> int:
@@ -520,12 +326,8 @@ def storage_bytes(spec: TensorSpec) -> int:
         return 0
     if spec.stride is None or not all(isinstance(size, int) for size in (*spec.shape, *spec.stride, spec.offset)):
         return spec.nbytes
-    return (int(spec.offset) + places_spanned(spec.shape, spec.stride)) * ITEMSIZE[spec.dtype]
-
-
-def places_spanned(shape: Iterable[int | str], stride: Iterable[int | str]) -> int:
-    """Return the number of places of memory from the first to the last element."""
-    return 1 + sum((int(size) - 1) * int(step) for size, step in zip(shape, stride, strict=True))
+    places = 1 + sum((int(size) - 1) * int(stride) for size, stride in zip(spec.shape, spec.stride, strict=True))
+    return (int(spec.offset) + places) * ITEMSIZE[spec.dtype]
 
 
 # ---- Which operators return a view
@@ -565,7 +367,7 @@ UNDECLARED = frozenset(["_unsafe_view", "unsafe_split", "unsafe_split_with_sizes
 """Operators whose results use the memory of their first argument, though their schemas do not say so."""
 
 
-def strides_of(spec: TensorSpec) -> tuple[int | str, ...]:
+def _strides_of(spec: TensorSpec) -> tuple[int | str, ...]:
     """Return the strides of a tensor, those of a contiguous one too."""
     if spec.stride is not None:
         return spec.stride
@@ -577,11 +379,11 @@ def same_memory(source: TensorSpec, result: TensorSpec) -> bool:
     """Whether two tensors lie in memory alike: strides of dimensions of one element do not count."""
     if source.shape != result.shape:
         return False
-    steps = zip(result.shape, strides_of(source), strides_of(result), strict=True)
+    steps = zip(result.shape, _strides_of(source), _strides_of(result), strict=True)
     return all(left == right for size, left, right in steps if size != 1) or not result.numel
 
 
-def unconverted(step: Step, source: TensorSpec, result: TensorSpec) -> bool:
+def _unconverted(step: Step, source: TensorSpec, result: TensorSpec) -> bool:
     """Whether a conversion has nothing to convert, and was not asked for a copy."""
     copies = dict(step.kwargs).get("copy", argument(step, COPY.get(step.target, 99)))
     alike = (source.dtype, source.device, source.layout) == (result.dtype, result.device, result.layout)
@@ -592,14 +394,14 @@ COPY = {"aten.to.device": 4, "aten.to.dtype": 3, "aten.to.other": 3}
 """Where `copy` stands in the arguments of a conversion."""
 
 
-def viewable(source: TensorSpec, shape: tuple[int | str, ...]) -> bool:
+def _viewable(source: TensorSpec, shape: tuple[int | str, ...]) -> bool:
     """Whether a tensor can be seen in another shape without a copy: as torch's `computeStride` decides."""
-    if not all(isinstance(size, int) for size in (*source.shape, *strides_of(source), *shape)):
+    if not all(isinstance(size, int) for size in (*source.shape, *_strides_of(source), *shape)):
         return True
     if not source.numel:
         return True
     dims = [
-        (int(size), int(stride)) for size, stride in zip(source.shape, strides_of(source), strict=True) if size != 1
+        (int(size), int(stride)) for size, stride in zip(source.shape, _strides_of(source), strict=True) if size != 1
     ]
     runs: list[int] = []  # the elements of each run of dimensions that lie one after the other
     for (size, stride), after in zip_longest(dims, dims[1:]):
@@ -607,10 +409,10 @@ def viewable(source: TensorSpec, shape: tuple[int | str, ...]) -> bool:
         runs.append(size)
         if not joined:
             runs.append(0)  # a border
-    return splits_into(runs, [int(size) for size in shape if size != 1])
+    return _splits_into(runs, [int(size) for size in shape if size != 1])
 
 
-def splits_into(runs: list[int], shape: list[int]) -> bool:
+def _splits_into(runs: list[int], shape: list[int]) -> bool:
     """Whether each run of dimensions, up to a 0, is the product of some dimensions of a shape, in order."""
     left = list(shape)
     count = 1
@@ -625,27 +427,15 @@ def splits_into(runs: list[int], shape: list[int]) -> bool:
     return not left
 
 
-def reshaped(step: Step, source: TensorSpec, result: TensorSpec) -> bool:
-    return viewable(source, result.shape)
-
-
-def raveled(step: Step, source: TensorSpec, result: TensorSpec) -> bool:
-    return same_memory(source, replace(source, stride=None))
-
-
-def as_dense(step: Step, source: TensorSpec, result: TensorSpec) -> bool:
-    return same_memory(source, result)
-
-
 Decision: TypeAlias = Callable[[Step, TensorSpec, TensorSpec], bool]
 
 SOMETIMES: Mapping[str, Decision] = {
     **dict.fromkeys(
-        "to as_tensor cpu cuda _autocast_to_full_precision _autocast_to_reduced_precision".split(), unconverted
+        "to as_tensor cpu cuda _autocast_to_full_precision _autocast_to_reduced_precision".split(), _unconverted
     ),
-    **dict.fromkeys("reshape reshape_as flatten".split(), reshaped),
-    "ravel": raveled,
-    **dict.fromkeys(["contiguous", "_grad_sum_to_size"], as_dense),
+    **dict.fromkeys("reshape reshape_as flatten".split(), lambda step, source, result: _viewable(source, result.shape)),
+    "ravel": lambda step, source, result: same_memory(source, replace(source, stride=None)),
+    **dict.fromkeys(["contiguous", "_grad_sum_to_size"], lambda step, source, result: same_memory(source, result)),
 }
 """Operators that return a view where they can, else a copy, and how the specs say which."""
 
@@ -674,12 +464,19 @@ def values_read(step: Step) -> Iterator[tuple[int | str, str]]:
         yield from ((key, name) for name in refs(value))
 
 
-def read_at(step: Step, place: int | str, name: str, specs: Mapping[str, Spec]) -> int:
+def read_at(step: Step, place: int | str, name: str, specs: Specs) -> int:
     """Return the bytes that a step reads of an argument."""
     operator, spec = operator_name(step.target), specs.get(name)
     most = memory_of(spec)
-    if place in UNREAD.get(operator, ()) or (operator == "convolution_backward" and not masked_in(step, place)):
+    if place in UNREAD.get(operator, ()):
         return 0
+    if operator == "convolution_backward" and place in (
+        1,
+        2,
+    ):  # the input is for the weight's gradient, and the reverse
+        mask = step.args[-1]
+        if isinstance(mask, List) and len(mask.items) > 1 and not mask.items[2 - int(place)]:
+            return 0
     if place != 0 or operator not in PICKED or not isinstance(spec, TensorSpec):
         return most
     by = PICKED[operator]
@@ -687,18 +484,8 @@ def read_at(step: Step, place: int | str, name: str, specs: Mapping[str, Spec]) 
         numel_of(argument(step, by), specs) if by is not None else sum(tensor.numel for tensor in tensors_in(step.spec))
     )
     if operator in BAGS:
-        count *= int_of(spec.shape[-1])
+        count *= shape(argument(step, 0), specs)[-1]
     return min(most, count * ITEMSIZE[spec.dtype])
-
-
-def masked_in(step: Step, place: int | str) -> bool:
-    """Whether `convolution_backward` reads an argument: the input for the weight's gradient, the weight for the
-    input's."""
-    mask = step.args[-1] if step.args else None
-    if not isinstance(mask, List) or len(mask.items) < 2:
-        return True
-    wanted = {1: mask.items[1], 2: mask.items[0]}
-    return bool(wanted[place]) if place in wanted and isinstance(place, int) else True
 
 
 UNREAD: Mapping[str, tuple[int, ...]] = {
@@ -738,18 +525,11 @@ position has."""
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """What a step costs, or several. `product_flops` are those of matrix products, convolutions and attentions, as
-    torch's FlopCounterMode counts them; `other_flops` those of everything else."""
+    """The FLOPs of a step, or of several, and the bytes that they read and write."""
 
-    product_flops: int = 0
-    other_flops: int = 0
+    flops: int = 0
     read: int = 0
     written: int = 0
-
-    @property
-    def flops(self) -> int:
-        """All floating-point operations."""
-        return self.product_flops + self.other_flops
 
     @property
     def moved(self) -> int:
@@ -764,63 +544,52 @@ def step_costs(graph: Graph) -> tuple[StepCost, ...]:
     """Return the cost of each step of a graph, at its captured sizes."""
     fixed = at_hints(graph)
     specs, subgraphs = specs_of(fixed), dict(fixed.subgraphs)
-    return tuple(step_cost(step, specs, subgraphs) for step in fixed.steps)
+    return tuple(_step_cost(step, specs, subgraphs) for step in fixed.steps)
 
 
 def total_cost(costs: Iterable[StepCost]) -> StepCost:
     """Return the sum of costs, each number at most as large as a table can hold."""
-    rows = [(cost.product_flops, cost.other_flops, cost.read, cost.written) for cost in costs]
+    rows = [(cost.flops, cost.read, cost.written) for cost in costs]
     return StepCost(*(min(sum(column), MOST_FLOPS) for column in zip(*rows, strict=True)))
 
 
-def step_cost(step: Step, specs: Specs, subgraphs: Mapping[str, Graph]) -> StepCost:
-    """Return the cost of one step."""
+def _step_cost(step: Step, specs: Specs, subgraphs: Mapping[str, Graph]) -> StepCost:
+    """Return the cost of one step.
+
+    One that runs subgraphs costs what they do: of `cond`, the branch that costs more, as torch counts it; of a `scan`,
+    all slices; of a loop, one iteration, because how often it runs is not known.
+    """
     if step.is_guard or step.target.startswith(("operator.", "math.")) or is_view(step, specs):
         return FREE
-    read, written = bytes_read(step, specs), bytes_written(step)
-    subs = [subgraphs[leaf.name] for value in arguments_of(step) for leaf in leaves(value) if type(leaf) is Sub]
-    if subs:
-        return cost_with_subgraphs(step, specs, [total_cost(step_costs(graph)) for graph in subs], read, written)
-    name = step.target.split(".")[1] if step.target.startswith("aten.") else ""
-    if name in FLOPS:
-        return StepCost(min(FLOPS[name](step, specs), MOST_FLOPS), 0, read, written)
-    other = sum(count for _, count in step_flops(step, specs, subgraphs))
-    return StepCost(0, min(other, MOST_FLOPS), read, written)
-
-
-def cost_with_subgraphs(step: Step, specs: Specs, inside: list[StepCost], read: int, written: int) -> StepCost:
-    """Return the cost of a step that runs subgraphs: of `cond`, the branch that costs more, as torch counts it; of a
-    `scan`, once for each slice; of a loop, one iteration, because how often it runs is not known."""
-    name = step.target.rpartition(".")[2]
-    if name in FLEXIBLE:
-        return StepCost(min(FLOPS[FLEXIBLE[name]](step, specs), MOST_FLOPS), 0, read, written)
-    if name == "cond":
-        return max(inside, key=lambda cost: (cost.product_flops, cost.other_flops, cost.moved))
-    times = next((shape[0] for shape in shapes_taken(step, specs) if shape), 1) if name in SLICED else 1
-    return times_over(total_cost(inside), times)
-
-
-def times_over(cost: StepCost, times: int) -> StepCost:
-    """Return so many times the cost."""
-    return StepCost(cost.product_flops * times, cost.other_flops * times, cost.read * times, cost.written * times)
-
-
-def bytes_read(step: Step, specs: Specs) -> int:
-    """Return the bytes that a step reads, each argument once."""
-    most: dict[str, int] = {}
+    flops, inside = flops_of(step, specs), graphs_in(step, subgraphs)
+    if inside and not flops:
+        costs = [total_cost(step_costs(graph)) for graph in inside]
+        if step.target.endswith(".cond"):
+            return max(costs, key=lambda cost: (cost.flops, cost.moved))
+        total, times = total_cost(costs), slices_of(step, specs)
+        return StepCost(total.flops * times, total.read * times, total.written * times)
+    read: dict[str, int] = {}
     for place, name in values_read(step):
-        most[name] = max(most.get(name, 0), read_at(step, place, name, specs))
-    return sum(most.values())
-
-
-def bytes_written(step: Step) -> int:
-    """Return the bytes that a step writes; `empty` and its like write none."""
-    if operator_name(step.target) in UNWRITTEN:
-        return 0
-    return sum(memory_of(spec) for spec in tensors_in(step.spec))
+        read[name] = max(read.get(name, 0), read_at(step, place, name, specs))
+    written = 0 if operator_name(step.target) in UNWRITTEN else sum(map(memory_of, tensors_in(step.spec)))
+    return StepCost(flops, sum(read.values()), written)
 
 
 UNWRITTEN = frozenset("empty empty_like empty_strided empty_permuted new_empty new_empty_strided".split())
+"""Operators that make a tensor, and write nothing into it."""
+
+
+def graphs_in(step: Step, subgraphs: Mapping[str, Graph]) -> list[Graph]:
+    """Return the subgraphs that a step runs."""
+    return [subgraphs[leaf.name] for value in arguments_of(step) for leaf in leaves(value) if type(leaf) is Sub]
+
+
+def slices_of(step: Step, specs: Specs) -> int:
+    """Return how often a step runs its subgraph: a `scan` once for each slice of its first tensor."""
+    if not step.target.endswith((".scan", ".associative_scan", ".map_impl")):
+        return 1
+    shapes = (shape(Ref(name), specs) for value in arguments_of(step) for name in refs(value))
+    return next((sizes[0] for sizes in shapes if sizes), 1)
 
 
 # ---- The time line of memory: the bytes that live during each step of a forward, then of its backward
@@ -852,6 +621,7 @@ class LiveSpan:
     first: int
     last: int
     role: str
+    pair: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -890,76 +660,199 @@ class MemoryLine:
         return tuple(sorted(living, key=lambda span: -span.bytes))
 
 
-@dataclass(slots=True)
-class LivingStorage:
-    """A LiveSpan that is being followed: it grows with each use."""
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A graph of a step at its captured sizes, and when it runs: its first step, and the step after its last."""
 
-    value: str
+    pair: int
     direction: str
-    bytes: int
-    first: int
-    last: int
-    role: str
+    graph: Graph
+    start: int
+    stop: int
 
 
-def memory_line(pair: Pair) -> MemoryLine:
-    """Return the memory time line of a Pair, at its captured sizes."""
-    forward, backward = at_hints(pair.forward), at_hints(pair.backward) if pair.backward else None
-    border = len(forward.steps)
-    end = border + (len(backward.steps) if backward else 0)
-    living: dict[str, LivingStorage] = {}
-    values = follow(forward, "forward", (0, border, end), {}, living)
-    if backward is not None:
-        follow(backward, "backward", (border, end, end), carried(forward, backward, values), living)
-    rows = [LiveSpan(row.value, row.direction, row.bytes, row.first, row.last, row.role) for row in living.values()]
+def memory_line(pair: Pair, eager: bool = False) -> MemoryLine:
+    """Return the memory time line of a Pair, at its captured sizes; `eager` as `memory_line_of_step` has it."""
+    runs = _runs_in_order([(0, "forward", pair.forward), (0, "backward", pair.backward)])
+    return _line_of_runs(runs, (), eager, (pair,))
+
+
+def memory_line_of_step(capture: Capture, eager: bool = False) -> MemoryLine:
+    """Return the memory time line of a whole step: of all Pairs, in the order in which they run.
+
+    A value ends with its last use. With `eager`, values live as long as autograd keeps them when PyTorch runs the step
+    in eager mode, and updates in place need no memory of their own.
+    """
+    return _line_of_runs(runs_of(capture), capture.links, eager, capture.pairs)
+
+
+def runs_of(capture: Capture) -> list[Run]:
+    """Return the graphs of a step in the order in which they run. The Pairs of one call (engine dynamo) run forward one
+    after the other, then backward from the last to the first; a recorded step has each backward after its forward."""
+    forwards = [(index, "forward", pair.forward) for index, pair in enumerate(capture.pairs)]
+    backwards = [(index, "backward", pair.backward) for index, pair in enumerate(capture.pairs)]
+    if capture.engine == "dynamo":
+        return _runs_in_order([*forwards, *reversed(backwards)])
+    return _runs_in_order([run for both in zip(forwards, backwards, strict=True) for run in both])
+
+
+def _runs_in_order(graphs: Iterable[tuple[int, str, Graph | None]]) -> list[Run]:
+    """Return Runs of these graphs, one after the other."""
+    runs: list[Run] = []
+    for pair, direction, graph in graphs:
+        if graph is not None:
+            start = runs[-1].stop if runs else 0
+            runs.append(Run(pair, direction, at_hints(graph), start, start + len(graph.steps)))
+    return runs
+
+
+def _line_of_runs(runs: Sequence[Run], links: Sequence[Link], eager: bool, pairs: Sequence[Pair]) -> MemoryLine:
+    """Return the memory time line of graphs that run one after the other."""
+    end = runs[-1].stop
+    lives = Lives(pairs, links, eager, end)
+    for run in runs:
+        lives.follow(run)
+    if eager:
+        lives.extend(runs)
+    rows = lives.living.values()
     own = tuple(span for span in rows if span.role in RANKS and span.bytes)
     held = tuple(span for span in rows if span.role not in RANKS and span.bytes)
-    return MemoryLine(border, own, held, *curve(own, end))
+    forward_steps = sum(len(run.graph.steps) for run in runs if run.direction == "forward")
+    return MemoryLine(forward_steps, own, held, *curve(own, end))
 
 
-def follow(
-    graph: Graph,
-    direction: str,
-    times: tuple[int, int, int],
-    values: Mapping[str, Storages],
-    living: dict[str, LivingStorage],
-) -> dict[str, Storages]:
-    """Add the storages of a graph to those found, and return those of its values.
+@dataclass(slots=True)
+class Lives:
+    """The storages of a step, while its graphs are followed one after the other.
 
-    `times` are the graph's first step, the step after its last, and the step after the last of all.
+    `living` has each storage, `inputs` and `results` the storages of the ports of the graphs that have been followed,
+    by Pair, role and name, `values` those of all values, and `callers` those that the caller holds, by name.
+    `end` is the step after the last of all.
     """
-    start, stop, end = times
-    specs, values = types_with_items(graph), dict(values)
-    for port in graph.inputs:
-        if port.local not in values:
+
+    pairs: Sequence[Pair]
+    links: Sequence[Link]
+    eager: bool
+    end: int
+    living: dict[str, LiveSpan] = field(default_factory=dict)
+    inputs: dict[tuple[int, str], Storages] = field(default_factory=dict)
+    results: dict[tuple[int, str, str], Storages] = field(default_factory=dict)
+    callers: dict[str, Storages] = field(default_factory=dict)
+    values: dict[tuple[int, str], Storages] = field(default_factory=dict)
+
+    def follow(self, run: Run) -> None:
+        """Follow the storages of a graph that runs after those before."""
+        graph, specs = run.graph, _types_with_items(run.graph)
+        values = {port.local: self.storages_of_input(run, port) for port in graph.inputs}
+        taken = _memory_taken(graph) if self.eager else {}
+        for index, step in enumerate(graph.steps):
+            if step.is_guard:
+                continue
+            time = run.start + index
+            storages = _storages_made(step, values, specs)
+            if storages is NEW:
+                sizes = {key: self.living[key].bytes for key in each_storage(values.get(first_of(step)))}
+                rows = _sizes_made(step, values, specs, sizes)
+                like = LiveSpan("", run.direction, 0, time, time, "temporary", run.pair)
+                self.add(((label, size) for label, size in rows if label not in taken), like)
+                storages = fresh(key_of(like, step.name), specs.get(step.name))
+                if taken:
+                    storages = _with_memory_taken(step.name, specs.get(step.name), storages, taken, values)
+            values[step.name] = storages
+            for name in (*used(step), step.name):
+                self.use(values[name], time, "temporary")
+        if self.eager and run.direction == "backward":
+            for name, last in _kept_by_nodes(graph, bool(self.pairs[run.pair].lives)).items():
+                if name in values:  # a guard has no memory
+                    self.use(values[name], run.start + last, "temporary")
+        for port, result in zip(graph.outputs, graph.results, strict=True):
+            for name in refs(result):
+                self.enter_result(run, port, values[name])
+        self.values.update(((run.pair, name), storages) for name, storages in values.items())
+
+    def extend(self, runs: Sequence[Run]) -> None:
+        """Add how long values lived on, as it was seen when the step ran."""
+        times = {(run.pair, step.name): run.start + i for run in runs for i, step in enumerate(run.graph.steps)}
+        for index, pair in enumerate(self.pairs):
+            for value, last in pair.lives:
+                if (index, last) in times and (index, value) in self.values:
+                    self.use(self.values[index, value], times[index, last], "temporary")
+
+    def storages_of_input(self, run: Run, port: Port) -> Storages:
+        """Return the storages of an input: those of the result that feeds it, or those that the caller holds."""
+        storages: Storages = None
+        if run.direction == "forward":
+            storages = self.fed(run.pair, port.name) or self.callers.get(port.name)
+        elif port.role == "tangent":
+            storages = self.tangent(run, port.name)
+        else:
+            storages = self.results.get((run.pair, "saved", port.name)) if port.role == "saved" else None
+            storages = storages or self.inputs.get((run.pair, port.name)) or self.callers.get(port.name)
+        if storages is None:
             role = port.role if port.role in ("tangent", *HELD) else "input"
-            like = LivingStorage("", direction, 0, start if role == "tangent" else 0, end, role)
-            values[port.local] = born(port.local, port.spec, sizes_in(port.local, port.spec), like, living)
-    for time, step in enumerate(graph.steps, start):
-        if step.is_guard:
-            continue
-        storages = storages_made(step, values, specs)
-        if storages is NEW:
-            sizes = {key: living[key].bytes for key in each_storage(values.get(first_of(step)))}
-            like = LivingStorage("", direction, 0, time, time, "temporary")
-            storages = born(step.name, specs.get(step.name), sizes_made(step, values, specs, sizes), like, living)
-        values[step.name] = storages
-        for name in (*used(step), step.name):
-            use(values[name], time, "temporary", living)
-    for port, result in zip(graph.outputs, graph.results, strict=True):
-        last = end if port.role in ("output", "gradient") else stop - 1
-        for name in refs(result):
-            use(values[name], last, port.role, living)
-    return values
+            first = run.start if role == "tangent" else 0
+            like = LiveSpan("", run.direction, 0, first, self.end, role, run.pair)
+            self.add(sizes_in(port.local, port.spec), like)
+            storages = fresh(key_of(like, port.local), port.spec)
+            if role != "tangent":
+                self.callers[port.name] = storages
+        if run.direction == "forward":
+            self.inputs[run.pair, port.name] = storages
+        return storages
+
+    def fed(self, pair: int, name: str) -> Storages:
+        """Return the storages of the result of an earlier Pair that feeds an input; a mutation has been written back,
+        and gradients are added to the first."""
+        for link in self.links:
+            if (link.target, link.name) == (pair, name) and link.source is not None:
+                was = self.inputs.get((link.source, link.port.name)) if link.port.role == "mutation" else None
+                if storages := was or self.results.get((link.source, link.port.role, link.port.name)):
+                    return storages
+        return None
+
+    def tangent(self, run: Run, name: str) -> Storages:
+        """Return the storages of a tangent that later Pairs have computed; several are added to the first."""
+        gradients = [
+            self.results.get((link.target, "gradient", link.name))
+            for link in self.links
+            if link.target is not None and (link.source, *link.port) == (run.pair, "output", name)
+        ]
+        for storages in gradients:
+            self.use(storages, run.start, "temporary")
+        return next((storages for storages in gradients if storages is not None), None)
+
+    def enter_result(self, run: Run, port: Port, storages: Storages) -> None:
+        """Enter a result: the caller holds outputs and gradients to the end, but what passes between Pairs."""
+        passed = any(
+            (link.source, *link.port) == (run.pair, "output", port.name)
+            if port.role == "output"
+            else link.port.role == "output" and (link.target, link.name) == (run.pair, port.name)
+            for link in self.links
+            if link.target is not None
+        )
+        named = any(link.target is None and (link.source, *link.port) == (run.pair, *port.key) for link in self.links)
+        added = port.role == "gradient" and any(key[1:] == ("gradient", port.name) for key in self.results)
+        stays = port.role in ("output", "gradient") and (named or not (passed or added))
+        self.use(storages, self.end if stays else run.stop - 1, port.role)
+        self.results[run.pair, port.role, port.name] = storages
+
+    def add(self, sizes: Iterable[tuple[str, int]], like: LiveSpan) -> None:
+        """Add the storages of a value."""
+        for label, size in sizes:
+            self.living[key_of(like, label)] = replace(like, value=label, bytes=size)
+
+    def use(self, storages: Storages, time: int, role: str) -> None:
+        """Note that a value is used at a time, and as what."""
+        for key in each_storage(storages):
+            span = self.living[key]
+            counts = span.role in RANKS and RANKS.index(role) > RANKS.index(span.role)
+            if counts or time > span.last:
+                self.living[key] = replace(span, last=max(span.last, time), role=role if counts else span.role)
 
 
-def born(
-    name: str, spec: Spec, sizes: Iterable[tuple[str, int]], like: LivingStorage, living: dict[str, LivingStorage]
-) -> Storages:
-    """Add the storages of a value, and return them."""
-    for label, size in sizes:
-        living[f"{like.direction} {label}"] = replace(like, value=label, bytes=size)
-    return fresh(f"{like.direction} {name}", spec)
+def key_of(like: LiveSpan, label: str) -> str:
+    """Return the key of a storage among those of a step."""
+    return f"{like.pair} {like.direction} {label}"
 
 
 def first_of(step: Step) -> str:
@@ -968,26 +861,169 @@ def first_of(step: Step) -> str:
     return first.name if isinstance(first, Ref) else ""
 
 
-def use(storages: Storages, time: int, role: str, living: Mapping[str, LivingStorage]) -> None:
-    """Note that a value is used at a time, and as what."""
-    for key in each_storage(storages):
-        row = living[key]
-        row.last = max(row.last, time)
-        if row.role in RANKS and RANKS.index(role) > RANKS.index(row.role):
-            row.role = role
+# ---- How long autograd keeps values in eager mode
+# A node of autograd holds the gradients that it gets, and what the forward saved for it, until its formula has run. The
+# temporaries of a formula end with its expression, not with their last use. The steps of one node follow each other and
+# have one echo; those that are computed from each other are an expression. Where a graph says no node (what a
+# checkpoint runs again, a step without an echo) a value ends with its last use.
 
 
-def carried(forward: Graph, backward: Graph, values: Mapping[str, Storages]) -> dict[str, Storages]:
-    """Return the storages of the backward's inputs that the forward has: what it saved, and its own inputs."""
-    ends = zip(forward.outputs, forward.results, strict=True)
-    saved = {port.name: name for port, result in ends if port.role == "saved" for name in refs(result)}
-    locals_of_inputs = {port.name: port.local for port in forward.inputs}
-    storages: dict[str, Storages] = {}
-    for port in backward.inputs:
-        name = saved.get(port.name) if port.role == "saved" else locals_of_inputs.get(port.name)
-        if name is not None and port.role != "tangent":
-            storages[port.local] = values[name]
-    return storages
+def _kept_by_nodes(graph: Graph, seen: bool) -> dict[str, int]:
+    """Return the values of a backward that nodes of autograd keep, each with the index of the last step meanwhile.
+
+    What the backward of a custom Function computes ends as Python frees it, which may have been `seen` when it ran.
+    """
+    kept: dict[str, int] = {}
+    for node in nodes_of(graph.steps):
+        inside = {graph.steps[index].name for index in node}
+        own = seen and any(is_in_own_backward(graph.steps[index]) for index in node)
+        for expression in _expressions_of([graph.steps[index] for index in node]) if not own else ():
+            last = max(index for index in node if graph.steps[index].name in expression)
+            kept.update(dict.fromkeys(expression, last))
+        for name in (name for index in node for name in used(graph.steps[index]) if name not in inside):
+            kept[name] = max(kept.get(name, 0), node[-1])
+    return kept
+
+
+def is_in_own_backward(step: Step) -> bool:
+    """Whether a step is of the code of a custom Function's backward; a node of torch's own has the forward's line."""
+    return step.source is not None and step.source.function == "backward"
+
+
+def nodes_of(steps: Sequence[Step]) -> Iterator[list[int]]:
+    """Yield the steps of each node of autograd, as indices. Sums of the gradients of several nodes follow a node."""
+    node: list[int] = []
+    for index, step in enumerate(steps):
+        if node and step.echo != steps[node[-1]].echo:
+            yield _without_sums(node, steps)
+            node = []
+        if step.echo is not None and step.echo.kind == "gradient of":
+            node.append(index)
+    if node:
+        yield _without_sums(node, steps)
+
+
+def _without_sums(node: list[int], steps: Sequence[Step]) -> list[int]:
+    """Return the steps of a node without those at its end that add the gradient of another node to what it returns."""
+    while len(node) > 1:
+        step = steps[node[-1]]
+        before = {name for index in node[:-1] for name in (*used(steps[index]), steps[index].name)}
+        if step.target != "aten.add.Tensor" or step.kwargs or before.issuperset(used(step)):
+            break
+        node = node[:-1]
+    return node
+
+
+def _expressions_of(steps: Sequence[Step]) -> list[set[str]]:
+    """Return the names of the values of each expression of a node. The sum to the shape of an argument that was
+    broadcast is not in the expression: autograd makes it when the formula has ended."""
+    expressions: list[set[str]] = []
+    for step in steps:
+        names = {step.name}
+        for before in [part for part in expressions if not part.isdisjoint(used(step))]:
+            if step.target != "aten.sum.dim_IntList" or is_used(step.name, steps):
+                expressions.remove(before)
+                names |= before
+        expressions.append(names)
+    return expressions
+
+
+def is_used(name: str, steps: Sequence[Step]) -> bool:
+    """Whether some of these steps computes with a value, and not only views it."""
+    return any(name in used(step) and step.target != "aten.view.default" for step in steps)
+
+
+# ---- Updates in place in eager mode
+# A functional graph has a new value for each update. In eager mode, what is written back into an input was computed in
+# its memory, and optimizers update the lists of their tensors in place.
+
+
+def _memory_taken(graph: Graph) -> dict[str, str]:
+    """Return the storages that a step does not make in eager mode, as it updates a value in place: the name of this
+    value for each, which is named as `storages_of` does."""
+    steps = {step.name: step for step in graph.steps}
+    locals_of_inputs = {port.name: port.local for port in graph.inputs}
+    lasts = {name: index for index, step in enumerate(graph.steps) for name in used(step)}
+    stays = {name for value in graph.results for name in refs(value)}
+    taken: dict[str, str] = {}
+    for index, step in enumerate(graph.steps):
+        name = step.target.split(".")[1] if step.target.startswith("aten.") else ""
+        if name.startswith(("_foreach_", "_fused_")):
+            for label, old in _lists_of(step):
+                ended = lasts.get(old) == index and old in steps and old not in stays
+                if name.startswith("_fused_") or (ended and _is_of_list(steps[old], steps)):
+                    taken[label] = old
+        elif name in WHOLE and lasts.get(first_of(step)) == index and first_of(step) not in stays:
+            taken[step.name] = first_of(step)
+            taken.update(_part_written(step, steps, lasts, index))
+    for port, result in zip(graph.outputs, graph.results, strict=True):
+        if port.role == "mutation" and isinstance(result, Ref) and port.name in locals_of_inputs:
+            chain = dict(_updates_back(result.name, locals_of_inputs[port.name], steps))
+            taken.update(chain)
+    return taken
+
+
+def _part_written(
+    step: Step, steps: Mapping[str, Step], lasts: Mapping[str, int], index: int
+) -> Iterator[tuple[str, str]]:
+    """Yield the value that a step writes into a part of another, if it was computed from this part alone."""
+    part = next(refs(argument(step, 1)), "")
+    before = first_of(steps[part]) if part in steps else ""
+    if lasts.get(part) == index and before in steps and first_of(steps[before]) == first_of(step):
+        yield part, before
+
+
+def _lists_of(step: Step) -> Iterator[tuple[str, str]]:
+    """Yield the storages that a call on lists of tensors makes, each with the value that it is computed from."""
+    fused = ".".join(step.target.split(".")[1:2]).startswith("_fused_")
+    lists = [value.items if isinstance(value, List) else () for value in step.args]
+    for position, items in enumerate(lists if fused else lists[:1]):
+        for index, item in enumerate(items):
+            if isinstance(item, Ref):
+                yield f"{step.name}[{position}][{index}]" if fused else f"{step.name}[{index}]", item.name
+
+
+def _is_of_list(step: Step, steps: Mapping[str, Step]) -> bool:
+    """Whether a value is an item of what a call on lists returned."""
+    return step.target == "operator.getitem" and "_foreach_" in steps.get(first_of(step), step).target
+
+
+def _updates_back(name: str, local: str, steps: Mapping[str, Step]) -> list[tuple[str, str]]:
+    """Return what has been computed one from the other, from an input to what is written back into it: each storage
+    with the value before. Empty if the value is not computed from the input in this way."""
+    chain: list[tuple[str, str]] = []
+    while name != local:
+        label, before = name, first_of(steps[name]) if name in steps else ""
+        if name in steps and steps[name].target == "operator.getitem":
+            label, before = _item_and_its_value(steps[name], steps)
+        if not before:
+            return []
+        chain.append((label, before))
+        name = before
+    return chain
+
+
+def _item_and_its_value(step: Step, steps: Mapping[str, Step]) -> tuple[str, str]:
+    """Return the storage that a step takes from a tuple, and the value that it was computed from."""
+    path: list[int] = []
+    while step.target == "operator.getitem":
+        path.insert(0, int(str(step.args[1])))
+        step = steps[first_of(step)]
+    label = step.name + "".join(f"[{index}]" for index in path)
+    return label, dict(_lists_of(step)).get(label, first_of(step) if path == [0] else "")
+
+
+def _with_memory_taken(
+    name: str, spec: Spec, storages: Storages, taken: Mapping[str, str], values: Mapping[str, Storages]
+) -> Storages:
+    """Return the storages of a step's result, where it takes the memory of values before."""
+    if isinstance(spec, tuple) and isinstance(storages, tuple):
+        items = zip(spec, storages, strict=True)
+        return tuple(
+            _with_memory_taken(f"{name}[{index}]", part, storage, taken, values)
+            for index, (part, storage) in enumerate(items)
+        )
+    return values[taken[name]] if name in taken else storages
 
 
 def curve(spans: Iterable[LiveSpan], end: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -1006,7 +1042,7 @@ def curve(spans: Iterable[LiveSpan], end: int) -> tuple[tuple[int, ...], tuple[i
 
 
 @dataclass(frozen=True, slots=True)
-class SavedLine:
+class _SavedLine:
     """What one line of the user's program saves for the backward."""
 
     line: str
@@ -1015,7 +1051,7 @@ class SavedLine:
 
 
 @dataclass(frozen=True, slots=True)
-class KindCost:
+class _KindCost:
     """What all calls of one operator cost together."""
 
     operator: str
@@ -1026,18 +1062,20 @@ class KindCost:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """A Pair in numbers. `saved` counts intermediate values only; `kept` counts parameters and inputs that are saved
-    too. Costs are those of each step as a kernel of its own; `peak_bytes` leaves out what the caller holds."""
+    too. Costs are those of each step as a kernel of its own; `peak_bytes`, and `eager_peak_bytes` as autograd keeps
+    values in eager mode, leave out what the caller holds."""
 
     parameters: int
     parameter_bytes: int
-    forward_kinds: tuple[KindCost, ...]
-    backward_kinds: tuple[KindCost, ...]
-    saved: tuple[SavedLine, ...]
+    forward_kinds: tuple[_KindCost, ...]
+    backward_kinds: tuple[_KindCost, ...]
+    saved: tuple[_SavedLine, ...]
     kept_bytes: int
     forward: StepCost
     backward: StepCost
     peak_bytes: int
     held_bytes: int
+    eager_peak_bytes: int
 
     @property
     def saved_bytes(self) -> int:
@@ -1050,7 +1088,7 @@ def summarize(pair: Pair) -> Summary:
     forward, backward = at_hints(pair.forward), at_hints(pair.backward) if pair.backward else None
     parameters = [spec for port in forward.by_role("parameter") if isinstance(spec := port.spec, TensorSpec)]
     results = [result for port, result in zip(forward.outputs, forward.results, strict=True) if port.role == "saved"]
-    kinds, back_kinds = cost_by_kind(forward), cost_by_kind(backward) if backward else ()
+    kinds, back_kinds = _cost_by_kind(forward), _cost_by_kind(backward) if backward else ()
     memory = memory_line(pair)
     return Summary(
         parameters=sum(spec.numel for spec in parameters),
@@ -1063,16 +1101,17 @@ def summarize(pair: Pair) -> Summary:
         backward=total_cost(kind.cost for kind in back_kinds),
         peak_bytes=memory.peak_bytes,
         held_bytes=memory.held_bytes,
+        eager_peak_bytes=memory_line(pair, eager=True).peak_bytes,
     )
 
 
-def cost_by_kind(graph: Graph) -> tuple[KindCost, ...]:
+def _cost_by_kind(graph: Graph) -> tuple[_KindCost, ...]:
     """Return what each operator costs, the most bytes first; taking an item of a tuple does not count."""
     costs_of_kind: dict[str, list[StepCost]] = {}
     for step, cost in zip(graph.steps, step_costs(graph), strict=True):
         if step.target != "operator.getitem" and not step.is_guard:
             costs_of_kind.setdefault(step.target, []).append(cost)
-    rows = [KindCost(target, len(costs), total_cost(costs)) for target, costs in costs_of_kind.items()]
+    rows = [_KindCost(target, len(costs), total_cost(costs)) for target, costs in costs_of_kind.items()]
     return tuple(sorted(rows, key=lambda row: (-row.cost.moved, -row.calls)))
 
 
@@ -1084,7 +1123,7 @@ def kept_bytes(graph: Graph, saved: Sequence[Value]) -> int:
     return sum(sizes[key] for key in keys & held)
 
 
-def saved_by_line(graph: Graph, saved: Sequence[Value]) -> tuple[SavedLine, ...]:
+def saved_by_line(graph: Graph, saved: Sequence[Value]) -> tuple[_SavedLine, ...]:
     """Return the saved values by the user's line that made them, the largest first. Storages count, each once: a view
     of another saved value is free, and a view of a part saves the whole. What the caller holds is left out."""
     steps = {step.name: step for step in graph.steps}
@@ -1101,57 +1140,31 @@ def saved_by_line(graph: Graph, saved: Sequence[Value]) -> tuple[SavedLine, ...]
         line = f"{source.file}:{source.line}: {source.code}" if source else "(no line)"
         lines.setdefault(line, []).append((name, sum(sizes[key] for key in keys - held)))
     rows = [
-        SavedLine(line, sum(cost for _, cost in storages_of_line), tuple(name for name, _ in storages_of_line))
+        _SavedLine(line, sum(cost for _, cost in storages_of_line), tuple(name for name, _ in storages_of_line))
         for line, storages_of_line in lines.items()
     ]
     return tuple(sorted(rows, key=lambda row: -row.bytes))
 
 
-def summarize_all(capture: Capture) -> tuple[Summary, ...]:
-    """Return a Summary for each Pair."""
-    return tuple(map(summarize, capture.pairs))
-
-
 # ---- Which operators graphs call, on which dtypes, and how often
-
-NO_TENSOR = "no tensor"
-"""What a call that takes and returns numbers alone has for dtypes."""
-
-NOT_CALLS = ("operator.getitem",)
-"""Taking one result of several is no call, as in a summary."""
 
 
 def operator_calls(graph: Graph) -> Counter[tuple[str, str]]:
-    """Count the calls of a graph by operator and dtypes: `("aten.gt.Scalar", "float32 -> bool")`."""
-    specs: dict[str, Spec] = {port.local: port.spec for port in graph.inputs}
-    calls: Counter[tuple[str, str]] = Counter()
-    for step in graph.steps:
-        specs[step.name] = step.spec
-        if not step.is_guard and step.target not in NOT_CALLS:
-            calls[step.target, dtypes_of_call(step, specs)] += 1
-    return calls
+    """Count the calls of a graph by operator and dtypes: `("aten.gt.Scalar", "float32 -> bool")`. Taking one result of
+    several is no call."""
+    specs = specs_of(graph)
+    calls = (step for step in graph.steps if not step.is_guard and step.target != "operator.getitem")
+    return Counter((step.target, _dtypes_of_call(step, specs)) for step in calls)
 
 
-def dtypes_of_call(step: Step, specs: Mapping[str, Spec]) -> str:
+def _dtypes_of_call(step: Step, specs: Specs) -> str:
     """Return the dtypes of a call's tensors, each once; `float32 -> bool` where it returns others than it takes."""
-    values = (*step.args, *(value for _, value in step.kwargs))
-    argument_dtypes = dict.fromkeys(
-        dtype for value in values for name in refs(value) for dtype in dtypes_of(specs.get(name))
-    )
-    result_dtypes = dict.fromkeys(dtypes_of(step.spec))
-    if not argument_dtypes or not result_dtypes or argument_dtypes == result_dtypes:
-        return ", ".join(result_dtypes or argument_dtypes) or NO_TENSOR
-    return f"{', '.join(argument_dtypes)} -> {', '.join(result_dtypes)}"
-
-
-def dtypes_of(spec: Spec) -> Iterator[str]:
-    """Yield the dtypes of the tensors of a spec."""
-    match spec:
-        case TensorSpec():
-            yield spec.dtype
-        case tuple():
-            for part in spec:
-                yield from dtypes_of(part)
+    names = (name for value in arguments_of(step) for name in refs(value))
+    taken = dict.fromkeys(tensor.dtype for name in names for tensor in tensors_in(specs.get(name)))
+    returned = dict.fromkeys(tensor.dtype for tensor in tensors_in(step.spec))
+    if not taken or not returned or taken == returned:
+        return ", ".join(returned or taken) or "no tensor"
+    return f"{', '.join(taken)} -> {', '.join(returned)}"
 
 
 def usage_of(sides: Mapping[str, Iterable[Graph]]) -> dict[str, int]:

@@ -48,7 +48,7 @@ TAKEN: Mapping[str, Mapping[int, tuple[int, ...]]] = {
 """Operators of several results that do not all take every argument: result -> the arguments that it takes."""
 
 
-class Dependence(Mapping[PortKey, frozenset[str]]):
+class _Dependence(Mapping[PortKey, frozenset[str]]):
     """For each result, the inputs that it depends on; a tangent's name is `tangent y`.
 
     A set of inputs is kept as the bits of a number (`sets`), and questions about many results are asked in numbers:
@@ -79,23 +79,23 @@ class Dependence(Mapping[PortKey, frozenset[str]]):
         return frozenset(name for name, bit in self.bits.items() if bit & inputs)
 
 
-def dependence(capture: Capture) -> Dependence:
+def dependence(capture: Capture) -> _Dependence:
     """Return the Dependence of the Capture's own results."""
-    walk = DependenceWalk(capture)
+    walk = _DependenceWalk(capture)
     sets = walk.results()
-    return Dependence(walk.bits, sets)
+    return _Dependence(walk.bits, sets)
 
 
-def dependence_of_parts(capture: Capture) -> tuple[Dependence, ...]:
+def dependence_of_parts(capture: Capture) -> tuple[_Dependence, ...]:
     """Return, for each of several Pairs, the Dependence of its own results on the inputs of the whole."""
     if len(capture.pairs) == 1:
         return ()
-    walk = DependenceWalk(capture)
+    walk = _DependenceWalk(capture)
     sets = [{**walk.forward(index), **walk.backward(index)} for index in range(len(capture.pairs))]
-    return tuple(Dependence(walk.bits, sets_of_part) for sets_of_part in sets)
+    return tuple(_Dependence(walk.bits, sets_of_part) for sets_of_part in sets)
 
 
-class DependenceWalk:
+class _DependenceWalk:
     """Walks each of a Capture's graphs once, in the order in which they need each other."""
 
     def __init__(self, capture: Capture) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from backprint.graph.cost import LiveSpan, memory_line
-from backprint.graph.nouns import Pair, Step, TensorSpec
+from backprint.graph.cost import LiveSpan, MemoryLine, Run, memory_line_of_step, runs_of
+from backprint.graph.nouns import Capture, Step, TensorSpec
 from backprint.graph.sizes import at_hints
-from backprint.graph.traffic import sides_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class _Need:
     """The memory that a step needs at most. `parts` is what it is made of, by role and by line, the most first, and
     `at` the line of the step that runs then."""
 
@@ -34,19 +33,37 @@ class Need:
         return list(summed(Held(part.role, part.bytes) for part in self.parts))
 
 
-def need_of(pair: Pair, optimizer_bytes: int = 0) -> Need:
-    """Return what one step of a Pair needs: what its caller holds, the peak beside it, and the state of an optimizer,
-    of so many bytes for each element of a parameter that has a gradient."""
-    line = memory_line(pair)
-    steps_by_side = [(side, step) for side, graph in sides_of(pair) for step in graph.steps]
-    lines = {(side, step.name): line_of(step) for side, step in steps_by_side}
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The memory that a step needs, counted in two ways.
+
+    In `graph`, a value ends with its last use, as where a compiler runs the graphs. In `eager`, PyTorch runs the step:
+    autograd keeps values for longer, and updates are in place.
+    """
+
+    graph: _Need
+    eager: _Need
+
+
+def needs_of(capture: Capture, optimizer_bytes: int = 0) -> Needs:
+    """Return what one step of a Capture needs, all Pairs together: what its caller holds, the peak beside it, and the
+    state of an optimizer, of so many bytes for each element of a parameter that has a gradient."""
+    optimizer = optimizer_bytes * _trained_elements(capture)
+    runs = runs_of(capture)
+    return Needs(*(need_of(runs, memory_line_of_step(capture, eager), optimizer) for eager in (False, True)))
+
+
+def need_of(runs: Sequence[Run], line: MemoryLine, optimizer: int) -> _Need:
+    """Return what a step needs whose storages live as a time line says."""
+    steps = [(run, step) for run in runs for step in run.graph.steps]
+    lines = {(run.pair, run.direction, step.name): line_of(step) for run, step in steps}
     parts = [Held(span.role, span.bytes) for span in line.held]
-    living = line.holders(line.peak) if steps_by_side else ()
-    parts += [Held(span.role, span.bytes, line_of_span(span, lines)) for span in living]
-    if optimizer_bytes:
-        parts.append(Held("optimizer", optimizer_bytes * trained_elements(pair)))
+    living = line.holders(line.peak) if steps else ()
+    parts += [Held(span.role, span.bytes, _line_of_span(span, lines)) for span in living]
+    if optimizer:
+        parts.append(Held("optimizer", optimizer))
     rows = tuple(summed(parts))
-    return Need(sum(part.bytes for part in rows), rows, line_of(steps_by_side[line.peak][1]) if steps_by_side else "")
+    return _Need(sum(part.bytes for part in rows), rows, line_of(steps[line.peak][1]) if steps else "")
 
 
 def line_of(step: Step) -> str:
@@ -55,9 +72,9 @@ def line_of(step: Step) -> str:
     return f"{source.file}:{source.line}: {source.code}" if source is not None else ""
 
 
-def line_of_span(span: LiveSpan, lines: dict[tuple[str, str], str]) -> str:
+def _line_of_span(span: LiveSpan, lines: Mapping[tuple[int, str, str], str]) -> str:
     """Return the line that made a storage."""
-    return lines.get((span.direction, span.value.partition("[")[0]), "")
+    return lines.get((span.pair, span.direction, span.value.partition("[")[0]), "")
 
 
 def summed(parts: Iterable[Held]) -> list[Held]:
@@ -69,12 +86,15 @@ def summed(parts: Iterable[Held]) -> list[Held]:
     return sorted(rows, key=lambda part: -part.bytes)
 
 
-def trained_elements(pair: Pair) -> int:
+def _trained_elements(capture: Capture) -> int:
     """Return how many elements the parameters have that get gradients."""
-    if pair.backward is None:
-        return 0
-    results = zip(pair.backward.outputs, pair.backward.results, strict=True)
-    trained = {port.name for port, value in results if port.role == "gradient" and value is not None}
-    specs = {port.name: at.spec for port, at in zip(pair.forward.inputs, at_hints(pair.forward).inputs, strict=True)}
-    parameters = [port.name for port in pair.forward.inputs if port.role == "parameter" and port.name in trained]
-    return sum(spec.numel for name in parameters if isinstance(spec := specs[name], TensorSpec))
+    elements: dict[str, int] = {}
+    for pair in capture.pairs:
+        if pair.backward is None:
+            continue
+        results = zip(pair.backward.outputs, pair.backward.results, strict=True)
+        trained = {port.name for port, value in results if port.role == "gradient" and value is not None}
+        for port in at_hints(pair.forward).inputs:
+            if port.role == "parameter" and port.name in trained and isinstance(port.spec, TensorSpec):
+                elements[port.name] = port.spec.numel
+    return sum(elements.values())

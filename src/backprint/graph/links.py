@@ -168,12 +168,12 @@ Claims = Mapping[str, Any]
 def claims_of(graph: Graph) -> dict[str, Any]:
     """Return the claims about a graph, in a sample's form."""
     return {
-        "roles": {"in": names_by_role(graph.inputs), "out": names_by_role(graph.outputs)},
-        "annotations": digest_of(graph),
+        "roles": {"in": _names_by_role(graph.inputs), "out": _names_by_role(graph.outputs)},
+        "annotations": _digest_of(graph),
     }
 
 
-def names_by_role(ports: tuple[Port, ...]) -> dict[str, list[str]]:
+def _names_by_role(ports: tuple[Port, ...]) -> dict[str, list[str]]:
     """Return the names of ports by their role."""
     names: dict[str, list[str]] = {}
     for port in ports:
@@ -181,7 +181,7 @@ def names_by_role(ports: tuple[Port, ...]) -> dict[str, list[str]]:
     return names
 
 
-def digest_of(graph: Graph) -> str:
+def _digest_of(graph: Graph) -> str:
     """Return a digest of all annotations of a graph: dtypes, sizes, strides, devices, layouts."""
     return hashlib.sha256("\n".join(lines(graph)).encode()).hexdigest()[:32]
 
@@ -209,24 +209,24 @@ def contradictions(capture: Capture) -> Iterator[Contradiction]:
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
             if graph is not None:
                 claims = capture.claims[index].get(side) if capture.claims else None
-                yield from of_graph(f"{pair.name}/{side}", graph, claims or {})
+                yield from _of_graph(f"{pair.name}/{side}", graph, claims or {})
         yield from of_pair(capture, index, pair)
-    yield from of_signature(capture)
-    yield from of_witness(capture)
+    yield from _of_signature(capture)
+    yield from _of_witness(capture)
 
 
-def of_graph(where: str, graph: Graph, claims: Claims) -> Iterator[Contradiction]:
+def _of_graph(where: str, graph: Graph, claims: Claims) -> Iterator[Contradiction]:
     """Compare a graph with the claims in capture.json."""
     if roles := claims.get("roles"):
         for direction, ports in (("in", graph.inputs), ("out", graph.outputs)):
-            yield from of_roles(ports, roles.get(direction, {}))
-    if "annotations" in claims and claims["annotations"] != digest_of(graph):
+            yield from _of_roles(ports, roles.get(direction, {}))
+    if "annotations" in claims and claims["annotations"] != _digest_of(graph):
         yield Contradiction(
             "graph", where, "its annotations (dtypes, sizes, strides, devices) are not those that were saved"
         )
 
 
-def of_roles(ports: tuple[Port, ...], roles: Mapping[str, list[str]]) -> Iterator[Contradiction]:
+def _of_roles(ports: tuple[Port, ...], roles: Mapping[str, list[str]]) -> Iterator[Contradiction]:
     """Compare the roles of ports with the table of roles."""
     then = sorted((name, role) for role, names in roles.items() for name in names)
     now = sorted((port.name, port.role) for port in ports)
@@ -249,11 +249,11 @@ def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction]
     """Compare both directions of a Pair: the backward takes what the forward saves, and gradients are of inputs."""
     forward = at_hints(pair.forward)
     backward = at_hints(pair.backward) if pair.backward is not None else None
-    yield from of_direction("forward", forward, FORWARD)
+    yield from _of_direction("forward", forward, FORWARD)
     fed = {link.name for link in feeds(capture, index)}
     if backward is None:
         return
-    yield from of_direction("backward", backward, BACKWARD)
+    yield from _of_direction("backward", backward, BACKWARD)
     saved_ports = {port.name: port for port in forward.outputs if port.role == "saved"}
     results = {port.name: port for port in forward.outputs if port.role == "output"}
     inputs = {port.name: port for port in forward.inputs}
@@ -286,7 +286,7 @@ def is_kept(capture: Capture, port: Port) -> bool:
     return capture.origin.partial or any(str(key) in rows for key in keys)
 
 
-def of_direction(side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[str, ...]]) -> Iterator[Contradiction]:
+def _of_direction(side: str, graph: Graph, roles: tuple[tuple[str, ...], tuple[str, ...]]) -> Iterator[Contradiction]:
     """Yield a Contradiction for each port whose role its direction cannot have."""
     for ports, known in zip((graph.inputs, graph.outputs), roles, strict=True):
         for port in ports:
@@ -314,7 +314,7 @@ def dtype(spec: Spec) -> str:
     return spec.dtype if isinstance(spec, TensorSpec) else ""
 
 
-def of_signature(capture: Capture) -> Iterator[Contradiction]:
+def _of_signature(capture: Capture) -> Iterator[Contradiction]:
     """Compare the roles of a Capture's inputs with the captured call, and its differentiable outputs with the
     tangents."""
     signature = capture.signature
@@ -350,7 +350,7 @@ def tensors_in(like: Any) -> Iterator[str]:
             yield from tensors_in(item)
 
 
-def of_witness(capture: Capture) -> Iterator[Contradiction]:
+def _of_witness(capture: Capture) -> Iterator[Contradiction]:
     """Compare annotations of results with the dtypes and shapes of the program's results."""
     if not capture.witness or len(capture.pairs) != 1 or capture.links:
         return

@@ -9,6 +9,7 @@ texts inside a Capture (its output structure, its notes) and the tables of what 
 from __future__ import annotations
 
 import ast
+import importlib
 import keyword
 import os
 import re
@@ -53,7 +54,7 @@ class Op:
     target: str
 
     def __post_init__(self) -> None:
-        check_target(self.target)
+        _check_target(self.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Device:
     name: str
 
     def __post_init__(self) -> None:
-        check_device(self.name)
+        _check_device(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +204,7 @@ class TensorSpec:
         if self.numel >= MAX_INTEGER:
             raise GraphError(f"a tensor of {self.numel:.3g} elements: at most 2**63 - 1 can be counted")
         if self.device != "cpu":
-            check_device(self.device)
+            _check_device(self.device)
 
     @property
     def numel(self) -> int:
@@ -350,7 +351,7 @@ class Step:
     def __post_init__(self) -> None:
         check_local(self.name)
         if not self.is_guard:
-            check_target(self.target)
+            _check_target(self.target)
         elif not self.args or type(self.args[0]) is not Ref or len(self.args) != GUARDS[self.target] or self.kwargs:
             raise GraphError(
                 f"guard {self.name}: {self.target} takes a value by name and {GUARDS[self.target] - 1} more"
@@ -362,6 +363,11 @@ class Step:
                 raise RefusedError(f"step {self.name}: {key!r:.80} is not a keyword of an operator")
         if len(self.kwargs) > 1 and len({key for key, _ in self.kwargs}) != len(self.kwargs):
             raise GraphError(f"step {self.name}: a keyword stands twice")
+
+    def __repr__(self) -> str:
+        from backprint.graph.text import show_step  # which imports this module
+
+        return f"Step({in_a_line(show_step(self), 160)})"
 
     @property
     def is_guard(self) -> bool:
@@ -404,38 +410,58 @@ class Graph:
     subgraphs: tuple[tuple[str, Graph], ...] = ()
     symbols: tuple[Symbol, ...] = ()
     title: str = field(default="", compare=False)
-    isolated: str = field(default="", compare=False)
-    """Why a graph that was read from a file may run only in a process of its own; '' if it may run anywhere."""
 
     def __post_init__(self) -> None:
-        check_graph(self)
+        _check_graph(self)
 
     def __repr__(self) -> str:
         return f"Graph({graph_in_words(self, len(self.steps))})"
 
-    if TYPE_CHECKING:  # bound in backprint/graph/__init__.py: texts, forms and folds import the nouns
+    # What stands in a module that imports this one is imported when it is called.
 
-        @property
-        def code(self) -> str:
-            """The graph as Python text that runs with torch alone; parsing it returns an equal graph."""
+    @property
+    def code(self) -> str:
+        """The graph as Python text that runs with torch alone; parsing it returns an equal graph."""
+        from backprint.graph.text import emit
 
-        def fold(self) -> FoldedGraph:
-            """Return the graph with its repeated steps as loops; `.unfold()` returns an equal graph."""
+        return emit(self)
 
-        def canonical(self) -> Canonical:
-            """Return the graph without names and without the order of independent steps."""
+    def __str__(self) -> str:
+        """Return the text of the graph for people: `code`, or a listing with loops where it is long and repeats."""
+        from backprint.graph.folding.listing import text_for_people
 
-        def hash(self, sizes: bool = True) -> str:
-            """Return a digest of the canonical form; with `sizes=False` shapes and strides do not count."""
+        return text_for_people(self)
+
+    def fold(self) -> FoldedGraph:
+        """Return the graph with its repeated steps as loops; `.unfold()` returns an equal graph, `print` shows it."""
+        from backprint.graph.folding.fold import folded
+
+        return folded(self)
+
+    def canonical(self) -> Canonical:
+        """Return the graph without names and without the order of independent steps."""
+        from backprint.graph.canonical import canonical
+
+        return canonical(self)
+
+    def hash(self, sizes: bool = True) -> str:
+        """Return a digest of the canonical form; with `sizes=False` shapes and strides do not count."""
+        from backprint.graph.canonical import graph_hash
+
+        return graph_hash(self, sizes=sizes)
+
+    def to_fx(self) -> GraphModule:
+        """Return a torch.fx.GraphModule that computes the same."""
+        module: GraphModule = _above("fx.to_fx").to_fx(self)
+        return module
+
+    def _repr_html_(self) -> str:
+        html: str = _above("draw").html_of_graph(self)
+        return html
 
     def by_role(self, role: str) -> tuple[Port, ...]:
         """Return the ports with this role, inputs first."""
         return tuple(port for port in (*self.inputs, *self.outputs) if port.role == role)
-
-    if TYPE_CHECKING:  # bound in backprint/api.py, which imports every package of the core
-
-        def to_fx(self) -> GraphModule:
-            """Return a torch.fx.GraphModule that computes the same."""
 
 
 def graph_in_words(graph: Graph | FoldedGraph, steps: int) -> str:
@@ -449,27 +475,27 @@ def graph_in_words(graph: Graph | FoldedGraph, steps: int) -> str:
 # ---- The checks of a Graph
 
 
-def check_graph(graph: Graph) -> None:
+def _check_graph(graph: Graph) -> None:
     """Raise unless every value is defined once, before its use, and the ports match their values."""
-    check_members(graph)
+    _check_members(graph)
     defined: set[str] = set()
     attributes = {name for name, _ in graph.subgraphs}
     for port in graph.inputs:
-        check_role(port, "input", IN_ROLES)
+        _check_role(port, "input", IN_ROLES)
         define(port.local, defined)
     for step in graph.steps:
         for value in (*step.args, *(value for _, value in step.kwargs)):
-            check_use(value, step, defined, attributes)
+            _check_use(value, step, defined, attributes)
         if not step.is_guard:
             define(step.name, defined)
     if len(graph.outputs) != len(graph.results):
         raise GraphError(f"{len(graph.outputs)} output ports for {len(graph.results)} results")
     for port, result in zip(graph.outputs, graph.results, strict=True):
-        check_role(port, "output", OUT_ROLES)
-        check_use(result, port, defined, attributes)
+        _check_role(port, "output", OUT_ROLES)
+        _check_use(result, port, defined, attributes)
 
 
-def check_members(graph: Graph) -> None:
+def _check_members(graph: Graph) -> None:
     """Raise unless each symbol and each subgraph has a name of its own."""
     members = [*(symbol.name for symbol in graph.symbols), *(name for name, _ in graph.subgraphs)]
     for name in members:
@@ -478,7 +504,7 @@ def check_members(graph: Graph) -> None:
             raise GraphError(f"{name!r} is defined twice in one class")
 
 
-def check_role(port: Port, side: str, roles: Sequence[str]) -> None:
+def _check_role(port: Port, side: str, roles: Sequence[str]) -> None:
     """Raise unless the role of a port is one of its side's: an input's, or an output's."""
     if port.role not in roles:
         raise GraphError(f"{side} {port.name!r} has the role {port.role!r}; an {side}'s is one of {', '.join(roles)}")
@@ -492,7 +518,7 @@ def define(name: str, defined: set[str]) -> None:
     defined.add(name)
 
 
-def check_use(value: Value, user: Step | Port, defined: Collection[str], attributes: Collection[str]) -> None:
+def _check_use(value: Value, user: Step | Port, defined: Collection[str], attributes: Collection[str]) -> None:
     """Raise unless the values that a step or an output uses are defined, and its integers have 64 bits."""
     for leaf in leaves(value):
         problem = ""
@@ -560,17 +586,24 @@ class Deferred(Generic[T]):
 
 
 class Pair:
-    """A forward Graph and its backward Graph (None where nothing is differentiable), tied by the saved ports."""
+    """A forward Graph and its backward Graph (None where nothing is differentiable), tied by the saved ports.
 
-    __slots__ = ("_backward", "_forward", "name")
+    `lives` has values of the forward that lived on after their last use when the step ran, in variables of the program
+    or in a checkpoint, each with the last step of the Pair before it was freed.
+    """
+
+    __slots__ = ("_backward", "_forward", "lives", "name")
 
     def __init__(
         self,
         name: str,
         forward: Graph | Deferred[Graph],
         backward: Graph | Deferred[Graph] | Deferred[Graph | None] | None = None,
+        *,
+        lives: tuple[tuple[str, str], ...] = (),
     ) -> None:
         object.__setattr__(self, "name", name)
+        object.__setattr__(self, "lives", lives)
         object.__setattr__(self, "_forward", forward)
         object.__setattr__(self, "_backward", backward)
 
@@ -581,6 +614,7 @@ class Pair:
         return self
 
     name: str
+    lives: tuple[tuple[str, str], ...]
     _forward: Graph | Deferred[Graph]
     _backward: Graph | Deferred[Graph] | Deferred[Graph | None] | None
 
@@ -618,6 +652,10 @@ class Pair:
         if self._backward is None:
             sizes.append("no backward")
         return f"Pair({': '.join(filter(None, [in_a_line(self.name), ', '.join(sizes)]))})"
+
+    def _repr_html_(self) -> str:
+        html: str = _above("draw").html_of_pair(self)
+        return html
 
 
 # ---- What a Capture assumes, and how its call maps to ports
@@ -707,7 +745,7 @@ class Signature:
     """How the arguments and results of a call map to ports.
 
     `arguments` are the callable's parameter names; `leaves` the non-tensor leaves that are constants of the capture, as
-    text; `call` the value of each parameter (None if no call was read: a part, a recorded step, a sample of format 1).
+    text; `call` the value of each parameter (None if no call was read: a part, a recorded step).
     `output` is a JSON tree whose leaves are `{"port": name}` or `{"value": repr}`; `differentiable` are the outputs
     that have tangents. `same` are pairs of names under which one tensor was passed. `aliases` are pairs of inputs that
     share memory, and how many bytes after the first the second begins.
@@ -773,7 +811,7 @@ class InputRecipes(Protocol):
         """Make every input, or the named ones; with a seed, a fresh draw of each input that is drawn."""
 
 
-class Unfitted:
+class _Unfitted:
     """The recipes of a Capture before recipes are fitted to its inputs: none."""
 
     recipes: Mapping[str, Any] = MappingProxyType({})
@@ -790,170 +828,97 @@ class Unfitted:
         return {}
 
 
-UNFITTED: InputRecipes = Unfitted()
+UNFITTED: InputRecipes = _Unfitted()
 
 
 # ---- Origins: the program behind a Capture
 # While the program lives, it is the oracle of every proof. A traced program, a recorded step and a part of a Capture
-# each have an Origin of their own; a Capture that was read from disk has `GONE`.
+# are each a class of their own above; a Capture that was read from disk has `GONE`.
 
 if TYPE_CHECKING:
     Tensors = Mapping[str, Tensor]
 
 
-class StepResults(Protocol):
-    """The results of one step of a program: outputs by name, gradients and mutations by the program's own names."""
+class Origin:
+    """The program behind a Capture, its arguments, and the options of its capture.
 
-    @property
-    def outputs(self) -> Tensors: ...
+    What stands here is right where no Python program runs: nothing changes, so nothing must be restored. `constants`
+    are the tensors behind the Capture's constant ports, and `tangents` those of a recorded backward, for outputs whose
+    specs are not enough to draw a tangent. `parts` has what runs each of several Pairs by its own `run_step`, if that
+    can run alone. If it is `partial`, only recorded results are left, and it runs only on the recorded values.
+    `traced_here` says whether this process traced the graphs, so that they can be trusted, and `not_bitwise` are the
+    ports that were not bitwise when the Capture was made: no later verdict may be better.
+    """
 
-    @property
-    def gradients(self) -> Mapping[str, Tensor | None]: ...
-
-    @property
-    def mutations(self) -> Tensors: ...
-
-
-class Oracle(Protocol):
-    """A program that runs on values by name. If it is `partial`, only its recorded results are left, and it runs only
-    on the recorded values."""
-
-    @property
-    def partial(self) -> bool: ...
-
-    def run_step(self, values: Tensors, tangents: Tensors | None) -> StepResults:
-        """Run one eager step. Without tangents, the backward starts from ones."""
-
-
-class Origin(Oracle, Protocol):
-    """The program behind a Capture, its arguments, and the options of its capture."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether the program still exists."""
-
-    @property
-    def traced_here(self) -> bool:
-        """Whether this process traced the graphs, so that they can be trusted."""
-
-    @property
-    def options(self) -> CaptureOptions:
-        """The options of the capture call."""
-
-    @property
-    def constants(self) -> Tensors:
-        """The tensors behind the Capture's constant ports."""
-
-    @property
-    def tangents(self) -> Tensors:
-        """The tangents of the recorded backward, for outputs whose specs are not enough to draw a tangent."""
-
-    @property
-    def parts(self) -> Sequence[Oracle]:
-        """The program behind each of several Pairs; empty if only the whole can run."""
-
-    @property
-    def not_bitwise(self) -> tuple[PortVerdict, ...]:
-        """The ports that were not bitwise when the Capture was made: no later verdict may be better."""
-
-    def values(self) -> dict[str, Tensor]:
-        """Return every named tensor as captured."""
-
-    def live(self) -> dict[str, Tensor]:
-        """Return every named tensor: parameters, buffers and constants as they are now, inputs as captured."""
-
-    def objects_by_parameter(self) -> Mapping[str, Sequence[Any]]:
-        """Return, for each parameter of the call, the values that can be compared only by identity."""
-
-    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
-        """Run one eager step of the program; with `anew`, on copies of the tensors that are its arguments."""
-
-    def restoring(self) -> AbstractContextManager[None]:
-        """Take one snapshot of all that the program reaches, and restore it at the end of the block."""
-
-    def rebuild(self, structure: Any, named: Tensors) -> Any:
-        """Return the outputs in the program's own containers; if those are lost, in the containers of `structure`."""
-
-    def result_difference(self) -> str:
-        """Return where the non-tensor results of the last run differ from those of the Capture; '' if nowhere."""
-
-    def random_state_digests(self) -> dict[str, str]:
-        """Return the current digests of the random states that the program draws from, those of torch left out."""
-
-    def release(self) -> None:
-        """Drop the program and its arguments."""
-
-
-class TracedOrigin(Origin, Protocol):
-    """A program that an engine has just traced, and that its Capture is compared with."""
-
-    @property
-    def unguarded(self) -> Sequence[str]:
-        """The reads of the program that no guard can check."""
-
-    @property
-    def first_outputs(self) -> Tensors:
-        """The outputs of a run before the one that was traced; empty if there was none."""
-
-    @property
-    def ran_on_aliases(self) -> bool:
-        """Whether the program ran on aliases of its arguments."""
-
-    def run_step_without_default_grad(self, values: Tensors, anew: bool) -> StepResults:
-        """Run one eager step on the caller's own tensors, or with `anew` on copies; none requires grad by default."""
-
-    def own_generators(self) -> str:
-        """Return the names of the generators that the program draws from, torch's left out; '' if there are none."""
-
-
-class FixedOrigin(Origin):
-    """An Origin without a Python program: nothing changes, so nothing must be restored."""
-
-    alive = True
     partial = False
     traced_here = True
     options = CaptureOptions()
     constants: Tensors = MappingProxyType({})
     tangents: Tensors = MappingProxyType({})
-    parts: Sequence[Oracle] = ()
+    parts: Sequence[Any] = ()
     not_bitwise: tuple[PortVerdict, ...] = ()
 
+    @property
+    def alive(self) -> bool:
+        """Whether the program still exists."""
+        return True
+
+    def values(self) -> dict[str, Tensor]:
+        """Return every named tensor as captured."""
+        raise NotImplementedError(f"{type(self).__name__} has no program that runs: ask `alive` first")
+
     def live(self) -> dict[str, Tensor]:
+        """Return every named tensor: parameters, buffers and constants as they are now, inputs as captured."""
         return self.values()
 
+    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> Any:
+        """Run one eager step of the program; with `anew`, on copies of the tensors that are its arguments.
+
+        Without tangents, the backward starts from ones. The result has `outputs`, `gradients` and `mutations` by name.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no program that runs: ask `alive` first")
+
     def objects_by_parameter(self) -> Mapping[str, Sequence[Any]]:
+        """Return, for each parameter of the call, the values that can be compared only by identity."""
         return {}
 
     def restoring(self) -> AbstractContextManager[None]:
+        """Take one snapshot of all that the program reaches, and restore it at the end of the block."""
         return nullcontext()
 
     def rebuild(self, structure: Any, named: Tensors) -> Any:
+        """Return the outputs in the program's own containers; if those are lost, in the containers of `structure`."""
         return filled(structure, named)
 
     def result_difference(self) -> str:
+        """Return where the non-tensor results of the last run differ from those of the Capture; '' if nowhere."""
         return ""
 
     def random_state_digests(self) -> dict[str, str]:
+        """Return the current digests of the random states that the program draws from, those of torch left out."""
         return {}
 
     def release(self) -> None:
-        """Do nothing: the values are the only oracle."""
+        """Drop the program and its arguments; values alone stay."""
 
 
-class Gone(FixedOrigin):
+class _Gone(Origin):
     """The Origin of a Capture that was read from disk: its program is gone."""
 
-    alive = False
     traced_here = False
+
+    @property
+    def alive(self) -> bool:
+        return False
 
     def values(self) -> dict[str, Tensor]:
         raise ReplayError("the program is gone, and its values with it")
 
-    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> StepResults:
+    def run_step(self, values: Tensors, tangents: Tensors | None, anew: bool = False) -> Any:
         raise ReplayError("the program is gone, so it cannot run")
 
 
-GONE: Origin = Gone()
+GONE = _Gone()
 
 
 # ---- Captures
@@ -1005,46 +970,72 @@ class Capture:
         proof = verdict_text(self.verdict) if self.verdict else "not verified"
         return f"Capture({in_a_line(self.name)}: {number_of(len(self.pairs), 'pair')}, engine {engine}, {proof})"
 
-    if TYPE_CHECKING:  # bound in backprint/api.py, which imports every package of the core
+    # The verbs of the face, as methods: each is `bp.NAME(capture, …)`, where its options are described.
 
-        def save(
-            self,
-            path: str | os.PathLike[str],
-            data: str = "seed",
-            *,
-            allow: Sequence[str] = (),
-            overwrite: bool = False,
-            layout: str = "backprint",
-            evaluation: Capture | None = None,
-            power: str = "quick",
-        ) -> Path:
-            """Write the Capture as a sample, and return its path."""
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        data: str = "seed",
+        *,
+        allow: Sequence[str] = (),
+        overwrite: bool = False,
+        layout: str = "backprint",
+        evaluation: Capture | None = None,
+        power: str = "quick",
+    ) -> Path:
+        """Write the Capture as a sample, and return its path, as `bp.save` does."""
+        options: dict[str, Any] = dict(
+            allow=allow, overwrite=overwrite, layout=layout, evaluation=evaluation, power=power
+        )
+        written: Path = _above("api").save(self, path, data, **options)
+        return written
 
-        def release(self) -> None:
-            """Drop the captured program and its arguments."""
+    def release(self) -> None:
+        """Drop the captured program and its arguments."""
+        _above("api").release(self)
 
-        def verify(
-            self, draws: Sequence[str] | None = None, *, twin: Twin | None = None, trace: Capture | bool = False
-        ) -> list[Verdict]:
-            """Prove every Pair against the original program."""
+    def verify(
+        self,
+        draws: Sequence[str] | None = None,
+        *,
+        trace: Capture | bool = False,
+        derivative: bool | None = None,
+    ) -> list[Verdict]:
+        """Prove every Pair against the original program, as `bp.verify` does."""
+        verdicts: list[Verdict] = _above("api").verify(self, draws, trace=trace, derivative=derivative)
+        return verdicts
 
-        def inputs(self) -> dict[str, Tensor]:
-            """Return the tensors that its recipes make, by the program's own names."""
+    def inputs(self) -> dict[str, Tensor]:
+        """Return the tensors that its recipes make, by the program's own names."""
+        values: dict[str, Tensor] = _above("api").inputs(self)
+        return values
 
-        def observed(self) -> dict[tuple[int, int, str], Any]:
-            """Run the graphs on the Capture's own inputs, and return statistics of each value that they compute."""
+    def observed(self) -> dict[tuple[int, int, str], Any]:
+        """Run the graphs on the Capture's own inputs, and return statistics of each value that they compute.
 
-        def draw(self, path: str | os.PathLike[str], *, pair: int = 0, nodes: int = 300, scale: float = 2.0) -> Path:
-            """Draw a Pair as a picture, and return its path."""
+        The keys are (number of the Pair, 0 for its forward or 1 for its backward, name of the value).
+        """
+        statistics: dict[tuple[int, int, str], Any] = _above("api").observed(self)
+        return statistics
 
-        def view(self, path: str | os.PathLike[str] | None = None, *, stats: bool = False) -> WebPage:
-            """Make the page of the Capture."""
+    def draw(self, path: str | os.PathLike[str], *, pair: int = 0, nodes: int = 300, scale: float = 2.0) -> Path:
+        """Draw a Pair as a picture, and return its path, as `bp.draw.draw` does."""
+        written: Path = _above("draw").draw(self, path, pair=pair, nodes=nodes, scale=scale)
+        return written
+
+    def view(self, path: str | os.PathLike[str] | None = None, *, stats: bool = False) -> WebPage:
+        """Make the page of the Capture, as `bp.draw.view` does."""
+        page: WebPage = _above("draw").view(self, path, stats=stats)
+        return page
+
+    def _repr_html_(self) -> str:
+        html: str = _above("draw").html_of_capture(self)
+        return html
 
 
-Call: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...]]"
-CallByName: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]"
-Twin: TypeAlias = "Capture | Call | CallByName"
-"""A small version of a fake Capture's program: a Capture of it, `(model, args)` or `(model, args, kwargs)`."""
+def _above(module: str) -> Any:
+    """Import a module of a room above, when one of its verbs is called as a method of these nouns."""
+    return importlib.import_module(f"backprint.{module}")
 
 
 # ---- The structure of outputs: JSON in a Signature, whose leaves name ports
@@ -1058,7 +1049,7 @@ def filled(structure: Any, named: Mapping[str, Any]) -> Any:
         case {"value": text}:
             return literal(text)
         case {"items": rows}:
-            return {key_of_text(key): filled(item, named) for key, item in rows}
+            return {_key_of_text(key): filled(item, named) for key, item in rows}
         case {"dict": items}:
             return {key: filled(item, named) for key, item in items.items()}
         case {"list": items}:
@@ -1076,7 +1067,7 @@ def literal(text: str) -> Any:
         return text
 
 
-def key_of_text(text: str) -> Any:
+def _key_of_text(text: str) -> Any:
     """Return the value of a text that is a literal and can be a mapping's key, else the text."""
     key = literal(text)
     return text if isinstance(key, (list, dict, set)) else key
@@ -1089,6 +1080,16 @@ STAMPED = "stamped: "
 
 IN_FULL = "traced in full, not stamped: "
 """How the note begins that gives the reason why a Capture was not stamped."""
+
+HOOKS_LEFT_OUT = "register_post_accumulate_grad_hook is not a part of this capture"
+"""How the note of a Capture begins that is without the program's hooks after accumulation."""
+
+
+WITHOUT_CHECKPOINTS = (
+    "these graphs are without the program's checkpoints, which AOTAutograd does not trace: they save what the program "
+    "does not, and their peak is higher; the engines eager and dynamo capture what it saves and computes again"
+)
+"""The note of a Capture by engine `aot` of a program that checkpoints."""
 
 
 def stamp_note(depth: int, depths: Sequence[int], places: Iterable[Any]) -> str:
@@ -1103,6 +1104,11 @@ def stamp_note(depth: int, depths: Sequence[int], places: Iterable[Any]) -> str:
 def stamp_of(notes: Iterable[str]) -> str:
     """Return the note that says how a Capture was stamped; '' if it was not."""
     return next((note for note in notes if note.startswith(STAMPED)), "")
+
+
+def left_out_of(notes: Iterable[str]) -> list[str]:
+    """Return the notes on what a Capture is without, which a verdict repeats."""
+    return [note for note in notes if note.startswith(HOOKS_LEFT_OUT)]
 
 
 # ---- What is legal in a graph: tables of names, targets, devices and sizes
@@ -1181,7 +1187,7 @@ MAX_EXPRESSION = 4096
 """The characters that the expression of a size may have."""
 
 
-def check_device(name: str) -> None:
+def _check_device(name: str) -> None:
     """Raise unless `name` is the name of a device, such as `cpu` or `cuda:0`."""
     match = _DEVICE.fullmatch(name) if type(name) is str else None
     if match is None or match[1] not in DEVICES:
@@ -1232,7 +1238,7 @@ def allowed(target: str, allow: Sequence[str]) -> bool:
     return name in allow or name.rpartition(".")[0] in allow or name.replace(".", "::", 1).rpartition(".")[0] in allow
 
 
-def check_target(target: str) -> None:
+def _check_target(target: str) -> None:
     """Raise unless `target` is a known tensor operator, or has the form of a custom one."""
     if type(target) is str and (target in operators() or target in PLAIN_TARGETS or target in HIGHER):
         return

@@ -49,7 +49,7 @@ MAX_POWER = 128
 """The largest exponent of an expression."""
 
 
-def bounded_power(base: Number, exponent: Number) -> Number:
+def _bounded_power(base: Number, exponent: Number) -> Number:
     """Return a power; raise if the exponent or the result is larger than a size can need."""
     if abs(exponent) > MAX_POWER:
         raise GraphError(f"an exponent of {exponent} is not an exponent of a size")
@@ -68,7 +68,7 @@ BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: remainder,
-    ast.Pow: bounded_power,
+    ast.Pow: _bounded_power,
     ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_,
 }
@@ -96,8 +96,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "ModularIndexing": lambda base, divisor, modulus: base // divisor % modulus,
     "IntTrueDiv": operator.truediv,
     "FloatTrueDiv": operator.truediv,
-    "PowByNatural": bounded_power,
-    "FloatPow": bounded_power,
+    "PowByNatural": _bounded_power,
+    "FloatPow": _bounded_power,
     "ToFloat": float,
     "FloorToInt": math.floor,
     "CeilToInt": math.ceil,
@@ -326,8 +326,8 @@ def at_capture(graph: Graph) -> Graph:
         mapped_step = mapped(step, lambda name: constants.get(name, Ref(name)))
         if not step.is_guard or type(mapped_step.args[0]) is Ref:
             steps.append(replace(mapped_step, spec=at(step.spec, sizes)))
-    ports = tuple(port_at(port, sizes) for port in inputs)
-    outputs = tuple(port_at(port, sizes) for port in graph.outputs)
+    ports = tuple(_port_at(port, sizes) for port in inputs)
+    outputs = tuple(_port_at(port, sizes) for port in graph.outputs)
     results = tuple(with_names(result, lambda name: constants.get(name, Ref(name))) for result in graph.results)
     return replace(graph, inputs=ports, steps=tuple(steps), outputs=outputs, results=results, symbols=())
 
@@ -344,7 +344,7 @@ def held_constant(graph: Graph) -> Graph:
     return replace(graph, steps=tuple(steps), results=results)
 
 
-def port_at(port: Port, sizes: Mapping[str, int]) -> Port:
+def _port_at(port: Port, sizes: Mapping[str, int]) -> Port:
     """Return a port at these sizes."""
     return replace(port, spec=at(port.spec, sizes))
 
@@ -432,7 +432,7 @@ def new_devices(graph: Graph, device: str) -> dict[str, str]:
 
     If a graph has tensors on a GPU, only these move; its tensors on the CPU are there for a reason.
     """
-    here = {name for name in devices_of(graph) if name != "cpu"} or {"cpu"}
+    here = {name for name in _devices_of(graph) if name != "cpu"} or {"cpu"}
     return {name: device for name in sorted(here) if name != device}
 
 
@@ -443,13 +443,13 @@ def on_device(graph: Graph, places: Mapping[str, str]) -> Graph:
     graph = in_general_form(without_saved(graph))
     return replace(
         graph,
-        inputs=tuple(port_on(port, places) for port in graph.inputs),
-        steps=tuple(step_on(step, places) for step in graph.steps),
-        outputs=tuple(port_on(port, places) for port in graph.outputs),
+        inputs=tuple(_port_on(port, places) for port in graph.inputs),
+        steps=tuple(_step_on(step, places) for step in graph.steps),
+        outputs=tuple(_port_on(port, places) for port in graph.outputs),
     )
 
 
-def devices_of(graph: Graph) -> set[str]:
+def _devices_of(graph: Graph) -> set[str]:
     """Return the devices of a graph's ports, and those in its steps."""
     specs = [port.spec for port in (*graph.inputs, *graph.outputs)]
     values = [value for step in graph.steps for value in (*step.args, *dict(step.kwargs).values())]
@@ -457,36 +457,36 @@ def devices_of(graph: Graph) -> set[str]:
     return {spec.device for spec in specs if isinstance(spec, TensorSpec)} | named
 
 
-def port_on(port: Port, places: Mapping[str, str]) -> Port:
+def _port_on(port: Port, places: Mapping[str, str]) -> Port:
     """Return a port with its tensor moved."""
-    return replace(port, spec=spec_on(port.spec, places))
+    return replace(port, spec=_spec_on(port.spec, places))
 
 
-def step_on(step: Step, places: Mapping[str, str]) -> Step:
+def _step_on(step: Step, places: Mapping[str, str]) -> Step:
     """Return a step with its tensors moved."""
-    args = tuple(value_on(value, places) for value in step.args)
-    kwargs = tuple((key, value_on(value, places)) for key, value in step.kwargs)
-    return replace(step, args=args, kwargs=kwargs, spec=spec_on(step.spec, places))
+    args = tuple(_value_on(value, places) for value in step.args)
+    kwargs = tuple((key, _value_on(value, places)) for key, value in step.kwargs)
+    return replace(step, args=args, kwargs=kwargs, spec=_spec_on(step.spec, places))
 
 
-def spec_on(spec: Spec, places: Mapping[str, str]) -> Spec:
+def _spec_on(spec: Spec, places: Mapping[str, str]) -> Spec:
     """Return a spec with its tensors moved."""
     if isinstance(spec, tuple):
-        return tuple(spec_on(part, places) for part in spec)
+        return tuple(_spec_on(part, places) for part in spec)
     return replace(spec, device=places.get(spec.device, spec.device)) if isinstance(spec, TensorSpec) else spec
 
 
-def value_on(value: Value, places: Mapping[str, str]) -> Value:
+def _value_on(value: Value, places: Mapping[str, str]) -> Value:
     """Return a value with its devices replaced."""
     match value:
         case Device(name):
             return Device(places.get(name, name))
         case tuple():
-            return tuple(value_on(item, places) for item in value)
+            return tuple(_value_on(item, places) for item in value)
         case List(items):
-            return List(tuple(value_on(item, places) for item in items))
+            return List(tuple(_value_on(item, places) for item in items))
         case Dict(pairs):
-            return Dict(tuple((value_on(key, places), value_on(item, places)) for key, item in pairs))
+            return Dict(tuple((_value_on(key, places), _value_on(item, places)) for key, item in pairs))
     return value
 
 
@@ -520,7 +520,7 @@ def in_general_form(graph: Graph) -> Graph:
         step = mapped(step, lambda name: new_values.get(name, Ref(name)))
         if step.target in GENERAL:
             new_values[step.name] = Ref(step.name)
-            steps.append(general(step))
+            steps.append(_general(step))
         elif (
             step.target == "operator.getitem" and step.args[0] in new_values.values() and isinstance(step.args[0], Ref)
         ):
@@ -533,7 +533,7 @@ def in_general_form(graph: Graph) -> Graph:
     return replace(graph, steps=tuple(steps), results=results)
 
 
-def general(step: Step) -> Step:
+def _general(step: Step) -> Step:
     """Return a call of a kernel of attention as a call of the operator that chooses one."""
     target, names = GENERAL[step.target]
     arguments = dict(zip(names.split(), step.args, strict=False)) | dict(step.kwargs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from backprint.common.names import free_name
 from backprint.graph.nouns import Dict, Graph, List, Ref, Slice, Step, Value, refs
 from backprint.graph.operators import operators
 
@@ -60,11 +61,7 @@ def live(graph: Graph) -> Graph:
 
 def free(name: str, used_names: Collection[str]) -> str:
     """Return a name that is not taken: this one, with a number appended if needed."""
-    count, candidate = 0, name[:240]
-    while candidate in used_names:
-        count += 1
-        candidate = f"{name[:240]}_{count}"
-    return candidate
+    return free_name(name[:240], used_names)
 
 
 def mapped(step: Step, value: Callable[[str], Value]) -> Step:

@@ -86,7 +86,7 @@ _KINDS |= {ord(" "): " ", ord("\n"): "("}
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class _Scanned:
     """A text that is neither huge nor misleading."""
 
     lines: list[str]
@@ -102,7 +102,7 @@ def count_tokens(text: str) -> int:
     return kinds.count("(") + kinds.count("(a") + kinds.count(" a") + kinds.startswith("a")
 
 
-def scan(text: str) -> Scanned:
+def scan(text: str) -> _Scanned:
     """Scan a text; raise if it is huge or misleading."""
     if len(text) > MAX_CHARACTERS:
         raise RefusedError(f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read")
@@ -137,8 +137,8 @@ def scan(text: str) -> Scanned:
             for odd in line:
                 if not odd.isascii():
                     raise RefusedError(f"line {number}: {odd!r} (U+{ord(odd):04X}) outside a string: names are ASCII")
-    beside = numbers_of_lines(bare, [match.end() for match in _BESIDE.finditer(bare)]) if "#" in bare else []
-    return Scanned(lines, beside, count_tokens(bare))
+    beside = _numbers_of_lines(bare, [match.end() for match in _BESIDE.finditer(bare)]) if "#" in bare else []
+    return _Scanned(lines, beside, count_tokens(bare))
 
 
 def line_number(text: str, match: re.Match[str]) -> int:
@@ -146,7 +146,7 @@ def line_number(text: str, match: re.Match[str]) -> int:
     return text.count("\n", 0, match.start()) + 1
 
 
-def numbers_of_lines(text: str, places: list[int]) -> list[int]:
+def _numbers_of_lines(text: str, places: list[int]) -> list[int]:
     """Return the numbers of the lines of places, which are in order."""
     numbers, line, last = [], 1, 0
     for place in places:
@@ -169,8 +169,8 @@ aten, prims = torch.ops.aten, torch.ops.prims
 """
 """The lines above the class in every text; the reader knows it by heart."""
 
-FORWARD_WITH_LOOPS = "    def forward(self, *given):"
-"""The forward of a text with loops (`graph/folding`), which is shown to people and never read."""
+LISTING = "# A listing: repeated steps as loops, and in {braces} what differs between iterations (view_0 is view)"
+"""The first line of a listing of a folded graph (`graph/folding`), which is shown to people and never read."""
 
 MAX_SPEC_DEPTH = 4
 
@@ -191,7 +191,7 @@ def show(value: Value) -> str:
         case Ref(name):
             return name
         case Op(target):
-            return callable_name(target)
+            return _callable_name(target)
         case Sub(name):
             return f"self.{name}"
         case Atom(name):
@@ -233,14 +233,14 @@ _TENSOR = re.compile(
 _NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
 
 
-def read_size(text: str) -> int | str:
+def _read_size(text: str) -> int | str:
     """Return a size: a number, or the expression of a symbolic size."""
     text = text.strip()
     return int(text) if _NUMBER.fullmatch(text) else text
 
 
 def _sizes(text: str) -> tuple[int | str, ...]:
-    return tuple(map(read_size, _split(text))) if text.strip() else ()
+    return tuple(map(_read_size, _split(text))) if text.strip() else ()
 
 
 _BREAK = re.compile(r"[(\[\]),]")
@@ -271,7 +271,7 @@ def read_spec(text: str, depth: int = 0) -> Spec:
         if dtype is None:
             raise RefusedError(f"{match['dtype']!r:.80} is not a dtype; known are {', '.join(_SHORT)}")
         shape, stride = _sizes(match["shape"]), _sizes(match["stride"]) if match["stride"] is not None else None
-        offset = read_size(match["offset"]) if match["offset"] else 0
+        offset = _read_size(match["offset"]) if match["offset"] else 0
         return TensorSpec(dtype, shape, stride, offset, match["device"] or "cpu", match["layout"] or "strided")
     if text.startswith("(") and text.endswith(")"):
         inner = text[1:-1].strip().removesuffix(",")
@@ -293,7 +293,7 @@ _PORT = re.compile(
 )
 
 
-def read_port(text: str, local: str = "") -> Port:
+def _read_port(text: str, local: str = "") -> Port:
     """Return the port of an annotation's text."""
     match = _PORT.fullmatch(text)
     if not match:
@@ -325,10 +325,10 @@ def show_step(step: Step) -> str:
     annotation = f': "{show_spec(step.spec)}"' if step.spec is not None else ""
     if step.target == "operator.getitem" and not step.kwargs and _is_plain_item(step.args):
         return f"{step.name}{annotation} = {show(step.args[0])}[{show(step.args[1])}]"
-    return f"{step.name}{annotation} = {callable_name(step.target)}({show_call(step.args, step.kwargs)})"
+    return f"{step.name}{annotation} = {_callable_name(step.target)}({show_call(step.args, step.kwargs)})"
 
 
-def callable_name(target: str) -> str:
+def _callable_name(target: str) -> str:
     """Return an operator as Python can call it: the last part of `aten.random.from` is a Python keyword."""
     head, _, last = target.rpartition(".")
     return f"getattr({head}, {last!r})" if keyword.iskeyword(last) else target
@@ -401,20 +401,19 @@ def parse(text: str) -> Graph:
 
     The Graph written out again is the text, node by node: what was read is what Python would run.
     """
-    if f"\n{FORWARD_WITH_LOOPS}\n" in text:
+    if text.startswith(LISTING):
         raise RefusedError(
-            "a graph with loops, which is shown and not read; a sample of format 3 that has it is written flat by "
-            "`backprint convert SAMPLE`"
+            "a listing of a graph with loops, which is shown and not read: use `graph.code`, or `backprint show --flat`"
         )
     scanned = scan(text)
     if scanned.beside:
-        raise comment_beside(scanned)
+        raise _comment_beside(scanned)
     text = "\n".join(scanned.lines)
     with collector_paused():
         return _parsed(text, scanned)
 
 
-def _parsed(text: str, scanned: Scanned) -> Graph:
+def _parsed(text: str, scanned: _Scanned) -> Graph:
     """Return the Graph of a text that is neither huge nor misleading."""
     try:
         if scanned.tokens > MAX_TOKENS:
@@ -425,18 +424,18 @@ def _parsed(text: str, scanned: Scanned) -> Graph:
             check_same(tree, python_tree(emit(graph)), scanned.lines)
         return graph
     except (RecursionError, MemoryError) as error:
-        raise too_deep(error) from None
+        raise _too_deep(error) from None
 
 
 def tree_of(text: str) -> tuple[ast.Module, list[str]]:
     """Return Python's tree of a text that is neither huge nor misleading, and its lines; nothing is run."""
-    tree, scanned = tree_and_comments(text)
+    tree, scanned = _tree_and_comments(text)
     if scanned.beside:
-        raise comment_beside(scanned)
+        raise _comment_beside(scanned)
     return tree, scanned.lines
 
 
-def tree_and_comments(text: str) -> tuple[ast.Module, Scanned]:
+def _tree_and_comments(text: str) -> tuple[ast.Module, _Scanned]:
     """Return Python's tree of a text in which comments may stand beside code, and what the scan found."""
     scanned = scan(text)
     if scanned.tokens > MAX_TOKENS:
@@ -444,14 +443,14 @@ def tree_and_comments(text: str) -> tuple[ast.Module, Scanned]:
     try:
         return python_tree("\n".join(scanned.lines)), scanned
     except (RecursionError, MemoryError) as error:
-        raise too_deep(error) from None
+        raise _too_deep(error) from None
 
 
-def comment_beside(scanned: Scanned) -> RefusedError:
+def _comment_beside(scanned: _Scanned) -> RefusedError:
     return RefusedError(f"line {scanned.beside[0]}: a comment beside code: a graph's comments have their own lines")
 
 
-def too_deep(error: BaseException) -> RefusedError:
+def _too_deep(error: BaseException) -> RefusedError:
     return RefusedError(f"the text is nested too deeply to be a graph ({type(error).__name__})")
 
 
@@ -469,19 +468,19 @@ PIECE = 1_000
 """How many lines of a large graph are parsed at once: their tree takes a hundred times their bytes."""
 
 
-def _read_in_pieces(text: str, scanned: Scanned) -> Graph:
+def _read_in_pieces(text: str, scanned: _Scanned) -> Graph:
     """Return the Graph of a large text, whose steps are parsed some lines at a time. It is as `emit` writes it, to the
     letter: nothing else has to be known of how its lines hang together."""
     lines = scanned.lines
     ends = [number for number, line in enumerate(lines, 1) if line.startswith(("    ):", "    ) -> ():"))]
     first = ends[-1] if ends else len(lines)
     head = "\n".join([*lines[:first], "        pass"])
-    check_tokens(head, "the lines above the steps")
+    _check_tokens(head, "the lines above the steps")
 
     def statements() -> Iterator[ast.stmt]:
         for start in range(first, len(lines), PIECE):
             piece = "\n".join(lines[start : start + PIECE])
-            check_tokens(piece, f"lines {start + 1} to {start + PIECE}")
+            _check_tokens(piece, f"lines {start + 1} to {start + PIECE}")
             for node in python_tree(f"def forward():\n{piece}\n        pass").body[0].body[:-1]:  # type: ignore[attr-defined]
                 yield ast.increment_lineno(node, start - 1)
 
@@ -494,7 +493,7 @@ def _read_in_pieces(text: str, scanned: Scanned) -> Graph:
     return graph
 
 
-def check_tokens(text: str, what: str) -> None:
+def _check_tokens(text: str, what: str) -> None:
     """Raise if a part of a text is too much to be parsed at once."""
     if (tokens := count_tokens(text)) > MAX_TOKENS:
         raise RefusedError(f"{what} have {tokens:,} names, numbers and marks; at most {MAX_TOKENS:,} are read")
@@ -518,7 +517,7 @@ def check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> N
         node, other = left.pop()
         line = getattr(node, "lineno", line)
         if type(node) is not type(other):
-            raise written_otherwise(line, lines)
+            raise _written_otherwise(line, lines)
         if isinstance(node, ast.AST):
             parts = [
                 (getattr(node, field), getattr(other, field, None)) for field in node._fields if field not in _NOT_RUN
@@ -526,13 +525,13 @@ def check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> N
             left += reversed(parts)
         elif isinstance(node, list):
             if len(node) != len(other):  # type: ignore[arg-type]  # of one type, see above
-                raise written_otherwise(getattr(node[0], "lineno", line) if node else line, lines)
+                raise _written_otherwise(getattr(node[0], "lineno", line) if node else line, lines)
             left += reversed([*zip(node, other, strict=True)])  # type: ignore[call-overload]
         elif repr(node) != repr(other):  # 0.0 and -0.0 are equal, nan is not
-            raise written_otherwise(line, lines)
+            raise _written_otherwise(line, lines)
 
 
-def written_otherwise(line: int, lines: Sequence[str]) -> RefusedError:
+def _written_otherwise(line: int, lines: Sequence[str]) -> RefusedError:
     source_line = lines[line - 1].strip() if line else ""
     return RefusedError(
         f"line {line}: {source_line:.80} is not written as a graph is: Python could run it as something else"
@@ -656,16 +655,13 @@ class _Reader:
     def outputs(self, node: ast.FunctionDef) -> tuple[Port, ...]:
         if type(node.returns) is not ast.Tuple:
             raise self.refused(node, "forward's return annotation is a tuple of ports")
-        parts = node.returns.elts
-        if len(parts) == 1 and type(parts[0]) is ast.Tuple and not parts[0].elts:
-            return ()  # as earlier versions wrote no outputs: `(),` in brackets, which Python reads as one
-        return tuple(self.port(part, part) for part in parts)
+        return tuple(self.port(part, part) for part in node.returns.elts)
 
     def port(self, annotation: ast.AST | None, node: Node, local: str = "") -> Port:
         if type(annotation) is not ast.Constant or type(annotation.value) is not str:
             raise self.refused(node, "a port is a string annotation, `SPEC ROLE NAME`")
         text = annotation.value
-        return self.checked(node, lambda: read_port(text, local))
+        return self.checked(node, lambda: _read_port(text, local))
 
     # ---- the steps
 

@@ -26,11 +26,11 @@ def names_together(names: Sequence[str]) -> str:
         return f"{names[0]}, … {names[-1]}"
     pieces = [texts[0]]
     for numbers, text in zip(columns, texts[1:], strict=True):
-        pieces += (numbers_together(numbers), text)
+        pieces += (_numbers_together(numbers), text)
     return "".join(pieces)
 
 
-def numbers_together(numbers: Sequence[int]) -> str:
+def _numbers_together(numbers: Sequence[int]) -> str:
     """Return numbers as `{0..3}` or `{0,2}`."""
     if len(numbers) == 1:
         return str(numbers[0])
@@ -48,11 +48,11 @@ def guard_texts(guards: Sequence[Guard]) -> tuple[str, ...]:
     counters of an optimizer, are one line together."""
     families: dict[tuple[Any, ...], list[Guard]] = {}
     for guard in guards:
-        families.setdefault(family_of(guard), []).append(guard)
-    return tuple(family_text(family) for family in families.values())
+        families.setdefault(_family_of(guard), []).append(guard)
+    return tuple(_family_text(family) for family in families.values())
 
 
-def family_of(guard: Guard) -> tuple[Any, ...]:
+def _family_of(guard: Guard) -> tuple[Any, ...]:
     """Return what guards have in common that are one line together: all but the numbers in the names of the value and
     of the inputs."""
     value, equals, number = guard.text.partition(" == ")
@@ -62,7 +62,7 @@ def family_of(guard: Guard) -> tuple[Any, ...]:
     return guard.kind, divided_text(value)[0], number, tuple(divided_text(name)[0] for name in guard.inputs), place
 
 
-def family_text(family: Sequence[Guard]) -> str:
+def _family_text(family: Sequence[Guard]) -> str:
     """Return a guard as its text; several as their number, the inputs that they depend on, and the first."""
     first = family[0]
     if len(family) == 1 or first.source is None:

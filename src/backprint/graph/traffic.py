@@ -49,7 +49,7 @@ def traffic_of(capture: Capture) -> Iterator[Traffic]:
     sizes = sizes_of_groups(capture)
     for pair in capture.pairs:
         for side, graph in sides_of(pair):
-            yield from (traffic_of_step(step, side, sizes) for step in graph.steps if step.target in COLLECTIVES)
+            yield from (_traffic_of_step(step, side, sizes) for step in graph.steps if step.target in COLLECTIVES)
 
 
 def sides_of(pair: Pair) -> Iterator[tuple[str, Graph]]:
@@ -59,7 +59,7 @@ def sides_of(pair: Pair) -> Iterator[tuple[str, Graph]]:
         yield "backward", at_hints(pair.backward)
 
 
-def traffic_of_step(step: Step, side: str, sizes: Mapping[str, int]) -> Traffic:
+def _traffic_of_step(step: Step, side: str, sizes: Mapping[str, int]) -> Traffic:
     """Return what a collective sends."""
     kind, group = step.target.split(".")[-2], str(step.args[-1])
     size = sizes.get(group, 1)
@@ -188,7 +188,7 @@ class Clocks:
         """Run the steps of a graph, after what has run before."""
         for step, cost in zip(graph.steps, step_costs(graph), strict=True):
             if step.target in COLLECTIVES:
-                self.send(step, traffic_of_step(step, side, sizes))
+                self.send(step, _traffic_of_step(step, side, sizes))
             elif cost.flops or cost.moved:
                 self.compute(step, self.rates.seconds(cost))
             else:

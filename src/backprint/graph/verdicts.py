@@ -6,6 +6,7 @@ the progress, status and report of a run all call it, so they cannot disagree.
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -76,6 +77,19 @@ def why_no_proof(verdict: str, power: object, powerless: Sequence[str]) -> str:
     return ports_without_power(len(powerless)) if powerless else "power not measured"
 
 
+def proved_ports(ports: int, powerless: Sequence[str]) -> str:
+    """Return how many of the ports of a check are proved, and which do not move; `vacuous` if most do not."""
+    shown = f" ({', '.join(powerless[:3])}{', …' if len(powerless) > 3 else ''})"
+    verb = "does" if len(powerless) == 1 else "do"
+    counts = f"{ports - len(powerless)} of {ports} ports proved; {len(powerless)} {verb} not move{shown}"
+    return f"vacuous, no proof: {counts}" if _is_vacuous(ports, powerless) else counts
+
+
+def _is_vacuous(ports: int, powerless: Sequence[str]) -> bool:
+    """Whether most ports of a check do not move, so that it says next to nothing of the whole."""
+    return 2 * len(powerless) > ports
+
+
 def proof_arguments(stored: Mapping[str, Any] | None) -> tuple[str, object, Sequence[str]]:
     """Return the arguments of `has_proof` for a stored verdict: its word, its power and its ports without power."""
     row = stored or {}
@@ -83,13 +97,14 @@ def proof_arguments(stored: Mapping[str, Any] | None) -> tuple[str, object, Sequ
 
 
 def verdict_text(stored: Mapping[str, Any] | None) -> str:
-    """Return a stored verdict as text: its word, the reason and the first ports if it is not a proof, and whether the
-    backward is the derivative, if that is known. Where NaN and Inf come from is `nonfinite_of`."""
+    """Return a stored verdict as text: its word, how many ports are proved if not all are, and whether the backward is
+    the derivative, if that is known. Where NaN and Inf come from is `nonfinite_of`."""
     word, power, vacuous = proof_arguments(stored)
     why = why_no_proof(word, power, vacuous)
-    ports = f" ({', '.join(vacuous[:3])}{', …' if len(vacuous) > 3 else ''})" if vacuous else ""
+    if why:
+        why = proved_ports(len((stored or {}).get("ports") or vacuous), vacuous) if vacuous else f"no proof: {why}"
     derivative = ((stored or {}).get("derivative") or {}).get("word")
-    return ", ".join(filter(None, (word, f"no proof: {why}{ports}" if why else "", derivative)))
+    return ", ".join(filter(None, (word, why, derivative)))
 
 
 def nonfinite_of(stored: Mapping[str, Any] | None) -> str:
@@ -141,6 +156,9 @@ class PortVerdict:
 DERIVATIVE, NOT_THE_DERIVATIVE, CANNOT_TELL = "derivative", "not the derivative", "cannot tell"
 """What is known of a backward: it is the derivative of its forward, it is not, or nothing was found out."""
 
+FROM_DISK = "not tried from disk"
+"""What is said before the kinds of tangents and calls that need the running program, which a sample does not have."""
+
 
 @dataclass(frozen=True, slots=True)
 class WrongGradient:
@@ -180,7 +198,9 @@ class Derivative:
     `gap` is the distance of ⟨g, J·v⟩ and ⟨Jᵀ·g, v⟩ relative to their terms, the least of `draws` draws. `ones` is the
     gap for tangents of ones, where the backward is wrong. `left_out` are gradients that were not compared, with the
     reason. `wrong` are the places where the backward is wrong, and `rest_is_right` says that everything else is the
-    derivative. `meant` are the places that the author named: the backward is meant to differ there.
+    derivative. `meant` are the places that the author named: the backward is meant to differ there. `tried` are the
+    kinds of tangents and calls with which the program itself ran, and `not_tried` those that could not be compared,
+    with the reason.
     """
 
     word: str
@@ -196,6 +216,8 @@ class Derivative:
     wrong: tuple[WrongGradient, ...] = ()
     meant: tuple[str, ...] = ()
     rest_is_right: bool = False
+    tried: tuple[str, ...] = ()
+    not_tried: tuple[tuple[str, str], ...] = ()
 
     @property
     def good(self) -> bool:
@@ -225,10 +247,18 @@ def is_word_of_derivative(word: str) -> bool:
 
 
 def derivative_json(derivative: Derivative) -> dict[str, Any]:
-    """Return a Derivative as JSON, each wrong place as text."""
+    """Return a Derivative as JSON, each wrong place as text. `functions` names the Functions of these places; it is
+    empty where one of them is in no Function."""
     row = asdict(derivative)
     gaps = {name: row[name] if row[name] is None else safe_number(row[name]) for name in ("gap", "ones")}
-    return {**row, **gaps, "detail": derivative.detail[:2000], "wrong": [str(place) for place in derivative.wrong]}
+    functions = list(dict.fromkeys(place.function for place in derivative.wrong))
+    return {
+        **row,
+        **gaps,
+        "detail": derivative.detail[:2000],
+        "wrong": [str(place) for place in derivative.wrong],
+        "functions": functions if all(functions) else [],
+    }
 
 
 def safe_number(number: float) -> float | str:
@@ -236,11 +266,15 @@ def safe_number(number: float) -> float | str:
     return number if math.isfinite(number) else str(number)
 
 
-def reason_of_derivative(stored: Mapping[str, Any] | None) -> str:
-    """Return why a stored Derivative is not simply `derivative`, with the wrong places; '' if it is."""
-    if not stored or stored["word"] == DERIVATIVE:
-        return ""
-    return "; ".join(filter(None, [stored["detail"], *stored["wrong"]]))
+def reasons_of_derivative(stored: Mapping[str, Any] | None) -> list[str]:
+    """Return why a stored Derivative is not simply `derivative`: what was seen, and each wrong place; and what was not
+    tried from disk."""
+    if not stored:
+        return []
+    if stored["word"] == DERIVATIVE:
+        _, known, rest = stored["detail"].partition(FROM_DISK)
+        return [known + rest] if known else []
+    return [text for text in (stored["detail"], *stored["wrong"]) if text]
 
 
 # ---- Verdicts
@@ -271,6 +305,10 @@ class Verdict:
         detail = f", {detail}" if detail else ""
         word = f"{self.verdict}, {self.derivative.word}" if self.derivative is not None else self.verdict
         return f"Verdict({word}: {in_a_line(self.name)}, {number_of(len(self.ports), 'port')}{detail})"
+
+    def _repr_html_(self) -> str:
+        html: str = importlib.import_module("backprint.draw").html_of_verdict(self)  # a room above
+        return html
 
     @property
     def good(self) -> bool:
@@ -409,6 +447,7 @@ class Power:
     `trials` are all redraws. `tried` of the `of` inputs were redrawn one by one. `most` is each port's power: its
     largest movement in the redraws that every measurement makes (`replaying/power.py`, standard_redraws). `parts` is
     the same for each of several linked Pairs. A port that is None, has no elements, or depends on no input is left out.
+    `why` says of each port without power why nothing moves it.
     """
 
     trials: tuple[Trial, ...]
@@ -416,6 +455,7 @@ class Power:
     of: int = 0
     most: Moved = ()
     parts: tuple[Moved, ...] = ()
+    why: tuple[tuple[str, str], ...] = ()
 
     @property
     def value(self) -> float | None:

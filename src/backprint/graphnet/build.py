@@ -27,7 +27,6 @@ from torch import Tensor, nn
 
 from backprint._torch.modes import TorchDispatchMode
 from backprint._torch.modules import own_buffers, own_modules, own_parameters
-from backprint.checks.sizes import storage_nbytes, why_outgrown
 from backprint.common.memory import why_too_large
 from backprint.common.text import check_choice
 from backprint.errors import SampleError
@@ -39,7 +38,9 @@ from backprint.graphnet.metas import Known, Meta, Use, read_sample_text, read_sy
 from backprint.graphnet.read import GraphNetSample, NamedInput, SamplePlan, plan_of
 from backprint.sample.generator import Recipe
 from backprint.sample.inputs import Inputs, fit, recipe_at
-from backprint.sample.recipes import FLOATS, INTEGERS, derive, reach
+from backprint.sample.recipes import FLOATS, INTEGERS, derive
+from backprint.values.bounds import storage_nbytes, why_outgrown
+from backprint.values.geometry import span
 from backprint.values.settings import preserving_random_states
 from backprint.values.tree import plain_leaves
 
@@ -53,7 +54,7 @@ MOST_TRIES = 64
 """The most combinations of values for all numbers that are tried."""
 
 
-def choose_numbers(
+def _choose_numbers(
     program: ModelProgram, metas: Mapping[str, Meta], examples: Mapping[str, int]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Choose values for the arguments that are numbers; return the values by name, and notes about them.
@@ -66,21 +67,21 @@ def choose_numbers(
     parameter_sizes = {size for meta in metas.values() if "_parameters_" in meta.name for size in meta.shape}
     choices = [number_candidates(argument, program.arguments, metas, examples, parameter_sizes) for argument in numbers]
     names = [argument.name for argument in numbers]
-    best = likeliest_numbers(numbers, choices, program.arguments, metas)
+    best = _likeliest_numbers(numbers, choices, program.arguments, metas)
     first = dict(zip(names, best, strict=True))
-    if not uses_values_of(program, names):
-        return first, numbers_note(first, numbers, "nothing in the graph reads them")
+    if not _uses_values_of(program, names):
+        return first, _numbers_note(first, numbers, "nothing in the graph reads them")
     cause = ""
     for tried in itertools.islice(itertools.chain([best], itertools.product(*choices)), MOST_TRIES):
         numbers_by_name = dict(zip(names, tried, strict=True))
-        error = run_on_shapes(program, metas, numbers_by_name).error
+        error = _run_on_shapes(program, metas, numbers_by_name).error
         if error is None:
-            return numbers_by_name, numbers_note(numbers_by_name, numbers, "the graph runs on meta tensors with them")
+            return numbers_by_name, _numbers_note(numbers_by_name, numbers, "the graph runs on meta tensors with them")
         cause = cause or error
-    return first, numbers_note(first, numbers, f"the graph does not run on meta tensors: {cause}")
+    return first, _numbers_note(first, numbers, f"the graph does not run on meta tensors: {cause}")
 
 
-def numbers_note(chosen: Mapping[str, Any], numbers: Sequence[ForwardArgument], why: str) -> tuple[str, ...]:
+def _numbers_note(chosen: Mapping[str, Any], numbers: Sequence[ForwardArgument], why: str) -> tuple[str, ...]:
     """Return the note about the chosen values; `why` is the reason for them."""
     values = ", ".join(f"{argument.name} = {chosen[argument.name]}" for argument in numbers)
     return (f"numbers among the inputs: {values} ({why})",)
@@ -101,7 +102,7 @@ def number_candidates(
         return (float(data_value) if data_value is not None else 1.0,)
     if argument.kind == "SymBool":
         return (bool(data_value),)
-    tensor = tensor_after(argument, arguments)
+    tensor = _tensor_after(argument, arguments)
     sizes = metas[tensor].shape if tensor in metas else ()
     values_in_data = [] if data_value is None else [int(data_value)]
     is_symbol = argument.name[:1] in "su" and argument.name[1:].isdigit()  # as Dynamo names sizes: `s77`, `u0`
@@ -117,7 +118,7 @@ def number_candidates(
     return tuple(dict.fromkeys([*ordered, *examples.values(), *values_in_data, 1]))
 
 
-def likeliest_numbers(
+def _likeliest_numbers(
     numbers: Sequence[ForwardArgument],
     choices: Sequence[tuple[Any, ...]],
     arguments: Sequence[ForwardArgument],
@@ -129,7 +130,7 @@ def likeliest_numbers(
     """
     groups: dict[str, list[int]] = {}
     for index, argument in enumerate(numbers):
-        groups.setdefault(tensor_after(argument, arguments), []).append(index)
+        groups.setdefault(_tensor_after(argument, arguments), []).append(index)
     likeliest = [choice[0] for choice in choices]
     for name, indices in groups.items():
         sizes = metas[name].shape if name in metas else ()
@@ -140,13 +141,13 @@ def likeliest_numbers(
     return tuple(likeliest)
 
 
-def tensor_after(argument: ForwardArgument, arguments: Sequence[ForwardArgument]) -> str:
+def _tensor_after(argument: ForwardArgument, arguments: Sequence[ForwardArgument]) -> str:
     """Return the first tensor after a number among the arguments, or ''."""
     after = arguments[arguments.index(argument) + 1 :]
     return next((candidate.name for candidate in after if not candidate.kind.startswith("Sym")), "")
 
 
-def uses_values_of(program: ModelProgram, names: Sequence[str]) -> bool:
+def _uses_values_of(program: ModelProgram, names: Sequence[str]) -> bool:
     """Whether a line of the program uses a variable of one of these names in an expression. `y = x` only gives the
     value of `x` another name, so the uses of `y` are looked for too."""
     variables = set(names)
@@ -156,12 +157,12 @@ def uses_values_of(program: ModelProgram, names: Sequence[str]) -> bool:
             for target in getattr(line, "targets", ()):
                 variables |= {target.id} if isinstance(target, Name) else set()
     return any(
-        isinstance(expression, Name) and expression.id in variables and not is_renaming_line(program, line)
+        isinstance(expression, Name) and expression.id in variables and not _is_renaming_line(program, line)
         for line, expression in located_expressions(program)
     )
 
 
-def is_renaming_line(program: ModelProgram, line_number: int) -> bool:
+def _is_renaming_line(program: ModelProgram, line_number: int) -> bool:
     """Whether a line only gives a value another name: `y = x`."""
     return any(line.line == line_number and isinstance(line.value, Name) for line in program.lines)
 
@@ -171,7 +172,7 @@ def is_renaming_line(program: ModelProgram, line_number: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ShapeRun:
+class _ShapeRun:
     """The outcome of a run on meta tensors."""
 
     error: str | None
@@ -182,7 +183,7 @@ class ShapeRun:
     """The line whose result does not fit in memory, and the size of the result; '' if all results fit."""
 
 
-def run_on_shapes(program: ModelProgram, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> ShapeRun:
+def _run_on_shapes(program: ModelProgram, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> _ShapeRun:
     """Run a program on meta tensors. Numbers, and tensors of one element whose value is in the metadata, have their
     values, because the program may read them."""
     single_value_norms: list[int] = []
@@ -199,26 +200,26 @@ def run_on_shapes(program: ModelProgram, metas: Mapping[str, Meta], numbers: Map
         with torch.no_grad(), preserving_random_states(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             function = compile_program(program, unchanged_names, {}, SHAPES, "meta", replaced_functions)
-            with ResultSizes():
+            with _ResultSizes():
                 function(None, *values)
-    except TooLargeResult as error:
+    except _TooLargeResult as error:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == SHAPES]
-        return ShapeRun(str(error), tuple(single_value_norms), f"model.py:{lines[-1] if lines else '?'}: {error}")
+        return _ShapeRun(str(error), tuple(single_value_norms), f"model.py:{lines[-1] if lines else '?'}: {error}")
     except Exception as error:  # operators may raise any exception on meta tensors, which have no values
         first_line = str(error).splitlines()[0][:120] if str(error) else ""
-        return ShapeRun(f"{type(error).__name__}: {first_line}", tuple(single_value_norms))
-    return ShapeRun(None, tuple(single_value_norms))
+        return _ShapeRun(f"{type(error).__name__}: {first_line}", tuple(single_value_norms))
+    return _ShapeRun(None, tuple(single_value_norms))
 
 
 SHAPES = "<shapes>"
 """The file name of the compiled function, by which its frames are found in a traceback."""
 
 
-class TooLargeResult(Exception):
+class _TooLargeResult(Exception):
     """Raised at a result that would not fit in memory."""
 
 
-class ResultSizes(TorchDispatchMode):
+class _ResultSizes(TorchDispatchMode):
     """A dispatch mode that raises TooLargeResult if a result, which is a meta tensor here, would not fit in memory if
     it had values."""
 
@@ -228,7 +229,7 @@ class ResultSizes(TorchDispatchMode):
         result = None if complaint else function(*args, **(kwargs or {}))
         complaint = complaint or why_too_large(max(map(storage_nbytes, plain_leaves(result)), default=0))
         if complaint:
-            raise TooLargeResult(f"{function} would make {complaint}")
+            raise _TooLargeResult(f"{function} would make {complaint}")
         return result
 
 
@@ -243,12 +244,12 @@ def shape_argument(argument: ForwardArgument, metas: Mapping[str, Meta], numbers
     return torch.empty(meta.shape, dtype=dtype, device="meta")
 
 
-def find_untrainable(program: ModelProgram, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> ShapeRun:
+def _find_untrainable(program: ModelProgram, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> _ShapeRun:
     """Find the lines whose batch norm cannot run in training mode, because it has only one value per channel."""
-    return run_on_shapes(program, metas, numbers) if calls_to(program, NORMS) else ShapeRun(None)
+    return _run_on_shapes(program, metas, numbers) if calls_to(program, NORMS) else _ShapeRun(None)
 
 
-def batch_norm_in_train_if_possible(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def _batch_norm_in_train_if_possible(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Run `F.batch_norm` as it is called, which is in training mode; but in eval mode if there is only one value per
     channel."""
     if x.numel() > math.prod(x.shape[1:2]):
@@ -311,11 +312,11 @@ def recipes_from_metas(inputs: Sequence[Known], seed: int, device: str) -> Input
     for known in inputs:
         name, _, meta, _ = known
         own_seed = derive(seed, name)
-        if has_data(meta):
-            recipe, tensor = recipe_from_data(meta, own_seed)
+        if _has_data(meta):
+            recipe, tensor = _recipe_from_data(meta, own_seed)
             exact |= {} if tensor is None else {name: tensor}
         else:
-            recipe = recipe_from_statistics(known, own_seed)
+            recipe = _recipe_from_statistics(known, own_seed)
         recipes[name] = replace(recipe, device=str(torch.device(device)))
     return Inputs(recipes, exact, seed)
 
@@ -327,9 +328,9 @@ def recipe_notes(inputs: Sequence[Known]) -> tuple[str, ...]:
     epsilons: list[str] = []
     for known in inputs:
         name, _, meta, _ = known
-        if not has_data(meta):
-            widened += [name] if is_widened(known) else []
-            epsilons += [name] if is_lost_epsilon(known) else []
+        if not _has_data(meta):
+            widened += [name] if _is_widened(known) else []
+            epsilons += [name] if _is_lost_epsilon(known) else []
     rows = (
         (epsilons, f"are epsilons that are printed as 0, for which {EPSILON} is used"),
         (zeros, "have elements that are printed as 0.000000, and are 0 here, whatever they were"),
@@ -342,12 +343,12 @@ def recipe_notes(inputs: Sequence[Known]) -> tuple[str, ...]:
     )
 
 
-def has_data(meta: Meta) -> bool:
+def _has_data(meta: Meta) -> bool:
     """Whether the metadata has every element."""
     return meta.data is not None and len(meta.data) == math.prod(meta.shape)
 
 
-def recipe_from_data(meta: Meta, seed: int) -> tuple[Recipe, Tensor | None]:
+def _recipe_from_data(meta: Meta, seed: int) -> tuple[Recipe, Tensor | None]:
     """Return the recipe of a tensor whose elements are all in the metadata; and the tensor itself if only its exact
     bytes describe it, else None."""
     tensor = torch.tensor(meta.data, dtype=getattr(torch, meta.dtype)).reshape(meta.shape)
@@ -355,63 +356,63 @@ def recipe_from_data(meta: Meta, seed: int) -> tuple[Recipe, Tensor | None]:
     return (recipe, None) if recipe.kind in KEPT else (recipe_at(tensor, "exact", {}, seed), tensor)
 
 
-def recipe_from_statistics(known: Known, seed: int) -> Recipe:
+def _recipe_from_statistics(known: Known, seed: int) -> Recipe:
     """Return the recipe of a tensor of which at most statistics are known."""
     _, _, meta, _ = known
     stride = torch.empty(meta.shape, device="meta").stride()
-    extent = reach(meta.shape, stride)
-    kind, facts = ("constant", {"value": 0}) if not extent else kind_and_facts(known)
+    extent = span(meta.shape, stride)
+    kind, facts = ("constant", {"value": 0}) if not extent else _kind_and_facts(known)
     return Recipe(kind, meta.dtype, meta.shape, stride, "cpu", extent, 0, seed, tuple(sorted(facts.items())))
 
 
-def kind_and_facts(known: Known) -> tuple[str, RecipeFacts]:
+def _kind_and_facts(known: Known) -> tuple[str, RecipeFacts]:
     """Choose the kind and the facts of a recipe by the dtype of the tensor."""
     _, _, meta, _ = known
     dtype = meta.dtype
     if dtype == "bool":
-        return mask_recipe(known, 0, 1)
+        return _mask_recipe(known, 0, 1)
     if dtype in INTEGERS:
-        return integer_recipe(known)
+        return _integer_recipe(known)
     if dtype in FLOATS:
-        return float_recipe(known)
+        return _float_recipe(known)
     if dtype.startswith("complex"):
-        mean, std = finite_or(meta.mean, 0.0), finite_or(meta.std, 1.0)
-        return "normal", normal_facts(mean, std / math.sqrt(2), None, None)
+        mean, std = _finite_or(meta.mean, 0.0), _finite_or(meta.std, 1.0)
+        return "normal", _normal_facts(mean, std / math.sqrt(2), None, None)
     return "none", {"why": f"GraphNet keeps no values of {dtype}"}
 
 
 # ---- Whole numbers
 
 
-def integer_recipe(known: Known) -> tuple[str, RecipeFacts]:
+def _integer_recipe(known: Known) -> tuple[str, RecipeFacts]:
     """Return the recipe of integers: in the range that the metadata and the uses allow."""
     name, _, meta, use = known
     info = torch.iinfo(getattr(torch, meta.dtype))
     limit = info.max if use.below is None else max(0, use.below - 1)
     # Without `max_val`: 1 for masks, flags, and integers whose use has no bound; else the largest allowed index.
-    highest = 1 if is_mask_input(name, use) or "flag" in use.kinds or use.below is None else limit
-    low = int(finite_or(meta.min_val, 0))
-    high = max(low, min(limit, int(finite_or(meta.max_val, highest))))
+    highest = 1 if _is_mask_input(name, use) or "flag" in use.kinds or use.below is None else limit
+    low = int(_finite_or(meta.min_val, 0))
+    high = max(low, min(limit, int(_finite_or(meta.max_val, highest))))
     low = max(info.min, min(low, high))
     period = meta.shape[-1] if meta.shape else 1
     if _POSITIONS.search(name) and (meta.max_val is None or high - low == period - 1) and period <= limit - low + 1:
         return "arange", {"start": low, "step": 1, "period": period}
     if low == high:
         return "constant", {"value": low}
-    if (low, high) == (0, 1) and is_mask_input(name, use):
-        return mask_recipe(known, 0, 1)
+    if (low, high) == (0, 1) and _is_mask_input(name, use):
+        return _mask_recipe(known, 0, 1)
     return "integers", {"low": low, "high": high}
 
 
 # ---- Masks
 
 
-def is_mask_input(name: str, use: Use) -> bool:
+def _is_mask_input(name: str, use: Use) -> bool:
     """Whether an input is a mask by its use or its name."""
     return "mask" in use.kinds or _MASK.search(name) is not None
 
 
-def mask_recipe(known: Known, closed: Any, opened: Any) -> tuple[str, RecipeFacts]:
+def _mask_recipe(known: Known, closed: Any, opened: Any) -> tuple[str, RecipeFacts]:
     """Return the recipe of a mask: triangular if its name is that of a causal mask and its last two dimensions are
     equal; else three of four elements are `opened`, and the others `closed`."""
     name, _, meta, _ = known
@@ -424,41 +425,43 @@ def mask_recipe(known: Known, closed: Any, opened: Any) -> tuple[str, RecipeFact
 # ---- Floats
 
 
-def float_recipe(known: Known) -> tuple[str, RecipeFacts]:
+def _float_recipe(known: Known) -> tuple[str, RecipeFacts]:
     """Return the recipe of a floating-point tensor: a mask, a single number, a positive or a normal distribution."""
     name, role, meta, use = known
-    mean, std = finite_or(meta.mean, 0.0), finite_or(meta.std, 1.0)
+    mean, std = _finite_or(meta.mean, 0.0), _finite_or(meta.std, 1.0)
     low, high = meta.min_val, meta.max_val
-    if is_float_mask(meta, use):
+    if _is_float_mask(meta, use):
         floor = -math.inf if meta.mean == -math.inf else torch.finfo(getattr(torch, meta.dtype)).min
-        return mask_recipe(known, floor, 0.0)
-    if is_lost_epsilon(known):
+        return _mask_recipe(known, floor, 0.0)
+    if _is_lost_epsilon(known):
         return "constant", {"value": EPSILON}
     if math.prod(meta.shape) == 1:
         # One number is its mean. A parameter is drawn within the rounding error of it, so that a redraw changes
         # results.
-        slack = DEVIATION_IN_ROUNDING * rounding_slack(meta) if role == "parameter" and "read" not in use.kinds else 0.0
+        slack = (
+            DEVIATION_IN_ROUNDING * _rounding_slack(meta) if role == "parameter" and "read" not in use.kinds else 0.0
+        )
         return "uniform", {"low": mean - slack, "high": mean + slack}
     if "read" in use.kinds:
-        return evenly_spread(math.prod(meta.shape), mean, std)
+        return _evenly_spread(math.prod(meta.shape), mean, std)
     # A lower bound of 0 without an upper bound is how the metadata marks a variance.
     if "variance" in use.kinds or (role == "buffer" and _VARIANCE.search(name)) or (low == 0 and high is None):
-        return "choice", lognormal_facts(meta, finite_or(meta.mean, 1.0), finite_or(meta.std, 0.25))
-    if "positive" in use.kinds and mean > rounding_slack(meta):
-        return "choice", lognormal_facts(meta, mean, std)
-    if is_widened(known):
-        std = DEVIATION_IN_ROUNDING * rounding_slack(meta)
-    return "normal", normal_facts(mean, std, low, high)
+        return "choice", _lognormal_facts(meta, _finite_or(meta.mean, 1.0), _finite_or(meta.std, 0.25))
+    if "positive" in use.kinds and mean > _rounding_slack(meta):
+        return "choice", _lognormal_facts(meta, mean, std)
+    if _is_widened(known):
+        std = DEVIATION_IN_ROUNDING * _rounding_slack(meta)
+    return "normal", _normal_facts(mean, std, low, high)
 
 
-def is_lost_epsilon(known: Known) -> bool:
+def _is_lost_epsilon(known: Known) -> bool:
     """Whether an input is an epsilon, such as that of a norm, which is printed as 0 because it is so small."""
     name, _, meta, _ = known
-    small = meta.mean is not None and abs(meta.mean) < rounding_slack(meta) and not meta.min_val
+    small = meta.mean is not None and abs(meta.mean) < _rounding_slack(meta) and not meta.min_val
     return small and math.prod(meta.shape) == 1 and meta.dtype in FLOATS and _EPSILON.search(name) is not None
 
 
-def evenly_spread(count: int, mean: float, std: float) -> tuple[str, RecipeFacts]:
+def _evenly_spread(count: int, mean: float, std: float) -> tuple[str, RecipeFacts]:
     """Return the recipe of numbers that the program reads: evenly spread with this mean and standard deviation, so that
     they are the same in every draw."""
     # The numbers 0, 1, …, count - 1 have the variance (count**2 - 1) / 12, and with Bessel's correction
@@ -469,7 +472,7 @@ def evenly_spread(count: int, mean: float, std: float) -> tuple[str, RecipeFacts
     return "arange", {"start": mean - step * (count - 1) / 2, "step": step, "period": count}
 
 
-def is_float_mask(meta: Meta, use: Use) -> bool:
+def _is_float_mask(meta: Meta, use: Use) -> bool:
     """Whether a floating-point tensor is an additive mask, in which closed elements are -inf or the dtype's minimum."""
     mean, std = meta.mean, meta.std
     if mean is None or math.prod(meta.shape) == 1:
@@ -481,7 +484,7 @@ def is_float_mask(meta: Meta, use: Use) -> bool:
     return mean == -math.inf or (math.isnan(mean) and "additive" in use.kinds)
 
 
-def is_widened(known: Known) -> bool:
+def _is_widened(known: Known) -> bool:
     """Whether the deviation of a weight or buffer is printed as 0, and is set to nearly the largest rounding error."""
     name, role, meta, use = known
     has_other_recipe = {"mask", "additive", "read", "positive", "variance"} & use.kinds or _VARIANCE.search(name)
@@ -492,42 +495,42 @@ def is_widened(known: Known) -> bool:
         and meta.dtype in FLOATS
         and math.prod(meta.shape) > 1
         and meta.std is not None
-        and abs(meta.std) < rounding_slack(meta)
-        and not is_mask_input(name, use)
+        and abs(meta.std) < _rounding_slack(meta)
+        and not _is_mask_input(name, use)
     )
 
 
-def rounding_slack(meta: Meta) -> float:
+def _rounding_slack(meta: Meta) -> float:
     """Return the largest rounding error of the printed `mean` and `std`: half of their last digit."""
     return float(0.5 * 10.0**-meta.digits)
 
 
-def finite_or(value: float | None, default: float) -> float:
+def _finite_or(value: float | None, default: float) -> float:
     """Return a statistic if it is finite, else the default."""
     return default if value is None or not math.isfinite(value) else float(value)
 
 
-def normal_facts(mean: float, std: float, low: float | None, high: float | None) -> RecipeFacts:
+def _normal_facts(mean: float, std: float, low: float | None, high: float | None) -> RecipeFacts:
     """Return the facts of a normal distribution, cut at four deviations and at its bounds."""
     floor = mean - 4 * std if low is None else max(low, mean - 4 * std)
     ceiling = mean + 4 * std if high is None else min(high, mean + 4 * std)
     return {"mean": mean, "std": std, "low": min(floor, ceiling), "high": max(floor, ceiling)}
 
 
-def lognormal_facts(meta: Meta, mean: float, std: float) -> RecipeFacts:
+def _lognormal_facts(meta: Meta, mean: float, std: float) -> RecipeFacts:
     """Return the facts of a positive tensor with this mean and deviation.
 
     Its values are FLOOR times the mean, plus the quantiles of a log-normal distribution with the rest of the mean. The
     deviation is limited to what QUANTILES values with this mean can have, and to at least the rounding error, or a
     fifth of the mean if that is less.
     """
-    slack = DEVIATION_IN_ROUNDING * rounding_slack(meta)
+    slack = DEVIATION_IN_ROUNDING * _rounding_slack(meta)
     mean = max(mean, slack)
     above = mean * (1 - FLOOR)
     std = min(max(std, min(slack, 0.2 * mean)), above * 0.9 * math.sqrt(QUANTILES - 1))
     normal_quantiles = [NormalDist().inv_cdf((index + 0.5) / QUANTILES) for index in range(QUANTILES)]
-    sigma = solve_increasing(
-        lambda sigma: relative_deviation([math.exp(sigma * quantile) for quantile in normal_quantiles]),
+    sigma = _solve_increasing(
+        lambda sigma: _relative_deviation([math.exp(sigma * quantile) for quantile in normal_quantiles]),
         std / above,
         0.0,
         16.0,
@@ -538,13 +541,13 @@ def lognormal_facts(meta: Meta, mean: float, std: float) -> RecipeFacts:
     return {"values": rounded, "weights": (1,) * QUANTILES}
 
 
-def relative_deviation(values: Sequence[float]) -> float:
+def _relative_deviation(values: Sequence[float]) -> float:
     """Return the standard deviation of the values divided by their mean."""
     mean = sum(values) / len(values)
     return math.sqrt(sum((value - mean) ** 2 for value in values) / len(values)) / mean
 
 
-def solve_increasing(function: Callable[[float], float], value: float, low: float, high: float) -> float:
+def _solve_increasing(function: Callable[[float], float], value: float, low: float, high: float) -> float:
     """Return the x between `low` and `high` at which an increasing function has this value, by bisection."""
     for _ in range(50):
         middle = (low + high) / 2
@@ -565,7 +568,7 @@ SMALL = 64
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltSample:
+class _BuiltSample:
     """A sample that can be captured: `module(**inputs)` runs it.
 
     `with_grad` has the name of each tensor that requires grad and the reason why it does; `without_grad` has the names
@@ -588,7 +591,7 @@ def build_sample(
     mode: str | None = None,
     fake: MakeFakeMode | None = None,
     run: GraphRunner | None = None,
-) -> BuiltSample:
+) -> _BuiltSample:
     """Build a module and its inputs from a sample. With `fake`, all tensors are fake tensors of the mode that it
     returns.
 
@@ -604,10 +607,10 @@ def build_sample(
         if named.raw in plan.metas
     ]
     recipes = recipes_from_metas(known, 0, device)
-    forward, numbers, notes = forward_in_mode(sample, plan, mode, device, fake, run)
+    forward, numbers, notes = _forward_in_mode(sample, plan, mode, device, fake, run)
     if sample.program is not None and fake is None:
-        check_result_sizes(sample, numbers)
-    tensors = recipes.make() if fake is None else unallocated_tensors(known, recipes, device, fake)
+        _check_result_sizes(sample, numbers)
+    tensors = recipes.make() if fake is None else _unallocated_tensors(known, recipes, device, fake)
     names_with_grad = {name for name, _ in plan.with_grad}
     with nullcontext() if fake is None else fake():
         module = module_with_state(sample.name, forward, plan.inputs, tensors, names_with_grad)
@@ -618,7 +621,7 @@ def build_sample(
         elif named.role == "input":
             inputs[named.name] = tensors[named.name].requires_grad_(named.name in names_with_grad)
     module.train(mode != "eval")
-    return BuiltSample(
+    return _BuiltSample(
         module,
         inputs,
         recipes,
@@ -629,17 +632,17 @@ def build_sample(
     )
 
 
-def check_result_sizes(sample: GraphNetSample, numbers: Mapping[str, Any]) -> None:
+def _check_result_sizes(sample: GraphNetSample, numbers: Mapping[str, Any]) -> None:
     """Raise SampleError if the result of a line would not fit in memory, as far as a run on meta tensors can tell."""
     assert sample.program is not None
-    if complaint := run_on_shapes(sample.program, sample.metas, numbers).too_large:
+    if complaint := _run_on_shapes(sample.program, sample.metas, numbers).too_large:
         raise SampleError(f"{sample.path}: {complaint}")
 
 
 # ---- Forward
 
 
-def forward_in_mode(
+def _forward_in_mode(
     sample: GraphNetSample,
     plan: SamplePlan,
     mode: str | None,
@@ -655,17 +658,17 @@ def forward_in_mode(
         assert run is not None
         program, extra = program_that_calls(sample, run(sample.graph))
     elif program is None:
-        program, extra = program_that_calls(sample, execute_model(sample.path / "model.py", fake))
+        program, extra = program_that_calls(sample, _execute_model(sample.path / "model.py", fake))
         notes.append(f"executed, because it is trusted: {sample.refused}")
-    numbers, notes_on_numbers = choose_numbers(program, sample.metas, read_symbol_examples(sample.path))
+    numbers, notes_on_numbers = _choose_numbers(program, sample.metas, read_symbol_examples(sample.path))
     notes += notes_on_numbers
     if mode is not None and sample.program is not None:
-        probe = find_untrainable(program, sample.metas, numbers) if mode == "train" else ShapeRun(None)
+        probe = _find_untrainable(program, sample.metas, numbers) if mode == "train" else _ShapeRun(None)
         program, notes_on_mode = emit.rewrite_mode(program, mode, probe.single_value_norms)
-        notes += [*notes_on_mode, *batch_norm_notes(probe)]
+        notes += [*notes_on_mode, *_batch_norm_notes(probe)]
         if probe.error is not None:
             # `F.batch_norm` alone: the arguments of `torch.batch_norm` are in another order.
-            extra = dict.fromkeys(emit.NORMS[:1], batch_norm_in_train_if_possible)
+            extra = dict.fromkeys(emit.NORMS[:1], _batch_norm_in_train_if_possible)
     elif mode is not None:
         why = "its file is executed as it is" if sample.graph is None else "the operators of a graph have their mode"
         notes.append(f"mode {mode}: nothing is changed, because {why}")
@@ -675,7 +678,7 @@ def forward_in_mode(
     return function, numbers, tuple(notes)
 
 
-def batch_norm_notes(probe: ShapeRun) -> list[str]:
+def _batch_norm_notes(probe: _ShapeRun) -> list[str]:
     """Return notes about batch norms that stay in eval mode in a capture in training mode."""
     if probe.error is not None:
         rule = "a batch_norm with one value per channel stays in eval mode; this is decided when the graph runs"
@@ -699,7 +702,7 @@ def program_that_calls(sample: GraphNetSample, function: Callable[..., Any]) -> 
     return ModelProgram(arguments, (Return(1, call),)), {EXECUTED: function}
 
 
-def execute_model(path: Path, fake: MakeFakeMode | None = None) -> nn.Module:
+def _execute_model(path: Path, fake: MakeFakeMode | None = None) -> nn.Module:
     """Execute a trusted file as an import does, and make an instance of its class; with `fake`, under a
     FakeTensorMode."""
     module = ModuleType("graphnet_trusted")
@@ -743,7 +746,7 @@ def module_with_state(
     return module
 
 
-def unallocated_tensors(known: Iterable[Known], recipes: Inputs, device: str, fake: MakeFakeMode) -> dict[str, Tensor]:
+def _unallocated_tensors(known: Iterable[Known], recipes: Inputs, device: str, fake: MakeFakeMode) -> dict[str, Tensor]:
     """Return fake tensors. Small ones are made of the values of their recipe, which the FakeTensorMode remembers,
     because code may read them."""
     small = {name for name, _, meta, _ in known if meta.data is not None or math.prod(meta.shape) <= SMALL}

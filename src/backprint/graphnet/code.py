@@ -219,8 +219,7 @@ class ModelProgram:
 @functools.cache
 def callables() -> frozenset[str]:
     """Return the functions and methods that a graph may call: `torch.conv2d`, `Tensor.view`."""
-    lines = Path(__file__).with_name("callables.txt").read_text(encoding="ascii").splitlines()
-    return frozenset(line.partition(" ")[0] for line in lines)
+    return frozenset(Path(__file__).with_name("callables.txt").read_text(encoding="ascii").splitlines())
 
 
 NOISE = frozenset(
@@ -286,12 +285,12 @@ def read_code(text: str) -> ModelProgram:
     """Parse a text. Raises RefusedError or GraphError with the line; runs nothing."""
     tree, lines = tree_of(text)
     try:
-        return CodeReader(lines).program(tree)
+        return _CodeReader(lines).program(tree)
     except (RecursionError, MemoryError) as error:
         raise RefusedError(f"the text is nested too deeply to be a graph ({type(error).__name__})") from None
 
 
-class CodeReader:
+class _CodeReader:
     """Parses one text; keeps its lines and the names bound so far."""
 
     def __init__(self, lines: list[str]) -> None:
@@ -387,7 +386,7 @@ class CodeReader:
         match node:
             case ast.Assign(targets=targets, value=value):
                 expression = self.expr(value)
-                if holds_text(expression):
+                if _holds_text(expression):
                     raise self.refused(
                         node, f"{self.source_of(node)!r}: a text is an argument or a key in a graph, not a value"
                     )
@@ -480,7 +479,7 @@ class CodeReader:
         name = node.func.attr
         if f"Tensor.{name}" not in callables():
             raise self.refused(node, f"the method .{name:.80}() is not a known tensor method")
-        return with_device_exprs(MethodCall(self.expr(node.func.value), name, *self.arguments(node)))
+        return _with_device_exprs(MethodCall(self.expr(node.func.value), name, *self.arguments(node)))
 
     def function_call(self, node: ast.Call, dotted: str) -> Expr:
         if dotted in NOISE:
@@ -493,7 +492,7 @@ class CodeReader:
             return self.spelled(node)
         if dotted not in callables():
             raise self.refused(node, f"{dotted!r:.120} is not a known tensor function")
-        return with_device_exprs(FunctionCall(dotted, *self.arguments(node)))
+        return _with_device_exprs(FunctionCall(dotted, *self.arguments(node)))
 
     def arguments(self, node: ast.Call) -> tuple[tuple[Expr, ...], tuple[tuple[str, Expr], ...]]:
         if any(keyword.arg is None for keyword in node.keywords):
@@ -544,7 +543,7 @@ class CodeReader:
 
     def check_growth(self, node: ast.BinOp, operation: Operation) -> None:
         """Raise where a text could grow to any size; `emit` bounds numbers and lists when the line runs."""
-        if holds_text(operation.left) or holds_text(operation.right):
+        if _holds_text(operation.left) or _holds_text(operation.right):
             raise self.refused(
                 node, f"{self.source_of(node)!r}: texts are not added, multiplied or filled in, in a graph"
             )
@@ -597,29 +596,29 @@ class CodeReader:
         return ".".join(reversed([*parts, node.id])) if isinstance(node, ast.Name) else ""
 
 
-def holds_text(value: Expr) -> bool:
+def _holds_text(value: Expr) -> bool:
     """Whether an expression is a text, or a tuple or list that holds one."""
     match value:
         case Const(value=str()):
             return True
         case Items(items=items):
-            return any(map(holds_text, items))
+            return any(map(_holds_text, items))
     return False
 
 
-EXPRESSIONS: Mapping[type[ast.expr], Callable[[CodeReader, Any], Expr]] = {
-    ast.Constant: CodeReader.constant,
-    ast.Name: CodeReader.name,
-    ast.Attribute: CodeReader.attribute,
-    ast.Call: CodeReader.call,
-    ast.BinOp: CodeReader.binary,
-    ast.UnaryOp: CodeReader.unary,
-    ast.Compare: CodeReader.compare,
-    ast.Subscript: CodeReader.subscript,
-    ast.Slice: CodeReader.slice,
-    ast.Tuple: CodeReader.items,
-    ast.List: CodeReader.items,
-    ast.Dict: CodeReader.pairs,
+EXPRESSIONS: Mapping[type[ast.expr], Callable[[_CodeReader, Any], Expr]] = {
+    ast.Constant: _CodeReader.constant,
+    ast.Name: _CodeReader.name,
+    ast.Attribute: _CodeReader.attribute,
+    ast.Call: _CodeReader.call,
+    ast.BinOp: _CodeReader.binary,
+    ast.UnaryOp: _CodeReader.unary,
+    ast.Compare: _CodeReader.compare,
+    ast.Subscript: _CodeReader.subscript,
+    ast.Slice: _CodeReader.slice,
+    ast.Tuple: _CodeReader.items,
+    ast.List: _CodeReader.items,
+    ast.Dict: _CodeReader.pairs,
 }
 
 
@@ -628,7 +627,7 @@ EXPRESSIONS: Mapping[type[ast.expr], Callable[[CodeReader, Any], Expr]] = {
 AUTOCAST = "torch.amp.autocast_mode._enter_autocast"
 
 
-def with_device_exprs(call: FunctionCall | MethodCall) -> FunctionCall | MethodCall:
+def _with_device_exprs(call: FunctionCall | MethodCall) -> FunctionCall | MethodCall:
     """Return the call with DeviceExprs for texts that name a device: `device="cuda"`, `x.to("cuda:0")`, `x.cuda()`."""
     if isinstance(call, MethodCall) and call.name in ("cuda", "cpu") and not call.kwargs and len(call.args) < 2:
         return MethodCall(call.of, "to", (DeviceExpr(call.name, object=False),))
@@ -636,14 +635,14 @@ def with_device_exprs(call: FunctionCall | MethodCall) -> FunctionCall | MethodC
     if (isinstance(call, MethodCall) and call.name == "to") or (
         isinstance(call, FunctionCall) and call.target == AUTOCAST
     ):
-        args = (*map(as_device_expr, args[:1]), *args[1:])
-    kwargs = tuple((key, as_device_expr(value) if key == "device" else value) for key, value in call.kwargs)
+        args = (*map(_as_device_expr, args[:1]), *args[1:])
+    kwargs = tuple((key, _as_device_expr(value) if key == "device" else value) for key, value in call.kwargs)
     if isinstance(call, MethodCall):
         return MethodCall(call.of, call.name, args, kwargs)
     return FunctionCall(call.target, args, kwargs)
 
 
-def as_device_expr(value: Expr) -> Expr:
+def _as_device_expr(value: Expr) -> Expr:
     """Return a DeviceExpr for a text that names a device; any other expression as it is."""
     match value:
         case Const(value=str(text)) if _DEVICE.fullmatch(text):
@@ -654,11 +653,11 @@ def as_device_expr(value: Expr) -> Expr:
 # ---- Walking
 
 
-def nested_expressions(value: Expr) -> Iterator[Expr]:
+def _nested_expressions(value: Expr) -> Iterator[Expr]:
     """Yield an expression and all expressions inside it, outermost first."""
     yield value
     for part in subexpressions(value):
-        yield from nested_expressions(part)
+        yield from _nested_expressions(part)
 
 
 def subexpressions(value: Expr) -> Iterator[Expr]:
@@ -690,7 +689,7 @@ def located_expressions(program: ModelProgram) -> Iterator[tuple[int, Expr]]:
     for line in program.lines:
         if isinstance(line, Assign):
             for target in line.targets:
-                yield from ((line.line, expression) for expression in nested_expressions(target))
+                yield from ((line.line, expression) for expression in _nested_expressions(target))
         if isinstance(line, Augment):
-            yield from ((line.line, expression) for expression in nested_expressions(line.target))
-        yield from ((line.line, expression) for expression in nested_expressions(line.value))
+            yield from ((line.line, expression) for expression in _nested_expressions(line.target))
+        yield from ((line.line, expression) for expression in _nested_expressions(line.value))

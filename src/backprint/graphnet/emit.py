@@ -36,14 +36,12 @@ from backprint.graphnet.code import (
     Unary,
     located_expressions,
 )
-from backprint.graphnet.safety import (
+from backprint.graphnet.growth import (
     IN_PLACE,
     WATCHED,
     ValueKinds,
     bounded_items,
     bounded_tolist,
-    guarded_function,
-    guarded_method,
     require_tensor,
 )
 
@@ -86,7 +84,7 @@ ATTENTION = ("torch._C._nn.scaled_dot_product_attention", f"{FUNCTIONAL}scaled_d
 
 
 @dataclass(slots=True)
-class ModeRewriter:
+class _ModeRewriter:
     """Rewrites a program to a mode, except the lines in `stay`; counts the calls that it changed."""
 
     train: bool
@@ -164,7 +162,7 @@ def rewrite_mode(
     """Rewrite a program to a mode; returns notes on the changes too. Calls in the lines of `stay` keep their mode."""
     if mode is None:
         return program, ()
-    work = ModeRewriter(mode == "train", frozenset(stay), {})
+    work = _ModeRewriter(mode == "train", frozenset(stay), {})
     rewritten = replace(program, lines=tuple(map(work.line, program.lines)))
     changes = ", ".join(f"{count} {name.split('.')[-1]}" for name, count in sorted(work.changed.items()))
     notes = [f"mode {mode}: {changes} changed" if changes else f"mode {mode}: no call to change"]
@@ -214,7 +212,7 @@ def compile_program(
     names of the other arguments in the signature. Devices in the code become `device`. `extra` are functions that the
     program may call besides the table's.
     """
-    emitter = ProgramEmitter(program, file, device, dict(extra or {}))
+    emitter = _ProgramEmitter(program, file, device, dict(extra or {}))
     return emitter.function(names, state)
 
 
@@ -232,7 +230,7 @@ def torch_callable(target: str) -> Any:
 
 
 @dataclass(slots=True)
-class ProgramEmitter:
+class _ProgramEmitter:
     """The state of compiling one program: the globals that its function needs."""
 
     program: ModelProgram
@@ -295,7 +293,7 @@ class ProgramEmitter:
                 value: ast.expr = ast.Name("self", ast.Load(), **self.at)
                 for step in path:
                     value = self.kept(value, "_modules", step)
-                function = self.global_name("state", lambda: module_tensor)
+                function = self.global_name("state", lambda: _module_tensor)
                 value = ast.Call(function, [value, self.literal(last)], [], **self.at)
                 yield ast.Assign([ast.Name(argument.name, ast.Store(), **self.at)], value, **self.at)
 
@@ -373,19 +371,14 @@ class ProgramEmitter:
         raise TypeError(f"a {type(value).__name__} is not an expression of a ModelProgram")
 
     def call_of(self, value: code.FunctionCall | code.MethodCall) -> ast.expr:
-        """Compile a call; where its arguments have to be checked or bounded, of a function of ours instead."""
+        """Compile a call; of `tolist`, whose result is bounded, a call of a function of ours instead."""
         match value:
             case code.FunctionCall(target=target, args=args, kwargs=kwargs):
-                function = self.global_name(
-                    target, lambda: self.extra.get(target) or guarded_function(target, torch_callable(target))
-                )
+                function = self.global_name(target, lambda: self.extra.get(target) or torch_callable(target))
                 return self.called(function, args, kwargs)
             case code.MethodCall(name="tolist", of=of, args=(), kwargs=()):
                 return self.called(self.global_name("bounded_tolist", lambda: bounded_tolist), (of,), ())
         of, name = value.of, value.name
-        if (checked := guarded_method(name)) is not None:
-            function = self.global_name(f"Tensor.{name}", lambda: checked)
-            return self.called_on(function, self.owner(of, name), value.args, value.kwargs)
         return self.called(ast.Attribute(self.owner(of, name), name, ast.Load(), **self.at), value.args, value.kwargs)
 
     def operation(self, kind: str, left: Expr, right: Expr) -> ast.expr:
@@ -444,14 +437,6 @@ class ProgramEmitter:
         named = [ast.keyword(key, self.expr(item), **self.at) for key, item in kwargs]
         return ast.Call(function, [self.expr(item) for item in args], named, **self.at)
 
-    def called_on(
-        self, function: ast.expr, owner: ast.expr, args: tuple[Expr, ...], kwargs: tuple[tuple[str, Expr], ...]
-    ) -> ast.expr:
-        """Call a function of ours in place of a method, with the owner first."""
-        call: Any = self.called(function, args, kwargs)
-        call.args.insert(0, owner)
-        return call
-
     def literal(self, value: Any) -> ast.expr:
         """Return a constant; in Python's tree inf and nan are constants too."""
         return ast.Constant(value, **self.at)
@@ -475,7 +460,7 @@ class ProgramEmitter:
 # ---- Functions that a compiled program calls
 
 
-def module_tensor(module: torch.nn.Module, name: str) -> torch.Tensor | None:
+def _module_tensor(module: torch.nn.Module, name: str) -> torch.Tensor | None:
     """Return a parameter or buffer of this module itself."""
     return own_parameters(module)[name] if name in own_parameters(module) else own_buffers(module)[name]
 
@@ -485,28 +470,28 @@ def restored_modes() -> Iterator[None]:
     """Restore grad mode, autocast and vmap's levels, however the block ends."""
     grad, kinds = torch.is_grad_enabled(), ("cpu", "cuda")
     casts = [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds]
-    cache, nesting, level = torch.is_autocast_cache_enabled(), autocast_nesting(), vmap_level()
+    cache, nesting, level = torch.is_autocast_cache_enabled(), _autocast_nesting(), _vmap_level()
     try:
         yield
     finally:
-        while vmap_level() > level:
+        while _vmap_level() > level:
             close_vmap_level()
         for kind, (on, dtype) in zip(kinds, casts, strict=True):
             torch.set_autocast_enabled(kind, on)
             torch.set_autocast_dtype(kind, dtype)
         torch.set_autocast_cache_enabled(cache)
-        while autocast_nesting() > nesting:
+        while _autocast_nesting() > nesting:
             torch.autocast_decrement_nesting()
         set_grad_mode(grad)
 
 
-def autocast_nesting() -> int:
+def _autocast_nesting() -> int:
     """Return how many autocasts are open."""
     torch.autocast_increment_nesting()
     return int(torch.autocast_decrement_nesting())
 
 
-def vmap_level() -> int:
+def _vmap_level() -> int:
     """Return the innermost level of functorch's transforms; -1 outside of them."""
     level = current_level()
     return -1 if level is None else int(level)

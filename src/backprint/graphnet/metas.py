@@ -77,14 +77,20 @@ MAX_BYTES = 64 * 2**20
 # ---- Metadata
 
 
-def read_metas(text: str) -> dict[str, Meta]:
-    """Parse a `weight_meta.py` or `input_meta.py`: the metadata of tensors by their names in the code."""
-    tree, lines = tree_of(text)
+_TABS = re.compile(r"^\t+", re.MULTILINE)
+
+
+def _read_metas(text: str) -> dict[str, Meta]:
+    """Parse a `weight_meta.py` or `input_meta.py`: the metadata of tensors by their names in the code.
+
+    GraphNet's tools indent the lines with tabs; the samples of its repository have spaces.
+    """
+    tree, lines = tree_of(_TABS.sub(lambda tabs: "    " * len(tabs[0]), text))
     metas: dict[str, Meta] = {}
     for node in tree.body:
         match node:
             case ast.ClassDef(bases=[], keywords=[], decorator_list=[]):
-                meta = meta_from_class(node, lines)
+                meta = _meta_from_class(node, lines)
                 metas[meta.name] = meta
             case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
                 pass  # an import is not run: what follows must be literals anyway
@@ -93,27 +99,27 @@ def read_metas(text: str) -> dict[str, Meta]:
     return metas
 
 
-def meta_from_class(node: ast.ClassDef, lines: list[str]) -> Meta:
+def _meta_from_class(node: ast.ClassDef, lines: list[str]) -> Meta:
     """Return the Meta of a class of literals."""
     fields: dict[str, Any] = {}
     digits = 3
     for row in node.body:
         match row:
             case ast.Assign(targets=[ast.Name(id=key)], value=value):
-                fields[key] = literal_value(value)
-                if key in ("mean", "std") and (decimals := printed_decimals(value, lines)) is not None:
+                fields[key] = _literal_value(value)
+                if key in ("mean", "std") and (decimals := _printed_decimals(value, lines)) is not None:
                     digits = decimals
             case ast.Pass() | ast.Expr(value=ast.Constant(value=str())):
                 pass
             case _:
                 raise RefusedError(f"line {row.lineno}: a tensor's metadata is lines `name = literal`")
     try:
-        return meta_from_fields(fields, digits)
+        return _meta_from_fields(fields, digits)
     except SampleError as error:
         raise SampleError(f"line {node.lineno}: {error}") from None
 
 
-def printed_decimals(node: ast.expr, lines: list[str]) -> int | None:
+def _printed_decimals(node: ast.expr, lines: list[str]) -> int | None:
     """Return how many decimals a float literal is printed with; None for any other node."""
     node = node.operand if isinstance(node, ast.UnaryOp) else node
     if not isinstance(node, ast.Constant) or type(node.value) is not float:
@@ -123,7 +129,7 @@ def printed_decimals(node: ast.expr, lines: list[str]) -> int | None:
     return len(fraction) if fraction.isdigit() else None
 
 
-def literal_value(node: ast.expr, depth: int = 0) -> Any:
+def _literal_value(node: ast.expr, depth: int = 0) -> Any:
     """Evaluate a literal: numbers, texts, None, lists, tuples and dictionaries of these, inf and nan."""
     if depth > 8:
         raise RefusedError(f"line {node.lineno}: a literal is nested too deeply")
@@ -131,17 +137,17 @@ def literal_value(node: ast.expr, depth: int = 0) -> Any:
         case ast.Constant(value=None | bool() | int() | float() | str() as value):
             return value
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            value = literal_value(operand, depth + 1)
+            value = _literal_value(operand, depth + 1)
             if type(value) in (int, float):
                 return -value
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return literal_value(operand, depth + 1)
+            return _literal_value(operand, depth + 1)
         case ast.List(elts=items) | ast.Tuple(elts=items):
-            return [literal_value(item, depth + 1) for item in items]
+            return [_literal_value(item, depth + 1) for item in items]
         case ast.Dict(keys=keys, values=values) if None not in keys:
-            named = [literal_value(key, depth + 1) for key in keys if key is not None]
+            named = [_literal_value(key, depth + 1) for key in keys if key is not None]
             if all(isinstance(key, (str, int)) for key in named):
-                return dict(zip(named, (literal_value(value, depth + 1) for value in values), strict=True))
+                return dict(zip(named, (_literal_value(value, depth + 1) for value in values), strict=True))
         case ast.Name(id="inf") | ast.Attribute(attr="inf"):
             return math.inf
         case ast.Name(id="nan") | ast.Attribute(attr="nan"):
@@ -156,15 +162,29 @@ def literal_value(node: ast.expr, depth: int = 0) -> Any:
     raise RefusedError(f"line {node.lineno}: a {type(node).__name__} is not a literal; metadata holds only literals")
 
 
-def meta_from_fields(fields: Mapping[str, Any], digits: int) -> Meta:
+ALIASES: Mapping[str, str] = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "int": "int32",
+    "long": "int64",
+    "short": "int16",
+    "cfloat": "complex64",
+    "cdouble": "complex128",
+}
+"""torch's other names of dtypes, which GraphNet reads as attributes of torch."""
+
+
+def _meta_from_fields(fields: Mapping[str, Any], digits: int) -> Meta:
     """Check a class's fields, and make a Meta of them."""
-    name = required_field(fields, "name", str, "a text")
-    shape = required_field(fields, "shape", list, "a list of sizes")
+    name = _required_field(fields, "name", str, "a text")
+    shape = _required_field(fields, "shape", list, "a list of sizes")
     if len(shape) > MOST or not all(type(size) is int and 0 <= size <= LARGEST for size in shape):
         raise SampleError(f"{name!r:.100}: {shape!r:.100} is not the shape of a tensor")
     if math.prod(shape) > LARGEST:
         raise SampleError(f"{name!r:.100}: a tensor of {math.prod(shape):.3g} elements is more than {LARGEST:.3g}")
     dtype = str(fields.get("dtype") or "torch.float32").removeprefix("torch.")
+    dtype = ALIASES.get(dtype, dtype)
     if dtype not in DTYPES:
         raise SampleError(f"{name!r:.100}: {dtype!r:.40} is not a dtype; known dtypes are {', '.join(DTYPES)}")
     original = fields.get("original_name")
@@ -174,23 +194,23 @@ def meta_from_fields(fields: Mapping[str, Any], digits: int) -> Meta:
         dtype=dtype,
         device=str(fields.get("device") or "cpu")[:32],
         original_name=original if isinstance(original, str) and original else None,
-        mean=statistic_field(name, fields, "mean"),
-        std=statistic_field(name, fields, "std"),
-        min_val=statistic_field(name, fields, "min_val"),
-        max_val=statistic_field(name, fields, "max_val"),
-        data=data_field(name, fields.get("data"), dtype),
+        mean=_statistic_field(name, fields, "mean"),
+        std=_statistic_field(name, fields, "std"),
+        min_val=_statistic_field(name, fields, "min_val"),
+        max_val=_statistic_field(name, fields, "max_val"),
+        data=_data_field(name, fields.get("data"), dtype),
         digits=digits,
     )
 
 
-def required_field(fields: Mapping[str, Any], key: str, kind: type, words: str) -> Any:
+def _required_field(fields: Mapping[str, Any], key: str, kind: type, words: str) -> Any:
     value = fields.get(key)
     if not isinstance(value, kind):
         raise SampleError(f"the metadata of a tensor has {key} = {value!r:.80}, where {words} is expected")
     return value
 
 
-def statistic_field(name: str, fields: Mapping[str, Any], key: str) -> float | None:
+def _statistic_field(name: str, fields: Mapping[str, Any], key: str) -> float | None:
     """Return a field that is a number, or None where it is absent."""
     value = fields.get(key)
     if value is None or (type(value) in (int, float, bool) and (type(value) is float or abs(value) < 2**64)):
@@ -198,7 +218,7 @@ def statistic_field(name: str, fields: Mapping[str, Any], key: str) -> float | N
     raise SampleError(f"{name!r:.100}: {key} = {value!r:.80} is not a number")
 
 
-def data_field(name: str, value: Any, dtype: str) -> tuple[Any, ...] | None:
+def _data_field(name: str, value: Any, dtype: str) -> tuple[Any, ...] | None:
     """Return the elements of `data`, flat and in index order; each must fit the dtype."""
     if value is None:
         return None
@@ -206,7 +226,7 @@ def data_field(name: str, value: Any, dtype: str) -> tuple[Any, ...] | None:
     if len(flat) > MOST_DATA or not all(type(number) in (int, float, bool) for number in flat):
         raise SampleError(f"{name!r:.100}: data is at most {MOST_DATA:,} numbers")
     for number in flat:
-        if not dtype_holds(dtype, number):
+        if not _dtype_holds(dtype, number):
             raise SampleError(f"{name!r:.100}: data has {number!r:.80}, which {dtype} cannot hold")
     return flat
 
@@ -214,7 +234,7 @@ def data_field(name: str, value: Any, dtype: str) -> tuple[Any, ...] | None:
 _WHOLE = re.compile(r"(u?)int(\d+)")
 
 
-def dtype_holds(dtype: str, number: float) -> bool:
+def _dtype_holds(dtype: str, number: float) -> bool:
     """Whether a tensor of this dtype can hold a number; integers truncate floats."""
     match = _WHOLE.fullmatch(dtype)
     if match is None:
@@ -235,7 +255,7 @@ def flattened(value: Any) -> Iterator[Any]:
 # ---- Constraints
 
 
-def read_examples(text: str) -> tuple[dict[str, int], dict[str, tuple[Any, ...]]]:
+def _read_examples(text: str) -> tuple[dict[str, int], dict[str, tuple[Any, ...]]]:
     """Parse an `input_tensor_constraints.py`: the example values of its symbols, and the inputs' shapes by name."""
     tree, _ = tree_of(text)
     symbols: dict[str, int] = {}
@@ -247,24 +267,24 @@ def read_examples(text: str) -> tuple[dict[str, int], dict[str, tuple[Any, ...]]
                 value=ast.Dict(keys=keys, values=values),
             ):
                 for key, value in zip(keys, values, strict=True):
-                    if isinstance(key, ast.Name) and type(size := literal_value(value)) is int:
+                    if isinstance(key, ast.Name) and type(size := _literal_value(value)) is int:
                         symbols[key.id] = size
             case ast.Assign(targets=[ast.Name(id="dynamic_dim_constraint_input_shapes")], value=ast.List(elts=rows)):
-                shapes |= dict(map(shape_row, rows))
+                shapes |= dict(map(_shape_row, rows))
             case _:
                 pass  # relations and generators of symbols: nothing that reading needs
     return symbols, shapes
 
 
-def shape_row(node: ast.expr) -> tuple[str, tuple[Any, ...]]:
+def _shape_row(node: ast.expr) -> tuple[str, tuple[Any, ...]]:
     """Parse `([S0, 3, S1], "x")`: a symbol is its name, any other size that is not a number is None."""
     match node:
         case ast.Tuple(elts=[ast.List(elts=sizes) | ast.Tuple(elts=sizes), ast.Constant(value=str(name))]):
-            return name, tuple(shape_size(size) for size in sizes)
+            return name, tuple(_shape_size(size) for size in sizes)
     raise RefusedError(f"line {node.lineno}: an input's shape is `([1, 3], 'name')`")
 
 
-def shape_size(node: ast.expr) -> int | str | None:
+def _shape_size(node: ast.expr) -> int | str | None:
     match node:
         case ast.Constant(value=int(size)):
             return size
@@ -291,25 +311,25 @@ def read_sample_metas(folder: Path) -> tuple[dict[str, Meta], tuple[str, ...]]:
     metas: dict[str, Meta] = {}
     for name in ("weight_meta.py", "input_meta.py"):
         if (folder / name).is_file():
-            metas |= parse_file(folder / name, read_metas)
+            metas |= _parse_file(folder / name, _read_metas)
     if metas:
         return metas, ()
     place = folder / "input_tensor_constraints.py"
     if not place.is_file():
         raise SampleError(f"{folder}: neither weight_meta.py nor input_tensor_constraints.py says what its inputs are")
-    symbols, shapes = parse_file(place, read_examples)
+    symbols, shapes = _parse_file(place, _read_examples)
     for name, sizes in shapes.items():
         known = tuple(symbols.get(size, size) if isinstance(size, str) else size for size in sizes)
         if not all(type(size) is int for size in known):
             raise SampleError(f"{place}: the shape of {name!r:.100} has a size without an example value")
-        metas[name] = meta_from_fields({"name": name, "shape": list(known)}, 3)
+        metas[name] = _meta_from_fields({"name": name, "shape": list(known)}, 3)
     return metas, (UNTYPED,)
 
 
 def read_symbol_examples(folder: Path) -> dict[str, int]:
     """Read the example values of a sample's symbols, if it has any."""
     place = folder / "input_tensor_constraints.py"
-    return parse_file(place, read_examples)[0] if place.is_file() else {}
+    return _parse_file(place, _read_examples)[0] if place.is_file() else {}
 
 
 def read_sample_facts(folder: Path) -> dict[str, Any]:
@@ -326,7 +346,7 @@ def read_sample_facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def parse_file(path: Path, read: Callable[[str], Any]) -> Any:
+def _parse_file(path: Path, read: Callable[[str], Any]) -> Any:
     """Read a file and parse it; errors of the parser get the file's name."""
     try:
         return read(read_sample_text(path))

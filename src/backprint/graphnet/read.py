@@ -49,7 +49,7 @@ from backprint.graphnet.metas import (
     read_sample_text,
     read_symbol_examples,
 )
-from backprint.sample.standalone import MARKER, is_footer
+from backprint.sample.standalone import FOOTER, MARKER
 
 # ---- The program's own names behind GraphNet's
 # `L_self_modules_stem_modules_conv1_parameters_weight_` is `stem.conv1.weight`. Dynamo mangles the whole path of a
@@ -121,17 +121,22 @@ def name_inputs(
     """Give every argument its own name. Names are unique, and no tensor has the name of a module.
 
     `roles` has the role of each argument and the reason for it, where names and annotations do not have to tell.
+    GraphNet's renamer calls arguments `in_0` and `w_0`, and keeps the name from the trace in the metadata.
     """
-    children = modules_in_names([argument.name for argument in arguments])
+    originals = {name: meta.original_name for name, meta in metas.items() if meta.original_name}
+    traced = [
+        replace(argument, name=original) if _is_traced_name(original := originals.get(argument.name, "")) else argument
+        for argument in arguments
+    ]
+    children = _modules_in_names([argument.name for argument in traced])
     named: list[NamedInput] = []
     used_names: dict[str, bool] = {}
     inner: set[str] = set()
-    for argument in arguments:
-        meta = metas.get(argument.name)
-        name, role, why = name_and_role(argument, children)
+    for argument, traced_argument in zip(arguments, traced, strict=True):
+        name, role, why = _name_and_role(traced_argument, children)
         role, why = (roles or {}).get(argument.name, (role, why))
-        if meta is not None and meta.original_name:
-            name = _LABEL.sub("_", meta.original_name)
+        if argument.name in originals and traced_argument is argument:
+            name = _LABEL.sub("_", originals[argument.name])
         if role == "input" and (not name.isidentifier() or keyword.iskeyword(name) or name == "self"):
             name = re.sub(r"\W", "_", name)
             name = name if name.isidentifier() and not keyword.iskeyword(name) and name != "self" else f"input_{name}"
@@ -143,9 +148,14 @@ def name_inputs(
                 else f"{argument.name}_{len(used_names)}"
             )
         used_names[name] = state
-        inner |= set(enclosing_modules(name)) if state else set()
+        inner |= set(_enclosing_modules(name)) if state else set()
         named.append(NamedInput(argument.name, name, role, why))
     return tuple(named)
+
+
+def _is_traced_name(name: str) -> bool:
+    """Whether Dynamo gave this name to an argument or a global of the whole program: `L_x_`, and not `add_42`."""
+    return _PREFIX.sub("", name)[:2] in ("L_", "l_", "G_")
 
 
 def is_free(name: str, state: bool, used_names: Mapping[str, bool], inner: Collection[str]) -> bool:
@@ -157,16 +167,16 @@ def is_free(name: str, state: bool, used_names: Mapping[str, bool], inner: Colle
         or (state and (MEMBERS.intersection(steps) or any("__" in s[:2] for s in steps)))
     ):
         return False
-    return not state or (name not in inner and not any(used_names.get(module) for module in enclosing_modules(name)))
+    return not state or (name not in inner and not any(used_names.get(module) for module in _enclosing_modules(name)))
 
 
-def enclosing_modules(name: str) -> list[str]:
+def _enclosing_modules(name: str) -> list[str]:
     """Return the modules that enclose a tensor: `a` and `a.b` of `a.b.weight`."""
     steps = name.split(".")
     return [".".join(steps[:count]) for count in range(1, len(steps))]
 
 
-def name_and_role(
+def _name_and_role(
     argument: ForwardArgument, children: Mapping[tuple[str, ...], Collection[str]]
 ) -> tuple[str, str, str]:
     """Return the own name of an argument, its role, and why."""
@@ -177,8 +187,8 @@ def name_and_role(
         role, why = ("parameter", "a Parameter by its annotation") if argument.kind == "Parameter" else ("input", "")
         if raw.startswith("G_"):
             role, why = "buffer", "a global of the program"
-        return call_argument_name(raw, state), role, why
-    *path, last = module_path(state[1])
+        return _call_argument_name(raw, state), role, why
+    *path, last = _module_path(state[1])
     end = _END.match(last)
     if end is not None:
         name = ".".join([*path, *([end[1]] if end[1] else []), end[3]])
@@ -187,31 +197,31 @@ def name_and_role(
         return name, "buffer", "a buffer by its name"
     if argument.kind == "Parameter":
         return ".".join([*path, last.rstrip("_")]), "parameter", "a Parameter by its annotation"
-    return ".".join([*path, *attribute_path(path, last.rstrip("_"), children)]), "buffer", "an attribute of a module"
+    return ".".join([*path, *_attribute_path(path, last.rstrip("_"), children)]), "buffer", "an attribute of a module"
 
 
-def call_argument_name(raw: str, state: re.Match[str] | None) -> str:
+def _call_argument_name(raw: str, state: re.Match[str] | None) -> str:
     """Return the name of an argument of the call: `L_kwargs_input_ids_` is `input_ids`."""
     name = state[1] if state else re.sub(r"^[Ll]_", "", raw)
     name = re.sub(r"^(?:kwargs|args)_(?=[A-Za-z])", "", name).rstrip("_")
     return name or raw
 
 
-def module_path(text: str) -> list[str]:
+def _module_path(text: str) -> list[str]:
     """`modules_a_modules_0_modules_b_eps` as `a`, `0`, `b_eps`."""
     if not text.startswith("modules_"):
         return [text]
     return text.removeprefix("modules_").split("_modules_")
 
 
-def modules_in_names(names: Sequence[str]) -> dict[tuple[str, ...], set[str]]:
+def _modules_in_names(names: Sequence[str]) -> dict[tuple[str, ...], set[str]]:
     """Return the modules that the names spell unambiguously, by the path of the enclosing module."""
     modules: dict[tuple[str, ...], set[str]] = {}
     for raw in names:
         state = _STATE.match(_PREFIX.sub("", raw))
         if state is None or not state[1].startswith("modules_"):
             continue
-        *path, last = module_path(state[1])
+        *path, last = _module_path(state[1])
         end = _END.match(last)
         steps = [*path, *([end[1]] if end and end[1] else [])]
         for depth, step in enumerate(steps):
@@ -219,7 +229,7 @@ def modules_in_names(names: Sequence[str]) -> dict[tuple[str, ...], set[str]]:
     return modules
 
 
-def attribute_path(path: Sequence[str], last: str, children: Mapping[tuple[str, ...], Collection[str]]) -> list[str]:
+def _attribute_path(path: Sequence[str], last: str, children: Mapping[tuple[str, ...], Collection[str]]) -> list[str]:
     """`self_attn_scaling` as `self_attn`, `scaling`, where a module of that name is known or the attribute is."""
     known = [child for child in children.get(tuple(path), ()) if last.startswith(f"{child}_")]
     if known:
@@ -234,7 +244,7 @@ def attribute_path(path: Sequence[str], last: str, children: Mapping[tuple[str, 
     return [last]
 
 
-def name_meaning(name: str) -> str:
+def _name_meaning(name: str) -> str:
     """Return the use of a tensor that the words of its name say: a mask, an index, a position; else ''."""
     words = re.split(r"[._]+|(?<=[a-z])(?=[A-Z])", name)
     return next((WORDS[word.lower()] for word in reversed(words) if word.lower() in WORDS), "")
@@ -246,7 +256,7 @@ def name_meaning(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownInput:
+class _ShownInput:
     """An input whose values an expression has: plus `added`, in its `own_shape` or not, `summed` with others or not."""
 
     name: str
@@ -326,7 +336,7 @@ SOFTMAX = ("softmax", "log_softmax", "_softmax")
 
 def uses_of(program: ModelProgram, metas: Mapping[str, Meta]) -> dict[str, Use]:
     """Find what the program does with each argument, by its name in the code."""
-    walk = UseWalk([argument.name for argument in program.arguments], metas)
+    walk = _UseWalk([argument.name for argument in program.arguments], metas)
     for line in program.lines:
         seen = walk.visit(line.value)
         if isinstance(line, Assign):
@@ -346,12 +356,12 @@ MOST_STEPS = 5_000_000
 """The most ShownInputs of all expressions of a program together."""
 
 
-def merge_shown(seen: Iterable[ShownInput]) -> tuple[ShownInput, ...]:
+def _merge_shown(seen: Iterable[_ShownInput]) -> tuple[_ShownInput, ...]:
     """Merge duplicates, so that a value that is joined to itself again and again does not grow."""
     merged = dict.fromkeys(seen)
     if len(merged) <= MOST_SEEN:
         return tuple(merged)
-    most: dict[tuple[str, bool, bool], ShownInput] = {}
+    most: dict[tuple[str, bool, bool], _ShownInput] = {}
     for shown in merged:
         key = (shown.name, shown.own_shape, shown.summed)
         if key not in most or most[key].added < shown.added:
@@ -359,11 +369,11 @@ def merge_shown(seen: Iterable[ShownInput]) -> tuple[ShownInput, ...]:
     return tuple(most.values())
 
 
-class UseWalk:
+class _UseWalk:
     """The state of one walk through a program's lines."""
 
     def __init__(self, names: Iterable[str], metas: Mapping[str, Meta]) -> None:
-        self.env: dict[str, tuple[ShownInput, ...]] = {name: (ShownInput(name),) for name in names}
+        self.env: dict[str, tuple[_ShownInput, ...]] = {name: (_ShownInput(name),) for name in names}
         self.metas = metas
         self.kinds: dict[str, set[str]] = {}
         self.below: dict[str, int] = {}
@@ -373,7 +383,7 @@ class UseWalk:
         """Return the Use found for an input."""
         return Use(frozenset(self.kinds.get(name, ())), self.below.get(name))
 
-    def bind(self, target: Expr, value: Expr, seen: tuple[ShownInput, ...]) -> None:
+    def bind(self, target: Expr, value: Expr, seen: tuple[_ShownInput, ...]) -> None:
         """Bind a target to the inputs that a value shows."""
         match target, value:
             case Name(name), _:
@@ -387,7 +397,7 @@ class UseWalk:
             case Item(of=of, index=index), _:
                 self.take(Item(of, index))
 
-    def visit(self, value: Expr) -> tuple[ShownInput, ...]:
+    def visit(self, value: Expr) -> tuple[_ShownInput, ...]:
         """Note what an expression does with inputs, inner expressions first; returns the inputs that it shows."""
         for part in subexpressions(value):
             self.visit(part)
@@ -396,25 +406,25 @@ class UseWalk:
 
     # ---- The inputs whose values an expression has
 
-    def result(self, value: Expr) -> tuple[ShownInput, ...]:
+    def result(self, value: Expr) -> tuple[_ShownInput, ...]:
         """Return the inputs whose values an expression has, merged and counted."""
         shown = self.shown(value)
         if len(shown) > 1:
-            shown = merge_shown(shown)
+            shown = _merge_shown(shown)
         self.steps += 1 + len(shown)
         if self.steps > MOST_STEPS:
             raise RefusedError(f"following the inputs through the lines takes more than {MOST_STEPS:,} steps")
         return shown
 
-    def shown(self, value: Expr) -> tuple[ShownInput, ...]:
+    def shown(self, value: Expr) -> tuple[_ShownInput, ...]:
         """Return the inputs whose values an expression has, as often as they occur in it."""
         match value:
             case Name(name):
                 return self.env.get(name, ())
             case MethodCall(of=of, name=name) if name in KEEPS:
                 return self.kept(of, name)
-            case FunctionCall(target=target, args=(of, *_)) if last_name(target) in KEEPS:
-                return self.kept(of, last_name(target))
+            case FunctionCall(target=target, args=(of, *_)) if _last_name(target) in KEEPS:
+                return self.kept(of, _last_name(target))
             case Item(of=of) | FunctionCall(target="torch.nn.functional.pad" | "torch._C._nn.pad", args=(of, *_)):
                 return tuple(replace(shown, own_shape=False) for shown in self.result(of))
             case FunctionCall(target="torch.cat" | "torch.stack" | "torch.concat", args=(Items(items=items), *_)):
@@ -426,7 +436,7 @@ class UseWalk:
                 return tuple(replace(shown, summed=True) for shown in self.result(right))
         return ()
 
-    def kept(self, of: Expr, name: str) -> tuple[ShownInput, ...]:
+    def kept(self, of: Expr, name: str) -> tuple[_ShownInput, ...]:
         """Return the inputs of an argument that a method or function of KEEPS rearranges."""
         own = name in OWN_SHAPE
         return tuple(replace(shown, own_shape=shown.own_shape and own) for shown in self.result(of))
@@ -453,9 +463,9 @@ class UseWalk:
 
     def called(self, target: str, args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> None:
         """Note what a call does with its arguments, by the tables."""
-        name = last_name(target)
+        name = _last_name(target)
         for places, kind, of in TAKES.get(target, TAKES.get(name, ())):
-            for argument in given_at(places, args, kwargs):
+            for argument in _given_at(places, args, kwargs):
                 self.note(argument, kind)
                 if of is not None and of < len(args):
                     self.bound(argument, self.size(args[of], 0))
@@ -463,9 +473,9 @@ class UseWalk:
             self.bound(args[0], args[1].value if args[1].value > 0 else None)
         if name in INDEXED:
             place, dim = INDEXED[name]
-            for argument in given_at((place, "index"), args, kwargs):
+            for argument in _given_at((place, "index"), args, kwargs):
                 self.note(argument, "index")
-                for where in given_at((dim, "dim"), args, kwargs):
+                for where in _given_at((dim, "dim"), args, kwargs):
                     if isinstance(where, Const) and isinstance(where.value, int):
                         self.bound(argument, self.size(args[0], where.value))
         if name in SOFTMAX and args:
@@ -501,13 +511,13 @@ class UseWalk:
         return shapes[0][dim] if len(shapes) == 1 and -len(shapes[0]) <= dim < len(shapes[0]) else None
 
 
-def last_name(target: str) -> str:
+def _last_name(target: str) -> str:
     """Return the last part of a function's name; an operator's name without its overload."""
     *rest, name = target.split(".")
     return rest[-1] if name == "default" and rest else name
 
 
-def given_at(places: tuple[int | str, ...], args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> Iterator[Expr]:
+def _given_at(places: tuple[int | str, ...], args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> Iterator[Expr]:
     """Yield the arguments given at any of these positions and keywords."""
     for place in places:
         if isinstance(place, int) and place < len(args):
@@ -519,40 +529,53 @@ def given_at(places: tuple[int | str, ...], args: tuple[Expr, ...], kwargs: Mapp
 # ---- Inputs that require grad: by roles, names, values and uses
 # Parameters do. Buffers, masks, indices and positions never do. Of the other floating-point inputs, those that an
 # earlier part of a larger model computed do, so that gradients flow on into that part; in a graph without Parameters,
-# all do.
+# all do. A sample that was cut out of a model names such a value as the model's graph does (`add_42`), and the model's
+# own arguments as Dynamo does (`L_x_`).
 
 FLOATING = re.compile(r"(?:float|bfloat|complex)\d+(?!_e)")
 _STACK = re.compile(r"(?:^|_)stack\d+(?:_|$)")
 """Dynamo's name for a value on Python's stack at a graph break: an earlier part of the model computed it."""
 
-_SUBGRAPH = re.compile(r"subgraph_(\d+)")
+_SUBGRAPH = re.compile(r"subgraph_(\d+)(?:_|$)")
+_CUT = re.compile(r".*_start\d+_end\d+_\d+")
+"""The name that GraphNet's `SubgraphGenerator` gives to the steps of a model from `start` to before `end`."""
+
+CUT_BELOW, CUT_SOURCES = "_decomposed", "subgraph_sources.json"
+"""The folder that GraphNet's decomposers put such samples into, and the file that says what one was cut from."""
 
 InputReason = tuple[str, str]
 
 
-def split_by_grad(
-    inputs: Sequence[NamedInput], metas: Mapping[str, Meta], uses: Mapping[str, Use], place: Path
+def _split_by_grad(
+    inputs: Sequence[NamedInput], metas: Mapping[str, Meta], uses: Mapping[str, Use], place: Path, title: str = ""
 ) -> tuple[tuple[InputReason, ...], tuple[InputReason, ...]]:
     """Split the inputs into those that require grad and those that do not, as (name, why)."""
+    place = place.resolve()
     whole = any(named.role == "parameter" and can_require_grad(metas, named) for named in inputs)
-    later = is_later_part(place)
+    later, cut = _is_later_part(place), _is_cut(place, title)
+    traced = {named.raw: metas[named.raw].original_name or named.raw for named in inputs if named.raw in metas}
+    arguments = [named.raw for named in inputs if named.role == "input" and named.raw in traced]
+    inner = {raw for raw in arguments if cut and not _is_traced_name(traced[raw])}
+    reasons = {
+        named.raw: _why_no_grad(named, metas[named.raw], uses.get(named.raw, Use()), named.raw in inner)
+        if named.raw in metas
+        else "a number"
+        for named in inputs
+    }
+    computed = any(not reasons[raw] for raw in inner)
     with_grad: list[InputReason] = []
     without_grad: list[InputReason] = []
     for named in inputs:
-        if named.raw not in metas:
-            without_grad.append((named.name, "a number"))
-            continue
-        why = why_no_grad(named, metas[named.raw], uses.get(named.raw, Use()))
-        if why:
+        if why := reasons[named.raw]:
             without_grad.append((named.name, why))
         elif named.role == "parameter":
             with_grad.append((named.name, named.why))
-        elif not whole:
-            with_grad.append((named.name, "a float of a graph that has no Parameter"))
-        elif later or _STACK.search(named.raw) or is_inner(named.raw, place):
+        elif later or named.raw in inner or _STACK.search(traced[named.raw]):
             with_grad.append((named.name, "computed by the part of the model before this graph"))
-        else:
+        elif whole or computed:
             without_grad.append((named.name, "an input of the whole model, which has Parameters"))
+        else:
+            with_grad.append((named.name, "a float of a graph that has no Parameter"))
     return tuple(with_grad), tuple(without_grad)
 
 
@@ -561,40 +584,65 @@ def can_require_grad(metas: Mapping[str, Meta], named: NamedInput) -> bool:
     return named.raw in metas and FLOATING.fullmatch(metas[named.raw].dtype) is not None
 
 
-def why_no_grad(named: NamedInput, meta: Meta, use: Use) -> str:
-    """Why an input does not require grad in any graph; '' where it may."""
+def _why_no_grad(named: NamedInput, meta: Meta, use: Use, inner: bool = False) -> str:
+    """Why an input does not require grad in any graph; '' where it may. `inner` says that the model computes it."""
     if FLOATING.fullmatch(meta.dtype) is None:
         return f"{meta.dtype} has no gradient"
     if named.role == "parameter":
         return ""
     if named.why:
         return named.why
-    for kind, words in (("mask", "a mask by its use"), ("additive", "a mask by its use"), ("read", "read as a number")):
-        if kind in use.kinds:
-            return words
-    meaning = name_meaning(named.name)
+    if "read" in use.kinds:
+        return "read as a number"
+    meaning = _name_meaning(named.name)
+    if inner:
+        # An operator may be the name (`index_select_3`), zeros the values (of a relu), and what is added to the scores
+        # of an attention a learned bias.
+        if meaning == "mask":
+            return "a mask by its name"
+        return "a mask by its values" if _is_additive_mask(meta, use) else ""
+    if not {"mask", "additive"}.isdisjoint(use.kinds):
+        return "a mask by its use"
     if meaning:
         return f"{'an' if meaning == 'index' else 'a'} {meaning} by its name"
-    if meta.data is not None and len(meta.data) > 1 and has_mask_values(meta.data):
+    if meta.data is not None and len(meta.data) > 1 and _has_mask_values(meta.data):
         return "a mask by its values"
     return ""
 
 
-def has_mask_values(data: Sequence[float]) -> bool:
+def _has_mask_values(data: Sequence[float]) -> bool:
     """Whether values are those of a mask: only 0 and 1, or only 0 and one large negative number."""
+    return set(data) <= {0.0, 1.0} or _has_filled_values(data)
+
+
+def _has_filled_values(data: Sequence[float]) -> bool:
+    """Whether values are only 0 and one large negative number."""
     values = set(data)
-    return values <= {0.0, 1.0} or (len(values) == 2 and max(values) == 0.0 and min(values) <= -1e4)
+    return len(values) == 2 and max(values) == 0.0 and min(values) <= -1e4
 
 
-def is_later_part(place: Path) -> bool:
-    """Whether a folder holds a part of a model other than the first: `subgraph_3`."""
-    match = _SUBGRAPH.fullmatch(place.name)
+def _is_additive_mask(meta: Meta, use: Use) -> bool:
+    """Whether values are those of a mask that is added to scores; one that hides nothing is 0."""
+    if meta.data is not None:
+        return _has_filled_values(meta.data) or ("additive" in use.kinds and set(meta.data) == {0.0})
+    mean, std = meta.mean or 0.0, meta.std or 0.0
+    return "additive" in use.kinds and ((mean == 0.0 and std == 0.0) or not mean > -1e4)
+
+
+def _is_later_part(place: Path) -> bool:
+    """Whether a folder holds a part of a model behind a graph break: `subgraph_3`, or what was cut out of it."""
+    match = _SUBGRAPH.match(place.name)
     return match is not None and int(match[1]) > 0
 
 
-def is_inner(raw: str, place: Path) -> bool:
-    """Whether an input of a part of a model is a value that the whole model computes, `mul_3`, and not its argument."""
-    return place.name.startswith("subgraph_") and raw[:2] not in ("L_", "l_")
+def _is_cut(place: Path, title: str) -> bool:
+    """Whether a sample was cut out of a larger graph: by a graph break, or by GraphNet's tools."""
+    return (
+        _SUBGRAPH.match(place.name) is not None
+        or any(_CUT.fullmatch(name) for name in (place.name, title))
+        or place.parent.name == CUT_BELOW
+        or (place / CUT_SOURCES).is_file()
+    )
 
 
 # ---- A `model.py` that Backprint wrote: the text of a Graph
@@ -624,18 +672,20 @@ def without_movable_devices(text: str) -> str:
     return text.replace(MOVABLE_IMPORT, IMPORT, 1)
 
 
-def is_graph_text(text: str) -> bool:
+def _is_graph_text(text: str) -> bool:
     """Whether a `model.py` is the text of a Graph."""
     return f"\n{ALIASES}\n" in text
 
 
-def read_graph_text(text: str) -> Graph:
+def _read_graph_text(text: str) -> Graph:
     """Parse the text of a Graph into one that takes and returns tensors alone, at the sizes of its capture."""
     body, marker, rest = text.partition(MARKER)
     graph = parse(without_movable_devices(body))
-    if marker and not is_footer(marker + rest):
+    if marker and marker + rest != FOOTER:
         number = body.count("\n") + 1
-        raise RefusedError(f"line {number}: the lines below the graph are not those that samples end with")
+        raise RefusedError(
+            f"line {number}: the lines below the graph are not those that samples of this version end with"
+        )
     for step, target in custom_operators(graph):
         name = target.removeprefix("torch.ops.")
         raise RefusedError(f"step {step.name!r} calls {name}, which is not an operator of PyTorch")
@@ -655,14 +705,14 @@ def without_saved(graph: Graph) -> Graph:
     return live(replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept)))
 
 
-def graph_arguments(graph: Graph) -> tuple[ForwardArgument, ...]:
+def _graph_arguments(graph: Graph) -> tuple[ForwardArgument, ...]:
     """Return the inputs of a Graph as arguments of a `forward`."""
     return tuple(
         ForwardArgument(port.local, "Parameter" if port.role == "parameter" else "Tensor", 1) for port in graph.inputs
     )
 
 
-def with_graph_dtypes(graph: Graph, metas: Mapping[str, Meta]) -> dict[str, Meta]:
+def _with_graph_dtypes(graph: Graph, metas: Mapping[str, Meta]) -> dict[str, Meta]:
     """Metadata that lacks dtypes, with those of the Graph's inputs."""
     dtypes = {port.local: port.spec.dtype for port in graph.inputs if isinstance(port.spec, TensorSpec)}
     return {name: replace(meta, dtype=dtypes.get(name, meta.dtype)) for name, meta in metas.items()}
@@ -677,7 +727,7 @@ ROLES: Mapping[str, tuple[str, str]] = {
 }
 
 
-def graph_roles(graph: Graph) -> dict[str, tuple[str, str]]:
+def _graph_roles(graph: Graph) -> dict[str, tuple[str, str]]:
     """Return the role of each input of a Graph in a sample, by its name in the code, and why it has that role."""
     return {port.local: ROLES.get(port.role, ("input", "")) for port in graph.inputs}
 
@@ -708,11 +758,11 @@ class GraphNetSample:
         if self.program is not None:
             return self.program.arguments
         if self.graph is not None:
-            return graph_arguments(self.graph)
-        return tuple(ForwardArgument(name, guess_annotation(name, meta), 1) for name, meta in self.metas.items())
+            return _graph_arguments(self.graph)
+        return tuple(ForwardArgument(name, _guess_annotation(name, meta), 1) for name, meta in self.metas.items())
 
 
-def guess_annotation(name: str, meta: Meta) -> str:
+def _guess_annotation(name: str, meta: Meta) -> str:
     """Guess the annotation of an argument from its name."""
     if re.fullmatch(r"[su]\d+", name) and not meta.shape:
         return "SymInt"
@@ -731,8 +781,8 @@ def read_graphnet(path: Path | str, trust: bool = False) -> GraphNetSample:
     program, graph, refused = None, None, ""
     text = read_sample_text(path / "model.py")
     try:
-        if is_graph_text(text):
-            graph = read_graph_text(text)
+        if _is_graph_text(text):
+            graph = _read_graph_text(text)
         else:
             program = read_code(text)
     except GraphError as error:
@@ -743,18 +793,20 @@ def read_graphnet(path: Path | str, trust: bool = False) -> GraphNetSample:
             raise kind(f"{message}. If you trust the file, --trust (trust=True) executes it") from None
         refused = message
     if UNTYPED in notes and program is not None:
-        metas = infer_dtypes(program, metas)
+        metas = _infer_dtypes(program, metas)
     elif UNTYPED in notes and graph is not None:
-        metas, notes = with_graph_dtypes(graph, metas), ()
+        metas, notes = _with_graph_dtypes(graph, metas), ()
     sample = GraphNetSample(path, sample_name(path, facts), program, metas, facts, notes, refused, graph)
-    check_metadata(sample)
+    _check_metadata(sample)
     return sample
 
 
-def check_metadata(sample: GraphNetSample) -> None:
+def _check_metadata(sample: GraphNetSample) -> None:
     """Raise where an argument that is a tensor has no metadata."""
     absent = [
-        argument.name for argument in sample.arguments if needs_metadata(argument) and argument.name not in sample.metas
+        argument.name
+        for argument in sample.arguments
+        if _needs_metadata(argument) and argument.name not in sample.metas
     ]
     if absent:
         more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
@@ -763,7 +815,7 @@ def check_metadata(sample: GraphNetSample) -> None:
         )
 
 
-def infer_dtypes(program: ModelProgram, metas: Mapping[str, Meta]) -> dict[str, Meta]:
+def _infer_dtypes(program: ModelProgram, metas: Mapping[str, Meta]) -> dict[str, Meta]:
     """Fill in dtypes that metadata lacks: an input that the graph uses as an index is int64."""
     uses = uses_of(program, metas)
     return {
@@ -772,7 +824,7 @@ def infer_dtypes(program: ModelProgram, metas: Mapping[str, Meta]) -> dict[str, 
     }
 
 
-def needs_metadata(argument: ForwardArgument) -> bool:
+def _needs_metadata(argument: ForwardArgument) -> bool:
     """Whether an argument is a tensor and so needs metadata."""
     return not argument.kind.startswith("Sym")
 
@@ -806,12 +858,12 @@ class SamplePlan:
 def plan_of(sample: GraphNetSample) -> SamplePlan:
     """Plan a sample: its inputs' names, roles and uses, and which require grad."""
     inputs = name_inputs(
-        sample.arguments, sample.metas, graph_roles(sample.graph) if sample.graph is not None else None
+        sample.arguments, sample.metas, _graph_roles(sample.graph) if sample.graph is not None else None
     )
     numbers = {argument.name for argument in sample.arguments if argument.kind.startswith("Sym")}
     metas = {named.raw: sample.metas[named.raw] for named in inputs if named.raw not in numbers}
     uses = uses_of(sample.program, metas) if sample.program is not None else {}
-    with_grad, without_grad = split_by_grad(inputs, metas, uses, sample.path)
+    with_grad, without_grad = _split_by_grad(inputs, metas, uses, sample.path, sample.name)
     return SamplePlan(inputs, metas, uses, with_grad, without_grad)
 
 
@@ -830,7 +882,7 @@ def sample_identity(folder: Path, exact: bool) -> tuple[str, int]:
     inputs = [(argument.name, sample.metas.get(argument.name)) for argument in sample.arguments]
     shapes = [(meta.shape, meta.dtype) if meta else examples.get(argument) for argument, meta in inputs]
     if sample.program is not None:
-        text = program_text(sample.program)
+        text = _program_text(sample.program)
     else:
         assert sample.graph is not None  # without trust, a sample that is not parsed is refused
         text = sample.graph.hash(sizes=exact)
@@ -838,7 +890,7 @@ def sample_identity(folder: Path, exact: bool) -> tuple[str, int]:
     return text, sum(math.prod(meta.shape) for _, meta in inputs if meta)
 
 
-def program_text(program: ModelProgram) -> str:
+def _program_text(program: ModelProgram) -> str:
     """Return a program as a text without names, line numbers, devices, and the lines that only free values."""
     numbers: dict[str, str] = {}
 

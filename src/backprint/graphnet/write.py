@@ -57,7 +57,7 @@ SENSITIVE = frozenset(
 """Operators that may fail, or return NaN or Inf, on values of the right dtype and range."""
 
 
-def is_worth_trying(graph: Graph, values: PortValues) -> bool:
+def _is_worth_trying(graph: Graph, values: PortValues) -> bool:
     """Whether to try a graph on a draw: it is on the CPU, not large, and has a guard or an operator of SENSITIVE."""
     tensors = [value for value in values.values() if isinstance(value, Tensor)]
     names = [port.key for port in graph.inputs]
@@ -130,7 +130,7 @@ DirectionRunner: TypeAlias = "Callable[[Graph, Mapping[str, Any]], tuple[Any, ..
 
 
 @dataclass(frozen=True, slots=True)
-class DirectionMetas:
+class _DirectionMetas:
     """The metadata of one direction: a row per input, and why GraphNet's draws from them fail, or ''."""
 
     rows: tuple[MetaRow, ...]
@@ -150,7 +150,7 @@ def write_graphnet(
 
     The ports of the names in `exact` are written out whole; `run` tries what GraphNet would draw.
     """
-    described = describe_inputs(graph, values, exact, run)
+    described = _describe_inputs(graph, values, exact, run)
     facts: dict[str, Any] = {
         "framework": "torch",
         "model_name": name,
@@ -160,10 +160,10 @@ def write_graphnet(
         "source": "backprint",
     }
     facts |= {"unsound": described.unsound} if described.unsound else {}
-    metas = [meta_class_text(row) for row in described.rows]
+    metas = [_meta_class_text(row) for row in described.rows]
     (folder / "weight_meta.py").write_text("\n\n".join(metas), encoding="utf-8")
     (folder / "input_meta.py").write_text("", encoding="utf-8")
-    (folder / "input_tensor_constraints.py").write_text(constraints_text(graph), encoding="utf-8")
+    (folder / "input_tensor_constraints.py").write_text(_constraints_text(graph), encoding="utf-8")
     (folder / "graph_hash.txt").write_text(hashlib.sha256(text.encode()).hexdigest(), encoding="utf-8")
     (folder / "graph_net.json").write_text(json.dumps(facts, indent=4) + "\n", encoding="utf-8")
 
@@ -172,12 +172,12 @@ def graphnet_writer(run: DirectionRunner | None) -> Callable[[Path, Capture, str
     """Return a writer of GraphNet's files beside a `model.py`; `run` tries GraphNet's draws."""
 
     def write(folder: Path, capture: Capture, name: str, graph: Graph, text: str, values: PortValues) -> None:
-        write_graphnet(folder, name, graph, text, values, inputs_to_keep(capture, graph), run)
+        write_graphnet(folder, name, graph, text, values, _inputs_to_keep(capture, graph), run)
 
     return write
 
 
-def inputs_to_keep(capture: Capture, graph: Graph) -> set[str]:
+def _inputs_to_keep(capture: Capture, graph: Graph) -> set[str]:
     """Return the inputs whose redraw would break a guard: those of guards, and the masks and counts saved for them."""
     guards = [guard for guard in capture.guards if guard.kind in ("value", "shape")]
     saved = {port.name for port in graph.by_role("saved") if getattr(port.spec, "dtype", "") in COUNTS}
@@ -191,41 +191,41 @@ COUNTS = ("bool", "uint8", "int32", "int64")
 # ---- Rows
 
 
-def describe_inputs(
+def _describe_inputs(
     graph: Graph, values: PortValues, exact: Collection[str], run: DirectionRunner | None
-) -> DirectionMetas:
+) -> _DirectionMetas:
     """Return the rows of a direction, with as many tensors written out as GraphNet's draws need to run."""
-    if run is None or not is_worth_trying(graph, values):
-        return DirectionMetas(meta_rows(graph, values, exact, SMALL))
+    if run is None or not _is_worth_trying(graph, values):
+        return _DirectionMetas(_meta_rows(graph, values, exact, SMALL))
     why = ""
     for whole in TRIES:
-        rows = meta_rows(graph, values, exact, whole)
-        wrong = why_draws_fail(graph, rows, values, run)
+        rows = _meta_rows(graph, values, exact, whole)
+        wrong = _why_draws_fail(graph, rows, values, run)
         if not wrong:
-            return DirectionMetas(rows)
+            return _DirectionMetas(rows)
         why = why or wrong
-    return DirectionMetas(meta_rows(graph, values, exact, SMALL), why)
+    return _DirectionMetas(_meta_rows(graph, values, exact, SMALL), why)
 
 
-def meta_rows(graph: Graph, values: PortValues, exact: Collection[str], whole: int) -> tuple[MetaRow, ...]:
+def _meta_rows(graph: Graph, values: PortValues, exact: Collection[str], whole: int) -> tuple[MetaRow, ...]:
     """Return a row for each input; tensors of fewer than `whole` elements are written out."""
     sizes = hints(graph)
     rows = []
     for port in at_hints(graph).inputs:
         value = values.get(port.key)
         if isinstance(port.spec, TensorSpec):
-            rows.append(tensor_row(port, value, MOST if must_be_exact(port, exact) else whole))
+            rows.append(_tensor_row(port, value, MOST if _must_be_exact(port, exact) else whole))
         elif isinstance(port.spec, ScalarSpec):
-            rows.append(scalar_row(port, value, sizes))
+            rows.append(_scalar_row(port, value, sizes))
     return tuple(rows)
 
 
-def must_be_exact(port: Port, exact: Collection[str]) -> bool:
+def _must_be_exact(port: Port, exact: Collection[str]) -> bool:
     """Whether a port's values cannot be redrawn: it is in `exact`, or a kernel's own workspace."""
     return port.name in exact or (port.role == "saved" and getattr(port.spec, "dtype", "") in ("uint8", "uint64"))
 
 
-def tensor_row(port: Port, value: Tensor | None, whole: int) -> MetaRow:
+def _tensor_row(port: Port, value: Tensor | None, whole: int) -> MetaRow:
     """Return the row of an input tensor."""
     spec = port.spec
     assert isinstance(spec, TensorSpec)
@@ -239,7 +239,7 @@ def tensor_row(port: Port, value: Tensor | None, whole: int) -> MetaRow:
     }
 
 
-def scalar_row(port: Port, value: Any, sizes: Mapping[str, int]) -> MetaRow:
+def _scalar_row(port: Port, value: Any, sizes: Mapping[str, int]) -> MetaRow:
     """Return the row of a size or a number: GraphNet has these as tensors of one element."""
     spec = port.spec
     assert isinstance(spec, ScalarSpec)
@@ -256,21 +256,21 @@ def statistics(spec: TensorSpec, value: Tensor | None, whole: int = SMALL) -> Me
     empty: MetaRow = {"mean": None, "std": None, "data": None}
     if value is not None and value.layout is not torch.strided:
         values = strided_parts(value)[-1]
-        return empty if values.is_complex() else {**empty, **finite_moments(values)}
+        return empty if values.is_complex() else {**empty, **_finite_moments(values)}
     if value is None:
         return empty
     value = value.detach().resolve_conj().resolve_neg()
-    if value.numel() < max(whole, WHOLE if only_elements_describe(value) else 0):
-        return {**empty, **finite_moments(value), "data": elements(value)}
+    if value.numel() < max(whole, WHOLE if _only_elements_describe(value) else 0):
+        return {**empty, **_finite_moments(value), "data": elements(value)}
     if value.is_floating_point() and value.element_size() > 1:
-        return {**empty, **finite_moments(value), **finite_range(value)}
+        return {**empty, **_finite_moments(value), **_finite_range(value)}
     if value.dtype in RANGED:
         low, high = (int(bound) for bound in value.aminmax())
         return {**empty, "min_val": low, "max_val": min(high, 2**63 - 2)}  # they add one to it
     return empty
 
 
-def only_elements_describe(value: Tensor) -> bool:
+def _only_elements_describe(value: Tensor) -> bool:
     """Whether only its elements describe a tensor: a mask, of bools or with infinities, or a dtype without range."""
     if value.is_floating_point() and value.element_size() > 1:
         return value.numel() < WHOLE and not bool(torch.isfinite(value).all())
@@ -283,11 +283,11 @@ def elements(value: Tensor) -> list[Any]:
     return list(wide.flatten().tolist())
 
 
-def finite_moments(value: Tensor) -> MetaRow:
+def _finite_moments(value: Tensor) -> MetaRow:
     """Mean and standard deviation of the finite elements, where there are any."""
     if not value.is_floating_point() or not value.numel():
         return {}
-    wide = sampled_elements(value)
+    wide = _sampled_elements(value)
     wide = wide[torch.isfinite(wide)] if not bool(torch.isfinite(wide).all()) else wide
     if not wide.numel():
         return {}
@@ -295,14 +295,14 @@ def finite_moments(value: Tensor) -> MetaRow:
     return {"mean": mean, "std": std} if math.isfinite(mean) and math.isfinite(std) else {}
 
 
-def finite_range(value: Tensor) -> MetaRow:
+def _finite_range(value: Tensor) -> MetaRow:
     """Return the range of the finite elements."""
-    wide = sampled_elements(value)
+    wide = _sampled_elements(value)
     wide = wide[torch.isfinite(wide)]
     return {"min_val": float(wide.min()), "max_val": float(wide.max())} if wide.numel() else {}
 
 
-def sampled_elements(value: Tensor) -> Tensor:
+def _sampled_elements(value: Tensor) -> Tensor:
     """Return the elements that statistics are taken from: enough for three digits, which GraphNet itself keeps."""
     seen = value.reshape(-1)[:SEEN]
     return seen if seen.dtype in (torch.float32, torch.float64) else seen.float()
@@ -311,7 +311,7 @@ def sampled_elements(value: Tensor) -> Tensor:
 # ---- GraphNet's draws, tried
 
 
-def why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: PortValues, run: DirectionRunner) -> str:
+def _why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: PortValues, run: DirectionRunner) -> str:
     """Why a graph fails on GraphNet's draws from these rows, or returns new NaN or infinities; '' if neither."""
     bad: list[int] = []
     orders = {port.local: order for port in graph.inputs if (order := permuted(port.spec)) is not None}
@@ -321,23 +321,23 @@ def why_draws_fail(graph: Graph, rows: tuple[MetaRow, ...], values: PortValues, 
             backward_results = run(
                 graph,
                 {
-                    entry["name"]: in_model_layout(orders, draw_like_graphnet(entry, seed), entry["name"])
+                    entry["name"]: _in_model_layout(orders, draw_like_graphnet(entry, seed), entry["name"])
                     for entry in rows
                 },
             )
         except Exception as error:  # whatever an operator raises on inputs that do not fit it
             return f"{type(error).__name__}: {error}"[:300]
         bad += [
-            index for index, result in enumerate(backward_results) if not is_all_finite(result) and index not in bad
+            index for index, result in enumerate(backward_results) if not _is_all_finite(result) and index not in bad
         ]
     if not bad:
         return ""
     forward_results = run(graph, {port.local: values[port.key] for port in graph.inputs})
-    new = [graph.outputs[index].name for index in bad if is_all_finite(forward_results[index])]
+    new = [graph.outputs[index].name for index in bad if _is_all_finite(forward_results[index])]
     return f"NaN or infinities in {', '.join(new[:3])}" if new else ""
 
 
-def in_model_layout(orders: Mapping[str, Sequence[int]], value: Tensor, name: str) -> Tensor:
+def _in_model_layout(orders: Mapping[str, Sequence[int]], value: Tensor, name: str) -> Tensor:
     """Lay a drawn tensor out in memory as the sample's `model.py` does."""
     if name not in orders:
         return value
@@ -345,7 +345,7 @@ def in_model_layout(orders: Mapping[str, Sequence[int]], value: Tensor, name: st
     return value.permute(tuple(order)).contiguous().permute(sorted(range(len(order)), key=order.__getitem__))
 
 
-def is_all_finite(value: Any) -> bool:
+def _is_all_finite(value: Any) -> bool:
     """Whether a result has neither NaN nor infinities."""
     floating = isinstance(value, Tensor) and value.layout is torch.strided and value.is_floating_point()
     return not floating or value.element_size() == 1 or bool(torch.isfinite(value).all())
@@ -354,29 +354,31 @@ def is_all_finite(value: Any) -> bool:
 # ---- Text
 
 
-def meta_class_text(entry: MetaRow) -> str:
+def _meta_class_text(entry: MetaRow) -> str:
     """Return the class that describes one input."""
-    body = "".join(f"    {key} = {python_literal(item)}\n" for key, item in entry.items())
+    body = "".join(f"    {key} = {_python_literal(item)}\n" for key, item in entry.items())
     return f"class Program_weight_tensor_meta_{entry['name']}:\n{body}"
 
 
-def python_literal(value: Any) -> str:
+def _python_literal(value: Any) -> str:
     """Return a value as a Python expression without names."""
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     if isinstance(value, complex):
-        return f"complex({python_literal(value.real)}, {python_literal(value.imag)})"
+        return f"complex({_python_literal(value.real)}, {_python_literal(value.imag)})"
     if isinstance(value, list):
-        return "[" + ", ".join(map(python_literal, value)) + "]"
+        return "[" + ", ".join(map(_python_literal, value)) + "]"
     return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
-def constraints_text(graph: Graph) -> str:
+def _constraints_text(graph: Graph) -> str:
     """`input_tensor_constraints.py`: the shapes of the inputs; a symbolic size keeps its name and example."""
     symbols: dict[str, Symbol] = {symbol.name: symbol for symbol in graph.symbols}
     rows = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
     plain = {
-        port.local: ", ".join(str(size) if is_plain_size(size) else str(evaluate(size, hints(graph))) for size in shape)
+        port.local: ", ".join(
+            str(size) if _is_plain_size(size) else str(evaluate(size, hints(graph))) for size in shape
+        )
         for port in rows
         for shape in [getattr(port.spec, "shape", ())]
     }
@@ -394,7 +396,7 @@ def constraints_text(graph: Graph) -> str:
     )
 
 
-def is_plain_size(size: int | str) -> bool:
+def _is_plain_size(size: int | str) -> bool:
     """Whether a size is an expression of symbols alone, without functions of torch's own."""
     return not any(name in FUNCTIONS for name in names_in(size))
 
@@ -425,11 +427,11 @@ def write_trees(
     the forward of `evaluation`, a Capture in eval mode with its values; without either there is no such tree.
     """
     root = Path(out)
-    place = checked_relative_path(relative)
+    place = _checked_relative_path(relative)
     finals = {tree: root / tree / place for tree in TREES}
     try:
         with unfinished_folder(root) as staging:
-            written = write_each_tree(staging, capture, values, place.name, evaluation, source, run)
+            written = _write_each_tree(staging, capture, values, place.name, evaluation, source, run)
             for tree in TREES:
                 if finals[tree].exists():
                     if not overwrite:
@@ -444,7 +446,7 @@ def write_trees(
     return {tree: finals[tree] for tree in written}
 
 
-def checked_relative_path(relative: str) -> PurePosixPath:
+def _checked_relative_path(relative: str) -> PurePosixPath:
     """Check a relative path: it stays inside the tree, and GraphNet's tools can paste it into commands."""
     place = PurePosixPath(relative)
     if place.is_absolute() or not place.parts or any(part in ("..", ".") for part in place.parts):
@@ -454,7 +456,7 @@ def checked_relative_path(relative: str) -> PurePosixPath:
     return place
 
 
-def write_each_tree(
+def _write_each_tree(
     staging: Path,
     capture: Capture,
     values: Sequence[PortValues],
@@ -466,9 +468,9 @@ def write_each_tree(
     """Write every tree of one sample; returns the trees that it has."""
     forwards = [pair.forward for pair in capture.pairs]
     backwards = [pair.backward for pair in capture.pairs]
-    written = [write_one_tree(staging / "train_forward", capture, f"{name}_train_forward", forwards, values, run)]
+    written = [_write_one_tree(staging / "train_forward", capture, f"{name}_train_forward", forwards, values, run)]
     written.append(
-        write_one_tree(staging / "train_backward", capture, f"{name}_train_backward", backwards, values, run)
+        _write_one_tree(staging / "train_backward", capture, f"{name}_train_backward", backwards, values, run)
     )
     there = staging / "eval_forward"
     if source is not None:
@@ -477,11 +479,11 @@ def write_each_tree(
     elif evaluation is not None:
         trained, theirs = evaluation
         inference = [without_saved(pair.forward) for pair in trained.pairs]
-        written.append(write_one_tree(there, trained, f"{name}_eval_forward", inference, theirs, run))
+        written.append(_write_one_tree(there, trained, f"{name}_eval_forward", inference, theirs, run))
     return [tree for tree, is_there in zip(TREES, written, strict=False) if is_there]
 
 
-def write_one_tree(
+def _write_one_tree(
     folder: Path,
     capture: Capture,
     name: str,
@@ -499,13 +501,13 @@ def write_one_tree(
     for index, graph in rows:
         place = folder / f"subgraph_{index}" if len(graphs) > 1 else folder
         place.mkdir(parents=True)
-        text = movable_model_text(capture, name, graph)
+        text = _movable_model_text(capture, name, graph)
         (place / "model.py").write_text(text, encoding="utf-8")
-        write_graphnet(place, name, graph, text, values[index], inputs_to_keep(capture, graph), run)
+        write_graphnet(place, name, graph, text, values[index], _inputs_to_keep(capture, graph), run)
     return bool(rows)
 
 
-def movable_model_text(capture: Capture, name: str, graph: Graph) -> str:
+def _movable_model_text(capture: Capture, name: str, graph: Graph) -> str:
     """Return the text of `model.py`: the graph alone, its devices written as GraphNet's tools find them."""
     return with_movable_devices(emit(graph, f"{name}. Captured by Backprint with engine {capture.engine}."))
 
@@ -518,7 +520,7 @@ def copy_sample(source: Path, there: Path) -> None:
 
     def left(folder: str, names: list[str]) -> list[str]:
         below = [name for name in names if apart and any((Path(folder) / name).rglob("model.py"))]
-        return [*uncopied_names(folder, names), *below]  # other samples, which have trees of their own
+        return [*_uncopied_names(folder, names), *below]  # other samples, which have trees of their own
 
     shutil.copytree(source, there, ignore=left)
     for model in sorted(there.rglob("model.py")):
@@ -550,7 +552,7 @@ def copy_sample(source: Path, there: Path) -> None:
             )
 
 
-def uncopied_names(folder: str, names: list[str]) -> list[str]:
+def _uncopied_names(folder: str, names: list[str]) -> list[str]:
     """Return the names in a folder that are not copied: hidden files, caches, and links, which may lead anywhere."""
     return [name for name in names if name[0] in "._" or (Path(folder) / name).is_symlink()]
 

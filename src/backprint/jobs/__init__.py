@@ -5,7 +5,8 @@ This module is the face: `run_corpus`. The parent process does not load torch.
 - `find`: the samples below a folder. `task`: what a worker is given. `verbs`: the table of verbs.
 - `run`: one run, from samples to rows. `ledger`: the one record. `places`: results put in place by renames.
 - `pool`: workers on this machine; `worker`: such a process, which forks one for each sample; `ray`: workers on a
-  cluster; `processes`: limits, children and how they are ended. `apart`: a few samples without a run.
+  cluster; `processes`: limits, children and how they are ended. `apart`: a few samples without a run; `by_path`:
+  one, asked for from Python.
 - `progress`: progress and state of a run; `estimate`: the time it still takes. `where`: conditions on rows.
 - `split`, `parts`: samples cut into parts. `turns`: timed parts take turns.
 """
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from backprint.common.text import check_choice, check_sequence
 from backprint.errors import UsageError
 from backprint.graph.verdicts import GOOD
-from backprint.jobs.verbs import VERBS, resolve_verb
+from backprint.jobs.verbs import known_verb, resolve_verb
 
 if TYPE_CHECKING:
     from backprint.jobs.pool import Executor
@@ -84,7 +85,7 @@ def run_corpus(
     check_sequence("where", where)
     check_sequence("retry", retry)
     verb, chosen = resolve_verb(verb, options)
-    known = VERBS.get(verb)
+    known = known_verb(verb)
     if known is not None and known.check is not None:
         known.check(Path(source), chosen)
     names = Path(list) if list is not None else None

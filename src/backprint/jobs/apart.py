@@ -19,6 +19,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from backprint import errors
+from backprint.errors import BackprintError
 from backprint.jobs.ledger import row_or_failure
 from backprint.jobs.pool import Pool, TaskOutcome
 from backprint.jobs.processes import cores, limits_of
@@ -59,7 +61,7 @@ def run_apart(
     if not places:
         return
     if sys.platform != "linux":
-        yield from in_own_interpreters(function, places, options, allowed[0], at)
+        yield from _in_own_interpreters(function, places, options, allowed[0], at)
         return
     with tempfile.TemporaryDirectory(prefix=".backprint_" if near else "backprint_", dir=near) as work:
         limits = replace(limits_of(1, Path(work), *allowed), threads=cores())
@@ -111,10 +113,28 @@ def write_answer(staging: Path, content: Any) -> dict[str, Any]:
     return {"verdict": "unproven"}
 
 
+def ask(function: str, place: Path, options: Mapping[str, Any], timeout: float) -> Answer:
+    """Return the answer for one sample of a function that ends with `write_result`; raise what it raised."""
+    [answer] = run_apart(function, [place], options, (timeout, None), lambda place: None)
+    if answer.content is not None and "error" in answer.content:
+        raise getattr(errors, answer.content["error"])(answer.content["said"])
+    return answer
+
+
+def write_result(staging: Path, make: Callable[[], Any]) -> dict[str, Any]:
+    """Write what a function returns as the answer, or the refusal that it raises; return its row."""
+    try:
+        content = {"result": make()}
+    except BackprintError as error:
+        name = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
+        content = {"error": name, "said": str(error)}
+    return write_answer(staging, content)
+
+
 # ------------------------------------------------------------------ platforms without Linux's /proc and fork
 
 
-def in_own_interpreters(
+def _in_own_interpreters(
     function: str, places: Sequence[Path], options: Mapping[str, Any], timeout: float, at: Callable[[Path], None]
 ) -> Iterator[Answer]:
     """Yield the answers of `run_apart`, each from a new interpreter: its time is limited, its memory is not watched.
@@ -125,7 +145,7 @@ def in_own_interpreters(
         at(place)
         with tempfile.TemporaryDirectory(prefix="backprint_") as folder:
             task = Task(str(index), os.fspath(place.absolute()))
-            row = row_of_interpreter(function, task, options, Path(folder), timeout)
+            row = _row_of_interpreter(function, task, options, Path(folder), timeout)
             yield answer_of(place, row, Path(folder) / STAGED)
 
 
@@ -136,7 +156,7 @@ ROW = "row.json"
 """The file with the function's row, in the folder of its process."""
 
 
-def row_of_interpreter(
+def _row_of_interpreter(
     function: str, task: Task, options: Mapping[str, Any], folder: Path, timeout: float
 ) -> Mapping[str, Any]:
     """Call the function in a new interpreter; return its row, or that of how the interpreter ended."""
@@ -153,14 +173,12 @@ def row_of_interpreter(
     return row_or_failure(json.loads((folder / ROW).read_text("utf-8")))
 
 
-def work_alone() -> None:
+def _work_alone() -> None:
     """Run the function that standard input describes, and write its row: the process of one sample."""
-    from backprint.graph import isolation
     from backprint.jobs.verbs import verb_of
 
     message = json.load(sys.stdin)
     folder = Path(message["folder"])
-    isolation.begin()
     try:
         row = verb_of(message["function"]).run(Task(**message["task"]), message["options"], folder / STAGED)
     except Exception as error:
@@ -170,4 +188,4 @@ def work_alone() -> None:
 
 
 if __name__ == "__main__":
-    work_alone()
+    _work_alone()

@@ -87,9 +87,9 @@ def find(
     """
     if not source.is_dir():
         raise UsageError(f"{source}: no such folder" if not source.exists() else f"{source}: not a folder")
-    paths = samples_listed(source, names, without) if names else search(source, "", without)
+    paths = _samples_listed(source, names, without) if names else search(source, "", without)
     name_patterns, count = patterns(only), 0
-    for path in paths if names is None else unique_paths(paths):
+    for path in paths if names is None else _unique_paths(paths):
         name = escape(path or source.resolve().name or ".")
         if name_patterns and not any(fnmatchcase(name, pattern) for pattern in name_patterns):
             continue
@@ -98,7 +98,7 @@ def find(
         if limit is not None and count >= limit:
             return
         count += 1
-        yield job_of(source, path, name)
+        yield _job_of(source, path, name)
 
 
 def patterns(only: str | Collection[str] | None) -> tuple[str, ...]:
@@ -183,14 +183,14 @@ def _walk(
                     yield path
                 elif not any(_inside(target, root) for root in entered) and target != without:
                     if next(links) > MOST_LINKS:
-                        yield UnfollowedLink(path)
+                        yield _UnfollowedLink(path)
                         continue
                     yield from _walk(source, path, [*entered, target], without, depth + 1, links)
             case "broken" if not names & {CAPTURE, *GRAPHNET_FILES}:
                 yield path
 
 
-class UnfollowedLink(str):
+class _UnfollowedLink(str):
     """The path of a link that is not followed, because too many were."""
 
 
@@ -213,7 +213,7 @@ def _inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def samples_listed(source: Path, names: Path, without: Path | None) -> Iterator[str]:
+def _samples_listed(source: Path, names: Path, without: Path | None) -> Iterator[str]:
     """Yield the samples that a file's lines name: each is an id as `corpus status` shows it, of a sample or of a
     folder."""
     try:
@@ -230,7 +230,7 @@ def samples_listed(source: Path, names: Path, without: Path | None) -> Iterator[
         yield from paths or [path]
 
 
-def unique_paths(paths: Iterator[str]) -> Iterator[str]:
+def _unique_paths(paths: Iterator[str]) -> Iterator[str]:
     """Yield each path only the first time."""
     seen = set()
     for path in paths:
@@ -280,18 +280,18 @@ MOST_RANKS = 100_000
 # ------------------------------------------------------------------ what a folder is
 
 
-def job_of(source: Path, path: str, name: str) -> Job:
+def _job_of(source: Path, path: str, name: str) -> Job:
     """Return the Job of one folder: its kind, family and hash, or the cause why it is unusable."""
     folder = source / path
     first, slash, _ = path.partition("/")
-    if isinstance(path, UnfollowedLink):
+    if isinstance(path, _UnfollowedLink):
         reason = f"more than {MOST_LINKS:,} links to other folders are not followed"
         return Job(name, str(path), escape(first) if slash else "", "", "", "refused", reason)
     for check in (_reserved, _reachable, _apart):
         if wrong := check(folder, path):
             return Job(name, path, escape(first) if slash else "", "", "", *wrong)
     ours = BACKPRINT.has_sample(folder)
-    family = escape(first) if slash else "" if ours else declared_source(folder)
+    family = escape(first) if slash else "" if ours else _declared_source(folder)
     main, kind = (BACKPRINT if ours else GRAPHNET).main, (BACKPRINT if ours else GRAPHNET).name
     try:
         _plain(folder / main).close()
@@ -348,7 +348,7 @@ def _unread(what: str, error: OSError) -> tuple[str, str]:
     return cause, f"{what}: {error.strerror or error}"
 
 
-def declared_source(folder: Path) -> str:
+def _declared_source(folder: Path) -> str:
     """Return the `source` that a GraphNet sample names, if any."""
     try:
         if (folder / "graph_net.json").is_symlink():
@@ -366,7 +366,7 @@ def source_hash(folder: Path) -> str:
     names = sorted(_read_of(folder))
     if names == ["model.py"]:
         return file_digest(folder / names[0])
-    rows = (f"{name}\0{(file_digest if name in MAIN else file_identity)(folder / name)}\n" for name in names)
+    rows = (f"{name}\0{(file_digest if name in MAIN else _file_identity)(folder / name)}\n" for name in names)
     return hashlib.sha256("".join(rows).encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -393,7 +393,7 @@ def _read_of(folder: Path) -> Iterator[str]:
             yield from (os.path.relpath(os.path.join(here, name), folder) for name in names)
 
 
-def file_identity(path: Path) -> str:
+def _file_identity(path: Path) -> str:
     """Return the identity of a file: its digest; for a link or a large file, its target or its size and time."""
     stat_result = path.lstat()
     if not stat.S_ISREG(stat_result.st_mode):
@@ -441,10 +441,10 @@ def families(rows: Collection[tuple[str, str]]) -> dict[str, str]:
     least, most = min(folders.values(), default=()), max(folders.values(), default=())
     differing = (depth for depth, (a, b) in enumerate(zip(least, most, strict=False)) if a != b)
     common = next(differing, min(len(least), len(most)))
-    return {id: first_of_family(folders[id], common, first) for id, first in rows}
+    return {id: _first_of_family(folders[id], common, first) for id, first in rows}
 
 
-def first_of_family(folders: tuple[str, ...], common: int, first: str) -> str:
+def _first_of_family(folders: tuple[str, ...], common: int, first: str) -> str:
     """Return the first folder below those in common; of a sample beside them, the last of these."""
     if len(folders) > common:
         return folders[common]

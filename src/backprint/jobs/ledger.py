@@ -77,19 +77,15 @@ COLUMNS: Mapping[str, str] = {
 }
 """The columns of a row: `stages` (stage -> seconds), `versions` and `operators` (`forward aten.mm.default float32` ->
 calls) are JSON objects, `vacuous`, `asks` and `notes` lists. `derivative` says whether the backward is the
-derivative of the forward; it is empty if that was not checked. `flops` and `moved_bytes` are those of all graphs, each
-step as a kernel of its own. `source_bytes` and `tensor_bytes` are the sizes of the sample's code and of the tensors
-that its metadata lists, known before the sample is processed."""
-
-ADDED = ("operators", "derivative", "flops", "moved_bytes", "source_bytes", "tensor_bytes")
-"""Columns that ledgers of earlier versions of Backprint do not have, in the order in which they came; there they are
-empty."""
+derivative of the forward; it is empty if that was not checked. `flops` (of products) and `moved_bytes` are those of all
+graphs, each step as a kernel of its own. `source_bytes` and `tensor_bytes` are the sizes of the sample's code and of
+the tensors that its metadata lists, known before the sample is processed."""
 
 GIVEN = ("id", "path", "family", "kind", "source_hash", "state", "attempts")
 """Columns that the ledger sets, and that are never empty."""
 
 KNOWN_BEFORE = ("source_bytes", "tensor_bytes")
-"""Columns that the search for samples sets; empty in ledgers of earlier versions."""
+"""Columns that the search for samples sets."""
 
 SET_BY_LEDGER = frozenset((*GIVEN, *KNOWN_BEFORE))
 """Columns that the ledger sets; a verb sets the others."""
@@ -119,10 +115,10 @@ def check_row(row: Any) -> dict[str, Any]:
     for key in row:
         if type(key) is not str or key not in COLUMNS or key in SET_BY_LEDGER:
             known = ", ".join(name for name in COLUMNS if name not in SET_BY_LEDGER)
-            raise UsageError(f"a verb's row has {short_text(key)}, which is not one of {known}")
+            raise UsageError(f"a verb's row has {_short_text(key)}, which is not one of {known}")
     verdict = row.get("verdict")
     if type(verdict) is not str or verdict not in VERDICTS:
-        raise UsageError(f"a verb's row has verdict {short_text(verdict)}, which is not one of {', '.join(VERDICTS)}")
+        raise UsageError(f"a verb's row has verdict {_short_text(verdict)}, which is not one of {', '.join(VERDICTS)}")
     values = {key: None if value is None else column(key, value) for key, value in row.items()}
     return {**values, "cause": values.get("cause") or ""}
 
@@ -133,15 +129,15 @@ def column(key: str, value: Any) -> Any:
     try:
         return keep(value)
     except (TypeError, ValueError, OverflowError, RecursionError, AttributeError) as error:
-        why = f": {error}" if type(error) is UnstorableValue else ""
-        raise UsageError(f"a verb's row has {key} {short_text(value)}, and {key} is {form}{why}") from None
+        why = f": {error}" if type(error) is _UnstorableValue else ""
+        raise UsageError(f"a verb's row has {key} {_short_text(value)}, and {key} is {form}{why}") from None
 
 
-class UnstorableValue(ValueError):
+class _UnstorableValue(ValueError):
     """A value of the right type that its column cannot store; the message says why."""
 
 
-def short_text(value: Any) -> str:
+def _short_text(value: Any) -> str:
     """Return a short text for a value that is not trusted."""
     try:
         return reprlib.repr(value)[:80]
@@ -152,12 +148,12 @@ def short_text(value: Any) -> str:
 # -------------------------------------------------------------- the values of a column
 
 
-def encodable_text(value: Any) -> str:
+def _encodable_text(value: Any) -> str:
     """Return a text with lone surrogates escaped."""
     if not isinstance(value, str):
         raise TypeError
     if len(value) > LONGEST:
-        raise UnstorableValue(f"{len(value):,} characters, at most {LONGEST:,} are kept")
+        raise _UnstorableValue(f"{len(value):,} characters, at most {LONGEST:,} are kept")
     return value.encode("utf-8", "backslashreplace").decode()
 
 
@@ -169,48 +165,50 @@ def whole_number(value: Any) -> int:
     return number
 
 
-def finite_number(value: Any) -> float:
+def _finite_number(value: Any) -> float:
     """Return a finite number."""
     if isinstance(value, (str, bytes)):
         raise TypeError
     number = float(value)
     if not math.isfinite(number):
-        raise UnstorableValue("it is not finite")
+        raise _UnstorableValue("it is not finite")
     return number
 
 
-def number_or_infinity(value: Any) -> float:
-    return math.inf if value in ("inf", math.inf) else finite_number(value)
+def _number_or_infinity(value: Any) -> float:
+    return math.inf if value in ("inf", math.inf) else _finite_number(value)
 
 
 def texts(value: Any) -> list[str]:
-    return check_size([encodable_text(item) for item in list_of(value)])
+    return check_size([_encodable_text(item) for item in _list_of(value)])
 
 
 def pairs(value: Any) -> list[list[str]]:
     """Return a list of pairs of texts."""
-    return check_size([[encodable_text(left), encodable_text(right)] for left, right in map(list_of, list_of(value))])
+    return check_size(
+        [[_encodable_text(left), _encodable_text(right)] for left, right in map(_list_of, _list_of(value))]
+    )
 
 
 def numbers_by_name(value: Any) -> dict[str, float]:
-    return check_size({encodable_text(key): finite_number(item) for key, item in value.items()})
+    return check_size({_encodable_text(key): _finite_number(item) for key, item in value.items()})
 
 
-def counts_by_name(value: Any) -> dict[str, int]:
-    return check_size({encodable_text(key): whole_number(item) for key, item in value.items()})
+def _counts_by_name(value: Any) -> dict[str, int]:
+    return check_size({_encodable_text(key): whole_number(item) for key, item in value.items()})
 
 
-def texts_or_numbers(value: Any) -> dict[str, Any]:
+def _texts_or_numbers(value: Any) -> dict[str, Any]:
     """Return name -> text or number."""
     return check_size(
         {
-            encodable_text(key): encodable_text(item) if isinstance(item, str) else finite_number(item)
+            _encodable_text(key): _encodable_text(item) if isinstance(item, str) else _finite_number(item)
             for key, item in value.items()
         }
     )
 
 
-def list_of(value: Any) -> Any:
+def _list_of(value: Any) -> Any:
     """Return a list or a tuple."""
     if not isinstance(value, (list, tuple)):
         raise TypeError
@@ -220,26 +218,26 @@ def list_of(value: Any) -> Any:
 def check_size(value: Any) -> Any:
     """Return a value; raise UnstorableValue if it is too long as JSON."""
     if (size := len(json.dumps(value))) > LARGEST:
-        raise UnstorableValue(f"{size:,} characters of JSON, at most {LARGEST:,} are kept")
+        raise _UnstorableValue(f"{size:,} characters of JSON, at most {LARGEST:,} are kept")
     return value
 
 
 Keeper = tuple[str, Callable[[Any], Any]]
 
 KINDS: Mapping[str, Keeper] = {
-    "text": ("a text", encodable_text),
+    "text": ("a text", _encodable_text),
     "integer": ("a whole number of 64 bits", whole_number),
-    "real": ("a finite number", finite_number),
+    "real": ("a finite number", _finite_number),
 }
 
 KEEPERS: Mapping[str, Keeper] = {
-    "power": ("a number, or infinity", number_or_infinity),
+    "power": ("a number, or infinity", _number_or_infinity),
     "vacuous": ("a list of texts", texts),
     "notes": ("a list of texts", texts),
     "asks": ("a list of pairs of texts", pairs),
     "stages": ("an object of numbers", numbers_by_name),
-    "versions": ("an object of texts and numbers", texts_or_numbers),
-    "operators": ("an object of whole numbers of 64 bits", counts_by_name),
+    "versions": ("an object of texts and numbers", _texts_or_numbers),
+    "operators": ("an object of whole numbers of 64 bits", _counts_by_name),
 }
 
 
@@ -279,14 +277,10 @@ class Ledger:
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = normal")
             distrust(connection)
-            check_ledger(connection, path)
+            _check_ledger(connection, path)
             connection.execute("begin immediate")  # a reader sees all of it or nothing
-            table, samples, index = schema(COLUMNS)
-            connection.execute(table)
-            connection.execute(samples)
-            for statement in column_statements(column_names(connection)):
+            for statement in SCHEMA:
                 connection.execute(statement)
-            connection.execute(index)
             connection.execute("commit")
         return cls(path, connection)
 
@@ -302,14 +296,13 @@ class Ledger:
             connection = sqlite3.connect(place, uri=True, isolation_level=None, timeout=30)
             distrust(connection)
             columns = column_names(connection)
-        if missing := set(COLUMNS) - columns - set(ADDED):
+        if missing := set(COLUMNS) - columns:
             connection.close()
-            reason = f"it has no column {min(missing)!r}" if columns else "nothing is in it yet"
+            reason = f"it has no column {min(missing)!r}: run the corpus again" if columns else "nothing is in it yet"
             raise SampleError(f"{path}: is not a ledger of this version: {reason}")
         with naming_ledger(path):
-            check_ledger(connection, path)
-        with naming_ledger(path):
-            create_view(connection, [name for name in ADDED if name not in columns], where)
+            _check_ledger(connection, path)
+            _create_view(connection, where)
         return cls(path, connection)
 
     def __enter__(self) -> Ledger:
@@ -353,7 +346,7 @@ class Ledger:
         )
         with self.transaction():
             for job in jobs:
-                row = (job.id, escape_path(job), job.family, job.kind, job.source_hash)
+                row = (job.id, _escape_path(job), job.family, job.kind, job.source_hash)
                 self.connection.execute(f"{fresh} {again}", (*row, job.source_bytes, job.tensor_bytes))
         return self.connection.total_changes - before
 
@@ -383,7 +376,7 @@ class Ledger:
             if not rows:
                 return
             for row in rows:
-                yield decode_row(row)
+                yield _decode_row(row)
             last = rows[-1]["place"]
 
     def begin(self, id: str) -> None:
@@ -417,7 +410,7 @@ class Ledger:
 
     def row(self, id: str) -> dict[str, Any] | None:
         stored = self.connection.execute("select * from samples where id = ?", (id,)).fetchone()
-        return decode_row(stored) if stored else None
+        return _decode_row(stored) if stored else None
 
     def rows(
         self, where: str = "1", values: tuple[Any, ...] = (), order: str = "rowid", limit: int = -1
@@ -426,14 +419,14 @@ class Ledger:
         query = f"select * from samples where {where} order by {order} limit {limit:d}"
         with naming_ledger(self.path):
             for row in self.connection.execute(query, values):
-                yield decode_row(row)
+                yield _decode_row(row)
 
     def proofs(self) -> Proofs:
         """Return how many finished samples have a proof, and which ports of the others have no power."""
         query = "select id, verdict, power, vacuous from samples where state = 'done' order by id"
         with naming_ledger(self.path):
             rows = self.connection.execute(query).fetchall()
-        return proofs((id, verdict, power, parse_column("vacuous", still) or []) for id, verdict, power, still in rows)
+        return proofs((id, verdict, power, _parse_column("vacuous", still) or []) for id, verdict, power, still in rows)
 
     def counts(self, column: str, where: str = "1") -> dict[str, int]:
         """Return how many samples have each value of a column, the most frequent first."""
@@ -456,55 +449,33 @@ class Ledger:
             self.connection.execute("commit")
 
 
-def schema(columns: Iterable[str]) -> tuple[str, str, str]:
-    """Return the SQL statements that create a ledger whose samples have these columns."""
-    typed = ", ".join(f"{name} {COLUMNS[name].replace('json', 'text')}" for name in columns)
-    return (
-        "create table if not exists run (key text primary key, value)",
-        f"create table if not exists samples ({typed})",
-        "create index if not exists states on samples (state)",
-    )
+SCHEMA = (
+    "create table if not exists run (key text primary key, value)",
+    "create table if not exists samples ("
+    f"{', '.join(f'{name} {kind}'.replace('json', 'text') for name, kind in COLUMNS.items())})",
+    "create index if not exists states on samples (state)",
+)
+"""The SQL statements that create a ledger."""
 
 
-def column_statements(columns: Collection[str]) -> list[str]:
-    """Return the statements that add the columns which a ledger of an earlier version does not have."""
-    return [
-        f"alter table samples add column {name} {COLUMNS[name].replace('json', 'text')}"
-        for name in ADDED
-        if name not in columns
-    ]
-
-
-def create_view(connection: sqlite3.Connection, missing: Collection[str], where: Sequence[Condition]) -> None:
-    """Let a connection that reads see the samples with all columns, and only those that meet all conditions."""
+def _create_view(connection: sqlite3.Connection, where: Sequence[Condition]) -> None:
+    """Let a connection that reads see only the samples that meet all conditions."""
     if where:
-        if gone := [name for condition in where for name in condition.columns if name in missing]:
-            raise UsageError(
-                f"--where: the ledger has no {gone[0]} in it: it is of an earlier version. `backprint corpus verify` "
-                "of its folder writes one that has"
-            )
         names = dict.fromkeys(name for condition in where for name in condition.columns)
         rows = connection.execute(f"select {', '.join(('rowid', *names))} from main.samples")
         values = ((row[0], dict(zip(names, row[1:], strict=True))) for row in rows)
         kept = [(place,) for place, row in values if all(condition.holds(row) for condition in where)]
         connection.execute("create temp table kept (place integer primary key)")
         connection.executemany("insert into temp.kept values (?)", kept)
-    if missing or where:
-        nulls = "".join(f", null as {name}" for name in missing)
-        condition = "where rowid in (select place from temp.kept)" if where else ""
-        connection.execute(f"create temp view samples as select rowid as rowid, *{nulls} from main.samples {condition}")
+        connection.execute(
+            "create temp view samples as "
+            "select rowid as rowid, * from main.samples where rowid in (select place from temp.kept)"
+        )
 
 
-def check_ledger(connection: sqlite3.Connection, path: Path) -> None:
+def _check_ledger(connection: sqlite3.Connection, path: Path) -> None:
     """Raise SampleError if a file has anything that a ledger does not have: it may not be trusted."""
-    first = [name for name in COLUMNS if name not in ADDED]
-    versions = []
-    for created in reversed(range(len(ADDED) + 1)):  # the columns with which it was created, and those added since
-        columns = [*first, *ADDED[:created]]
-        table, samples, index = schema(columns)
-        statements = column_statements(columns)
-        versions += [(table, samples, *statements[:added], index) for added in range(len(statements) + 1)]
-    check_schema(connection, path, versions)
+    check_schema(connection, path, [SCHEMA])
     check_types(connection, path, RULES)
 
 
@@ -513,7 +484,7 @@ def column_names(connection: sqlite3.Connection) -> set[str]:
     return {row[1] for row in connection.execute("pragma main.table_info(samples)")}
 
 
-def escape_path(job: Job) -> str:
+def _escape_path(job: Job) -> str:
     """Return a Job's path in the ledger's form: like its id, `.` for the corpus itself."""
     return job.id if job.path else "."
 
@@ -568,12 +539,12 @@ def without_infinities(value: Any) -> Any:
     return [without_infinities(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
 
 
-def decode_row(row: sqlite3.Row) -> dict[str, Any]:
+def _decode_row(row: sqlite3.Row) -> dict[str, Any]:
     """Return a row as plain data, its JSON parsed."""
-    return {key: parse_column(key, row[key]) if kind == "json" else row[key] for key, kind in COLUMNS.items()}
+    return {key: _parse_column(key, row[key]) if kind == "json" else row[key] for key, kind in COLUMNS.items()}
 
 
-def parse_column(key: str, text: str | None) -> Any:
+def _parse_column(key: str, text: str | None) -> Any:
     """Return the content of a column of JSON; raise SampleError if it is not of the column's type."""
     try:
         return None if text is None else column(key, json.loads(text))
@@ -590,13 +561,13 @@ def open_run(path: Path, facts: Mapping[str, Any], restart: bool = False) -> Led
     `restart` starts a new one, and keeps the old ledger under another name.
     """
     if restart and path.exists():
-        rename_old(path)
+        _rename_old(path)
     ledger = Ledger.writing(path)
     try:
         before = ledger.facts()
         for key in SAME:
             if key in before and before[key] != json.loads(json.dumps(facts[key])):
-                raise UsageError(f"{path}: {difference_text(key, before[key], facts[key])}; {NEXT}")
+                raise UsageError(f"{path}: {_difference_text(key, before[key], facts[key])}; {NEXT}")
         ledger.write_facts(
             **(facts if not before else {key: facts[key] for key in facts if key not in ("run", "started")})
         )
@@ -609,7 +580,7 @@ def open_run(path: Path, facts: Mapping[str, Any], restart: bool = False) -> Led
 NEXT = "finish it as it was begun, choose another OUT, or begin anew with --restart (the old ledger is kept)"
 
 
-def difference_text(key: str, then: Any, now: Any) -> str:
+def _difference_text(key: str, then: Any, now: Any) -> str:
     """Return a text with both values of a fact that differs from the run that was begun."""
     if isinstance(then, dict) and isinstance(now, Mapping):
         names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
@@ -618,7 +589,7 @@ def difference_text(key: str, then: Any, now: Any) -> str:
     return f"this run was begun with {key} {then!r}, now {now!r}"
 
 
-def rename_old(path: Path) -> Path:
+def _rename_old(path: Path) -> Path:
     """Rename a ledger to `ledger.1.sqlite`, or the next free number."""
     with contextlib.suppress(SampleError), naming_ledger(path), contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma wal_checkpoint(truncate)")  # so that the one file is complete

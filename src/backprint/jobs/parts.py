@@ -41,12 +41,12 @@ def parts_of(out: Path, row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the parts of one sample of a run, with their folders; a sample without parts has a row too."""
     place = place_of(out, row)
     if (place / PARTS).exists():
-        return [shown_part(out, place, part) for part in read_parts(place)]
+        return [_shown_part(out, place, part) for part in _read_parts(place)]
     reason = ": ".join(filter(None, (row["cause"], row["detail"])))
     return [dict(sample=row["id"], part="", label="", verdict=row["verdict"], detail=reason, of="", backward="")]
 
 
-def read_parts(place: Path) -> list[dict[str, Any]]:
+def _read_parts(place: Path) -> list[dict[str, Any]]:
     """Return what `parts.json` says of each part of a sample; a part lies below the folder of the sample."""
     file = place / PARTS
     rows = read_json(file)
@@ -60,7 +60,7 @@ def read_parts(place: Path) -> list[dict[str, Any]]:
     return parts
 
 
-def shown_part(out: Path, place: Path, part: Mapping[str, Any]) -> dict[str, Any]:
+def _shown_part(out: Path, place: Path, part: Mapping[str, Any]) -> dict[str, Any]:
     """Return a part's row for display."""
     shown = {name: value for name, value in part.items() if name != "key"}
     shown["part"] = os.fspath(place / part["part"]) if part["part"] else ""
@@ -83,7 +83,7 @@ def unify(out: Path) -> bool:
             place = place_of(out, row)
             if not (place / PARTS).exists():  # a sample that was not split
                 continue
-            before = read_parts(place)
+            before = _read_parts(place)
             if any(part["of"] and not (out / part["of"]).is_dir() for part in before):
                 again.append(row["id"])
                 continue

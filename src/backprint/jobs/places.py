@@ -60,14 +60,14 @@ def locked(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UsageError(f"{out} is being worked on by {lock_holder(file)}: wait for it, or end it") from None
+            raise UsageError(f"{out} is being worked on by {_lock_holder(file)}: wait for it, or end it") from None
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
         yield
 
 
-def lock_holder(file: IO[str]) -> str:
+def _lock_holder(file: IO[str]) -> str:
     """Return the text that the holder of the lock wrote into it."""
     file.seek(0)
     return file.read(200).strip() or "another run"
@@ -82,19 +82,19 @@ def writable(out: Path) -> Iterator[None]:
     except BrokenPipeError:  # the reader of standard output has closed it
         raise
     except (OSError, sqlite3.Error) as error:
-        raise place_error(out, error) from error
+        raise _place_error(out, error) from error
     except SampleError as error:
         if isinstance(error.__cause__, sqlite3.OperationalError):
-            raise place_error(out, error.__cause__) from error
+            raise _place_error(out, error.__cause__) from error
         raise
 
 
-def place_error(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
+def _place_error(out: Path, error: OSError | sqlite3.Error) -> PlaceError:
     """Return the error that says what is wrong with OUT, and the next step."""
     closed = isinstance(error, OSError) and error.errno in (*NO_SPACE, *NO_PERMISSION)  # it may never have been there
     if not out.is_dir() and not closed:
         return PlaceError(f"{out} was removed while the run went on: the same command begins anew")
-    error_now = None if closed else write_error(out)
+    error_now = None if closed else _write_error(out)
     if not closed and error_now is None:
         if isinstance(error, FileNotFoundError) and (out / NAME).exists():
             return PlaceError(f"{error.filename} was removed while the run went on: the same command goes on from here")
@@ -110,7 +110,7 @@ PROBE = 1 << 16
 """The bytes of a file that tests whether a disk is full; a smaller file may still fit on a full disk."""
 
 
-def write_error(out: Path) -> OSError | None:
+def _write_error(out: Path) -> OSError | None:
     """Return the error of writing a new file into a folder; None if it succeeds."""
     try:
         with tempfile.TemporaryFile(dir=out) as file:
@@ -133,7 +133,7 @@ def place_folder(staged: Path | None, place: Path, out: Path) -> None:
         (place / RESULT).unlink()
         below_tree = place.relative_to(out).parts[:1] in {(name,) for name in TREE_NAMES}
         for entry in list(place.iterdir()):
-            if not belongs_to_others(entry, below_tree):
+            if not _belongs_to_others(entry, below_tree):
                 remove_folder(entry)
         with contextlib.suppress(OSError):  # others are below it
             place.rmdir()
@@ -145,10 +145,10 @@ def place_folder(staged: Path | None, place: Path, out: Path) -> None:
     except OSError:
         if not place.is_dir():
             raise
-        merge_folders(staged, place, RESULT)
+        _merge_folders(staged, place, RESULT)
 
 
-def belongs_to_others(entry: Path, below_tree: bool) -> bool:
+def _belongs_to_others(entry: Path, below_tree: bool) -> bool:
     """Whether an entry in a sample's folder belongs to other samples: their folders, and those of their trees."""
     if not entry.is_dir():
         return below_tree and entry.name in TREE_FILES
@@ -157,14 +157,14 @@ def belongs_to_others(entry: Path, below_tree: bool) -> bool:
     return below_tree and not re.fullmatch(r"pair_\d+", entry.name) and any(entry.rglob(MARK))
 
 
-def merge_folders(staged: Path, place: Path, last: str) -> None:
+def _merge_folders(staged: Path, place: Path, last: str) -> None:
     """Move the content of a folder into another, the file named `last` last. Folders that contain samples are
     merged."""
     place.mkdir(parents=True, exist_ok=True)
     for entry in sorted(staged.iterdir(), key=lambda entry: entry.name == last):
         target = place / entry.name
         if entry.is_dir() and target.is_dir() and any(target.rglob(RESULT)):
-            merge_folders(entry, target, last)
+            _merge_folders(entry, target, last)
             continue
         remove_folder(target)
         os.rename(entry, target)
@@ -175,23 +175,23 @@ def place_trees(trees: Path, out: Path, id: str, known: Callable[[str], bool]) -
     if not trees.is_dir():
         return
     for name in TREE_NAMES:
-        remove_tree(out / name / tree_name(id), lambda below: known(f"{id}/{below}"))
+        _remove_tree(out / name / tree_name(id), lambda below: known(f"{id}/{below}"))
     for mark in sorted(trees.rglob(MARK)):
         place = out / mark.parent.relative_to(trees)
         if place.name.startswith("subgraph_") and known(f"{id}/{place.name}"):
             raise FileExistsError(errno.EEXIST, f"{place} is the place of the sample {id}/{place.name}")
-        merge_folders(mark.parent, place, MARK)
+        _merge_folders(mark.parent, place, MARK)
     remove_folder(trees)
 
 
-def remove_tree(place: Path, known: Callable[[str], bool]) -> None:
+def _remove_tree(place: Path, known: Callable[[str], bool]) -> None:
     """Remove a sample's files from a tree: its own files and subgraphs, but not those of samples below it."""
     for name in (MARK, *TREE_FILES):  # the mark first: without it, it is no longer whole
         if (place / name).is_file():
             (place / name).unlink()
     for old in place.glob("subgraph_*"):
         if not known(old.name):
-            remove_tree(old, known)
+            _remove_tree(old, known)
             with contextlib.suppress(OSError):  # others are below it
                 old.rmdir()
 

@@ -146,6 +146,15 @@ def descendants(pid: int) -> list[int]:
     return pids
 
 
+def processor_seconds(pid: int) -> float:
+    """Return the seconds of processors that a process and those below it have used."""
+    ticks = 0
+    for process in [pid, *descendants(pid)]:
+        with contextlib.suppress(OSError), open(f"/proc/{process}/stat") as file:
+            ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def resident_bytes(pid: int) -> int:
     """Return the bytes of memory that a process has in use; 0 if it is gone."""
     try:
@@ -155,7 +164,7 @@ def resident_bytes(pid: int) -> int:
         return 0
 
 
-def proportional_bytes(pid: int) -> int:
+def _proportional_bytes(pid: int) -> int:
     """Return the bytes of a process with shared pages divided among their processes (PSS); reading it is slow."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:
         for line in file:
@@ -168,7 +177,7 @@ def memory_in_use(pids: Sequence[int], most: int) -> int:
     """Return the bytes that processes use together. Shared pages count once for each process, unless the sum exceeds
     `most`; then they are divided."""
     held = sum(map(resident_bytes, pids))
-    return sum(map(proportional_bytes, pids)) if held > most and len(pids) > 1 else held
+    return sum(map(_proportional_bytes, pids)) if held > most and len(pids) > 1 else held
 
 
 def status(field: str, pid: int | str = "self") -> int:
@@ -302,42 +311,42 @@ class ChildEnd:
 
 
 def in_child(
-    function: Callable[[], Any], timeout: float, memory: int = 0, spent: Callable[[], float] | None = None
+    function: Callable[[], Any], timeout: float, memory: int = 0, spent: Callable[[int], float] | None = None
 ) -> ChildEnd:
     """Call a function in a forked process; end it and its descendants after `timeout` seconds, or when they use more
-    than `memory` bytes (0: no limit). `spent` returns the seconds that count; without it, all do."""
+    than `memory` bytes (0: no limit). `spent` returns the seconds that count of a process; without it, all do."""
     answers, tell = os.pipe()
     pid = os.fork()
     if not pid:
         os.close(answers)
-        run_in_this_process(function, tell)
+        _run_in_this_process(function, tell)
     os.close(tell)
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)
     try:
         began = time.monotonic()
-        limits = ChildLimits(pid, timeout, memory, spent or (lambda: time.monotonic() - began))
-        text, blame = read_answer(answers, limits)
+        limits = _ChildLimits(pid, timeout, memory, spent or (lambda pid: time.monotonic() - began))
+        text, blame = _read_answer(answers, limits)
     finally:
         os.close(answers)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
-    return blame or child_end(text, status)
+    return blame or _child_end(text, status)
 
 
 @dataclass(frozen=True, slots=True)
-class ChildLimits:
+class _ChildLimits:
     """The limits of a child process, and the function that returns its seconds."""
 
     pid: int
     timeout: float
     memory: int
-    spent: Callable[[], float]
+    spent: Callable[[int], float]
 
     def exceeded(self) -> ChildEnd | None:
         """Return the end of a child that exceeds a limit; None if it exceeds none."""
-        if self.spent() > self.timeout:
+        if self.spent(self.pid) > self.timeout:
             return ChildEnd(cause="timeout", detail=f"still at work after {self.timeout:g} s (--timeout)")
         if not self.memory:
             return None
@@ -346,7 +355,7 @@ class ChildLimits:
         return ChildEnd(cause="out of memory", detail=both) if held > self.memory else None
 
 
-def read_answer(answers: int, limits: ChildLimits) -> tuple[bytes, ChildEnd | None]:
+def _read_answer(answers: int, limits: _ChildLimits) -> tuple[bytes, ChildEnd | None]:
     """Return a child's output until it closes the pipe, and its end if it exceeds a limit."""
     text = bytearray()
     poller = select.poll()
@@ -360,7 +369,7 @@ def read_answer(answers: int, limits: ChildLimits) -> tuple[bytes, ChildEnd | No
     return bytes(text), blame
 
 
-def child_end(text: bytes, status: int) -> ChildEnd:
+def _child_end(text: bytes, status: int) -> ChildEnd:
     """Return the end of a child, from its output and its exit status."""
     if text.endswith(b"\n"):
         return ChildEnd(**json.loads(text))
@@ -369,7 +378,7 @@ def child_end(text: bytes, status: int) -> ChildEnd:
     return ChildEnd(cause="crashed", detail=f"its process ended with exit code {os.WEXITSTATUS(status)}")
 
 
-def run_in_this_process(function: Callable[[], Any], tell: int) -> NoReturn:
+def _run_in_this_process(function: Callable[[], Any], tell: int) -> NoReturn:
     """Call the function, write its answer as one line of JSON, and end this process."""
     try:
         os.setpgid(0, 0)

@@ -99,7 +99,7 @@ def tally_line(tally: RunTally) -> str:
     counts += f"; no proof of {tally.without}: {ports_without_power(tally.ports)}" if tally.without else ""
     parts = [f"{tally.done} of {tally.total} samples done", counts]
     if tally.done < tally.total:
-        parts += [left_text(tally.left), rate_text(tally.rate) if tally.verdicts else ""]
+        parts += [left_text(tally.left), _rate_text(tally.rate) if tally.verdicts else ""]
     return "; ".join(filter(None, parts))
 
 
@@ -107,7 +107,7 @@ def left_text(left: TimeLeft | None) -> str:
     """Return the time that a run still takes as text: a range, unless its ends are nearly the same."""
     if left is None:
         return ""
-    low, likely, high = map(rough_duration, left)
+    low, likely, high = map(_rough_duration, left)
     if low == high or left.high < CLOSE * left.low:
         return f"about {likely} left"
     number, _, unit = low.rpartition(" ")
@@ -118,7 +118,7 @@ CLOSE = 1.5
 """A range whose ends differ by less than this factor is one number."""
 
 
-def rough_duration(seconds: float) -> str:
+def _rough_duration(seconds: float) -> str:
     """Return seconds as text with two digits."""
     if seconds < 90:
         return f"{max(1, round(seconds, -1 if seconds > 20 else 0)):.0f} s"
@@ -127,12 +127,12 @@ def rough_duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 36000 else f"{seconds / 3600:.0f} h"
 
 
-def rate_text(rate: float) -> str:
+def _rate_text(rate: float) -> str:
     """Return a rate as text."""
     return f"{rate:.1f}/s" if rate >= 1 else f"{rate * 3600:.0f}/h"
 
 
-def duration(seconds: float | None) -> str:
+def _duration(seconds: float | None) -> str:
     """Return seconds as text."""
     if seconds is None:
         return ""
@@ -143,7 +143,7 @@ def duration(seconds: float | None) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {whole % 60:02} s"
 
 
-def fault_text(row: Mapping[str, Any]) -> str:
+def _fault_text(row: Mapping[str, Any]) -> str:
     """Return a line about a sample that is not good."""
     why = ": ".join(filter(None, (row.get("cause"), row.get("detail"))))
     return f"{row.get('sample') or row['id']}: {row['verdict']}" + (f" ({why})" if why else "")
@@ -152,7 +152,10 @@ def fault_text(row: Mapping[str, Any]) -> str:
 def powerless_text(id: str, ports: Sequence[str]) -> str:
     """Return a line about the ports without power of a sample whose ports compared equal."""
     named = f": {', '.join(map(one_line, ports[:NAMED]))}" + (" …" if len(ports) > NAMED else "")
-    return f"{id}: no proof, " + (ports_without_power(len(ports)) + named if ports else "its power was not measured")
+    if not ports:
+        return f"{id}: no proof, its power was not measured: `backprint power` measures it"
+    many = f"{len(ports)} ports do" if len(ports) > 1 else "1 port does"
+    return f"{id}: not proved whole, {many} not move when inputs are redrawn (`backprint power` says why){named}"
 
 
 # ------------------------------------------------------------------ displays
@@ -177,7 +180,7 @@ class ProgressLines:
         """Count and print one event."""
         self.tally.take(event)
         if isinstance(event, Written) and event.row["verdict"] not in GOOD:
-            print(printable(fault_text(event.row)), file=self.file, flush=True)
+            print(printable(_fault_text(event.row)), file=self.file, flush=True)
         elif isinstance(event, Written) and event.row.get("vacuous"):
             print(printable(powerless_text(event.row["id"], event.row["vacuous"])), file=self.file, flush=True)
         if time.monotonic() - self.last >= EVERY and not isinstance(event, Stage):
@@ -185,7 +188,7 @@ class ProgressLines:
             print(printable(tally_line(self.tally)), file=self.file, flush=True)
 
 
-class JsonLines:
+class _JsonLines:
     """Prints one JSON object for each finished sample on standard output."""
 
     def __enter__(self) -> Show:
@@ -197,10 +200,10 @@ class JsonLines:
     def show(self, event: Begun | Written | Stage) -> None:
         """Print one event."""
         if isinstance(event, Written):
-            print(json.dumps(as_object(event.row)), flush=True)
+            print(json.dumps(_as_object(event.row)), flush=True)
 
 
-def as_object(row: Mapping[str, Any]) -> dict[str, Any]:
+def _as_object(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row in the form of `--json`."""
     sound = has_proof(str(row.get("verdict")), row.get("power"), row.get("vacuous") or ())
     columns: dict[str, Any] = without_infinities(
@@ -242,15 +245,16 @@ class Bars:
                 Text(name, "dim"), Text(printable(stage), "cyan"), Text(f"{now - since:.0f} s"), Text(printable(id))
             )
         bad = [
-            Text(printable(fault_text(row)[:300]), WORDS[row["verdict"]].color, no_wrap=True) for row in list(tally.bad)
+            Text(printable(_fault_text(row)[:300]), WORDS[row["verdict"]].color, no_wrap=True)
+            for row in list(tally.bad)
         ]
         return Group(bar, working, *bad)
 
 
-def display_for(as_json: bool) -> ProgressLines | JsonLines | Bars:
+def display_for(as_json: bool) -> ProgressLines | _JsonLines | Bars:
     """Return the display that fits the output."""
     if as_json:
-        return JsonLines()
+        return _JsonLines()
     return Bars() if sys.stderr.isatty() else ProgressLines()
 
 
@@ -288,7 +292,7 @@ def state(out: Path, where: Sequence[str] = ()) -> dict[str, Any]:
             "left": left and left._asdict(),
             "running": [{"sample": row["id"], "seconds": since(row["started"])} for row in running(ledger)],
             "slowest": [{"sample": row["id"], "seconds": row["seconds"]} for row in slowest],
-            "failures": [without_infinities(as_object(row)) | {"log": log(out, row["id"])} for row in failures],
+            "failures": [without_infinities(_as_object(row)) | {"log": log(out, row["id"])} for row in failures],
         }
 
 
@@ -394,7 +398,7 @@ def report_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     left = left_text(TimeLeft(**answer["left"])) if answer["left"] else ""
     resume = "" if answer["at_work"] or done == total else "nothing is running, the same command resumes it"
     yield "; ".join(filter(None, (f"{done} of {total} samples{chosen} are done", counts, left, resume)))
-    pace = f"; {rate_text(answer['rate'])} lately" if answer["rate"] and answer["at_work"] else ""
+    pace = f"; {_rate_text(answer['rate'])} lately" if answer["rate"] and answer["at_work"] else ""
     yield f"{answer['verb']} of {answer['source']}{pace}"
     if answer["causes"]:
         yield "causes: " + ", ".join(f"{count} {text or 'none'}" for text, count in answer["causes"].items())
@@ -405,7 +409,7 @@ def report_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     for row in answer["proofs"]["first"]:
         yield powerless_text(row["sample"], row["ports"])
     if answer["at_work"]:
-        yield from (f"running: {row['sample']}, {duration(row['seconds'])}" for row in answer["running"])
-    yield from (f"slowest: {row['sample']}, {duration(row['seconds'])}" for row in answer["slowest"] if row["seconds"])
+        yield from (f"running: {row['sample']}, {_duration(row['seconds'])}" for row in answer["running"])
+    yield from (f"slowest: {row['sample']}, {_duration(row['seconds'])}" for row in answer["slowest"] if row["seconds"])
     for row in answer["failures"]:
-        yield fault_text(row) + (f" [{row['log']}]" if row["log"] else "")
+        yield _fault_text(row) + (f" [{row['log']}]" if row["log"] else "")

@@ -139,7 +139,7 @@ def limits_on(ray: Any, timeout: float = 600.0, memory: float | None = None, dis
 
 
 @dataclass(slots=True)
-class SentTask:
+class _SentTask:
     """A sample that the cluster has."""
 
     task: Task
@@ -164,7 +164,7 @@ class Cluster:
     ) -> None:
         self.ray, self.work, self.jobs, self.most_sent = ray, work.resolve(), jobs, most_sent
         self.shares = limits.shares
-        self.sent: dict[Any, SentTask] = {}
+        self.sent: dict[Any, _SentTask] = {}
         self.names: list[str] = []
         self.slots = 0
         self.sends_files = False
@@ -177,7 +177,7 @@ class Cluster:
         (work / TOKEN).write_text(token)
         setup = {"verb": verb, "options": dict(options), "limits": asdict(limits), "run": run, "version": __version__}
         self.setup = ray.put(setup | {"work": os.fspath(self.work), "token": token, "most_sent": most_sent})
-        self.remote = ray.remote(on_node).options(
+        self.remote = ray.remote(_on_node).options(
             num_cpus=1, memory=limits.memory, max_retries=0, scheduling_strategy="SPREAD"
         )
 
@@ -191,10 +191,10 @@ class Cluster:
             self.names.append(f"ray {self.slots}")
             self.slots += 1
         name = self.names.pop()
-        self.send(SentTask(task, options, name))
+        self.send(_SentTask(task, options, name))
         return name
 
-    def send(self, sent: SentTask) -> None:
+    def send(self, sent: _SentTask) -> None:
         """Send a sample, with its files if nodes cannot see them."""
         if self.sends_files and sent.content is None:
             sent.content = self.ray.put(self.content(sent.task))
@@ -221,7 +221,7 @@ class Cluster:
             new_events += self.ended(self.sent.pop(reference), reference)
         return new_events
 
-    def ended(self, sent: SentTask, reference: Any) -> list[Event]:
+    def ended(self, sent: _SentTask, reference: Any) -> list[Event]:
         """Return the outcome of a sample; nothing if it must be sent again with its files."""
         try:
             answer = self.ray.get(reference)
@@ -238,7 +238,7 @@ class Cluster:
         self.apart = self.apart or "place" not in answer
         return [self.outcome(sent, **answer)]
 
-    def retry_lost(self, sent: SentTask, error: Any) -> TaskOutcome:
+    def retry_lost(self, sent: _SentTask, error: Any) -> TaskOutcome:
         """Try a sample that ended without an answer once more; if no sample ever succeeds, end the run."""
         gone = isinstance(error, tuple(getattr(self.ray.exceptions, name) for name in GONE))
         lines = str(getattr(error, "cause", None) or error).strip().splitlines() or [type(error).__name__]
@@ -251,7 +251,7 @@ class Cluster:
 
     def outcome(
         self,
-        sent: SentTask,
+        sent: _SentTask,
         row: dict[str, Any],
         place: str = "",
         content: dict[str, bytes] | None = None,
@@ -295,7 +295,7 @@ class Cluster:
 
         node_ids = [node["NodeID"] for node in self.ray.nodes() if node["Alive"]]
         on = (NodeAffinitySchedulingStrategy(node, soft=False) for node in node_ids)
-        tasks = [self.ray.remote(remove_run_files).options(num_cpus=0, scheduling_strategy=place) for place in on]
+        tasks = [self.ray.remote(_remove_run_files).options(num_cpus=0, scheduling_strategy=place) for place in on]
         self.ray.wait([task.remote(self.run) for task in tasks], num_returns=len(tasks), timeout=20)
 
 
@@ -303,7 +303,7 @@ class Cluster:
 
 
 @dataclass(slots=True)
-class NodeWorker:
+class _NodeWorker:
     """The worker that a Ray process keeps between tasks: a Pool of one worker, and the folder it writes to."""
 
     run: str
@@ -311,10 +311,10 @@ class NodeWorker:
     shared: bool
 
 
-_place: NodeWorker | None = None
+_place: _NodeWorker | None = None
 
 
-def on_node(setup: list[Any], task: dict[str, Any], options: dict[str, Any], content: list[Any]) -> Any:
+def _on_node(setup: list[Any], task: dict[str, Any], options: dict[str, Any], content: list[Any]) -> Any:
     """Process one sample on a node: return the row and the folder, or that the sample cannot be seen here."""
     import ray
 
@@ -323,7 +323,7 @@ def on_node(setup: list[Any], task: dict[str, Any], options: dict[str, Any], con
         raise BackprintError(
             f"{socket.gethostname()} has Backprint {__version__}, the driver {run_setup['version']}: install the same"
         )
-    place = own_worker(run_setup)
+    place = _own_worker(run_setup)
     job, arrived = Task(**task), None
     try:
         if not has_sample(job):
@@ -332,7 +332,7 @@ def on_node(setup: list[Any], task: dict[str, Any], options: dict[str, Any], con
             arrived = Path(tempfile.mkdtemp(dir=place.pool.work)) / job.path.name
             write_files(ray.get(content[0]), arrived)
             job = Task(**task | {"folder": os.fspath(arrived)})
-        return answer_to_send(place, process_sample(place, job, options), run_setup["most_sent"])
+        return _answer_to_send(place, _process_sample(place, job, options), run_setup["most_sent"])
     finally:
         if arrived:
             remove_folder(arrived.parent)
@@ -348,21 +348,21 @@ def has_sample(task: Task) -> bool:
     return False
 
 
-def own_worker(setup: Mapping[str, Any]) -> NodeWorker:
+def _own_worker(setup: Mapping[str, Any]) -> _NodeWorker:
     """Return this process's worker, started with its first task of a run."""
     global _place
     name = setup["run"] + setup["token"]
     if _place is None or _place.run != name:
-        end_worker()
-        work, shared = place_to_work(setup)
+        _end_worker()
+        work, shared = _place_to_work(setup)
         pool = Pool(
             setup["verb"], setup["options"], Limits(**setup["limits"]), 1, work, mark(setup["run"], os.getpid())
         )
-        _place = NodeWorker(name, pool, shared)
+        _place = _NodeWorker(name, pool, shared)
     return _place
 
 
-def end_worker() -> None:
+def _end_worker() -> None:
     """End this process's worker."""
     global _place
     if _place is not None:
@@ -375,13 +375,13 @@ def mark(run: str, pid: int) -> str:
     return f"{run}.{pid}"
 
 
-def place_to_work(setup: Mapping[str, Any]) -> tuple[Path, bool]:
+def _place_to_work(setup: Mapping[str, Any]) -> tuple[Path, bool]:
     """Return a folder below OUT if it can be seen here, else one of this machine's; and which it is."""
     base, shared = Path(setup["work"]), False
     with contextlib.suppress(OSError):
         shared = (base / TOKEN).read_text() == setup["token"]
     if not shared:
-        base = own_disk(setup["run"])
+        base = _own_disk(setup["run"])
         base.mkdir(mode=0o700, exist_ok=True)
     here = f"{socket.gethostname()}-"
     for place in [place for place in base.iterdir() if place.name.startswith(here)]:
@@ -393,21 +393,21 @@ def place_to_work(setup: Mapping[str, Any]) -> tuple[Path, bool]:
     return base / f"{here}{os.getpid()}", shared
 
 
-def own_disk(run: str) -> Path:
+def _own_disk(run: str) -> Path:
     """Return the folder of a run on a machine that cannot see OUT."""
     return Path(tempfile.gettempdir()) / f"backprint-{run}"
 
 
-def remove_run_files(run: str) -> None:
+def _remove_run_files(run: str) -> None:
     """Remove a run's files from this machine's own disk."""
-    base = own_disk(run)
+    base = _own_disk(run)
     for place in base.iterdir() if base.is_dir() else ():
         processes.end_marked(mark(run, int(place.name.rpartition("-")[2])))
     if base.is_dir():
         remove_folder(base)
 
 
-def process_sample(place: NodeWorker, task: Task, options: Mapping[str, Any]) -> TaskOutcome:
+def _process_sample(place: _NodeWorker, task: Task, options: Mapping[str, Any]) -> TaskOutcome:
     """Have the worker process a sample."""
     try:
         while not place.pool.free():
@@ -418,11 +418,11 @@ def process_sample(place: NodeWorker, task: Task, options: Mapping[str, Any]) ->
                 if isinstance(event, TaskOutcome):
                     return event
     except BackprintError:
-        end_worker()
+        _end_worker()
         raise
 
 
-def answer_to_send(place: NodeWorker, outcome: TaskOutcome, most_sent: int) -> dict[str, Any]:
+def _answer_to_send(place: _NodeWorker, outcome: TaskOutcome, most_sent: int) -> dict[str, Any]:
     """Return a TaskOutcome in the form that is sent."""
     row = outcome.row
     row["versions"] = {**(row.get("versions") or {}), "node": socket.gethostname()}

@@ -41,7 +41,7 @@ from backprint.jobs.places import RESULT, WORK, check_places, locked, place_fold
 from backprint.jobs.pool import Event, Executor, Pool, Stage, TaskOutcome, remove_folder
 from backprint.jobs.processes import FREE, Limits
 from backprint.jobs.task import TREES, Task, failure
-from backprint.jobs.verbs import VERBS
+from backprint.jobs.verbs import known_verb
 from backprint.jobs.where import conditions
 
 # ------------------------------------------------------------------ Ctrl-C and SIGTERM
@@ -59,7 +59,7 @@ IMPATIENT = 3
 """The number of signals after which a run ends at once, even while Ray's C code runs."""
 
 
-class StopSignals:
+class _StopSignals:
     """The signals that the run has received.
 
     A signal raises at once, or with `waits` at the next `go_on`: Ray's own C code must not be interrupted, because it
@@ -83,9 +83,9 @@ class StopSignals:
 
 
 @contextlib.contextmanager
-def signals() -> Iterator[StopSignals]:
+def signals() -> Iterator[_StopSignals]:
     """Handle Ctrl-C and SIGTERM with a StopSignals, so that the run stops in order."""
-    stop_signals = StopSignals()
+    stop_signals = _StopSignals()
     before = {}
     with contextlib.suppress(ValueError):  # only the main thread may
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -182,7 +182,7 @@ def run_plan(
         writable(plan.out),
         locked(plan.out),
         signals() as stop_signals,
-        open_run(plan.out / NAME, plan.facts() | new_facts(), restart) as ledger,
+        open_run(plan.out / NAME, plan.facts() | _new_facts(), restart) as ledger,
     ):
         name = ledger.facts()["run"]
         clear(plan.out, name)
@@ -199,13 +199,13 @@ def run_plan(
         work = plan.out / WORK / secrets.token_hex(4)
         with contextlib.ExitStack() as callbacks:  # all callbacks run, the last first, even if one fails
             callbacks.callback(reset_running, ledger)
-            callbacks.callback(remove_work, work)
+            callbacks.callback(_remove_work, work)
             make = executor or partial(Pool, plan.verb, plan.options, limits, min(jobs, total - done))
             stop_signals.waits = executor is not None
             at_work = make(work, name)
             callbacks.callback(at_work.close)
             try:
-                RunLoop(plan, ledger, name, at_work, watcher, work).run(stop_signals.go_on)
+                _RunLoop(plan, ledger, name, at_work, watcher, work).run(stop_signals.go_on)
             except Stopped:
                 at_work.abandon()
                 raise
@@ -213,13 +213,13 @@ def run_plan(
         return ledger.counts("verdict")
 
 
-def remove_work(work: Path) -> None:
+def _remove_work(work: Path) -> None:
     """Remove the folder of work in progress; the next run removes files that are still being written."""
     with contextlib.suppress(OSError):
         remove_folder(work)
 
 
-def new_facts() -> dict[str, Any]:
+def _new_facts() -> dict[str, Any]:
     """Return the facts of a new run."""
     from backprint.version import __version__
 
@@ -240,8 +240,9 @@ def clear(out: Path, name: str) -> None:
 def search(plan: RunPlan, ledger: Ledger) -> None:
     """Add every sample to the ledger; an unusable one is finished with its failure."""
     broken = []
-    kinds = VERBS[plan.verb].kinds if plan.verb in VERBS else ()
-    chosen = ids_where(plan.source, plan.where) if plan.where else None
+    verb = known_verb(plan.verb)
+    kinds = () if verb is None else verb.kinds
+    chosen = _ids_where(plan.source, plan.where) if plan.where else None
 
     def good() -> Iterator[Any]:
         for job in find(
@@ -260,7 +261,7 @@ def search(plan: RunPlan, ledger: Ledger) -> None:
             ledger.finish(job.id, failure(job.cause, job.detail, "find") | {"finished": time.time()})
 
 
-def ids_where(source: Path, where: tuple[str, ...]) -> frozenset[str]:
+def _ids_where(source: Path, where: tuple[str, ...]) -> frozenset[str]:
     """Return the samples whose rows meet these conditions, in the ledger of the run that made the source."""
     if not (source / NAME).is_file():
         raise UsageError(f"--where chooses by the ledger of an earlier run, and {source} has none: name the OUT of one")
@@ -291,7 +292,7 @@ def reset_running(ledger: Ledger) -> None:
 # ------------------------------------------------------------------ the loop
 
 
-class RunLoop:
+class _RunLoop:
     """A run in progress: the samples to do, those that the executor has, and those to try again."""
 
     def __init__(
@@ -299,7 +300,7 @@ class RunLoop:
     ) -> None:
         self.plan, self.ledger, self.name, self.work = plan, ledger, name, work
         self.executor, self.watcher = executor, watcher
-        verb = VERBS.get(plan.verb)
+        verb = known_verb(plan.verb)
         self.instead = verb.instead if verb else {}
         self.keeps = verb.keeps if verb else plan.keeps
         self.todo = self.tasks()

@@ -20,7 +20,7 @@ from backprint.jobs.find import escape
 # ------------------------------------------------------------------ stages
 
 
-class Clock:
+class _Clock:
     """The seconds of each stage. `entered` is called with a stage as it begins."""
 
     def __init__(self, entered: Callable[[str], None] = lambda name: None) -> None:
@@ -40,13 +40,13 @@ class Clock:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
-_clock = Clock()
+_clock = _Clock()
 
 
-def begin_clock(entered: Callable[[str], None]) -> Clock:
+def begin_clock(entered: Callable[[str], None]) -> _Clock:
     """Start a new clock for a new sample."""
     global _clock
-    _clock = Clock(entered)
+    _clock = _Clock(entered)
     return _clock
 
 
@@ -142,7 +142,7 @@ def cause_of(error: BaseException) -> tuple[str, str]:
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
         return f"exit {code}", "called sys.exit" + (f": {error.code}" if isinstance(error.code, str) else "")
-    for link in error_chain(error):
+    for link in _error_chain(error):
         if isinstance(link, OSError) and link.errno and link.errno in ERRNOS:
             return ERRNOS[link.errno], message
         if type(link).__name__ in CAUSES:
@@ -156,7 +156,7 @@ def cause_of(error: BaseException) -> tuple[str, str]:
     ) else message
 
 
-def error_chain(error: BaseException | None) -> Iterator[BaseException]:
+def _error_chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error and the errors it was raised from."""
     seen = []
     while error is not None and error not in seen:

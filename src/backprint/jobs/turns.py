@@ -42,8 +42,8 @@ class GraphClock:
         began, waits, waited = struct.unpack("ddd", self.memory[:])
         self.put(began, 0.0, waited + time.monotonic() - waits)
 
-    def seconds(self) -> float:
-        """Return how long the process has worked on its graph."""
+    def seconds_of(self, pid: int) -> float:
+        """Return how long the process, which alone has this clock, has worked on its graph."""
         began, waits, waited = struct.unpack("ddd", self.memory[:])
         return float((waits or time.monotonic()) - began - waited)
 

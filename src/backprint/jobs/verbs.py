@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import importlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,8 @@ from typing import Any
 from backprint.common.formats import FORMATS
 from backprint.common.text import CHOICES, check_choice, check_sequence
 from backprint.errors import BackprintError, CaptureError, SampleError, UsageError
-from backprint.graph.verdicts import REFUTED, rank, reason_of_derivative
+from backprint.graph.capture_options import roles_with_grad
+from backprint.graph.verdicts import REFUTED, rank, reasons_of_derivative
 from backprint.jobs.task import TREES, Options, Task, current_stage, failure, on_cpu, one_line, stage
 
 Row = dict[str, Any]
@@ -49,20 +51,20 @@ class Verb:
 
 def resolve_verb(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
     """Return a verb and all its options as a run stores them, a file with its absolute path. No file is run."""
-    if text in VERBS:
-        known, fixed = VERBS[text].options, VERBS[text].fixed
+    if (verb := known_verb(text)) is not None:
+        known, fixed = verb.options, verb.fixed
         if unknown := set(chosen) - set(known):
             raise UsageError(f"{text} takes no option {min(unknown)!r}; it takes {', '.join(known)}")
         for name in fixed.keys() & chosen.keys():
             if chosen[name] not in (None, fixed[name]):
                 contradiction = f"{text} means {name}={fixed[name]!r}, not {name}={chosen[name]!r}"
                 raise UsageError(f"{contradiction}: the verb capture takes any {name}")
-        check_values(text, chosen)
+        check_values(known, chosen)
         return text, {**known, **chosen, **fixed}
     place, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
         raise UsageError(
-            f"{text!r} is not a verb: {', '.join(VERBS)}, or file.py:function(task, options, staging) -> row"
+            f"{text!r} is not a verb: {', '.join([*VERBS, *ABOVE])}, or file.py:function(task, options, staging) -> row"
         )
     if not place.endswith(".py"):
         return text, dict(chosen)
@@ -71,13 +73,15 @@ def resolve_verb(text: str, chosen: Options) -> tuple[str, dict[str, Any]]:
     return f"{Path(place).resolve()}:{name}", dict(chosen)
 
 
-def check_values(verb: str, chosen: Options) -> None:
-    """Raise UsageError for an invalid value of an option, or a text where a sequence is needed."""
+def check_values(known: Options, chosen: Options) -> None:
+    """Raise UsageError for an invalid value of a known option, or a text where a sequence is needed."""
     for name, value in chosen.items():
         if name in CHOICES:
-            check_choice(name, value, optional=VERBS[verb].options[name] is None)
+            check_choice(name, value, optional=known[name] is None)
         if name in ("allow", "targets"):
             check_sequence(name, value)
+        if name == "requires_grad" and isinstance(value, str):
+            roles_with_grad(value)
 
 
 def verb_of(text: str) -> Verb:
@@ -85,8 +89,8 @@ def verb_of(text: str) -> Verb:
 
     A worker first calls the function's attribute `warm`, if it has one.
     """
-    if text in VERBS:
-        return VERBS[text]
+    if (known := known_verb(text)) is not None:
+        return known
     from backprint.target import find_factory
 
     function = find_factory(text)
@@ -170,7 +174,7 @@ def capture_and_prove(task: Task, options: Options, staging: Path) -> Row:
     from backprint.graphnet.metas import listed_bytes
     from backprint.jobs.places import tree_name
     from backprint.saving import write_layout
-    from backprint.target import read_target
+    from backprint.target import read_target, with_grad
 
     needed = NEEDED * listed_bytes(task.path) if options["weigh"] and task.kind == "graphnet" else 0
     if 0 < task.memory < needed:
@@ -185,27 +189,26 @@ def capture_and_prove(task: Task, options: Options, staging: Path) -> Row:
         return row | {"cause": "too large", "detail": large}
     fake = options["fake"]
     mode = None if task.kind == "backprint" else options["mode"]  # a saved graph has its own
-    with stage("read"), naming_missing_files(task):
+    with stage("read"), _naming_missing_files(task):
         target = read_target(task.path, fake=fake, device=options["device"], mode=mode, trust=options["trust"])
-    capture, row = capture_with(target, options, staging, "aot" if fake else options["engine"])
+    capture, row = _capture_with(target, options, staging, "aot" if fake else options["engine"])
     if row["verdict"] in REFUTED and options["engine"] == "auto":
-        capture, row = capture_with_other(target, options, staging, capture, row)
+        capture, row = _capture_with_other(target, options, staging, capture, row)
     if options["layout"] == "graphnet" and row["verdict"] not in REFUTED:
         with stage("layout"):
             source = task.path if task.kind == "graphnet" else None
             write_layout(capture, staging / TREES, tree_name(task.id), source)
-    with_grad = [[name, why] for name, why in target.with_grad]
-    return row | {"mode": mode, "asks": with_grad, "notes": [*map(one_line, target.notes), *row["notes"]]}
+    asks = [[name, why] for name, why in with_grad(target, capture, options["requires_grad"])]
+    return row | {"mode": mode, "asks": asks, "notes": [*map(one_line, target.notes), *row["notes"]]}
 
 
-def capture_with(target: Any, options: Options, staging: Path, engine: str) -> tuple[Any, Row]:
+def _capture_with(target: Any, options: Options, staging: Path, engine: str) -> tuple[Any, Row]:
     """Capture a target with an engine, prove and save it; return the Capture, and its row."""
     from backprint import api
     from backprint.target import capture_target
 
-    gradients = {"requires_grad": False} if options["forward"] else {}
     with stage("capture"):
-        capture = capture_target(target, engine=engine, fake=target.fake, **gradients)
+        capture = capture_target(target, engine=engine, fake=target.fake, requires_grad=options["requires_grad"])
     with stage("save"):  # which proves it first
         api.save(capture, staging, options["data"], power=options["power"], overwrite=True)
     with stage("verify"):
@@ -215,11 +218,11 @@ def capture_with(target: Any, options: Options, staging: Path, engine: str) -> t
     return capture, sample_row(capture, stored.verdict)
 
 
-def capture_with_other(target: Any, options: Options, staging: Path, first: Any, row: Row) -> tuple[Any, Row]:
+def _capture_with_other(target: Any, options: Options, staging: Path, first: Any, row: Row) -> tuple[Any, Row]:
     """Return the Capture and row of another engine than `auto` chose; if it refuses the target, those of the first."""
     other = "aot" if first.engine == "eager" else "eager"
     try:
-        second, second_row = capture_with(target, options, staging, other)
+        second, second_row = _capture_with(target, options, staging, other)
     except CaptureError as error:
         return first, row | {"notes": [one_line(f"not by {other}: {error}"), *row["notes"]]}
     why = f"not by {first.engine}: {row['verdict']}, {row['detail']}"
@@ -227,7 +230,7 @@ def capture_with_other(target: Any, options: Options, staging: Path, first: Any,
 
 
 @contextlib.contextmanager
-def naming_missing_files(task: Task) -> Iterator[None]:
+def _naming_missing_files(task: Task) -> Iterator[None]:
     """Raise an error about missing files in place of an error of reading a sample that lacks some."""
     try:
         yield
@@ -302,7 +305,7 @@ def split(task: Task, options: Options, staging: Path) -> Row:
     )
 
 
-def check_split(source: Path, options: Options) -> None:
+def _check_split(source: Path, options: Options) -> None:
     """Refuse an unknown kind of cut, and a source without a Backprint sample."""
     from backprint.parts.cuts import kind_of
 
@@ -311,7 +314,7 @@ def check_split(source: Path, options: Options) -> None:
         raise UsageError(f"{source}: no sample here or below: no folder holds capture.json")
 
 
-def finish_split(out: Path, options: Options) -> bool:
+def _finish_split(out: Path, options: Options) -> bool:
     """With `unique`, keep one of the parts that are equal."""
     from backprint.jobs.parts import unify
 
@@ -330,7 +333,7 @@ CAPTURING: Options = {
     "device": None,
     "trust": False,
     "fake": False,
-    "forward": False,
+    "requires_grad": None,
     "weigh": True,
     "layout": "backprint",
     "power": "quick",
@@ -345,7 +348,7 @@ tried with values nevertheless."""
 VERBS: dict[str, Verb] = {
     "backward": Verb(capture_and_prove, warm, CAPTURING, INSTEAD, fixed={"mode": "train"}),
     "capture": Verb(capture_and_prove, warm, CAPTURING, INSTEAD),
-    "forward": Verb(capture_and_prove, warm, CAPTURING, INSTEAD, fixed={"mode": "eval", "forward": True}),
+    "forward": Verb(capture_and_prove, warm, CAPTURING, INSTEAD, fixed={"mode": "eval", "requires_grad": False}),
     "verify": Verb(verify, warm, {"allow": []}, kinds=("backprint",)),
     "power": Verb(power, warm, {"allow": [], "power": "own", "seconds": None}),
     "split": Verb(
@@ -354,15 +357,27 @@ VERBS: dict[str, Verb] = {
         {"by": "", "data": "seed", "allow": [], "unique": False},
         kinds=("backprint",),
         keeps=True,
-        check=check_split,
-        finish=finish_split,
+        check=_check_split,
+        finish=_finish_split,
     ),
 }
-"""The verbs by name; the faces of `corpus` and `kernels` add rows of their own.
+"""The verbs of this module by name.
 
 `capture` leaves the modes as the samples have them, `backward` is for training, `forward` for evaluation, without
 gradients.
 """
+
+
+ABOVE: Mapping[str, str] = {"parts": "backprint.corpus", "kernels": "backprint.kernels"}
+"""The verbs of rooms above this one, and the module whose `CORPUS_VERB` each is."""
+
+
+def known_verb(text: str) -> Verb | None:
+    """Return a verb of the two tables; None if it is none of theirs."""
+    if text in ABOVE:
+        above: Verb = importlib.import_module(ABOVE[text]).CORPUS_VERB
+        return above
+    return VERBS.get(text)
 
 
 # ------------------------------------------------------------------ the memory of a capture
@@ -387,7 +402,7 @@ def sample_row(capture: Any, verdict: Mapping[str, Any]) -> Row:
     """Return the row of a Capture with a stored Verdict; why its backward is not the derivative is the first note."""
     row = capture_columns(capture) | verdict_columns(verdict)
     derivative = verdict.get("derivative")
-    reason = reason_of_derivative(derivative)
+    reason = "; ".join(reasons_of_derivative(derivative))
     return row | (
         {"notes": [one_line(f"{derivative['word']}: {reason}"), *row["notes"]]} if derivative and reason else {}
     )
@@ -419,7 +434,7 @@ def capture_columns(capture: Any) -> Row:
         outputs=len({port.name for port in outputs if port.role == "output"}),
         gradients=len(gradients),
         input_bytes=sum(map(nbytes, inputs)),
-        flops=min(cost.flops, MOST_FLOPS),
+        flops=cost.flops,
         moved_bytes=min(cost.moved, MOST_FLOPS),
         guards=len(capture.guards),
         operators=usage_of({"forward": forwards, "backward": backwards}),

@@ -26,8 +26,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from backprint.common import memory
-from backprint.graph import isolation
+from backprint.common import at_work, memory
 from backprint.jobs import processes
 from backprint.jobs.ledger import row_or_failure
 from backprint.jobs.processes import FREE, GIB, Limits
@@ -52,24 +51,24 @@ def main(arguments: list[str]) -> None:
     source, sink = map(int, arguments)
     processes.adopt_orphans()
     parent = os.fdopen(source, "rb", buffering=0)
-    setup = json.loads(next_line(parent))
+    setup = json.loads(_next_line(parent))
     processes.die_with_parent(setup["parent"])
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # these are for the parent, which closes the pipe
     verb = verb_of(setup["verb"])
     send(sink, {"ready": warm_up(verb, setup["options"])})
     limits = Limits(**setup["limits"])
-    while line := next_line(parent):
+    while line := _next_line(parent):
         request = json.loads(line)
         sample_limits = limits.undivided() if request["alone"] else limits
         task = replace(Task(**request["task"]), memory=sample_limits.memory, most=limits.undivided().memory)
-        answer = SampleWatch(task, Path(request["staging"]), sample_limits, sink).work(
+        answer = _SampleWatch(task, Path(request["staging"]), sample_limits, sink).work(
             verb, setup["options"] | request["options"]
         )
         send(sink, answer)
 
 
-def next_line(file: Any) -> bytes:
+def _next_line(file: Any) -> bytes:
     """Read one line; empty at the end."""
     parts = []
     while part := file.read(1):
@@ -97,7 +96,7 @@ def warm_up(verb: Verb, options: Mapping[str, Any]) -> dict[str, str]:
 
 
 @dataclass(slots=True)
-class SampleWatch:
+class _SampleWatch:
     """The watch over one sample's process: its messages, output, peak memory and status."""
 
     task: Task
@@ -125,7 +124,7 @@ class SampleWatch:
         tmp.mkdir()
         pid = os.fork()
         if not pid:
-            run_isolated(verb, self.task, options, self.staging, self.limits, message_sink, output_sink)
+            _run_isolated(verb, self.task, options, self.staging, self.limits, message_sink, output_sink)
         os.close(message_sink)
         os.close(output_sink)
         handle = os.pidfd_open(pid)
@@ -246,9 +245,11 @@ class SampleWatch:
         log = bytes(self.log[-LOG:]).decode("utf-8", "backslashreplace")
         row = self.row
         if row is None or self.fault[0]:
-            cause, detail = self.fault if self.fault[0] else cause_of_end(status)
+            cause, detail = self.fault if self.fault[0] else _cause_of_end(status)
             if not self.fault[0]:
-                detail = "; ".join(filter(None, (detail, last_output(log))))
+                called = at_work.last(self.staging)
+                where = f"while running {one_line(called)}" if called else ""
+                detail = "; ".join(filter(None, (detail, where, _last_output(log))))
             self.end_stage()
             row = failure(cause, detail, self.stage, stages=self.stages)
             # Killed, and not by us: the machine was short of memory, and may have chosen a bystander.
@@ -260,16 +261,16 @@ class SampleWatch:
         return {"row": row, "again": self.again, "log": log}
 
 
-def cause_of_end(status: int | None) -> tuple[str, str]:
+def _cause_of_end(status: int | None) -> tuple[str, str]:
     """Return cause and detail of a process that ended without a row."""
     if status is None:
         return "killed", "its process could not be waited for"
     if os.WIFSIGNALED(status):
-        return f"killed by {signal_name(os.WTERMSIG(status))}", ""
+        return f"killed by {_signal_name(os.WTERMSIG(status))}", ""
     return f"exit {os.WEXITSTATUS(status)}", "ended before it was done"
 
 
-def signal_name(number: int) -> str:
+def _signal_name(number: int) -> str:
     """Return SIGSEGV, or the number."""
     try:
         return signal.Signals(number).name
@@ -277,7 +278,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def last_output(log: str) -> str:
+def _last_output(log: str) -> str:
     """Return the place of a crash in a log, else its last line."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     crash = next((index for index, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
@@ -290,7 +291,7 @@ def last_output(log: str) -> str:
 # ------------------------------------------------------------------ in the sample's own process
 
 
-def run_isolated(
+def _run_isolated(
     verb: Verb,
     task: Task,
     options: Mapping[str, Any],
@@ -303,9 +304,9 @@ def run_isolated(
     code = 70
     try:
         worker = os.getppid()
-        message_sink = isolate_process(staging, limits, message_sink, output_sink)
+        message_sink = _isolate_process(staging, limits, message_sink, output_sink)
         processes.die_with_parent(worker)
-        isolation.begin()
+        at_work.begin(staging)
         memory.limit_memory(limits.memory)
         row = run_verb(verb, task, options, staging / "sample", limits.threads, message_sink)
         write_line(message_sink, {"row": row})
@@ -317,7 +318,7 @@ def run_isolated(
         os._exit(code)  # without atexit handlers and threads, which may deadlock
 
 
-def isolate_process(staging: Path, limits: Limits, message_sink: int, output_sink: int) -> int:
+def _isolate_process(staging: Path, limits: Limits, message_sink: int, output_sink: int) -> int:
     """Separate this process from the worker's: session, descriptors, limits, folder. Return the new descriptor of
     `message_sink`."""
     os.setsid()

@@ -23,14 +23,12 @@ from typing import TYPE_CHECKING, Any
 from backprint.errors import UsageError
 from backprint.graph.nouns import Capture
 from backprint.jobs.task import Task
-from backprint.jobs.verbs import VERBS, Verb
-from backprint.kernels.nouns import CaptureKernels, Kernel, KernelTimes, NormalForm
+from backprint.jobs.verbs import Verb
+from backprint.kernels.nouns import CaptureKernels, Kernel
 
 if TYPE_CHECKING:
-    from backprint.graph.verdicts import Verdict
     from backprint.kernels.groups import KernelGroups
     from backprint.kernels.lowered import Lowered
-    from backprint.kernels.nouns import BuiltKernel
 
 
 def extract(
@@ -87,11 +85,13 @@ def lower(
 
     `bp.lower(function, make_inputs)`: `make_inputs(n)` returns the arguments for a number n, a tuple, a dict of
     keywords, or one tensor. If the function loops over n, over the first dimension of its inputs, it becomes one kernel
-    a direction, for every number of steps and every shape of the state; it is captured at three `lengths`, by default
-    6, 7 and 8. What a loop cannot be is refused by name, with a RefusedError. `sums` is how gradients of parameters are
-    added up over elements: `"stages"` (deterministic) or `"atomics"`. If the function does not loop, the kernels are
-    Inductor's, for every n; it is captured at two `lengths`, by default 64 and 128, and Inductor chooses for the
-    larger.
+    a direction, for every shape of the state and up to 256 steps. It is captured at `lengths`, by default 6, 7, 8 and
+    256, and must be one loop at all of them; at all others up to 256 it runs, and must give what the loop gives. The
+    kernels refuse other numbers of steps, because a program may do something else from a later step on: for 2000 steps
+    pass `lengths=(6, 7, 8, 2000)`. They refuse sizes of the state, too, that the program branches on or computes with.
+    What a loop cannot be is refused by name, with a RefusedError. `sums` is how gradients of parameters are added up
+    over elements: `"stages"` (deterministic) or `"atomics"`. If the function does not loop, the kernels are Inductor's,
+    for every n; it is captured at two `lengths`, by default 64 and 128, and Inductor chooses for the larger.
 
     `bp.lower(function, inputs)` with a tuple, a dict or a tensor, and `bp.lower(capture)`: the kernels are Inductor's,
     for the sizes of these inputs, or of the Capture. `target` is the GPU that Inductor writes for, which need not be
@@ -112,7 +112,7 @@ def lower(
     if not callable(inputs):
         return lower_inputs(program, inputs, name, target)
     if loops_over(program, inputs, sorted(set(lengths or LENGTHS))[:2]):
-        return lower_loop(program, inputs, lengths or LENGTHS, sums, name)
+        return lower_loop(program, inputs, lengths, sums, name)
     return lower_sized(program, inputs, lengths or SIZES, name, target)
 
 
@@ -132,65 +132,24 @@ def with_places(kernels: Iterable[Kernel]) -> Iterator[Kernel]:
     return (kernel if kernel.place else replace(kernel, place=f"[{number}]") for number, kernel in enumerate(kernels))
 
 
-# ------------------------------------------------------------------ what the nouns do
-
-
-def form_of_kernel(kernel: Kernel) -> NormalForm:
-    """Return a kernel's program without its names, comments and layout."""
-    from backprint.kernels.normal import normal_form
-
-    return normal_form(kernel)
-
-
-def times_of_kernel(kernel: Kernel) -> KernelTimes:
-    """Run a Triton kernel in every configuration on its recorded calls, on a GPU of its target, and time it."""
-    from backprint.kernels.winners import times_of
-
-    return times_of(kernel)
-
-
-def built_kernel(kernel: Kernel, capability: int | None = None) -> BuiltKernel:
-    """Compile a Triton kernel in its first configuration; without a capability, for its own target."""
-    from backprint.kernels.build_triton import built
-    from backprint.kernels.nouns import target_named
-
-    return next(built(kernel, target_named(f"cuda:{capability}" if capability else kernel.target)))
-
-
-def check_of_kernels(kernels: CaptureKernels, configurations: str = "first", timeout: float = 600.0) -> list[Verdict]:
-    """Run the kernels of a Capture, and compare the results with those of its graphs in eager. The Verdict of a
-    backward says too whether the captured backward is the derivative of its forward."""
-    from backprint.kernels.checking.check import derivatives_of_pairs, verdicts_of_kernels, with_derivatives
-
-    verdicts = verdicts_of_kernels(kernels, configurations, timeout)
-    backward = any(verdict.name.endswith(" backward") for verdict in verdicts)
-    return with_derivatives(verdicts, derivatives_of_pairs(kernels.capture)) if backward else verdicts
-
-
-Kernel.form = property(form_of_kernel)  # type: ignore[assignment,method-assign]  # the face binds verbs to the nouns
-Kernel.times = times_of_kernel  # type: ignore[assignment,method-assign]  # as above
-Kernel.built = built_kernel  # type: ignore[assignment,method-assign]  # as above
-CaptureKernels.check = check_of_kernels  # type: ignore[assignment,method-assign]  # as above
-
-
 # ------------------------------------------------------------------ the verb of a corpus run
 
 
-def extract_verb(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+def _extract_verb(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Write the kernels of a sample."""
     from backprint.kernels.work import extract_sample
 
     return extract_sample(task, options, staging)
 
 
-def load_verb(options: Mapping[str, Any]) -> dict[str, str]:
+def _load_verb(options: Mapping[str, Any]) -> dict[str, str]:
     """Load what extracts kernels; return versions."""
     from backprint.kernels.work import load_inductor
 
     return load_inductor(options)
 
 
-def check_verb(source: Path, options: Mapping[str, Any]) -> None:
+def _check_verb(source: Path, options: Mapping[str, Any]) -> None:
     """Raise for options that cannot be right, before a run begins."""
     from backprint.kernels.work import check_kernels
 
@@ -206,6 +165,7 @@ KERNELS: Mapping[str, Any] = {
     "check": False,
     "allow": [],
     "trust": False,
+    "requires_grad": None,
 }
 
-VERBS["kernels"] = Verb(extract_verb, load_verb, KERNELS, keeps=True, check=check_verb)
+CORPUS_VERB = Verb(_extract_verb, _load_verb, KERNELS, keeps=True, check=_check_verb)

@@ -132,7 +132,7 @@ def needed_helpers(functions: Iterable[ast.FunctionDef]) -> NeededHelpers:
             raise RefusedError(
                 f"{HELPERS}.{name} is not in PyTorch {torch.__version__}: the kernel was written by another version"
             )
-        order_helper(name, known, order)
+        _order_helper(name, known, order)
     for name in order:
         if name in known:
             libdevice.update(dict.fromkeys(attributes_of(known[name].node, "libdevice")))
@@ -142,7 +142,7 @@ def needed_helpers(functions: Iterable[ast.FunctionDef]) -> NeededHelpers:
 
 
 @dataclass(frozen=True, slots=True)
-class HelperSource:
+class _HelperSource:
     """A definition in PyTorch's file of helpers."""
 
     node: ast.stmt
@@ -150,7 +150,7 @@ class HelperSource:
 
 
 @functools.cache
-def helper_definitions() -> Mapping[str, HelperSource]:
+def helper_definitions() -> Mapping[str, _HelperSource]:
     """Return the definitions of PyTorch's file by name."""
     path = Path(torch.__file__).parent / "_inductor" / "runtime" / "triton_helpers.py"
     try:
@@ -159,13 +159,13 @@ def helper_definitions() -> Mapping[str, HelperSource]:
         raise RefusedError(f"PyTorch {torch.__version__} has no file of Triton helpers: {error}") from error
     lines, definitions = text.splitlines(), {}
     for node in ast.parse(text).body:
-        for name in defined_names(node):
+        for name in _defined_names(node):
             first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
-            definitions[name] = HelperSource(node, "\n".join(lines[first - 1 : node.end_lineno]))
+            definitions[name] = _HelperSource(node, "\n".join(lines[first - 1 : node.end_lineno]))
     return MappingProxyType(definitions)
 
 
-def defined_names(statement: ast.stmt) -> Iterator[str]:
+def _defined_names(statement: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement of a module defines: a function's, or a constant's."""
     match statement:
         case ast.FunctionDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
@@ -174,14 +174,14 @@ def defined_names(statement: ast.stmt) -> Iterator[str]:
             yield name
 
 
-def order_helper(name: str, known: Mapping[str, HelperSource], order: dict[str, None]) -> None:
+def _order_helper(name: str, known: Mapping[str, _HelperSource], order: dict[str, None]) -> None:
     """Append the name of a definition to `order`, after the names of all definitions that it needs."""
     if name in order:
         return
-    names = [needed for needed in global_names(known[name].node) if needed not in ALWAYS_DEFINED and needed != name]
+    names = [needed for needed in _global_names(known[name].node) if needed not in ALWAYS_DEFINED and needed != name]
     for needed in names:
         if needed in known:
-            order_helper(needed, known, order)
+            _order_helper(needed, known, order)
         elif needed in PROVIDED:
             order[needed] = None
         else:
@@ -202,7 +202,7 @@ def attributes_of(node: ast.AST, module: str) -> list[str]:
     return list(attributes)
 
 
-def global_names(node: ast.AST, decorators: bool = True) -> list[str]:
+def _global_names(node: ast.AST, decorators: bool = True) -> list[str]:
     """Return the names that code reads and does not bind itself, without Python's builtins.
 
     Names in the decorators count only with `decorators`.
@@ -333,18 +333,18 @@ class TritonModule:
 
     def text_of(self, function: ast.FunctionDef) -> str:
         """Return the source of a function, without Inductor's decorator."""
-        decorators = [f"@{ast.unparse(node)}" for node in function.decorator_list if not is_heuristic(node)]
+        decorators = [f"@{ast.unparse(node)}" for node in function.decorator_list if not _is_heuristic(node)]
         return "\n".join([*decorators, *self.lines[function.lineno - 1 : function.end_lineno]])
 
     @property
     def heuristic(self) -> ast.Call | None:
         """Inductor's decorator of the kernel, a call such as `triton_heuristics.pointwise(...)`; None if it has
         none."""
-        decorators = [node for node in self.main.decorator_list if is_heuristic(node)]
+        decorators = [node for node in self.main.decorator_list if _is_heuristic(node)]
         return decorators[0] if decorators and isinstance(decorators[0], ast.Call) else None
 
 
-def is_heuristic(decorator: ast.expr) -> bool:
+def _is_heuristic(decorator: ast.expr) -> bool:
     """Whether a decorator is one of `triton_heuristics`, Inductor's module."""
     match decorator:
         case ast.Call(func=ast.Attribute(value=ast.Name(id="triton_heuristics"))):
@@ -373,12 +373,12 @@ def triton_module(kernel: Kernel) -> TritonModule:
     main = find_kernel(functions, kernel.name)
     if main is None:
         raise RefusedError(f"{kernel.name}: there is no Triton kernel in this source")
-    module = TritonModule(main, tuple(functions), tuple(constants), tuple(imports), tuple(split_lines(kernel.source)))
+    module = TritonModule(main, tuple(functions), tuple(constants), tuple(imports), tuple(_split_lines(kernel.source)))
     check_names(kernel, module)
     return module
 
 
-def split_lines(source: str) -> list[str]:
+def _split_lines(source: str) -> list[str]:
     """Split a source into the lines that Python's parser counts. `str.splitlines` also splits at form feeds."""
     return source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
@@ -391,11 +391,11 @@ def check_names(kernel: Kernel, module: TritonModule) -> None:
     if clashing := known & RESERVED:
         raise RefusedError(f"{kernel.name}: it defines {min(clashing)}, a name that Backprint's files use themselves")
     for node in (*module.functions, *module.constants):
-        for name in global_names(node, decorators=False):
+        for name in _global_names(node, decorators=False):
             if name not in known | ALWAYS_DEFINED:
                 raise RefusedError(f"{kernel.name}: it uses {name}, which the file of this kernel would not define")
     for function in module.functions:
-        decorators = [ast.unparse(node) for node in function.decorator_list if not is_heuristic(node)]
+        decorators = [ast.unparse(node) for node in function.decorator_list if not _is_heuristic(node)]
         unknown = [text for text in decorators if text != "triton.jit"]
         if unknown:
             raise RefusedError(
@@ -404,7 +404,7 @@ def check_names(kernel: Kernel, module: TritonModule) -> None:
             )
 
 
-def triton_file(kernel: Kernel) -> str:
+def _triton_file(kernel: Kernel) -> str:
     """Return the file of a Triton kernel."""
     module = triton_module(kernel)
     if not kernel.configurations or not all(call.grids for call in kernel.calls):
@@ -460,10 +460,10 @@ def recorded(kernel: Kernel, module: TritonModule, meta: Mapping[str, Any], help
         "NEEDS_GPU": helpers.needs_gpu,
     }
     lines = [f"{name} = {literal(value)}" for name, value in rows.items()]
-    return "\n".join([*lines, f"KERNEL = {module.main.name}", written_as(kernel, module)])
+    return "\n".join([*lines, f"KERNEL = {module.main.name}", _written_as(kernel, module)])
 
 
-def written_as(kernel: Kernel, module: TritonModule) -> str:
+def _written_as(kernel: Kernel, module: TritonModule) -> str:
     """Return the lines of WRITTEN_AS: the code that Inductor wrote around the functions. With it, `read.py` restores
     the module that Inductor wrote, which has the same hash."""
     decorator = module.heuristic
@@ -497,14 +497,14 @@ def metadata(kernel: Kernel, module: TritonModule) -> dict[str, Any]:
         for key, value in zip(meta.keys, meta.values, strict=True):
             name = getattr(key, "value", None)
             if name in ("signature", "constants", "enable_fp_fusion", "assert_indirect_indexing"):
-                meta_entries[str(name)] = plain_value(kernel, value)
+                meta_entries[str(name)] = _plain_value(kernel, value)
     meta_entries["debug"] = meta_entries.get("assert_indirect_indexing", False)
     if not {"signature", "constants"} <= meta_entries.keys():
         raise RefusedError(f"{kernel.name}: Inductor's triton_meta has no signature or no constants")
     return meta_entries
 
 
-def plain_value(kernel: Kernel, value: ast.expr) -> Any:
+def _plain_value(kernel: Kernel, value: ast.expr) -> Any:
     """Return the value of a literal in the metadata; raise RefusedError if it is not a literal."""
     try:
         return ast.literal_eval(value)
@@ -558,6 +558,6 @@ def alone_text(kernel: Kernel) -> str:
             f"{kernel.name}: there is no recorded call of this kernel, so nothing could run it: extract "
             f"it from a Capture with `backprint kernels`"
         )
-    text = triton_file(kernel) if kernel.language == "triton" else cpp_file(kernel)
+    text = _triton_file(kernel) if kernel.language == "triton" else cpp_file(kernel)
     ast.parse(text)  # a text that Python cannot parse raises here, and is not returned
     return text

@@ -163,20 +163,20 @@ class FlowsOfTriton:
 def draws_of_triton(function: ast.FunctionDef, dtypes: Mapping[str, str]) -> dict[str, Draw]:
     """Return how each tensor of a Triton kernel is drawn. `dtypes` has the dtype of each tensor parameter, by name."""
     flows = FlowsOfTriton(function)
-    bound = smallest_bound(constant.value for constant in ast.walk(function) if isinstance(constant, ast.Constant))
+    bound = _smallest_bound(constant.value for constant in ast.walk(function) if isinstance(constant, ast.Constant))
     return {
-        name: draw_of(dtype, name in flows.inputs, name in flows.indices, name in flows.positive, bound)
+        name: _draw_of(dtype, name in flows.inputs, name in flows.indices, name in flows.positive, bound)
         for name, dtype in dtypes.items()
     }
 
 
-def smallest_bound(texts: Iterable[object]) -> int | None:
+def _smallest_bound(texts: Iterable[object]) -> int | None:
     """Return the smallest bound of an index that a kernel asserts; None where it asserts none."""
     bounds = [int(match[1]) for text in texts if isinstance(text, str) for match in BOUND.finditer(text)]
     return max(1, min(bounds)) if bounds else None
 
 
-def draw_of(dtype: str, is_read: bool, is_index: bool, is_positive: bool, bound: int | None) -> Draw:
+def _draw_of(dtype: str, is_read: bool, is_index: bool, is_positive: bool, bound: int | None) -> Draw:
     """Return how a tensor is drawn. `bound` is the smallest bound of an index that the kernel asserts."""
     if not is_read:
         return "zeros"
@@ -217,7 +217,7 @@ OPEN, CLOSE = "([", ")]"
 """Opening and closing brackets."""
 
 
-def draws_of_cpp(source: str, parameters: Sequence[tuple[str, str, str]]) -> dict[str, Draw]:
+def _draws_of_cpp(source: str, parameters: Sequence[tuple[str, str, str]]) -> dict[str, Draw]:
     """Return how each tensor of a C++ kernel is drawn; `parameters` has names, types and dtypes of the tensors.
 
     The source is split into statements, without parsing it, and values are followed through the assignments in order.
@@ -230,32 +230,32 @@ def draws_of_cpp(source: str, parameters: Sequence[tuple[str, str, str]]) -> dic
     indices: set[str] = set()
     # A lambda becomes its statements, followed by an assignment of its result.
     for statement in SEPARATORS.split(LAMBDA.sub(r"\2;auto \1 = \3;", source)):
-        bare, addresses = without_addresses(statement, names)
+        bare, addresses = _without_addresses(statement, names)
         for address in addresses:
-            indices |= sources_of(without_addresses(address, names)[0], names, flows)
+            indices |= _sources_of(_without_addresses(address, names)[0], names, flows)
         if POSITIVE_CALL.search(bare):
-            positive |= sources_of(bare, names, flows)
+            positive |= _sources_of(bare, names, flows)
         if BUFFER.search(bare) and "std::array" in bare:  # the declaration of a buffer, which holds no values yet
             flows["tmpbuf"] = set()
         if match := ASSIGNED.search(bare):
-            origins = sources_of(match[3], names, flows)
+            origins = _sources_of(match[3], names, flows)
             flows[match[2]] = origins if match[1] else flows[match[2]] | origins
         elif match := STORED.match(bare):
-            flows[match[2]] |= sources_of(match[1], names, flows)
-    bound = smallest_bound([source])
+            flows[match[2]] |= _sources_of(match[1], names, flows)
+    bound = _smallest_bound([source])
     return {
-        name: draw_of(dtype, not WRITTEN_ONLY.fullmatch(name), name in indices, name in positive, bound)
+        name: _draw_of(dtype, not WRITTEN_ONLY.fullmatch(name), name in indices, name in positive, bound)
         for name, kind, dtype in parameters
     }
 
 
-def sources_of(value: str, parameters: Sequence[str], flows: Flows) -> set[str]:
+def _sources_of(value: str, parameters: Sequence[str], flows: Flows) -> set[str]:
     """Return the parameters whose values an expression depends on."""
     words = set(NAMES.findall(value))
     return (words & set(parameters)).union(*(flows.get(word, set()) for word in words))
 
 
-def without_addresses(source: str, parameters: Sequence[str]) -> tuple[str, list[str]]:
+def _without_addresses(source: str, parameters: Sequence[str]) -> tuple[str, list[str]]:
     """Remove the offsets of pointers from a source: `in_ptr0[x]` and `in_ptr0 + x` become `in_ptr0`. Return the rest,
     and the list of the removed offsets, which are parts of addresses."""
     names = "|".join(map(re.escape, parameters)) or "$."  # without parameters, a pattern that matches nothing
@@ -264,14 +264,14 @@ def without_addresses(source: str, parameters: Sequence[str]) -> tuple[str, list
     for match in pointer.finditer(source):
         if match.start() < position:
             continue
-        end = end_of_address(source, match.end() - 1)
+        end = _end_of_address(source, match.end() - 1)
         parts.append(source[position : match.end() - 1])
         addresses.append(source[match.end() : end])
         position = end
     return "".join(parts) + source[position:], addresses
 
 
-def end_of_address(source: str, start: int) -> int:
+def _end_of_address(source: str, start: int) -> int:
     """Return where an address ends: after its bracket, or before the comma or parenthesis that follows a sum."""
     depth = 0
     for position in range(start, len(source)):
@@ -299,7 +299,7 @@ NUMBERS = ("int", "float", "NoneType")
 
 
 @dataclass(frozen=True, slots=True)
-class ParameterUse:
+class _ParameterUse:
     """How a kernel uses the tensor of one parameter."""
 
     name: str
@@ -318,14 +318,14 @@ def least_bytes(call: KernelCall, kernel: Kernel) -> int:
     """Return the bytes that a call moves if it reads and writes each tensor once; raise RefusedError for an unknown
     dtype."""
     for argument in call.arguments:
-        if not holds_number(argument) and argument.dtype not in ITEMSIZE:
+        if not _holds_number(argument) and argument.dtype not in ITEMSIZE:
             raise RefusedError(f"the bytes of an element of {argument.dtype!r:.40} are not known")
     # Not strict: the launcher of a Triton template takes numbers that the kernel does not take.
-    pairs = zip(parameter_uses(kernel), call.arguments, strict=False)
+    pairs = zip(_parameter_uses(kernel), call.arguments, strict=False)
     return sum((use.reads + use.writes) * argument_bytes(argument) for use, argument in pairs)
 
 
-def holds_number(argument: KernelArgument) -> bool:
+def _holds_number(argument: KernelArgument) -> bool:
     """Whether an argument is a number; `bool` is a dtype of tensors and of numbers."""
     return argument.value is not None or argument.dtype in NUMBERS
 
@@ -333,7 +333,7 @@ def holds_number(argument: KernelArgument) -> bool:
 def argument_bytes(argument: KernelArgument) -> int:
     """Return the bytes of the distinct elements of a tensor: gaps do not count, and elements of an expanded dimension
     (stride 0) count once. A number has 0 bytes, and an element of an unknown dtype counts as one byte."""
-    if holds_number(argument):
+    if _holds_number(argument):
         return 0
     count = 1
     for size, stride in zip(argument.shape, argument.stride, strict=True):
@@ -341,27 +341,27 @@ def argument_bytes(argument: KernelArgument) -> int:
     return count * ITEMSIZE.get(argument.dtype, 1)
 
 
-def parameter_uses(kernel: Kernel) -> tuple[ParameterUse, ...]:
+def _parameter_uses(kernel: Kernel) -> tuple[_ParameterUse, ...]:
     """Return how a kernel uses its parameters, in the order of the arguments of its calls."""
     if kernel.language == "cpp":
-        return uses_in_cpp(kernel.name, kernel.source, kernel.declared)
+        return _uses_in_cpp(kernel.name, kernel.source, kernel.declared)
     sizes = frozenset(name for configuration in kernel.configurations for name, _ in configuration.sizes)
-    return uses_in_triton(kernel.name, kernel.source, sizes)
+    return _uses_in_triton(kernel.name, kernel.source, sizes)
 
 
 @functools.lru_cache(maxsize=256)
-def uses_in_triton(name: str, source: str, sizes: frozenset[str]) -> tuple[ParameterUse, ...]:
+def _uses_in_triton(name: str, source: str, sizes: frozenset[str]) -> tuple[_ParameterUse, ...]:
     """Return the uses of a Triton kernel's parameters, without those that its configurations set."""
-    flows = FlowsOfTriton(triton_function(source, name))
+    flows = FlowsOfTriton(_triton_function(source, name))
     return tuple(
-        ParameterUse(parameter, parameter in flows.loaded, parameter in flows.stored)
+        _ParameterUse(parameter, parameter in flows.loaded, parameter in flows.stored)
         for parameter in flows.parameters
         if parameter not in sizes
     )
 
 
 @functools.lru_cache(maxsize=256)
-def uses_in_cpp(name: str, source: str, declared: str) -> tuple[ParameterUse, ...]:
+def _uses_in_cpp(name: str, source: str, declared: str) -> tuple[_ParameterUse, ...]:
     """Return the uses of a C++ kernel's parameters.
 
     A pointer to `const` is only read. For other pointers, the name that Inductor gives it tells whether it is read too.
@@ -370,11 +370,11 @@ def uses_in_cpp(name: str, source: str, declared: str) -> tuple[ParameterUse, ..
     uses = []
     for parameter, kind in parameters:
         writes = kind.endswith("*") and not kind.startswith("const ")
-        uses.append(ParameterUse(parameter, not writes or not parameter.startswith("out_ptr"), writes))
+        uses.append(_ParameterUse(parameter, not writes or not parameter.startswith("out_ptr"), writes))
     return tuple(uses)
 
 
-def triton_function(source: str, name: str) -> ast.FunctionDef:
+def _triton_function(source: str, name: str) -> ast.FunctionDef:
     """Return the syntax tree of a Triton kernel's function."""
     tree = parse_module(source, name)
     function = find_kernel([node for node in tree.body if isinstance(node, ast.FunctionDef) and is_jitted(node)], name)
@@ -389,7 +389,7 @@ WIDTH = 116
 """The most characters of a line of data."""
 
 
-def safe_comment(text: str) -> str:
+def _safe_comment(text: str) -> str:
     """Return an untrusted text for a line of comments: characters that are not printable are escaped, so that the text
     cannot begin a new line."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
@@ -407,11 +407,11 @@ def header(kernel: Kernel, needs: str, runs: str) -> str:
         "compiler": kernel.compiler,
     }
     lines = [MARK, f"# It needs {needs}, and nothing else.", "#"]
-    lines += [f"# {title + ':':<12}{safe_comment(value)}" for title, value in facts.items() if value]
+    lines += [f"# {title + ':':<12}{_safe_comment(value)}" for title, value in facts.items() if value]
     lines += ["#", "# It computes:"] if kernel.operators else []
     for operator in kernel.operators:
-        where = f"    {safe_comment(operator.line)}" if operator.line else ""
-        lines.append(f"#     {safe_comment(operator.operator)}{where}")
+        where = f"    {_safe_comment(operator.line)}" if operator.line else ""
+        lines.append(f"#     {_safe_comment(operator.operator)}{where}")
     lines += ["#", *(f"# {line}".rstrip() for line in runs.splitlines())]
     return "\n".join(lines)
 
@@ -444,7 +444,7 @@ def call_rows(kernel: Kernel, names: Sequence[str], draws: Mapping[str, Draw]) -
     for call, times in unique_calls(kernel).items():
         arguments: list[dict[str, Any]] = []
         for name, argument in zip(names, call.arguments, strict=False):  # not strict, as in `least_bytes`
-            if holds_number(argument):
+            if _holds_number(argument):
                 arguments.append({"name": name, "value": argument.value})
                 continue
             layout = {"dtype": argument.dtype, "shape": argument.shape, "stride": argument.stride}
@@ -458,35 +458,35 @@ def tensor_dtypes(kernel: Kernel, names: Sequence[str]) -> dict[str, str]:
     """Return the dtypes of the tensors that a kernel is called with, by the names of its parameters."""
     first = kernel.calls[0].arguments
     pairs = zip(names, first, strict=False)
-    return {name: argument.dtype for name, argument in pairs if not holds_number(argument)}
+    return {name: argument.dtype for name, argument in pairs if not _holds_number(argument)}
 
 
 def literal(value: Any, indent: int = 0) -> str:
     """Return plain data as a Python literal, on several lines if it does not fit on one."""
     if isinstance(value, str) and "\n" in value:
         return long_text(value)
-    line = on_one_line(value)
+    line = _on_one_line(value)
     if len(line) + indent <= WIDTH or not isinstance(value, dict | list) or not value:
         return line
     inner = " " * (indent + 4)
     if isinstance(value, dict):
-        rows = [f"{inner}{on_one_line(key)}: {literal(item, indent + 4)}," for key, item in value.items()]
+        rows = [f"{inner}{_on_one_line(key)}: {literal(item, indent + 4)}," for key, item in value.items()]
     else:
         rows = [f"{inner}{literal(item, indent + 4)}," for item in value]
     opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
     return "\n".join([opening, *rows, " " * indent + closing])
 
 
-def on_one_line(value: Any) -> str:
+def _on_one_line(value: Any) -> str:
     """Return plain data as a Python expression on one line: a literal, with `float("inf")` and its like for numbers
     that are not finite."""
     match value:
         case dict():
-            return "{" + ", ".join(f"{on_one_line(key)}: {on_one_line(item)}" for key, item in value.items()) + "}"
+            return "{" + ", ".join(f"{_on_one_line(key)}: {_on_one_line(item)}" for key, item in value.items()) + "}"
         case list():
-            return "[" + ", ".join(map(on_one_line, value)) + "]"
+            return "[" + ", ".join(map(_on_one_line, value)) + "]"
         case tuple():
-            return "(" + ", ".join(map(on_one_line, value)) + ("," if len(value) == 1 else "") + ")"
+            return "(" + ", ".join(map(_on_one_line, value)) + ("," if len(value) == 1 else "") + ")"
         case float() if not math.isfinite(value):
             return f'float("{value}")'
         case str():
@@ -581,7 +581,7 @@ def cpp_file(kernel: Kernel) -> str:
         "FLAGS": [*FLAGS.split(), *ISA_FLAGS[kernel.isa].split()],
         "NEEDS": list(CAPABILITIES.get(kernel.isa, ())),
         "THREADS": f"{kernel.threads or 1} thread{'s' if (kernel.threads or 1) > 1 else ''}",
-        "CALLS": call_rows(kernel, names, draws_of_cpp(source, tensors)),
+        "CALLS": call_rows(kernel, names, _draws_of_cpp(source, tensors)),
         "WRITTEN": [name for name, kind, _ in tensors if not kind.startswith("const ")],
     }
     facts = {
@@ -611,7 +611,7 @@ def cpp_signature(kernel: Kernel) -> tuple[str, list[tuple[str, str]]]:
     match = FUNCTION.search(kernel.source)
     if match is None:
         raise RefusedError(f'{kernel.name}: there is no function extern "C" in this source')
-    types = declared_types(kernel)
+    types = _declared_types(kernel)
     declarations = [PARAMETER.fullmatch(declaration) for declaration in match[2].split(",")] if match[2].strip() else []
     if any(declaration is None for declaration in declarations) or (types and len(types) != len(declarations)):
         raise RefusedError(f"{kernel.name}: the parameters in its source are not those that its binding declares")
@@ -622,7 +622,7 @@ def cpp_signature(kernel: Kernel) -> tuple[str, list[tuple[str, str]]]:
     return match[1], list(zip(names, types or types_in_source, strict=True))
 
 
-def declared_types(kernel: Kernel) -> list[str]:
+def _declared_types(kernel: Kernel) -> list[str]:
     """Return the types of the parameters as Inductor's binding declares them; [] if it declares none."""
     try:
         types = ast.literal_eval(kernel.declared) if kernel.declared else []

@@ -43,7 +43,7 @@ def built(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
             meta, options = compilation_of(tuner, configuration)
             source = ASTSource(tuner.fn, meta["signature"], meta["constants"], meta["configs"][0])
             compiled = compile(source, target=GPUTarget("cuda", target.capability, 32), options=options)
-            yield built_kernel(compiled, configuration)
+            yield _built_kernel(compiled, configuration)
 
 
 @contextlib.contextmanager
@@ -74,7 +74,7 @@ def files_by_package() -> Iterator[None]:
 
         def named(function: Any) -> tuple[str, int]:
             file, line = plain(function)
-            return file_in_package(file), line
+            return _file_in_package(file), line
 
         with mock.patch.object(code_generator, "get_jit_fn_file_line", named):
             yield
@@ -82,14 +82,14 @@ def files_by_package() -> Iterator[None]:
     from triton.runtime.jit import JITCallable
 
     name = property(
-        lambda function: file_in_package(vars(function)["file_name"]),
+        lambda function: _file_in_package(vars(function)["file_name"]),
         lambda function, file: vars(function).update(file_name=file),
     )
     with mock.patch.object(JITCallable, "file_name", name, create=True):  # a property hides what an object has
         yield
 
 
-def file_in_package(file: str) -> str:
+def _file_in_package(file: str) -> str:
     """Return the name of a file that starts with its package, if it is one of a package that Python can import."""
     inside = [
         os.path.relpath(file, folder)
@@ -99,15 +99,15 @@ def file_in_package(file: str) -> str:
     return min(inside, key=len, default=file)
 
 
-def built_kernel(compiled: Any, configuration: Any) -> BuiltKernel:
+def _built_kernel(compiled: Any, configuration: Any) -> BuiltKernel:
     """Return the result of Triton's compilation."""
     texts, shared = compiled.asm, int(compiled.metadata.shared)
     return BuiltKernel(
-        read_configuration(configuration), texts["ptx"], texts["cubin"], texts["llir"], texts["ttir"], shared
+        _read_configuration(configuration), texts["ptx"], texts["cubin"], texts["llir"], texts["ttir"], shared
     )
 
 
-def read_configuration(configuration: Any) -> KernelConfiguration:
+def _read_configuration(configuration: Any) -> KernelConfiguration:
     """Return a configuration of Triton as plain values."""
     sizes = tuple((name, int(value)) for name, value in configuration.kwargs.items())
     return KernelConfiguration(sizes, int(configuration.num_warps), int(configuration.num_stages))
@@ -147,12 +147,12 @@ def kernel_loaded_from(folder: Path, kernel: Kernel) -> Any:
 def with_grids(kernel: Kernel) -> Kernel:
     """Return a Triton kernel with its configurations, and with the grids of its calls for each of them."""
     tuner = loaded_kernel(kernel)
-    configurations = tuple(map(read_configuration, tuner.configs))
-    calls = tuple(replace(call, grids=grids_of(tuner, call)) for call in kernel.calls)
+    configurations = tuple(map(_read_configuration, tuner.configs))
+    calls = tuple(replace(call, grids=_grids_of(tuner, call)) for call in kernel.calls)
     return replace(kernel, configurations=configurations, calls=calls)
 
 
-def grids_of(tuner: Any, call: KernelCall) -> tuple[tuple[int, int, int], ...]:
+def _grids_of(tuner: Any, call: KernelCall) -> tuple[tuple[int, int, int], ...]:
     """Return the grid of a call for each configuration of its kernel."""
     numbers = [argument.value for argument in call.arguments]
     return tuple(grid_of(tuner, configuration, numbers) for configuration in tuner.configs)

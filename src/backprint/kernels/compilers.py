@@ -58,7 +58,7 @@ def kernel_compiler(text: str) -> KernelCompiler:
         return ROWS[text]()
     name, colon, rest = text.rpartition(":")
     if text.startswith("inductor:"):
-        return inductor_with(text.partition(":")[2])
+        return _inductor_with(text.partition(":")[2])
     if name and colon and rest.isidentifier():
         return own_compiler(text)
     raise UsageError(
@@ -70,11 +70,11 @@ def kernel_compiler(text: str) -> KernelCompiler:
 # ------------------------------------------------------------------ Inductor with other settings
 
 
-def inductor_with(text: str) -> KernelCompiler:
+def _inductor_with(text: str) -> KernelCompiler:
     """Return Inductor with settings of `torch._inductor.config`: `combo_kernels=True,triton.max_tiles=3`."""
     from backprint._torch.inductor import config
 
-    settings = dict(map(setting_of, text.split(",")))
+    settings = dict(map(_setting_of, text.split(",")))
 
     def write(prepared: PreparedGraph, target: str, backward: bool) -> InductorCode:
         with config.patch(settings):
@@ -84,7 +84,7 @@ def inductor_with(text: str) -> KernelCompiler:
     return KernelCompiler(f"{inductor_version()} with {settings_text}", write)
 
 
-def setting_of(text: str) -> tuple[str, Any]:
+def _setting_of(text: str) -> tuple[str, Any]:
     """Return a setting's name and value; raise for a name that Inductor does not have, or a value of another type."""
     from backprint._torch.inductor import config
 

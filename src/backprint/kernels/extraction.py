@@ -57,7 +57,7 @@ MAKERS = ("empty_strided_cpu", "empty_strided_cuda", "empty_strided_cpu_pinned")
 
 
 @dataclass(slots=True)
-class RecordedCalls:
+class _RecordedCalls:
     """The calls that a wrapper made: the calls of each kernel, and the number of calls of each extern operator."""
 
     kernels: dict[str, list[KernelCall]] = field(default_factory=dict)
@@ -68,11 +68,11 @@ class RecordedCalls:
 
     def add(self, name: str, args: Sequence[Any]) -> None:
         """Record a call of a kernel."""
-        self.kernels.setdefault(name, []).append(KernelCall(tuple(map(argument_of, args))))
+        self.kernels.setdefault(name, []).append(KernelCall(tuple(map(_argument_of, args))))
         self.order.append(name)
 
 
-def argument_of(value: Any) -> KernelArgument:
+def _argument_of(value: Any) -> KernelArgument:
     """Return the record of one argument: the dtype, shape and strides of a tensor, or a number."""
     if isinstance(value, Tensor):
         return KernelArgument(str(value.dtype)[6:], tuple(value.shape), tuple(value.stride()))
@@ -80,11 +80,11 @@ def argument_of(value: Any) -> KernelArgument:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedKernel:
+class _RecordedKernel:
     """Replaces a kernel in a wrapper, and records its calls."""
 
     name: str
-    recorded: RecordedCalls
+    recorded: _RecordedCalls
 
     def run(self, *args: Any, **kwargs: Any) -> None:
         """Record a call of a Triton kernel; the stream is no argument of it."""
@@ -93,12 +93,12 @@ class RecordedKernel:
     __call__ = run
 
 
-class ExternRecorder(TorchDispatchMode):
+class _ExternRecorder(TorchDispatchMode):
     """Counts the operators that a wrapper calls beside its kernels, draws under a saved random state among them."""
 
     supports_higher_order_operators = True
 
-    def __init__(self, recorded: RecordedCalls) -> None:
+    def __init__(self, recorded: _RecordedCalls) -> None:
         super().__init__()
         self.recorded = recorded
 
@@ -144,18 +144,18 @@ def on_meta(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: META if isinstance(value, torch.device) else value for name, value in options.items()}
 
 
-def run_on_meta(wrapper: str, inputs: Sequence[Any]) -> RecordedCalls:
+def _run_on_meta(wrapper: str, inputs: Sequence[Any]) -> _RecordedCalls:
     """Run a wrapper on meta tensors like these inputs, and on their numbers; return its calls."""
-    recorded = RecordedCalls()
-    namespace = load_wrapper(wrapper, lambda name, types: RecordedKernel(name, recorded))
-    values = [like_on_meta(value) if isinstance(value, Tensor) else value for value in inputs]
-    with without_gpu(), ExternRecorder(recorded):
+    recorded = _RecordedCalls()
+    namespace = load_wrapper(wrapper, lambda name, types: _RecordedKernel(name, recorded))
+    values = [_like_on_meta(value) if isinstance(value, Tensor) else value for value in inputs]
+    with without_gpu(), _ExternRecorder(recorded):
         namespace["call"](values)
     return recorded
 
 
-def like_on_meta(value: Tensor) -> Tensor:
-    return empty_on_meta(value.shape, value.stride(), value.dtype)
+def _like_on_meta(value: Tensor) -> Tensor:
+    return _empty_on_meta(value.shape, value.stride(), value.dtype)
 
 
 def load_wrapper(
@@ -177,29 +177,29 @@ def load_wrapper(
             return kernel(name, None)
 
         def cpp_pybinding(self, types: Any, *args: Any, **kwargs: Any) -> Any:
-            return UnnamedKernel(types)
+            return _UnnamedKernel(types)
 
         def wait(self, scope: dict[str, Any]) -> None:
             for name, value in list(scope.items()):
-                if isinstance(value, UnnamedKernel):
+                if isinstance(value, _UnnamedKernel):
                     scope[name] = kernel(name, value.types)
 
     namespace: dict[str, Any] = {"__name__": "wrapper"}
     with kernels_compiled_by(CompileStandIn):
         exec(compile(wrapper, "<wrapper of Inductor>", "exec"), namespace)
-    namespace.update(dict.fromkeys(MAKERS, make or empty_on_meta))
+    namespace.update(dict.fromkeys(MAKERS, make or _empty_on_meta))
     namespace.update(device=lambda *args, **kwargs: device, assert_alignment=lambda *args: None, **LAYING_OUT)
     return namespace
 
 
 @dataclass(frozen=True, slots=True)
-class UnnamedKernel:
+class _UnnamedKernel:
     """A C++ kernel whose name in the wrapper is not known yet."""
 
     types: Any
 
 
-def lay_out(value: Tensor | None, shape: Sequence[int], stride: Sequence[int], *args: Any) -> None:
+def _lay_out(value: Tensor | None, shape: Sequence[int], stride: Sequence[int], *args: Any) -> None:
     """Give a result the strides that Inductor expects of it; some operators have others on this device."""
     if value is None:
         return
@@ -216,16 +216,16 @@ def lay_out(value: Tensor | None, shape: Sequence[int], stride: Sequence[int], *
         value.set_(target.copy_(value))
 
 
-def lay_out_all(values: Sequence[Tensor], shapes: Sequence[Any], strides: Sequence[Any], *args: Any) -> None:
+def _lay_out_all(values: Sequence[Tensor], shapes: Sequence[Any], strides: Sequence[Any], *args: Any) -> None:
     """Give several results their strides."""
     for value, shape, stride in zip(values, shapes, strides, strict=True):
-        lay_out(value, shape, stride, *args)
+        _lay_out(value, shape, stride, *args)
 
 
 LAYING_OUT = {
-    "assert_size_stride": lay_out,
-    "assert_size_stride_grouped": lay_out_all,  # these two since torch 2.14
-    "assert_tensor_metadata": lay_out,
+    "assert_size_stride": _lay_out,
+    "assert_size_stride_grouped": _lay_out_all,  # these two since torch 2.14
+    "assert_tensor_metadata": _lay_out,
 }
 """The functions with which a wrapper asserts layouts -> their replacements."""
 
@@ -235,7 +235,7 @@ def may_be_workspace(value: Any) -> bool:
     return isinstance(value, Tensor) and value.dtype == torch.uint8 and value.dim() == 1
 
 
-def empty_on_meta(shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
+def _empty_on_meta(shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
     return torch.empty_strided(shape, stride, dtype=dtype, device=META)
 
 
@@ -292,7 +292,7 @@ def extracted_graphs(
                 saved = prepared.saved
                 if direction in (name, "both"):
                     blank = blank_kernel(target, threads, name, compiler, sample)
-                    extracted = extracted_graph(graph, prepared, blank, compiler)
+                    extracted = _extracted_graph(graph, prepared, blank, compiler)
         except BackprintError as error:
             extracted = RefusedGraph(name, str(error))
         if extracted is not None:
@@ -310,14 +310,14 @@ def extract_one_graph(
     """Return the kernels of one graph; a backward takes saved tensors in these layouts."""
     with lowering_for(target, threads):
         prepared = prepared_graph(graph, target, FORMS if target.device == "cuda" else {}, saved)
-        return extracted_graph(graph, prepared, blank_kernel(target, threads, direction, compiler), compiler)
+        return _extracted_graph(graph, prepared, blank_kernel(target, threads, direction, compiler), compiler)
 
 
-def extracted_graph(graph: Graph, prepared: PreparedGraph, blank: Kernel, compiler: KernelCompiler) -> ExtractedGraph:
+def _extracted_graph(graph: Graph, prepared: PreparedGraph, blank: Kernel, compiler: KernelCompiler) -> ExtractedGraph:
     """Return the kernels of a prepared graph; `blank` has the facts that they share."""
     target = target_named(blank.target)
     refuse_cpu_only(prepared, target)
-    outputs = output_ports(graph, prepared)  # before Inductor rewrites the module
+    outputs = _output_ports(graph, prepared)  # before Inductor rewrites the module
     code = compiler.write(prepared, target.name, blank.direction == "backward")
     recorded = record_calls(code.wrapper, prepared, compiler)
     compiled = (item for item in kernels_of_wrapper(code.wrapper, blank.direction) if isinstance(item, Kernel))
@@ -333,15 +333,15 @@ def extracted_graph(graph: Graph, prepared: PreparedGraph, blank: Kernel, compil
         dict(recorded.externs),
         input_ports(graph, prepared),
         outputs,
-        guard_lines(graph),
+        _guard_lines(graph),
         prepared.notes,
     )
 
 
-def record_calls(wrapper: str, prepared: PreparedGraph, compiler: KernelCompiler) -> RecordedCalls:
+def record_calls(wrapper: str, prepared: PreparedGraph, compiler: KernelCompiler) -> _RecordedCalls:
     """Return the calls of a wrapper; raise RefusedError for one that does not run."""
     try:
-        return run_on_meta(wrapper, prepared.inputs)
+        return _run_on_meta(wrapper, prepared.inputs)
     except BackprintError:
         raise
     except Exception as error:  # of any kind: the code is a compiler's
@@ -383,7 +383,7 @@ def refuse_cpu_only(prepared: PreparedGraph, target: KernelTarget) -> None:
             )
 
 
-def with_origin(kernel: Kernel, blank: Kernel, code: InductorCode, recorded: RecordedCalls, graph: Graph) -> Kernel:
+def with_origin(kernel: Kernel, blank: Kernel, code: InductorCode, recorded: _RecordedCalls, graph: Graph) -> Kernel:
     """Return a kernel with its target, its calls, and the operators that it computes."""
     steps = {step.name: step for step in graph.steps}
     computed = [steps[name] for name in code.steps.get(kernel.name, ()) if name in steps]
@@ -401,24 +401,24 @@ def program_line(step: Step) -> str:
 
 def input_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, ...]:
     """Return the inputs of a graph as they are on the target."""
-    return tuple(starmap(lowered_port, zip(graph.inputs, prepared.inputs, strict=True)))
+    return tuple(starmap(_lowered_port, zip(graph.inputs, prepared.inputs, strict=True)))
 
 
-def output_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, ...]:
+def _output_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, ...]:
     """Return the outputs of a graph as they are on the target; None, and numbers, are no tensors and left out."""
     (results,) = prepared.module.graph.output_node().args
     values = (getattr(result, "meta", {}).get("val") for result in results)
     pairs = zip(graph.outputs, values, strict=True)
-    return tuple(lowered_port(port, value) for port, value in pairs if isinstance(value, torch.Tensor))
+    return tuple(_lowered_port(port, value) for port, value in pairs if isinstance(value, torch.Tensor))
 
 
-def lowered_port(port: Port, value: torch.Tensor | int | float | bool) -> LoweredPort:
+def _lowered_port(port: Port, value: torch.Tensor | int | float | bool) -> LoweredPort:
     if not isinstance(value, torch.Tensor):
         return LoweredPort(port.role, port.name, type(value).__name__, value=value)
     return LoweredPort(port.role, port.name, str(value.dtype)[6:], tuple(value.shape), tuple(value.stride()))
 
 
-def guard_lines(graph: Graph) -> tuple[str, ...]:
+def _guard_lines(graph: Graph) -> tuple[str, ...]:
     """Return the conditions of the kernels as lines: the values of symbolic sizes, and the graph's guards."""
     from backprint.graph.text import show_step
 

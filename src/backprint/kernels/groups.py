@@ -54,7 +54,7 @@ class KernelGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelTotals:
+class _KernelTotals:
     """The totals of a dedup: how many kernels there are, and how many programs they are."""
 
     uses: int
@@ -127,7 +127,7 @@ class KernelGroups:
         )
         return (KernelUse(*row) for row in self.index.rows(query, (group.hash, group.hash, limit)))
 
-    def totals(self) -> KernelTotals:
+    def totals(self) -> _KernelTotals:
         """Return how many kernels, programs and structures there are, and how the directions share them."""
         number = self.index.number
         used = "select count(distinct hash) from uses where direction = ?"
@@ -139,7 +139,7 @@ class KernelGroups:
             "select count(*) from (select uses.name from uses join kernels on kernels.hash = uses.hash "
             "group by uses.name, language having count(distinct uses.hash) > 1)"
         )
-        return KernelTotals(
+        return _KernelTotals(
             uses=number("select count(*) from uses"),
             programs=number("select count(*) from kernels"),
             structures=number("select count(distinct structure) from kernels"),
@@ -213,7 +213,7 @@ def write_sample(groups: KernelGroups, sample: str, place: Path, chosen: Contain
     """Write the representatives that one sample has, all or those that are chosen; return how many."""
     names_used: set[tuple[str, str]] = set()
     count = 0
-    for key, kernel in representatives(groups, sample):
+    for key, kernel in _representatives(groups, sample):
         if chosen is not None and key not in chosen:
             continue
         folder, suffix = FOLDERS[kernel.language]
@@ -223,12 +223,12 @@ def write_sample(groups: KernelGroups, sample: str, place: Path, chosen: Contain
         names_used.add((folder, name.lower()))
         (place / folder).mkdir(parents=True, exist_ok=True)
         (place / folder / f"{name}{suffix}").write_text(kernel.source.strip("\n") + "\n", encoding="utf-8")
-        copy_beside(kernel, place, name)
+        _copy_beside(kernel, place, name)
         count += 1
     return count
 
 
-def representatives(groups: KernelGroups, sample: str) -> Iterator[tuple[str, Kernel]]:
+def _representatives(groups: KernelGroups, sample: str) -> Iterator[tuple[str, Kernel]]:
     """Yield the programs that a sample was the first to have, with their hashes."""
     for (key,) in groups.index.rows(
         "select hash from kernels where sample = ? order by direction, name, hash", (sample,)
@@ -238,9 +238,9 @@ def representatives(groups: KernelGroups, sample: str) -> Iterator[tuple[str, Ke
             yield key, kernel
 
 
-def copy_beside(kernel: Kernel, place: Path, name: str) -> None:
+def _copy_beside(kernel: Kernel, place: Path, name: str) -> None:
     """Copy the graph and the PTX that lie beside a kernel in GraphNet's layout or in ours."""
-    copies = dict.fromkeys(built_ptx(kernel), place / PTX_FOLDER / f"{name}.ptx")
+    copies = dict.fromkeys(_built_ptx(kernel), place / PTX_FOLDER / f"{name}.ptx")
     file = Path(kernel.place)
     if file.parent.name == TRITON_FOLDER:
         sample = file.parent.parent
@@ -254,7 +254,7 @@ def copy_beside(kernel: Kernel, place: Path, name: str) -> None:
             shutil.copyfile(source, target)
 
 
-def built_ptx(kernel: Kernel) -> Iterator[Path]:
+def _built_ptx(kernel: Kernel) -> Iterator[Path]:
     """Yield the PTX of a kernel's first configuration, where `kernels --build` has written it."""
     folder = graph_folder(Path(kernel.place)) if kernel.place else None
     if folder is None or UNSAFE.search(kernel.name) or not (folder / BUILT_FOLDER / kernel.name).is_dir():

@@ -72,12 +72,12 @@ def find_uses(
     given must hold. A sample, a hash or a run that is not there raises UsageError."""
     conditions: dict[str, object] = {}
     if sample is not None:
-        conditions["uses.sample = ?"] = known_sample(index, sample)
+        conditions["uses.sample = ?"] = _known_sample(index, sample)
     if kernel is not None:
-        column, key = known_hash(index, kernel)
+        column, key = _known_hash(index, kernel)
         conditions[f"kernels.{column} = ?"] = key
     if since is not None:
-        conditions["uses.run > ?"] = known_run(index, since)
+        conditions["uses.run > ?"] = _known_run(index, since)
     query = (
         f"select language, kernels.run, {USE} from uses join kernels on kernels.hash = uses.hash "
         f"where {' and '.join(conditions) or '1'} "
@@ -87,9 +87,9 @@ def find_uses(
         yield IndexedUse(KernelUse(*use), language, first)
 
 
-def known_sample(index: KernelIndex, name: str) -> str:
+def _known_sample(index: KernelIndex, name: str) -> str:
     """Return a sample's name as the index has it; one that is not there raises UsageError with near names."""
-    key = str(storable(name))
+    key = str(_storable(name))
     if index.number("select count(*) from samples where sample = ?", (key,)):
         return key
     within = index.rows(
@@ -104,7 +104,7 @@ def known_sample(index: KernelIndex, name: str) -> str:
     raise UsageError(f"{index.path}: no sample is called {name!r}, of {count:,}{hint}")
 
 
-def known_hash(index: KernelIndex, prefix: str) -> tuple[str, str]:
+def _known_hash(index: KernelIndex, prefix: str) -> tuple[str, str]:
     """Return the column and the hash of the program, or else of the structure, whose hash begins so."""
     if not HASH.fullmatch(prefix):
         raise UsageError(
@@ -123,7 +123,7 @@ def known_hash(index: KernelIndex, prefix: str) -> tuple[str, str]:
     raise UsageError(f"{index.path}: no kernel has a hash that begins with {prefix}")
 
 
-def known_run(index: KernelIndex, run: int) -> int:
+def _known_run(index: KernelIndex, run: int) -> int:
     """Return the number of a run that the index has, or 0, which is before them all."""
     last = index.number("select max(run) from runs")
     if not 0 <= run <= last:
@@ -238,7 +238,7 @@ class KernelIndex:
     @classmethod
     def writing(cls, path: Path | str) -> KernelIndex:
         """Return the index at a path, created if missing, with a run of its own; '' is one that vanishes."""
-        with naming_index(path, SQLITE_FULL if Path(path).exists() else SQLITE_UNWRITABLE):
+        with _naming_index(path, SQLITE_FULL if Path(path).exists() else SQLITE_UNWRITABLE):
             # The one user of a vanishing index may give it up in another thread than that which made it.
             connection = sqlite3.connect(path, isolation_level=None, timeout=30, check_same_thread=False)
             index = cls(path, connection)
@@ -270,7 +270,7 @@ class KernelIndex:
         """Return the index at a path, read-only."""
         if not path.is_file():
             raise UsageError(f"{path}: no index of kernels here: make one with kernels dedup DIR --index {path}")
-        with naming_index(path):
+        with _naming_index(path):
             connection = sqlite3.connect(
                 f"{path.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=30
             )
@@ -311,7 +311,7 @@ class KernelIndex:
     def is_done(self, sample: str) -> bool:
         """Whether an earlier run has added a sample of a stream."""
         query = "select 1 from samples where sample = ? and folder = '' and run < ?"
-        return self.connection.execute(query, (storable(sample), self.run)).fetchone() is not None
+        return self.connection.execute(query, (_storable(sample), self.run)).fetchone() is not None
 
     def add_all(self, items: Iterable[KernelItem], batch: int = BATCH) -> int:
         """Add a stream of kernels, in which a sample's kernels come together; return how many uses are new.
@@ -346,8 +346,8 @@ class KernelIndex:
             return count
 
         added = self.add_in_batches(samples_below(path), add, batch)
-        with naming_index(self.path):
-            self.connection.execute("delete from unread where source = 0 and place = ?", (storable(str(path)),))
+        with _naming_index(self.path):
+            self.connection.execute("delete from unread where source = 0 and place = ?", (_storable(str(path)),))
             if not there:
                 self.note_unread(0, no_kernels_in(path))
         return added
@@ -356,7 +356,7 @@ class KernelIndex:
         """Add parts of whole samples, in transactions of at least so many kernels; return how many uses are new."""
         before = self.number("select count(*) from uses where run = ?", (self.run,))
         waiting = 0
-        with naming_index(self.path):
+        with _naming_index(self.path):
             self.connection.execute("begin immediate")
             try:
                 for part in parts:
@@ -379,14 +379,14 @@ class KernelIndex:
             "select 1 from samples where sample = ? and folder = ? and state = ? "
             "and not exists (select 1 from unread where unread.source = samples.source and unread.run < ?)"
         )
-        key = (*map(storable, (sample.name, sample.folder, sample.state)), self.run)
+        key = (*map(_storable, (sample.name, sample.folder, sample.state)), self.run)
         return self.connection.execute(query, key).fetchone() is not None
 
     def has_content(self, sample: KernelSample) -> bool:
         """Whether kernels of a folder, its extern calls, or what could not be read are in the index."""
         parts = " union ".join(f"select 1 from {table} join here using (source)" for table in CONTENT)
         query = f"with here as (select source from samples where sample = ? and folder = ?) {parts}"
-        return self.connection.execute(query, (storable(sample.name), storable(sample.folder))).fetchone() is not None
+        return self.connection.execute(query, (_storable(sample.name), _storable(sample.folder))).fetchone() is not None
 
     def add_sample(self, sample: KernelSample) -> int:
         """Add a folder inside a transaction, and remove uses that it no longer has; return how many kernels there
@@ -403,7 +403,7 @@ class KernelIndex:
 
     def source_of(self, sample: str, folder: str, state: str) -> int:
         """Return the number of a sample's row; that of a folder which was moved is taken over."""
-        key, place = storable(sample), storable(folder)
+        key, place = _storable(sample), _storable(folder)
         rows = dict(self.connection.execute("select folder, source from samples where sample = ?", (key,)))
         # A corpus that was moved to another path keeps its rows, and so the runs that first had its kernels.
         moved = (source for known, source in rows.items() if known and folder and not os.path.exists(known))
@@ -440,7 +440,7 @@ class KernelIndex:
         facts_of_source = (kernel.language, kernel.name, kernel.source, kernel.declared, kernel.compiler, kernel.target)
         query = "insert or ignore into kernels values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         self.connection.execute(
-            query, [storable(value) for value in (key, form.structure_hash, *facts_of_source, *where)]
+            query, [_storable(value) for value in (key, form.structure_hash, *facts_of_source, *where)]
         )
         moved = kernel_bytes(kernel)
         facts = (
@@ -455,23 +455,23 @@ class KernelIndex:
             "insert into uses values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do update "
             "set operators = excluded.operators, calls = excluded.calls, bytes = excluded.bytes, seen = excluded.seen"
         )
-        self.connection.execute(query, [storable(value) for value in use])
+        self.connection.execute(query, [_storable(value) for value in use])
 
     def add_externs(self, source: int, externs: ExternCalls) -> None:
         """Add the operators that a graph calls beside its kernels."""
         where = (source, externs.sample, externs.direction, externs.target, externs.place)
-        rows = [[storable(value) for value in (*where, name, count)] for name, count in externs.operators.items()]
+        rows = [[_storable(value) for value in (*where, name, count)] for name, count in externs.operators.items()]
         self.connection.executemany("insert or replace into externs values (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def note_unread(self, source: int, unread: UnreadKernels) -> None:
         """Note a file or a kernel that was not read."""
-        row = (source, storable(unread.place), storable(unread.reason), self.run)
+        row = (source, _storable(unread.place), _storable(unread.reason), self.run)
         self.connection.execute("insert or replace into unread values (?, ?, ?, ?)", row)
 
     def forget(self, sample: str) -> None:
         """Remove a sample, and the programs that nothing else uses, so that the next run adds it again."""
-        key = (storable(sample),)
-        with naming_index(self.path):
+        key = (_storable(sample),)
+        with _naming_index(self.path):
             self.connection.execute("begin immediate")
             keys = [row[0] for row in self.connection.execute("select distinct hash from uses where sample = ?", key)]
             sources = "source in (select source from samples where sample = ?)"
@@ -526,7 +526,7 @@ class KernelIndex:
 
     def rows(self, query: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a query."""
-        with naming_index(self.path):
+        with _naming_index(self.path):
             yield from self.connection.execute(query, values)
 
     def number(self, query: str, values: tuple[Any, ...] = ()) -> int:
@@ -550,7 +550,7 @@ def sample_name(item: KernelItem) -> str | None:
     return None if isinstance(item, UnreadKernels) else item.sample
 
 
-def storable(value: str | int | None) -> str | int | None:
+def _storable(value: str | int | None) -> str | int | None:
     """Return a value that SQLite can hold: what no encoding has is written as an escape, and numbers end somewhere."""
     match value:
         case str():
@@ -580,7 +580,7 @@ SQLITE_UNWRITABLE = (*SQLITE_FULL, "SQLITE_CANTOPEN")
 
 
 @contextlib.contextmanager
-def naming_index(path: Path | str, of_place: Collection[str] = SQLITE_FULL) -> Iterator[None]:
+def _naming_index(path: Path | str, of_place: Collection[str] = SQLITE_FULL) -> Iterator[None]:
     """Add the file's name to SQLite's errors."""
     try:
         yield

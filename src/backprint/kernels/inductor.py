@@ -51,7 +51,7 @@ WRITING = {
 """Settings of Inductor for code that is only written: padding and folding would run operators on the GPU."""
 
 
-def allow_fake_cuda() -> None:
+def _allow_fake_cuda() -> None:
     """Register a guard for CUDA that does nothing, in a build without CUDA."""
     if cuda_is_compiled():
         return
@@ -101,7 +101,7 @@ def fake_gpu(target: KernelTarget) -> Iterator[None]:
     from backprint._torch.inductor import CudaInterface, DeviceProperties, triton_support
     from backprint._torch.inductor import config as settings
 
-    allow_fake_cuda()
+    _allow_fake_cuda()
     device_properties, capability = properties(target), divmod(target.capability, 10)
     answers: dict[Any, dict[str, Any]] = {
         torch.cuda: {
@@ -157,7 +157,7 @@ def result_like(function: Any, *args: Any) -> Tensor:
 
 
 @contextlib.contextmanager
-def fake_tensor_rules() -> Iterator[None]:
+def _fake_tensor_rules() -> Iterator[None]:
     """Let the operators of LIKE run on fake tensors."""
     from backprint._torch.fake import fake_rules
 
@@ -178,14 +178,14 @@ OPERATOR = re.compile(r"^ *target: (\S+)", re.MULTILINE)
 @contextlib.contextmanager
 def lowering_for(target: KernelTarget, threads: int) -> Iterator[None]:
     """Let Inductor write code for a target."""
-    import_inductor()
-    settings_of_target = fake_gpu(target) if target.device == "cuda" else lowering_for_cpu(target, threads)
-    with warnings.catch_warnings(), fake_tensor_rules(), settings_of_target:
+    _import_inductor()
+    settings_of_target = fake_gpu(target) if target.device == "cuda" else _lowering_for_cpu(target, threads)
+    with warnings.catch_warnings(), _fake_tensor_rules(), settings_of_target:
         warnings.simplefilter("ignore")  # where warnings are errors, Inductor's would be refusals
         yield
 
 
-def import_inductor() -> None:
+def _import_inductor() -> None:
     """Import Inductor without the warnings of torch about torch."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -193,7 +193,7 @@ def import_inductor() -> None:
 
 
 @contextlib.contextmanager
-def lowering_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
+def _lowering_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
     """Let Inductor write C++ for a number of threads and vector instructions.
 
     If the target names its instructions, no C++ compiler is run to find out which ones there are.
@@ -208,12 +208,12 @@ def lowering_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
             options["cpp.vec_isa_ok"] = True
             for place in (cpu_vec_isa, codecache):  # which writes C++, and which compiles it
                 patches.enter_context(mock.patch.object(place, "pick_vec_isa", return_value=isa))
-            if not has_compiler():
+            if not _has_compiler():
                 # Inductor tests for extensions of AVX-512 that do not change the code. Some lines depend on the
                 # compiler: they are written for g++.
                 patches.enter_context(mock.patch.object(cpu_vec_isa.VecISA, "check_build", return_value=False))
                 patches.enter_context(as_for_gxx())
-        elif not has_compiler():
+        elif not _has_compiler():
             known = ", ".join(f"cpu:{name}" for name in ISAS)
             raise RefusedError(
                 "there is no C++ compiler here to say which vector instructions this machine has: name them, as one of "
@@ -223,7 +223,7 @@ def lowering_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
         yield
 
 
-def has_compiler() -> bool:
+def _has_compiler() -> bool:
     """Whether Inductor finds a C++ compiler here."""
     from backprint._torch.inductor import InvalidCxxCompiler, cpp_compiler
 
@@ -274,7 +274,7 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
         raise RefusedError(
             "Inductor's kernels for GPUs are written with triton, which is not installed: pip install triton"
         )
-    with V.set_fake_mode(prepared.mode), V.set_debug_handler(DebugContext()), torch.no_grad(), lowering_errors():
+    with V.set_fake_mode(prepared.mode), V.set_debug_handler(DebugContext()), torch.no_grad(), _lowering_errors():
         module = joint_graph_passes(prepared.module)
         view_to_reshape(module)
         record_strides(module)
@@ -287,14 +287,14 @@ def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode
             is_inference=True,
             shape_env=prepared.mode.shape_env,
         )
-        with V.set_graph_handler(graph), record_steps() as steps, refusals_to_fuse() as apart:
+        with V.set_graph_handler(graph), _record_steps() as steps, _refusals_to_fuse() as apart:
             graph.run(*prepared.inputs)
             code, _ = graph.codegen()
     return InductorCode(str(getattr(code, "value", code)), steps.computed, steps.nodes, tuple(apart))
 
 
 @contextlib.contextmanager
-def lowering_errors() -> Iterator[None]:
+def _lowering_errors() -> Iterator[None]:
     """Raise a RefusedError that names the operator in place of an error of Inductor."""
     try:
         yield
@@ -305,7 +305,7 @@ def lowering_errors() -> Iterator[None]:
             raise
         message = str(error).strip()
         match = OPERATOR.search(message)
-        operators = [match[1]] if match else operators_at_work(error)
+        operators = [match[1]] if match else _operators_at_work(error)
         what = ", ".join(operators) or "the graph, and names no operator"
         raise RefusedError(
             f"Inductor does not lower {what}: {type(error).__name__}: {message.partition(chr(10))[0][:300]}; "
@@ -314,7 +314,7 @@ def lowering_errors() -> Iterator[None]:
         ) from error
 
 
-def operators_at_work(error: Exception) -> list[str]:
+def _operators_at_work(error: Exception) -> list[str]:
     """Return the operators of the nodes in the innermost frame of an error that has any."""
     operators: list[str] = []
     for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -333,7 +333,7 @@ def nodes_of(value: Any) -> list[fx.Node]:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelParts:
+class _KernelParts:
     """What each kernel is made of: the steps of the captured graph, and the nodes of Inductor's schedule."""
 
     computed: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -341,11 +341,11 @@ class KernelParts:
 
 
 @contextlib.contextmanager
-def record_steps() -> Iterator[KernelParts]:
+def _record_steps() -> Iterator[_KernelParts]:
     """Record, for each kernel that Inductor writes, the steps that it computes."""
     from backprint._torch.inductor import BaseSchedulerNode, CppScheduling, TritonScheduling
 
-    parts = KernelParts()
+    parts = _KernelParts()
 
     def noting(define: Callable[..., str]) -> Callable[..., str]:
         def defined(self: Any, source: str, nodes: Any, *args: Any) -> str:
@@ -364,7 +364,7 @@ def record_steps() -> Iterator[KernelParts]:
 
 
 @contextlib.contextmanager
-def refusals_to_fuse() -> Iterator[list[tuple[frozenset[str], frozenset[str], str]]]:
+def _refusals_to_fuse() -> Iterator[list[tuple[frozenset[str], frozenset[str], str]]]:
     """Record why Inductor makes no one kernel of two sets of nodes."""
     from backprint._torch.inductor import WhyNoFuse
 

@@ -8,8 +8,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from backprint.graph.nouns import Graph, Pair
 from backprint.kernels.loops.call import call_of, inputs_by_port
 from backprint.kernels.lowered import Lowered
 from backprint.replaying.run import WATCHER, run_graph
+from backprint.values.closeness import NOTHING
 
 SEED = 7
 """The seed of what a program draws."""
@@ -36,6 +37,12 @@ HALVES = (torch.float16, torch.bfloat16)
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 """How far a value may be from eager's, relative to the largest of its tensor."""
+
+SMALL = 1e-4
+"""A gradient whose largest value is a smaller part of the largest gradient or tangent may be rounding alone."""
+
+OF_ROUNDING = 16.0
+"""How many times what eager is off by from float64 such a gradient may be off: how much rounding is left is chance."""
 
 ROUNDINGS = 4.0
 """How many roundings of a half may separate two results, where no wider run says how far eager is off."""
@@ -130,6 +137,8 @@ class Case:
     """The results in float32 of a program of halves, where they are known."""
     nudged: tuple[Mapping[str, Tensor], ...] = ()
     """The results of eager on inputs that differ in their last bit: what is further apart for rounding alone."""
+    exact: Callable[[], Mapping[str, Tensor]] = dict
+    """Returns the results in float64, which only gradients need that may be rounding alone; none where that fails."""
 
 
 def compared(lowered: Lowered, cases: Sequence[Case], timeout: float) -> LoweredCheck:
@@ -146,14 +155,37 @@ def row_of(case: Case, port: str, result: Tensor | None, eager: Tensor) -> Lower
     if result is None or result.shape != eager.shape or result.dtype != eager.dtype:
         return LoweredRow(case.size, port, float("inf"), 0.0)
     if eager.dtype in HALVES and port in case.reference:
-        return row_of_halves(case.size, port, result, eager, case.reference[port])
+        return _row_of_halves(case.size, port, result, eager, case.reference[port])
     half = eager.dtype in HALVES
     allowed = ROUNDINGS * torch.finfo(eager.dtype).eps if half else TOLERANCE.get(eager.dtype, 0.0)
     moved = [TIMES * farthest(results[port], eager) for results in case.nudged if port in results]
-    return LoweredRow(case.size, port, farthest(result, eager), max([allowed, *moved]))
+    row = LoweredRow(case.size, port, farthest(result, eager), max([allowed, *moved]))
+    return row if row.ok or half else replace(row, allowed=max(row.allowed, _of_rounding(case, port, eager)))
 
 
-def row_of_halves(size: str, port: str, result: Tensor, eager: Tensor, reference: Tensor) -> LoweredRow:
+def _of_rounding(case: Case, port: str, eager: Tensor) -> float:
+    """Return how far a gradient that is 0 but for rounding may be from eager's, relative to the largest of its tensor;
+    0.0 of another result."""
+    gradients = [value for name, value in case.results.items() if name.startswith("gradient ")]
+    tangents = [tangent for tangent in case.tangents if tangent is not None]
+    scale = max(map(largest, (*gradients, *tangents)), default=0.0)
+    if not port.startswith("gradient ") or largest(eager) > SMALL * scale:
+        return 0.0
+    exact = case.exact().get(port)
+    if exact is None:
+        return 0.0
+    allowed = OF_ROUNDING * largest(wide(eager) - exact)
+    if largest(exact) <= TOLERANCE[torch.float64] * scale:  # exactly 0: its terms cancel, and they are no larger
+        allowed = max(allowed, TOLERANCE.get(eager.dtype, 0.0) * scale)
+    return allowed / max(largest(eager), NOTHING)
+
+
+def largest(value: Tensor) -> float:
+    """Return the largest absolute value that is finite."""
+    return float(value.detach().abs().nan_to_num(0, 0, 0).max()) if value.numel() else 0.0
+
+
+def _row_of_halves(size: str, port: str, result: Tensor, eager: Tensor, reference: Tensor) -> LoweredRow:
     """Return how far a half is from float32, beside how far eager is. Where eager overflows, it has no right answer to
     compare with, so such elements are left out; where it is NaN as float32 is, the result has to be too."""
     is_finite = eager.isfinite() & (reference.abs() <= torch.finfo(eager.dtype).max)
@@ -176,7 +208,7 @@ def farthest(value: Tensor, eager: Tensor) -> float:
         return 0.0
     if not (eager.is_floating_point() or eager.is_complex()):
         return float((value != eager).any())
-    scale = eager.abs().nan_to_num(0, 0, 0).max().clamp_min(1e-30)
+    scale = eager.abs().nan_to_num(0, 0, 0).max().clamp_min(NOTHING)
     same = (value == eager) | (value.isnan() & eager.isnan())
     return float(torch.where(same, 0.0, (wide(value) - wide(eager)).abs() / scale).max())
 
@@ -213,7 +245,18 @@ def case_of_function(lowered: Lowered, size: str, given: Any, nudges: int = NUDG
         inputs = named_inputs(lowered, function, args, kwargs)
         moved = [None if item is None else nudge(item, source) for item in tangents]
         nudged.append(run_eager(lowered, function, args, kwargs, inputs, moved)[0])
-    return Case(size, named, tuple(tangents), results, reference, tuple(nudged))
+
+    def exact() -> Mapping[str, Tensor]:
+        double = torch.float64
+        try:
+            function = widened(lowered.function, double)
+            args, kwargs = widened(call.args, double), widened(dict(call.kwargs), double)
+            inputs = named_inputs(lowered, function, args, kwargs)
+            return run_eager(lowered, function, args, kwargs, inputs, [widened(item, double) for item in tangents])[0]
+        except (RuntimeError, TypeError):  # the program has another dtype inside
+            return {}
+
+    return Case(size, named, tuple(tangents), results, reference, tuple(nudged), exact)
 
 
 def sources(count: int) -> Iterator[torch.Generator]:
@@ -231,16 +274,17 @@ def nudge(value: Any, source: torch.Generator) -> Any:
     return moved.to(value.dtype).requires_grad_(value.requires_grad)
 
 
-def widened(value: Any) -> Any:
-    """Return arguments or a module whose halves are float32."""
+def widened(value: Any, dtype: torch.dtype = torch.float32) -> Any:
+    """Return arguments or a module whose halves, and with float64 all floats, are of a wider dtype."""
     if isinstance(value, Tensor):
-        wide = value.detach().float() if value.dtype in HALVES else value.detach().clone()
+        narrow = value.dtype in HALVES or (dtype is torch.float64 and value.is_floating_point())
+        wide = value.detach().to(dtype) if narrow else value.detach().clone()
         return wide.requires_grad_(value.requires_grad)
     if isinstance(value, nn.Module):
-        return copy.deepcopy(value).float()
+        return copy.deepcopy(value).to(dtype)
     if isinstance(value, (tuple, list)):
-        return type(value)(map(widened, value))
-    return {key: widened(item) for key, item in value.items()} if isinstance(value, dict) else value
+        return type(value)(widened(item, dtype) for item in value)
+    return {key: widened(item, dtype) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def named_inputs(lowered: Lowered, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -268,7 +312,7 @@ def run_eager(
     if len(outputs) != len(face.outputs):
         raise UsageError(f"the program returned {len(outputs)} tensors, and was captured with {len(face.outputs)}")
     if tangents is None:
-        tangents = list(drawn_tangents(lowered, outputs))
+        tangents = list(_drawn_tangents(lowered, outputs))
     results = {f"output {port}": output.detach() for port, output in zip(face.outputs, outputs, strict=True)}
     pairs = [(output, tangent) for output, tangent in zip(outputs, tangents, strict=True) if tangent is not None]
     if wanted and pairs:
@@ -279,7 +323,7 @@ def run_eager(
     return results, list(tangents)
 
 
-def drawn_tangents(lowered: Lowered, outputs: Sequence[Tensor]) -> Iterator[Tensor | None]:
+def _drawn_tangents(lowered: Lowered, outputs: Sequence[Tensor]) -> Iterator[Tensor | None]:
     """Yield a tangent for each output that has one."""
     generator = torch.Generator().manual_seed(1)
     for output, has_tangent in zip(outputs, lowered.face.tangents, strict=True):
@@ -300,12 +344,12 @@ def tensors_in(value: Any) -> list[Tensor]:
 def case_of_capture(lowered: Lowered, size: str, values: Mapping[str, Tensor], graphs: bool = False) -> Case:
     """Return the captured program on these values: itself, where it is still there, and else, or if asked, its
     graphs."""
-    results_of = results_of_graphs if graphs or not lowered.capture.origin.alive else results_of_program
+    results_of = results_of_graphs if graphs or not lowered.capture.origin.alive else _results_of_program
     pair, face = lowered.capture.pairs[0], lowered.face
     inputs = [values[port.name] for port in pair.forward.inputs]
     results = zip(pair.forward.outputs, run_graph(pair.forward, inputs), strict=True)
     outputs = {port.name: value for port, value in results if port.role == "output"}
-    tangents = tuple(drawn_tangents(lowered, [outputs[name] for name in face.outputs]))
+    tangents = tuple(_drawn_tangents(lowered, [outputs[name] for name in face.outputs]))
     nudged = [
         results_of(
             lowered,
@@ -318,7 +362,7 @@ def case_of_capture(lowered: Lowered, size: str, values: Mapping[str, Tensor], g
     return Case(size, given, tangents, results_of(lowered, values, tangents), {}, tuple(nudged))
 
 
-def results_of_program(
+def _results_of_program(
     lowered: Lowered, values: Mapping[str, Tensor], tangents: Sequence[Tensor | None]
 ) -> dict[str, Tensor]:
     """Return outputs and gradients of the captured program on these values."""
@@ -326,7 +370,7 @@ def results_of_program(
     named = {name: value for name, value in zip(face.outputs, tangents, strict=True) if value is not None}
     step = origin.run_step(values, named or None)
     results = {f"output {name}": step.outputs[name].detach() for name in face.outputs}
-    return results | dict(wanted_gradients(lowered, values, step.gradients))
+    return results | dict(_wanted_gradients(lowered, values, step.gradients))
 
 
 def results_of_graphs(
@@ -339,12 +383,12 @@ def results_of_graphs(
     torch.manual_seed(SEED)
     results = run_graph(pair.forward, [values[port.name].detach() for port in pair.forward.inputs], strict=False)
     forward = dict(zip(keys, results, strict=True))
-    gradients = dict(gradients_of_graph(pair, forward, named))
+    gradients = dict(_gradients_of_graph(pair, forward, named))
     outputs = {f"output {name}": forward["output", name] for name in face.outputs}
-    return outputs | dict(wanted_gradients(lowered, values, gradients))
+    return outputs | dict(_wanted_gradients(lowered, values, gradients))
 
 
-def wanted_gradients(
+def _wanted_gradients(
     lowered: Lowered, values: Mapping[str, Tensor], gradients: Mapping[str, Tensor | None]
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield the gradient of each input that has one: zeros for None."""
@@ -354,7 +398,7 @@ def wanted_gradients(
             yield f"gradient {name}", torch.zeros_like(values[name]) if gradient is None else gradient
 
 
-def gradients_of_graph(
+def _gradients_of_graph(
     pair: Pair, forward: Mapping[tuple[str, str], Any], tangents: Mapping[str, Tensor]
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield the gradients of the captured backward."""

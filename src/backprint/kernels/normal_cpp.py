@@ -73,22 +73,22 @@ PAIRS = (("(", ")"), ("[", "]"), ("{", "}"))
 def normal_cpp(kernel: Kernel) -> NormalForm:
     """Return the normal form of a C++ kernel."""
     called = kernel.name or kernel.place or "a kernel"
-    tokens = split_cpp(kernel.source.partition(BINDING)[0], called)
+    tokens = _split_cpp(kernel.source.partition(BINDING)[0], called)
     names = {name: f"%{number}" for number, name in enumerate(own_names(tokens))}
     whole: dict[str, str] = {}
     bare: dict[str, str] = {}
     for token in set(tokens):
-        text = written_token(token, names, kernel.name)
+        text = _written_token(token, names, kernel.name)
         whole[token] = text
-        bare[token] = bare_token(token, text)
+        bare[token] = _bare_token(token, text)
     apart = {token for token, text in bare.items() if text != whole[token]}
     structure = [bare[token] for token in tokens]
-    if kernel.declared and not binds_types(kernel.declared, tokens, names):
+    if kernel.declared and not _binds_types(kernel.declared, tokens, names):
         structure.append(f"declared {kernel.declared}")
     return NormalForm("cpp", "\n".join(structure), "\n".join([whole[token] for token in tokens if token in apart]))
 
 
-def split_cpp(source: str, called: str) -> list[str]:
+def _split_cpp(source: str, called: str) -> list[str]:
     """Split C++ into tokens without comments and includes; a text that ends too early raises RefusedError."""
     if "\0" in source:
         raise RefusedError(f"{called}: not text: it has a zero byte")
@@ -99,7 +99,7 @@ def split_cpp(source: str, called: str) -> list[str]:
         raise RefusedError(f"{called}: {count} words and signs of code; the limit is {TOKENS}")
     tokens = TOKEN.findall(source)
     counts = Counter(tokens)
-    left_out = {token for token in counts if is_left_out(token, called)}
+    left_out = {token for token in counts if _is_left_out(token, called)}
     tokens = [token for token in tokens if token not in left_out] if left_out else tokens
     for opening, closing in PAIRS:
         if (opened := counts[opening]) != (closed := counts[closing]):
@@ -109,7 +109,7 @@ def split_cpp(source: str, called: str) -> list[str]:
     return tokens
 
 
-def is_left_out(token: str, called: str) -> bool:
+def _is_left_out(token: str, called: str) -> bool:
     """Whether a token says nothing; a comment or a text without an end raises RefusedError."""
     if token.startswith("/*") and (len(token) < 4 or not token.endswith("*/")):
         raise RefusedError(f"{called}: a comment does not end")
@@ -118,7 +118,7 @@ def is_left_out(token: str, called: str) -> bool:
     return token.startswith(("//", "/*", "#include"))
 
 
-def written_token(token: str, names: dict[str, str], kernel: str) -> str:
+def _written_token(token: str, names: dict[str, str], kernel: str) -> str:
     """Return a token of the normal form: numbers for the kernel's own names, also where a pragma has them."""
     if token in names:
         return names[token]
@@ -132,7 +132,7 @@ def written_token(token: str, names: dict[str, str], kernel: str) -> str:
     return token.replace("\n", " ")
 
 
-def bare_token(token: str, text: str) -> str:
+def _bare_token(token: str, text: str) -> str:
     """Return a token of the structure: without numbers."""
     if is_number(token):
         return "#"
@@ -156,14 +156,14 @@ def own_names(tokens: Sequence[str]) -> list[str]:
     for index, token in sorted((index, token) for token, index in first.items()):
         if not (token[0].isalpha() or token[0] == "_") or token.isupper() or not 0 < index < last:
             continue
-        if token in called and not is_defined(tokens, index):
+        if token in called and not _is_defined(tokens, index):
             continue
-        if tokens[index + 1] in AFTER and is_declared(tokens, index, names):
+        if tokens[index + 1] in AFTER and _is_declared(tokens, index, names):
             names[token] = None
     return list(names)
 
 
-def is_defined(tokens: Sequence[str], index: int) -> bool:
+def _is_defined(tokens: Sequence[str], index: int) -> bool:
     """Whether a name with parentheses is a function that has its body there."""
     if tokens[index + 1] != "(":
         return False
@@ -171,7 +171,7 @@ def is_defined(tokens: Sequence[str], index: int) -> bool:
     return end is not None and tokens[end + 1 : end + 2] == ["{"]
 
 
-def is_declared(tokens: Sequence[str], index: int, known: dict[str, None]) -> bool:
+def _is_declared(tokens: Sequence[str], index: int, known: dict[str, None]) -> bool:
     """Whether the name at an index is declared there; `known` are the names declared before, which are no types."""
     place = index - 1
     pointer = template = False
@@ -179,7 +179,7 @@ def is_declared(tokens: Sequence[str], index: int, known: dict[str, None]) -> bo
         pointer |= tokens[place] != "const"
         place -= 1
     if tokens[place] == ">":
-        opened = opening_angle(tokens, place)
+        opened = _opening_angle(tokens, place)
         if opened is None:
             return False
         template, place = True, opened - 1
@@ -192,10 +192,10 @@ def is_declared(tokens: Sequence[str], index: int, known: dict[str, None]) -> bo
     # begins, and a name that is not certainly declared keeps its own name.
     if kind in PLAIN or (kind not in QUALIFIERS and not pointer and not template):
         return True
-    return begins_declaration(tokens, place - 1)
+    return _begins_declaration(tokens, place - 1)
 
 
-def begins_declaration(tokens: Sequence[str], place: int) -> bool:
+def _begins_declaration(tokens: Sequence[str], place: int) -> bool:
     """Whether a statement, or a parameter of a function, begins after an index."""
     while place > 0 and tokens[place] in QUALIFIERS:
         place -= 1
@@ -203,7 +203,7 @@ def begins_declaration(tokens: Sequence[str], place: int) -> bool:
         return True
     if tokens[place] not in ("(", ","):
         return False
-    opened = opening_parenthesis(tokens, place)
+    opened = _opening_parenthesis(tokens, place)
     if opened is None or opened == 0:
         return False
     before = tokens[opened - 1]
@@ -225,7 +225,7 @@ def closing(tokens: Sequence[str], opened: int) -> int | None:
     return None
 
 
-def opening_parenthesis(tokens: Sequence[str], place: int) -> int | None:
+def _opening_parenthesis(tokens: Sequence[str], place: int) -> int | None:
     """Return the index of the parenthesis around an index, or at it."""
     depth = 0
     for index in range(place, max(-1, place - FAR), -1):
@@ -239,7 +239,7 @@ def opening_parenthesis(tokens: Sequence[str], place: int) -> int | None:
     return None
 
 
-def opening_angle(tokens: Sequence[str], place: int) -> int | None:
+def _opening_angle(tokens: Sequence[str], place: int) -> int | None:
     """Return the index of the `<` that a `>` closes, if what is between may be a template's arguments."""
     depth = 0
     for index in range(place, max(0, place - 64), -1):
@@ -251,7 +251,7 @@ def opening_angle(tokens: Sequence[str], place: int) -> int | None:
     return None
 
 
-def binds_types(declared: str, tokens: Sequence[str], names: dict[str, str]) -> bool:
+def _binds_types(declared: str, tokens: Sequence[str], names: dict[str, str]) -> bool:
     """Whether the types that a binding declares are those of the function that it binds, which are hashed already."""
     try:
         types = ast.literal_eval(declared)
@@ -260,7 +260,7 @@ def binds_types(declared: str, tokens: Sequence[str], names: dict[str, str]) -> 
     if not isinstance(types, list | tuple) or not all(isinstance(kind, str) for kind in types):
         return False
     declared_tokens = [TOKEN.findall(kind) for kind in types]
-    starts = [index for index, token in enumerate(tokens) if token in names and is_defined(tokens, index)]
+    starts = [index for index, token in enumerate(tokens) if token in names and _is_defined(tokens, index)]
     for start in starts:
         end = closing(tokens, start + 1) or start + 1
         if declared_tokens == parameters(tokens[start + 2 : end], names):

@@ -80,7 +80,7 @@ def ordered_body(function: ast.FunctionDef, names: Mapping[str, str]) -> list[as
     uses = Uses(parameters)
     uses.count_block(body)
     imports = {name: whole for name, whole in names.items() if name not in uses.stores and name not in parameters}
-    return ordered_block(body, uses, imports)[0]
+    return _ordered_block(body, uses, imports)[0]
 
 
 @dataclass(slots=True)
@@ -149,7 +149,7 @@ class Step:
     """Whether it must come before the next statement with effects: it loads, or reads what may be stored anew."""
 
 
-def ordered_block(
+def _ordered_block(
     block: Sequence[ast.stmt], uses: Uses, imports: Mapping[str, str]
 ) -> tuple[list[ast.stmt], tuple[str, ...]]:
     """Return the statements of a block in their order, and the names that they read."""
@@ -160,7 +160,7 @@ def ordered_block(
     rank: dict[int, int] = {}
     for place, step in enumerate(steps):
         if not step.gives:
-            rank_needs(place, needs, rank)
+            _rank_needs(place, needs, rank)
     order: list[int] = []
     written: set[int] = set()
     waiting: list[int] = []
@@ -175,7 +175,7 @@ def ordered_block(
     return statements, tuple(dict.fromkeys(name for place in order for name in steps[place].reads))
 
 
-def rank_needs(root: int, needs: Sequence[Sequence[int]], rank: dict[int, int]) -> None:
+def _rank_needs(root: int, needs: Sequence[Sequence[int]], rank: dict[int, int]) -> None:
     """Number a step after the steps that it needs, which are numbered in the order in which it reads them."""
     stack = [(root, 0)]
     while stack:
@@ -228,7 +228,7 @@ def step_of(statement: ast.stmt, block: Sequence[ast.stmt], uses: Uses, imports:
             last = uses.last_read.get(name, 0) <= uses.ends[id(block[0])]
             if uses.stores[name] == 1 and name not in uses.parameters and read_here and last:
                 calls = [node for node in nodes if isinstance(node, ast.Call)]
-                kinds = [called_name(call, imports) for call in calls]
+                kinds = [_called_name(call, imports) for call in calls]
                 if all(kinds) and all(isinstance(node, (*COMPUTING, ast.Call)) for node in nodes):
                     return Step(statement, reads, name, LOAD in kinds or not all(map(uses.is_stable, reads)))
             return Step(statement, reads)
@@ -237,7 +237,7 @@ def step_of(statement: ast.stmt, block: Sequence[ast.stmt], uses: Uses, imports:
     for part in statement._fields:
         value = getattr(statement, part)
         if is_block(value):
-            parts[part], inner = ordered_block(value, uses, imports)
+            parts[part], inner = _ordered_block(value, uses, imports)
             parts[part] = parts[part] or [ast.Pass()]
             reads_of.update(dict.fromkeys(inner))
         else:
@@ -250,7 +250,7 @@ def step_of(statement: ast.stmt, block: Sequence[ast.stmt], uses: Uses, imports:
     return Step(ordered, tuple(reads_of))
 
 
-def called_name(call: ast.Call, imports: Mapping[str, str]) -> str:
+def _called_name(call: ast.Call, imports: Mapping[str, str]) -> str:
     """Return the full name of a function without effects, or of a load; "" for any other."""
     words: list[str] = []
     function = call.func

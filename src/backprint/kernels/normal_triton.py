@@ -97,7 +97,7 @@ def normal_triton(kernel: Kernel) -> NormalForm:
     main = find_kernel(functions, kernel.name)
     if main is None:
         raise RefusedError(f"{kernel.name or kernel.place}: there is no Triton kernel in this source")
-    writer = TreeWriter(GRID_TEXT in kernel.source)
+    writer = _TreeWriter(GRID_TEXT in kernel.source)
     writer.bind_module(tree, main)
     writer.write_statement(main, main)
     writer.write_used(main)
@@ -114,9 +114,9 @@ def normal_triton(kernel: Kernel) -> NormalForm:
 def parse_module(source: str, called: str) -> ast.Module:
     """Parse a Python source without running it; what Python cannot read raises RefusedError."""
     if len(source) > SMALL and count_tokens(source) > TOKENS:
-        check_words(source, called)
+        _check_words(source, called)
     if source.count("{") > MAX_HOLES:
-        check_holes(source, called)
+        _check_holes(source, called)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # strangers' invalid escapes are no concern of the caller's
@@ -129,7 +129,7 @@ def parse_module(source: str, called: str) -> ast.Module:
         raise RefusedError(f"{called}: nested too deeply to be read ({type(error).__name__})") from error
 
 
-def check_words(source: str, called: str) -> None:
+def _check_words(source: str, called: str) -> None:
     """Raise if a source has too many words and signs outside comments and strings."""
     count = 0
     for lexeme in LEXEME.finditer(source):
@@ -139,7 +139,7 @@ def check_words(source: str, called: str) -> None:
             raise RefusedError(f"{called}: {why}; the limit is {TOKENS} words and signs")
 
 
-def check_holes(source: str, called: str) -> None:
+def _check_holes(source: str, called: str) -> None:
     """Raise if a string with an `f` has so many holes that Python is slow to parse it."""
     for lexeme in LEXEME.finditer(source):
         holes = lexeme[0].count("{") if "f" in (lexeme["prefix"] or "").lower() else 0
@@ -182,7 +182,7 @@ def is_jitted(function: ast.FunctionDef) -> bool:
     return False
 
 
-def single_definitions(tree: ast.Module) -> dict[str, ast.stmt]:
+def _single_definitions(tree: ast.Module) -> dict[str, ast.stmt]:
     """Return the helpers and constants of a module by name: those that are bound once, and read by that name alone."""
     bound: Counter[str] = Counter()
     definitions: dict[str, ast.stmt] = {}
@@ -198,7 +198,7 @@ def single_definitions(tree: ast.Module) -> dict[str, ast.stmt]:
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 bound.update(alias.asname or alias.name.partition(".")[0] for alias in names)
             case _:
-                bound.update(bound_names(statement))
+                bound.update(_bound_names(statement))
     for statement in tree.body:
         for node in ast.walk(statement):
             # A name that is read by its text must stay: numbered, two programs that read different variables would be
@@ -210,7 +210,7 @@ def single_definitions(tree: ast.Module) -> dict[str, ast.stmt]:
     return {name: statement for name, statement in definitions.items() if bound[name] == 1}
 
 
-def bound_names(statement: ast.stmt) -> Iterator[str]:
+def _bound_names(statement: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement of a module may bind, if it is no function and no assignment to a single
     name."""
     for node in ast.walk(statement):
@@ -234,7 +234,7 @@ def is_plain(value: ast.expr | None) -> bool:
             return isinstance(value, ast.Constant)
 
 
-def is_launched_by_place(function: ast.FunctionDef) -> bool:
+def _is_launched_by_place(function: ast.FunctionDef) -> bool:
     """Whether no decorator knows a kernel's parameters by name: Triton's own alone, with no texts."""
     return len(function.decorator_list) == 1 and not any(
         isinstance(node, ast.Constant) and isinstance(node.value, str) for node in ast.walk(function.decorator_list[0])
@@ -244,7 +244,7 @@ def is_launched_by_place(function: ast.FunctionDef) -> bool:
 # ------------------------------------------------------------------ the writer of the normal form
 
 
-class TreeWriter:
+class _TreeWriter:
     """Writes syntax trees as tokens, numbers apart; variables are numbered in the order in which they are bound."""
 
     def __init__(self, keeps_names: bool) -> None:
@@ -281,7 +281,7 @@ class TreeWriter:
                 case ast.FunctionDef(name=name) if statement is not main:
                     self.globals.pop(name, None)  # bound anew
         self.globals[main.name] = "@kernel"
-        self.definitions = single_definitions(tree)
+        self.definitions = _single_definitions(tree)
         self.definitions.pop(main.name, None)
 
     def global_name(self, name: str) -> str:
@@ -316,7 +316,7 @@ class TreeWriter:
         parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         self.variables = {parameter.arg: f"%{number}" for number, parameter in enumerate(parameters)}
         self.out += ("function", self.global_name(function.name))
-        by_place = is_kernel and not self.keeps_names and is_launched_by_place(function)
+        by_place = is_kernel and not self.keeps_names and _is_launched_by_place(function)
         for parameter in parameters:
             constexpr = parameter.annotation is not None and not by_place
             says = self.keeps_names or not is_kernel or constexpr or BY_NAME.fullmatch(parameter.arg) is not None
@@ -368,7 +368,7 @@ class TreeWriter:
         for name, entry in sorted(entries.items()):
             if drops_usual and not is_usual(name, entry):
                 self.write_triton_entry(name, entry)
-            elif not drops_usual and name in MATTERS and not is_empty(entry):
+            elif not drops_usual and name in MATTERS and not _is_empty(entry):
                 self.out.append(name)
                 self.write_named(entry)
         self.out.append("end")
@@ -434,7 +434,7 @@ class TreeWriter:
                 self.constants.append(repr(value))
             else:
                 out.append(f"={value!r}")
-        elif kind is ast.Call and is_assert(node.func):  # type: ignore[attr-defined]  # `kind` says so
+        elif kind is ast.Call and _is_assert(node.func):  # type: ignore[attr-defined]  # `kind` says so
             self.write_assert(node)  # type: ignore[arg-type]  # `kind` says so
         elif kind is ast.arg:
             self.write_inner_parameter(node)  # type: ignore[arg-type]  # `kind` says so
@@ -472,7 +472,7 @@ class TreeWriter:
             self.out.append(str(value))
 
 
-def is_assert(function: ast.expr) -> bool:
+def _is_assert(function: ast.expr) -> bool:
     """Whether a function asserts; Inductor's messages name variables."""
     return type(function) is ast.Attribute and function.attr == "device_assert"
 
@@ -482,7 +482,7 @@ def is_usual(key: str, value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and value.value in USUAL.get(key, ())
 
 
-def is_empty(value: ast.expr) -> bool:
+def _is_empty(value: ast.expr) -> bool:
     """Whether metadata is empty: None, False, an empty list."""
     match value:
         case ast.Constant(value=None) | ast.Constant(value=False):

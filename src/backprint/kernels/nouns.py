@@ -20,7 +20,7 @@ ISAS: Mapping[str, str] = MappingProxyType({"avx2": "VecAVX2", "avx512": "VecAVX
 
 
 @dataclass(frozen=True, slots=True)
-class GpuFacts:
+class _GpuFacts:
     """The facts of a GPU that a compiler reads, from the data sheet of the first product with this capability."""
 
     multiprocessors: int
@@ -31,13 +31,13 @@ class GpuFacts:
     cache: int
 
 
-GPUS: Mapping[int, GpuFacts] = MappingProxyType(
+GPUS: Mapping[int, _GpuFacts] = MappingProxyType(
     {
-        75: GpuFacts(40, 1024, 65536, 65536, 16 << 30, 4 << 20),
-        80: GpuFacts(108, 2048, 166912, 167936, 80 << 30, 40 << 20),
-        90: GpuFacts(132, 2048, 232448, 233472, 80 << 30, 50 << 20),
-        100: GpuFacts(148, 2048, 232448, 233472, 180 << 30, 126 << 20),
-        120: GpuFacts(170, 1536, 101376, 102400, 32 << 30, 96 << 20),
+        75: _GpuFacts(40, 1024, 65536, 65536, 16 << 30, 4 << 20),
+        80: _GpuFacts(108, 2048, 166912, 167936, 80 << 30, 40 << 20),
+        90: _GpuFacts(132, 2048, 232448, 233472, 80 << 30, 50 << 20),
+        100: _GpuFacts(148, 2048, 232448, 233472, 180 << 30, 126 << 20),
+        120: _GpuFacts(170, 1536, 101376, 102400, 32 << 30, 96 << 20),
     }
 )
 """Compute capability -> the facts of a T4, A100, H100, B200 and RTX 5090."""
@@ -197,17 +197,24 @@ class Kernel:
         """Return a Triton kernel's cubin in its first configuration, for 90 or another compute capability."""
         return self.built(capability).cubin
 
-    if TYPE_CHECKING:  # bound in the face, which joins the nouns with what reads, compiles and runs them
+    @property
+    def form(self) -> NormalForm:
+        """The kernel's program without its names, comments and layout."""
+        from backprint.kernels.normal import normal_form
 
-        @property
-        def form(self) -> NormalForm:
-            """The kernel's program without its names, comments and layout."""
+        return normal_form(self)
 
-        def times(self) -> KernelTimes:
-            """Run a Triton kernel in every configuration on its recorded calls, on a GPU of its target, and time it."""
+    def times(self) -> KernelTimes:
+        """Run a Triton kernel in every configuration on its recorded calls, on a GPU of its target, and time it."""
+        from backprint.kernels.winners import times_of
 
-        def built(self, capability: int | None = None) -> BuiltKernel:
-            """Compile a Triton kernel in its first configuration; without a capability, for its own target."""
+        return times_of(self)
+
+    def built(self, capability: int | None = None) -> BuiltKernel:
+        """Compile a Triton kernel in its first configuration; without a capability, for its own target."""
+        from backprint.kernels.build_triton import built
+
+        return next(built(self, target_named(f"cuda:{capability}" if capability else self.target)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,15 +290,19 @@ class CaptureKernels:
     def __iter__(self) -> Iterator[Kernel]:
         return (kernel for graph in self.graphs for kernel in graph.kernels)
 
-    if TYPE_CHECKING:  # bound in the face
+    def check(self, configurations: str = "first", timeout: float = 600.0) -> list[Verdict]:
+        """Run the kernels on the Capture's inputs, and compare the results with those of its graphs in eager.
 
-        def check(self, configurations: str = "first", timeout: float = 600.0) -> list[Verdict]:
-            """Run the kernels on the Capture's inputs, and compare the results with those of its graphs in eager.
+        Triton's run in its interpreter, C++ is compiled; both in a process of their own, for `timeout` seconds at
+        most. Returns a Verdict for each graph; a backward takes what the kernels of its forward saved, and its Verdict
+        says too whether the captured backward is the derivative of its forward. `configurations="all"` runs each
+        configuration of Triton's kernels, instead of the first of each.
+        """
+        from backprint.kernels.checking.check import derivatives_of_pairs, verdicts_of_kernels, with_derivatives
 
-            Triton's run in its interpreter, C++ is compiled; both in a process of their own, for `timeout` seconds at
-            most. Returns a Verdict for each graph; a backward takes what the kernels of its forward saved.
-            `configurations="all"` runs each configuration of Triton's kernels, instead of the first of each.
-            """
+        verdicts = verdicts_of_kernels(self, configurations, timeout)
+        backward = any(verdict.name.endswith(" backward") for verdict in verdicts)
+        return with_derivatives(verdicts, derivatives_of_pairs(self.capture)) if backward else verdicts
 
 
 def _digest(*texts: str) -> str:

@@ -49,11 +49,11 @@ def in_canonical_order(graph: Graph) -> Graph:
     ordered: dict[str, Step] = {}
     roots = [step.name for step in steps.values() if is_effect(step)]
     for name in (*roots, *(name for result in graph.results for name in refs(result))):
-        add_after_inputs(name, steps, ordered)
+        _add_after_inputs(name, steps, ordered)
     return replace(graph, steps=tuple(ordered.values()))
 
 
-def add_after_inputs(name: str, steps: Mapping[str, Step], ordered: dict[str, Step]) -> None:
+def _add_after_inputs(name: str, steps: Mapping[str, Step], ordered: dict[str, Step]) -> None:
     """Add a step after the steps whose values it uses. The stack replaces recursion: graphs have thousands of steps."""
     waiting = [(name, False)]
     while waiting:
@@ -85,7 +85,7 @@ def use_captured_sizes(module: fx.GraphModule) -> str:
     for node in module.graph.nodes:
         spec = node.meta.get("spec")
         if node.op == "call_function" and node.target in SIZED and isinstance(spec, TensorSpec):
-            if node.target is aten.index.Tensor and not has_one_mask(node):
+            if node.target is aten.index.Tensor and not _has_one_mask(node):
                 continue
             operators[str(node.target)] = None
             node.target, node.kwargs = SIZED[node.target], {**node.kwargs, "shape": tuple(map(int, spec.shape))}
@@ -93,7 +93,7 @@ def use_captured_sizes(module: fx.GraphModule) -> str:
     return f"{', '.join(operators)}: the size is that of the capture, which its guards hold" if operators else ""
 
 
-def has_one_mask(node: fx.Node) -> bool:
+def _has_one_mask(node: fx.Node) -> bool:
     """Whether a mask is the only index of a call: how many places it has can then be read from the result's shape."""
     specs = [argument.meta.get("spec") for argument in node.args[1] if isinstance(argument, fx.Node)]
     kinds = [spec.dtype in MASKS for spec in specs if isinstance(spec, TensorSpec) and math.prod(spec.shape) != 1]
@@ -116,13 +116,13 @@ def index(value: Tensor, indices: Sequence[Tensor | None], shape: Sequence[int])
     places: list[Tensor | None] = []
     for one_index in indices:
         if one_index is not None and one_index.dtype in (torch.bool, torch.uint8):
-            places += nonzero(one_index, [shape[first_indexed(indices)]]).unbind(1)
+            places += nonzero(one_index, [shape[_first_indexed(indices)]]).unbind(1)
         else:
             places.append(one_index)
     return aten.index.Tensor(value, places)
 
 
-def first_indexed(indices: Sequence[Tensor | None]) -> int:
+def _first_indexed(indices: Sequence[Tensor | None]) -> int:
     """Return the dimension of a result that the indices take: the first, if they do not lie together."""
     places = [place for place, one_index in enumerate(indices) if one_index is not None]
     return places[0] if places[-1] - places[0] == len(places) - 1 else 0
@@ -200,26 +200,26 @@ def prepared_graph(
     sizes, sized = ({}, graph) if symbols else (hints(graph), at_hints(graph))
     module = to_fx(in_canonical_order(sized), symbols)
     device = torch.device("cuda", 0) if target.device == "cuda" else torch.device("cpu")
-    remarks = sizes_note(sizes), guards_note(graph), move_to_device(module, device), use_captured_sizes(module)
+    remarks = _sizes_note(sizes), _guards_note(graph), move_to_device(module, device), use_captured_sizes(module)
     notes = [note for note in remarks if note]
     rewritten = sorted({str(node.target) for node in module.graph.nodes if node.target in forms})
     notes += [f"{name} is written with other operators" for name in rewritten]
-    draw_into_new_tensors(module)
+    _draw_into_new_tensors(module)
     replace_views(module)  # results on the target, and those of a form, may have other strides
-    name_sources(module)
+    _name_sources(module)
     # An operator without a rule for fake tensors may run on zeros, where that needs no GPU.
     shapes = symbols.mode.shape_env if symbols else None
     mode = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=target.device == "cpu", shape_env=shapes)
     table = {**select_decompositions(), **(DRAWS if target.device == "cuda" else {}), **forms}
     with mode, torch.no_grad(), fx.traceback.preserve_node_meta():
         inputs = [
-            symbolic_input(port, device, saved or {}, symbols)
+            _symbolic_input(port, device, saved or {}, symbols)
             if symbols
-            else fake_input(port, device, saved or {}, sizes)
+            else _fake_input(port, device, saved or {}, sizes)
             for port in sized.inputs
         ]
         lowered = make_fx(Tracing(module).run, decomposition_table=table, tracing_mode="real")(*inputs)
-    return PreparedGraph(lowered, inputs, mode, saved_layouts(graph, lowered), tuple(notes))
+    return PreparedGraph(lowered, inputs, mode, _saved_layouts(graph, lowered), tuple(notes))
 
 
 class Tracing(fx.Interpreter):
@@ -260,7 +260,7 @@ def operator_of(node: fx.Node) -> str:
     return str(node.target) if isinstance(node.target, OpOverload) else getattr(node.target, "__name__", "")
 
 
-def name_sources(module: fx.GraphModule) -> None:
+def _name_sources(module: fx.GraphModule) -> None:
     """Name each node as the source of the nodes that are made of it: Inductor writes the names beside its kernels."""
     for node in module.graph.nodes:
         if node.op == "call_function":
@@ -286,7 +286,7 @@ NEW = frozenset(
 """Operators whose result is a tensor of its own."""
 
 
-def draw_into_new_tensors(module: fx.GraphModule) -> None:
+def _draw_into_new_tensors(module: fx.GraphModule) -> None:
     """Replace draws into a tensor, under a saved random state, by draws that return a new tensor.
 
     Inductor takes the result of such a call for a new tensor, and reuses the memory of its argument.
@@ -312,14 +312,14 @@ def draw_into_new_tensors(module: fx.GraphModule) -> None:
     module.recompile()
 
 
-def sizes_note(sizes: Mapping[str, int]) -> str:
+def _sizes_note(sizes: Mapping[str, int]) -> str:
     """Return a note with the sizes for which a graph with symbols is lowered."""
     return f"sizes are those of the capture: {', '.join(f'{name} = {size}' for name, size in sizes.items())}" * bool(
         sizes
     )
 
 
-def guards_note(graph: Graph) -> str:
+def _guards_note(graph: Graph) -> str:
     """Return a note with the number of guards, which the kernels do not check."""
     count = sum(step.is_guard for step in graph.steps)
     return f"{count} guards are left out: check them before these kernels are called" if count else ""
@@ -340,7 +340,7 @@ def on_device(value: Any, device: torch.device) -> Any:
     return device if isinstance(value, torch.device) and value.type != "meta" else value
 
 
-def fake_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout], sizes: Mapping[str, int]) -> Any:
+def _fake_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout], sizes: Mapping[str, int]) -> Any:
     """Return an input of a graph as a fake tensor on the device; a number that is made of sizes as it was captured."""
     spec = port.spec
     if isinstance(spec, ScalarSpec) and spec.kind in NUMBERS and spec.expression and known(spec.expression, sizes):
@@ -358,7 +358,7 @@ def fake_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout]
     return torch.empty_strided(shape, tuple(map(int, spec.stride)), dtype=dtype, device=device)
 
 
-def symbolic_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout], symbols: Examples) -> Any:
+def _symbolic_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout], symbols: Examples) -> Any:
     """Return an input of a graph as a fake tensor on the device, or as a number, of symbolic sizes."""
     spec = port.spec
     if isinstance(spec, ScalarSpec) and spec.kind == "SymInt" and spec.expression:
@@ -375,7 +375,7 @@ def symbolic_input(port: Port, device: torch.device, saved: Mapping[str, PortLay
     return torch.empty_strided(shape, stride, dtype=dtype, device=device)
 
 
-def saved_layouts(graph: Graph, lowered: fx.GraphModule) -> dict[str, PortLayout]:
+def _saved_layouts(graph: Graph, lowered: fx.GraphModule) -> dict[str, PortLayout]:
     """Return the tensors that a forward saves, as they are on the target."""
     (results,) = lowered.graph.output_node().args
     layouts = {}

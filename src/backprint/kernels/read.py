@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class SavedGraph:
+class _SavedGraph:
     """The contents of a `graph.json`."""
 
     target: str
@@ -78,18 +78,18 @@ def graph_folder(file: Path) -> Path | None:
     return None
 
 
-def target_of_folder(folder: Path) -> str:
+def _target_of_folder(folder: Path) -> str:
     """Return the target of a graph's folder: `cuda:90` for `cuda_90`."""
     return folder.absolute().parts[-3].replace("_", ":", 1)
 
 
-def read_saved_graph(text: str, path: str) -> SavedGraph:
+def read_saved_graph(text: str, path: str) -> _SavedGraph:
     """Return the contents of a `graph.json`; raise RefusedError if the text is not one."""
     try:
         content = parse_json(text)
     except ValueError as error:
         raise RefusedError(f"{path}: not JSON: {error}") from error
-    content = checked_type(content, dict, path)
+    content = _checked_type(content, dict, path)
     version = content.get("format")
     if version != FORMAT:
         raise RefusedError(
@@ -100,14 +100,14 @@ def read_saved_graph(text: str, path: str) -> SavedGraph:
     template = Kernel("", "", "", target, direction=direction)
     kernels = {}
     for row in field(content, "kernels", list, path):
-        kernel = saved_kernel(checked_type(row, dict, f"{path}: kernels"), template, path)
+        kernel = _saved_kernel(_checked_type(row, dict, f"{path}: kernels"), template, path)
         kernels[kernel.name] = kernel
     externs = field(content, "externs", dict, path)
-    counts = {name: checked_type(count, int, f"{path}: externs: {name[:80]}") for name, count in externs.items()}
-    return SavedGraph(target, direction, kernels, counts)
+    counts = {name: _checked_type(count, int, f"{path}: externs: {name[:80]}") for name, count in externs.items()}
+    return _SavedGraph(target, direction, kernels, counts)
 
 
-def saved_kernel(kernel_row: dict[str, Any], template: Kernel, path: str) -> Kernel:
+def _saved_kernel(kernel_row: dict[str, Any], template: Kernel, path: str) -> Kernel:
     """Return the Kernel of a row of `graph.json`. It has no source; `template` has its target and direction."""
     name = field(kernel_row, "name", str, path)
     location = f"{path}: kernel {name[:80]}"
@@ -116,9 +116,9 @@ def saved_kernel(kernel_row: dict[str, Any], template: Kernel, path: str) -> Ker
         for row in dictionaries(kernel_row, "operators", location)
     )
     configurations = tuple(
-        saved_configuration(row, location) for row in dictionaries(kernel_row, "configurations", location)
+        _saved_configuration(row, location) for row in dictionaries(kernel_row, "configurations", location)
     )
-    calls = tuple(saved_call(row, location) for row in dictionaries(kernel_row, "calls", location))
+    calls = tuple(_saved_call(row, location) for row in dictionaries(kernel_row, "calls", location))
     threads = kernel_row.get("threads")
     return replace(
         template,
@@ -133,11 +133,11 @@ def saved_kernel(kernel_row: dict[str, Any], template: Kernel, path: str) -> Ker
     )
 
 
-def saved_configuration(row: dict[str, Any], location: str) -> KernelConfiguration:
+def _saved_configuration(row: dict[str, Any], location: str) -> KernelConfiguration:
     """Return a configuration; its sizes are pairs of a name and a number, or a mapping."""
     sizes = row.get("sizes")
-    pairs = sizes.items() if isinstance(sizes, dict) else map(pair_of, checked_type(sizes, list, f"{location}: sizes"))
-    checked = tuple((str(name), checked_type(size, int, f"{location}: sizes")) for name, size in pairs)
+    pairs = sizes.items() if isinstance(sizes, dict) else map(pair_of, _checked_type(sizes, list, f"{location}: sizes"))
+    checked = tuple((str(name), _checked_type(size, int, f"{location}: sizes")) for name, size in pairs)
     return KernelConfiguration(checked, field(row, "num_warps", int, location), field(row, "num_stages", int, location))
 
 
@@ -150,14 +150,14 @@ def pair_of(value: Any) -> tuple[Any, Any]:
             return "", None
 
 
-def saved_call(row: dict[str, Any], location: str) -> KernelCall:
+def _saved_call(row: dict[str, Any], location: str) -> KernelCall:
     """Return a call: its arguments, and its grid for each configuration."""
-    arguments = tuple(saved_argument(item, location) for item in dictionaries(row, "arguments", location))
-    grids = tuple(grid_of_three(item, location) for item in optional_list(row, "grids", location))
+    arguments = tuple(_saved_argument(item, location) for item in dictionaries(row, "arguments", location))
+    grids = tuple(_grid_of_three(item, location) for item in _optional_list(row, "grids", location))
     return KernelCall(arguments, grids)
 
 
-def grid_of_three(value: Any, location: str) -> tuple[int, int, int]:
+def _grid_of_three(value: Any, location: str) -> tuple[int, int, int]:
     match value:
         case [x, y, z] if is_whole(x) and is_whole(y) and is_whole(z):
             return x, y, z
@@ -165,9 +165,9 @@ def grid_of_three(value: Any, location: str) -> tuple[int, int, int]:
             raise RefusedError(f"{location}: a grid is three numbers, found {str(value)[:40]}")
 
 
-def saved_argument(row: dict[str, Any], location: str) -> KernelArgument:
+def _saved_argument(row: dict[str, Any], location: str) -> KernelArgument:
     """Return an argument of a call: a tensor's dtype, shape and stride, or a number."""
-    shape, stride = (tuple(optional_list(row, name, location)) for name in ("shape", "stride"))
+    shape, stride = (tuple(_optional_list(row, name, location)) for name in ("shape", "stride"))
     if not all(is_whole(size) and 0 <= size <= LARGEST_SIZE for size in (*shape, *stride)) or len(shape) != len(stride):
         raise RefusedError(
             f"{location}: no tensor has the shape {str(shape)[:40]} and the stride {str(stride)[:40]}: both are lists "
@@ -190,7 +190,7 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def checked_type(value: Any, kind: type[T], location: str) -> T:
+def _checked_type(value: Any, kind: type[T], location: str) -> T:
     """Return a value of JSON; raise RefusedError if it is of another type."""
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise RefusedError(f"{location}: expected a {kind.__name__}, found {type(value).__name__}")
@@ -202,19 +202,19 @@ def field(json_object: Mapping[str, Any], name: str, kind: type[T], location: st
     type."""
     if name not in json_object:
         raise RefusedError(f"{location}: it has no {name!r}")
-    return checked_type(json_object[name], kind, f"{location}: {name}")
+    return _checked_type(json_object[name], kind, f"{location}: {name}")
 
 
-def optional_list(json_object: Mapping[str, Any], name: str, location: str) -> list[Any]:
+def _optional_list(json_object: Mapping[str, Any], name: str, location: str) -> list[Any]:
     """Return the list under an optional key of a JSON object; [] if the key is missing."""
     value = json_object.get(name)
-    return [] if value is None else checked_type(value, list, f"{location}: {name}")
+    return [] if value is None else _checked_type(value, list, f"{location}: {name}")
 
 
 def dictionaries(json_object: Mapping[str, Any], name: str, location: str) -> Iterator[dict[str, Any]]:
     """Yield the items, which must be JSON objects, of the list under a required key of a JSON object."""
     for row in field(json_object, name, list, location):
-        yield checked_type(row, dict, f"{location}: {name}")
+        yield _checked_type(row, dict, f"{location}: {name}")
 
 
 # ------------------------------------------------------------------ files with one kernel, written by `alone.py`
@@ -236,19 +236,19 @@ FACTS = ("target", "declared", "compiler", "isa", "sample", "direction")
 """The keys of WRITTEN_AS that have a text: fields of Kernel under the same names."""
 
 
-def saved_kernels(text: str, path: str) -> Iterator[Kernel]:
+def _saved_kernels(text: str, path: str) -> Iterator[Kernel]:
     """Yield the kernel of a file that `alone.py` wrote; nothing if the file is an unedited copy beside its wrapper."""
     if len(text) > 2 * LARGEST:
         raise RefusedError(f"{path}: a source of {len(text)} characters; the limit is {2 * LARGEST}")
     tree = parse_module(text, path)
-    recorded = recorded_values(tree, path)
+    recorded = _recorded_values(tree, path)
     name, facts = recorded.get("NAME"), recorded.get("WRITTEN_AS", {})
-    if not isinstance(name, str) or not facts or not is_record(facts):
+    if not isinstance(name, str) or not facts or not _is_record(facts):
         raise RefusedError(f"{path}: it begins like a kernel that Backprint saved, but has no NAME or no WRITTEN_AS")
     if "SOURCE" in recorded:
         language, source = "cpp", recorded["SOURCE"]
     else:
-        language, source = "triton", module_source(tree, text, facts, path)
+        language, source = "triton", _module_source(tree, text, facts, path)
     if not isinstance(source, str):
         raise RefusedError(f"{path}: its SOURCE is not a text")
     texts = {name: str(facts.get(name) or "") for name in FACTS}
@@ -265,11 +265,11 @@ def saved_kernels(text: str, path: str) -> Iterator[Kernel]:
         sample=texts["sample"],
         direction=texts["direction"],
     )
-    if not (has_wrapper(Path(path)) and recorded.get("HASH") == kernel.hash):
+    if not (_has_wrapper(Path(path)) and recorded.get("HASH") == kernel.hash):
         yield kernel
 
 
-def is_record(facts: object) -> bool:
+def _is_record(facts: object) -> bool:
     """Whether a value is a mapping with texts, whole numbers and lists of texts."""
     return isinstance(facts, Mapping) and all(
         all(isinstance(item, str) for item in value) if isinstance(value, list) else isinstance(value, str | int | None)
@@ -277,7 +277,7 @@ def is_record(facts: object) -> bool:
     )
 
 
-def recorded_values(tree: ast.Module, path: str) -> dict[str, Any]:
+def _recorded_values(tree: ast.Module, path: str) -> dict[str, Any]:
     """Return the values of the global variables in RECORDED; raise RefusedError if one is not a literal."""
     values = {}
     for node in tree.body:
@@ -290,7 +290,7 @@ def recorded_values(tree: ast.Module, path: str) -> dict[str, Any]:
     return values
 
 
-def module_source(tree: ast.Module, text: str, facts: Mapping[str, Any], path: str) -> str:
+def _module_source(tree: ast.Module, text: str, facts: Mapping[str, Any], path: str) -> str:
     """Restore the source of the module that the compiler wrote: the imports, the functions, and the kernel's
     decorator."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -311,7 +311,7 @@ def module_source(tree: ast.Module, text: str, facts: Mapping[str, Any], path: s
     return "\n".join(parts) + "\n"
 
 
-def has_wrapper(path: Path) -> bool:
+def _has_wrapper(path: Path) -> bool:
     """Whether a wrapper is in the folder of a file, or in the one above."""
     return any((folder / name).is_file() for folder in (path.parent, path.parent.parent) for name in WRAPPERS)
 
@@ -387,7 +387,7 @@ class KernelSample:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelReader:
+class _KernelReader:
     """Reads one kind of file that has kernels."""
 
     title: str
@@ -438,21 +438,21 @@ def samples_below(path: Path) -> Iterator[KernelSample]:
         raise UsageError(f"{path}: there is no such file or folder")
     if not path.is_dir():
         if path.name == WRAPPER_FILE and graph_folder(path) == path.parent:
-            files = {file: stat_or_none(file) for file in (path.with_name(GRAPH_FILE), path) if file.exists()}
-            yield sample_of_files(name_of_sample(path.parent), path.parent, files)
+            files = {file: _stat_or_none(file) for file in (path.with_name(GRAPH_FILE), path) if file.exists()}
+            yield _sample_of_files(_name_of_sample(path.parent), path.parent, files)
         else:
-            yield sample_of_files(path.stem, path, {path: stat_or_none(path)})
+            yield _sample_of_files(path.stem, path, {path: _stat_or_none(path)})
         return
     samples = [("", path)]
     while samples:
         name, top = samples.pop()
-        files, subsamples = files_of_sample(top)
+        files, subsamples = _files_of_sample(top)
         if files:
-            yield sample_of_files(name or name_of_sample(path), top, files)
+            yield _sample_of_files(name or _name_of_sample(path), top, files)
         samples += [(f"{name}/{folder.name}" if name else folder.name, folder) for folder in reversed(subsamples)]
 
 
-def files_of_sample(top: Path) -> tuple[dict[Path, os.stat_result | None], list[Path]]:
+def _files_of_sample(top: Path) -> tuple[dict[Path, os.stat_result | None], list[Path]]:
     """Return the files of a sample (`KernelSample.files`) with the stat of each, and the folders in it that are samples
     themselves."""
     suffixes = tuple({reader.suffix for reader in READERS})
@@ -469,13 +469,13 @@ def files_of_sample(top: Path) -> tuple[dict[Path, os.stat_result | None], list[
         for entry in entries:
             path = folder / entry.name
             if entry.is_dir(follow_symlinks=False):
-                folders.append(path) if is_part_of_sample(path) else subsamples.append(path)
+                folders.append(path) if _is_part_of_sample(path) else subsamples.append(path)
             elif entry.name.endswith(suffixes) or entry.name == GRAPH_FILE:
-                files[path] = stat_or_none(path)
+                files[path] = _stat_or_none(path)
     return files, subsamples
 
 
-def stat_or_none(path: Path) -> os.stat_result | None:
+def _stat_or_none(path: Path) -> os.stat_result | None:
     """Return the `os.stat` of a file; None for a broken link."""
     try:
         return os.stat(path)
@@ -483,7 +483,7 @@ def stat_or_none(path: Path) -> os.stat_result | None:
         return None
 
 
-def sample_of_files(name: str, top: Path, files: Mapping[Path, os.stat_result | None]) -> KernelSample:
+def _sample_of_files(name: str, top: Path, files: Mapping[Path, os.stat_result | None]) -> KernelSample:
     """Return a sample with a digest of the names, sizes and times of its files."""
     digest = hashlib.sha256()
     for file, stat in files.items():
@@ -492,23 +492,23 @@ def sample_of_files(name: str, top: Path, files: Mapping[Path, os.stat_result | 
     return KernelSample(name, str(top.resolve()), tuple(files), digest.hexdigest())
 
 
-def name_of_sample(path: Path) -> str:
+def _name_of_sample(path: Path) -> str:
     """Return the name of the sample to which a folder belongs: the nearest folder, from this one upwards, whose name is
     not that of a part of a sample."""
     folder = path.resolve()
-    while is_named_part(folder) and folder.parent != folder:
+    while _is_named_part(folder) and folder.parent != folder:
         folder = folder.parent
     return folder.name
 
 
-def is_part_of_sample(folder: Path) -> bool:
+def _is_part_of_sample(folder: Path) -> bool:
     """Whether a folder belongs to the sample of its parent, and is not a sample itself."""
-    if is_named_part(folder):
+    if _is_named_part(folder):
         return True
     return CACHED.fullmatch(folder.name) is not None and next(folder.glob(f"c{folder.name}*"), None) is not None
 
 
-def is_named_part(folder: Path) -> bool:
+def _is_named_part(folder: Path) -> bool:
     """Whether the name of a folder, and the files in it or beside it, are those of a part of a sample."""
     if PARTS_OF_SAMPLE.fullmatch(folder.name):
         return True
@@ -525,46 +525,46 @@ def kernels_of_sample(sample: KernelSample) -> Iterator[KernelItem]:
 
     Wrappers are read first. A kernel in another file is left out if it is also in a wrapper.
     """
-    graphs: dict[Path, SavedGraph] = {}
+    graphs: dict[Path, _SavedGraph] = {}
     refused: set[Path] = set()
     for file in sample.files:
         if file.name == GRAPH_FILE and (folder := graph_folder(file)) == file.parent:
-            graph = graph_or_reason(file)
+            graph = _graph_or_reason(file)
             if isinstance(graph, UnreadKernels):
                 refused.add(folder)
                 yield graph
             else:
                 graphs[folder] = graph
                 yield ExternCalls(sample.name, graph.direction, graph.target, str(file), graph.externs)
-    readers: dict[Path, KernelReader] = {}
+    readers: dict[Path, _KernelReader] = {}
     for file in sample.files:
-        reader = None if file.name == GRAPH_FILE or graph_folder(file) in refused else reader_or_reason(file)
+        reader = None if file.name == GRAPH_FILE or graph_folder(file) in refused else _reader_or_reason(file)
         if isinstance(reader, UnreadKernels):
             yield reader
         elif reader is not None:
             readers[file] = reader
-    yield from kernels_without_copies(sample, readers, graphs)
+    yield from _kernels_without_copies(sample, readers, graphs)
 
 
-def kernels_without_copies(
-    sample: KernelSample, readers: Mapping[Path, KernelReader], graphs: Mapping[Path, SavedGraph]
+def _kernels_without_copies(
+    sample: KernelSample, readers: Mapping[Path, _KernelReader], graphs: Mapping[Path, _SavedGraph]
 ) -> Iterator[KernelItem]:
     """Yield all kernels of wrappers, and then the kernels of other files that are in no wrapper."""
     files_without_calls = [file for file, reader in readers.items() if not reader.calls_kernels]
     hashes_in_wrappers: set[str] = set()
     for file, reader in readers.items():
         if reader.calls_kernels:
-            for item in kernels_of_file(file, sample.name, reader, graphs):
+            for item in _kernels_of_file(file, sample.name, reader, graphs):
                 yield item
                 if files_without_calls and isinstance(item, Kernel):
-                    hashes_in_wrappers.add(hash_or_name(item))
+                    hashes_in_wrappers.add(_hash_or_name(item))
     for file in files_without_calls:
-        for item in kernels_of_file(file, sample.name, readers[file], graphs):
-            if not (hashes_in_wrappers and isinstance(item, Kernel) and hash_or_name(item) in hashes_in_wrappers):
+        for item in _kernels_of_file(file, sample.name, readers[file], graphs):
+            if not (hashes_in_wrappers and isinstance(item, Kernel) and _hash_or_name(item) in hashes_in_wrappers):
                 yield item
 
 
-def hash_or_name(kernel: Kernel) -> str:
+def _hash_or_name(kernel: Kernel) -> str:
     """Return a kernel's hash; if its source cannot be parsed, its file and name."""
     try:
         return kernel_hash(kernel)
@@ -572,29 +572,29 @@ def hash_or_name(kernel: Kernel) -> str:
         return f"{kernel.place}: {kernel.name}"
 
 
-def graph_or_reason(file: Path) -> SavedGraph | UnreadKernels:
+def _graph_or_reason(file: Path) -> _SavedGraph | UnreadKernels:
     """Return the contents of a `graph.json`, or an UnreadKernels with the reason why it was not read."""
     try:
         graph = read_saved_graph(read_text(file), str(file))
         if not (file.parent / WRAPPER_FILE).exists():
             raise RefusedError(f"there is no {WRAPPER_FILE} beside it, which has the kernels")
     except UNREADABLE as error:
-        return unread_file(file, error)
+        return _unread_file(file, error)
     return graph
 
 
-def reader_or_reason(file: Path) -> KernelReader | UnreadKernels | None:
+def _reader_or_reason(file: Path) -> _KernelReader | UnreadKernels | None:
     """Return the reader for a file; None if no reader recognizes it, and an UnreadKernels if it cannot be read."""
     try:
         text = read_text(file)
     except UNREADABLE as error:
-        return unread_file(file, error)
+        return _unread_file(file, error)
     fitting = (reader for reader in READERS if file.name.endswith(reader.suffix))
     return next((reader for reader in fitting if reader.recognizes(text)), None)
 
 
-def kernels_of_file(
-    file: Path, sample: str, reader: KernelReader, graphs: Mapping[Path, SavedGraph] = MappingProxyType({})
+def _kernels_of_file(
+    file: Path, sample: str, reader: _KernelReader, graphs: Mapping[Path, _SavedGraph] = MappingProxyType({})
 ) -> Iterator[KernelItem]:
     """Yield the kernels of one file, with their sample, direction and path, and with their facts in `graph.json`."""
     path = str(file)
@@ -607,14 +607,14 @@ def kernels_of_file(
                 continue
             if folder is not None:
                 saved = graphs[folder].kernels.get(item.name) if folder in graphs else None
-                item = with_saved_facts(item, saved) if saved else replace(item, target=target_of_folder(folder))
+                item = _with_saved_facts(item, saved) if saved else replace(item, target=_target_of_folder(folder))
             direction = item.direction or direction_of(text, file)
             yield replace(item, sample=sample, direction=direction, place=path)
     except UNREADABLE as error:
-        yield unread_file(file, error)
+        yield _unread_file(file, error)
 
 
-def with_saved_facts(kernel: Kernel, saved: Kernel) -> Kernel:
+def _with_saved_facts(kernel: Kernel, saved: Kernel) -> Kernel:
     """Return a Kernel with the program of `kernel`, and with everything else, such as target and calls, of `saved`, the
     Kernel of a `graph.json`."""
     return replace(saved, language=kernel.language, name=kernel.name, source=kernel.source, declared=kernel.declared)
@@ -623,7 +623,7 @@ def with_saved_facts(kernel: Kernel, saved: Kernel) -> Kernel:
 UNREADABLE = (RefusedError, OSError, RecursionError, MemoryError)
 
 
-def unread_file(file: Path, error: BaseException) -> UnreadKernels:
+def _unread_file(file: Path, error: BaseException) -> UnreadKernels:
     """Return the UnreadKernels for a file that could not be read because of an error."""
     reason = str(error) or type(error).__name__
     return UnreadKernels(str(file), reason.removeprefix(f"{file}: "))
@@ -691,7 +691,7 @@ def compiled_kernel(name: str, method: str, call: ast.Call, path: str) -> Kernel
             return Kernel(language, name, source)
 
 
-def kernels_of_module(text: str, path: str) -> Iterator[KernelItem]:
+def _kernels_of_module(text: str, path: str) -> Iterator[KernelItem]:
     """Yield the Triton kernels that a module defines. The module may be in Inductor's cache or in a GraphNet sample, or
     written by hand."""
     if len(text) > LARGEST:
@@ -704,7 +704,7 @@ def kernels_of_module(text: str, path: str) -> Iterator[KernelItem]:
         yield Kernel("triton", kernel.name, text)
 
 
-def kernels_of_cpp(text: str, path: str) -> Iterator[KernelItem]:
+def _kernels_of_cpp(text: str, path: str) -> Iterator[KernelItem]:
     """Yield the kernel of a C++ file: the part before Inductor's binding."""
     source = text.partition(BINDING)[0]
     if len(source) > LARGEST:
@@ -723,15 +723,15 @@ TRITON_MARKS = ("\n@triton_heuristics.", "\nfrom torch._inductor.runtime import 
 Inductor (TRITON_MARKS). A truncated file has them too, so that it is not overlooked."""
 
 READERS = (
-    KernelReader("a kernel that Backprint saved", ".py", (MARK,), saved_kernels, mark_is_first=True),
-    KernelReader(
+    _KernelReader("a kernel that Backprint saved", ".py", (MARK,), _saved_kernels, mark_is_first=True),
+    _KernelReader(
         "Inductor's output_code.py",
         ".py",
         (f"{ASYNC_COMPILE}.triton(", f"{ASYNC_COMPILE}.cpp", ASYNC_COMPILE_LINE),
         kernels_of_wrapper,
         True,
     ),
-    KernelReader("a module with Triton kernels", ".py", (JITTED, *TRITON_MARKS), kernels_of_module),
-    KernelReader("a C++ file of Inductor", ".cpp", (BINDING, *CPP_MARKS), kernels_of_cpp),
+    _KernelReader("a module with Triton kernels", ".py", (JITTED, *TRITON_MARKS), _kernels_of_module),
+    _KernelReader("a C++ file of Inductor", ".cpp", (BINDING, *CPP_MARKS), _kernels_of_cpp),
 )
 """The kinds of files. The first reader that recognizes a file reads it."""

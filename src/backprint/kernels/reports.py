@@ -28,7 +28,7 @@ NO_WORK = view_operators() | {"getitem", "empty", "empty_like"}
 """Operators of which a kernel computes nothing: views, and what makes memory."""
 
 
-def target_table(index: KernelIndex) -> Table:
+def _target_table(index: KernelIndex) -> Table:
     """Count kernels and programs of each target."""
     query = (
         "select uses.target, language, count(distinct uses.sample), count(*), count(distinct uses.hash), "
@@ -43,7 +43,7 @@ def target_table(index: KernelIndex) -> Table:
     return Table("By target", note, columns(heads), rows)
 
 
-def direction_table(index: KernelIndex) -> Table:
+def _direction_table(index: KernelIndex) -> Table:
     """Count kernels and programs of forwards and backwards, and what each shares with the other."""
     query = "select direction, count(distinct sample), count(*), count(distinct hash) from uses group by 1 order by 1"
     shared = (
@@ -62,13 +62,13 @@ def direction_table(index: KernelIndex) -> Table:
     return Table("Forward against backward", note, columns(heads), tuple(rows))
 
 
-def shared_programs(groups: KernelGroups) -> Table:
+def _shared_programs(groups: KernelGroups) -> Table:
     """Return the programs with most uses, of those that are used more than once."""
     rows = tuple(program_row(group) for group in groups.groups(limit=MOST) if group.uses > 1)
     return Table("The most shared programs", "The same program, whatever its name.", columns(PROGRAM), rows)
 
 
-def shared_structures(groups: KernelGroups) -> Table:
+def _shared_structures(groups: KernelGroups) -> Table:
     """Return the structures with most uses, of those that several programs have."""
     rows = tuple(
         (*program_row(group), group.programs) for group in groups.groups("structure", MOST) if group.programs > 1
@@ -77,7 +77,7 @@ def shared_structures(groups: KernelGroups) -> Table:
     return Table("The most shared structures", note, columns(f"{PROGRAM} programs:count"), rows)
 
 
-def byte_table(index: KernelIndex) -> Table:
+def _byte_table(index: KernelIndex) -> Table:
     """Return the programs whose calls have the largest tensors."""
     query = (
         "select name, kernels.hash, found.uses, calls, bytes from kernels join (select hash, count(*) as uses, "
@@ -94,7 +94,7 @@ def byte_table(index: KernelIndex) -> Table:
     return Table("Bytes", note, columns(heads), rows)
 
 
-def name_table(index: KernelIndex) -> Table:
+def _name_table(index: KernelIndex) -> Table:
     """Return the names that stand for several programs."""
     query = (
         "select uses.name, language, count(distinct uses.hash), count(*) from uses join kernels "
@@ -105,7 +105,7 @@ def name_table(index: KernelIndex) -> Table:
     return Table("Names of several programs", note, heads, tuple(index.rows(query, (MOST,))))
 
 
-def unread_table(index: KernelIndex) -> Table:
+def _unread_table(index: KernelIndex) -> Table:
     """Return what could not be read, and why."""
     rows = tuple((unread.place, unread.reason) for unread in index.unread())
     return Table("Not read", "", columns("file:name reason"), rows)
@@ -115,7 +115,7 @@ def unread_table(index: KernelIndex) -> Table:
 
 
 @dataclass(slots=True)
-class OperatorUses:
+class _OperatorUses:
     """How an operator of the captured graphs is computed."""
 
     fused: int = 0
@@ -126,7 +126,7 @@ class OperatorUses:
 
 def operator_table(index: KernelIndex) -> Table:
     """Return the operators that no kernel computes together with others."""
-    uses_by_operator = operator_uses(index)
+    uses_by_operator = _operator_uses(index)
     rows = [
         (name, "no kernel" if not uses.alone else "kernels of their own", uses.externs, uses.alone)
         for name, uses in uses_by_operator.items()
@@ -141,23 +141,23 @@ def operator_table(index: KernelIndex) -> Table:
     return Table("Operators never fused", note, columns(heads), tuple(rows))
 
 
-def operator_uses(index: KernelIndex) -> dict[str, OperatorUses]:
+def _operator_uses(index: KernelIndex) -> dict[str, _OperatorUses]:
     """Return each operator of the graphs with how it is computed; its overloads are one."""
-    uses_by_operator: dict[str, OperatorUses] = defaultdict(OperatorUses)
+    uses_by_operator: dict[str, _OperatorUses] = defaultdict(_OperatorUses)
     for text, count in index.rows("select operators, count(*) from uses where operators != '[]' group by 1"):
-        names = Counter(name for name in map(packet_of, json.loads(text)) if name.rpartition(".")[2] not in NO_WORK)
+        names = Counter(name for name in map(_packet_of, json.loads(text)) if name.rpartition(".")[2] not in NO_WORK)
         for name in names:
             if names.total() > 1:
                 uses_by_operator[name].fused += count
             else:
                 uses_by_operator[name].alone += count
     for operator, calls in index.rows("select operator, total(calls) from externs group by 1"):
-        if (name := packet_of(operator)).rpartition(".")[2] not in NO_WORK:
+        if (name := _packet_of(operator)).rpartition(".")[2] not in NO_WORK:
             uses_by_operator[name].externs += int(calls)
     return uses_by_operator
 
 
-def packet_of(operator: str) -> str:
+def _packet_of(operator: str) -> str:
     """Return an operator without its overload: `aten.addmm` of `aten.addmm.out`."""
     parts = operator.split(".")
     return ".".join(parts[:2]) if len(parts) > 2 else operator
@@ -167,7 +167,7 @@ def packet_of(operator: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ProgramRows:
+class _ProgramRows:
     """The rows of all programs, read from the index each time."""
 
     groups: KernelGroups
@@ -184,9 +184,9 @@ def program_row(group: KernelGroup) -> tuple[Cell, ...]:
     return (group.name, group.language, group.uses, group.samples, group.forward, group.backward, group.hash[:LETTERS])
 
 
-def program_table(groups: KernelGroups) -> Table:
+def _program_table(groups: KernelGroups) -> Table:
     """Return all programs."""
-    return Table("All programs", "", columns(PROGRAM), ProgramRows(groups))
+    return Table("All programs", "", columns(PROGRAM), _ProgramRows(groups))
 
 
 # ------------------------------------------------------------------ the report
@@ -211,31 +211,31 @@ def report_of_folders(groups: KernelGroups, folders: Sequence[Path], watch: Call
     """Add the kernels in folders to groups and return their report; `watch` is called with the name of each sample."""
     for folder in folders:
         groups.index.add_folder(folder, watch)
-    return kernel_report(groups, folders)
+    return _kernel_report(groups, folders)
 
 
-def kernel_report(groups: KernelGroups, folders: Iterable[Path] = ()) -> Report:
+def _kernel_report(groups: KernelGroups, folders: Iterable[Path] = ()) -> Report:
     """Return the report of the kernels in an index."""
     index = groups.index
     tables = (
-        target_table(index),
-        direction_table(index),
-        shared_programs(groups),
-        shared_structures(groups),
+        _target_table(index),
+        _direction_table(index),
+        _shared_programs(groups),
+        _shared_structures(groups),
         operator_table(index),
-        byte_table(index),
-        name_table(index),
-        unread_table(index),
+        _byte_table(index),
+        _name_table(index),
+        _unread_table(index),
     )
     return Report(
         "Kernels",
-        total_facts(groups, folders),
+        _total_facts(groups, folders),
         tuple(filled(tables)),
-        program_table(groups),
+        _program_table(groups),
         FIELDS,
-        lambda: program_rows(groups),
-        tuple(sharing_picture(groups)),
-        tuple(shared_code(groups)),
+        lambda: _program_rows(groups),
+        tuple(_sharing_picture(groups)),
+        tuple(_shared_code(groups)),
         answer=answer_text(groups),
     )
 
@@ -250,7 +250,7 @@ def answer_text(groups: KernelGroups) -> str:
     )
 
 
-def total_facts(groups: KernelGroups, folders: Iterable[Path]) -> tuple[tuple[str, str], ...]:
+def _total_facts(groups: KernelGroups, folders: Iterable[Path]) -> tuple[tuple[str, str], ...]:
     """Return the facts above the tables."""
     totals = groups.totals()
     structures = totals.uses / totals.structures if totals.structures else 0.0
@@ -268,7 +268,7 @@ def total_facts(groups: KernelGroups, folders: Iterable[Path]) -> tuple[tuple[st
     return tuple((name, one_line(value)) for name, value in known.items() if value)
 
 
-def shared_code(groups: KernelGroups) -> Iterator[Listing]:
+def _shared_code(groups: KernelGroups) -> Iterator[Listing]:
     """Yield the code of the programs with most uses."""
     for group in groups.groups(limit=LISTED):
         kernel = groups.representative(group)
@@ -280,7 +280,7 @@ def shared_code(groups: KernelGroups) -> Iterator[Listing]:
         yield Listing(one_line(group.name), one_line(note), code, LANGUAGES[kernel.language])
 
 
-def program_rows(groups: KernelGroups) -> Iterator[dict[str, Any]]:
+def _program_rows(groups: KernelGroups) -> Iterator[dict[str, Any]]:
     """Yield every column of each program."""
     query = (
         "select kernels.hash, structure, kernels.name, language, kernels.sample, kernels.direction, kernels.target, "
@@ -299,7 +299,7 @@ POINTS = 200
 """The points of a line."""
 
 
-def sharing_picture(groups: KernelGroups) -> Iterator[Figure]:
+def _sharing_picture(groups: KernelGroups) -> Iterator[Figure]:
     """Draw how often each program is used, the most used first; nothing if all are used once."""
     query = "select count(*) from uses where ? in (direction, '') group by hash order by 1 desc"
     lines = {"all": "", "forward": "forward", "backward": "backward"}

@@ -50,7 +50,7 @@ def save_kernels(kernels: CaptureKernels, folder: Path, build: bool = False) -> 
         unfinished.mkdir(parents=True)
         times_lines: list[str] = []
         for graph in kernels.graphs:
-            times_lines += write_graph(graph, unfinished / graph.title.replace(" ", "/"), build)
+            times_lines += _write_graph(graph, unfinished / graph.title.replace(" ", "/"), build)
         if place.exists():
             shutil.rmtree(place)
         os.replace(unfinished, place)
@@ -61,7 +61,7 @@ def save_kernels(kernels: CaptureKernels, folder: Path, build: bool = False) -> 
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def write_graph(graph: ExtractedGraph, place: Path, build: bool) -> list[str]:
+def _write_graph(graph: ExtractedGraph, place: Path, build: bool) -> list[str]:
     """Write the wrapper and the kernels of one graph; return a line for each kernel that was timed."""
     place.mkdir(parents=True)
     (place / WRAPPER_FILE).write_text(graph.wrapper, encoding="utf-8")
@@ -69,14 +69,14 @@ def write_graph(graph: ExtractedGraph, place: Path, build: bool) -> list[str]:
         (place / ALONE_FOLDER).mkdir(exist_ok=True)
         (place / ALONE_FOLDER / f"{kernel.name}.py").write_text(alone_text(kernel), encoding="utf-8")
         if build and kernel.language == "triton":
-            write_built(graph, kernel, place / BUILT_FOLDER / kernel.name)
-    known = [facts_of_kernel(kernel) | facts_of_times(graph.target, kernel) for kernel in graph.kernels]
+            _write_built(graph, kernel, place / BUILT_FOLDER / kernel.name)
+    known = [_facts_of_kernel(kernel) | _facts_of_times(graph.target, kernel) for kernel in graph.kernels]
     facts = {**facts_of(graph), "kernels": known}
     (place / GRAPH_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    return [times_line(row["name"], row["times"]) for row in known if "times" in row]
+    return [_times_line(row["name"], row["times"]) for row in known if "times" in row]
 
 
-def times_line(name: str, times: Mapping[str, Any]) -> str:
+def _times_line(name: str, times: Mapping[str, Any]) -> str:
     """Return the times of a kernel as a line."""
     if "refused" in times:
         return f"{NOT_TIMED}: {times['refused']}"
@@ -84,7 +84,7 @@ def times_line(name: str, times: Mapping[str, Any]) -> str:
     return f"{name}: {times['total']:.1f} us on {times['device']} in {fastest}"
 
 
-def write_built(graph: ExtractedGraph, kernel: Kernel, place: Path) -> None:
+def _write_built(graph: ExtractedGraph, kernel: Kernel, place: Path) -> None:
     """Compile a Triton kernel in every configuration, and write each stage of it."""
     place.mkdir(parents=True)
     for compiled in built(kernel, graph.target):
@@ -110,7 +110,7 @@ def facts_of(graph: ExtractedGraph) -> dict[str, Any]:
     }
 
 
-def facts_of_times(target: KernelTarget, kernel: Kernel) -> dict[str, Any]:
+def _facts_of_times(target: KernelTarget, kernel: Kernel) -> dict[str, Any]:
     """Return how long a kernel takes where its GPU is here, or why that is not known; nothing elsewhere."""
     if kernel.language != "triton" or not is_here(target):
         return {}
@@ -120,7 +120,7 @@ def facts_of_times(target: KernelTarget, kernel: Kernel) -> dict[str, Any]:
         return {"times": {"refused": str(error)}}
 
 
-def facts_of_kernel(kernel: Kernel) -> dict[str, Any]:
+def _facts_of_kernel(kernel: Kernel) -> dict[str, Any]:
     """Return the facts of a kernel, for JSON."""
     form = kernel.form
     return {
@@ -133,11 +133,11 @@ def facts_of_kernel(kernel: Kernel) -> dict[str, Any]:
         "isa": kernel.isa,
         "operators": [asdict(operator) for operator in kernel.operators],
         "configurations": [asdict(configuration) for configuration in kernel.configurations],
-        "calls": [facts_of_call(call) for call in kernel.calls],
+        "calls": [_facts_of_call(call) for call in kernel.calls],
     }
 
 
-def facts_of_call(call: KernelCall) -> dict[str, Any]:
+def _facts_of_call(call: KernelCall) -> dict[str, Any]:
     """Return the facts of a call, for JSON, which has no numbers that are not finite: they are texts."""
     facts = asdict(call)
     for row in facts["arguments"]:

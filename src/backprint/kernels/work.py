@@ -37,7 +37,7 @@ def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dic
     from backprint.jobs.verbs import capture_columns
 
     with stage("read"):
-        capture = read_sample(task, options)
+        capture = _read_sample(task, options)
     staging.mkdir()
     remarks: list[str] = []
     words: list[str] = []
@@ -57,7 +57,7 @@ def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dic
         hashes += [kernel.hash for kernel in kernels]
         if options["check"]:
             with stage("check"):
-                words += check_and_describe(kernels, remarks)
+                words += _check_and_describe(kernels, remarks)
     counts = f"{len(hashes)} kernels, {len(set(hashes))} programs"
     counts += f", {sum(not text.startswith(NOT_TIMED) for text in timed)} timed" if timed else ""
     row = columns | {"notes": [one_line(text) for text in (*refused, *remarks, *timed)]}
@@ -68,7 +68,7 @@ def extract_sample(task: Task, options: Mapping[str, Any], staging: Path) -> dic
     return row | {"verdict": verdict, "cause": "", "detail": one_line("; ".join([detail, *remarks[:1]]))}
 
 
-def check_and_describe(kernels: CaptureKernels, remarks: list[str]) -> list[str]:
+def _check_and_describe(kernels: CaptureKernels, remarks: list[str]) -> list[str]:
     """Check kernels; return the verdict of each graph, and add a line for each that is not good."""
     verdicts = verdicts_of_kernels(kernels)
     remarks += [
@@ -92,11 +92,12 @@ def column_of_derivatives(capture: Capture, remarks: list[str]) -> dict[str, str
     return {} if whole is None else {"derivative": whole.word}
 
 
-def read_sample(task: Task, options: Mapping[str, Any]) -> Capture:
+def _read_sample(task: Task, options: Mapping[str, Any]) -> Capture:
     """Return the Capture of a sample; a sample of others is captured first."""
     from backprint import api
     from backprint.target import capture_target, read_target
 
     if task.kind == "backprint":
         return api.load(task.path, allow=tuple(options["allow"]))
-    return capture_target(read_target(task.path, trust=options["trust"], mode="train"))
+    target = read_target(task.path, trust=options["trust"], mode="train")
+    return capture_target(target, requires_grad=options["requires_grad"])

@@ -73,7 +73,7 @@ def weights(scored: Tensor, logarithm: Tensor) -> Tensor:
     return (scored - finite.unsqueeze(-1)).exp()
 
 
-def refuse_dropout(dropout: float) -> None:
+def _refuse_dropout(dropout: float) -> None:
     """Raise if attention draws random numbers."""
     if dropout:
         raise RefusedError(f"attention with dropout_p={dropout} draws random numbers, which no exchange format can")
@@ -90,7 +90,7 @@ def attention(
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the output and the logarithm of each row's sum."""
-    refuse_dropout(dropout_p)
+    _refuse_dropout(dropout_p)
     dtype = query.dtype
     query, key, value = (widened(tensor) for tensor in (query, key, value))
     scored = scores(query, key, is_causal, attn_mask, scale)
@@ -112,7 +112,7 @@ def attention_backward(
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of query, key and value."""
-    refuse_dropout(dropout_p)
+    _refuse_dropout(dropout_p)
     dtype = query.dtype
     gradient, query, key, value, out = (widened(tensor) for tensor in (gradient, query, key, value, out))
     factor = query.shape[-1] ** -0.5 if scale is None else scale
@@ -140,7 +140,7 @@ ATTENTION: Mapping[Any, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Convolving:
+class _Convolving:
     """The numbers of a convolution, one of each for every dimension of space."""
 
     stride: Sequence[int]
@@ -178,20 +178,20 @@ def convolution_backward(
     stride, padding, dilation = (
         list(numbers_of_kind) * (sides // len(numbers_of_kind)) for numbers_of_kind in (stride, padding, dilation)
     )
-    numbers = Convolving(stride, padding, dilation, groups)
+    numbers = _Convolving(stride, padding, dilation, groups)
     of_value = of_weight = of_bias = None
     if output_mask[0]:
         way = forward_of if transposed else backward_of
-        of_value = (group_by_group(way) if apart and not transposed else way)(gradient, weight, numbers, value.shape)
+        of_value = (_group_by_group(way) if apart and not transposed else way)(gradient, weight, numbers, value.shape)
     if output_mask[1]:
         source, target = (gradient, value) if transposed else (value, gradient)
-        of_weight = weight_gradient(source, target, numbers, weight.shape)
+        of_weight = _weight_gradient(source, target, numbers, weight.shape)
     if output_mask[2]:
         of_bias = gradient.sum([0, *range(2, 2 + sides)])
     return of_value, of_weight, of_bias
 
 
-def backward_of(gradient: Tensor, weight: Tensor, numbers: Convolving, shape: Sequence[int]) -> Tensor:
+def backward_of(gradient: Tensor, weight: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
     """Return the gradient of a convolution's input: a transposed convolution."""
     reached = [
         (gradient.shape[2 + i] - 1) * step - 2 * pad + far * (weight.shape[2 + i] - 1) + 1
@@ -203,10 +203,10 @@ def backward_of(gradient: Tensor, weight: Tensor, numbers: Convolving, shape: Se
     )
 
 
-def group_by_group(way: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _group_by_group(way: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Return a function for the gradient of a convolution's input that computes each group by itself."""
 
-    def gradient_of(gradient: Tensor, weight: Tensor, numbers: Convolving, shape: Sequence[int]) -> Tensor:
+    def gradient_of(gradient: Tensor, weight: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
         single = replace(numbers, groups=1)
         pairs = zip(gradient.chunk(numbers.groups, 1), weight.chunk(numbers.groups, 0), strict=True)
         return torch.cat([way(part, its, single, shape) for part, its in pairs], 1)
@@ -214,12 +214,12 @@ def group_by_group(way: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return gradient_of
 
 
-def forward_of(gradient: Tensor, weight: Tensor, numbers: Convolving, shape: Sequence[int]) -> Tensor:
+def forward_of(gradient: Tensor, weight: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
     """Return the gradient of a transposed convolution's input: a convolution."""
-    return crop_space(numbers.over(gradient, weight), shape[2:])
+    return _crop_space(numbers.over(gradient, weight), shape[2:])
 
 
-def weight_gradient(source: Tensor, target: Tensor, numbers: Convolving, shape: Sequence[int]) -> Tensor:
+def _weight_gradient(source: Tensor, target: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
     """Return the gradient of a weight: one convolution, in which batch and channels change places.
 
     Each group of channels is convolved apart, so channels of the result are moved from within groups to between them.
@@ -229,12 +229,12 @@ def weight_gradient(source: Tensor, target: Tensor, numbers: Convolving, shape: 
     space, over = list(source.shape[2:]), list(target.shape[2:])
     left = source.reshape(count, groups, inside, *space).transpose(0, 2).reshape(inside, groups * count, *space)
     right = target.transpose(0, 1).reshape(groups * outside, count, *over)
-    swapped = Convolving(numbers.dilation, numbers.padding, numbers.stride, groups)
-    gradient = crop_space(swapped.over(left, right), shape[2:])
+    swapped = _Convolving(numbers.dilation, numbers.padding, numbers.stride, groups)
+    gradient = _crop_space(swapped.over(left, right), shape[2:])
     return gradient.transpose(0, 1).reshape(list(shape))
 
 
-def crop_space(value: Tensor, sizes: Sequence[int]) -> Tensor:
+def _crop_space(value: Tensor, sizes: Sequence[int]) -> Tensor:
     """Return the first elements along each dimension of space."""
     for place, size in enumerate(sizes):
         if value.shape[2 + place] != size:
@@ -273,7 +273,7 @@ def index_put(value: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
     """Return a tensor with values written at indices: one scatter over the indexed dimensions."""
     indexed = {side: index_tensor for side, index_tensor in enumerate(indices) if index_tensor is not None}
     if any(index_tensor.dtype in (torch.bool, torch.uint8) for index_tensor in indexed.values()):
-        return masked_put(value, indexed, values, accumulate)
+        return _masked_put(value, indexed, values, accumulate)
     places = torch.broadcast_tensors(*indexed.values())
     # Indices of several dimensions become one index into the rows that these dimensions span: exchange formats have
     # scatter along one dimension only.
@@ -286,7 +286,7 @@ def index_put(value: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
     rest = [value.shape[side] for side in others]
     sizes = [value.shape[side] for side in indexed]
     rows = value.permute(order).reshape([torch.Size(sizes).numel(), torch.Size(rest).numel()])
-    written = placed_first(values, places[0].shape, list(indexed), others, value.shape)
+    written = _placed_first(values, places[0].shape, list(indexed), others, value.shape)
     written = written.reshape([linear.numel(), rows.shape[1]]).to(value.dtype)
     at = linear.reshape(-1, 1).expand_as(written)
     put = rows.scatter_add(0, at, written) if accumulate else rows.scatter(0, at, written)
@@ -294,7 +294,7 @@ def index_put(value: Tensor, indices: Sequence[Tensor | None], values: Tensor, a
     return put.reshape([*sizes, *rest]).permute(back)
 
 
-def placed_first(
+def _placed_first(
     values: Tensor, shape: Sequence[int], sides: list[int], others: list[int], whole: Sequence[int]
 ) -> Tensor:
     """Return the values of a write with the dimensions of the indices first."""
@@ -306,7 +306,7 @@ def placed_first(
     return spread.permute([*index_sides, *range(len(before)), *range(len(before) + len(shape), spread.dim())])
 
 
-def masked_put(value: Tensor, masks: Mapping[int, Tensor], values: Tensor, accumulate: bool) -> Tensor:
+def _masked_put(value: Tensor, masks: Mapping[int, Tensor], values: Tensor, accumulate: bool) -> Tensor:
     """Return a tensor with one value written where a mask is true."""
     if len(masks) > 1 or values.numel() != 1:
         raise RefusedError("aten.index_put writes several values by a mask, whose count is in no exchange format")
@@ -319,7 +319,7 @@ def masked_put(value: Tensor, masks: Mapping[int, Tensor], values: Tensor, accum
 
 def as_strided(value: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """Return a view by strides as a gather: a format knows no strides."""
-    order, places = strided_places(value, size, stride, storage_offset)
+    order, places = _strided_places(value, size, stride, storage_offset)
     return value.permute(order).reshape([-1]).index_select(0, places).reshape(list(size))
 
 
@@ -327,13 +327,13 @@ def as_strided_scatter(
     value: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
     """Return a tensor with values written to a view by strides: a scatter."""
-    order, places = strided_places(value, size, stride, storage_offset)
+    order, places = _strided_places(value, size, stride, storage_offset)
     dense = value.permute(order)
     put = dense.reshape([-1]).scatter(0, places, source.expand(list(size)).reshape([-1]))
     return put.reshape(list(dense.shape)).permute([order.index(side) for side in range(value.dim())])
 
 
-def strided_places(
+def _strided_places(
     value: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
 ) -> tuple[list[int], Tensor]:
     """Return the order of the dimensions as a tensor lies in memory, and the flat places there of a view by strides."""
@@ -378,7 +378,7 @@ INDEXING: Mapping[Any, Any] = {
 # -------------------------------------------------------------- largest values
 
 
-def largest_backward(sides: int) -> Callable[..., Tensor]:
+def _largest_backward(sides: int) -> Callable[..., Tensor]:
     """Return the backward of pooling for the largest values over the last `sides` dimensions."""
 
     def backward(gradient: Tensor, value: Tensor, *rest: Any) -> Tensor:
@@ -392,13 +392,13 @@ def largest_backward(sides: int) -> Callable[..., Tensor]:
     return backward
 
 
-def adaptive_max_pool(sides: int) -> Callable[..., tuple[Tensor, Tensor]]:
+def _adaptive_max_pool(sides: int) -> Callable[..., tuple[Tensor, Tensor]]:
     """Return pooling for the largest values to a given size: a gather of each window, whose sizes differ."""
 
     def pool(value: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
         kept = list(value.shape[:-sides])
         with untraced():
-            windows = window_places(list(value.shape[-sides:]), list(output_size)).to(value.device)
+            windows = _window_places(list(value.shape[-sides:]), list(output_size)).to(value.device)
         window_values = value.reshape([*kept, -1]).index_select(-1, windows.reshape([-1]))
         largest, places = window_values.reshape([*kept, *windows.shape]).max(-1)
         indices = windows.expand([*kept, *windows.shape]).gather(-1, places.unsqueeze(-1)).squeeze(-1)
@@ -407,7 +407,7 @@ def adaptive_max_pool(sides: int) -> Callable[..., tuple[Tensor, Tensor]]:
     return pool
 
 
-def window_places(space: Sequence[int], reached: Sequence[int]) -> Tensor:
+def _window_places(space: Sequence[int], reached: Sequence[int]) -> Tensor:
     """Return the flat places of the elements of each window; a short window repeats its last ones."""
     places = torch.zeros([1, 1], dtype=torch.int64)
     for size, count in zip(space, reached, strict=True):
@@ -423,7 +423,7 @@ def window_places(space: Sequence[int], reached: Sequence[int]) -> Tensor:
 # -------------------------------------------------------------- averages
 
 
-def avg_pool_backward(sides: int) -> Callable[..., Tensor]:
+def _avg_pool_backward(sides: int) -> Callable[..., Tensor]:
     """Return the backward of average pooling: a transposed convolution with ones."""
 
     def backward(
@@ -436,8 +436,8 @@ def avg_pool_backward(sides: int) -> Callable[..., Tensor]:
         count_include_pad: bool,
         divisor_override: int | None,
     ) -> Tensor:
-        kernel, padding = each_side(kernel, sides), each_side(padding, sides)
-        steps = each_side(stride, sides) if len(stride) else kernel
+        kernel, padding = _each_side(kernel, sides), _each_side(padding, sides)
+        steps = _each_side(stride, sides) if len(stride) else kernel
         size, reached = list(value.shape[-sides:]), list(gradient.shape[-sides:])
         scaled = gradient.reshape([-1, 1, *reached])
         for side in range(sides):
@@ -448,13 +448,13 @@ def avg_pool_backward(sides: int) -> Callable[..., Tensor]:
         ones = torch.ones([1, 1, *kernel], dtype=gradient.dtype, device=gradient.device)
         spread = aten.convolution.default(scaled, ones, None, steps, [0] * sides, [1] * sides, True, [0] * sides, 1)
         for side in range(sides):
-            spread = crop_or_pad(spread, 2 + side, padding[side], size[side])
+            spread = _crop_or_pad(spread, 2 + side, padding[side], size[side])
         return spread.reshape(list(value.shape))
 
     return backward
 
 
-def each_side(numbers: Sequence[int], sides: int) -> list[int]:
+def _each_side(numbers: Sequence[int], sides: int) -> list[int]:
     """Return one number for each dimension of space."""
     return list(numbers) * (sides // len(numbers))
 
@@ -478,7 +478,7 @@ def along(counts: Sequence[int], side: int, sides: int, like: Tensor) -> Any:
         return torch.tensor(counts, dtype=like.dtype, device=like.device).reshape(shape)
 
 
-def crop_or_pad(value: Tensor, side: int, start: int, size: int) -> Tensor:
+def _crop_or_pad(value: Tensor, side: int, start: int, size: int) -> Tensor:
     """Return `size` elements along a dimension, with zeros after its end."""
     missing = start + size - value.shape[side]
     if missing > 0:
@@ -490,7 +490,7 @@ def crop_or_pad(value: Tensor, side: int, start: int, size: int) -> Tensor:
 # -------------------------------------------------------------- linear in each dimension
 
 
-def response(make: Callable[[Tensor], Tensor], size: int, like: Tensor) -> Tensor:
+def _response(make: Callable[[Tensor], Tensor], size: int, like: Tensor) -> Tensor:
     """Return the results of an operator on the rows of an identity matrix, as a constant of the graph."""
     with untraced():
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
@@ -498,7 +498,7 @@ def response(make: Callable[[Tensor], Tensor], size: int, like: Tensor) -> Tenso
         return make(rows).reshape(size, -1).to(like.dtype)
 
 
-def spread_back(gradient: Tensor, side: int, matrix: Tensor) -> Tensor:
+def _spread_back(gradient: Tensor, side: int, matrix: Tensor) -> Tensor:
     """Return the gradient along one dimension, from the response to each of its elements."""
     size, reached = matrix.shape
     times = reached // size
@@ -510,7 +510,7 @@ def spread_back(gradient: Tensor, side: int, matrix: Tensor) -> Tensor:
     return (gradient.transpose(side, -1) @ matrix.transpose(0, 1)).transpose(side, -1)
 
 
-def adaptive_avg_pool(sides: int) -> Callable[..., Tensor]:
+def _adaptive_avg_pool(sides: int) -> Callable[..., Tensor]:
     """Return the average pooling to a given size over the last `sides` dimensions."""
 
     def pool(value: Tensor, output_size: Sequence[int]) -> Tensor:
@@ -528,22 +528,22 @@ def averaged(value: Tensor, side: int, size: int) -> Tensor:
         return value
     if length % size == 0:
         return value.unflatten(side, [size, length // size]).mean(side)
-    matrix = response(lambda rows: aten._adaptive_avg_pool2d(rows.unsqueeze(1), [1, size]), length, value)
+    matrix = _response(lambda rows: aten._adaptive_avg_pool2d(rows.unsqueeze(1), [1, size]), length, value)
     return (value.transpose(side, -1) @ matrix).transpose(side, -1)
 
 
-def adaptive_avg_pool_backward(sides: int) -> Callable[..., Tensor]:
+def _adaptive_avg_pool_backward(sides: int) -> Callable[..., Tensor]:
     """Return the backward of average pooling to a given size."""
 
     def backward(gradient: Tensor, value: Tensor) -> Tensor:
         for side in range(-sides, 0):
-            gradient = averaged_back(gradient, side, value.shape[side])
+            gradient = _averaged_back(gradient, side, value.shape[side])
         return gradient
 
     return backward
 
 
-def averaged_back(gradient: Tensor, side: int, length: int) -> Tensor:
+def _averaged_back(gradient: Tensor, side: int, length: int) -> Tensor:
     """Return the gradient of the averages along one dimension."""
     size = gradient.shape[side]
     if length == size:
@@ -554,11 +554,11 @@ def averaged_back(gradient: Tensor, side: int, length: int) -> Tensor:
         place = gradient.dim() + side
         repeated = (gradient / times).unsqueeze(place + 1).expand([*shape[: place + 1], times, *shape[place + 1 :]])
         return repeated.reshape([*shape[:place], length, *shape[place + 1 :]])
-    matrix = response(lambda rows: aten._adaptive_avg_pool2d(rows.unsqueeze(1), [1, size]), length, gradient)
-    return spread_back(gradient, side, matrix)
+    matrix = _response(lambda rows: aten._adaptive_avg_pool2d(rows.unsqueeze(1), [1, size]), length, gradient)
+    return _spread_back(gradient, side, matrix)
 
 
-def resize_backward(sides: int, resize: Callable[..., Tensor], corners: bool) -> Callable[..., Tensor]:
+def _resize_backward(sides: int, resize: Callable[..., Tensor], corners: bool) -> Callable[..., Tensor]:
     """Return the backward of an operator that resizes each dimension by one-dimensional `resize`."""
 
     def backward(gradient: Tensor, output_size: Sequence[int], input_size: Sequence[int], *rest: Any) -> Tensor:
@@ -570,13 +570,13 @@ def resize_backward(sides: int, resize: Callable[..., Tensor], corners: bool) ->
             def resized(rows: Tensor, size: int = size, scale: float | None = scale) -> Tensor:
                 return resize(rows, size, *options, scale)
 
-            gradient = spread_back(gradient, side, response(resized, length, gradient))
+            gradient = _spread_back(gradient, side, _response(resized, length, gradient))
         return gradient
 
     return backward
 
 
-def resize_row(operator: Any) -> Callable[..., Tensor]:
+def _resize_row(operator: Any) -> Callable[..., Tensor]:
     """Return a one-dimensional resizing by an operator of that many dimensions."""
 
     def resize(rows: Tensor, size: int, *options: Any) -> Tensor:
@@ -585,7 +585,7 @@ def resize_row(operator: Any) -> Callable[..., Tensor]:
     return resize
 
 
-def resize_row_flat(operator: Any) -> Callable[..., Tensor]:
+def _resize_row_flat(operator: Any) -> Callable[..., Tensor]:
     """Return a one-dimensional resizing by an operator of two dimensions."""
 
     def resize(rows: Tensor, size: int, corners: bool, scale: float | None) -> Tensor:
@@ -594,61 +594,61 @@ def resize_row_flat(operator: Any) -> Callable[..., Tensor]:
     return resize
 
 
-def pad_backward(sides: int, pad: Any) -> Callable[..., Tensor]:
+def _pad_backward(sides: int, pad: Any) -> Callable[..., Tensor]:
     """Return the backward of padding with values of the input."""
 
     def backward(gradient: Tensor, value: Tensor, padding: Sequence[int]) -> Tensor:
         for number, side in enumerate(range(-1, -sides - 1, -1)):
             ends = list(padding[2 * number : 2 * number + 2])
             padded = functools.partial(pad, padding=ends)
-            gradient = spread_back(gradient, side, response(padded, value.shape[side], gradient))
+            gradient = _spread_back(gradient, side, _response(padded, value.shape[side], gradient))
         return gradient
 
     return backward
 
 
-def refuse_antialias(*arguments: Any, **options: Any) -> Tensor:
+def _refuse_antialias(*arguments: Any, **options: Any) -> Tensor:
     """Raise: no form of this operator's backward is known."""
     raise RefusedError("the backward of resizing with antialias=True has no form that exchange formats have")
 
 
-def resizings() -> dict[Any, Any]:
+def _resizings() -> dict[Any, Any]:
     """Return the backward of each operator that resizes."""
     backwards: dict[Any, Any] = {}
     for sides, exact in itertools.product((1, 2, 3), ("", "_exact")):
         name = f"{'_' if exact else ''}upsample_nearest{exact}"
         forward = getattr(aten, f"{name}1d").default
-        backwards[getattr(aten, f"{name}{sides}d_backward").default] = resize_backward(
-            sides, resize_row(forward), False
+        backwards[getattr(aten, f"{name}{sides}d_backward").default] = _resize_backward(
+            sides, _resize_row(forward), False
         )
-    row = resize_row(aten.upsample_linear1d.default)
+    row = _resize_row(aten.upsample_linear1d.default)
     for sides, name in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d")):
-        backwards[getattr(aten, f"upsample_{name}_backward").default] = resize_backward(sides, row, True)
-    cubic = resize_row_flat(aten.upsample_bicubic2d.default)
-    backwards[aten.upsample_bicubic2d_backward.default] = resize_backward(2, cubic, True)
-    backwards[aten._upsample_bilinear2d_aa_backward.default] = refuse_antialias
-    backwards[aten._upsample_bicubic2d_aa_backward.default] = refuse_antialias
+        backwards[getattr(aten, f"upsample_{name}_backward").default] = _resize_backward(sides, row, True)
+    cubic = _resize_row_flat(aten.upsample_bicubic2d.default)
+    backwards[aten.upsample_bicubic2d_backward.default] = _resize_backward(2, cubic, True)
+    backwards[aten._upsample_bilinear2d_aa_backward.default] = _refuse_antialias
+    backwards[aten._upsample_bicubic2d_aa_backward.default] = _refuse_antialias
     return backwards
 
 
 POOLING: Mapping[Any, Any] = {
-    aten.max_pool2d_with_indices_backward.default: largest_backward(2),
-    aten.max_pool3d_with_indices_backward.default: largest_backward(3),
-    aten.adaptive_max_pool2d_backward.default: largest_backward(2),
-    aten.adaptive_max_pool3d_backward.default: largest_backward(3),
-    aten.adaptive_max_pool2d.default: adaptive_max_pool(2),
-    aten.adaptive_max_pool3d.default: adaptive_max_pool(3),
-    aten.fractional_max_pool2d_backward.default: largest_backward(2),
-    aten.fractional_max_pool3d_backward.default: largest_backward(3),
-    aten.avg_pool2d_backward.default: avg_pool_backward(2),
-    aten.avg_pool3d_backward.default: avg_pool_backward(3),
-    aten._adaptive_avg_pool2d.default: adaptive_avg_pool(2),
-    aten._adaptive_avg_pool3d.default: adaptive_avg_pool(3),
-    aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool_backward(2),
-    aten._adaptive_avg_pool3d_backward.default: adaptive_avg_pool_backward(3),
-    **resizings(),
+    aten.max_pool2d_with_indices_backward.default: _largest_backward(2),
+    aten.max_pool3d_with_indices_backward.default: _largest_backward(3),
+    aten.adaptive_max_pool2d_backward.default: _largest_backward(2),
+    aten.adaptive_max_pool3d_backward.default: _largest_backward(3),
+    aten.adaptive_max_pool2d.default: _adaptive_max_pool(2),
+    aten.adaptive_max_pool3d.default: _adaptive_max_pool(3),
+    aten.fractional_max_pool2d_backward.default: _largest_backward(2),
+    aten.fractional_max_pool3d_backward.default: _largest_backward(3),
+    aten.avg_pool2d_backward.default: _avg_pool_backward(2),
+    aten.avg_pool3d_backward.default: _avg_pool_backward(3),
+    aten._adaptive_avg_pool2d.default: _adaptive_avg_pool(2),
+    aten._adaptive_avg_pool3d.default: _adaptive_avg_pool(3),
+    aten._adaptive_avg_pool2d_backward.default: _adaptive_avg_pool_backward(2),
+    aten._adaptive_avg_pool3d_backward.default: _adaptive_avg_pool_backward(3),
+    **_resizings(),
     **{
-        getattr(aten, f"{kind}_pad{sides}d_backward").default: pad_backward(
+        getattr(aten, f"{kind}_pad{sides}d_backward").default: _pad_backward(
             sides, getattr(aten, f"{kind}_pad1d").default
         )
         for kind in ("replication", "reflection")
@@ -668,7 +668,7 @@ LSTM = 2
 
 
 @dataclass(frozen=True, slots=True)
-class LstmStep:
+class _LstmStep:
     """One step of time: the values of its gates, the state before it, and the cell after it."""
 
     input: Tensor
@@ -700,7 +700,7 @@ def lstm_layer(
     train: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the hidden states in the order of time, the last hidden state, the last cell, and an empty workspace."""
-    refuse_others(mode, batch_sizes)
+    _refuse_others(mode, batch_sizes)
     biases = (weight2, weight3) if has_biases else ()
     steps, hidden, cell = unrolled(x, weight0, weight1, biases, hx_, cx_, reverse)
     hidden_states = [*(step.hidden for step in steps[1:]), hidden]
@@ -735,7 +735,7 @@ def lstm_layer_backward(
     workspace: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of the input, both weights, both biases, the first hidden state and the first cell."""
-    refuse_others(mode, batch_sizes)
+    _refuse_others(mode, batch_sizes)
     biases = (weight3, weight4) if has_biases else ()
     steps, hidden, _ = unrolled(x, weight1, weight2, biases, hx_, cx_tmp, reverse)
     of_hidden, of_cell = (
@@ -746,7 +746,7 @@ def lstm_layer_backward(
     for place, step in reversed(list(enumerate(steps))):
         if grad_output is not None:
             of_hidden = of_hidden + widened(grad_output[-1 - place if reverse else place])
-        of_step, of_cell = gates_backward(step, of_hidden, of_cell)
+        of_step, of_cell = _gates_backward(step, of_hidden, of_cell)
         of_hidden = of_step @ widened(weight2)
         of_gates.append(of_step)
     gates = torch.stack(of_gates if reverse else of_gates[::-1])
@@ -762,7 +762,7 @@ def lstm_layer_backward(
 
 def unrolled(
     x: Tensor, of_input: Tensor, of_hidden: Tensor, biases: Sequence[Tensor], hx: Tensor, cx: Tensor, reverse: bool
-) -> tuple[list[LstmStep], Tensor, Tensor]:
+) -> tuple[list[_LstmStep], Tensor, Tensor]:
     """Return the steps in the order in which they are computed, the last hidden state and the last cell."""
     hidden, cell = (widened(state).reshape(state.shape[-2:]) for state in (hx, cx))
     entering = widened(x) @ widened(of_input).t()
@@ -774,12 +774,12 @@ def unrolled(
         first, forget, candidate, last = gates.chunk(4, -1)
         opened = first.sigmoid(), forget.sigmoid(), candidate.tanh(), last.sigmoid()
         after = opened[1] * cell + opened[0] * opened[2]
-        steps.append(LstmStep(*opened, hidden, cell, after.tanh()))
+        steps.append(_LstmStep(*opened, hidden, cell, after.tanh()))
         hidden, cell = opened[3] * steps[-1].after, after
     return steps, hidden, cell
 
 
-def gates_backward(step: LstmStep, of_hidden: Tensor, of_cell: Tensor) -> tuple[Tensor, Tensor]:
+def _gates_backward(step: _LstmStep, of_hidden: Tensor, of_cell: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients of a step's gates, before their functions, and of the cell before it."""
     of_cell = of_cell + of_hidden * step.output * (1 - step.after * step.after)
     parts = (
@@ -791,7 +791,7 @@ def gates_backward(step: LstmStep, of_hidden: Tensor, of_cell: Tensor) -> tuple[
     return torch.cat(parts, -1), of_cell * step.forget
 
 
-def refuse_others(mode: int, batch_sizes: Sequence[int]) -> None:
+def _refuse_others(mode: int, batch_sizes: Sequence[int]) -> None:
     """Raise RefusedError unless it is an LSTM over sequences of one length."""
     if mode != LSTM:
         raise RefusedError(f"aten.mkldnn_rnn_layer with mode={mode} is no LSTM (mode 2), and has no form here")
@@ -863,27 +863,27 @@ def lower(
             node.replace_all_uses_with(node.args[0])
             lowered.graph.erase_node(node)
     lowered.graph.eliminate_dead_code()
-    write_dtypes(lowered)
+    _write_dtypes(lowered)
     replace_views(lowered)
     if written := writes(lowered):
         raise RefusedError(f"{written[0]} writes into an input, and no exchange format can")
     return lowered
 
 
-def write_dtypes(module: fx.GraphModule) -> None:
+def _write_dtypes(module: fx.GraphModule) -> None:
     """Write the dtype of each tensor that is made of numbers: a format may have another default than torch."""
     for node in module.graph.nodes:
-        options = [argument.name for argument in getattr(node_schema(node), "arguments", ()) if argument.kwarg_only]
+        options = [argument.name for argument in getattr(_node_schema(node), "arguments", ()) if argument.kwarg_only]
         if "dtype" in options and not node.all_input_nodes and node.kwargs.get("dtype") is None:
             node.kwargs = {**node.kwargs, "dtype": node.meta["tensor_meta"].dtype}
 
 
 def writes(module: fx.GraphModule) -> list[Any]:
     """Return the operators of a graph that write into an argument."""
-    return [node.target for node in module.graph.nodes if writes_into(node)]
+    return [node.target for node in module.graph.nodes if _writes_into(node)]
 
 
-def node_schema(node: fx.Node) -> Any:
+def _node_schema(node: fx.Node) -> Any:
     """Return the schema of a node's operator, or None."""
     return schema_if_any(node.target)
 
@@ -891,23 +891,23 @@ def node_schema(node: fx.Node) -> Any:
 def replace_views(module: fx.GraphModule) -> None:
     """Replace views by reshapes, which do not depend on strides; but no view of memory that the graph writes into."""
     nodes = list(module.graph.nodes)
-    written = {owner_of(source) for node in nodes if writes_into(node) for source in node.all_input_nodes}
+    written = {_owner_of(source) for node in nodes if _writes_into(node) for source in node.all_input_nodes}
     for node in nodes:
-        if node.target in RESHAPES and owner_of(node) not in written:
+        if node.target in RESHAPES and _owner_of(node) not in written:
             node.target = aten.reshape.default
     module.recompile()
 
 
-def owner_of(node: fx.Node) -> fx.Node:
+def _owner_of(node: fx.Node) -> fx.Node:
     """Return the node whose memory a view shows; of another node, itself."""
-    while any(value.alias_info for value in getattr(node_schema(node), "returns", ())) and node.all_input_nodes:
+    while any(value.alias_info for value in getattr(_node_schema(node), "returns", ())) and node.all_input_nodes:
         node = node.all_input_nodes[0]
     return node
 
 
-def writes_into(node: fx.Node) -> bool:
+def _writes_into(node: fx.Node) -> bool:
     """Whether a node's operator writes into an argument."""
-    return bool(getattr(node_schema(node), "is_mutable", False))
+    return bool(getattr(_node_schema(node), "is_mutable", False))
 
 
 def refuse_draws(module: fx.GraphModule) -> None:

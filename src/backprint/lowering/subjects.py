@@ -92,24 +92,24 @@ FORM_ONLY = {
 
 
 @dataclass(frozen=True, slots=True)
-class OutsideDraws:
+class _OutsideDraws:
     """A graph whose last inputs are random draws, and the function that draws them."""
 
     module: fx.GraphModule
     draw: Callable[[], Sequence[Tensor]]
 
 
-def take_out_draws(module: fx.GraphModule) -> OutsideDraws | None:
+def take_out_draws(module: fx.GraphModule) -> _OutsideDraws | None:
     """Return a graph with its draws taken out; None if nothing is drawn, or a draw depends on computed values."""
     without_draws = fx.GraphModule(module, copy.deepcopy(module.graph))
     nodes = list(without_draws.graph.nodes)
-    value_free = nodes_without_values(nodes)
-    drawing_nodes = nodes_of_draws(nodes)
+    value_free = _nodes_without_values(nodes)
+    drawing_nodes = _nodes_of_draws(nodes)
     if not any(map(draws, nodes)) or any(draws(node) and node not in value_free for node in nodes):
         return None
     outside = [node for node in nodes if node in value_free and node in drawing_nodes]
     returned = [node for node in outside if any(user not in outside for user in node.users)]
-    prelude = prelude_of(without_draws, [node for node in nodes if node in value_free], returned)
+    prelude = _prelude_of(without_draws, [node for node in nodes if node in value_free], returned)
     ports = [node for node in nodes if node.op == "placeholder"][-1:]
     for place, node in enumerate(returned):
         with without_draws.graph.inserting_after(*ports) if ports else without_draws.graph.inserting_before(nodes[0]):
@@ -121,7 +121,7 @@ def take_out_draws(module: fx.GraphModule) -> OutsideDraws | None:
         without_draws.graph.erase_node(node)
     without_draws.graph.lint()
     without_draws.recompile()
-    return OutsideDraws(without_draws, prelude)
+    return _OutsideDraws(without_draws, prelude)
 
 
 def draws(node: fx.Node) -> bool:
@@ -134,7 +134,7 @@ def is_draw(target: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()) and target not in OWN
 
 
-def nodes_without_values(nodes: Sequence[fx.Node]) -> set[fx.Node]:
+def _nodes_without_values(nodes: Sequence[fx.Node]) -> set[fx.Node]:
     """Return the nodes that depend on no values of inputs, only on dtypes, shapes and strides."""
     value_free: set[fx.Node] = set()
     for node in nodes:
@@ -145,11 +145,11 @@ def nodes_without_values(nodes: Sequence[fx.Node]) -> set[fx.Node]:
 
 def values_read(node: fx.Node) -> list[fx.Node]:
     """Return the nodes whose values a node reads."""
-    form = node.args[0] if node.args and reads_form_only(node) else None
+    form = node.args[0] if node.args and _reads_form_only(node) else None
     return [source for source in node.all_input_nodes if source is not form]
 
 
-def reads_form_only(node: fx.Node) -> bool:
+def _reads_form_only(node: fx.Node) -> bool:
     """Whether a node reads only the form of its first argument."""
     schema = schema_if_any(node.target)
     if schema is None:
@@ -158,7 +158,7 @@ def reads_form_only(node: fx.Node) -> bool:
     return name in FORM_ONLY or f"{name}.{schema.overload_name}" in FORM_ONLY
 
 
-def nodes_of_draws(nodes: Sequence[fx.Node]) -> set[fx.Node]:
+def _nodes_of_draws(nodes: Sequence[fx.Node]) -> set[fx.Node]:
     """Return the nodes that draw or depend on a draw, and tensors that a draw is written into."""
     drawn: set[fx.Node] = set()
     for node in nodes:
@@ -169,7 +169,7 @@ def nodes_of_draws(nodes: Sequence[fx.Node]) -> set[fx.Node]:
     return drawn
 
 
-def prelude_of(module: fx.GraphModule, free: Sequence[fx.Node], kept: Sequence[fx.Node]) -> Callable[[], Any]:
+def _prelude_of(module: fx.GraphModule, free: Sequence[fx.Node], kept: Sequence[fx.Node]) -> Callable[[], Any]:
     """Return a function that computes the kept nodes, in the order of the graph."""
     graph = fx.Graph()
     env: dict[fx.Node, fx.Node] = {}
@@ -353,13 +353,13 @@ class LiftedDraws:
 
 def steps_that_draw(graph: Graph) -> tuple[Step, ...]:
     """Return the steps of a graph that draw random numbers."""
-    if not any(step.target == SAVING or may_draw(resolve(step.target)) for step in graph.steps if not step.is_guard):
+    if not any(step.target == SAVING or _may_draw(resolve(step.target)) for step in graph.steps if not step.is_guard):
         return ()  # most graphs: the module that tells exactly takes a tenth of a second to make
     names = {node.name for node in to_fx(graph).graph.nodes if node.op == "call_function" and draws(node)}
     return tuple(step for step in graph.steps if step.name in names or step.target == SAVING)
 
 
-def may_draw(target: Any) -> bool:
+def _may_draw(target: Any) -> bool:
     """Whether a step's function draws, or calls others that are not looked into here."""
     return is_draw(target) or not (schema_if_any(target) is not None or isinstance(target, types.BuiltinFunctionType))
 
@@ -367,29 +367,29 @@ def may_draw(target: Any) -> bool:
 def lifted_draws(graph: Graph) -> LiftedDraws | None:
     """Return a graph with its draws as inputs; None if it does not return all of its draws."""
     shown = {value.name: place for place, value in reversed(list(enumerate(graph.results))) if isinstance(value, Ref)}
-    names = [name for name in drawn_names(graph) if name in shown]
+    names = [name for name in _drawn_names(graph) if name in shown]
     specs = {step.name: step.spec for step in graph.steps}
     names = [name for name in names if isinstance(specs[name], TensorSpec)]
     lifted = with_inputs(graph, names)
     read = {name for step in lifted.steps for name in used(step)} | {
         v.name for v in lifted.results if isinstance(v, Ref)
     }
-    written = {base.name for step in graph.steps if step.name in names for base in written_value(step)}
+    written = {base.name for step in graph.steps if step.name in names for base in _written_value(step)}
     return (
         None
         if steps_that_draw(lifted) or written & read
-        else LiftedDraws(lifted, tuple(shown[name] for name in names), set(names) <= value_free_names(graph))
+        else LiftedDraws(lifted, tuple(shown[name] for name in names), set(names) <= _value_free_names(graph))
     )
 
 
-def value_free_names(graph: Graph) -> set[str]:
+def _value_free_names(graph: Graph) -> set[str]:
     """Return the names of values that depend on no input's values; a dropout's mask is one."""
     nodes = list(to_fx(graph).graph.nodes)
-    masks = {node.name for node in nodes if is_item(node, 1) and str(node.args[0].target) == DROPOUT}
-    return masks | {node.name for node in nodes_without_values(nodes)}
+    masks = {node.name for node in nodes if _is_item(node, 1) and str(node.args[0].target) == DROPOUT}
+    return masks | {node.name for node in _nodes_without_values(nodes)}
 
 
-def written_value(step: Step) -> list[Ref]:
+def _written_value(step: Step) -> list[Ref]:
     """Return the value that a step writes into."""
     base = step.args[0] if step.args and "m" in operators().get(step.target, "") else None
     return [base] if isinstance(base, Ref) else []
@@ -398,8 +398,8 @@ def written_value(step: Step) -> list[Ref]:
 def opened_graph(graph: Graph) -> Graph | None:
     """Return a graph with its draws as further results; None if a draw is not a single tensor."""
     nodes = list(to_fx(graph).graph.nodes)
-    pure = [node for node in nodes if node.name in set(drawn_names(graph))]
-    returned = [node.name for node in pure if not pure_users(node, pure)]
+    pure = [node for node in nodes if node.name in set(_drawn_names(graph))]
+    returned = [node.name for node in pure if not _pure_users(node, pure)]
     steps = {step.name: step for step in graph.steps}
     shown = {value.name for value in graph.results if isinstance(value, Ref)}
     added = [name for name in returned if name not in shown and isinstance(steps[name].spec, TensorSpec)]
@@ -408,26 +408,26 @@ def opened_graph(graph: Graph) -> Graph | None:
     return opened if added and lifted_draws(opened) is not None else None
 
 
-def pure_users(node: fx.Node, pure: Sequence[fx.Node]) -> bool:
+def _pure_users(node: fx.Node, pure: Sequence[fx.Node]) -> bool:
     """Whether all that uses a drawn value is drawn too, so that it need not be returned."""
     return bool(node.users) and all(user in pure for user in node.users)
 
 
-def drawn_names(graph: Graph) -> list[str]:
+def _drawn_names(graph: Graph) -> list[str]:
     """Return the names of draws, of values computed from draws alone, and of masks of dropouts."""
     nodes = list(to_fx(graph).graph.nodes)
-    free, drawn = nodes_without_values(nodes), nodes_of_draws(nodes)
+    free, drawn = _nodes_without_values(nodes), _nodes_of_draws(nodes)
     names = []
     for node in nodes:
         if node.op != "call_function":
             continue
-        is_mask = is_item(node, 1) and str(node.args[0].target) == DROPOUT
+        is_mask = _is_item(node, 1) and str(node.args[0].target) == DROPOUT
         if is_mask or (node in drawn and node in free) or (draws(node) and str(node.target) != DROPOUT):
             names.append(node.name)
     return names
 
 
-def is_item(node: fx.Node, place: int) -> bool:
+def _is_item(node: fx.Node, place: int) -> bool:
     """Whether a node takes one of another node's results."""
     return getattr(node.target, "__name__", "") == "getitem" and node.args[1] == place
 
@@ -436,21 +436,21 @@ def with_inputs(graph: Graph, names: Sequence[str]) -> Graph:
     """Return a graph in which these values are inputs, without the steps that are then not needed."""
     steps = {step.name: step for step in graph.steps}
     ports = tuple(Port(f"draw of {name}", "rng", steps[name].spec, name) for name in names)
-    masks = {base.name: step.name for step in graph.steps if step.name in names for base in dropout_of(step, steps)}
-    body = [part for step in graph.steps if step.name not in names for part in without_dropout(step, steps, masks)]
+    masks = {base.name: step.name for step in graph.steps if step.name in names for base in _dropout_of(step, steps)}
+    body = [part for step in graph.steps if step.name not in names for part in _without_dropout(step, steps, masks)]
     wanted = [value.name for value in graph.results if isinstance(value, Ref)]
-    needed_steps = needed(body, wanted, writes_needed)
+    needed_steps = needed(body, wanted, _writes_needed)
     return replace(graph, inputs=(*graph.inputs, *ports), steps=tuple(needed_steps))
 
 
-def writes_needed(step: Step, names: Collection[str]) -> bool:
+def _writes_needed(step: Step, names: Collection[str]) -> bool:
     """Whether a step is needed although nothing uses its result, because it writes into a value that is needed."""
     flags = operators().get(step.target, "")
     base = step.args[0] if step.args else None
     return "m" in flags and ("r" not in flags or (isinstance(base, Ref) and base.name in names))
 
 
-def dropout_of(step: Step, steps: dict[str, Step]) -> list[Ref]:
+def _dropout_of(step: Step, steps: dict[str, Step]) -> list[Ref]:
     """Return the dropout whose mask a step takes."""
     match step.target, step.args:
         case "operator.getitem", (Ref(name) as dropout, 1) if name in steps and steps[name].target == DROPOUT:
@@ -458,7 +458,7 @@ def dropout_of(step: Step, steps: dict[str, Step]) -> list[Ref]:
     return []
 
 
-def without_dropout(step: Step, steps: dict[str, Step], masks: dict[str, str]) -> list[Step]:
+def _without_dropout(step: Step, steps: dict[str, Step], masks: dict[str, str]) -> list[Step]:
     """Return a step; the output of a dropout becomes steps that compute it from the mask, as eager does."""
     match step.target, step.args:
         case "operator.getitem", (Ref(name), 0) if name in masks:

@@ -149,7 +149,7 @@ def compare_timings(
     seed: int = 0,
 ) -> TimingChange:
     """Compare the times of a call in each round, the same rounds of both, in any unit. Up to `threshold` is `same`."""
-    check_timings(first, second)
+    _check_timings(first, second)
     if not (threshold > 0 and 0 < confidence < 1):
         raise UsageError(f"threshold={threshold!r} must be above 0, and confidence={confidence!r} between 0 and 1")
     generator = torch.Generator().manual_seed(seed)
@@ -157,10 +157,10 @@ def compare_timings(
     picked = torch.randint(len(first), (resamples, len(first)), generator=generator)
     tail = (1 - confidence) / 2
     bounds = torch.tensor([tail, 1 - tail], dtype=torch.float64)
-    low, high = torch.quantile(log_ratios(logs[:, picked]), bounds).tolist()
+    low, high = torch.quantile(_log_ratios(logs[:, picked]), bounds).tolist()
     return TimingChange(
         answer=timing_answer(low, high, math.log1p(threshold)),
-        ratio=math.exp(log_ratios(logs)),
+        ratio=math.exp(_log_ratios(logs)),
         low=math.exp(low),
         high=math.exp(high),
     )
@@ -184,7 +184,7 @@ def compare_in_stages(
     return change
 
 
-def check_timings(first: Sequence[float], second: Sequence[float]) -> None:
+def _check_timings(first: Sequence[float], second: Sequence[float]) -> None:
     if len(first) != len(second):
         raise UsageError(f"first has {len(first)} rounds, second has {len(second)}: time both in each round")
     for name, times in (("first", first), ("second", second)):
@@ -194,7 +194,7 @@ def check_timings(first: Sequence[float], second: Sequence[float]) -> None:
             raise UsageError(f"{name} has a time that is not a finite number above 0; time longer blocks of calls")
 
 
-def log_ratios(logs: torch.Tensor) -> torch.Tensor:
+def _log_ratios(logs: torch.Tensor) -> torch.Tensor:
     """The logarithm of the ratio of the lower deciles; the two programs come first, their rounds last."""
     first, second = torch.quantile(logs, DECILE, dim=-1)
     return second - first
@@ -236,7 +236,7 @@ RELIED_ON = (
 """The functions that timing and comparisons call."""
 
 
-def relied_on() -> dict[str, Any]:
+def _relied_on() -> dict[str, Any]:
     """Return name -> function for every entry of RELIED_ON, as it is now."""
     return {
         f"{owner.__name__}.{name}": getattr(owner, name)
@@ -246,7 +246,7 @@ def relied_on() -> dict[str, Any]:
     }
 
 
-ORIGINALS = relied_on()
+ORIGINALS = _relied_on()
 """The functions of RELIED_ON when this module was imported."""
 
 
@@ -280,7 +280,7 @@ def check_own(before: Mapping[str, Any]) -> None:
 
 def check_replaced() -> None:
     """Raise CheatFound if a function of RELIED_ON was replaced."""
-    replaced = [name for name, function in relied_on().items() if not same_function(function, ORIGINALS[name])]
+    replaced = [name for name, function in _relied_on().items() if not _same_function(function, ORIGINALS[name])]
     clocks = [name for name in replaced if name.startswith(("time.", "os."))]
     if clocks:
         raise CheatFound(f"the clock was changed: {', '.join(clocks)} replaced")
@@ -288,12 +288,12 @@ def check_replaced() -> None:
         raise CheatFound(f"replaces what results are compared with: {', '.join(replaced)}")
 
 
-def same_function(function: Any, original: Any) -> bool:
+def _same_function(function: Any, original: Any) -> bool:
     return function is original or function == original
 
 
 @dataclass(frozen=True, slots=True)
-class TwoClocks:
+class _TwoClocks:
     """Two clocks of the system, read together."""
 
     nanoseconds: int
@@ -306,9 +306,9 @@ class TwoClocks:
             raise CheatFound(f"the clock was changed: it ran {by_clock:.3g} s in {elapsed:.3g} s")
 
 
-def two_clocks() -> TwoClocks:
+def two_clocks() -> _TwoClocks:
     """Read both clocks."""
-    return TwoClocks(CLOCK(), ELAPSED().elapsed)
+    return _TwoClocks(CLOCK(), ELAPSED().elapsed)
 
 
 # -------------------------------------------------------------- settings
@@ -371,11 +371,11 @@ def measured(eager: Callable[..., Any], inputs: Sequence[Any]) -> tuple[tuple[fl
     eager_times, loop_times = [], []
     for _ in range(FEWEST_ROUNDS):
         eager_times.append(sum(timed(eager, values, short)[0] for _ in range(calls)) / calls * 1e-9)
-        loop_times.append(timed(python_loop, (), short=False)[0] * 1e-9)
+        loop_times.append(timed(_python_loop, (), short=False)[0] * 1e-9)
     return tuple(eager_times), tuple(loop_times)
 
 
-def python_loop() -> int:
+def _python_loop() -> int:
     total = 0
     for number in range(10_000):
         total += number * number

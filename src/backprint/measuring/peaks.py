@@ -43,15 +43,15 @@ def measure_peaks(
     torch.set_num_threads(threads)
     try:
         with torch.no_grad():
-            return peaks_in_turns(device, seconds, ("float32", *(name for name in dtypes if name != "float32")))
+            return _peaks_in_turns(device, seconds, ("float32", *(name for name in dtypes if name != "float32")))
     finally:
         torch.set_num_threads(before)
 
 
-def peaks_in_turns(device: str, seconds: float, dtypes: Sequence[str]) -> Peaks:
-    computing = [(dtype, call) for dtype in dtypes for call in computing_calls(dtype, device)]
-    moving = [(size, call) for size in SIZES for call in moving_calls(size, device)]
-    took = best_of([call for _, call in (*computing, *moving)], waiter(device), seconds)
+def _peaks_in_turns(device: str, seconds: float, dtypes: Sequence[str]) -> Peaks:
+    computing = [(dtype, call) for dtype in dtypes for call in _computing_calls(dtype, device)]
+    moving = [(size, call) for size in SIZES for call in _moving_calls(size, device)]
+    took = best_of([call for _, call in (*computing, *moving)], _waiter(device), seconds)
     rates: dict[object, float] = {}
     for (key, call), best in zip((*computing, *moving), took, strict=True):
         rates[key] = max(rates.get(key, 0), call.amount / best)
@@ -60,7 +60,7 @@ def peaks_in_turns(device: str, seconds: float, dtypes: Sequence[str]) -> Peaks:
 
 
 @dataclass(frozen=True, slots=True)
-class PeakCall:
+class _PeakCall:
     """A call, how many operations or bytes it takes, and how often it is called in a block."""
 
     call: Callable[[], object]
@@ -68,7 +68,7 @@ class PeakCall:
     times: int = 1
 
 
-def best_of(calls: Sequence[PeakCall], wait: Callable[[], object], seconds: float) -> list[float]:
+def best_of(calls: Sequence[_PeakCall], wait: Callable[[], object], seconds: float) -> list[float]:
     """Return the shortest time of one call of each. They take turns, in blocks."""
     best = [math.inf] * len(calls)
     start, turns = time.perf_counter(), 0
@@ -85,7 +85,7 @@ def best_of(calls: Sequence[PeakCall], wait: Callable[[], object], seconds: floa
     return best
 
 
-def computing_calls(dtype: str, device: str) -> Iterator[PeakCall]:
+def _computing_calls(dtype: str, device: str) -> Iterator[_PeakCall]:
     """Yield matmuls of square matrices, and a convolution."""
 
     def random_tensor(*shape: int) -> torch.Tensor:
@@ -93,21 +93,21 @@ def computing_calls(dtype: str, device: str) -> Iterator[PeakCall]:
 
     for width in WIDTHS.get(torch.device(device).type, WIDE):
         left, right = random_tensor(width, width), random_tensor(width, width)
-        yield PeakCall(partial(torch.mm, left, right, out=torch.empty_like(left)), 2 * width**3)
+        yield _PeakCall(partial(torch.mm, left, right, out=torch.empty_like(left)), 2 * width**3)
     images, kernels = random_tensor(2, 64, 34, 34), random_tensor(64, 64, 3, 3)
-    yield PeakCall(partial(torch.conv2d, images, kernels), 2 * 2 * 64 * 32 * 32 * 64 * 9)
+    yield _PeakCall(partial(torch.conv2d, images, kernels), 2 * 2 * 64 * 32 * 32 * 64 * 9)
 
 
-def moving_calls(size: int, device: str) -> Iterator[PeakCall]:
+def _moving_calls(size: int, device: str) -> Iterator[_PeakCall]:
     """Yield a copy that moves so many bytes, and a sum of two tensors that does, with a third of them written."""
     times = max(1, 2**20 // size)
     source, target = torch.rand(2, size // 8, device=device)
-    yield PeakCall(partial(target.copy_, source), 2 * source.nbytes, times)
+    yield _PeakCall(partial(target.copy_, source), 2 * source.nbytes, times)
     left, right, result = torch.rand(3, size // 12, device=device)
-    yield PeakCall(partial(torch.add, left, right, out=result), 3 * left.nbytes, times)
+    yield _PeakCall(partial(torch.add, left, right, out=result), 3 * left.nbytes, times)
 
 
-def waiter(device: str) -> Callable[[], object]:
+def _waiter(device: str) -> Callable[[], object]:
     """Return what waits for a device."""
     kind = torch.device(device).type
     return (lambda: None) if kind == "cpu" else torch.get_device_module(device).synchronize

@@ -8,31 +8,36 @@ then counts as one element or row, so parts that overlap count twice; but an inp
 expanded tensor counts the memory that it occupies, not its number of elements. An output that is a view of an input
 counts nothing; several outputs that are views of one value count together as much as that value.
 
-Floating-point operations are counted as the graph computes them (`flops`), without dead code. A compiler that
-simplifies an expression, or computes a repeated one only once, may need fewer operations. This module does not import
-torch.
+Floating-point operations are those of products (`graph/cost`), without dead code. A compiler that simplifies an
+expression, or computes a repeated one only once, may need fewer operations. This module does not import torch.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from backprint.errors import UsageError
 from backprint.graph.cost import (
     MOST_FLOPS,
-    FlopsByDtype,
+    Specs,
     argument,
-    graph_flops,
+    arguments_of,
+    convolution_backward,
+    flops_of,
+    graphs_in,
     is_view,
     memory_of,
     read_at,
+    shape,
+    slices_of,
     specs_of,
-    sum_by_dtype,
+    tensors_in,
     values_read,
 )
 from backprint.graph.nouns import Graph, Ref, Spec, Step, Value, refs
-from backprint.graph.sizes import unguarded_graph
+from backprint.graph.sizes import at_hints, unguarded_graph
 from backprint.graph.steps import free, mapped, with_names
 
 
@@ -42,27 +47,84 @@ class Work:
 
     flops: int
     bytes: int
-    flops_by_dtype: FlopsByDtype = ()
+    flops_by_dtype: tuple[tuple[str, int], ...] = ()
 
 
 def least_work(graph: Graph) -> Work:
     """Return the least work of one graph, at its captured sizes."""
     graph = unguarded_graph(graph)
-    return work_of(graph_flops(graph), flow_of(graph))
+    return work_of(graph_flops(graph), _flow_of(graph))
 
 
 def least_step_work(forward: Graph, backward: Graph) -> Work:
     """Return the least work of a forward and its backward as one program: saved values are intermediate values, which
     are neither written nor read, and an input that both use is read once."""
     forward, backward = unguarded_graph(forward), unguarded_graph(backward)
-    return work_of(sum_by_dtype((graph_flops(forward), graph_flops(backward))), joined_flow(forward, backward))
+    return work_of(graph_flops(forward) + graph_flops(backward), _joined_flow(forward, backward))
+
+
+# ------------------------------------------------------------------ FLOPs
+
+
+def graph_flops(graph: Graph) -> Counter[str]:
+    """Return the least FLOPs of a graph, by the dtype that they compute in.
+
+    A branch, or a loop that may end at once, counts none.
+    """
+    fixed, total = at_hints(graph), Counter[str]()
+    specs, subgraphs = specs_of(fixed), dict(fixed.subgraphs)
+    for step in fixed.steps:
+        if step.target.endswith((".cond", ".while_loop")):
+            continue
+        if count := least_flops(step, specs):
+            total[dtype_of(step, specs)] += count
+        else:
+            for dtype, count in sum(map(graph_flops, graphs_in(step, subgraphs)), Counter[str]()).items():
+                total[dtype] += count * slices_of(step, specs)
+    return total
+
+
+def least_flops(step: Step, specs: Specs) -> int:
+    """Return the FLOPs of a step, without those that torch's counter has too many: each group of a convolution has a
+    weight gradient of its own, and a query of causal attention meets only the keys up to its own position."""
+    name = step.target.split(".")[1] if step.target.startswith("aten.") else ""
+    count = flops_of(step, specs)
+    if name == "convolution_backward" and isinstance(groups := argument(step, 9), int):
+        return min(convolution_backward(step, specs, max(groups, 1)), count)
+    if name in CAUSAL and argument(step, CAUSAL[name]) is True:
+        query = 1 if name.endswith("_backward") else 0
+        queries, keys = (shape(argument(step, place), specs)[-2:-1] for place in (query, query + 1))
+        if queries > (0,) and keys > (0,):
+            met = sum(min(position + 1, keys[0]) for position in range(queries[0]))
+            return count * met // (queries[0] * keys[0])
+    return count
+
+
+CAUSAL = {
+    "_scaled_dot_product_flash_attention": 4,
+    "_scaled_dot_product_flash_attention_for_cpu": 4,
+    "_scaled_dot_product_efficient_attention": 6,
+    "_scaled_dot_product_cudnn_attention": 6,
+    "_scaled_dot_product_flash_attention_backward": 11,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": 7,
+    "_scaled_dot_product_efficient_attention_backward": 11,
+    "_scaled_dot_product_cudnn_attention_backward": 14,
+}
+"""Where an attention's arguments say that it is causal."""
+
+
+def dtype_of(step: Step, specs: Specs) -> str:
+    """Return the dtype that a step computes in: the first floating-point one of its results, else of its arguments."""
+    argument_specs = (specs.get(name) for value in arguments_of(step) for name in refs(value))
+    dtypes = (tensor.dtype for spec in (step.spec, *argument_specs) for tensor in tensors_in(spec))
+    return next((dtype for dtype in dtypes if dtype.startswith(("float", "bfloat", "complex"))), "int64")
 
 
 # ------------------------------------------------------------------ the graph, or both graphs, as one list of steps
 
 
 @dataclass(frozen=True, slots=True)
-class GraphFlow:
+class _GraphFlow:
     """The inputs, steps and results of a program, as names. Its bytes are counted from them.
 
     `specs` has the spec of each value. `bases` has, for a view, the value whose memory it uses, and else the value
@@ -76,15 +138,15 @@ class GraphFlow:
     bases: Mapping[str, str]
 
 
-def flow_of(graph: Graph) -> GraphFlow:
+def _flow_of(graph: Graph) -> _GraphFlow:
     """Return the GraphFlow of one graph."""
     results = tuple(name for result in graph.results for name in refs(result))
-    return flow_with_bases(specs_of(graph), tuple(port.local for port in graph.inputs), graph.steps, results)
+    return _flow_with_bases(specs_of(graph), tuple(port.local for port in graph.inputs), graph.steps, results)
 
 
-def flow_with_bases(
+def _flow_with_bases(
     specs: Mapping[str, Spec], inputs: tuple[str, ...], steps: tuple[Step, ...], results: tuple[str, ...]
-) -> GraphFlow:
+) -> _GraphFlow:
     """Return a GraphFlow, after finding the base of each value."""
     bases: dict[str, str] = {name: name for name in inputs}
     views: set[str] = set()
@@ -96,10 +158,10 @@ def flow_with_bases(
             bases[step.name] = bases[parent]
         else:
             bases[step.name] = step.name
-    return GraphFlow(inputs, steps, results, specs, bases)
+    return _GraphFlow(inputs, steps, results, specs, bases)
 
 
-def joined_flow(forward: Graph, backward: Graph) -> GraphFlow:
+def _joined_flow(forward: Graph, backward: Graph) -> _GraphFlow:
     """Return the GraphFlow of a forward followed by its backward, which reads the saved values.
 
     Names of the backward that the forward has too are replaced by free ones.
@@ -115,14 +177,14 @@ def joined_flow(forward: Graph, backward: Graph) -> GraphFlow:
     def value_in_flow(name: str) -> Value:
         return values[name]
 
-    steps = tuple(replace(mapped(step, value_in_flow), name=name_of_ref(values[step.name])) for step in backward.steps)
+    steps = tuple(replace(mapped(step, value_in_flow), name=_name_of_ref(values[step.name])) for step in backward.steps)
     inputs = (
         *(port.local for port in forward.inputs),
-        *(name_of_ref(values[name]) for name in inputs_of_backward_only),
+        *(_name_of_ref(values[name]) for name in inputs_of_backward_only),
     )
     results = [result for port, result in forward_results if port.role != "saved"]
     results += [with_names(result, value_in_flow) for result in backward.results]
-    return flow_with_bases(
+    return _flow_with_bases(
         specs, inputs, (*forward.steps, *steps), tuple(name for result in results for name in refs(result))
     )
 
@@ -142,7 +204,7 @@ def backward_inputs(forward: Graph, backward: Graph) -> tuple[dict[str, Value], 
     return values, [port.local for port in backward.inputs if port.local not in values]
 
 
-def name_of_ref(value: Value) -> str:
+def _name_of_ref(value: Value) -> str:
     """Return the name that a value refers to. The value must be a single Ref."""
     return next(refs(value))
 
@@ -150,14 +212,13 @@ def name_of_ref(value: Value) -> str:
 # ------------------------------------------------------------------ bytes
 
 
-def work_of(by_dtype: FlopsByDtype, flow: GraphFlow) -> Work:
+def work_of(by_dtype: Counter[str], flow: _GraphFlow) -> Work:
     """Return the Work of a program: its FLOPs, which are known, and the bytes that it moves."""
-    flops = min(sum(count for _, count in by_dtype), MOST_FLOPS)
     moved = min(read_bytes(flow) + written_bytes(flow), MOST_FLOPS)
-    return Work(flops, moved, by_dtype)
+    return Work(min(by_dtype.total(), MOST_FLOPS), moved, tuple(by_dtype.items()))
 
 
-def read_bytes(flow: GraphFlow) -> int:
+def read_bytes(flow: _GraphFlow) -> int:
     """Return the bytes that the steps read from the inputs, each byte of memory counted once."""
     inputs = set(flow.inputs)
     reads: dict[str, dict[object, int]] = {}
@@ -177,7 +238,7 @@ def read_bytes(flow: GraphFlow) -> int:
     return sum(min(memory_of(flow.specs[base]), sum(parts.values())) for base, parts in reads.items())
 
 
-def written_bytes(flow: GraphFlow) -> int:
+def written_bytes(flow: _GraphFlow) -> int:
     """Return the bytes of all results that do not share memory with inputs, each byte of memory counted once."""
     inputs = set(flow.inputs)
     writes: dict[str, dict[Spec, int]] = {}

@@ -40,7 +40,7 @@ class SharedMemory:
     """Memory that a process shares with those that it forks later; it grows where a writer needs more."""
 
     def __init__(self) -> None:
-        self.file = new_file()
+        self.file = _new_file()
         self.map: mmap.mmap | None = None
         self.size = 0
 
@@ -75,10 +75,10 @@ class SharedMemory:
     def read(self, kind: Sequence[Any]) -> Tensor:
         """Return a copy of a tensor that `put` has written."""
         dtype, shape, offset = kind
-        return self.tensor(dtype_named(dtype), shape, offset).clone()
+        return self.tensor(_dtype_named(dtype), shape, offset).clone()
 
 
-def new_file() -> int:
+def _new_file() -> int:
     """Return the descriptor of a file without a name, in memory where the system has such files."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("backprint-bench", os.MFD_CLOEXEC)
@@ -86,7 +86,7 @@ def new_file() -> int:
         return os.dup(file.fileno())
 
 
-def dtype_named(name: str) -> torch.dtype:
+def _dtype_named(name: str) -> torch.dtype:
     """Return a dtype by its name."""
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
@@ -101,14 +101,14 @@ def put_results(memory: SharedMemory, values: Sequence[Any], offset: int = 0) ->
     """Copy results; return a header for each, and the offset behind them."""
     headers = []
     for value in values:
-        header, offset = put_result(memory, value, offset)
+        header, offset = _put_result(memory, value, offset)
         headers.append(header)
     return headers, offset
 
 
-def put_result(memory: SharedMemory, value: Any, offset: int) -> tuple[Header, int]:
+def _put_result(memory: SharedMemory, value: Any, offset: int) -> tuple[Header, int]:
     if type(value) not in (Tensor, torch.nn.Parameter):  # a subclass may compute its values when they are read
-        return plain_header(value), offset
+        return _plain_header(value), offset
     parts = []
     for part in strided_parts(value):
         kind, offset = memory.put(part, offset)
@@ -117,7 +117,7 @@ def put_result(memory: SharedMemory, value: Any, offset: int) -> tuple[Header, i
     return {"tensor": parts, "layout": layout, "shape": list(value.shape), "device": str(value.device)}, offset
 
 
-def plain_header(value: Any) -> Header:
+def _plain_header(value: Any) -> Header:
     """Return the header of a value that is no tensor: the value, or its type alone where JSON cannot keep it."""
     name = type(value).__name__
     if type(value) is complex:
@@ -137,10 +137,10 @@ class UnsentValue:
 
 def read_results(memory: SharedMemory, headers: Sequence[Header]) -> list[Any]:
     """Return copies of results."""
-    return [read_result(memory, header) for header in headers]
+    return [_read_result(memory, header) for header in headers]
 
 
-def read_result(memory: SharedMemory, header: Header) -> Any:
+def _read_result(memory: SharedMemory, header: Header) -> Any:
     if "tensor" not in header:
         if "complex" in header:
             return complex(*header["complex"])
@@ -164,7 +164,7 @@ def put_inputs(memory: SharedMemory, values: Sequence[Any]) -> list[Header]:
     offset = 0
     for value in values:
         if not isinstance(value, Tensor) or value.layout is not torch.strided:
-            header, offset = put_result(memory, value, offset)
+            header, offset = _put_result(memory, value, offset)
             headers.append(header)
             continue
         if value.is_quantized or type(value) not in (Tensor, torch.nn.Parameter):
@@ -195,12 +195,12 @@ def read_inputs(memory: SharedMemory, headers: Sequence[Header]) -> list[Any]:
     storages: dict[int, Tensor] = {}
     for header in headers:
         if "memory" not in header:
-            inputs.append(read_result(memory, header))
+            inputs.append(_read_result(memory, header))
             continue
         offset = header["memory"][2]
         if offset not in storages or not storages[offset].numel():
             storages[offset] = memory.read(header["memory"]).to(header["device"])
-        value = torch.empty(0, dtype=dtype_named(header["dtype"]), device=header["device"])
+        value = torch.empty(0, dtype=_dtype_named(header["dtype"]), device=header["device"])
         shape, stride, start = header["place"]
         value.set_(storages[offset].untyped_storage(), start, shape, stride)
         conj, neg, grad = header["flags"]

@@ -79,7 +79,7 @@ def occurrences(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
     return places
 
 
-def chains(graph: Graph, steps: Sequence[int], wanted: Sequence[str]) -> list[tuple[int, int]]:
+def _chains(graph: Graph, steps: Sequence[int], wanted: Sequence[str]) -> list[tuple[int, int]]:
     """Return where operators take each other's results: a place among `steps`, and how many steps it spans."""
     behind: dict[str, str] = {}
     for step in graph.steps:
@@ -184,17 +184,17 @@ def kind_of(by: str) -> tuple[str, str]:
 def weighty(graph: Graph) -> list[int]:
     """Return the numbers of the steps that compute something for the forward: no items, aliases, guards or views of
     inputs."""
-    views = views_of_inputs(graph)
-    return [number for number in calls_of(graph) if graph.steps[number].name not in views]
+    views = _views_of_inputs(graph)
+    return [number for number in _calls_of(graph) if graph.steps[number].name not in views]
 
 
-def calls_of(graph: Graph) -> list[int]:
+def _calls_of(graph: Graph) -> list[int]:
     """Return the numbers of the steps that the forward needs: no items, aliases or guards."""
     needed = {step.name for step in ahead(graph).steps if not step.is_guard and step.target not in FOLLOWS}
     return [number for number, step in enumerate(graph.steps) if step.name in needed]
 
 
-def by_count(graph: Graph, what: str) -> tuple[Piece, ...]:
+def _by_count(graph: Graph, what: str) -> tuple[Piece, ...]:
     """`range:N`: N pieces of about as many operators each."""
     steps = weighty(graph) or [0]
     count = whole_number(what, "range", 1, len(steps))
@@ -202,7 +202,7 @@ def by_count(graph: Graph, what: str) -> tuple[Piece, ...]:
     return pieces(graph, cuts)
 
 
-def by_ranges(graph: Graph, what: str) -> tuple[Piece, ...]:
+def _by_ranges(graph: Graph, what: str) -> tuple[Piece, ...]:
     """`ranges:0-10,10-25`: these steps. The rest becomes pieces that are not wanted."""
     spans = []
     for text in what.split(","):
@@ -212,17 +212,17 @@ def by_ranges(graph: Graph, what: str) -> tuple[Piece, ...]:
                 f"by=ranges: {text!r:.40} is not a range of the {len(graph.steps)} forward steps, as 0-10 is"
             )
         spans.append((int(match[1]), int(match[2])))
-    return with_gaps(graph, [(start, stop, f"steps {start}-{stop}") for start, stop in spans], "ranges")
+    return _with_gaps(graph, [(start, stop, f"steps {start}-{stop}") for start, stop in spans], "ranges")
 
 
-def by_operators(graph: Graph, what: str) -> tuple[Piece, ...]:
+def _by_operators(graph: Graph, what: str) -> tuple[Piece, ...]:
     """`operators:A,B`: each place where these operators take each other's results. Without names: the sequences that
     repeat. A step between them in the forward, such as a counter's update, is included."""
-    steps = calls_of(graph)
+    steps = _calls_of(graph)
     names = [operator(graph.steps[number]) for number in steps]
     if what:
         wanted = [part.strip() for part in what.split(",") if part.strip()]
-        ranges = [(spot, length, ",".join(wanted)) for spot, length in chains(graph, steps, wanted)]
+        ranges = [(spot, length, ",".join(wanted)) for spot, length in _chains(graph, steps, wanted)]
         if not ranges:
             raise UsageError(f"by=operators: the forward has no {', '.join(wanted)} that take each other's results")
     else:
@@ -231,7 +231,7 @@ def by_operators(graph: Graph, what: str) -> tuple[Piece, ...]:
             raise UsageError("by=operators: no sequence of operators repeats in this forward; name one")
     ends = [*steps, len(graph.steps)]
     spans = [(steps[spot], ends[spot + length], label) for spot, length, label in ranges]
-    return with_gaps(graph, spans, "operators")
+    return _with_gaps(graph, spans, "operators")
 
 
 def by_module(graph: Graph, what: str) -> tuple[Piece, ...]:
@@ -262,7 +262,7 @@ ITSELF = "(itself)"
 """The label of a piece whose steps are in no module below the model."""
 
 
-def by_fold(graph: Graph, what: str) -> tuple[Piece, ...]:
+def _by_fold(graph: Graph, what: str) -> tuple[Piece, ...]:
     """`fold`: each different iteration of the loops that the forward folds to, once, and what stands between loops.
 
     Iterations are equal if their steps are, and what they save for the backward.
@@ -283,12 +283,12 @@ def by_fold(graph: Graph, what: str) -> tuple[Piece, ...]:
     starts = [0, *(places[short.steps[stretch.start].name] for stretch in stretches[1:]), len(graph.steps)]
     ends = dict(zip(stretches, pairwise(starts), strict=True))
     labels = {kind: module_of_stretch(short, kind) or (ITSELF if kind.loop is None else "a loop") for kind in counts}
-    pieces = with_gaps(graph, [(*ends[kind], labels[kind]) for kind in counts], "fold")
+    pieces = _with_gaps(graph, [(*ends[kind], labels[kind]) for kind in counts], "fold")
     times = {ends[kind][0]: count for kind, count in counts.items()}
     return tuple(replace(piece, count=times[piece.start]) if piece.wanted else piece for piece in pieces)
 
 
-def by_saved(graph: Graph, what: str) -> tuple[Piece, ...]:
+def _by_saved(graph: Graph, what: str) -> tuple[Piece, ...]:
     """`saved:N`: N pieces (by default 4), cut where the fewest bytes cross. No piece is much smaller than its share."""
     steps = weighty(graph) or [0]
     count = whole_number(what, "saved", 1, len(steps)) if what else min(4, len(steps))
@@ -335,12 +335,12 @@ def crossing(graph: Graph) -> list[int]:
 
 
 KINDS: Mapping[str, Callable[[Graph, str], tuple[Piece, ...]]] = {
-    "range": by_count,
-    "ranges": by_ranges,
-    "operators": by_operators,
+    "range": _by_count,
+    "ranges": _by_ranges,
+    "operators": _by_operators,
     "module": by_module,
-    "fold": by_fold,
-    "saved": by_saved,
+    "fold": _by_fold,
+    "saved": _by_saved,
 }
 """The kinds of cut, by the first word of `by`."""
 
@@ -351,7 +351,7 @@ def pieces(graph: Graph, cuts: Sequence[int]) -> tuple[Piece, ...]:
     return tuple(Piece(start, stop, f"steps {start}-{stop}") for start, stop in pairwise(places) if start < stop)
 
 
-def with_gaps(graph: Graph, spans: Sequence[tuple[int, int, str]], kind: str) -> tuple[Piece, ...]:
+def _with_gaps(graph: Graph, spans: Sequence[tuple[int, int, str]], kind: str) -> tuple[Piece, ...]:
     """Return these pieces, and the unwanted ones between them."""
     pieces: list[Piece] = []
     at = 0
@@ -411,14 +411,14 @@ def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
     places = sorted({0, len(graph.steps), *(cut for cut in cuts if 0 < cut < len(graph.steps))})
     home = homes(graph, places)
     kept = [(number, step) for number, step in enumerate(graph.steps) if step.is_guard or step.name in home]
-    stands = [home_of(number, step, home, places) for number, step in kept]
+    stands = [_home_of(number, step, home, places) for number, step in kept]
     crossing_values: dict[int, dict[str, None]] = {index: {} for index in range(len(places) - 1)}
     for (_, step), index in zip(kept, stands, strict=True):
         for name in used(step):
             if home.get(name, -1) != index:
                 crossing_values[index][name] = None
-    check_updates(kept, home, stands)
-    check_initialized(graph, home, crossing_values)
+    _check_updates(kept, home, stands)
+    _check_initialized(graph, home, crossing_values)
     check_numbers(graph, home, crossing_values)
     owner = dict(home)
     for index, names in crossing_values.items():
@@ -436,7 +436,7 @@ def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
         for _, result in results:
             takes |= {name: None for name in refs(result) if home.get(name, -1) != index}
         parts.append(ForwardPart(index, start, stop, steps, tuple(takes), (), results))
-    return with_gives(parts)
+    return _with_gives(parts)
 
 
 def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
@@ -452,25 +452,25 @@ def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
             names = used(step)
             follows = step.target in FOLLOWS and len(names) == 1 and names[0] in home
             home[step.name] = home[names[0]] if follows else bisect(places, number) - 1
-    late, takers = views_of_inputs(graph) | movable(graph), dict[str, int]()
+    late, takers = _views_of_inputs(graph) | movable(graph), dict[str, int]()
     for number, step in reversed(list(enumerate(graph.steps))):
         if not step.is_guard and step.name not in home:
             continue
         if step.name in late and step.name in takers:
             home[step.name] = takers[step.name]
-        here = home_of(number, step, home, places)
+        here = _home_of(number, step, home, places)
         takers |= {name: min(here, takers.get(name, here)) for name in used(step)}
     return home
 
 
-def views_of_inputs(graph: Graph) -> set[str]:
+def _views_of_inputs(graph: Graph) -> set[str]:
     """Return the values that are views of inputs, directly or through views; none if a step updates a value in
     place."""
-    if any("m" in flags_of(step) for step in graph.steps):
+    if any("m" in _flags_of(step) for step in graph.steps):
         return set()
     inputs, views = {port.local for port in graph.inputs}, set[str]()
     for step in graph.steps:
-        if "v" in flags_of(step) and used(step) and set(used(step)) <= inputs | views:
+        if "v" in _flags_of(step) and used(step) and set(used(step)) <= inputs | views:
             views.add(step.name)
     return views
 
@@ -478,10 +478,10 @@ def views_of_inputs(graph: Graph) -> set[str]:
 def movable(graph: Graph) -> set[str]:
     """Return the values of uninitialized memory whose steps may run later: they neither draw nor write in place."""
     bare = uninitialized_values(graph).made
-    return {step.name for step in graph.steps if step.name in bare and not set("rm") & set(flags_of(step))}
+    return {step.name for step in graph.steps if step.name in bare and not set("rm") & set(_flags_of(step))}
 
 
-def flags_of(step: Step) -> str:
+def _flags_of(step: Step) -> str:
     """Return the flags of a step's operator."""
     return operators().get(step.target, "")
 
@@ -492,12 +492,12 @@ def ahead(graph: Graph) -> Graph:
     return live(replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept)))
 
 
-def home_of(number: int, step: Step, home: Mapping[str, int], places: Sequence[int]) -> int:
+def _home_of(number: int, step: Step, home: Mapping[str, int], places: Sequence[int]) -> int:
     """Return the number of a step's part. A guard stays where it is."""
     return bisect(places, number) - 1 if step.is_guard else home[step.name]
 
 
-def with_gives(parts: Sequence[ForwardPart]) -> tuple[ForwardPart, ...]:
+def _with_gives(parts: Sequence[ForwardPart]) -> tuple[ForwardPart, ...]:
     """Set `gives` of each part to the values that it makes and later parts take."""
     part_of_value = {step.name: part.index for part in parts for step in part.steps if not step.is_guard}
     gives: dict[int, dict[str, None]] = {part.index: {} for part in parts}
@@ -520,7 +520,9 @@ def check_numbers(graph: Graph, home: Mapping[str, int], crossing_values: Mappin
                 )
 
 
-def check_initialized(graph: Graph, home: Mapping[str, int], crossing_values: Mapping[int, Mapping[str, None]]) -> None:
+def _check_initialized(
+    graph: Graph, home: Mapping[str, int], crossing_values: Mapping[int, Mapping[str, None]]
+) -> None:
     """Refuse a cut between memory that is not initialized and the steps that write or read it in several parts."""
     bare = uninitialized_values(graph).left
     for names in crossing_values.values():
@@ -532,14 +534,14 @@ def check_initialized(graph: Graph, home: Mapping[str, int], crossing_values: Ma
                 )
 
 
-def check_updates(steps: Sequence[tuple[int, Step]], home: Mapping[str, int], stands: Sequence[int]) -> None:
+def _check_updates(steps: Sequence[tuple[int, Step]], home: Mapping[str, int], stands: Sequence[int]) -> None:
     """Refuse a cut between a value and the step that updates it, or a view of it, in place."""
     base: dict[str, str] = {}
     for (_, step), index in zip(steps, stands, strict=True):
         first = next(iter(used(step)), "")
-        if set("mv") & set(flags_of(step)) or step.target in FOLLOWS:
+        if set("mv") & set(_flags_of(step)) or step.target in FOLLOWS:
             base[step.name] = base.get(first, first)
-        if "m" not in flags_of(step):
+        if "m" not in _flags_of(step):
             continue
         changed = next((name for name in (first, base.get(first, first)) if home.get(name, index) != index), None)
         if changed is not None:

@@ -3,7 +3,7 @@
 A forward is cut between two steps. Its backward has no such place: autograd interleaves the gradients of all parts, and
 sums shares of several parts in one step. So the border is found by numbers. The whole runs once on its recipe's inputs.
 Each part's forward then runs under autograd, from leaves of its own, the last part first (`runs_of_parts`). The
-gradients that autograd returns are looked up among the values of the whole's backward (`BackwardValues`). The steps
+gradients that autograd returns are looked up among the values of the whole's backward (`_BackwardValues`). The steps
 between those of the results and those of the inputs are the part's backward (`backward_of`). If a step between them
 needs a value from beyond the borders, the part is `Inseparable`.
 """
@@ -186,7 +186,7 @@ def recomputed(pair: Pair) -> dict[str, str]:
     """
     forward, backward = pair.forward, pair.backward
     assert backward is not None
-    known = {call_text(step, {}): step.name for step in forward.steps if remakes(step)}
+    known = {call_text(step, {}): step.name for step in forward.steps if _remakes(step)}
     saved_as = saved_values(pair)
     forward_names = {
         port.local: saved_as[port.name] for port in backward.inputs if port.name in saved_as and port.role == "saved"
@@ -195,7 +195,7 @@ def recomputed(pair: Pair) -> dict[str, str]:
     for step in backward.steps:
         same = (
             known.get(call_text(step, forward_names))
-            if remakes(step) and set(used(step)) <= forward_names.keys()
+            if _remakes(step) and set(used(step)) <= forward_names.keys()
             else None
         )
         if same is not None:
@@ -203,7 +203,7 @@ def recomputed(pair: Pair) -> dict[str, str]:
     return recomputed_names
 
 
-def remakes(step: Step) -> bool:
+def _remakes(step: Step) -> bool:
     """Whether a step returns the same each time it runs: it is not a guard, a random draw or an update."""
     return not step.is_guard and not set(operators().get(step.target, "")) & {"r", "m"}
 
@@ -275,7 +275,7 @@ class PartRun:
 
 
 @dataclass(frozen=True, slots=True)
-class TracedPart:
+class _TracedPart:
     """One part run under autograd: its leaves, and its results with their history."""
 
     part: ForwardPart
@@ -297,19 +297,19 @@ def runs_of_pairs(capture: Capture) -> list[PairRun]:
 def runs_of_parts(pair: Pair, borders: Borders, pair_run: PairRun) -> list[PartRun]:
     """Return every part of a Pair as the whole ran it, with its gradients by autograd, named in the whole's
     backward."""
-    traced = traced_parts(pair, borders, pair_run)
+    traced = _traced_parts(pair, borders, pair_run)
     if pair.backward is None:
         return [last.run for last in traced]
-    values = BackwardValues(pair.backward, pair_run.backward_inputs)
+    values = _BackwardValues(pair.backward, pair_run.backward_inputs)
     later: list[PartRun] = []  # the last part first: its gradients are tangents of those before
     while traced:
         last = traced.pop()
-        later.append(named_in(values, last, *border_gradients(last, pair_run, later)))
-    inconsistent = inconsistent_gradient(pair, pair_run, later)
+        later.append(_named_in(values, last, *_border_gradients(last, pair_run, later)))
+    inconsistent = _inconsistent_gradient(pair, pair_run, later)
     return [replace(run, inconsistent=inconsistent) for run in reversed(later)]
 
 
-def inconsistent_gradient(pair: Pair, pair_run: PairRun, later: Sequence[PartRun]) -> str:
+def _inconsistent_gradient(pair: Pair, pair_run: PairRun, later: Sequence[PartRun]) -> str:
     """Return the first input whose gradient, summed over the parts, is not the whole's; '' if there is none.
 
     Such a forward has lost the step that stopped a gradient in the program: without the `detach` of
@@ -325,7 +325,7 @@ def inconsistent_gradient(pair: Pair, pair_run: PairRun, later: Sequence[PartRun
     return ""
 
 
-def traced_parts(pair: Pair, borders: Borders, pair_run: PairRun) -> list[TracedPart]:
+def _traced_parts(pair: Pair, borders: Borders, pair_run: PairRun) -> list[_TracedPart]:
     """Run the parts of a Pair's forward in order under autograd on the values of the whole's run."""
     forward, backward = pair.forward, pair.backward
     with_gradient = set() if backward is None else differentiated(backward)
@@ -333,7 +333,7 @@ def traced_parts(pair: Pair, borders: Borders, pair_run: PairRun) -> list[Traced
     require_grad = {port.local: port.name in with_gradient for port in forward.inputs}
     set_random_states(pair_run.random)
     make_subs = subgraphs(forward)
-    return [traced_part(part, known_values, require_grad, make_subs) for part in borders.parts]
+    return [_traced_part(part, known_values, require_grad, make_subs) for part in borders.parts]
 
 
 def differentiated(backward: Graph) -> set[str]:
@@ -341,9 +341,9 @@ def differentiated(backward: Graph) -> set[str]:
     return {port.name for port, value in zip(backward.outputs, backward.results, strict=True) if value is not None}
 
 
-def traced_part(
+def _traced_part(
     part: ForwardPart, known_values: dict[str, Any], require_grad: dict[str, bool], subs: Mapping[str, Any]
-) -> TracedPart:
+) -> _TracedPart:
     """Run one part's forward under autograd. Its results, and whether they require grad, are added to
     `known_values` and `require_grad`."""
     updates = any("m" in operators().get(step.target, "") for step in part.steps)
@@ -356,7 +356,7 @@ def traced_part(
     detached = {local: value.detach() if isinstance(value, Tensor) else value for local, value in returned.items()}
     known_values.update(detached)
     require_grad.update({name: isinstance(value, Tensor) and value.requires_grad for name, value in returned.items()})
-    return TracedPart(part, PartRun(values, detached, state), leaves, returned)
+    return _TracedPart(part, PartRun(values, detached, state), leaves, returned)
 
 
 def leaf_of(value: Any, requires_grad: bool) -> Any:
@@ -371,15 +371,15 @@ def results_of(part: ForwardPart) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*part.gives, *(name for _, value in part.results for name in refs(value)))))
 
 
-def border_gradients(
-    traced: TracedPart, pair_run: PairRun, later: Sequence[PartRun]
+def _border_gradients(
+    traced: _TracedPart, pair_run: PairRun, later: Sequence[PartRun]
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return the tangents of a part's results, and by autograd its shares in the gradients of its inputs.
 
     `later` are the parts after this one, the last first: the order in which autograd sums gradients.
     """
     differentiable = {name: v for name, v in traced.results.items() if isinstance(v, Tensor) and v.requires_grad}
-    totals = {local: total_tangent(traced.part, local, pair_run, later) for local in differentiable}
+    totals = {local: _total_tangent(traced.part, local, pair_run, later) for local in differentiable}
     tangents = {local: total for local, total in totals.items() if total is not None}
     leaves = {name: v for name, v in traced.leaves.items() if isinstance(v, Tensor) and v.requires_grad}
     if not tangents or not leaves:
@@ -396,7 +396,7 @@ def border_gradients(
     return tangents, {name: gradient for name, gradient in zip(leaves, gradients, strict=True) if gradient is not None}
 
 
-def total_tangent(part: ForwardPart, local: str, pair_run: PairRun, later: Sequence[PartRun]) -> Tensor | None:
+def _total_tangent(part: ForwardPart, local: str, pair_run: PairRun, later: Sequence[PartRun]) -> Tensor | None:
     """Return the gradient of a part's result: the tangent that the whole got for it, plus the shares of later parts."""
     own_tangents = [
         pair_run.tangents[port.name]
@@ -406,7 +406,7 @@ def total_tangent(part: ForwardPart, local: str, pair_run: PairRun, later: Seque
     return sum_in_order([*own_tangents, *(run.gradients[local] for run in later if local in run.gradients)])
 
 
-class BackwardValues:
+class _BackwardValues:
     """Every value of a backward on the whole's inputs, found by its content."""
 
     def __init__(self, backward: Graph, feed: PortValues) -> None:
@@ -442,8 +442,8 @@ class BackwardValues:
         return [local] if error <= TOLERANCE.get(str(wanted.dtype)[6:], 0.0) else []
 
 
-def named_in(
-    values: BackwardValues, traced: TracedPart, tangents: dict[str, Tensor], gradients: dict[str, Tensor]
+def _named_in(
+    values: _BackwardValues, traced: _TracedPart, tangents: dict[str, Tensor], gradients: dict[str, Tensor]
 ) -> PartRun:
     """Return a part's run with its gradients named in the whole's backward, and the whole's own values for them.
 

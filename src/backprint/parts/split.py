@@ -23,11 +23,11 @@ from backprint.graph.cost import specs_of
 from backprint.graph.keys import PortKey, keyed, of_role, with_tangents
 from backprint.graph.nouns import (
     Capture,
-    FixedOrigin,
     Graph,
     Guard,
     Link,
     OpaqueEdge,
+    Origin,
     Pair,
     Port,
     Ref,
@@ -105,7 +105,7 @@ def forward_graph(
     """Return the forward of a part."""
     locals_of = {port.local: port for port in graph.inputs}
     inputs = []
-    for local in in_order_of(graph, part.takes):
+    for local in _in_order_of(graph, part.takes):
         if local in locals_of:
             inputs.append(locals_of[local])
         else:
@@ -124,7 +124,7 @@ def forward_graph(
     return live(Graph(tuple(inputs), part.steps, ports, results, subgraphs, (), title))
 
 
-def in_order_of(graph: Graph, names: Collection[str]) -> list[str]:
+def _in_order_of(graph: Graph, names: Collection[str]) -> list[str]:
     """Return these values in the order of the whole: its inputs, then its steps."""
     known = [*(port.local for port in graph.inputs), *(step.name for step in graph.steps if not step.is_guard)]
     return [name for name in known if name in names]
@@ -177,7 +177,7 @@ def backward_graph(
 
     steps = tuple(mapped(step, or_tangent) for step in cut.steps)
     rows = [(local, value) for local, value in flow.gradients.items()]
-    rank = {local: number for number, local in enumerate(in_order_of(pair.forward, part.takes))}
+    rank = {local: number for number, local in enumerate(_in_order_of(pair.forward, part.takes))}
     rows.sort(key=lambda row: rank[row[0]])
     outputs = tuple(Port(names.of(local), "gradient", dense(specs[local])) for local, _ in rows)
     results = tuple(or_tangent(value) for _, value in rows)
@@ -199,7 +199,7 @@ def identifier(name: str) -> str:
 # ---- The program behind a part: its forward, run eagerly, and autograd of it
 
 
-class PartOrigin(FixedOrigin):
+class PartOrigin(Origin):
     """The program behind a part, as the Origin of its Capture.
 
     If the part has an opaque edge, autograd of its forward is not an oracle. Then the part, which was proven on the
@@ -257,7 +257,7 @@ class PartOrigin(FixedOrigin):
 
 
 @dataclass(frozen=True, slots=True)
-class PartOfWhole:
+class _PartOfWhole:
     """One part of one Pair of a Capture: where it was cut, and its values when the whole ran.
 
     `number` is the Pair's. With `exact`, the part's Capture keeps these values instead of recipes fitted to them.
@@ -296,7 +296,7 @@ class PartOfWhole:
         }
 
 
-def capture_of_part(of: PartOfWhole, pair: Pair, why: str) -> Capture:
+def _capture_of_part(of: _PartOfWhole, pair: Pair, why: str) -> Capture:
     """Return the Capture of a part with this Pair; `why` says where its backward is from."""
     whole, number = of.whole, of.number
     values = values_of(of, pair)
@@ -326,11 +326,11 @@ def capture_of_part(of: PartOfWhole, pair: Pair, why: str) -> Capture:
     )
     tangents = of.tangents
     return replace(
-        capture, recipes=recipes_of(capture, values, {name: tangents[name] for name in differentiable}, of.exact)
+        capture, recipes=_recipes_of(capture, values, {name: tangents[name] for name in differentiable}, of.exact)
     )
 
 
-def values_of(of: PartOfWhole, pair: Pair) -> dict[str, Any]:
+def values_of(of: _PartOfWhole, pair: Pair) -> dict[str, Any]:
     """Return the values of a part's inputs: those it had in the whole, and from recipes those that only its backward
     takes."""
     known = of.values
@@ -343,7 +343,7 @@ def values_of(of: PartOfWhole, pair: Pair) -> dict[str, Any]:
     return values | {name: recipe_values[name] for name in missing if name in recipe_values}
 
 
-def recipes_of(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor], exact: bool) -> Inputs:
+def _recipes_of(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor], exact: bool) -> Inputs:
     """Return recipes for a part's inputs and tangents, fitted to their values in the whole, or with `exact` those
     values."""
     inputs = fit_inputs(capture, values, "exact" if exact else "seed")
@@ -477,14 +477,14 @@ def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class DividedPair:
+class _DividedPair:
     """The parts of one Pair: as cut, and as Pairs."""
 
     borders: Borders
     pairs: tuple[Pair, ...]
 
 
-def linked(capture: Capture, divided: Sequence[DividedPair]) -> Capture:
+def linked(capture: Capture, divided: Sequence[_DividedPair]) -> Capture:
     """Return the Capture whose Pairs are the linked parts. It returns what the whole returns."""
     first = [sum(len(divided_pair.pairs) for divided_pair in divided[:index]) for index in range(len(divided))]
     links: list[Link] = []
@@ -499,9 +499,9 @@ def linked(capture: Capture, divided: Sequence[DividedPair]) -> Capture:
                     )
     if not capture.links:
         for port in capture.pairs[0].forward.by_role("output"):
-            links.append(Link(pair_with(divided[0], first[0], port.key), port.key, None, port.name))
+            links.append(Link(_pair_with(divided[0], first[0], port.key), port.key, None, port.name))
     for link in capture.links:
-        start = None if link.source is None else pair_with(divided[link.source], first[link.source], link.port)
+        start = None if link.source is None else _pair_with(divided[link.source], first[link.source], link.port)
         if link.target is None:
             links.append(Link(start, link.port, None, link.name))
             continue
@@ -513,7 +513,7 @@ def linked(capture: Capture, divided: Sequence[DividedPair]) -> Capture:
     return replace(capture, pairs=pairs, links=tuple(links), verdict=None)
 
 
-def pair_with(divided: DividedPair, offset: int, key: PortKey) -> int:
+def _pair_with(divided: _DividedPair, offset: int, key: PortKey) -> int:
     """Return the number of the Pair, among the parts, that has a port of the whole."""
     for index, pair in enumerate(divided.pairs):
         graph = pair.backward if key.role == "gradient" else pair.forward
@@ -525,7 +525,7 @@ def pair_with(divided: DividedPair, offset: int, key: PortKey) -> int:
 # ---- The verdict of a part: on the values that it had in the whole, then against autograd on values from recipes
 
 
-def verdict_of_part(of: PartOfWhole, capture: Capture) -> Verdict:
+def _verdict_of_part(of: _PartOfWhole, capture: Capture) -> Verdict:
     """Return the verdict on a part's Capture: against the whole's own values first, then against autograd on fresh
     inputs."""
     try:
@@ -538,7 +538,7 @@ def verdict_of_part(of: PartOfWhole, capture: Capture) -> Verdict:
     return first if first.verdict == "close" and last.verdict == "bitwise" else last
 
 
-def against_whole(of: PartOfWhole, capture: Capture) -> Verdict:
+def against_whole(of: _PartOfWhole, capture: Capture) -> Verdict:
     """Compare a part, on the whole's own values, with the results and shares in the gradients that the whole had."""
     [pair] = capture.pairs
     set_random_states(of.ran.random)
@@ -550,7 +550,7 @@ def against_whole(of: PartOfWhole, capture: Capture) -> Verdict:
         for local in [local_of(of.part, of.borders.names, port)]
         if local in of.ran.results
     ]
-    ports += gradients_against_whole(of, capture, pair, results)
+    ports += _gradients_against_whole(of, capture, pair, results)
     bad = [port for port in ports if port.verdict != "bitwise"]
     detail = "; ".join(f"on the whole's own values {port}" for port in bad[:3])
     if not ports:
@@ -558,8 +558,8 @@ def against_whole(of: PartOfWhole, capture: Capture) -> Verdict:
     return Verdict(worst([port.verdict for port in ports]), capture.name, detail, tuple(ports))
 
 
-def gradients_against_whole(
-    of: PartOfWhole, capture: Capture, pair: Pair, results: dict[Any, Any]
+def _gradients_against_whole(
+    of: _PartOfWhole, capture: Capture, pair: Pair, results: dict[Any, Any]
 ) -> list[PortVerdict]:
     """Compare the gradients of a part's backward, on the values its forward saved, with its shares in the whole."""
     if pair.backward is None:
@@ -591,7 +591,7 @@ def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:
     check_choice("data", data)
     if capture.fake:
         raise RefusedError(f"{capture.name} was captured without values, and a split proves its parts with them")
-    whole = replace(capture, pairs=tuple(map(fixed_pair, capture.pairs)))
+    whole = replace(capture, pairs=tuple(map(_fixed_pair, capture.pairs)))
     cuts = [plan(pair.forward, by) for pair in whole.pairs]
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
         pair_runs = runs_of_pairs(whole)
@@ -599,25 +599,25 @@ def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:
         runs = [runs_of_parts(*arguments) for arguments in zip(whole.pairs, borders, pair_runs, strict=True)]
         split_parts = [
             [
-                proven_part(PartOfWhole(whole, number, piece, part, edges, ran, data == "exact"))
+                _proven_part(_PartOfWhole(whole, number, piece, part, edges, ran, data == "exact"))
                 for piece, part, ran in zip(cuts[number], edges.parts, runs[number], strict=True)
             ]
             for number, edges in enumerate(borders)
         ]
     divided = [
-        DividedPair(edges, tuple(part.capture.pairs[0] for part in parts))
+        _DividedPair(edges, tuple(part.capture.pairs[0] for part in parts))
         for edges, parts in zip(borders, split_parts, strict=True)
     ]
-    parts = tuple(part if data != "none" else without_recipes(part) for parts in split_parts for part in parts)
+    parts = tuple(part if data != "none" else _without_recipes(part) for parts in split_parts for part in parts)
     return Split(parts, linked(whole, divided))
 
 
-def without_recipes(part: SplitPart) -> SplitPart:
+def _without_recipes(part: SplitPart) -> SplitPart:
     """Return a part without recipes for its inputs."""
     return replace(part, capture=replace(part.capture, recipes=without_data(part.capture.recipes)))
 
 
-def fixed_pair(pair: Pair) -> Pair:
+def _fixed_pair(pair: Pair) -> Pair:
     """Return a Pair at its captured sizes, with numbers that guards fix as constants."""
     return Pair(
         pair.name,
@@ -626,37 +626,37 @@ def fixed_pair(pair: Pair) -> Pair:
     )
 
 
-def proven_part(of: PartOfWhole) -> SplitPart:
+def _proven_part(of: _PartOfWhole) -> SplitPart:
     """Return one part as a Capture with its verdict."""
     if not of.part.gives and not of.part.results:
-        capture = capture_of_part(of, forward_alone(of), "it returns no tensor")
+        capture = _capture_of_part(of, forward_alone(of), "it returns no tensor")
         return replace(
-            judged_part(of, capture, Verdict("undifferentiable", capture.name, "returns no tensor")), wanted=False
+            _judged_part(of, capture, Verdict("undifferentiable", capture.name, "returns no tensor")), wanted=False
         )
-    whole_steps, why = tried_slice(of)
+    whole_steps, why = _tried_slice(of)
     if whole_steps is not None:
         return whole_steps
-    check_opaque(of, why)
+    _check_opaque(of, why)
     try:
         pair = derived(of.pair.forward, of.borders, of.part, of.ran, of.piece.label)
     except BackprintError as error:
         problem = f"{why}; and its forward alone cannot be captured: {error}"
-        capture = capture_of_part(of, forward_alone(of), problem)
-        return judged_part(of, capture, Verdict("failed", capture.name, problem))
-    capture = capture_of_part(of, pair, f"{DERIVED}: {why}")
-    return judged_part(of, capture, verdict_of_part(of, capture))
+        capture = _capture_of_part(of, forward_alone(of), problem)
+        return _judged_part(of, capture, Verdict("failed", capture.name, problem))
+    capture = _capture_of_part(of, pair, f"{DERIVED}: {why}")
+    return _judged_part(of, capture, _verdict_of_part(of, capture))
 
 
-def judged_part(of: PartOfWhole, capture: Capture, verdict: Verdict) -> SplitPart:
+def _judged_part(of: _PartOfWhole, capture: Capture, verdict: Verdict) -> SplitPart:
     return SplitPart(of.number, of.part.index, of.piece.label, of.piece.wanted, capture, verdict, of.piece.count)
 
 
-def forward_alone(of: PartOfWhole) -> Pair:
+def forward_alone(of: _PartOfWhole) -> Pair:
     """Return a part as a Pair without a backward."""
     return pair_of(of.pair, of.part, of.borders.names, of.piece.label)
 
 
-def tried_slice(of: PartOfWhole) -> tuple[SplitPart | None, str]:
+def _tried_slice(of: _PartOfWhole) -> tuple[SplitPart | None, str]:
     """Return the part with the whole's own backward steps if that is proven; else why not."""
     if of.ran.why:
         return None, of.ran.why
@@ -664,14 +664,14 @@ def tried_slice(of: PartOfWhole) -> tuple[SplitPart | None, str]:
         pair = sliced(of)
     except Inseparable as error:
         return None, str(error)
-    capture = capture_of_part(of, pair, SLICED)
-    verdict = verdict_of_part(of, capture)
+    capture = _capture_of_part(of, pair, SLICED)
+    verdict = _verdict_of_part(of, capture)
     if verdict.good:
-        return judged_part(of, capture, verdict), ""
+        return _judged_part(of, capture, verdict), ""
     return None, f"as the whole's own steps it is {verdict.verdict}: {verdict.detail}"
 
 
-def sliced(of: PartOfWhole) -> Pair:
+def sliced(of: _PartOfWhole) -> Pair:
     """Return a part as a Pair with the whole's own backward steps; raise Inseparable if they cannot be separated."""
     pair, flow = of.pair, of.ran.flow
     if pair.backward is None or flow is None or not flow.gradients:
@@ -681,7 +681,7 @@ def sliced(of: PartOfWhole) -> Pair:
     return pair_of(pair, part, of.borders.names, of.piece.label, flow, cut)
 
 
-def check_opaque(of: PartOfWhole, why: str) -> None:
+def _check_opaque(of: _PartOfWhole, why: str) -> None:
     """Refuse to capture a part again if autograd of its forward is not the program's gradient."""
     edges = of.opaque or (of.whole.opaque if of.ran.why else ())
     if not edges and not of.ran.inconsistent:

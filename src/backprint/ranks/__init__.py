@@ -1,7 +1,7 @@
 """The ranks of one distributed step, in one process: captured each for itself, proved together and against the whole.
 
 - `turns`: threads, one a rank, of which one runs at a time. `kept`: what a program keeps outside of its arguments, and
-  each rank has for itself; `reached`: where that is; `places`: how each kind of place is read and written.
+  each rank has for itself; `reached`: where that is.
 - `meeting`: their collectives, computed where they meet.
 - `sharded`: the model and the arguments of each rank, and what all ranks do on them, among each other.
 - `whole`: whether the ranks' gradients are those of the whole model. `double`: both, in float64. `causes`: what is

@@ -35,11 +35,11 @@ class Gradients:
 
     def errors(self) -> dict[int, float]:
         """Return how far the gradient of each rank is off."""
-        return {rank: relative_error(self.local[rank], self.wanted[rank], self.largest) for rank in self.wanted}
+        return {rank: _relative_error(self.local[rank], self.wanted[rank], self.largest) for rank in self.wanted}
 
     def holds(self, ranks: Sequence[int], change: Callable[[int], Tensor | None]) -> bool:
         """Whether a change of the gradients of these ranks makes them the whole's."""
-        return all(relative_error(change(rank), self.wanted[rank], self.largest) <= TOLERANCE for rank in ranks)
+        return all(_relative_error(change(rank), self.wanted[rank], self.largest) <= TOLERANCE for rank in ranks)
 
     def holds_scaled(self, ranks: Sequence[int], by: float) -> bool:
         """Whether the gradients of these ranks, times a number, are the whole's."""
@@ -60,7 +60,7 @@ class Gradients:
         if not same:
             return False
         return all(
-            relative_error(
+            _relative_error(
                 self.local[rank], sum_of([self.wanted[member] for member in members_of[rank]]) / by, self.largest
             )
             <= TOLERANCE
@@ -73,7 +73,7 @@ class Gradients:
         return torch.zeros_like(self.wanted[rank]) if gradient is None else gradient * by
 
 
-def relative_error(gradient: Tensor | None, wanted: Tensor, largest: float) -> float:
+def _relative_error(gradient: Tensor | None, wanted: Tensor, largest: float) -> float:
     """Return how far a gradient is off, in parts of the largest element of the whole's; None is a gradient of 0."""
     gradient = torch.zeros_like(wanted) if gradient is None else gradient
     if gradient.shape != wanted.shape:
@@ -107,12 +107,12 @@ def cause_of(
             return f"is {count} times the whole's: summed over {over} once too often, or not averaged"
         if gradients.holds_scaled(wrong, count):
             return f"is 1/{count} of the whole's: averaged over {over} once too often, or not summed"
-        if cause := cause_in_group(gradients, wrong, label, members_of):
+        if cause := _cause_in_group(gradients, wrong, label, members_of):
             return cause
     return factor(gradients, wrong)
 
 
-def cause_in_group(gradients: Gradients, wrong: Sequence[int], label: str, members_of: Members) -> str:
+def _cause_in_group(gradients: Gradients, wrong: Sequence[int], label: str, members_of: Members) -> str:
     """Say what is missing over the groups of one label; '' if it is not that."""
     count = len(members_of[wrong[0]])
     if gradients.holds(wrong, lambda rank: gradients.total(rank, members_of[rank])):
@@ -134,7 +134,7 @@ def factor(gradients: Gradients, wrong: Sequence[int]) -> str:
             return ""
         index = int(wanted.abs().argmax())
         ratio = float(gradient.reshape(-1)[index]) / float(wanted.reshape(-1)[index])
-        if not relative_error(gradient, wanted * ratio, gradients.largest) <= TOLERANCE:  # of NaN, too
+        if not _relative_error(gradient, wanted * ratio, gradients.largest) <= TOLERANCE:  # of NaN, too
             return ""
         ratios.append(ratio)
     if not all(map(math.isfinite, ratios)) or f"{ratios[0]:.6g}" == "1":
@@ -148,7 +148,7 @@ def groups_of(rows: Sequence[RankGradients], captures: Sequence[Capture], name: 
     """Return the members of each rank's groups, by label: the smallest groups first. A program may have several groups
     of the same ranks: first are the dimensions of the mesh of the tensor `name`, then what the step sends over."""
     used = {label for capture in captures if capture.rank is not None for label, _ in capture.rank.groups}
-    of_mesh = {label for capture in captures for label in dimensions_of(capture, name)}
+    of_mesh = {label for capture in captures for label in _dimensions_of(capture, name)}
     groups: dict[str, dict[int, tuple[int, ...]]] = {}
     for row in rows:
         for label, members in row.groups.items():
@@ -179,7 +179,7 @@ def families_of(unnamed: Mapping[int, Sequence[tuple[int, ...]]]) -> dict[str, d
     return families
 
 
-def dimensions_of(capture: Capture, name: str) -> Iterator[str]:
+def _dimensions_of(capture: Capture, name: str) -> Iterator[str]:
     """Yield the dimensions of the mesh of a tensor that is a shard."""
     for pair in capture.pairs:
         for port in pair.forward.inputs:

@@ -24,6 +24,7 @@ from backprint._torch.operators import schema_of
 from backprint._torch.pytree import tree_map
 from backprint.graph.capture_options import CaptureOptions
 from backprint.ranks.sharded import Call, RankPlace
+from backprint.sample.generator import digest
 from backprint.tracing.collectives import Answered
 from backprint.tracing.running import tangent_of
 from backprint.tracing.watch import SEED
@@ -51,12 +52,12 @@ def numbered(call: Call) -> Call:
             parameter.copy_(next_numbers(parameter))
 
     def marked(leaf: Any) -> Any:
-        return next_numbers(leaf).requires_grad_() if takes_gradient(leaf) else leaf
+        return next_numbers(leaf).requires_grad_() if _takes_gradient(leaf) else leaf
 
     return copied, *tree_map(marked, (args, kwargs))
 
 
-def takes_gradient(leaf: Any) -> bool:
+def _takes_gradient(leaf: Any) -> bool:
     """Whether an argument is a tensor whose gradient the step computes."""
     return isinstance(leaf, Tensor) and leaf.requires_grad and leaf.dtype == torch.float64
 
@@ -68,7 +69,7 @@ def inputs_of(call: Call, arguments: Sequence[str]) -> dict[str, Tensor]:
     names_by_place = [*named, *map(str, range(len(named), len(args)))]  # `shard` may pass more than the whole takes
     leaves, _ = flatten_with_path((args, kwargs))
     names = number_duplicates([leaf_name(path, names_by_place) for path, _ in leaves])
-    return {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True) if takes_gradient(opened(leaf))}
+    return {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True) if _takes_gradient(opened(leaf))}
 
 
 def in_double(value: Any) -> Any:
@@ -98,6 +99,87 @@ def numbers_of_rank(place: RankPlace, arguments: Sequence[str]) -> Numbers:
     return Numbers({name: on_cpu(opened(tensor)) for name, tensor in state.items() if tensor.requires_grad}, inputs)
 
 
+# ---- Data that hide faults: two ranks with different parts of the whole, which are equal
+
+
+Digests = tuple[str, ...]
+"""The elements of all tensors among a rank's arguments."""
+
+
+def digests_of(call: Call) -> Digests:
+    """Return the elements of the tensors among the arguments of a call, to compare them with those of another rank.
+    Their order does not count: a sum over the same rows in another order hides as much."""
+    _, args, kwargs = call
+    tensors = [on_cpu(opened(leaf)) for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    real = [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in tensors]
+    return tuple(digest(tensor.reshape(-1).sort().values) for tensor in real)
+
+
+def has_equal_parts(call: Call, count: int) -> bool:
+    """Whether each tensor among the arguments of a call has a dimension along which so many parts of it, or all its
+    slices, are equal: a rank may have a wrong part, and nothing shows."""
+    _, args, kwargs = call
+    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+
+    def is_alike(parts: Sequence[Tensor]) -> bool:
+        return len(parts) > 1 and all(torch.equal(parts[0], part) for part in parts[1:])
+
+    return bool(tensors) and all(
+        any(is_alike(tensor.chunk(count, dim)) or is_alike(tensor.split(1, dim)) for dim in range(tensor.dim()))
+        for tensor in tensors
+    )
+
+
+def with_unlike_elements(call: Call) -> Call:
+    """Return a call in which no two elements of a tensor among the arguments are equal: what a rank gets of it shows
+    which part it has. Such a call is sharded, and not run."""
+
+    def numbers(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or leaf.dtype == torch.bool:
+            return leaf
+        return torch.arange(leaf.numel(), device=leaf.device).to(leaf.dtype).view(leaf.shape)
+
+    model, args, kwargs = call
+    return model, *tree_map(numbers, (args, kwargs))
+
+
+def with_unlike_parameters(model: nn.Module) -> nn.Module:
+    """Return a model with small numbers added to each parameter whose elements are all equal: a bias of zeros hides
+    that every rank adds it."""
+    generator = torch.Generator().manual_seed(SEED)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            flat = parameter.reshape(-1)
+            if parameter.is_floating_point() and len(flat) > 1 and bool((flat == flat[0]).all()):
+                parameter.add_(torch.rand(parameter.shape, generator=generator, dtype=parameter.dtype).to(flat) / 8)
+    return model
+
+
+def redrawn(call: Call, integers: bool) -> Call:
+    """Return a call whose floating-point arguments have other values: nearer to zero by up to a quarter, so that they
+    keep their sign and their bounds, and small ones in place of zeros. With `integers`, those are drawn anew from the
+    values that there are, the least the most often."""
+    generator = torch.Generator().manual_seed(SEED)
+
+    def other(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or not leaf.numel():
+            return leaf
+        if leaf.is_floating_point():
+            part = torch.rand(leaf.shape, generator=generator, dtype=leaf.dtype).to(leaf.device) / 4
+            value = leaf.detach()
+            return torch.where(value == 0, part, value * (1 - part)).requires_grad_(leaf.requires_grad)
+        if not integers or leaf.is_complex():
+            return leaf
+        values = leaf.unique()
+        if len(values) == 1 and int(values) > 0:
+            values = torch.arange(int(values) + 1).to(leaf)
+        places = torch.rand(leaf.shape, generator=generator).square() * len(values)
+        return values[places.long().to(leaf.device)]
+
+    model, args, kwargs = call
+    return model, *tree_map(other, (args, kwargs))
+
+
 # ---- What a step leaves
 
 
@@ -115,12 +197,13 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class RankGradients:
-    """What the step of one rank leaves, the members of its groups, and whether it draws random numbers."""
+    """What the step of one rank leaves, the members of its groups, whether it draws random numbers, and its data."""
 
     rank: int
     left: Left
     groups: Mapping[str, tuple[int, ...]]
     draws: bool
+    data: Digests
 
     @property
     def gradients(self) -> Mapping[str, Tensor | None]:
@@ -132,12 +215,13 @@ def gradients_of_rank(place: RankPlace, options: CaptureOptions, arguments: Sequ
     """Run a rank's step among the others, as a training script does; return the gradients that it leaves."""
     for parameter in place.call[0].parameters():
         wrapping_of(parameter)  # which names the groups of its mesh
-    with InDouble(place.among, place.among.label) as mode:
-        left = what_is_left(place.call, options, arguments)
-    return RankGradients(place.rank, left, members_by_label(), mode.draws)
+    data = digests_of(place.call)
+    with _InDouble(place.among, place.among.label) as mode:
+        left = _what_is_left(place.call, options, arguments)
+    return RankGradients(place.rank, left, members_by_label(), mode.draws, data)
 
 
-class NoHandle:
+class _NoHandle:
     """What `unshard(async_op=True)` returns for a module that is whole: it waits for nothing."""
 
     def wait(self) -> None:
@@ -151,12 +235,12 @@ def with_methods_of_sharded() -> Iterator[None]:
     fsdp = sys.modules.get("torch.distributed.fsdp")
     names = [name for name in vars(fsdp.FSDPModule) if name.startswith("set_")] if fsdp is not None else []
     methods: dict[str, Any] = {name: lambda self, *args, **kwargs: None for name in (*names, "reshard")}
-    methods |= {"unshard": lambda self, *args, **kwargs: NoHandle(), "no_sync": lambda self: contextlib.nullcontext()}
+    methods |= {"unshard": lambda self, *args, **kwargs: _NoHandle(), "no_sync": lambda self: contextlib.nullcontext()}
     with mock.patch.multiple(nn.Module, create=True, **methods):
         yield
 
 
-def what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str]) -> Left:
+def _what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str]) -> Left:
     """Run a step, forward and backward; each gradient is sharded as its parameter is.
 
     The backward begins at a loss: the first output that is one number, if there is one; else with ones at every output.
@@ -207,7 +291,7 @@ def on_cpu(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", copy=True)
 
 
-class InDouble(Answered):
+class _InDouble(Answered):
     """Answers the collectives of a program, and keeps float64 where it casts to less: mixed precision rounds, and what
     is compared here is not rounding."""
 
@@ -222,9 +306,9 @@ class InDouble(Answered):
             args, kwargs = widened(args, kwargs)
         if self.draws or torch.Tag.nondeterministic_seeded not in func.tags:
             return super().__torch_dispatch__(func, types, args, kwargs)
-        before = bytes_of_states()  # attention without dropout is such an operator, and draws nothing
+        before = _bytes_of_states()  # attention without dropout is such an operator, and draws nothing
         result = super().__torch_dispatch__(func, types, args, kwargs)
-        self.draws = kwargs.get("generator") is not None or bytes_of_states() != before
+        self.draws = kwargs.get("generator") is not None or _bytes_of_states() != before
         return result
 
 
@@ -240,7 +324,7 @@ def widened(args: Any, kwargs: Any) -> Any:
     )
 
 
-def bytes_of_states() -> list[bytes]:
+def _bytes_of_states() -> list[bytes]:
     """Return the states of torch's generators."""
     states = random_states()
     return [state_bytes(state) for state in (states.cpu, *states.cuda)]
@@ -250,7 +334,7 @@ LESS = frozenset({torch.float16, torch.bfloat16, torch.float32})
 """Dtypes with less precision than float64."""
 
 
-class MadeInDouble(InDouble):
+class MadeInDouble(_InDouble):
     """Answers the collectives of what makes a rank's model, and keeps float64 there, as in a step. What is computed
     anew, such as a table of positions, has the precision that it has in the whole model, which was made before, and is
     not rounded to less either."""

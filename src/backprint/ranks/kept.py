@@ -4,30 +4,62 @@ it has in a process of its own."""
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import os
 import sys
-import weakref
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from types import FunctionType
 from typing import Any
 
-from backprint.ranks.places import Cell, Environment, Items, Place, RandomNumbers, Slot, Table
-from backprint.ranks.reached import ATOMS, CACHED, Reached, globals_assigned_in, is_own
-from backprint.tracing.state.snapshot import copied_iterator, is_iterator
+from backprint.ranks.reached import Reached, globals_assigned_in, is_own
 from backprint.tracing.state.tensors import untraced
+from backprint.values.objects import CACHE, Attributes, Cell, Items, Place, Slot, is_iterator
+from backprint.values.settings import foreign_states, hashable_state, set_foreign_states
 
 Value = tuple[Place, Any]
 """A place, and what is there."""
+
+
+class Environment(Place):
+    """The environment variables of the process."""
+
+    __slots__ = ()
+
+    def is_last(self) -> bool:
+        return bool(self.read() == self.last)
+
+    def read(self) -> dict[str, str]:
+        return dict(self.owner)
+
+    def write(self, value: dict[str, str]) -> None:
+        for name in self.owner.keys() - value.keys():
+            del self.owner[name]
+        self.owner.update(value)
+
+
+class _RandomNumbers(Place):
+    """The states of Python's random numbers, and of NumPy's."""
+
+    __slots__ = ()
+
+    def is_last(self) -> bool:
+        return bool(hashable_state(self.read()) == hashable_state(self.last))
+
+    def read(self) -> Any:
+        return foreign_states()
+
+    def write(self, value: Any) -> None:
+        set_foreign_states(value)
 
 
 class Kept:
     """What a program keeps, beginning at the functions and classes that it is made of."""
 
     def __init__(self, roots: Iterable[Any] = ()) -> None:
-        self.reached = Reached(roots)
+        self.reached = Reached()
         with untraced():
-            self.places: list[Place] = [Environment(os.environ), RandomNumbers(None), *self.reached.places()]
+            self.places: list[Place] = [Environment(os.environ), _RandomNumbers(None), *self.reached.places_from(roots)]
         self.known: set[str] = set(sys.modules)
         for module in list(sys.modules.values()):
             self.places += globals_assigned_in(module)
@@ -37,28 +69,27 @@ class Kept:
         with untraced():
             for name in sys.modules.keys() - self.known if len(sys.modules) != len(self.known) else ():
                 self.known.add(name)
-                self.reached.queue.append(sys.modules[name])
-                self.places += [*self.reached.places(), *globals_assigned_in(sys.modules[name])]
+                module = sys.modules[name]
+                self.places += [*self.reached.places_from([module]), *globals_assigned_in(module)]
             return [(place, place.value()) for place in self.places]
 
 
 def with_own_copies(values: Sequence[Value], count: int = 1) -> list[list[Value]]:
     """Return what is in each place for each of some ranks, with copies of its own of what a run uses up: caches
-    (`functools.cache`), which are empty yet, and iterators, at the same position."""
+    (`functools.cache`), which are empty yet, and iterators that can be copied, at the same position."""
     used = [
         number
         for number, (place, value) in enumerate(values)
-        if isinstance(place, (Table, Items, Cell, Slot)) and any(map(is_used_up, items_of(place, value)))
+        if isinstance(place, (Attributes, Items, Cell, Slot)) and any(map(_is_used_up, items_of(place, value)))
     ]
     rows = [list(values) for _ in range(count)]
     for row in rows:
         copies: dict[int, Any] = {}
-        memo: dict[int, tuple[Any, Any]] = {}
         for number in used:
             place, value = values[number]
             for item in items_of(place, value):
                 if id(item) not in copies:
-                    copies[id(item)] = own_copy(item, memo)
+                    copies[id(item)] = _own_copy(item)
             if isinstance(value, dict):
                 row[number] = place, {key: copies[id(item)] for key, item in value.items()}
             else:
@@ -74,21 +105,24 @@ def items_of(place: Place, value: Any) -> Iterable[Any]:
     return value if isinstance(place, Items) else (value,)
 
 
-def is_used_up(value: Any) -> bool:
+def _is_used_up(value: Any) -> bool:
     """Whether a value is a cache of the program's own, or an iterator."""
     kind = type(value)
-    return (kind is CACHED and is_own(value.__module__)) or (kind not in NO_ITERATORS and is_iterator(value))
+    return (kind is CACHE and is_own(value.__module__)) or is_iterator(value)
 
 
-def own_copy(value: Any, memo: dict[int, tuple[Any, Any]]) -> Any:
+def _own_copy(value: Any) -> Any:
     """Return a cache like another, empty, or an iterator at the same position; other values, and iterators that cannot
-    be copied, as they are."""
-    if not is_used_up(value):
+    be copied or that read from another, as they are."""
+    if not _is_used_up(value):
         return value
-    if type(value) is CACHED:
+    if type(value) is CACHE:
         return functools.lru_cache(**value.cache_parameters())(value.__wrapped__)
     try:
-        return copied_iterator(value, memo)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 announces the end of this in itertools
+            parts = value.__reduce__()[1]
+            return value if any(map(is_iterator, parts)) else copy.copy(value)
     except TypeError:
         return value
 
@@ -112,7 +146,3 @@ def with_values(values: Sequence[Value]) -> Iterator[None]:
         yield
     finally:
         put_back(before)
-
-
-NO_ITERATORS = frozenset({*ATOMS, type, FunctionType, weakref.ProxyType, weakref.CallableProxyType})
-"""Types of values that are no iterators; proxies are what they stand for."""

@@ -103,14 +103,14 @@ class Among:
             raise RanksError(f"the ranks {list(members)} do not call the same collective: {problem} ({lines})")
         received = received_by(members.index(self.rank), call.kind, [row.options for row in calls], tensors)
         if number < len(known := self.arrived.get(call.group, ())):
-            received = as_it_arrived(known[number].on(tensor.device), tensors, received)
+            received = _as_it_arrived(known[number].on(tensor.device), tensors, received)
         if self.exchanges is not None:
             exchange = Exchange(tuple(calls), tuple(tensors), received.clone())
             self.exchanges.setdefault(call.group, []).append(exchange)
         return received
 
 
-def as_it_arrived(exchange: Exchange, sent: Sequence[Tensor], computed: Tensor) -> Tensor:
+def _as_it_arrived(exchange: Exchange, sent: Sequence[Tensor], computed: Tensor) -> Tensor:
     """Return what arrived in a step, if all send what they sent in it and it is what is computed here but for the order
     of rounding; else what is computed."""
     arrived = exchange.received
@@ -118,10 +118,10 @@ def as_it_arrived(exchange: Exchange, sent: Sequence[Tensor], computed: Tensor) 
         before is None or not torch.equal(before, now) for before, now in zip(exchange.sent, sent, strict=True)
     ):
         return computed
-    return arrived.clone() if is_same_sum(arrived, computed, sent) else computed
+    return arrived.clone() if _is_same_sum(arrived, computed, sent) else computed
 
 
-def is_same_sum(arrived: Tensor, computed: Tensor, sent: Sequence[Tensor]) -> bool:
+def _is_same_sum(arrived: Tensor, computed: Tensor, sent: Sequence[Tensor]) -> bool:
     """Whether what arrived is what is computed of what all have sent, but for the order of rounding."""
     if arrived.shape != computed.shape or arrived.dtype != computed.dtype:
         return False
@@ -160,7 +160,7 @@ def check_one_step(ranks: Sequence[Capture], exchanges: Sequence[Mapping[str, Se
                 if row.calls[place].kind == "all_to_all_single" or mismatch(row.calls, sent):
                     continue
                 computed = received_by(place, row.calls[place].kind, [call.options for call in row.calls], sent)
-                if not is_same_sum(row.received, computed, sent):
+                if not _is_same_sum(row.received, computed, sent):
                     where = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
                     raise RanksError(
                         f"the samples are not of one step of the ranks: what rank {number} received in "

@@ -48,26 +48,26 @@ POLL, LOOK = 0.001, 0.2
 """Seconds between two looks at a collective that is under way, and at the notes of the others."""
 
 
-def failure_key() -> str:
+def _failure_key() -> str:
     """Return the name under which a rank notes that its capture has failed."""
     return f"backprint/capture {JOINT_CAPTURES[0]} failed"
 
 
-def note_failure(error: BaseException) -> None:
+def _note_failure(error: BaseException) -> None:
     """Tell the other processes that this rank's capture has failed, and why."""
     rank, _ = own_rank()
     try:
-        default_store().set(failure_key(), f"rank {rank}: {describe_error(error)}"[:4000])
+        default_store().set(_failure_key(), f"rank {rank}: {describe_error(error)}"[:4000])
     except RuntimeError:
         return  # the process that holds the store has gone, so the others see that
 
 
-def raise_if_failed() -> None:
+def _raise_if_failed() -> None:
     """Raise if another rank has noted that its capture has failed."""
     try:
         store = default_store()
-        failed = store.check([failure_key()])
-        text = store.get(failure_key()).decode() if failed else ""
+        failed = store.check([_failure_key()])
+        text = store.get(_failure_key()).decode() if failed else ""
     except RuntimeError as error:
         raise RanksError(f"the process that holds the store of all ranks has gone: {str(error)[:200]}") from error
     if text:
@@ -80,30 +80,30 @@ def wait_for(work: Any, call_text: str) -> None:
     while not work.is_completed():
         time.sleep(POLL)
         if time.monotonic() >= next_look:
-            raise_if_failed()
+            _raise_if_failed()
             next_look = time.monotonic() + LOOK
     try:
         work.wait()
     except RuntimeError as error:
-        raise_if_gone(error, call_text)
+        _raise_if_gone(error, call_text)
 
 
-def raise_if_gone(error: RuntimeError, call_text: str) -> NoReturn:
+def _raise_if_gone(error: RuntimeError, call_text: str) -> NoReturn:
     """Raise what has failed in another rank, or that one has gone, for an error of a collective."""
     time.sleep(LOOK)  # one that raises notes why before it goes
-    raise_if_failed()
+    _raise_if_failed()
     raise RanksError(f"a rank has gone while this one waited in {call_text}: {str(error)[:200]}") from error
 
 
 @contextmanager
-def others_may_go(call_text: str) -> Iterator[None]:
+def _others_may_go(call_text: str) -> Iterator[None]:
     """Say that a rank has gone where a collective inside, which is begun or runs as a whole, fails for that reason."""
     try:
         yield
     except RuntimeError as error:
         if not any(words in str(error) for words in CONNECTION_LOST):
             raise
-        raise_if_gone(error, call_text)
+        _raise_if_gone(error, call_text)
 
 
 CONNECTION_LOST = (
@@ -141,22 +141,22 @@ class Together:
     def __call__(self, call: Call, tensor: Tensor) -> Tensor:
         group = self.groups[call.group]
         if not any(self.exchanges.values()):
-            raise_if_failed()
+            _raise_if_failed()
         text = f"{call.text}{frames.place(frames.here({}))}"
         meta = json.dumps([call.kind, call.group, call.options]).encode()
-        with others_may_go(text):
+        with _others_may_go(text):
             rows = gather_bytes(meta, tensor, group, lambda work: wait_for(work, text))
-        calls = [call_from_bytes(row) for row, _ in rows]
+        calls = [_call_from_bytes(row) for row, _ in rows]
         sent = tuple(sent for _, sent in rows)
         if problem := mismatch(calls, sent):
             raise RanksError(f"the ranks {list(members_of(group))} do not call the same collective: {problem} ({text})")
-        with others_may_go(text):
+        with _others_may_go(text):
             received = in_group(call.kind, tensor, call.options, str(group.group_name))
         self.exchanges.setdefault(call.group, []).append(Exchange(tuple(calls), sent, received.clone()))
         return received
 
 
-def call_from_bytes(meta: bytes) -> Call:
+def _call_from_bytes(meta: bytes) -> Call:
     """Return the call that a member has sent."""
     kind, group, options = json.loads(meta)
     return Call(kind, group, tuple(tuple(option) if isinstance(option, list) else option for option in options))
@@ -187,13 +187,13 @@ def capture_in_processes(
         program = read_call(
             target, args, kwargs, options.requires_grad, options.mode, options.loss, options.fake, False, together
         )
-        peers = peers_of_step(program, together)
+        peers = _peers_of_step(program, together)
         if peers is None:
             return capture_with_recipes(target, args, kwargs, options)
         capture = capture_with_recipes(target, args, kwargs, options, peers=peers)
     except BaseException as error:
         if joint or together.groups:
-            note_failure(error)
+            _note_failure(error)
         raise
     agree(together)
     return capture
@@ -206,7 +206,7 @@ def needs_others(target: Any) -> bool:
     return any(map(reduces_gradients, target.modules())) or any(map(is_wrapped, target.parameters()))
 
 
-def peers_of_step(program: CalledProgram, together: Together) -> Peers | None:
+def _peers_of_step(program: CalledProgram, together: Together) -> Peers | None:
     """Run a step of the program among the processes; return the others as they were in it, None if the program has no
     collectives."""
     for _ in range(WARM_UP if program.reduces_gradients else 0):
@@ -237,6 +237,6 @@ def agree(together: Together) -> None:
     for _ in range(2):  # what a member of one group knows, those of its other groups then know as well
         for label in sorted(together.groups):
             group = together.groups[label]
-            with others_may_go(THE_END):
+            with _others_may_go(THE_END):
                 gather_bytes(b"", torch.zeros(1, device=device_of(group)), group, lambda work: wait_for(work, THE_END))
-    raise_if_failed()
+    _raise_if_failed()

@@ -132,7 +132,7 @@ def in_ranks(
             with answered(among, among.label):
                 call = make()
             check_own(call[0], rank, owners)
-            variables = changed_since(before)
+            variables = _changed_since(before)
             among.place = functools.partial(in_place, groups, turns.kept.values(), variables)
             return work(RankPlace(rank, call, groups, among))
 
@@ -159,11 +159,11 @@ Variables = dict[contextvars.ContextVar[Any], Any]
 @contextlib.contextmanager
 def in_place(groups: ThreadGroups, kept: Sequence[Value], variables: Variables) -> Iterator[None]:
     """Be a rank in this thread, with its process groups, what it keeps, and its context variables."""
-    with in_rank(groups), with_values(kept), with_variables(variables):
+    with in_rank(groups), with_values(kept), _with_variables(variables):
         yield
 
 
-def changed_since(before: contextvars.Context) -> Variables:
+def _changed_since(before: contextvars.Context) -> Variables:
     """Return the context variables that have been set since then."""
     now = contextvars.copy_context()
     return {
@@ -172,7 +172,7 @@ def changed_since(before: contextvars.Context) -> Variables:
 
 
 @contextlib.contextmanager
-def with_variables(variables: Variables) -> Iterator[None]:
+def _with_variables(variables: Variables) -> Iterator[None]:
     """Set context variables, and what they were again at the end."""
     tokens = [(variable, variable.set(value)) for variable, value in variables.items()]
     try:
@@ -201,10 +201,10 @@ def captured_among_others(place: RankPlace, options: CaptureOptions) -> tuple[Ou
     places = {label: members.index(place.rank) for label, members in among.groups.items()}
     peers = Peers(among.exchanges, places, place=among.place)
     capture = capture_with_recipes(model, args, kwargs, options, peers=peers)
-    return with_outside_results(outcome, capture), capture
+    return _with_outside_results(outcome, capture), capture
 
 
-def with_outside_results(outcome: Outcome, capture: Capture) -> Outcome:
+def _with_outside_results(outcome: Outcome, capture: Capture) -> Outcome:
     """Return the results of a rank's step with those of tensors outside of its model and arguments, such as an
     optimizer's: which they are is known once it is captured. They are the program's own, run again alone, where the
     others answer as they did."""
@@ -230,21 +230,21 @@ def captured_without_values(rank: int, size: int, make: Make, options: CaptureOp
     try:
         set_state_of_process(replace(before, kept=with_own_copies(before.kept)[0]))
         with in_rank(ThreadGroups(rank, size)):
-            return captured_in_rank(make, options)
+            return _captured_in_rank(make, options)
     except Exception as error:  # with the rank, as where ranks run among each other
         raise_with_rank(rank, error)
     finally:
         set_state_of_process(before)
 
 
-def captured_in_rank(make: Make, options: CaptureOptions) -> Capture:
+def _captured_in_rank(make: Make, options: CaptureOptions) -> Capture:
     """Make the call of a rank without values, and capture it."""
     torch.manual_seed(SEED)
     with fake(), Functional():
         try:
             model, args, kwargs = make()
         except RuntimeError as error:
-            if is_raised_in(error, nn.parallel.DistributedDataParallel.__init__):
+            if _is_raised_in(error, nn.parallel.DistributedDataParallel.__init__):
                 raise CaptureError(NO_REDUCERS.format("DistributedDataParallel"), every_engine=True) from error
             raise
     modules = model.modules() if isinstance(model, nn.Module) else ()
@@ -256,11 +256,11 @@ def captured_in_rank(make: Make, options: CaptureOptions) -> Capture:
 NO_REDUCERS = (
     "{} gathers and reduces in hooks, on memory of its own, which a step without values does not have: shard the "
     "parameters as DTensors and gather them in the forward (parameter.redistribute(placements=…)), or capture a small "
-    "twin without fake=True"
+    "version without fake=True"
 )
 
 
-def is_raised_in(error: BaseException, function: Any) -> bool:
+def _is_raised_in(error: BaseException, function: Any) -> bool:
     """Whether an error was raised in a function, or in what it called."""
     return any(frame.f_code is function.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
 

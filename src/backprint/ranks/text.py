@@ -35,7 +35,7 @@ def world_text(title: str, numbers: Sequence[int], ranks: Sequence[Capture]) -> 
         for label, members in capture.rank.groups if capture.rank is not None else ():
             groups.setdefault(label, {})[members] = None
     for label, all_members in groups.items():
-        shown = ", ".join(map(members_in_words, list(all_members)[:8]))
+        shown = ", ".join(map(_members_in_words, list(all_members)[:8]))
         lines.append(f"  {label}: {shown}{', …' if len(all_members) > 8 else ''}")
     return "\n".join(lines)
 
@@ -100,7 +100,7 @@ def difference_of_calls(left: Sequence[Sent], right: Sequence[Sent]) -> str:
     return ""
 
 
-def members_in_words(members: Sequence[int]) -> str:
+def _members_in_words(members: Sequence[int]) -> str:
     """Return the members of a group as text: `[0, 8, 16, … 1016]` of 128."""
     if len(members) <= 16:
         return str(list(members))
@@ -155,14 +155,14 @@ def traffic_json(capture: Capture, rates: Rates | None) -> dict[str, object]:
         "size": rank.size if rank else 1,
         "groups": groups,
         "collectives": collectives,
-        **({"model": model_json(capture, rates)} if rates is not None else {}),
+        **({"model": _model_json(capture, rates)} if rates is not None else {}),
     }
 
 
 # ---- A model of the time
 
 
-def timelines(capture: Capture, rates: Rates) -> list[tuple[Timeline, Timeline]]:
+def _timelines(capture: Capture, rates: Rates) -> list[tuple[Timeline, Timeline]]:
     """Return when the steps of each Pair would run: as the program waits, and if each collective began as early as it
     can."""
     sizes = sizes_of_groups(capture)
@@ -176,20 +176,21 @@ def lines_of_model(capture: Capture, rates: Rates) -> list[str]:
         f"a model, not a measurement: {rates.flops / 1e12:g} TFLOP/s, {rates.bytes / 1e12:g} TB/s, {links}, "
         f"{rates.latency * 1e6:g} us a collective"
     ]
-    for pair, (ordered, early) in zip(capture.pairs, timelines(capture, rates), strict=True):
+    for pair, (ordered, early) in zip(capture.pairs, _timelines(capture, rates), strict=True):
         name = f"{pair.name}: " if len(capture.pairs) > 1 else ""
         lines.append(
-            f"  {name}{seconds_text(ordered.seconds)} a step, {seconds_text(ordered.computing)} of it computation; "
-            f"{seconds_text(early.seconds)} if each collective began as soon as what it sends is there"
+            f"  {name}{_seconds_text(ordered.seconds)} a step, {_seconds_text(ordered.computing)} of it computation; "
+            f"{_seconds_text(early.seconds)} if each collective began as soon as what it sends is there"
         )
         waited, waited_early = ordered.waited(), early.waited()
         for group, seconds in ordered.on_wire.items():
             lines.append(
-                f"  {group}: {seconds_text(seconds)} on the wire; the computation waits "
-                f"{seconds_text(waited.get(group, 0.0))} for it, {seconds_text(waited_early.get(group, 0.0))} if early"
+                f"  {group}: {_seconds_text(seconds)} on the wire; the computation waits "
+                f"{_seconds_text(waited.get(group, 0.0))} for it, "
+                f"{_seconds_text(waited_early.get(group, 0.0))} if early"
             )
         for group, line, seconds in ordered.lines()[:MOST_WAITS]:
-            lines.append(f"  {seconds_text(seconds):>10}  {group}  waits for {line}")
+            lines.append(f"  {_seconds_text(seconds):>10}  {group}  waits for {line}")
     return lines
 
 
@@ -197,14 +198,14 @@ MOST_WAITS = 8
 """So many lines that a step waits for are shown."""
 
 
-def seconds_text(seconds: float) -> str:
+def _seconds_text(seconds: float) -> str:
     """Return a time in words."""
     if seconds >= 1:
         return f"{seconds:.2f} s"
     return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
 
 
-def model_json(capture: Capture, rates: Rates) -> list[dict[str, object]]:
+def _model_json(capture: Capture, rates: Rates) -> list[dict[str, object]]:
     """Return the model of each Pair as JSON, in seconds."""
     return [
         {
@@ -216,5 +217,5 @@ def model_json(capture: Capture, rates: Rates) -> list[dict[str, object]]:
             }
             for name, line in (("ordered", ordered), ("early", early))
         }
-        for ordered, early in timelines(capture, rates)
+        for ordered, early in _timelines(capture, rates)
     ]

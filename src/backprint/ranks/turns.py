@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessState:
+class _ProcessState:
     """What is the process's and each rank has for itself: the random generators, DTensor's handlers of operators, the
     default dtype, and what a program keeps outside of its arguments."""
 
@@ -34,12 +34,12 @@ class ProcessState:
     kept: Sequence[Value]
 
 
-def state_of_process(kept: Kept) -> ProcessState:
+def state_of_process(kept: Kept) -> _ProcessState:
     """Return the state of the process now."""
-    return ProcessState(random_states(), dict(handlers_of_operators()), torch.get_default_dtype(), kept.values())
+    return _ProcessState(random_states(), dict(handlers_of_operators()), torch.get_default_dtype(), kept.values())
 
 
-def set_state_of_process(state: ProcessState, *, has_run: bool = True) -> None:
+def set_state_of_process(state: _ProcessState, *, has_run: bool = True) -> None:
     """Set what `state_of_process` returned. A rank `has_run` since it was called last."""
     set_random_states(state.generators)
     if torch.get_default_dtype() != state.dtype:
@@ -70,7 +70,7 @@ class Turns(Generic[T]):
         self.waiting: dict[int, str] = {}
         self.ended: dict[int, T] = {}
         self.failure: tuple[int, BaseException] | None = None
-        self.own: dict[int, ProcessState] = {}
+        self.own: dict[int, _ProcessState] = {}
         self.kept = Kept(roots)
 
     def run(self, work: Callable[[int], T]) -> list[T]:
@@ -160,7 +160,7 @@ class Turns(Generic[T]):
 
 def raise_with_rank(rank: int, error: BaseException) -> NoReturn:
     """Raise an error with the rank that it was raised in."""
-    named = error_of_rank(rank, error)
+    named = _error_of_rank(rank, error)
     if named is error:
         raise error
     raise named from error
@@ -182,7 +182,7 @@ ADVICE = {
 """What to do about errors that a script raises which is written for a launcher, by a part of their text."""
 
 
-def error_of_rank(rank: int, error: BaseException) -> BaseException:
+def _error_of_rank(rank: int, error: BaseException) -> BaseException:
     """Return an error with the rank that it was raised in; one that is not of Backprint's or Python's is wrapped."""
     if rank < 0 or isinstance(error, RanksError):
         return error

@@ -7,6 +7,7 @@ whole's. What is missing in those that differ, `causes` says.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,12 +26,17 @@ from backprint.ranks.double import (
     MadeInDouble,
     Numbers,
     RankGradients,
+    digests_of,
     gradients_of_rank,
+    has_equal_parts,
     in_double,
     numbered,
     numbers_of_rank,
     on_cpu,
+    redrawn,
     with_methods_of_sharded,
+    with_unlike_elements,
+    with_unlike_parameters,
 )
 from backprint.ranks.sharded import Call, in_ranks, sharding
 from backprint.ranks.text import ranks_in_words
@@ -153,13 +159,57 @@ def against_whole(
     size: int,
     captures: Sequence[Capture],
 ) -> AgainstWhole:
-    """Compare the gradients of all ranks with the whole model's."""
+    """Compare the gradients of all ranks with the whole model's.
+
+    Where two ranks have different parts of the data which are equal, a missing reduction does not show: then the data
+    are redrawn.
+    """
     if not isinstance(model, nn.Module):
         raise UsageError("the whole must be a module: its parameters are what gradients are compared for")
-    double = copy.deepcopy(model).double()
+    double = with_unlike_parameters(copy.deepcopy(model).double())
     call: Call = (double, in_double(tuple(args)), in_double(dict(kwargs)))
     _, arguments = bind_names(model, args, kwargs)
+    answer, rows = _against_whole_on(call, arguments, options, size, captures)
+    alike = _equal_data(call, options, rows)
+    for integers in (False, True) if alike else ():
+        other = redrawn(call, integers)
+        answer, rows = _against_whole_on(other, arguments, options, size, captures)
+        if not _equal_data(other, options, rows):
+            note = f"{alike}, on which a missing reduction does not show: compared on redrawn data"
+            return replace(answer, notes=(note, *answer.notes))
+    if alike and answer.ok:
+        reason = "so that a missing reduction does not show: pass inputs whose rows differ"
+        return replace(answer, unknown=((f"{alike},", reason),))
+    return answer
+
+
+def _equal_data(call: Call, options: CaptureOptions, rows: Sequence[RankGradients]) -> str:
+    """Return in words which data are equal, so that they hide faults; '' if none are."""
+    if alike := _ranks_with_equal_parts(call, options, rows):
+        return f"{alike} have equal data"
+    return "all parts of the data are equal" if has_equal_parts(call, len(rows)) else ""
+
+
+def _ranks_with_equal_parts(call: Call, options: CaptureOptions, rows: Sequence[RankGradients]) -> str:
+    """Return two ranks that have different parts of the arguments of a call, which are equal, in words; '' without."""
+    pairs = [pair for pair in itertools.combinations(rows, 2) if pair[0].data == pair[1].data != ()]
+    if not pairs:
+        return ""
+    unlike = sharding(*with_unlike_elements(call), options.shard)
+    try:
+        parts = in_ranks(len(rows), unlike, lambda place: digests_of(place.call), MadeInDouble)
+    except BackprintError:  # `shard` computes with values: nothing tells which part a rank has
+        return ranks_in_words([pairs[0][0].rank, pairs[0][1].rank])
+    hidden = [(left.rank, right.rank) for left, right in pairs if parts[left.rank] != parts[right.rank]]
+    return ranks_in_words(list(hidden[0])) if hidden else ""
+
+
+def _against_whole_on(
+    call: Call, arguments: Sequence[str], options: CaptureOptions, size: int, captures: Sequence[Capture]
+) -> tuple[AgainstWhole, Sequence[RankGradients]]:
+    """Compare on these arguments; return what each rank left, too."""
     what = "the model with numbered parameters"
+    rows: Sequence[RankGradients] = ()
     try:
         numbers = in_ranks(
             size,
@@ -178,33 +228,36 @@ def against_whole(
         what = "the whole model in float64, in a group of one rank,"
         with with_methods_of_sharded():
             [whole] = in_ranks(
-                1, lambda: call, lambda place: gradients_of_rank(place, options, arguments), loss=options.loss
+                1,
+                lambda: copy.deepcopy(call),
+                lambda place: gradients_of_rank(place, options, arguments),
+                loss=options.loss,
             )
     except BackprintError as error:
-        return AgainstWhole(0, unknown=((what, f"does not run: {error}"),))
+        return AgainstWhole(0, unknown=((what, f"does not run: {error}"),)), rows
     outputs = tuple(
         OutputNumber(name, tuple(row.left.outputs[name] for row in rows), number, groups_of(rows, captures))
         for name, number in whole.left.outputs.items()
         if all(name in row.left.outputs for row in rows)
     )
-    notes = tuple(how_it_began(rows[0].left))
-    if has_cleared(rows):
-        return AgainstWhole(0, unknown=(CLEARED,), outputs=outputs, notes=notes)
+    notes = tuple(_how_it_began(rows[0].left))
+    if _has_cleared(rows):
+        return AgainstWhole(0, unknown=(CLEARED,), outputs=outputs, notes=notes), rows
     of_parameters = {
         name: on_cpu(torch.zeros_like(parameter.real)) if (gradient := whole.gradients[name]) is None else gradient.real
-        for name, parameter in double.named_parameters()
+        for name, parameter in call[0].named_parameters()
     }
     answer = compared(numbers, rows, of_parameters, whole.left.inputs, captures)
     if answer.faults and any(row.draws for row in (*rows, whole)):
         names = ", ".join(fault.name for fault in answer.faults[:MOST_SHOWN])
         answer = replace(answer, faults=(), unknown=(*answer.unknown, (DRAWS, f"and the gradient of {names} differs")))
-    return replace(answer, outputs=outputs, notes=(*notes, *answer.notes))
+    return replace(answer, outputs=outputs, notes=(*notes, *answer.notes)), rows
 
 
 DRAWS = "the step draws random numbers, and ranks draw others than the whole (compare in eval mode, with mode='eval'),"
 
 
-def how_it_began(left: Left) -> Iterator[str]:
+def _how_it_began(left: Left) -> Iterator[str]:
     """Say at which outputs the backward began, if others could have been meant."""
     others = ", ".join(left.others[:MOST_SHOWN])
     if others:
@@ -214,7 +267,7 @@ def how_it_began(left: Left) -> Iterator[str]:
         yield f"the backward begins with ones at {begun}: pass loss= if the step has a loss"
 
 
-def has_cleared(rows: Sequence[RankGradients]) -> bool:
+def _has_cleared(rows: Sequence[RankGradients]) -> bool:
     """Whether a step that runs its backward itself has left no gradient on any rank."""
     gradients = [gradient for row in rows for gradient in row.gradients.values() if gradient is not None]
     return not any(row.left.roots for row in rows) and not any(bool(gradient.any()) for gradient in gradients)
@@ -228,7 +281,7 @@ CLEARED = (
 
 
 @dataclass(slots=True, eq=False)
-class Comparison:
+class _Comparison:
     """Compares the gradients of all ranks with those of the whole model, tensor by tensor, and keeps what it finds.
 
     `numbers` says where the elements of each rank's tensors lie in the whole, whose gradients are `flat`, one after
@@ -253,10 +306,10 @@ class Comparison:
     def see_parameter(self, name: str) -> None:
         """Compare a parameter on the ranks that have it."""
         places = {rank: row.parameters[name] for rank, row in enumerate(self.numbers) if name in row.parameters}
-        if reason := unknown_place(places, len(self.flat)):
+        if reason := _unknown_place(places, len(self.flat)):
             self.unknown.append((name, reason))
             return
-        gradients = gradients_at(places, self.flat, [row.gradients.get(name) for row in self.rows], self.least)
+        gradients = _gradients_at(places, self.flat, [row.gradients.get(name) for row in self.rows], self.least)
         missing = [rank for rank in places if self.rows[rank].gradients.get(name) is None]
         runs_backward = not any(row.left.roots for row in self.rows)
         if not all(bool(wanted.isfinite().all()) for wanted in gradients.wanted.values()):
@@ -278,15 +331,15 @@ class Comparison:
     def see_input(self, name: str) -> None:
         """Compare an input that requires grad."""
         places = {rank: row.inputs[name] for rank, row in enumerate(self.numbers) if name in row.inputs}
-        if len(places) < len(self.rows) or unknown_place(places, len(self.flat)):
+        if len(places) < len(self.rows) or _unknown_place(places, len(self.flat)):
             self.notes.append(f"the gradient of the input {name} is not compared: `shard` passes another")
             return
-        gradients = gradients_at(places, self.flat, [row.left.inputs.get(name) for row in self.rows], self.least)
+        gradients = _gradients_at(places, self.flat, [row.left.inputs.get(name) for row in self.rows], self.least)
         if not gradients.any():
             self.zeros.append(name)
             return
         self.count += 1
-        allowed = divisors(count_of_different(places))
+        allowed = _divisors(_count_of_different(places))
         times = next((number for number in allowed if gradients.holds_scaled(list(places), 1 / number)), 0)
         if not times:
             self.faults.append(self.fault(name, gradients))
@@ -297,9 +350,9 @@ class Comparison:
         """Return what is wrong with a gradient."""
         errors = gradients.errors()
         wrong = tuple(rank for rank, off in errors.items() if not off <= TOLERANCE)
-        source = source_of_gradient(self.captures[wrong[0]], name) if self.captures else None
+        source = _source_of_gradient(self.captures[wrong[0]], name) if self.captures else None
         cause = cause_of(groups_of(self.rows, self.captures, name), wrong, gradients, self.reducing)
-        return Fault(name, wrong, worst_of(errors.values()), cause, source)
+        return Fault(name, wrong, _worst_of(errors.values()), cause, source)
 
     def note_zeros(self) -> None:
         """Say of which gradients nothing is known, as they are 0 everywhere."""
@@ -331,7 +384,7 @@ def compared(
         for name, gradient in left.gradients.items()
         if gradient is not None and name in row.parameters
     ]
-    comparison = Comparison(
+    comparison = _Comparison(
         numbers,
         rows,
         captures,
@@ -344,7 +397,7 @@ def compared(
         comparison.see_parameter(name)
     for name in inputs:
         comparison.see_input(name)
-    comparison.unknown = comparison.unknown or list(not_held([row.parameters for row in numbers], whole))
+    comparison.unknown = comparison.unknown or list(_not_held([row.parameters for row in numbers], whole))
     if comparison.zeros:
         comparison.note_zeros()
     return AgainstWhole(
@@ -356,15 +409,17 @@ def compared(
     )
 
 
-def gradients_at(places: Mapping[int, Tensor], flat: Tensor, local: Sequence[Tensor | None], least: float) -> Gradients:
+def _gradients_at(
+    places: Mapping[int, Tensor], flat: Tensor, local: Sequence[Tensor | None], least: float
+) -> Gradients:
     """Return the gradients of a parameter or an input on the ranks that have it, with the whole's at its places."""
     at = {rank: place.long() for rank, place in places.items()}
     wanted = {rank: flat[place] for rank, place in at.items()}
     largest = max((float(row.abs().max()) for row in wanted.values() if row.numel()), default=0.0)
-    return Gradients({rank: of_the_whole(local[rank], at[rank]) for rank in at}, wanted, max(largest, least))
+    return Gradients({rank: _of_the_whole(local[rank], at[rank]) for rank in at}, wanted, max(largest, least))
 
 
-def count_of_different(places: Mapping[int, Tensor]) -> int:
+def _count_of_different(places: Mapping[int, Tensor]) -> int:
     """Return how many parts of a whole the ranks hold: two where each of four has one of two halves."""
     different: list[Tensor] = []
     for place in places.values():
@@ -373,13 +428,13 @@ def count_of_different(places: Mapping[int, Tensor]) -> int:
     return len(different)
 
 
-def divisors(number: int) -> list[int]:
+def _divisors(number: int) -> list[int]:
     """Return the numbers by which the gradient of an input may be too large: each rank takes the mean over its own
     rows, and only gradients of parameters are averaged."""
     return [by for by in range(1, number + 1) if number % by == 0]
 
 
-def worst_of(errors: Iterable[float]) -> float:
+def _worst_of(errors: Iterable[float]) -> float:
     """Return the largest error; NaN is larger than any."""
     return max(errors, key=lambda off: (math.isnan(off), off))
 
@@ -389,12 +444,12 @@ LEAST = 1e-5
 arithmetic, such as that of a bias before a norm, and what is computed is the rounding of a sum."""
 
 
-def of_the_whole(gradient: Tensor | None, places: Tensor) -> Tensor | None:
+def _of_the_whole(gradient: Tensor | None, places: Tensor) -> Tensor | None:
     """Return a gradient without the elements that are not of the whole, such as those of rows that a shard adds."""
     return gradient if gradient is None or gradient.shape != places.shape else gradient * (places > 0)
 
 
-def not_held(numbers: Sequence[Mapping[str, Tensor]], whole: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
+def _not_held(numbers: Sequence[Mapping[str, Tensor]], whole: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
     """Yield the parameters of the whole that have a gradient and are trained by no rank, or not all of them."""
     held = [places.real.reshape(-1) for row in numbers for places in row.values()]
     known = torch.cat([torch.zeros(0, dtype=torch.float64), *held]).unique()
@@ -408,7 +463,7 @@ def not_held(numbers: Sequence[Mapping[str, Tensor]], whole: Mapping[str, Tensor
             yield name, f"has a gradient in the whole, and no rank trains {part}"
 
 
-def unknown_place(rows: Mapping[int, Tensor], most: int) -> str:
+def _unknown_place(rows: Mapping[int, Tensor], most: int) -> str:
     """Say why it is not known where a parameter lies in the whole; '' if it is."""
     for rank, places in rows.items():
         if places.is_complex():
@@ -420,12 +475,12 @@ def unknown_place(rows: Mapping[int, Tensor], most: int) -> str:
     return ""
 
 
-def source_of_gradient(capture: Capture, name: str) -> Source | None:
+def _source_of_gradient(capture: Capture, name: str) -> Source | None:
     """Return the line of the forward that a gradient comes from: the first in the module of the parameter, else the
     first step that reads it and has a line."""
     module = name.rpartition(".")[0]
     for pair in capture.pairs:
-        reading = steps_reading(pair.forward, name)
+        reading = _steps_reading(pair.forward, name)
         lines = [step.source for step in reading if step.source is not None]
         own = [source for source in lines if source.module == module]
         if own or lines:
@@ -433,7 +488,7 @@ def source_of_gradient(capture: Capture, name: str) -> Source | None:
     return None
 
 
-def steps_reading(graph: Graph, name: str) -> list[Step]:
+def _steps_reading(graph: Graph, name: str) -> list[Step]:
     """Return the steps that depend on an input, in order."""
     known = {port.local for port in graph.inputs if port.name == name}
     reading = []

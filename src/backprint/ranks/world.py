@@ -109,7 +109,7 @@ class World:
         if self.outcomes:
             replayed = replayed_together(self.ranks, [capture.origin.values() for capture in self.ranks])
             rows = [
-                (against(results, with_unwritten(capture, results_of(outcome))), PROGRAM)
+                (against(results, _with_unwritten(capture, results_of(outcome))), PROGRAM)
                 for capture, results, outcome in zip(self.ranks, replayed, self.outcomes, strict=True)
             ]
         else:
@@ -129,11 +129,11 @@ class World:
             check_one_step(self.ranks, exchanges)
             replayed = replayed_together(self.ranks, inputs, exchanges)
             rows = [
-                (against_digests(witness, results), DIGESTS)
+                (_against_digests(witness, results), DIGESTS)
                 for witness, results in zip(self.witnesses, replayed, strict=True)
             ]
         return [
-            self.with_nonfinite(number, verdict_of_rank(number, self.rank(number), *row), results)
+            self.with_nonfinite(number, _verdict_of_rank(number, self.rank(number), *row), results)
             for number, row, results in zip(self.numbers, rows, replayed, strict=True)
         ]
 
@@ -152,7 +152,7 @@ class World:
         """
         if self.ranks[0].fake:
             raise UsageError(
-                "a World without values has no gradients to compare: capture a small twin without fake=True"
+                "a World without values has no gradients to compare: capture a small version without fake=True"
             )
         if self.whole is None:
             raise UsageError(
@@ -169,7 +169,7 @@ class World:
         With `data="exact"`, the default, the ranks can be verified together from disk, too; with `"seed"`, the default
         without values, each is verified alone.
         """
-        return save_world(self, path, data or ("seed" if self.ranks[0].fake else "exact"), overwrite)
+        return _save_world(self, path, data or ("seed" if self.ranks[0].fake else "exact"), overwrite)
 
 
 def results_of(outcome: Outcome) -> Results:
@@ -177,7 +177,7 @@ def results_of(outcome: Outcome) -> Results:
     return results_by_port(outcome.outputs, outcome.mutations, outcome.gradients)
 
 
-def with_unwritten(capture: Capture, results: Results) -> Results:
+def _with_unwritten(capture: Capture, results: Results) -> Results:
     """Return the program's results with the values of tensors that the graph writes and the program does not: those
     that the tensors had."""
     values = capture.origin.values()
@@ -185,12 +185,12 @@ def with_unwritten(capture: Capture, results: Results) -> Results:
     return {**written, **results}
 
 
-def against_digests(witness: Mapping[str, Any], results: Results) -> list[PortVerdict]:
+def _against_digests(witness: Mapping[str, Any], results: Results) -> list[PortVerdict]:
     """Compare results with the digests of the program's."""
     return against_rows({PortKey.from_text(text): row for text, row in witness.items()}, results)
 
 
-def verdict_of_rank(rank: int, capture: Capture, ports: Sequence[PortVerdict], witness: str) -> Verdict:
+def _verdict_of_rank(rank: int, capture: Capture, ports: Sequence[PortVerdict], witness: str) -> Verdict:
     """Return the Verdict of a rank."""
     detail = "; ".join(f"{port.role} {port.name}: {port.detail}" for port in ports if port.verdict != "bitwise")
     word = worst([port.verdict for port in ports])
@@ -245,11 +245,11 @@ def fake_world(make: Make, options: CaptureOptions) -> World:
     size = options.world or 1
     numbers = tuple(options.ranks) if options.ranks is not None else (0,)
     world = World(tuple(captured_without_values(number, size, make, options) for number in numbers), size, numbers)
-    check_alike(world)
+    _check_alike(world)
     return world
 
 
-def check_alike(world: World) -> None:
+def _check_alike(world: World) -> None:
     """Raise if two ranks of one group that were captured do not call the same collectives in it: they would wait for
     each other."""
     sent = {number: sent_by_group(world.rank(number)) for number in world.numbers}
@@ -285,68 +285,60 @@ def capture_world_of_factory(text: str, options: CaptureOptions) -> World:
 
 # ---- On disk: a folder with a sample of each rank, and `world.json`
 
-FORMAT = 1
-"""The version of `world.json` where all ranks are there."""
-
-FORMAT_OF_SOME = 2
-"""The version where some are, which it names; newer ones are refused by name."""
+FORMAT = 2
+"""The version of `world.json`; another one is refused by name."""
 
 
-def folder_of_rank(folder: Path, rank: int) -> Path:
+def _folder_of_rank(folder: Path, rank: int) -> Path:
     """Return the folder of a rank's sample."""
     return folder / f"rank_{rank}"
 
 
-def save_world(world: World, path: str | os.PathLike[str], data: str, overwrite: bool) -> Path:
+def _save_world(world: World, path: str | os.PathLike[str], data: str, overwrite: bool) -> Path:
     """Write the sample of each rank, in a folder of a temporary name that is renamed when it is whole."""
     place = Path(path)
     check_place(place, overwrite, WORLD)
     with unfinished_folder(place.parent, place.name) as staging:
         for number, capture in zip(world.numbers, world.ranks, strict=True):
-            write_sample(capture, folder_of_rank(staging, number), data, (), False, "quick")
+            write_sample(capture, _folder_of_rank(staging, number), data, (), False, "quick")
         content: dict[str, Any] = {"format": FORMAT, "name": world.ranks[0].name, "size": world.size}
-        if len(world.ranks) < world.size:
-            content |= {"format": FORMAT_OF_SOME, "ranks": list(world.numbers)}
+        content["ranks"] = list(world.numbers)
         write_json(staging / WORLD, {**content, "witness": digests_of(world) if data == "exact" else []})
         settle(staging, place)
     return place
 
 
-def load_world(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = False) -> World:
+def load_world(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> World:
     """Read the samples of all ranks: those that a World has written, or each rank's process its own."""
     folder = Path(path)
     if not is_world(folder):
         inside = sorted(str(place) for place in folder.glob("*") if place.is_dir() and is_world(place))
         rest = f"each of {', '.join(inside[:4])} is one" if inside else "bp.load reads the sample of one rank"
         raise SampleError(
-            f"{folder}: not the folder of a World: it has no {WORLD} and no {folder_of_rank(folder, 0).name}; {rest}"
+            f"{folder}: not the folder of a World: it has no {WORLD} and no {_folder_of_rank(folder, 0).name}; {rest}"
         )
     if not (folder / WORLD).is_file():
-        return world_of_samples(folder, allow, trust)
+        return _world_of_samples(folder, allow)
     content = read_json(folder / WORLD)
     with errors_with_path(folder / WORLD):
         root: Any = Field(content, "")
         number = root.get("format").whole()
-        if number > FORMAT_OF_SOME:
-            raise SampleError(
-                f"format {number} is newer than this Backprint reads ({FORMAT_OF_SOME}): update Backprint"
-            )
+        if number != FORMAT:
+            raise SampleError(f"format {number}, and this Backprint reads format {FORMAT}: capture the World again")
         size = root.get("size").whole(MAX_RANKS)
-        numbers = tuple(range(size))
-        if number == FORMAT_OF_SOME:
-            numbers = tuple(item.whole(MAX_RANKS) for item in root.get("ranks").items(size))
-            if not numbers or len(set(numbers)) < len(numbers) or max(numbers) >= size:
-                raise SampleError(f"ranks: {list(numbers)} are not some of {size} ranks")
+        numbers = tuple(item.whole(MAX_RANKS) for item in root.get("ranks").items(size))
+        if not numbers or len(set(numbers)) < len(numbers) or max(numbers) >= size:
+            raise SampleError(f"ranks: {list(numbers)} are not some of {size} ranks")
         witnesses = tuple(Witness(row, folder / WORLD) for row in root.get("witness", []).items(size))
         if witnesses and len(witnesses) != len(numbers):
             raise SampleError(f"witness: has the results of {len(witnesses)} ranks, and there are {len(numbers)}")
-    ranks = tuple(loaded_rank(folder_of_rank(folder, rank), rank, allow, trust) for rank in numbers)
+    ranks = tuple(_loaded_rank(_folder_of_rank(folder, rank), rank, allow) for rank in numbers)
     return World(ranks, size, numbers, witnesses=witnesses)
 
 
-def loaded_rank(place: Path, number: int, allow: Sequence[str], trust: bool) -> Capture:
+def _loaded_rank(place: Path, number: int, allow: Sequence[str]) -> Capture:
     """Read the sample of a rank."""
-    capture = load(place, allow, trust)
+    capture = load(place, allow)
     if capture.rank is not None and capture.rank.number != number:
         raise SampleError(f"{place}: is the sample of rank {capture.rank.number}")
     return capture
@@ -354,41 +346,41 @@ def loaded_rank(place: Path, number: int, allow: Sequence[str], trust: bool) -> 
 
 def is_world(folder: Path) -> bool:
     """Whether a folder has the samples of ranks."""
-    return (folder / WORLD).is_file() or any(True for _ in numbered_samples(folder))
+    return (folder / WORLD).is_file() or any(True for _ in _numbered_samples(folder))
 
 
-def numbered_samples(folder: Path) -> Iterator[tuple[int, Path]]:
+def _numbered_samples(folder: Path) -> Iterator[tuple[int, Path]]:
     """Yield the samples of ranks in a folder, with their numbers."""
-    for place in folder.glob(f"{folder_of_rank(folder, 0).name[:-1]}*") if folder.is_dir() else ():
+    for place in folder.glob(f"{_folder_of_rank(folder, 0).name[:-1]}*") if folder.is_dir() else ():
         number = place.name.rpartition("_")[2]
         if number.isdecimal() and len(number) < 8 and (place / CAPTURE).is_file():
             yield int(number), place
 
 
-def world_of_samples(folder: Path, allow: Sequence[str], trust: bool) -> World:
+def _world_of_samples(folder: Path, allow: Sequence[str]) -> World:
     """Return the World of samples that each rank's process has written: `record` or `Capture.save` under torchrun."""
-    places = dict(sorted(numbered_samples(folder)))
-    ranks = {number: loaded_rank(place, number, allow, trust) for number, place in places.items()}
+    places = dict(sorted(_numbered_samples(folder)))
+    ranks = {number: _loaded_rank(place, number, allow) for number, place in places.items()}
     sizes = {capture.rank.size if capture.rank is not None else len(ranks) for capture in ranks.values()}
     if len(sizes) > 1 or max(ranks) >= max(sizes):
         raise SampleError(f"{folder}: has samples of steps of {' and '.join(map(str, sorted(sizes)))} ranks")
-    witnesses = tuple(digests_of_program(capture) for capture in ranks.values())
+    witnesses = tuple(_digests_of_program(capture) for capture in ranks.values())
     return World(
         tuple(ranks.values()),
         sizes.pop(),
         tuple(ranks),
-        witnesses=witnesses if all(map(makes_what_ran, ranks.values())) else (),
+        witnesses=witnesses if all(map(_makes_what_ran, ranks.values())) else (),
     )
 
 
-def makes_what_ran(capture: Capture) -> bool:
+def _makes_what_ran(capture: Capture) -> bool:
     """Whether a sample has the values that its rank had in the step, and digests of what these came to."""
     brought = {link.name for link in capture.links}
     drawn = {name for name, recipe in capture.recipes.recipes.items() if getattr(recipe, "kind", "") in DRAWN_KINDS}
     return capture.witness is not None and drawn <= brought
 
 
-def digests_of_program(capture: Capture) -> Mapping[str, Any]:
+def _digests_of_program(capture: Capture) -> Mapping[str, Any]:
     """Return the digests of the program's results, of those that a sample keeps."""
     rows = capture.witness or {}
     return {text: rows[text] for text in rows if PortKey.from_text(text).role in OUT_ROLES}
@@ -398,6 +390,6 @@ def digests_of(world: World) -> list[dict[str, Any]]:
     """Return the digests of the results of the step that the ranks ran among each other."""
     if world.outcomes:
         ranks = zip(world.ranks, world.outcomes, strict=True)
-        rows = [with_unwritten(capture, results_of(outcome)) for capture, outcome in ranks]
+        rows = [_with_unwritten(capture, results_of(outcome)) for capture, outcome in ranks]
         return [{str(key): numbers_of(value) for key, value in row.items()} for row in rows]
     return [dict(witness) for witness in world.witnesses]

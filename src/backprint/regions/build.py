@@ -110,7 +110,7 @@ class PassBuild:
         forward made them, and then to the others in the order of `near`.
         """
         used_names: dict[str, int] = {}
-        self.titles.update(titles_inside(self.core, self.call.nodes, inside, used_names))
+        self.titles.update(_titles_inside(self.core, self.call.nodes, inside, used_names))
         for node in near:
             if node not in inside:
                 self.titles[node] = watch.unique_title(self.name_of_outside_node(node), used_names)
@@ -145,8 +145,8 @@ class PassBuild:
         backward that has some; None if there are none."""
         if not self.keeps_stats:
             return Unwatched()
-        for node in sorted(self.ran, key=lambda node: node_record(self.call.nodes[node]).seq):
-            for run in runs_of_node(self.call.nodes[node]):
+        for node in sorted(self.ran, key=lambda node: _node_record(self.call.nodes[node]).seq):
+            for run in _runs_of_node(self.call.nodes[node]):
                 if run.bad_results and run.source is not None and run.source.what == "NaN":
                     return origin_of(self.core, run)
         return next((origin for node in near if (origin := self.origin_at_node(node)) is not None), None)
@@ -157,13 +157,13 @@ class PassBuild:
         Of a node outside of the region, only gradients that it returns to the region count.
         """
         flow, reached, inside = self.call.flows[node], self.call.nodes[node], self.is_inside(node)
-        if inside and (place := first_nonfinite(flow.taken)) is not None:
+        if inside and (place := _first_nonfinite(flow.taken)) is not None:
             return self.origin_of_taken(node, place)
         returned = [
             gradient if inside or self.is_node_of_region(target) else None
             for gradient, target in zip(flow.returned, reached.slots, strict=False)
         ]
-        slot = first_nonfinite(returned)
+        slot = _first_nonfinite(returned)
         if slot is None:
             return None
         if not inside:
@@ -172,13 +172,13 @@ class PassBuild:
             return self.origin_of_taken(*target)
         # The node took finite gradients and returned others. If an operator of its forward had NaN or Inf, these are
         # the origin, unless the program passed Inf as a number, which is on purpose.
-        runs = [run for run in runs_of_node(reached) if run.source is not None and not run.source.from_number]
+        runs = [run for run in _runs_of_node(reached) if run.source is not None and not run.source.from_number]
         if runs:
             return origin_of(self.core, runs[0])
         target, node_of_pass = reached.slots[slot], self.make_node(node, True)
         tensor = self.name_of_tensor(*target) if target is not None else ""
         return NonfiniteOrigin(
-            nonfinite_kind(flow.returned[slot]),
+            _nonfinite_kind(flow.returned[slot]),
             "backward",
             ", ".join(node_of_pass.ops),
             node_of_pass.line,
@@ -204,14 +204,14 @@ class PassBuild:
             for target, returned in zip(self.call.nodes[source].slots, flow.returned, strict=False)
             if target == (node, place)
         ]
-        what = nonfinite_kind(incoming[place] if place < len(incoming) else None) or "NaN"
+        what = _nonfinite_kind(incoming[place] if place < len(incoming) else None) or "NaN"
         where = (
             ", ".join(node_of_pass.ops),
             node_of_pass.line,
             self.name_of_tensor(node, place),
             node_of_pass.name,
         )
-        if summands and all(self.is_inside(source) and not nonfinite_kind(returned) for source, returned in summands):
+        if summands and all(self.is_inside(source) and not _nonfinite_kind(returned) for source, returned in summands):
             return NonfiniteOrigin(
                 what, "backward", *where, "made by a hook on this gradient, or by the sum of the gradients that arrive"
             )
@@ -304,19 +304,19 @@ class PassBuild:
         return tuple(roots)
 
 
-def first_nonfinite(gradients: Iterable[KeptGradient | None]) -> int | None:
+def _first_nonfinite(gradients: Iterable[KeptGradient | None]) -> int | None:
     """Return the index of the first gradient with NaN or Inf; None if all are finite."""
-    return next((index for index, kept in enumerate(gradients) if nonfinite_kind(kept)), None)
+    return next((index for index, kept in enumerate(gradients) if _nonfinite_kind(kept)), None)
 
 
-def nonfinite_kind(kept: KeptGradient | None) -> str:
+def _nonfinite_kind(kept: KeptGradient | None) -> str:
     """Return `NaN` if a gradient has any, else `Inf` if it has any, else ''. Without statistics, ''."""
     if kept is None or kept.stats is None or not kept.stats.bad:
         return ""
     return "NaN" if kept.stats.nan else "Inf"
 
 
-def runs_of_node(reached: ReachedNode) -> tuple[OperatorRun, ...]:
+def _runs_of_node(reached: ReachedNode) -> tuple[OperatorRun, ...]:
     """Return the forward operators that a node belongs to: all operators in the forward of a custom function, and the
     operator for which autograd made the node."""
     if reached.record is None:
@@ -334,25 +334,25 @@ def origin_of(core: Any, run: OperatorRun) -> NonfiniteOrigin:
     at = stack_line(source.frame) if source.frame is not None else None
     # `born`: an operator made them; else they came in with a tensor.
     if source.born and source.is_in(core):
-        return NonfiniteOrigin(source.what, "forward", source.op, at, detail=describe_inf(source.of))
+        return NonfiniteOrigin(source.what, "forward", source.op, at, detail=_describe_inf(source.of))
     # They came in with a tensor, and the source is the first operator that took this tensor. If that operator is in the
     # region, it is named; else the operator of `run` is.
     taken_in_region = source if source.is_in(core) else None
     line_of_run = stack_line(run.frame) if run.frame is not None else None
     op, line = (source.op, at) if taken_in_region else (run.name, line_of_run)
-    name = tensor_title(core, taken_in_region or run)
+    name = _tensor_title(core, taken_in_region or run)
     detail = f"born in {source.op}" + (f" at {at}" if at is not None else "") if source.born else ""
     return NonfiniteOrigin(source.what, "inputs", op, line, name, detail=detail)
 
 
-def tensor_title(core: Any, holder: NonfiniteSource | OperatorRun) -> str:
+def _tensor_title(core: Any, holder: NonfiniteSource | OperatorRun) -> str:
     """Return the region's name for the tensor with which NaN or Inf came to an operator. `taken` is a weak reference to
     it: a parameter has its path, any other tensor the title that it had then."""
     tensor = holder.taken() if holder.taken is not None else None
     return (core.names.parameter(tensor) if tensor is not None else "") or holder.title
 
 
-def describe_inf(source: NonfiniteSource | None) -> str:
+def _describe_inf(source: NonfiniteSource | None) -> str:
     """Return a text that says from which Inf an operator made a NaN (as `inf - inf` does), and where that Inf came
     from; '' if there was none."""
     if source is None:
@@ -363,18 +363,18 @@ def describe_inf(source: NonfiniteSource | None) -> str:
     return f"of {source.what} from {source.op}{at}"
 
 
-def node_record(reached: ReachedNode) -> NodeRecord:
+def _node_record(reached: ReachedNode) -> NodeRecord:
     """Return the record of a node that was made in the region, which always has one."""
     assert reached.record is not None
     return reached.record
 
 
-def titles_inside(
+def _titles_inside(
     core: Any, nodes: Mapping[Any, ReachedNode], inside: Iterable[Any], used_names: dict[str, int]
 ) -> dict[Any, str]:
     """Name the nodes of a region in the order in which the forward made them. `used_names` counts the names in use."""
     titles: dict[Any, str] = {}
-    for node in sorted(inside, key=lambda node: node_record(nodes[node]).seq):
+    for node in sorted(inside, key=lambda node: _node_record(nodes[node]).seq):
         # `number` counts the operators of this name in the region's forward, from 0: `mul`, `mul_1`.
         name, number = watch.base_title(nodes[node].kind, nodes[node].record, id(core))
         titles[node] = watch.unique_title(name if not number else f"{name}_{number}", used_names)
@@ -389,7 +389,7 @@ def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward
     block has left in the user's variables."""
     inside = [node for node, reached in nodes.items() if core in reached.cores]
     used_names: dict[str, int] = {}
-    titles = titles_inside(core, nodes, inside, used_names)
+    titles = _titles_inside(core, nodes, inside, used_names)
     user_names = core.names.here()
     edges = []
     for node in list(titles):
@@ -409,7 +409,7 @@ def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward
         if core not in reached.cores:
             rows.append(Node(title, reached.kind, False, leaf=watch.is_leaf(reached.kind)))
             continue
-        record = node_record(reached)
+        record = _node_record(reached)
         ops, module = watch.operator_names(reached.kind, record), core.names.module_of_node(record)
         rows.append(Node(title, reached.kind, True, ops, record.stack, record.line, module=module))
     return RegionForward(tuple(rows), tuple(edges))

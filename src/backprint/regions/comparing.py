@@ -38,7 +38,7 @@ MOST_NOTES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class ComparisonRow:
+class _ComparisonRow:
     """The comparison of an edge, input or root of two passes.
 
     `verdict` is `bitwise`, `close` or `differs`; from statistics alone `same`, `close` or `differs`; `missing` where
@@ -69,7 +69,7 @@ class DumpComparison:
     `notes` name the passes that have no counterpart, or are compared with a pass of another number.
     """
 
-    rows: tuple[ComparisonRow, ...]
+    rows: tuple[_ComparisonRow, ...]
     passes: tuple[int, int]
     pairs: int
     notes: tuple[str, ...] = ()
@@ -81,12 +81,12 @@ class DumpComparison:
         return bool(self.rows) and whole and all(row.good for row in self.rows)
 
     @property
-    def first(self) -> ComparisonRow | None:
+    def first(self) -> _ComparisonRow | None:
         """The first row in which the two differ."""
         return next((row for row in self.rows if row.verdict not in (*GOOD, "unproven")), None)
 
     @property
-    def worst(self) -> ComparisonRow | None:
+    def worst(self) -> _ComparisonRow | None:
         """The row with the largest relative error."""
         return max((row for row in self.rows if row.error is not None), key=lambda row: row.error or 0.0, default=None)
 
@@ -119,17 +119,17 @@ def compare_passes(left: Sequence[Pass], right: Sequence[Pass]) -> DumpCompariso
             if ours_pass.index != theirs_pass.index
         ]
     places = [key[1] for key in common] or list(range(len(pairs)))
-    rows = [row for place, pair in zip(places, pairs, strict=True) for row in compare_pass(place, *pair)]
-    return DumpComparison(tuple(rows), (len(left), len(right)), len(pairs), first_notes(notes))
+    rows = [row for place, pair in zip(places, pairs, strict=True) for row in _compare_pass(place, *pair)]
+    return DumpComparison(tuple(rows), (len(left), len(right)), len(pairs), _first_notes(notes))
 
 
-def first_notes(notes: list[str]) -> tuple[str, ...]:
+def _first_notes(notes: list[str]) -> tuple[str, ...]:
     """Return the first few notes, and the number of the rest."""
     more = len(notes) - MOST_NOTES
     return (*notes[:MOST_NOTES], *((f"and {more} more like that",) if more > 0 else ()))
 
 
-def compare_pass(index: int, left: Pass, right: Pass) -> list[ComparisonRow]:
+def _compare_pass(index: int, left: Pass, right: Pass) -> list[_ComparisonRow]:
     """Compare two passes: roots, edges, then inputs, in the order of the first; those of the second alone come last."""
     lines = {edge.name: str(line) for side in (right, left) for edge in side.edges if (line := side.where(edge))}
     rows = []
@@ -141,49 +141,49 @@ def compare_pass(index: int, left: Pass, right: Pass) -> list[ComparisonRow]:
     for what, parts_of in kinds:
         ours, theirs = ({side.name: side for side in parts_of(of)} for of in (left, right))
         for name in dict.fromkeys((*ours, *theirs)):
-            row = compare_flowed(index, what, name, ours.get(name), theirs.get(name), lines.get(name, ""))
+            row = _compare_flowed(index, what, name, ours.get(name), theirs.get(name), lines.get(name, ""))
             rows.append(row)
     return rows
 
 
-def compare_flowed(
+def _compare_flowed(
     index: int, what: str, name: str, left: Flowed | None, right: Flowed | None, line: str
-) -> ComparisonRow:
+) -> _ComparisonRow:
     """Compare two gradients of the same name, of which one may be missing."""
     tensor = getattr(left or right, "tensor", "")
     if left is None or right is None:
         side = "second" if left is None else "first"
-        return ComparisonRow(index, what, name, tensor, "missing", detail=f"only the {side} has it", line=line)
+        return _ComparisonRow(index, what, name, tensor, "missing", detail=f"only the {side} has it", line=line)
     if left.shape != right.shape:
         detail = f"shape {list(left.shape)} in the first, {list(right.shape)} in the second"
-        return ComparisonRow(index, what, name, tensor, "differs", detail=detail, line=line)
+        return _ComparisonRow(index, what, name, tensor, "differs", detail=detail, line=line)
     detail = f"{left.dtype} in the first, {right.dtype} in the second" if left.dtype != right.dtype else ""
     if left.gradient is not None and right.gradient is not None:
-        return ComparisonRow(
-            index, what, name, tensor, *compare_gradients(left.gradient, right.gradient, detail), line=line
+        return _ComparisonRow(
+            index, what, name, tensor, *_compare_gradients(left.gradient, right.gradient, detail), line=line
         )
     if left.stats is not None and right.stats is not None:
-        return ComparisonRow(
+        return _ComparisonRow(
             index,
             what,
             name,
             tensor,
-            *compare_stats(left.stats, right.stats, left.dtype, right.dtype, detail),
+            *_compare_stats(left.stats, right.stats, left.dtype, right.dtype, detail),
             line=line,
         )
     if getattr(left, "flows", True) != getattr(right, "flows", True):
         side = "first" if getattr(left, "flows", True) else "second"
-        return ComparisonRow(
+        return _ComparisonRow(
             index, what, name, tensor, "differs", detail=f"a gradient flows in the {side} alone", line=line
         )
     if not getattr(left, "flows", True):
-        return ComparisonRow(index, what, name, tensor, "same", detail="nothing flows", line=line)
-    return ComparisonRow(
+        return _ComparisonRow(index, what, name, tensor, "same", detail="nothing flows", line=line)
+    return _ComparisonRow(
         index, what, name, tensor, "unproven", detail='no gradients kept: gradients="stats" or "values"', line=line
     )
 
 
-def compare_gradients(left: Tensor, right: Tensor, detail: str) -> tuple[str, float | None, float | None, str]:
+def _compare_gradients(left: Tensor, right: Tensor, detail: str) -> tuple[str, float | None, float | None, str]:
     """Compare values: verdict, relative error, largest difference, and detail."""
     if left.dtype == right.dtype:
         port = compare("", "", right, left)
@@ -192,7 +192,8 @@ def compare_gradients(left: Tensor, right: Tensor, detail: str) -> tuple[str, fl
     if left.layout != right.layout:
         return "differs", None, None, f"{left.layout} in the first, {right.layout} in the second"
     a, b = (
-        strided_parts(gradient.detach())[-1].resolve_conj().to(comparison_dtype(gradient)) for gradient in (left, right)
+        strided_parts(gradient.detach())[-1].resolve_conj().to(_comparison_dtype(gradient))
+        for gradient in (left, right)
     )
     if a.shape != b.shape:
         return "differs", None, None, "its values are in other places"
@@ -210,15 +211,15 @@ def compare_gradients(left: Tensor, right: Tensor, detail: str) -> tuple[str, fl
     return ("close" if error <= tolerance else "differs"), error, most, detail
 
 
-def comparison_dtype(tensor: Tensor) -> torch.dtype:
+def _comparison_dtype(tensor: Tensor) -> torch.dtype:
     """Return the dtype in which a tensor's values are compared."""
     return torch.complex128 if tensor.is_complex() else torch.float64
 
 
-def compare_stats(
+def _compare_stats(
     left: Stats, right: Stats, left_name: str, right_name: str, detail: str
 ) -> tuple[str, float | None, float | None, str]:
-    """Compare statistics: norms, means, deviations and bounds; returns as `compare_gradients` does."""
+    """Compare statistics: norms, means, deviations and bounds; returns as `_compare_gradients` does."""
     if (left.nan, left.inf) != (right.nan, right.inf):
         counts = f"{left.nan} NaN, {left.inf} Inf in the first, {right.nan} and {right.inf} in the second"
         return "differs", math.inf, None, counts
@@ -257,10 +258,10 @@ def shown_unreached(dump: Path, run: str) -> Iterator[str]:
     for folder in folders_of(dump, run, unreached=True):
         content = read_graph_json(folder)
         if not content.get("reached", True):
-            yield "\n".join(unreached_lines(content, folder))
+            yield "\n".join(_unreached_lines(content, folder))
 
 
-def unreached_lines(content: Mapping[str, Any], folder: Path) -> Iterator[str]:
+def _unreached_lines(content: Mapping[str, Any], folder: Path) -> Iterator[str]:
     """Yield the lines on a region that no pass has reached."""
     operators, origin = parse_unreached(content, folder)
     yield f"{content['region']}: no backward pass has reached it"
@@ -303,7 +304,7 @@ def pass_as_dict(region_pass: Pass) -> dict[str, Any]:
         "notes": list(region_pass.notes),
         "environment": dict(region_pass.environment),
         "origin": with_line(asdict(origin), origin.line) if isinstance(origin, NonfiniteOrigin) else None,
-        "roots": [{"name": part.name, "node": part.node, **flowed_dict(part)} for part in region_pass.roots],
+        "roots": [{"name": part.name, "node": part.node, **_flowed_dict(part)} for part in region_pass.roots],
         "nodes": [
             with_line(
                 {
@@ -328,12 +329,12 @@ def pass_as_dict(region_pass: Pass) -> dict[str, Any]:
                 "target": edge.target,
                 "tensor": edge.tensor,
                 "flows": edge.flows,
-                **flowed_dict(edge),
+                **_flowed_dict(edge),
             }
             for edge in region_pass.edges
         ],
         "inputs": [
-            {"name": part.name, "node": part.node, "tensor": part.tensor, **flowed_dict(part)}
+            {"name": part.name, "node": part.node, "tensor": part.tensor, **_flowed_dict(part)}
             for part in region_pass.inputs
         ],
     }
@@ -344,7 +345,7 @@ def with_line(content: dict[str, Any], line: StackLine | None) -> dict[str, Any]
     return content | {"line": line._asdict() if line is not None else None}
 
 
-def flowed_dict(part: Flowed) -> dict[str, Any]:
+def _flowed_dict(part: Flowed) -> dict[str, Any]:
     """Return the shape, the dtype, the device and the statistics of a gradient."""
     stats = {name: number_as_json(value) for name, value in asdict(part.stats).items()} if part.stats else None
     return {"shape": list(part.shape), "dtype": part.dtype, "device": part.device, "stats": stats}

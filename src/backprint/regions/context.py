@@ -55,7 +55,7 @@ class PassBounds:
     only_bad: bool = False
 
 
-def bounds_of(every: Any, limit: Any, only_bad: Any, gradients: str) -> PassBounds:
+def _bounds_of(every: Any, limit: Any, only_bad: Any, gradients: str) -> PassBounds:
     """Check the options of `bp.region`, and make PassBounds of them."""
     for name, value, free in (("every", every, False), ("limit", limit, True)):
         if value is None and free:
@@ -109,13 +109,13 @@ _counts: dict[tuple[str, ...], PassCount] = {}
 _lock = threading.Lock()
 
 
-def count_of(*key: str) -> PassCount:
+def _count_of(*key: str) -> PassCount:
     """Return the PassCount of a folder, a name and a line."""
     with _lock:
         return _counts.setdefault(key, PassCount())
 
 
-def forget_counts(folder: str) -> None:
+def _forget_counts(folder: str) -> None:
     """Forget the counts of a folder that was deleted."""
     with _lock:
         for key in [key for key in _counts if key[0] == folder]:
@@ -137,7 +137,7 @@ class RegionCore:
     ) -> None:
         self.path, self.level, self.stacks, self.bounds, self.key = path, level, stacks, bounds, key
         self.watches = level != "none"
-        self.count = PassCount() if path is None else count_of(*key)
+        self.count = PassCount() if path is None else _count_of(*key)
         self.reached = False
         self.bads: dict[str, OperatorRun] = {}
         self.title = title or "region"
@@ -291,7 +291,7 @@ class RegionCore:
 
     def keeps_unreached(self) -> bool:
         """Whether the forward of an unreached region is kept: the bounds of passes count such forwards separately."""
-        count = count_of(*self.key, "unreached")
+        count = _count_of(*self.key, "unreached")
         due = count.is_due(count.take(), self.bounds)
         return due and (not self.bounds.only_bad or "NaN" in self.bads) and count.keep(self.bounds)
 
@@ -338,7 +338,7 @@ class Region:
                 f"{path} is a file: give bp.region a folder, which it makes, for its passes to be written in"
             )
         if place is not None and not place.exists():
-            forget_counts(str(place))
+            _forget_counts(str(place))
             forget_numbers(str(place))
         self._core = RegionCore(place, gradients, bool(stacks), name, bounds, (str(place), name or "", site))
         self._state = "new"
@@ -388,7 +388,7 @@ class Region:
                 self._derivative = False
                 is_forward = bool(args) and getattr(type(args[0]), "forward", None) is inside
                 target, rest = (args[0], args[1:]) if is_forward else (function, args)
-                self._derivatives += derivatives_of_call(target, rest, kwargs, function.__qualname__)
+                self._derivatives += _derivatives_of_call(target, rest, kwargs, function.__qualname__)
             with _Block(self, arguments) as left:
                 left["result"] = result = function(*args, **kwargs)
             return result
@@ -448,7 +448,7 @@ class Region:
 
     def _repr_html_(self) -> str:
         passes = self.passes
-        return html_of_pass(passes[-1]) if passes else "<p>no backward pass has reached this region yet</p>"
+        return passes[-1]._repr_html_() if passes else "<p>no backward pass has reached this region yet</p>"
 
     @property
     def passes(self) -> Passes:
@@ -521,8 +521,8 @@ class Passes(Sequence[Pass]):
     def __getitem__(self, index: slice) -> list[Pass]: ...
     def __getitem__(self, index: int | slice) -> Pass | list[Pass]:
         if isinstance(index, slice):
-            return [read_if_dumped(each) for each in self._found[index]]
-        return read_if_dumped(self._found[index])
+            return [_read_if_dumped(each) for each in self._found[index]]
+        return _read_if_dumped(self._found[index])
 
     def __eq__(self, other: object) -> bool:
         return list(self) == (list(other) if isinstance(other, Passes) else other)
@@ -534,7 +534,7 @@ class Passes(Sequence[Pass]):
         return f"<{len(self._found)} passes" + (f", {written} of them on disk>" if written else ">")
 
 
-def read_if_dumped(region_pass: Pass | DumpedPass) -> Pass:
+def _read_if_dumped(region_pass: Pass | DumpedPass) -> Pass:
     """Return a pass, read from disk if it was written."""
     return region_pass if isinstance(region_pass, Pass) else region_pass.read_pass()
 
@@ -599,12 +599,12 @@ def make_region(
     """Make the Region of a `bp.region` call, known by the line of that call."""
     frame = sys._getframe(2)  # of whoever called `bp.region`
     site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    new_region = Region(path, gradients, stacks, name, bounds_of(every, limit, only_bad, gradients), site, derivative)
+    new_region = Region(path, gradients, stacks, name, _bounds_of(every, limit, only_bad, gradients), site, derivative)
     _cores.add(new_region._core)
     return new_region
 
 
-def derivatives_of_call(
+def _derivatives_of_call(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str
 ) -> list[Derivative]:
     """Return whether the backward of a call is the derivative of its forward: it is captured, outside of all regions.
@@ -618,13 +618,3 @@ def derivatives_of_call(
             return derivatives_of(capture_call(function, args, kwargs, CaptureOptions(name=name)))
         except Exception as error:
             return [Derivative(CANNOT_TELL, name, describe_error(error))]
-
-
-def html_of_pass(backward: Pass) -> str:
-    """Return what a notebook shows of a Pass: its picture."""
-    from backprint.regions.pictures import html_of_pass as picture_of_pass
-
-    return picture_of_pass(backward)
-
-
-Pass._repr_html_ = html_of_pass  # type: ignore[attr-defined]  # a verb that is bound to its noun here, where both are known

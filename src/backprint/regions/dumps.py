@@ -67,8 +67,8 @@ class DumpedPass:
 def write_pass(region_pass: Pass, folder: Path, head: str) -> DumpedPass:
     """Write a pass into the next free folder below `folder`."""
     tensors: dict[str, Tensor] = {}
-    content = pass_json(region_pass, tensors)
-    return DumpedPass(write_dump_folder(folder, head, content, tensors))
+    content = _pass_json(region_pass, tensors)
+    return DumpedPass(_write_dump_folder(folder, head, content, tensors))
 
 
 def write_unreached(
@@ -86,21 +86,21 @@ def write_unreached(
         "run": RUN,
         "time": time.time(),
         "reached": False,
-        "unreached": [op_json(op) for op in ops],
-        "origin": origin_json(origin),
-        "nodes": [node_json(node) for node in forward.nodes],
+        "unreached": [_op_json(op) for op in ops],
+        "origin": _origin_json(origin),
+        "nodes": [_node_json(node) for node in forward.nodes],
         "edges": [list(edge) for edge in forward.edges],
     }
-    return write_dump_folder(folder, f"{head}_unreached", content, {})
+    return _write_dump_folder(folder, f"{head}_unreached", content, {})
 
 
-def write_dump_folder(folder: Path, head: str, content: Mapping[str, Any], tensors: dict[str, Tensor]) -> Path:
+def _write_dump_folder(folder: Path, head: str, content: Mapping[str, Any], tensors: dict[str, Tensor]) -> Path:
     """Write graph.json and gradients to a new folder below `folder`, all or none."""
     with unfinished_folder(folder, head) as staging:
         (staging / "graph.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         if tensors:
             write_safetensors(staging / "gradients.safetensors", tensors)
-        return rename_to_free_name(staging, folder, head)
+        return _rename_to_free_name(staging, folder, head)
 
 
 _next: dict[tuple[str, str], int] = {}
@@ -112,7 +112,7 @@ def forget_numbers(folder: str) -> None:
         _next.pop(key, None)
 
 
-def rename_to_free_name(staging: Path, folder: Path, head: str) -> Path:
+def _rename_to_free_name(staging: Path, folder: Path, head: str) -> Path:
     """Rename the staging folder to the next free name; another process or region may take a name at the same time."""
     key = (os.fspath(folder), head)
     index = _next.get(key, 0)
@@ -139,7 +139,7 @@ def number_as_json(value: float | None) -> Any:
     return value if value is None or math.isfinite(value) else str(value)
 
 
-def stats_json(stats: Stats | None) -> Any:
+def _stats_json(stats: Stats | None) -> Any:
     """Stats as a list, in the order of their fields."""
     if stats is None:
         return None
@@ -147,12 +147,12 @@ def stats_json(stats: Stats | None) -> Any:
     return [stats.count, *map(number_as_json, parts), stats.nan, stats.inf, stats.zeros]
 
 
-def line_json(line: StackLine | None) -> Any:
+def _line_json(line: StackLine | None) -> Any:
     """Return a line as a JSON list."""
     return list(line) if line is not None else None
 
 
-def node_json(node: Node) -> dict[str, Any]:
+def _node_json(node: Node) -> dict[str, Any]:
     """Return a node as a JSON object."""
     return {
         "name": node.name,
@@ -161,19 +161,19 @@ def node_json(node: Node) -> dict[str, Any]:
         "leaf": node.leaf,
         "ops": list(node.ops),
         "tensors": list(node.tensors),
-        "line": line_json(node.line),
+        "line": _line_json(node.line),
         "stack": [list(line) for line in node.stack],
         "opaque": node.opaque,
         "module": node.module,
     }
 
 
-def op_json(op: UnreachedOperator) -> dict[str, Any]:
+def _op_json(op: UnreachedOperator) -> dict[str, Any]:
     """Return an unreached operator as a JSON object."""
-    return {"name": op.name, "line": line_json(op.line), "count": op.count}
+    return {"name": op.name, "line": _line_json(op.line), "count": op.count}
 
 
-def origin_json(origin: NonfiniteOrigin | Unwatched | None) -> dict[str, Any] | None:
+def _origin_json(origin: NonfiniteOrigin | Unwatched | None) -> dict[str, Any] | None:
     """Return a NonfiniteOrigin as a JSON object; None where there is none, or gradients were not watched."""
     if not isinstance(origin, NonfiniteOrigin):
         return None
@@ -181,21 +181,21 @@ def origin_json(origin: NonfiniteOrigin | Unwatched | None) -> dict[str, Any] | 
         "what": origin.what,
         "where": origin.where,
         "op": origin.op,
-        "line": line_json(origin.line),
+        "line": _line_json(origin.line),
         "tensor": origin.tensor,
         "node": origin.node,
         "detail": origin.detail,
     }
 
 
-def pass_json(region_pass: Pass, tensors: dict[str, Tensor]) -> dict[str, Any]:
+def _pass_json(region_pass: Pass, tensors: dict[str, Tensor]) -> dict[str, Any]:
     """Return a pass as a JSON object; its gradients go into `tensors`."""
     seen: dict[int, dict[str, Any]] = {}
 
     def kept(name: str, part: Flowed) -> dict[str, Any]:
-        row = {"shape": list(part.shape), "dtype": part.dtype, "device": part.device, "stats": stats_json(part.stats)}
+        row = {"shape": list(part.shape), "dtype": part.dtype, "device": part.device, "stats": _stats_json(part.stats)}
         if part.gradient is not None:
-            row |= keep_gradient(name, part.gradient, tensors, seen)
+            row |= _keep_gradient(name, part.gradient, tensors, seen)
         return row
 
     return {
@@ -205,13 +205,13 @@ def pass_json(region_pass: Pass, tensors: dict[str, Tensor]) -> dict[str, Any]:
         "reached": True,
         "index": region_pass.index,
         "time": region_pass.time,
-        "origin": origin_json(region_pass.origin),
+        "origin": _origin_json(region_pass.origin),
         "seconds": region_pass.seconds,
         "gradients": region_pass.level,
         "error": region_pass.error,
         "notes": list(region_pass.notes),
         "environment": dict(region_pass.environment),
-        "nodes": [node_json(node) for node in region_pass.nodes],
+        "nodes": [_node_json(node) for node in region_pass.nodes],
         "edges": [
             {
                 "name": e.name,
@@ -233,7 +233,7 @@ def pass_json(region_pass: Pass, tensors: dict[str, Tensor]) -> dict[str, Any]:
     }
 
 
-def keep_gradient(
+def _keep_gradient(
     name: str, value: Tensor, tensors: dict[str, Tensor], seen: dict[int, dict[str, Any]]
 ) -> dict[str, Any]:
     """Put a gradient into `tensors`, once where an edge and an input share it; returns the fields that find it."""
@@ -265,14 +265,11 @@ MOST = 128 << 20
 """The most bytes of a graph.json that is read."""
 
 
-FORMATS = (1, FORMAT)
-"""The formats that are read. In 1 a pass does not say in which run it was seen."""
-
 LATEST, ALL = "latest", "all"
 
 
 @dataclass(frozen=True, slots=True)
-class DumpRun:
+class _DumpRun:
     """The passes that one run of a script, which is one process, wrote to a dump."""
 
     name: str
@@ -281,7 +278,7 @@ class DumpRun:
     reached: int
 
     def __str__(self) -> str:
-        return self.name or "without a name, of format 1"
+        return self.name
 
 
 def check_dump(path: str | os.PathLike[str]) -> None:
@@ -327,7 +324,7 @@ def check_number(path: str | os.PathLike[str], number: int, known: Sequence[Any]
         raise UsageError(f"{path}: has no pass {number}; it has {', '.join(map(str, known[:LISTED]))}{more}")
 
 
-def runs_of(path: str | os.PathLike[str]) -> list[DumpRun]:
+def runs_of(path: str | os.PathLike[str]) -> list[_DumpRun]:
     """Return the runs that wrote to a dump, the latest last; for a pass's own folder, its run."""
     place = Path(path)
     if not place.is_dir():
@@ -337,18 +334,18 @@ def runs_of(path: str | os.PathLike[str]) -> list[DumpRun]:
     if not every:
         raise RegionError(f"{path}: no pass here: a region's dump has folders with graph.json")
     folders_of_run: dict[str, list[tuple[Path, float, bool]]] = {}
-    for folder in sorted(every, key=folder_order):
+    for folder in sorted(every, key=_folder_order):
         content = read_graph_json(folder)
         row = (folder, begin_of_pass(content, folder), bool(content.get("reached", True)))
         folders_of_run.setdefault(str(content.get("run", "")), []).append(row)
     runs = [
-        DumpRun(name, tuple(row[0] for row in rows), max(row[1] for row in rows), sum(row[2] for row in rows))
+        _DumpRun(name, tuple(row[0] for row in rows), max(row[1] for row in rows), sum(row[2] for row in rows))
         for name, rows in folders_of_run.items()
     ]
-    return sorted(runs, key=lambda file: (bool(file.name), file.last))
+    return sorted(runs, key=lambda run: run.last)
 
 
-def folder_order(folder: Path) -> tuple[str, int]:
+def _folder_order(folder: Path) -> tuple[str, int]:
     """Sort key of folders: the name, then the number as a number."""
     head, _, number = folder.name.rpartition("_")
     return (head, int(number)) if number.isdecimal() else (folder.name, 0)
@@ -362,7 +359,7 @@ def begin_of_pass(content: Mapping[str, Any], folder: Path) -> float:
     return float(time)
 
 
-def select_run(runs: Sequence[DumpRun], run: str, place: Path) -> DumpRun:
+def select_run(runs: Sequence[_DumpRun], run: str, place: Path) -> _DumpRun:
     """Select a run by `latest`, its name, or the beginning of its name."""
     if run == LATEST:
         return runs[-1]
@@ -371,7 +368,7 @@ def select_run(runs: Sequence[DumpRun], run: str, place: Path) -> DumpRun:
     ]
     if len(named) != 1:
         count = "no run" if not named else f"{len(named)} runs"
-        names = ", ".join(candidate.name or "(format 1)" for candidate in runs)
+        names = ", ".join(candidate.name for candidate in runs)
         raise RegionError(f"{place}: {count} of the name {run!r}; it has {names}")
     return named[0]
 
@@ -385,9 +382,11 @@ def read_graph_json(folder: Path) -> dict[str, Any]:
         raise RegionError(f"{place}: cannot be read: {error}") from error
     if not isinstance(content, dict) or "region" not in content:
         raise RegionError(f"{place}: is not a region's graph.json")
-    if content.get("format") not in FORMATS:
-        known = " and ".join(map(str, FORMATS))
-        raise RegionError(f"{place}: has format {content.get('format')!r}, and this Backprint reads {known}")
+    if content.get("format") != FORMAT:
+        raise RegionError(
+            f"{place}: has format {content.get('format')!r:.40}, and this Backprint reads format {FORMAT}: run the "
+            "program again"
+        )
     return content
 
 
@@ -405,7 +404,7 @@ MALFORMED = (KeyError, TypeError, ValueError, IndexError, AttributeError, Runtim
 def parse_pass(content: Mapping[str, Any], folder: Path, tensors: Mapping[str, Tensor] | None = None) -> Pass:
     """Make a Pass of a graph.json's content; without `tensors` it has no gradients."""
     try:
-        return pass_from_json(content, tensors)
+        return _pass_from_json(content, tensors)
     except MALFORMED as error:
         raise RegionError(f"{folder}: graph.json is malformed: {type(error).__name__}: {error}") from error
 
@@ -414,7 +413,7 @@ def parse_forward(content: Mapping[str, Any], folder: Path) -> RegionForward:
     """Make the Forward of a region that no pass has reached."""
     try:
         edges = tuple((str(maker), str(taker), str(tensor)) for maker, taker, tensor in content["edges"])
-        return RegionForward(tuple(map(node_from_json, content["nodes"])), edges)
+        return RegionForward(tuple(map(_node_from_json, content["nodes"])), edges)
     except MALFORMED as error:
         raise RegionError(f"{folder}: graph.json is malformed: {type(error).__name__}: {error}") from error
 
@@ -425,10 +424,10 @@ def parse_unreached(
     """Return the operators of a region that no pass has reached, and where NaN and Inf come from."""
     try:
         operators = tuple(
-            UnreachedOperator(str(row["name"]), line_from_json(row["line"]), int(row["count"]))
+            UnreachedOperator(str(row["name"]), _line_from_json(row["line"]), int(row["count"]))
             for row in content["unreached"]
         )
-        return operators, origin_from_json(content, "")
+        return operators, _origin_from_json(content, "")
     except MALFORMED as error:
         raise RegionError(f"{folder}: graph.json is malformed: {type(error).__name__}: {error}") from error
 
@@ -449,7 +448,7 @@ def read_gradients(folder: Path) -> dict[str, Tensor]:
         raise RegionError(f"{place}: cannot be read: {error}") from error
 
 
-def pass_from_json(content: Mapping[str, Any], tensors: Mapping[str, Tensor] | None) -> Pass:
+def _pass_from_json(content: Mapping[str, Any], tensors: Mapping[str, Tensor] | None) -> Pass:
     level = content["gradients"]
     if level not in LEVELS:
         raise ValueError(f"gradients is {level!r}")
@@ -459,10 +458,10 @@ def pass_from_json(content: Mapping[str, Any], tensors: Mapping[str, Tensor] | N
         return {
             **kind,
             "stats": stats_from_json(row["stats"]),
-            "gradient": None if tensors is None else gradient_from_json(row, tensors),
+            "gradient": None if tensors is None else _gradient_from_json(row, tensors),
         }
 
-    nodes = tuple(map(node_from_json, content["nodes"]))
+    nodes = tuple(map(_node_from_json, content["nodes"]))
     known = {node.name for node in nodes}
     edges = []
     for row in content["edges"]:
@@ -488,41 +487,39 @@ def pass_from_json(content: Mapping[str, Any], tensors: Mapping[str, Tensor] | N
         str(content["error"]),
         tuple(map(str, content["notes"])),
         {str(k): str(v) for k, v in content["environment"].items()},
-        origin_from_json(content, level),
-        str(content.get("run", "")),
+        _origin_from_json(content, level),
+        str(content["run"]),
     )
 
 
-def node_from_json(row: Mapping[str, Any]) -> Node:
+def _node_from_json(row: Mapping[str, Any]) -> Node:
     return Node(
         str(row["name"]),
         str(row["kind"]),
         bool(row["inside"]),
         tuple(map(str, row["ops"])),
-        tuple(filter(None, map(line_from_json, row["stack"]))),
-        line_from_json(row["line"]),
+        tuple(filter(None, map(_line_from_json, row["stack"]))),
+        _line_from_json(row["line"]),
         tuple(map(str, row["tensors"])),
         bool(row["leaf"]),
         str(row["opaque"]),
-        str(row.get("module", "")),
+        str(row["module"]),
     )
 
 
-def line_from_json(row: Any) -> StackLine | None:
+def _line_from_json(row: Any) -> StackLine | None:
     return StackLine(str(row[0]), int(row[1]), str(row[2])) if row is not None else None
 
 
-def origin_from_json(content: Mapping[str, Any], level: str) -> NonfiniteOrigin | Unwatched | None:
+def _origin_from_json(content: Mapping[str, Any], level: str) -> NonfiniteOrigin | Unwatched | None:
     """Return where NaN and Inf come from; Unwatched where the dump does not say."""
     if level == "none":
         return Unwatched()
-    if "origin" not in content:
-        return Unwatched("a dump of format 1 does not say where NaN and Inf come from")
     row = content["origin"]
     if row is None:
         return None
     names = ("what", "where", "op", "tensor", "node", "detail")
-    origin = NonfiniteOrigin(line=line_from_json(row["line"]), **{name: str(row[name]) for name in names})
+    origin = NonfiniteOrigin(line=_line_from_json(row["line"]), **{name: str(row[name]) for name in names})
     if origin.where not in ("forward", "inputs", "backward", "gradients"):
         raise ValueError(f"an origin is {origin.where!r}")
     return origin
@@ -538,7 +535,7 @@ def stats_from_json(row: Any) -> Stats | None:
     return Stats(count, low, high, mean, std, float(norm), nan, inf, zeros)
 
 
-def gradient_from_json(row: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tensor | None:
+def _gradient_from_json(row: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tensor | None:
     """Return the kept gradient that a row names, of its own layout and dtype."""
     name = row.get("kept")
     if name is None:

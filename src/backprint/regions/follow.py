@@ -75,11 +75,11 @@ class BackwardCall:
         self.nodes = reachable_nodes(roots)
         self.cores = list(dict.fromkeys(core for reached in self.nodes.values() for core in reached.cores))
         self.roots, self.given = roots, gradients
-        self.titles = root_names(roots) if self.cores else {}
+        self.titles = _root_names(roots) if self.cores else {}
         for reached in self.nodes.values():
             if reached.cores and reached.record is not None:
                 reached.record.touched = True
-                for other in nodes_of_operator(reached.kind, reached.record):
+                for other in _nodes_of_operator(reached.kind, reached.record):
                     other.touched = True
         self.numbers = {core: core.count.take() for core in self.cores}
         due = [core for core, number in self.numbers.items() if core.count.is_due(number, core.bounds)]
@@ -127,7 +127,7 @@ class BackwardCall:
         """Return the hook that runs after a node, for its gradients."""
 
         def hook(returned: Any, incoming: Any) -> None:
-            if running_call() is self:
+            if _running_call() is self:
                 watch.here.deriving = None
                 with self.quietly():
                     kept = self.incoming_gradients(node, incoming)
@@ -143,7 +143,7 @@ class BackwardCall:
         reached = self.nodes[node]
 
         def hook(incoming: Any) -> None:
-            if running_call() is self and reached.record is not None:
+            if _running_call() is self and reached.record is not None:
                 watch.here.deriving = (reached.cores, (reached.kind, reached.record))
 
         return hook
@@ -152,7 +152,7 @@ class BackwardCall:
         """Return the hook that runs before a node that only takes gradients."""
 
         def hook(incoming: Any) -> None:
-            if running_call() is self:
+            if _running_call() is self:
                 with self.quietly():
                     self.flows[node] = NodeFlow(self.incoming_gradients(node, incoming))
 
@@ -216,7 +216,7 @@ def reachable_nodes(roots: Sequence[Any]) -> dict[Any, ReachedNode]:
         if node in reached:
             continue
         targets = node.next_functions
-        reached[node] = reached_node(node, targets)
+        reached[node] = _reached_node(node, targets)
         stack += [target for target, _ in targets if target is not None and target not in reached]
     return reached
 
@@ -228,13 +228,13 @@ def root_node(root: Any) -> Any:
     return root.grad_fn if root.grad_fn is not None else torch.autograd.graph.get_gradient_edge(root).node
 
 
-def nodes_of_operator(kind: str, record: NodeRecord) -> Sequence[NodeRecord]:
+def _nodes_of_operator(kind: str, record: NodeRecord) -> Sequence[NodeRecord]:
     """Return the other nodes that were made for the same operator."""
     ran = operator_of(kind, record)
     return ran.nodes if ran is not None else ()
 
 
-def root_names(roots: Sequence[Any]) -> dict[int, str]:
+def _root_names(roots: Sequence[Any]) -> dict[int, str]:
     """Return the names of the roots' variables where the backward was called."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_users(frame.f_code.co_filename):
@@ -243,7 +243,7 @@ def root_names(roots: Sequence[Any]) -> dict[int, str]:
     return {index: names[id(root)] for index, root in enumerate(roots) if id(root) in names}
 
 
-def reached_node(node: Any, targets: Any) -> ReachedNode:
+def _reached_node(node: Any, targets: Any) -> ReachedNode:
     record = tag_of(node)
     kind = node_kind(node)
     cores = record.cores if record is not None and not is_leaf(kind) else ()
@@ -259,7 +259,7 @@ _open: list[BackwardCall] = []
 _lock = threading.Lock()
 
 
-def running_call() -> BackwardCall | None:
+def _running_call() -> BackwardCall | None:
     """Return the backward call whose graph task runs in this thread."""
     task = current_backward()
     known = _tasks.get(task)
@@ -276,7 +276,7 @@ def running_call() -> BackwardCall | None:
         return waiting[0]
 
 
-def follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs: Any) -> Any:
+def _follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a backward call, and hand the regions that it reaches the gradients that flowed."""
     if watch.here.busy:
         return engine(roots, *args, **kwargs)
@@ -318,4 +318,4 @@ def follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs
             core.backward_ended(call, cause)
 
 
-watch.follow_backward_with(follow_backward)
+watch.follow_backward_with(_follow_backward)

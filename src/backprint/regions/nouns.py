@@ -201,6 +201,11 @@ class Pass:
     origin: NonfiniteOrigin | Unwatched | None = None
     run: str = ""
 
+    def _repr_html_(self) -> str:
+        from backprint.regions.pictures import html_of_pass
+
+        return html_of_pass(self)
+
     @property
     def root(self) -> BackwardRoot | None:
         """The first tensor that the backward began at."""
@@ -228,9 +233,9 @@ class Pass:
         )
 
     @property
-    def backward(self) -> BackwardView:
+    def backward(self) -> _BackwardView:
         """The backward as a graph."""
-        return BackwardView(self)
+        return _BackwardView(self)
 
     def node(self, name: str) -> Node:
         """Find a node by its name."""
@@ -250,7 +255,7 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True)
-class BackwardView:
+class _BackwardView:
     """A pass as a graph: nodes, edges, the boundary around it, the stacks and the gradients by name."""
 
     of: Pass

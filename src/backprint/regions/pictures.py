@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from backprint.common.files import write_file
 from backprint.draw.dot import dot_of
 from backprint.draw.layout import DrawnPair, FlowMark, drawn_scene
 from backprint.draw.page import FORMAT, Measured, Strings, page_html, scene_data, stats_row
-from backprint.draw.picture import READABLE, opened_frames, picture_of
+from backprint.draw.picture import READABLE, contents_of, opened_frames, picture_of
 from backprint.draw.scene import BACKWARD, FORWARD, Scene, SceneNode
 from backprint.draw.svg import as_image, svg_of
 from backprint.graph.cost import FREE
@@ -24,22 +26,25 @@ from backprint.values.statistics import Stats
 
 
 def drawn_pass(region_pass: Pass) -> DrawnPair:
-    """Return a pass as it is drawn, with what was measured on its edges."""
-    forward, count = region_pass.nodes[::-1], len(region_pass.nodes)
+    """Return a pass as it is drawn, with what was measured on its edges: the neighbors that the region takes values
+    from, what is inside, and the neighbors that take values from it."""
+    near, count = _nodes_beside_leaves(region_pass), len(region_pass.nodes)
+    forward = _in_forward_order(region_pass)
+    backward = forward[::-1]
     ours = {node.name: place for place, node in enumerate(forward)}
-    theirs = {node.name: count + place for place, node in enumerate(region_pass.nodes)}
+    theirs = {node.name: count + place for place, node in enumerate(backward)}
     flowing = [edge for edge in region_pass.edges if edge.source in ours and edge.target in ours]
     ahead = taken((ours[edge.target], ours[edge.source]) for edge in flowing)
     back = taken((theirs[edge.source], theirs[edge.target]) for edge in flowing)
-    near = nodes_beside_leaves(region_pass)
-    nodes = [scene_node(node, FORWARD, ahead.get(ours[node.name], ()), near=near.get(node.name)) for node in forward]
+    draw = partial(_scene_node, region=region_pass.region)
+    nodes = [draw(node, FORWARD, ahead.get(ours[node.name], ()), near=near.get(node.name)) for node in forward]
     nodes += [
-        scene_node(node, BACKWARD, back.get(theirs[node.name], ()), (ours[node.name],), near.get(node.name))
-        for node in region_pass.nodes
+        draw(node, BACKWARD, back.get(theirs[node.name], ()), (ours[node.name],), near.get(node.name))
+        for node in backward
     ]
     marks: dict[tuple[int, int], FlowMark] = {}
     for edge in flowing:
-        marks.setdefault((ours[edge.target], ours[edge.source]), forward_mark(edge.tensor))
+        marks.setdefault((ours[edge.target], ours[edge.source]), _forward_mark(edge.tensor))
         ends, mark = (theirs[edge.source], theirs[edge.target]), mark_of(edge)
         if ends not in marks or (mark.is_bad and not marks[ends].is_bad):
             marks[ends] = mark
@@ -47,13 +52,32 @@ def drawn_pass(region_pass: Pass) -> DrawnPair:
     return drawn_scene(Scene(title, tuple(nodes), count, (), ()), (FREE,) * len(nodes), marks=marks)
 
 
-def drawn_forward(title: str, forward: RegionForward) -> DrawnPair:
+def _in_forward_order(region_pass: Pass) -> list[Node]:
+    """Return the nodes of a pass as the forward made them. Neighbors that only receive gradients come first, and those
+    that only give some last: what is inside stands together."""
+    inside = {node.name for node in region_pass.nodes if node.inside}
+    gives = {edge.source for edge in region_pass.edges if edge.target in inside}
+    receives = {edge.target for edge in region_pass.edges if edge.source in inside}
+    near = _nodes_beside_leaves(region_pass)
+
+    def part(node: Node) -> int:
+        beside = near.get(node.name)
+        is_parameter = beside is not None and bool(beside[0].module)
+        if node.inside or is_parameter or (node.name in gives) == (node.name in receives):
+            return 1
+        return 2 if node.name in gives else 0
+
+    forward = list(reversed(region_pass.nodes))
+    return sorted(forward, key=part)
+
+
+def _drawn_forward(title: str, forward: RegionForward) -> DrawnPair:
     """Return the forward of a region as it is drawn."""
     places = {node.name: place for place, node in enumerate(forward.nodes)}
     known = [(maker, taker, tensor) for maker, taker, tensor in forward.edges if maker in places and taker in places]
     ahead = taken((places[maker], places[taker]) for maker, taker, _ in known)
-    nodes = tuple(scene_node(node, FORWARD, ahead.get(places[node.name], ())) for node in forward.nodes)
-    marks = {(places[maker], places[taker]): forward_mark(tensor) for maker, taker, tensor in known}
+    nodes = tuple(_scene_node(node, FORWARD, ahead.get(places[node.name], ())) for node in forward.nodes)
+    marks = {(places[maker], places[taker]): _forward_mark(tensor) for maker, taker, tensor in known}
     return drawn_scene(Scene(title, nodes, len(nodes), (), ()), (FREE,) * len(nodes), marks=marks)
 
 
@@ -66,7 +90,7 @@ def taken(flows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     return sources
 
 
-def nodes_beside_leaves(region_pass: Pass) -> dict[str, tuple[Node, str]]:
+def _nodes_beside_leaves(region_pass: Pass) -> dict[str, tuple[Node, str]]:
     """Return for each leaf a node that gives it a gradient, and the name of its tensor: it is drawn beside that."""
     nodes = {node.name: node for node in region_pass.nodes}
     return {
@@ -76,25 +100,29 @@ def nodes_beside_leaves(region_pass: Pass) -> dict[str, tuple[Node, str]]:
     }
 
 
-def scene_node(
+def _scene_node(
     node: Node,
     side: int,
     inputs: Sequence[int],
     partners: tuple[int, ...] = (),
     near: tuple[Node, str] | None = None,
+    region: str = "",
 ) -> SceneNode:
     """Return a node of autograd as a node of a scene: with its operators in the forward, its kind in the backward; a
     leaf with the name of its tensor."""
-    label = (", ".join(node.ops) if side == FORWARD else "") or node.kind
+    label = (", ".join(node.ops) or operator_of(node.kind)) if side == FORWARD else node.kind
     place = node
     if near is not None:
         place, name = near[0], near[1].rpartition(".")[2]
         label = name if side == FORWARD else f"grad {name}"
     line = node.line or place.line
-    source = Source("?", 0, "", "", place.module) if place.module else None
+    # A neighbor stands around the region, and a parameter of a module in it beside the operator that takes it.
+    home = region if node.inside or (near is not None and place.module) else ""
+    module = place.module if home or not region else ""
+    source = Source("?", 0, "", "", module) if module else None
     if line is not None:
-        source = Source(line.file or "?", line.line, line.function, line.code, place.module)
-    token = (label if near is None else "leaf", len(inputs))
+        source = Source(line.file or "?", line.line, line.function, line.code, module)
+    token = (label if near is None else "leaf" if home else node.name, len(inputs))
     return SceneNode(
         side,
         node.name,
@@ -105,12 +133,21 @@ def scene_node(
         partners=partners,
         echo="gradient of" if partners else "",
         token=token,
+        region=home,
+        is_neighbor=bool(region) and not node.inside,
     )
 
 
-def forward_mark(tensor: str) -> FlowMark:
+def operator_of(kind: str) -> str:
+    """Return the operator whose gradient a kind of node computes: `native_layer_norm` of `NativeLayerNormBackward0`.
+    The node of a custom Function has no number; its name stays."""
+    operator = re.fullmatch(r"(\w+?)Backward\d+(_\d+)?", kind)
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", operator[1]).lower() if operator else kind
+
+
+def _forward_mark(tensor: str) -> FlowMark:
     """Return what stands at a flow of the forward: the tensor."""
-    return FlowMark(tensor.rpartition(".")[2], tensor, False)
+    return FlowMark(operator_of(tensor.rpartition(".")[2]), tensor, False)
 
 
 def mark_of(edge: Edge) -> FlowMark:
@@ -120,21 +157,23 @@ def mark_of(edge: Edge) -> FlowMark:
     if edge.stats is not None and edge.stats.bad:
         counts = ((edge.stats.nan, "NaN"), (edge.stats.inf, "Inf"))
         return FlowMark(", ".join(f"{count:,} {word}" for count, word in counts if count), text, True)
-    return FlowMark(f"{edge.tensor} {list(edge.shape)}" if edge.flows else f"{edge.tensor}: None", text, False)
+    name = operator_of(edge.tensor.rpartition(".")[2])
+    return FlowMark(f"{name} {list(edge.shape)}" if edge.flows else f"{name}: None", text, False)
 
 
-def page_data_of_pass(region_pass: Pass, drawn: DrawnPair) -> dict[str, Any]:
+def _page_data_of_pass(region_pass: Pass, drawn: DrawnPair) -> dict[str, Any]:
     """Return the data of the page of a pass."""
-    theirs = {node.name: drawn.scene.forward + place for place, node in enumerate(region_pass.nodes)}
+    theirs = {node.name: drawn.scene.forward + place for place, node in enumerate(_in_forward_order(region_pass)[::-1])}
     rows: dict[int, Stats] = {}
     for edge in region_pass.edges:
         if edge.stats is not None and edge.source in theirs:
             value = theirs[edge.source]
             rows[value] = max(rows.get(value, edge.stats), edge.stats, key=lambda stats: (stats.bad, stats.norm))
-    return page_of_scene(drawn, dict(facts_of_pass(region_pass)), rows)
+    facts = {"nodes": contents_of(drawn), **_facts_of_pass(region_pass)}
+    return _page_of_scene(drawn, facts, rows)
 
 
-def facts_of_pass(region_pass: Pass) -> Mapping[str, str]:
+def _facts_of_pass(region_pass: Pass) -> Mapping[str, str]:
     """Return what the page says about a pass."""
     origin = region_pass.origin
     known = {"gradients": region_pass.level, "error": region_pass.error, "run": region_pass.run}
@@ -143,7 +182,7 @@ def facts_of_pass(region_pass: Pass) -> Mapping[str, str]:
     return {name: text for name, text in known.items() if text}
 
 
-def page_of_scene(drawn: DrawnPair, facts: Mapping[str, str], rows: Mapping[int, Stats]) -> dict[str, Any]:
+def _page_of_scene(drawn: DrawnPair, facts: Mapping[str, str], rows: Mapping[int, Stats]) -> dict[str, Any]:
     """Return the data of the page of a scene whose memory and text are not known."""
     strings, count = Strings(), len(drawn.scene.nodes)
     line = {"before": 0, "live": [0] * count, "spans": [], "held": [], "peak": [0, 0]}
@@ -186,10 +225,10 @@ def draw_dump(
         if content.get("reached"):
             region_pass = parse_pass(content, folder)
             drawn = drawn_pass(region_pass)
-            data = page_data_of_pass(region_pass, drawn)
+            data = _page_data_of_pass(region_pass, drawn)
         else:
-            drawn = drawn_forward(f"{content['region']}, which no pass has reached", parse_forward(content, folder))
-            data = page_of_scene(drawn, {}, {})
+            drawn = _drawn_forward(f"{content['region']}, which no pass has reached", parse_forward(content, folder))
+            data = _page_of_scene(drawn, {}, {})
         opened = opened_frames(drawn, nodes)
         yield write_file(folder / PICTURE, [svg_of(picture_of(drawn, opened), drawn.scene.name).encode()])
         yield write_file(folder / DOT, [dot_of(drawn, opened).encode()])

@@ -2,7 +2,7 @@
 
 Anomaly mode is on while a block is open, so torch calls `torch.fx.traceback.format_stack` whenever a node is made, in
 the thread that makes it, and keeps the result in the node's metadata. That function is replaced while a block is open
-anywhere; the result is a `NodeTag`, by which a node is known later. A dispatch mode, in threads with an open block,
+anywhere; the result is a `_NodeTag`, by which a node is known later. A dispatch mode, in threads with an open block,
 sees the operators. Blocks and living nodes are counted for the whole process, and the functions of torch are put back
 with the last of them.
 """
@@ -66,26 +66,26 @@ _follow: Callable[..., Any] | None = None
 # ---- Custom functions
 
 
-def apply_from_python(function: Any, *args: Any, **kwargs: Any) -> Any:
+def _apply_from_python(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Stand for `Function.apply` where that is a builtin (torch 2.14), which has no Python frame to be known by."""
     return BUILTIN.__get__(None, function)(*args, **kwargs)
 
 
 BUILTIN: Any = None if hasattr(torch.autograd.Function.apply, "__code__") else vars(torch.autograd.Function)["apply"]
-OURS: Any = classmethod(apply_from_python)
-APPLY = (apply_from_python.__code__, getattr(torch.autograd.Function.apply, "__code__", None))
+OURS: Any = classmethod(_apply_from_python)
+APPLY = (_apply_from_python.__code__, getattr(torch.autograd.Function.apply, "__code__", None))
 """The code of a frame in which a custom function's node is made, and its forward runs."""
 
 
 # ---- Anomaly mode
 
 
-def install_anomaly_hooks(format_stack: Callable[[], list[str]]) -> None:
+def _install_anomaly_hooks(format_stack: Callable[[], list[str]]) -> None:
     """Turn anomaly mode on, unseen by the user, and have torch call `format_stack` for each new autograd node."""
     global _users_anomaly
     _users_anomaly = (anomaly_mode(), anomaly_mode_checks_nan())
     ours = {
-        "set_anomaly_enabled": set_users_anomaly,
+        "set_anomaly_enabled": _set_users_anomaly,
         "is_anomaly_enabled": lambda: _users_anomaly[0],
         "is_anomaly_check_nan_enabled": lambda: _users_anomaly[1],
     }
@@ -96,10 +96,10 @@ def install_anomaly_hooks(format_stack: Callable[[], list[str]]) -> None:
     fx_traceback.format_stack = format_stack
     if BUILTIN is not None:
         torch.autograd.Function.apply = OURS
-    turn_anomaly_on()
+    _turn_anomaly_on()
 
 
-def uninstall_anomaly_hooks() -> None:
+def _uninstall_anomaly_hooks() -> None:
     """Put torch's functions back, except where someone else has replaced them since."""
     set_anomaly_mode(*_users_anomaly)
     theirs, ours = _replaced["format_stack"]
@@ -113,19 +113,19 @@ def uninstall_anomaly_hooks() -> None:
             setattr(torch, name, theirs)
 
 
-def set_users_anomaly(enabled: bool, check_nan: bool = True) -> None:
+def _set_users_anomaly(enabled: bool, check_nan: bool = True) -> None:
     """Stand for `torch.set_anomaly_enabled` while a block is open: keep what the user wants, leave the mode on."""
     global _users_anomaly
     _users_anomaly = (bool(enabled), bool(check_nan))
-    turn_anomaly_on()
+    _turn_anomaly_on()
 
 
-def turn_anomaly_on() -> None:
+def _turn_anomaly_on() -> None:
     """Turn anomaly mode on; it checks for NaN only where the user has it on."""
     set_anomaly_mode(True, _users_anomaly[0] and _users_anomaly[1])
 
 
-def original_stack_texts() -> list[str]:
+def _original_stack_texts() -> list[str]:
     """Return the texts that torch would keep of a new node: its stack in the user's anomaly mode or in tracing, else
     none."""
     if not (_users_anomaly[0] or fx_traceback.should_preserve_node_meta):
@@ -137,16 +137,16 @@ def original_stack_texts() -> list[str]:
 # ---- Backward calls
 
 
-def install_engine_hooks() -> None:
-    """Have backward calls go through `followed_engine`."""
+def _install_engine_hooks() -> None:
+    """Have backward calls go through `_followed_engine`."""
     for module in ENGINES:
         key = f"run {module.__name__}"
         if key not in _replaced:
             _replaced[key] = engine_of(module)
-            set_engine_of(module, followed_engine(_replaced[key]))
+            set_engine_of(module, _followed_engine(_replaced[key]))
 
 
-def uninstall_engine_hooks() -> None:
+def _uninstall_engine_hooks() -> None:
     """Put torch's engine back, except where someone else has replaced it since."""
     for module in ENGINES:
         key = f"run {module.__name__}"
@@ -154,7 +154,7 @@ def uninstall_engine_hooks() -> None:
             set_engine_of(module, _replaced.pop(key))
 
 
-def followed_engine(engine: Callable[..., Any]) -> Callable[..., Any]:
+def _followed_engine(engine: Callable[..., Any]) -> Callable[..., Any]:
     """Return the engine, its calls passed to the function that `follow_backward_with` was given."""
 
     def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
@@ -181,7 +181,7 @@ DEEPEST = 100
 Frames = tuple[tuple[CodeType, int], ...]
 
 
-class BlockWatcher(Protocol):
+class _BlockWatcher(Protocol):
     """What `watch` calls: a block's state, which hears of nodes that are made and freed and of operators that run."""
 
     stacks: bool
@@ -271,7 +271,7 @@ CALL = code_of_calls()
 that would make a copy of them, which keeps tensors alive."""
 
 
-def running_modules(frame: FrameType | None) -> tuple[weakref.ref[nn.Module], ...]:
+def _running_modules(frame: FrameType | None) -> tuple[weakref.ref[nn.Module], ...]:
     """Return the modules whose forward is running, the innermost first."""
     modules = []
     while frame is not None:
@@ -284,7 +284,7 @@ def running_modules(frame: FrameType | None) -> tuple[weakref.ref[nn.Module], ..
     return tuple(modules)
 
 
-def stack_frames(frame: FrameType | None, whole: bool) -> Frames:
+def _stack_frames(frame: FrameType | None, whole: bool) -> Frames:
     """Return the frames of a stack, innermost first; unless the `whole` is wanted, up to the first of the user's
     code."""
     frames: list[tuple[CodeType, int]] = []
@@ -311,19 +311,19 @@ OPAQUE = {
 }
 
 
-def tag_of(node: Any) -> NodeTag | None:
+def tag_of(node: Any) -> _NodeTag | None:
     """Return the tag of a node that was made in a block."""
     tag = node.metadata.get("traceback_")
-    return tag if type(tag) is NodeTag else None
+    return tag if type(tag) is _NodeTag else None
 
 
 def node_kind(node: Any) -> str:
     """Autograd's name for a node, without its namespace."""
-    return without_namespace(node.name())
+    return _without_namespace(node.name())
 
 
 @functools.cache
-def without_namespace(name: str) -> str:
+def _without_namespace(name: str) -> str:
     """`CopySlices`, of torch::autograd::CopySlices."""
     return name.rsplit("::", 1)[-1]
 
@@ -334,14 +334,14 @@ def is_leaf(kind: str) -> bool:
 
 
 @functools.cache
-def kind_stem(kind: str) -> str:
+def _kind_stem(kind: str) -> str:
     """`mul`, of MulBackward0."""
     return kind.partition("Backward")[0].lower()
 
 
 def operator_of(kind: str, record: NodeRecord) -> OperatorRun | None:
     """Return the operator that a node stands for: one that ran after the node was made, or the one just before."""
-    wanted = kind_stem(kind)
+    wanted = _kind_stem(kind)
     for ran in (*record.after, record.before):
         if ran is not None and ran.packet.replace("_", "").lower() == wanted:
             return ran
@@ -409,7 +409,7 @@ class UserNames:
     def look(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
         """Take names from variables; returns the tensors among them that require grad."""
         tensors: dict[str, Tensor] = {}
-        for name, value in leaves_of_variables(variables):
+        for name, value in _leaves_of_variables(variables):
             if issubclass(type(value), nn.Module):
                 self.module(name, value)
             elif value.requires_grad and name not in tensors:
@@ -464,31 +464,31 @@ class UserNames:
         return names
 
 
-def leaves_of_variables(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _leaves_of_variables(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the tensors and modules in variables and in lists, tuples and dicts of them; of `self`, its modules."""
     count = 0
     for name, value in list(variables.items()):
         if name.startswith("_") and len(name) > 1:
             continue
-        for path, leaf in leaves_of_variable(name, value, 0):
+        for path, leaf in _leaves_of_variable(name, value, 0):
             count += 1
             if count > MOST:
                 return
             yield path, leaf
 
 
-def leaves_of_variable(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
+def _leaves_of_variable(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
     """Yield the tensors and modules in one variable."""
     kind = type(value)  # not isinstance, which reads `__class__` of the value: a proxy may raise
     if issubclass(kind, (Tensor, nn.Module)):
         yield name, value
     elif depth < 2 and kind in (list, tuple) and len(value) <= MOST:
         for index, item in enumerate(value):
-            yield from leaves_of_variable(f"{name}.{index}", item, depth + 1)
+            yield from _leaves_of_variable(f"{name}.{index}", item, depth + 1)
     elif depth < 2 and kind is dict and len(value) <= MOST:
         for key, item in list(value.items()):
             if isinstance(key, (str, int)):
-                yield from leaves_of_variable(f"{name}.{key}", item, depth + 1)
+                yield from _leaves_of_variable(f"{name}.{key}", item, depth + 1)
     elif name == "self" and "__dict__" in dir(kind):
         for key, item in list(vars(value).items()):
             if issubclass(type(item), nn.Module):
@@ -562,9 +562,9 @@ _known: Any = WeakTensorKeyDictionary()
 _origins_lock = threading.RLock()
 
 
-def nonfinite_values(tensor: Tensor) -> str:
+def _nonfinite_values(tensor: Tensor) -> str:
     """`NaN` or `Inf` where a tensor has them, else ''. A finite sum proves that there are none."""
-    if not can_hold_nonfinite(tensor) or not tensor.numel():
+    if not _can_hold_nonfinite(tensor) or not tensor.numel():
         return ""
     values = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     if tensor.dtype in NARROW_DTYPES:
@@ -576,7 +576,7 @@ def nonfinite_values(tensor: Tensor) -> str:
     return "Inf" if bool(torch.isinf(values).any()) else ""
 
 
-def can_hold_nonfinite(tensor: Tensor) -> bool:
+def _can_hold_nonfinite(tensor: Tensor) -> bool:
     """Whether a tensor has floating-point values that can be looked at."""
     if type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta or tensor.layout is not torch.strided:
         return False
@@ -585,13 +585,13 @@ def can_hold_nonfinite(tensor: Tensor) -> bool:
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-def nested_tensors(values: Any) -> Iterator[Tensor]:
+def _nested_tensors(values: Any) -> Iterator[Tensor]:
     """Return the tensors of arguments or results, also those in lists."""
     return (leaf for leaf in plain_leaves(values) if isinstance(leaf, Tensor))
 
 
 @functools.cache
-def how_to_look(func: Any) -> tuple[bool, bool, tuple[tuple[int, str], ...]]:
+def _how_to_look(func: Any) -> tuple[bool, bool, tuple[tuple[int, str], ...]]:
     """Return how to look at an operator: whether its results are looked at, whether it reads the arguments that it
     writes, and which these are."""
     schema = schema_of(func)
@@ -611,44 +611,44 @@ class OperatorLook:
 
     def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.func, self.args, self.kwargs = func, args, kwargs
-        self.looked, reads, places = how_to_look(func)
+        self.looked, reads, places = _how_to_look(func)
         self.changed = [
             tensor
             for place, name in places
-            for tensor in nested_tensors(args[place] if place < len(args) else kwargs.get(name))
+            for tensor in _nested_tensors(args[place] if place < len(args) else kwargs.get(name))
         ]
         self.same: Tensor | None = None
         self.before = (
-            {id(tensor): nonfinite_values(tensor) if reads else "" for tensor in self.changed} if self.looked else {}
+            {id(tensor): _nonfinite_values(tensor) if reads else "" for tensor in self.changed} if self.looked else {}
         )
 
     def nonfinite_arguments(self) -> Iterator[tuple[Tensor, str]]:
         """Yield the operator's tensor arguments, each with the NaN or Inf that it had before the run."""
-        for tensor in nested_tensors((*self.args, *self.kwargs.values())):
+        for tensor in _nested_tensors((*self.args, *self.kwargs.values())):
             known = self.before.get(id(tensor))
-            yield tensor, nonfinite_values(tensor) if known is None else known
+            yield tensor, _nonfinite_values(tensor) if known is None else known
 
     def source(self, result: Any, cores: Sequence[Any], frame: Frame | None) -> tuple[NonfiniteSource | None, bool]:
         """Return the source of the NaN or Inf in its results, or else in its arguments; and whether its results have
         any."""
-        results = [*nested_tensors(result), *self.changed] if self.looked else []
-        kinds = [(tensor, kind) for tensor in results if (kind := nonfinite_values(tensor))]
+        results = [*_nested_tensors(result), *self.changed] if self.looked else []
+        kinds = [(tensor, kind) for tensor in results if (kind := _nonfinite_values(tensor))]
         if not kinds:
             return self.met(results), False
         what = "NaN" if any(kind == "NaN" for _, kind in kinds) else "Inf"
         source = self.born(what, cores, frame)
         for tensor, _ in kinds:
-            remember_source(tensor, source)
+            _remember_source(tensor, source)
         return source, True
 
     def met(self, fine: Sequence[Tensor]) -> NonfiniteSource | None:
         """For an operator with finite results: the source of an argument with NaN or Inf, if one is known."""
         if not _known:
             return None
-        arguments = nested_tensors((*self.args, *self.kwargs.values()))
-        source = next((known for argument in arguments if (known := recall_source(argument))), None)
+        arguments = _nested_tensors((*self.args, *self.kwargs.values()))
+        source = next((known for argument in arguments if (known := _recall_source(argument))), None)
         for tensor in fine:
-            forget_source(tensor)
+            _forget_source(tensor)
         return source
 
     def born(self, what: str, cores: Sequence[Any], frame: Frame | None) -> NonfiniteSource:
@@ -657,13 +657,13 @@ class OperatorLook:
         same = next((tensor for tensor, kind in bad_arguments if kind == what), None)
         if same is not None:
             self.same = same if base_of(same) is None else base_of(same)
-            return recall_source(same) or self.outside(same, what, cores, frame)
+            return _recall_source(same) or self.outside(same, what, cores, frame)
         source = NonfiniteSource(what, str(self.func), frame, cores)
         source.from_number = any(
-            type(number) is float and not math.isfinite(number) for number in nontensors(self.args, self.kwargs)
+            type(number) is float and not math.isfinite(number) for number in _nontensors(self.args, self.kwargs)
         )
         if bad_arguments:
-            source.of = recall_source(bad_arguments[0][0]) or self.outside(*bad_arguments[0], cores, frame)
+            source.of = _recall_source(bad_arguments[0][0]) or self.outside(*bad_arguments[0], cores, frame)
         return source
 
     def outside(self, tensor: Tensor, what: str, cores: Sequence[Any], frame: Frame | None) -> NonfiniteSource:
@@ -677,11 +677,11 @@ class OperatorLook:
         else:
             source = NonfiniteSource(what, str(self.func), frame, cores)
             source.born = False
-        remember_source(tensor, source)
+        _remember_source(tensor, source)
         return source
 
 
-def variable_holding(tensor: Tensor, frame: FrameType | None) -> str:
+def _variable_holding(tensor: Tensor, frame: FrameType | None) -> str:
     """Return the name of the variable that holds a tensor, in the innermost of the user's functions that has one."""
 
     while frame is not None:
@@ -693,12 +693,12 @@ def variable_holding(tensor: Tensor, frame: FrameType | None) -> str:
     return ""
 
 
-def nontensors(args: Any, kwargs: dict[str, Any]) -> Iterator[Any]:
+def _nontensors(args: Any, kwargs: dict[str, Any]) -> Iterator[Any]:
     """Yield the arguments that are not tensors."""
     yield from (value for value in (*args, *kwargs.values()) if not isinstance(value, Tensor))
 
 
-def remember_source(tensor: Tensor, source: NonfiniteSource) -> None:
+def _remember_source(tensor: Tensor, source: NonfiniteSource) -> None:
     """Remember the source of a tensor's NaN or Inf, also for the tensor that it is a view of."""
     with _origins_lock:
         _known[tensor] = source
@@ -706,13 +706,13 @@ def remember_source(tensor: Tensor, source: NonfiniteSource) -> None:
             _known.setdefault(base_of(tensor), source)
 
 
-def forget_source(tensor: Tensor) -> None:
+def _forget_source(tensor: Tensor) -> None:
     """Forget a tensor whose values are finite again."""
     with _origins_lock:
         _known.pop(tensor, None)
 
 
-def recall_source(tensor: Tensor) -> NonfiniteSource | None:
+def _recall_source(tensor: Tensor) -> NonfiniteSource | None:
     """Return the source of a tensor's NaN or Inf, or of the tensor that it is a view of."""
     with _origins_lock:
         known = _known.get(tensor)
@@ -726,12 +726,12 @@ def recall_source(tensor: Tensor) -> NonfiniteSource | None:
 KEYS = ModeKey
 
 
-class NodeTag(list[str]):
+class _NodeTag(list[str]):
     """The tag in a node's metadata by which it is known later. It is a list of texts, as anomaly mode prints them."""
 
     __slots__ = ("cores", "made")
 
-    def __init__(self, record: NodeRecord, cores: tuple[BlockWatcher, ...], texts: Iterable[str]) -> None:
+    def __init__(self, record: NodeRecord, cores: tuple[_BlockWatcher, ...], texts: Iterable[str]) -> None:
         super().__init__(texts)
         self.made, self.cores = record, cores
 
@@ -740,47 +740,47 @@ class NodeTag(list[str]):
         report_dead_nodes()
 
 
-class ThreadState(threading.local):
+class _ThreadState(threading.local):
     """The blocks that are open in this thread, and the nodes and the operator last seen in it."""
 
     def __init__(self) -> None:
-        self.open: list[BlockWatcher] = []
-        self.mode: OperatorMode | None = None
+        self.open: list[_BlockWatcher] = []
+        self.mode: _OperatorMode | None = None
         self.last: OperatorRun | None = None
         self.group: list[NodeRecord] = []
         self.used = False
-        self.deriving: tuple[tuple[BlockWatcher, ...], tuple[str, NodeRecord]] | None = None
+        self.deriving: tuple[tuple[_BlockWatcher, ...], tuple[str, NodeRecord]] | None = None
         self.applying: list[NodeRecord] = []
         self.busy = 0
 
 
-here = ThreadState()
+here = _ThreadState()
 _count = itertools.count()
 _lock = threading.Lock()
 _blocks = 0
 _alive = 0
-_dead: collections.deque[tuple[NodeRecord, tuple[BlockWatcher, ...]]] = collections.deque()
+_dead: collections.deque[tuple[NodeRecord, tuple[_BlockWatcher, ...]]] = collections.deque()
 
 
 # ---- Blocks
 
 
-def open_block(core: BlockWatcher) -> None:
+def open_block(core: _BlockWatcher) -> None:
     """Open a block in this thread."""
     global _blocks
     with _lock:
         _blocks += 1
         if _blocks == 1:
-            install_anomaly_hooks(record_new_node)
-        install_engine_hooks()
+            _install_anomaly_hooks(_record_new_node)
+        _install_engine_hooks()
     here.open.append(core)
     if here.mode is None:
-        here.mode = OperatorMode()
+        here.mode = _OperatorMode()
         here.mode.__enter__()
     here.group, here.last = [], None
 
 
-def close_block(core: BlockWatcher) -> None:
+def close_block(core: _BlockWatcher) -> None:
     """Close a block that is open in this thread."""
     global _blocks
     here.open.remove(core)
@@ -791,11 +791,11 @@ def close_block(core: BlockWatcher) -> None:
     with _lock:
         _blocks -= 1
         if not _blocks:
-            uninstall_anomaly_hooks()
+            _uninstall_anomaly_hooks()
     report_dead_nodes()
 
 
-def abandon_block(core: BlockWatcher) -> None:
+def abandon_block(core: _BlockWatcher) -> None:
     """Close a block that was never left, and whose thread may have ended."""
     global _blocks
     if core in here.open:
@@ -804,7 +804,7 @@ def abandon_block(core: BlockWatcher) -> None:
     with _lock:
         _blocks -= 1
         if not _blocks:
-            uninstall_anomaly_hooks()
+            _uninstall_anomaly_hooks()
 
 
 def report_dead_nodes() -> None:
@@ -812,7 +812,7 @@ def report_dead_nodes() -> None:
     does the work then."""
     global _alive
     while _dead and _lock.acquire(blocking=False):
-        gone: dict[int, tuple[BlockWatcher, list[NodeRecord]]] = {}
+        gone: dict[int, tuple[_BlockWatcher, list[NodeRecord]]] = {}
         try:
             while _dead:
                 record, cores = _dead.popleft()
@@ -820,7 +820,7 @@ def report_dead_nodes() -> None:
                 for core in cores:
                     gone.setdefault(id(core), (core, []))[1].append(record)
             if not _alive and not _blocks:
-                uninstall_engine_hooks()
+                _uninstall_engine_hooks()
         finally:
             _lock.release()
         for core, mades in gone.values():
@@ -830,56 +830,56 @@ def report_dead_nodes() -> None:
 # ---- Nodes
 
 
-def record_new_node() -> list[str]:
+def _record_new_node() -> list[str]:
     """Stand for `format_stack`: torch calls it when it makes a node."""
     if here.busy or not torch.is_grad_enabled() or is_tracing():  # without gradients no pass can reach it
-        return user_stack_texts()
+        return _user_stack_texts()
     if here.deriving is not None:
-        return tag_node_of_backward(*here.deriving)
+        return _tag_node_of_backward(*here.deriving)
     if not here.open:
-        return user_stack_texts()
+        return _user_stack_texts()
     frame: FrameType | None = sys._getframe(1)
     apply = frame if frame is not None and frame.f_code in APPLY else None
     cores = tuple(here.open)
-    record = NodeRecord(next(_count), stack_frames(frame, any(core.stacks for core in cores)), here.last)
-    record.modules = running_modules(frame)
+    record = NodeRecord(next(_count), _stack_frames(frame, any(core.stacks for core in cores)), here.last)
+    record.modules = _running_modules(frame)
     if here.used:
         here.group, here.used = [], False
     here.group.append(record)
     if apply is not None:
         record.apply = apply
         here.applying.append(record)
-    return tag_node(record, cores)
+    return _tag_node(record, cores)
 
 
-def tag_node(record: NodeRecord, cores: tuple[BlockWatcher, ...]) -> NodeTag:
+def _tag_node(record: NodeRecord, cores: tuple[_BlockWatcher, ...]) -> _NodeTag:
     """Tell the open blocks of a node; returns the tag that torch keeps in its metadata."""
     global _alive
     with _lock:
         _alive += 1
     for core in cores:
         core.node_made(record)
-    texts = user_stack_texts()
+    texts = _user_stack_texts()
     if not texts and record.line is not None:
         line = record.line
         texts = [f'  File "{line.file}", line {line.line}, in {line.function}\n']
-    return NodeTag(record, cores, texts)
+    return _NodeTag(record, cores, texts)
 
 
-def tag_node_of_backward(cores: tuple[BlockWatcher, ...], of: tuple[str, NodeRecord]) -> NodeTag:
+def _tag_node_of_backward(cores: tuple[_BlockWatcher, ...], of: tuple[str, NodeRecord]) -> _NodeTag:
     """Tag a node made by the backward of a node in a region, as with `create_graph`: it is in that region too."""
-    return tag_node(NodeRecord(next(_count), of[1].frames, None, of), cores)
+    return _tag_node(NodeRecord(next(_count), of[1].frames, None, of), cores)
 
 
-def user_stack_texts() -> list[str]:
+def _user_stack_texts() -> list[str]:
     """Return the texts that torch would keep of a new node, without the frames of this module."""
-    return [text for text in original_stack_texts() if __file__ not in text]
+    return [text for text in _original_stack_texts() if __file__ not in text]
 
 
 # ---- Operators
 
 
-class OperatorMode(TorchDispatchMode):
+class _OperatorMode(TorchDispatchMode):
     """A dispatch mode that records the operators of a thread with an open block."""
 
     @classmethod
@@ -888,25 +888,25 @@ class OperatorMode(TorchDispatchMode):
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if here.open and not here.busy and not reads_metadata_alone(func) and not is_tracing():
-            ran = record_operator(func, sys._getframe(1))
+        if here.open and not here.busy and not _reads_metadata_alone(func) and not is_tracing():
+            ran = _record_operator(func, sys._getframe(1))
             if any(core.watches for core in here.open):
-                return run_looking_for_nonfinite(ran, func, args, kwargs or {})
+                return _run_looking_for_nonfinite(ran, func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
 
 
-def run_looking_for_nonfinite(ran: OperatorRun, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _run_looking_for_nonfinite(ran: OperatorRun, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operator, and look for NaN and Inf in its arguments and results. An error in looking never stops it."""
     cores = tuple(core for core in here.open if core.watches)
     look = None
-    with keeping_errors(cores):
+    with _keeping_errors(cores):
         look = OperatorLook(func, args, kwargs)
     result = func(*args, **kwargs)
     if look is not None:
-        with keeping_errors(cores):
+        with _keeping_errors(cores):
             ran.source, ran.bad_results = look.source(result, cores, ran.frame)
             if look.same is not None and ran.source is not None:
-                ran.taken, ran.title = weakref.ref(look.same), variable_holding(look.same, sys._getframe(2))
+                ran.taken, ran.title = weakref.ref(look.same), _variable_holding(look.same, sys._getframe(2))
                 if not ran.source.born and ran.source.taken is None:
                     ran.source.taken, ran.source.title = ran.taken, ran.title
             if ran.bad_results:
@@ -915,11 +915,11 @@ def run_looking_for_nonfinite(ran: OperatorRun, func: Any, args: tuple[Any, ...]
     return result
 
 
-class keeping_errors:
+class _keeping_errors:
     """Hide operators from watching and from the user's modes, and hand errors to the blocks instead of raising."""
 
-    def __init__(self, cores: tuple[BlockWatcher, ...]) -> None:
-        self.cores: tuple[BlockWatcher, ...] = cores
+    def __init__(self, cores: tuple[_BlockWatcher, ...]) -> None:
+        self.cores: tuple[_BlockWatcher, ...] = cores
         self.quiet: Any = None
 
     def __enter__(self) -> None:
@@ -943,16 +943,16 @@ def is_tracing() -> bool:
     return mode(KEYS.PROXY) is not None or mode(KEYS.FUNCTIONAL) is not None
 
 
-def reads_metadata_alone(func: Any) -> bool:
+def _reads_metadata_alone(func: Any) -> bool:
     """Whether an operator only reads a size or a device."""
     return func.namespace == "prim" or schema_of(func).name.startswith("aten::sym_")
 
 
-def record_operator(func: Any, frame: FrameType | None) -> OperatorRun:
+def _record_operator(func: Any, frame: FrameType | None) -> OperatorRun:
     """Record an operator as it runs: for the nodes made since the last one, or for the custom function it runs in."""
     if not anomaly_mode():  # a mode that was on before ours was left
-        turn_anomaly_on()
-    owner = running_custom_function(frame)
+        _turn_anomaly_on()
+    owner = _running_custom_function(frame)
     grads = torch.is_grad_enabled()
     while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
@@ -971,7 +971,7 @@ def record_operator(func: Any, frame: FrameType | None) -> OperatorRun:
     return ran
 
 
-def running_custom_function(frame: FrameType | None) -> NodeRecord | None:
+def _running_custom_function(frame: FrameType | None) -> NodeRecord | None:
     """Return the node of the innermost custom function whose forward is running, if any."""
     while here.applying:
         record = here.applying[-1]
@@ -995,14 +995,14 @@ def watching_new_nodes(wanted: bool) -> Iterator[None]:
     with _lock:
         _blocks += 1
         if _blocks == 1:
-            install_anomaly_hooks(record_new_node)
+            _install_anomaly_hooks(_record_new_node)
     try:
         yield
     finally:
         with _lock:
             _blocks -= 1
             if not _blocks:
-                uninstall_anomaly_hooks()
+                _uninstall_anomaly_hooks()
 
 
 class unwatched_here:

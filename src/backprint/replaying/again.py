@@ -73,22 +73,22 @@ def module_of(
     ports = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
     asks, rests = asking(ports, capture.pairs[0].backward)
     tensors = capture.recipes.make(names=[port.name for port in ports])
-    module: Again = type(capture.name, (Again,), {"forward": with_named_inputs(Again.forward, ports)})()
+    module: Again = type(capture.name, (Again,), {"forward": _with_named_inputs(Again.forward, ports)})()
     module.graph, module.at = graph, at
-    module.fills = filler(capture)
-    module.numbers = {port.name: number_at_capture(port) for port in graph.inputs if isinstance(port.spec, ScalarSpec)}
+    module.fills = _filler(capture)
+    module.numbers = {port.name: _number_at_capture(port) for port in graph.inputs if isinstance(port.spec, ScalarSpec)}
     inputs: dict[str, Any] = {}
     names_with_grad = {name for name, _ in asks}
     for port in ports:
         tensor = tensors[port.name]
         if port.role == "input":
-            put_nested(inputs, port.name, tensor.requires_grad_(port.name in names_with_grad))
+            _put_nested(inputs, port.name, tensor.requires_grad_(port.name in names_with_grad))
         else:
             hold(module, port, tensor, port.name in names_with_grad)
     return module, inputs, asks, rests
 
 
-def filler(capture: Capture) -> Callable[[Mapping[str, Any]], Any]:
+def _filler(capture: Capture) -> Callable[[Mapping[str, Any]], Any]:
     """Return a function that puts the outputs back into the model's own containers."""
     signature = capture.signature
 
@@ -116,13 +116,13 @@ def asking(
     return tuple((port.name, "a parameter") for port in able), rests
 
 
-def number_at_capture(port: Port) -> Any:
+def _number_at_capture(port: Port) -> Any:
     """Return the value of a number among the inputs, from its expression at the captured sizes."""
     assert isinstance(port.spec, ScalarSpec)
     return int(port.spec.expression) if port.spec.expression.lstrip("-").isdigit() else port.spec.expression
 
 
-def put_nested(inputs: dict[str, Any], name: str, tensor: Tensor) -> None:
+def _put_nested(inputs: dict[str, Any], name: str, tensor: Tensor) -> None:
     """Put a tensor into nested dictionaries, so that its name is the path to it: `batch.labels.0`."""
     *path, last = name.split(".")
     for step in path:
@@ -149,7 +149,7 @@ def hold(module: nn.Module, port: Port, tensor: Tensor, asks: bool) -> None:
         own_buffers(module)[last] = tensor
 
 
-def with_named_inputs(forward: Callable[..., Any], ports: list[Port]) -> Callable[..., Any]:
+def _with_named_inputs(forward: Callable[..., Any], ports: list[Port]) -> Callable[..., Any]:
     """Return a forward with the inputs' names in its signature."""
 
     def named(self: Again, **inputs: Any) -> Any:

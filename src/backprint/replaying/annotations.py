@@ -41,9 +41,9 @@ class AnnotationCheck:
 
     def note(self, role: str, name: str, spec: Spec, value: Any) -> None:
         """Compare one value with its annotation."""
-        annotated = with_numbers(spec, value) if self.sizes and not self.numbers else spec
+        annotated = _with_numbers(spec, value) if self.sizes and not self.numbers else spec
         if not agrees(annotated, value, self.sizes, self.strides and (self.numbers or not self.sizes)):
-            where = f", where {sizes_in_words(self.sizes)}" if self.sizes and any_symbol(spec) else ""
+            where = f", where {sizes_in_words(self.sizes)}" if self.sizes and _any_symbol(spec) else ""
             text = f"annotated {show_spec(spec)}, is {show_value(value)}{where}"
             true = None if self.graph.symbols else corrected(spec, value)
             self.found.setdefault((role, name), (spec, true, text))
@@ -106,7 +106,7 @@ def with_found_annotations(capture: Capture, notes: Notes) -> Capture:
         return capture
 
     def side(graph: Graph | None) -> Graph | None:
-        return corrected_graph(graph, sheets[id(graph)]) if graph is not None and id(graph) in sheets else graph
+        return _corrected_graph(graph, sheets[id(graph)]) if graph is not None and id(graph) in sheets else graph
 
     pairs = []
     for pair in capture.pairs:
@@ -116,7 +116,7 @@ def with_found_annotations(capture: Capture, notes: Notes) -> Capture:
     return replace(capture, pairs=tuple(pairs))
 
 
-def corrected_graph(graph: Graph, sheet: AnnotationCheck) -> Graph:
+def _corrected_graph(graph: Graph, sheet: AnnotationCheck) -> Graph:
     """Correct a graph's annotations by those that a run has found."""
 
     def of(role: str, name: str, spec: Spec) -> Spec:
@@ -150,9 +150,9 @@ def agrees(spec: Spec, value: Any, sizes: Mapping[str, int], strides: bool = Tru
         case None:
             return True
         case TensorSpec():
-            return isinstance(value, Tensor) and is_tensor_of(spec, value, sizes, strides)
+            return isinstance(value, Tensor) and _is_tensor_of(spec, value, sizes, strides)
         case ScalarSpec(kind, expression):
-            return is_scalar_of(kind, expression, value, sizes)
+            return _is_scalar_of(kind, expression, value, sizes)
         case tuple():
             same = isinstance(value, (tuple, list)) and len(value) == len(spec)
             pairs = zip(spec, value, strict=True) if same else ()
@@ -163,7 +163,7 @@ def agrees(spec: Spec, value: Any, sizes: Mapping[str, int], strides: bool = Tru
     return False
 
 
-def is_tensor_of(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int], strides: bool) -> bool:
+def _is_tensor_of(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int], strides: bool) -> bool:
     """Whether a tensor matches an annotation."""
     kind = (str(value.dtype)[6:], str(value.layout)[6:], str(value.device), value.dim())
     if kind != (spec.dtype, spec.layout, spec.device, len(spec.shape)):
@@ -180,10 +180,10 @@ def is_tensor_of(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int], stri
     return all(size <= 1 or fits(then, now, sizes) for size, then, now in rows)
 
 
-def with_numbers(spec: Spec, value: Any) -> Spec:
+def _with_numbers(spec: Spec, value: Any) -> Spec:
     """Replace constant sizes in an annotation by those of a value."""
     if isinstance(spec, tuple) and isinstance(value, (tuple, list)) and len(spec) == len(value):
-        return tuple(with_numbers(part, part_value) for part, part_value in zip(spec, value, strict=True))
+        return tuple(_with_numbers(part, part_value) for part, part_value in zip(spec, value, strict=True))
     if not isinstance(spec, TensorSpec) or not isinstance(value, Tensor) or value.dim() != len(spec.shape):
         return spec
     shape = [now if isinstance(size, int) else size for size, now in zip(spec.shape, value.shape, strict=True)]
@@ -215,20 +215,20 @@ KINDS: Mapping[str, type | tuple[type, ...]] = {
 """The Python type of each kind of scalar."""
 
 
-def is_scalar_of(kind: str, expression: str, value: Any, sizes: Mapping[str, int]) -> bool:
+def _is_scalar_of(kind: str, expression: str, value: Any, sizes: Mapping[str, int]) -> bool:
     """Whether a number matches an annotation."""
     if not isinstance(value, KINDS[kind]):
         return False
     return not expression or not isinstance(value, (int, float)) or fits(expression, value, sizes)  # type: ignore[arg-type]  # floats compare too
 
 
-def any_symbol(spec: Spec) -> bool:
+def _any_symbol(spec: Spec) -> bool:
     """Whether an annotation has symbolic sizes."""
     match spec:
         case TensorSpec(_, shape, stride):
             return any(isinstance(size, str) for size in (*shape, *(stride or ())))
         case tuple():
-            return any(map(any_symbol, spec))
+            return any(map(_any_symbol, spec))
     return isinstance(spec, ScalarSpec) and bool(spec.expression)
 
 

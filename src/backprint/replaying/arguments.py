@@ -7,9 +7,9 @@ which share memory if one of them is written to; the strides of inputs.
 from __future__ import annotations
 
 import difflib
-import warnings
+import types
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -18,10 +18,11 @@ from torch import Tensor
 from backprint.errors import GuardError, ReplayError, UsageError
 from backprint.graph.keys import without_tangents
 from backprint.graph.links import free_ports, input_names, mutated
-from backprint.graph.nouns import Argument, Capture, Guard, Port, Size, Spec, TensorSpec
+from backprint.graph.nouns import Argument, Capture, Guard, Port, Spec, TensorSpec
 from backprint.graph.sizes import evaluate, known
 from backprint.replaying.run import sizes_of
 from backprint.sample.recipes import DRAWN_KINDS
+from backprint.values.geometry import contiguous_strides
 from backprint.values.likeness import (
     DescribeState,
     Like,
@@ -29,7 +30,8 @@ from backprint.values.likeness import (
     holds_live_value,
     likeness_differences,
     likeness_text,
-    paths_without_reach,
+    rest_by_name,
+    rest_in_order,
 )
 from backprint.values.memory import memory_spans, overlapping_pairs
 from backprint.values.tree import FLAGS, flatten_with_path, leaf_name, positional
@@ -42,22 +44,13 @@ def strides(spec: TensorSpec, tensor: Tensor, sizes: Mapping[str, int]) -> tuple
     if spec.layout != "strided" or tensor.layout is not torch.strided:
         return None
     if spec.stride is None:
-        return contiguous(tuple(tensor.shape))
+        return contiguous_strides(tensor.shape)
     if not all(known(size, sizes) for size in spec.stride):
         return None
     return tuple(int(evaluate(size, sizes)) for size in spec.stride)
 
 
-def contiguous(shape: Sequence[Size]) -> tuple[int, ...]:
-    """Return the strides of a contiguous tensor."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(int(size), 1)
-    return tuple(reversed(strides))
-
-
-def has_strides(tensor: Tensor, wanted: Sequence[int]) -> bool:
+def _has_strides(tensor: Tensor, wanted: Sequence[int]) -> bool:
     """Whether a tensor has these strides, in dimensions with more than one element."""
     if tensor.numel() == 0:
         return True
@@ -67,7 +60,7 @@ def has_strides(tensor: Tensor, wanted: Sequence[int]) -> bool:
 
 def laid_as(tensor: Tensor, wanted: Sequence[int]) -> Tensor:
     """Return a tensor with these strides: itself if it has them, or if they would make elements overlap."""
-    if has_strides(tensor, wanted) or any(
+    if _has_strides(tensor, wanted) or any(
         step == 0 and size > 1 for size, step in zip(tensor.shape, wanted, strict=True)
     ):
         return tensor
@@ -88,7 +81,7 @@ def tangent_as(tangent: Tensor, output: Tensor, spec: Spec, sizes: Mapping[str, 
 INPUT_ALONE = "capture again on inputs like these"
 
 
-def check_strides(capture: Capture, passed: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+def _check_strides(capture: Capture, passed: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
     """Raise unless inputs have the strides as at capture: a program may read strides, and a graph's views need them."""
     ports = {port.name: port for port in free_ports(capture) if port.name in passed}
     sizes = sizes_of([(port, values[port.name]) for port in free_ports(capture) if port.name in values])
@@ -97,7 +90,7 @@ def check_strides(capture: Capture, passed: Mapping[str, Tensor], values: Mappin
         if not isinstance(spec, TensorSpec) or not isinstance(tensor, Tensor) or tensor.dim() != len(spec.shape):
             continue
         wanted = strides(spec, tensor, sizes)
-        if wanted is not None and not has_strides(tensor, wanted):
+        if wanted is not None and not _has_strides(tensor, wanted):
             raise GuardError(
                 f"input {name!r} had strides {list(wanted)} at capture and has {list(tensor.stride())} now: "
                 f"{advice(name, spec, tensor, wanted)}or {INPUT_ALONE}"
@@ -106,17 +99,19 @@ def check_strides(capture: Capture, passed: Mapping[str, Tensor], values: Mappin
 
 def advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -> str:
     """Say how to give a tensor the strides that it had at capture."""
-    if has_strides(torch.empty(tensor.shape, device="meta"), wanted):
+    if _has_strides(torch.empty(tensor.shape, device="meta"), wanted):
         return f"pass {name}.contiguous(), "
     for dim, form in ((4, torch.channels_last), (5, torch.channels_last_3d)):
-        if tensor.dim() == dim and has_strides(torch.empty(tensor.shape, device="meta").to(memory_format=form), wanted):
+        if tensor.dim() == dim and _has_strides(
+            torch.empty(tensor.shape, device="meta").to(memory_format=form), wanted
+        ):
             return f"pass {name}.contiguous(memory_format={form}), "
     if 0 in wanted:
         return "pass it expanded as it was, "
     return f"pass torch.empty_strided({list(tensor.shape)}, {list(wanted)}, dtype={tensor.dtype}).copy_({name}), "
 
 
-def laid_state(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _laid_state(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the parameters, buffers and constants with other strides than their ports', copied to those strides."""
     ports = [port for port in free_ports(capture) if port.role != "input" and port.name in values]
     state_values: dict[str, Tensor] = {}
@@ -125,7 +120,7 @@ def laid_state(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tens
         if not isinstance(spec, TensorSpec) or not isinstance(tensor, Tensor) or tuple(tensor.shape) != spec.shape:
             continue
         wanted = strides(spec, tensor, {})
-        if wanted is not None and not has_strides(tensor, wanted):
+        if wanted is not None and not _has_strides(tensor, wanted):
             state_values[port.name] = laid_as(tensor, wanted)
     return state_values
 
@@ -169,7 +164,7 @@ def one(left: Tensor, right: Tensor) -> bool:
     return left is right or span(left) == span(right)
 
 
-def check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
+def _check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
     """Raise if tensors share memory in another way than at capture, and the program writes to one of them, or reads
     where it is."""
     changed = mutated(capture)
@@ -194,12 +189,12 @@ def check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
             left, right = pair
             raise GuardError(
                 f"{left!r} and {right!r} {shared(then.get(pair))} at capture and {shared(now.get(pair))} now, and the "
-                f"program {use_of_memory(pair, written, read)}: pass copies (.clone()) or views as at capture, or "
+                f"program {_use_of_memory(pair, written, read)}: pass copies (.clone()) or views as at capture, or "
                 f"{INPUT_ALONE}"
             )
 
 
-def use_of_memory(pair: tuple[str, str], written: Collection[str], read: Mapping[str, Guard]) -> str:
+def _use_of_memory(pair: tuple[str, str], written: Collection[str], read: Mapping[str, Guard]) -> str:
     """Say what a program does with the memory of two tensors, and in which line if it reads where they are."""
     guard = next((read[name] for name in pair if name in read), None)
     if guard is None:
@@ -241,7 +236,7 @@ def check_state(capture: Capture, state: State) -> None:
             raise ReplayError(f"state names {name!r}, which {capture.name} does not take{hint}")
 
 
-def check_twice(passed: Mapping[str, Tensor], state: State) -> None:
+def _check_twice(passed: Mapping[str, Tensor], state: State) -> None:
     """Raise if `state` has another tensor for an argument."""
     for name, value in state.items() if isinstance(state, Mapping) else ():
         if name in passed and passed[name] is not value:
@@ -254,7 +249,7 @@ def check_twice(passed: Mapping[str, Tensor], state: State) -> None:
 def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return a Capture's own inputs: those of the captured call while it lives, else from recipes, with tangents."""
     if capture.origin.alive and not capture.fake and state != "recipe":
-        return with_state(capture, capture.origin.values(), state), {}
+        return _with_state(capture, capture.origin.values(), state), {}
     tensors = capture.recipes.make()
     inputs, tangents = without_tangents(tensors)
     values = {**inputs, **(state if isinstance(state, Mapping) else {})}
@@ -265,7 +260,7 @@ def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[
             f"{missing[0].role} {missing[0].name!r} is missing: no recipe makes it. Pass the inputs as arguments, and "
             "parameters in `state`"
         )
-    return values | laid_state(capture, values), tangents
+    return values | _laid_state(capture, values), tangents
 
 
 def recipe_inputs(capture: Capture) -> dict[str, Tensor]:
@@ -280,7 +275,7 @@ def recipe_inputs(capture: Capture) -> dict[str, Tensor]:
     return {name: tensors[name] for name in names}
 
 
-def with_state(capture: Capture, passed: Mapping[str, Tensor], state: State) -> dict[str, Tensor]:
+def _with_state(capture: Capture, passed: Mapping[str, Tensor], state: State) -> dict[str, Tensor]:
     """Add parameters, buffers and constants to the inputs: given ones, else the live module's, else exact recipes'."""
     values = {**passed, **(state if isinstance(state, Mapping) else {})}
     same = {right: left for left, right in capture.signature.same}
@@ -300,11 +295,11 @@ def with_state(capture: Capture, passed: Mapping[str, Tensor], state: State) -> 
 def state_values(capture: Capture, ports: Sequence[Port], state: State) -> dict[str, Tensor]:
     """Return the values of these parameters, buffers and constants, which were not given."""
     names = [port.name for port in ports]
-    live = live_state(capture, names) if capture.origin.alive and state != "recipe" else {}
+    live = _live_state(capture, names) if capture.origin.alive and state != "recipe" else {}
     values = {name: live[name] for name in names if name in live}
     rest = [name for name in names if name not in values]
     if rest:
-        values |= from_recipes(capture, rest, state)
+        values |= _from_recipes(capture, rest, state)
     values |= {name: constant for name, constant in capture.origin.constants.items() if name in rest}
     for port in ports:
         if port.name not in values and port.name not in {right for _, right in capture.signature.same}:
@@ -314,10 +309,10 @@ def state_values(capture: Capture, ports: Sequence[Port], state: State) -> dict[
     return values
 
 
-def from_recipes(capture: Capture, names: Sequence[str], state: State) -> dict[str, Tensor]:
+def _from_recipes(capture: Capture, names: Sequence[str], state: State) -> dict[str, Tensor]:
     """Return the recipes' values of these; refuse values that they draw, unless the caller says so."""
     recipes = capture.recipes.recipes
-    redrawn = [name for name in names if name in recipes and is_drawn(recipes, name)]
+    redrawn = [name for name in names if name in recipes and _is_drawn(recipes, name)]
     if redrawn and state != "recipe" and not capture.fake:
         whose = f"{', '.join(redrawn[:3])}{f' and {len(redrawn) - 3} more' if len(redrawn) > 3 else ''}"
         if state is not None:
@@ -331,15 +326,15 @@ def from_recipes(capture: Capture, names: Sequence[str], state: State) -> dict[s
     return {name: tensors[name] for name in names if name in tensors}
 
 
-def is_drawn(recipes: Mapping[str, Any], name: str) -> bool:
+def _is_drawn(recipes: Mapping[str, Any], name: str) -> bool:
     """Whether a recipe draws its tensor, or a tensor that its tensor is a view of."""
     recipe = recipes[name]
     of = dict(recipe.facts).get("of", ()) if recipe.kind in ("view", "sparse") else ()
     bases = of if isinstance(of, tuple) else (of,)
-    return recipe.kind in DRAWN_KINDS or any(base in recipes and is_drawn(recipes, base) for base in bases)
+    return recipe.kind in DRAWN_KINDS or any(base in recipes and _is_drawn(recipes, base) for base in bases)
 
 
-def live_state(capture: Capture, wanted: Collection[str]) -> dict[str, Tensor]:
+def _live_state(capture: Capture, wanted: Collection[str]) -> dict[str, Tensor]:
     """Return parameters, buffers and constants of the live module; for a fake capture, those wanted, from recipes."""
     live = capture.origin.live()
     if capture.fake:
@@ -359,13 +354,13 @@ def values_of(
     if not args and not kwargs:
         return own_values(capture, state)
     passed = arguments(capture, args, kwargs)
-    hold_flags(capture, passed)
-    check_twice(passed, state)
-    values = with_state(capture, passed, state)
-    check_strides(capture, {name: values[name] for name in input_names(capture) if name in values}, values)
+    _hold_flags(capture, passed)
+    _check_twice(passed, state)
+    values = _with_state(capture, passed, state)
+    _check_strides(capture, {name: values[name] for name in input_names(capture) if name in values}, values)
     check_same(capture, passed, values)
-    check_memory(capture, values)
-    return {name: values[name] for name in values} | laid_state(capture, values), {}
+    _check_memory(capture, values)
+    return {name: values[name] for name in values} | _laid_state(capture, values), {}
 
 
 def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -391,7 +386,7 @@ def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) 
     live = capture.origin.objects_by_parameter()
     for row in signature.call:
         if row.name not in leaves_by_argument and row.name[:1] != "*":
-            check_missing(row, values)
+            _check_missing(row, values)
         else:
             values |= matched(row, leaves_by_argument.get(row.name, []), live.get(row.name, ()))
     return values
@@ -415,7 +410,7 @@ def bound(
         yield (key, key, value) if key in rows or not double else (double, key, value)
 
 
-def check_missing(row: Argument, values: Mapping[str, Tensor]) -> None:
+def _check_missing(row: Argument, values: Mapping[str, Tensor]) -> None:
     """Raise if a required non-tensor argument is missing."""
     if row.optional or (isinstance(row.like, dict) and "tensor" in row.like):
         return
@@ -439,52 +434,58 @@ def matched(row: Argument, passed_leaves: Sequence[tuple[Any, Any]], live: Seque
         for key, value in passed_leaves
     ]
     if row.name.startswith("**"):
-        now: Like = {"dict": [[repr(key), like] for key, like in likes]}
+        now: Like = rest_by_name(likes)
     elif row.name.startswith("*"):
-        now = {"tuple": [like for _, like in likes]}
+        now = rest_in_order(likes)
     else:
         now = likes[0][1]
     bare = row.name.lstrip("*")
     for path, what in likeness_differences(row.like, now, bare):
         name = path.removeprefix(f"{bare}.") if row.name.startswith("**") else path
         raise GuardError(f"argument {name!r} {what}: capture again with it")
-    for path in islice(paths_without_reach(row.like, now, bare), 1):
-        warnings.warn(
-            f"argument {path!r} has the name that it had at capture. Whether its functions and classes reach what they "
-            "reached then is not known, because an earlier Backprint saved the sample: capture again to compare them",
-            stacklevel=2,
-        )
     if live or holds_live_value(row.like):
-        check_live(row, [*state.live, *(state.reached if live else ())], live)
-    return dict(zip(tensor_names(row.like), (state.tensors[index] for index in tensor_names(now)), strict=True))
+        _check_live(row, state.identities if live else state.live, live)
+    return dict(zip(_tensor_names(row.like), (state.tensors[index] for index in _tensor_names(now)), strict=True))
 
 
-def tensor_names(like: Like) -> Iterator[Any]:
+def _tensor_names(like: Like) -> Iterator[Any]:
     """Yield the names of the tensors in a likeness, in order."""
     if isinstance(like, dict):
         if "tensor" in like:
             yield like["tensor"]
         else:
             for part in like.values():
-                yield from tensor_names(part)
+                yield from _tensor_names(part)
     elif isinstance(like, list):
         for part in like:
-            yield from tensor_names(part)
+            yield from _tensor_names(part)
 
 
-def check_live(row: Argument, now: Sequence[Any], then: Sequence[Any]) -> None:
-    """Raise unless values that can be compared only by identity are those of the captured call."""
-    for index, value in enumerate(now):
-        if index >= len(then):
+BY_VALUE = "only plain values, enums, dataclasses and the containers that pytree knows are compared by value"
+
+
+def _check_live(row: Argument, now: Sequence[Any], then: Sequence[Any]) -> None:
+    """Raise unless values that are compared by identity are those of the captured call."""
+    if now and not then:
+        raise GuardError(
+            f"argument {row.name!r} has {_identity_text(now[0])} in it, which can be compared only with the one that "
+            f"the program was captured with, and that is gone: capture again with this one; {BY_VALUE}"
+        )
+    # Where an object is in a call twice, and another one once, the rows have other lengths.
+    for value, captured in zip_longest(now, then):
+        if value is not captured:
             raise GuardError(
-                f"argument {row.name!r} has a {type(value).__name__} in it, which can be compared only with the one "
-                "that the program was captured with, and that is gone: capture again with this one"
+                f"argument {row.name!r} has {_identity_text(value, 'another')} in it than at capture: pass the same "
+                f"one, or capture again with it; {BY_VALUE}"
             )
-        if value is not then[index]:
-            raise GuardError(
-                f"argument {row.name!r} has another {type(value).__name__} in it than at capture: pass the same one, "
-                "or capture again with it"
-            )
+
+
+def _identity_text(value: Any, article: str = "a") -> str:
+    """Say in a message what is compared by identity."""
+    if isinstance(value, (type, types.FunctionType)):
+        kind = "class" if isinstance(value, type) else "function"
+        return f"{article} {kind} {value.__qualname__}"
+    return f"{article} {type(value).__name__}"
 
 
 def by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -519,7 +520,7 @@ def by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     return values
 
 
-def hold_flags(capture: Capture, passed: Mapping[str, Tensor]) -> None:
+def _hold_flags(capture: Capture, passed: Mapping[str, Tensor]) -> None:
     """Raise unless the flags that the program read of its arguments are as at capture."""
     for guard in capture.guards:
         name, _, rest = guard.text.partition(": ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from backprint.errors import CaptureError, ReplayError, is_defect
 from backprint.graph.keys import PortKey, is_tangent
 from backprint.graph.links import free_ports, held_exact
-from backprint.graph.nouns import Capture, Guard, Pair, Ref, TracedOrigin
+from backprint.graph.nouns import Capture, Guard, Pair, Ref
 from backprint.graph.verdicts import PortVerdict
 from backprint.replaying.draws import Draw, random_tangents
 from backprint.replaying.other_inputs import HELD
@@ -44,7 +45,7 @@ class Proof:
     moved: str = ""
 
 
-class RaisesAgain(CaptureError):
+class _RaisesAgain(CaptureError):
     """The program raises when it runs again, though its first run did not."""
 
     def __init__(self, cause: BaseException) -> None:
@@ -60,9 +61,10 @@ LIGHT = 2**20
 """Up to this many elements in total, a Capture is also tried under another seed and with negated inputs, separately."""
 
 
-def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
+def held_against_program(capture: Capture, program: Any) -> Proof:
     """Compare a Capture with the untouched program on the captured values, on other inputs, and under another seed.
 
+    `program` is the `LiveProgram` of `tracing/captured`, a room beside this one, which the Capture has as its origin.
     Each difference has causes that are named in different ways, so each is followed by the question that tells them
     apart: does the program return something else for other tensors of the same values (`by_identity`)? Then it reads
     what no graph has, such as the `id` of an argument, and no redraw would show more.
@@ -70,36 +72,36 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
     verdicts: dict[PortKey, PortVerdict] = {}
     values = program.values()
     with settings.preserving_random_states():
-        captured = differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), verdicts)
-        if not captured and (first_difference := differs_from_first(capture, program, values)):
+        captured = _differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), verdicts)
+        if not captured and (first_difference := _differs_from_first(capture, program, values)):
             identity = by_identity(capture, program, values)
             return Proof(tuple(verdicts.values()), identity=identity, moved=first_difference)
         # Tangents are drawn here, so that a backward that ignores them is seen. A guard that reads a tangent may refuse
         # these; then those of the recorded backward are used.
-        if captured and reads_tangents(capture):
-            captured = differs_on(capture, Draw("captured", values, None, capture.seed), verdicts)
+        if captured and _reads_tangents(capture):
+            captured = _differs_on(capture, Draw("captured", values, None, capture.seed), verdicts)
         if captured:
             return Proof(tuple(verdicts.values()), captured, identity=by_identity(capture, program, values))
         if program.unguarded:
-            return Proof(tuple(verdicts.values()), "", program.unguarded[0], every_input(capture, values))
+            return Proof(tuple(verdicts.values()), "", program.unguarded[0], _every_input(capture, values))
         is_light = sum(value.numel() for value in values.values()) <= LIGHT
         if is_light and program.ran_on_aliases and (identity := by_identity(capture, program, values)):
             return Proof(tuple(verdicts.values()), identity=identity)
-        others = [*redraws(capture, values, is_light), *guarded_redraws(capture, values, is_light)]
+        others = [*redraws(capture, values, is_light), *_guarded_redraws(capture, values, is_light)]
         reseeded = Draw("reseeded", values, None, capture.seed + 1, anew=True)
-        reseeded_difference = differs_on(capture, reseeded, {}) if is_light or not others else ""
+        reseeded_difference = _differs_on(capture, reseeded, {}) if is_light or not others else ""
         only_captured: list[str] = []
         for other in others if not reseeded_difference else ():
             compared = False
             for new_values in other.tries:
                 draw = Draw(other.name, {**values, **new_values}, random_tangents(capture, 2), capture.seed + 1)
-                difference = compared_on(capture, draw, verdicts if other.name == "redrawn" else {})
+                difference = _compared_on(capture, draw, verdicts if other.name == "redrawn" else {})
                 compared |= difference is not None
                 if not difference:
                     continue
                 if identity := by_identity(capture, program, values):
                     return Proof(tuple(verdicts.values()), identity=identity)
-                if not is_light and (reseeded_difference := differs_on(capture, reseeded, {})):
+                if not is_light and (reseeded_difference := _differs_on(capture, reseeded, {})):
                     break
                 difference = f"the program reads them in a way that Backprint does not see: on others, {difference}"
                 pins = tuple((name, digest(values[name])) for name in to_blame(capture, values, draw, new_values))
@@ -111,21 +113,21 @@ def held_against_program(capture: Capture, program: TracedOrigin) -> Proof:
             )
             return Proof(tuple(verdicts.values()), reseeded_difference, identity=by_identity(capture, program, values))
     generators = program.own_generators()
-    pins = every_input(capture, values) if generators else ()
+    pins = _every_input(capture, values) if generators else ()
     return Proof(tuple(verdicts.values()), pins=pins, drawn=generators, alone=guards_alone(capture, only_captured))
 
 
-def differs_from_first(capture: Capture, program: TracedOrigin, values: Mapping[str, Tensor]) -> str:
+def _differs_from_first(capture: Capture, program: Any, values: Mapping[str, Tensor]) -> str:
     """Say what the program returned differently in the first run that was watched, before its engine traced it; '' if
     nothing, or if the engine traced that run itself."""
     if not program.first_outputs:
         return ""
-    own = program_alone(program, capture.seed, values, anew=False)
+    own = _program_alone(program, capture.seed, values, anew=False)
     if own is None:
         return ""
     outputs = {key: tensor for key, tensor in own.items() if key.role == "output"}
     ports = against(results_by_port(program.first_outputs, {}, {}), outputs)
-    if differing(ports) and (again := program_alone(program, capture.seed, values, anew=False)) is not None:
+    if differing(ports) and (again := _program_alone(program, capture.seed, values, anew=False)) is not None:
         ports = [unsteady(port, own, again) for port in ports]
     return differing(ports)
 
@@ -145,15 +147,15 @@ def guards_alone(capture: Capture, names: Sequence[str]) -> tuple[Guard, ...]:
     return tuple(guards)
 
 
-def by_identity(capture: Capture, program: TracedOrigin, values: Mapping[str, Tensor]) -> str:
+def by_identity(capture: Capture, program: Any, values: Mapping[str, Tensor]) -> str:
     """Say what the program returns differently for other tensors with the captured values; '' if nothing."""
-    own, other, again = (program_alone(program, capture.seed, values, anew) for anew in (False, True, False))
+    own, other, again = (_program_alone(program, capture.seed, values, anew) for anew in (False, True, False))
     if own is None or other is None or again is None:
         return ""
     return differing([unsteady(port, own, again) for port in against(other, own)])
 
 
-def program_alone(program: TracedOrigin, seed: int, values: Mapping[str, Tensor], anew: bool) -> Results | None:
+def _program_alone(program: Any, seed: int, values: Mapping[str, Tensor], anew: bool) -> Results | None:
     """Return the program's results in its own tensors with these values, or in other tensors; None if it raises."""
     torch.manual_seed(seed)
     try:
@@ -165,13 +167,13 @@ def program_alone(program: TracedOrigin, seed: int, values: Mapping[str, Tensor]
     return results_by_port(outcome.outputs, outcome.mutations, outcome.gradients)
 
 
-def every_input(capture: Capture, values: Mapping[str, Tensor]) -> tuple[tuple[str, str], ...]:
+def _every_input(capture: Capture, values: Mapping[str, Tensor]) -> tuple[tuple[str, str], ...]:
     """Return the program's inputs and constants, with the digests of their values."""
     names = [port.name for port in free_ports(capture) if port.role in ("input", "constant")]
     return tuple((name, digest(values[name])) for name in names if name in values)
 
 
-def reads_tangents(capture: Capture) -> bool:
+def _reads_tangents(capture: Capture) -> bool:
     """Whether a guard depends on a tangent."""
     return any(is_tangent(name) for guard in capture.guards for name in guard.inputs)
 
@@ -189,18 +191,18 @@ def to_blame(capture: Capture, values: Mapping[str, Tensor], draw: Draw, moved: 
     alone = []
     for name in moved:
         new_values = {member: moved[member] for member in groups.get(name, {name})}
-        if differs_on(capture, replace(draw, values={**values, **new_values}), {}):
+        if _differs_on(capture, replace(draw, values={**values, **new_values}), {}):
             alone.append(name)
     return alone or list(moved)
 
 
-def differs_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str:
+def _differs_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str:
     """Compare on one draw, and keep the verdicts in `found`; return what differs, '' if nothing, or if nothing was
     compared."""
-    return compared_on(capture, draw, verdicts) or ""
+    return _compared_on(capture, draw, verdicts) or ""
 
 
-def compared_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str | None:
+def _compared_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str | None:
     """Compare on one draw, and keep the verdicts in `found`; return what differs, None if nothing could be compared.
 
     On other inputs than the captured ones a Capture may raise, which is not silently wrong.
@@ -211,7 +213,7 @@ def compared_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdic
         if draw.name != "captured":
             return None
         if error.__cause__ is not None and "the original program failed" in str(error):
-            raise RaisesAgain(error.__cause__) from error.__cause__
+            raise _RaisesAgain(error.__cause__) from error.__cause__
         return str(error)
     if attempted is None or not attempted.verdicts:
         return None
@@ -232,16 +234,16 @@ class Redraw:
 def redraws(capture: Capture, values: Mapping[str, Tensor], light: bool) -> Iterator[Redraw]:
     """Yield other values for the inputs that no guard depends on: of the same kind, and negated."""
     held = held_exact(capture)
-    own = own_inputs(capture, values)
+    own = _own_inputs(capture, values)
     free = {name: tensor for name, tensor in own.items() if name not in held}
     if not free:
         return
-    yield Redraw("redrawn", [joined_again(own, free, disturbed)])
+    yield Redraw("redrawn", [_joined_again(own, free, disturbed)])
     floats = {name: tensor for name, tensor in free.items() if is_inexact(tensor)}
     if len(floats) < len(free) and floats:
-        yield Redraw("redrawn", [joined_again(own, floats, disturbed)])
+        yield Redraw("redrawn", [_joined_again(own, floats, disturbed)])
     if light and floats:
-        yield Redraw("turned", [joined_again(own, floats, lambda tensor, seed: -2 * tensor)])
+        yield Redraw("turned", [_joined_again(own, floats, lambda tensor, seed: -2 * tensor)])
 
 
 MOST_GUARDED = 8
@@ -261,14 +263,14 @@ KEEPING: tuple[Change, ...] = (
 """Changes of floats that may keep what a guard says of them."""
 
 
-def guarded_redraws(capture: Capture, values: Mapping[str, Tensor], light: bool) -> Iterator[Redraw]:
+def _guarded_redraws(capture: Capture, values: Mapping[str, Tensor], light: bool) -> Iterator[Redraw]:
     """Yield other values for each input that a guard depends on, which may keep the guard.
 
     A program may read more of an input than its guards hold. Where a guard holds all of it, nothing is left to compare.
     """
-    own = own_inputs(capture, values)
+    own = _own_inputs(capture, values)
     guarded = {name for guard in capture.guards if guard.kind in HELD for name in guard.inputs}
-    names = [name for name in own if name in guarded and not is_held_whole(capture, name, own[name])]
+    names = [name for name in own if name in guarded and not _is_held_whole(capture, name, own[name])]
     for name in names[:MOST_GUARDED]:
         changes = KEEPING if is_inexact(own[name]) else (disturbed,)
         group = next((group for group in alias_groups(own) if name in group), (name,))
@@ -281,21 +283,21 @@ def changed(
 ) -> Iterator[Mapping[str, Tensor]]:
     """Yield other values for inputs that share memory, one try a change; a tensor of ones is the same in any order."""
     for change in changes:
-        new_values = joined_again(own, {member: own[member] for member in group}, change)
+        new_values = _joined_again(own, {member: own[member] for member in group}, change)
         if any(digest(tensor) != digest(own[name]) for name, tensor in new_values.items()):
             yield new_values
 
 
-def is_held_whole(capture: Capture, name: str, value: Tensor) -> bool:
+def _is_held_whole(capture: Capture, name: str, value: Tensor) -> bool:
     """Whether guards fix every number of an input, each by a guard of its own or all by one."""
     if any(name in guard.inputs for guard in capture.guards if guard.kind == "pinned"):
         return True
     fixed = sum(guard.inputs == (name,) and " == " in guard.text for guard in capture.guards)
     ports = {port.local for pair in capture.pairs for port in pair.forward.inputs if port.name == name}
-    return fixed >= max(1, value.numel()) or any(not ports.isdisjoint(compared_whole(pair)) for pair in capture.pairs)
+    return fixed >= max(1, value.numel()) or any(not ports.isdisjoint(_compared_whole(pair)) for pair in capture.pairs)
 
 
-def compared_whole(pair: Pair) -> set[str]:
+def _compared_whole(pair: Pair) -> set[str]:
     """Return the values of a forward of which a guard fixes every element: it compares them with `aten.equal`."""
     steps = {step.name: step for step in pair.forward.steps if not step.is_guard}
     names: set[str] = set()
@@ -309,14 +311,14 @@ def compared_whole(pair: Pair) -> set[str]:
     return names
 
 
-def own_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _own_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the values of the program's inputs, each under one name."""
     same = {right for _, right in capture.signature.same}
     names = [port.name for port in free_ports(capture) if port.role == "input" and port.name not in same]
     return {name: values[name] for name in names if name in values}
 
 
-def joined_again(own: Mapping[str, Tensor], free: Mapping[str, Tensor], change: Change) -> dict[str, Tensor]:
+def _joined_again(own: Mapping[str, Tensor], free: Mapping[str, Tensor], change: Change) -> dict[str, Tensor]:
     """Change these tensors in copies that share memory as they do; those without a strided layout stay."""
     copies = copy_values(own)
     groups = {name: group for group in alias_groups(dict(own)) for name in group}

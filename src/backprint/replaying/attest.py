@@ -9,7 +9,7 @@ from typing import Any
 from backprint.errors import DeviceAssertError, ReplayError
 from backprint.graph.keys import PortKey, keyed, with_tangents
 from backprint.graph.links import compared_alone
-from backprint.graph.nouns import Capture
+from backprint.graph.nouns import Capture, left_out_of
 from backprint.graph.verdicts import (
     DIGESTS,
     REDRAWN,
@@ -61,11 +61,11 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     """
     alive = capture.origin.alive
     draw = draw_from_recipes(capture, "recipe", None)
-    details: list[str] = []
+    details = left_out_of(capture.notes)
     recorded = dict(capture.environment)
     restoring = capture.origin.restoring()
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(recorded), restoring:
-        checked = run_first(capture, draw)
+        checked = _run_first(capture, draw)
         expected = eager(capture, draw) if alive else None
         other_results = compare_other_results(capture) if alive else []
         replayed, results = checked.replayed, checked.replayed.results
@@ -77,12 +77,12 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
             verdicts = against_autograd(capture, draw, results, details)
         verdicts = [*verdicts, *other_results, *checked.contradictions]
         nonfinite = nonfinite_text(capture, draw, replayed)
-        parts = part_witness(capture, replayed) if alive else {}
+        parts = _part_witness(capture, replayed) if alive else {}
         verdict_of_port = {port.key: port for port in verdicts}
         keep_worst(verdict_of_port, "", capture.origin.not_bitwise)
         second: dict[str, Row] = {}
         if alive and expected is not None:
-            second = second_witness(capture, draw, verdict_of_port, details)
+            second = _second_witness(capture, draw, verdict_of_port, details)
             keep_worst(verdict_of_port, "resized", resize(capture, details))
     backward = any(pair.backward is not None for pair in capture.pairs)
     measured = Power(())
@@ -99,7 +99,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     return Attested(rows, verdict, port_values(capture, replayed), measured, checked.notes)
 
 
-def second_witness(
+def _second_witness(
     capture: Capture, first: Draw, verdict_of_port: dict[PortKey, PortVerdict], details: list[str]
 ) -> dict[str, Row]:
     """Return digests of the program's results where inputs with one value everywhere have many; add the verdicts."""
@@ -117,7 +117,7 @@ def second_witness(
     }
 
 
-def run_first(capture: Capture, draw: Draw) -> CheckedRun:
+def _run_first(capture: Capture, draw: Draw) -> CheckedRun:
     """Return the Capture's own results. If it raises and the program does too, raise the program's error."""
     try:
         return checked_run(capture, draw)
@@ -127,7 +127,7 @@ def run_first(capture: Capture, draw: Draw) -> CheckedRun:
         raise
 
 
-def part_witness(capture: Capture, replayed: Replayed) -> dict[str, Row]:
+def _part_witness(capture: Capture, replayed: Replayed) -> dict[str, Row]:
     """Return the digests of each Pair's own program, on the Pair's values."""
     if not capture.origin.parts:
         return {}
@@ -166,11 +166,11 @@ def power_json(power: Power) -> dict[str, Any]:
     return {
         "tried": power.tried,
         "of": power.of,
-        "redrawn": {trial.name: trial_json(trial) for trial in power.trials},
+        "redrawn": {trial.name: _trial_json(trial) for trial in power.trials},
     }
 
 
-def trial_json(trial: Trial) -> dict[str, Any]:
+def _trial_json(trial: Trial) -> dict[str, Any]:
     if trial.untried:
         return {"untried": trial.untried[:300]}
     if trial.weakest is None:

@@ -62,13 +62,13 @@ def draws_of(capture: Capture, draws: tuple[str, ...]) -> Iterator[Iterable[Draw
     # A recorded program has results for its own inputs alone, and so has a sample with a witness. Of a sample without
     # one, the results are compared with autograd of the forward, which runs on any inputs.
     if "fresh" in draws and not capture.origin.partial and (alive or capture.witness is None):
-        yield fresh_draws(capture, first)
+        yield _fresh_draws(capture, first)
 
 
-def fresh_draws(capture: Capture, first: Draw | None) -> Iterator[Draw]:
+def _fresh_draws(capture: Capture, first: Draw | None) -> Iterator[Draw]:
     """Yield a draw in which everything has other values than in the recipes' own draw, if that was made, then one in
     which only what the recipes draw has."""
-    yield draw_of_other_values(capture, first)
+    yield _draw_of_other_values(capture, first)
     yield draw_from_recipes(capture, "fresh", FRESH)
 
 
@@ -82,22 +82,22 @@ def second_draw(capture: Capture, first: Draw, kept_by_sample: bool = False) -> 
         return None
     values = with_tangents(first.values, first.tangents or {})
     other = kept_values(capture, values) if kept_by_sample else second_values(capture, values)
-    return draw_of_values(capture, SECOND, {**values, **other}) if other else None
+    return _draw_of_values(capture, SECOND, {**values, **other}) if other else None
 
 
-def draw_of_other_values(capture: Capture, first: Draw | None = None) -> Draw:
+def _draw_of_other_values(capture: Capture, first: Draw | None = None) -> Draw:
     """Return a draw in which all inputs have other values than their recipes make, also parameters, buffers and
     tangents, and also inputs whose recipe has their exact bytes. `first` is the recipes' own draw, if it was made."""
     values = capture.recipes.make() if first is None else with_tangents(first.values, first.tangents or {})
-    return draw_of_values(capture, "fresh", values | other_values(capture, values, FRESH))
+    return _draw_of_values(capture, "fresh", values | other_values(capture, values, FRESH))
 
 
 def draw_from_recipes(capture: Capture, name: str, seed: int | None) -> Draw:
     """Return a draw from the recipes, with their own seeds if `seed` is None."""
-    return draw_of_values(capture, name, capture.recipes.make(seed))
+    return _draw_of_values(capture, name, capture.recipes.make(seed))
 
 
-def draw_of_values(capture: Capture, name: str, values_and_tangents: Mapping[str, Tensor]) -> Draw:
+def _draw_of_values(capture: Capture, name: str, values_and_tangents: Mapping[str, Tensor]) -> Draw:
     """Return a draw of these values and tangents. A tensor that was passed for several parameters has one value under
     all its names."""
     values, tangents = without_tangents(values_and_tangents)

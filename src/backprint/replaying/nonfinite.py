@@ -48,18 +48,18 @@ class Mark(NamedTuple):
 
 def is_finite(value: Any) -> bool:
     """Whether a value has neither NaN nor Inf; so has everything that is no tensor of floats."""
-    return all(bool(torch.isfinite(part).all()) for part in float_parts(value))
+    return all(bool(torch.isfinite(part).all()) for part in _float_parts(value))
 
 
 def mark_of(value: Any) -> Mark | None:
     """Return what a value has that is not finite; None if it is finite."""
     if is_finite(value):
         return None
-    parts = list(float_parts(value))
+    parts = list(_float_parts(value))
     return Mark(any(bool(part.isnan().any()) for part in parts), any(bool(part.isinf().any()) for part in parts))
 
 
-def float_parts(value: Any) -> Iterator[Tensor]:
+def _float_parts(value: Any) -> Iterator[Tensor]:
     """Yield the tensors of floats in a value; of a sparse one that of its values."""
     for leaf in plain_leaves(value):
         if isinstance(leaf, Tensor) and (leaf.is_floating_point() or leaf.is_complex()) and leaf.numel():
@@ -82,7 +82,7 @@ MEANT_ROLES = ("buffer", "constant", "input")
 """Inputs in which an Inf is meant. A parameter has one by accident."""
 
 
-class Trail:
+class _Trail:
     """The values of a Capture's run that are not finite, in the order in which they were made."""
 
     def __init__(self, capture: Capture) -> None:
@@ -120,7 +120,7 @@ class Trail:
             role = self.ports[place].role
             return all(self.marks[other].meant for other in before) if before else role in MEANT_ROLES
         before = self.before(place)
-        return all(self.marks[other].meant for other in before) if before else writes_inf(step)
+        return all(self.marks[other].meant for other in before) if before else _writes_inf(step)
 
     def before(self, place: Place) -> list[Place]:
         """Return the values that are not finite among those that a value is computed from."""
@@ -144,7 +144,7 @@ def steps_by_name(graph: Graph | None) -> dict[str, Step]:
     return {step.name: step for step in graph.steps if not step.is_guard} if graph is not None else {}
 
 
-def writes_inf(step: Step) -> bool:
+def _writes_inf(step: Step) -> bool:
     """Whether a step takes Inf as a number."""
     values = (*step.args, *(value for _, value in step.kwargs))
     return any(isinstance(leaf, float) and math.isinf(leaf) for value in values for leaf in leaves(value))
@@ -158,17 +158,17 @@ def operands(place: Place, step: Step) -> list[Place]:
 def sources(capture: Capture, place: Place, port: Port) -> Iterator[Place]:
     """Yield the values that an input of a graph has its value from; none for an input of the program."""
     if place.backward and port.role == "saved":
-        yield from made_at(capture, place.pair, PortKey("saved", port.name))
+        yield from _made_at(capture, place.pair, PortKey("saved", port.name))
     elif place.backward and port.role == "tangent":
         for link in consumers(capture, place.pair, PortKey("output", port.name)):
-            yield from made_at(capture, link.target, PortKey("gradient", link.name))
+            yield from _made_at(capture, link.target, PortKey("gradient", link.name))
     elif not place.backward:
         for link in feeds(capture, place.pair):
             if link.name == port.name:
-                yield from made_at(capture, link.source, link.port)
+                yield from _made_at(capture, link.source, link.port)
 
 
-def made_at(capture: Capture, index: int | None, key: PortKey) -> Iterator[Place]:
+def _made_at(capture: Capture, index: int | None, key: PortKey) -> Iterator[Place]:
     """Yield the values that a Pair returns at a port."""
     if index is None:
         return
@@ -185,7 +185,7 @@ def made_at(capture: Capture, index: int | None, key: PortKey) -> Iterator[Place
 
 
 @dataclass(frozen=True, slots=True)
-class Nonfinite:
+class _Nonfinite:
     """A result with NaN or Inf, and where it comes from."""
 
     key: PortKey
@@ -200,18 +200,18 @@ def nonfinite_text(capture: Capture, draw: Draw, replayed: Replayed) -> str:
     """
     if all(map(is_finite, replayed.results.values())):
         return ""
-    trail = Trail(capture)
+    trail = _Trail(capture)
     with settings.preserving_random_states(), values_watched(trail.watch):
         torch.manual_seed(draw.seed)
         again = replay_values(capture, draw.values, draw.tangents)
-    text = "; ".join(sentences(trail, nonfinite_results(trail, again.results)))
-    return f"{text}{DRAWN if draw.name == 'recipe' and has_drawn_inputs(capture) else ''}" if text else ""
+    text = "; ".join(sentences(trail, _nonfinite_results(trail, again.results)))
+    return f"{text}{DRAWN if draw.name == 'recipe' and _has_drawn_inputs(capture) else ''}" if text else ""
 
 
 DRAWN = " (on inputs drawn from the recipes, which are not the captured ones)"
 
 
-def has_drawn_inputs(capture: Capture) -> bool:
+def _has_drawn_inputs(capture: Capture) -> bool:
     """Whether recipes draw an input at random, so that it does not have the values of the capture."""
     rows = capture.recipes.rows
     return any(rows[port.name].get("kind") in RANDOM for port in free_ports(capture) if port.name in rows)
@@ -221,7 +221,7 @@ RANDOM = ("normal", "uniform", "integers", "choice", "permutation")
 """Kinds of recipes that draw values."""
 
 
-def nonfinite_results(trail: Trail, run_results: Results) -> Iterator[Nonfinite]:
+def _nonfinite_results(trail: _Trail, run_results: Results) -> Iterator[_Nonfinite]:
     """Yield the results with NaN or Inf. An Inf that is meant is none, except in a gradient or a number such as a
     loss."""
     order, origins = {place: number for number, place in enumerate(trail.marks)}, trail.origins()
@@ -229,24 +229,24 @@ def nonfinite_results(trail: Trail, run_results: Results) -> Iterator[Nonfinite]
         mark = mark_of(value)
         if mark is None:
             continue
-        places = [place for place in returned_at(trail.capture, key) if place in trail.marks]
+        places = [place for place in _returned_at(trail.capture, key) if place in trail.marks]
         if not places:  # a sum over Pairs of finite gradients may overflow
             continue
         is_number = isinstance(value, Tensor) and value.numel() == 1
         if key.role != "gradient" and not is_number and all(trail.marks[place].meant for place in places):
             continue
-        yield Nonfinite(key, mark.word, min((origins[place] for place in places), key=order.__getitem__))
+        yield _Nonfinite(key, mark.word, min((origins[place] for place in places), key=order.__getitem__))
 
 
-def returned_at(capture: Capture, key: PortKey) -> Iterator[Place]:
+def _returned_at(capture: Capture, key: PortKey) -> Iterator[Place]:
     """Yield the values of the graphs that a result of the Capture has its value from."""
     if key.role == "output":
         for link in results(capture):
             if link.name == key.name:
-                yield from made_at(capture, link.source, link.port)
+                yield from _made_at(capture, link.source, link.port)
     else:
         for index in range(len(capture.pairs)):
-            yield from made_at(capture, index, key)
+            yield from _made_at(capture, index, key)
 
 
 # ---- In words
@@ -258,24 +258,24 @@ MOST_PLACES = 3
 """So many places where NaN and Inf come from are named."""
 
 
-def sentences(trail: Trail, rows: Iterator[Nonfinite]) -> Iterator[str]:
+def sentences(trail: _Trail, rows: Iterator[_Nonfinite]) -> Iterator[str]:
     """Yield a sentence for each place that NaN or Inf comes from, the first place first. Steps of one line that call
     the same operator, as in several layers, are one place."""
-    by_origin: dict[Place, list[Nonfinite]] = {}
+    by_origin: dict[Place, list[_Nonfinite]] = {}
     for row in rows:
         by_origin.setdefault(row.origin, []).append(row)
     keys_of_text: dict[tuple[str, str, str], list[PortKey]] = {}
     for place in (place for place in trail.marks if place in by_origin):
         named = next(same for role in ROLES if (same := [row for row in by_origin[place] if row.key.role == role]))
-        text = named[0].word, named[0].key.role, origin_text(trail, named[0], place)
+        text = named[0].word, named[0].key.role, _origin_text(trail, named[0], place)
         keys_of_text.setdefault(text, []).extend(row.key for row in named)
     for (word, _, origin), keys in list(keys_of_text.items())[:MOST_PLACES]:
-        yield f"{word} in {results_text(keys)}, {origin}"
+        yield f"{word} in {_results_text(keys)}, {origin}"
     if len(keys_of_text) > MOST_PLACES:
         yield f"NaN or Inf in other results, from {len(keys_of_text) - MOST_PLACES} other places"
 
 
-def results_text(keys: Sequence[PortKey]) -> str:
+def _results_text(keys: Sequence[PortKey]) -> str:
     """Return the first of several results of one role, and how many more there are."""
     role, name = keys[0]
     texts = {"output": f"the output {name}", "gradient": f"the gradient of {name}", "mutation": f"what {name} becomes"}
@@ -284,16 +284,18 @@ def results_text(keys: Sequence[PortKey]) -> str:
     return text if not more else f"{text} and of {more} more" if role == "gradient" else f"{text} and {more} more"
 
 
-def origin_text(trail: Trail, row: Nonfinite, place: Place) -> str:
+def _origin_text(trail: _Trail, row: _Nonfinite, place: Place) -> str:
     """Say where NaN or Inf comes from: the line and the operator that make it, or an input that has it."""
     step, mark = trail.step(place), trail.marks[place]
     if step is None:
         port = trail.ports[place]
         return f"from the {port.role} {port.name}, which has {mark.word} itself"
     word = f"as {mark.word}" if mark.word != row.word else ""
-    inside = "in its backward" if is_of_backward(place, step) else ""
+    inside = "in its backward" if _is_of_backward(place, step) else ""
     details = " ".join(filter(None, (word, inside)))
-    return f"first made {line_text(step.source)}({operator_text(trail, place, step)}){', ' if details else ''}{details}"
+    return (
+        f"first made {line_text(step.source)}({_operator_text(trail, place, step)}){', ' if details else ''}{details}"
+    )
 
 
 def line_text(source: Source | None) -> str:
@@ -301,14 +303,14 @@ def line_text(source: Source | None) -> str:
     return f"at {source.file}:{source.line} " if source is not None else "by a step without a line "
 
 
-def is_of_backward(place: Place, step: Step) -> bool:
+def _is_of_backward(place: Place, step: Step) -> bool:
     """Whether a step computes a gradient, and does not only compute a value of the forward again."""
     return place.backward and not (step.echo is not None and step.echo.kind == "recomputes")
 
 
-def operator_text(trail: Trail, place: Place, step: Step) -> str:
+def _operator_text(trail: _Trail, place: Place, step: Step) -> str:
     """Return the operator of a step; of one of the backward that of the forward whose gradient it computes."""
     echo = step.echo
-    if is_of_backward(place, step) and echo is not None and echo.kind == "gradient of" and len(echo.names) == 1:
+    if _is_of_backward(place, step) and echo is not None and echo.kind == "gradient of" and len(echo.names) == 1:
         step = trail.steps[place.pair][0].get(echo.names[0], step)
     return operator_name(step.target).lstrip("_") if step.target.startswith("aten.") else step.target

@@ -42,7 +42,7 @@ def observed_values(capture: Capture) -> ValueStats:
 
     def watch(graph: Graph, name: str, value: Any) -> None:
         known = id(graph) in places and (id(graph), name) not in empty
-        if known and isinstance(value, Tensor) and has_stats(value):
+        if known and isinstance(value, Tensor) and _has_stats(value):
             statistics[(*places[id(graph)], name)] = stats_of(value)
 
     with values_watched(watch):
@@ -50,7 +50,7 @@ def observed_values(capture: Capture) -> ValueStats:
     return statistics
 
 
-def has_stats(value: Tensor) -> bool:
+def _has_stats(value: Tensor) -> bool:
     """Whether a tensor has numbers that may be NaN or Inf, in memory that can be looked at."""
     return value.dtype.is_floating_point | value.dtype.is_complex and value.layout in (torch.strided, torch.sparse_coo)
 

@@ -60,7 +60,7 @@ def rounding_forgiven(
     small = [port for port in ports if is_small(port, largest)]
     if not small:
         return list(ports)
-    moved = movements({port.key for port in small}, results, draw, step)
+    moved = _movements({port.key for port in small}, results, draw, step)
     return [forgiven(port, largest[port.key], moved.get(port.key, 0.0)) if port in small else port for port in ports]
 
 
@@ -95,7 +95,7 @@ def extent(size: float) -> float:
     return max(size, NOTHING)
 
 
-def movements(
+def _movements(
     keys: set[PortKey], results: Results, draw: Draw, step: Callable[[Draw], Results]
 ) -> dict[PortKey, float]:
     """Return how far some results move if the inputs move by one unit in the last place."""
@@ -225,21 +225,21 @@ def against_autograd(capture: Capture, draw: Draw, results: Results, details: li
     """
     if capture.links:
         details.append("no oracle: the program is gone, and each pair is checked alone")
-        return no_oracle(results)
+        return _no_oracle(results)
     if capture.opaque:
         edge = capture.opaque[0]
         details.append(
             f"no oracle: the program is gone, and autograd of its forward would not see {edge.text} ({edge.kind})"
         )
-        return no_oracle(results)
+        return _no_oracle(results)
     pair = capture.pairs[0]
     details.append("the program is gone: checked against autograd of the saved forward alone")
     torch.manual_seed(draw.seed)
     same = {right: left for left, right in capture.signature.same}
-    return by_autograd(pair, capture.signature.differentiable, same, draw.values, draw.tangents, results, details)
+    return _by_autograd(pair, capture.signature.differentiable, same, draw.values, draw.tangents, results, details)
 
 
-def by_autograd(
+def _by_autograd(
     pair: Pair,
     differentiable: Sequence[str],
     same: Mapping[str, str],
@@ -253,11 +253,11 @@ def by_autograd(
         expected = second_opinion(pair, differentiable, same, values, tangents)
     except RuntimeError as error:  # also of a kernel in autograd's own backward
         details.append(f"no oracle: autograd of the forward of {pair.name} fails ({str(error)[:160]})")
-        return no_oracle(results)
-    return gradients_alone(against(results, expected))
+        return _no_oracle(results)
+    return _gradients_alone(against(results, expected))
 
 
-def gradients_alone(verdicts: Sequence[PortVerdict]) -> list[PortVerdict]:
+def _gradients_alone(verdicts: Sequence[PortVerdict]) -> list[PortVerdict]:
     """Keep verdicts of gradients; outputs of the forward were compared with nothing."""
     return [
         replace(port, witness=AUTOGRAD)
@@ -267,7 +267,7 @@ def gradients_alone(verdicts: Sequence[PortVerdict]) -> list[PortVerdict]:
     ]
 
 
-def no_oracle(results: Results) -> list[PortVerdict]:
+def _no_oracle(results: Results) -> list[PortVerdict]:
     """Return an `unproven` verdict for every port."""
     return [PortVerdict(key.name, key.role, "unproven", "no oracle") for key in results]
 
@@ -316,7 +316,7 @@ def part_verdicts(capture: Capture, index: int, pair_run: PairRun, draw: str, de
     if capture.origin.partial and draw != "captured":  # the recorded values are those of its own inputs
         return []
     if capture.origin.alive and capture.origin.parts:
-        return witnessed(part_against_program(capture, index, pair_run), PROGRAM)
+        return witnessed(_part_against_program(capture, index, pair_run), PROGRAM)
     results, rows = pair_run.results, part_rows(capture, index)
     if rows and draw == "recipe":
         return witnessed(against_rows(rows, {key: results[key] for key in results if key in rows}), DIGESTS)
@@ -325,14 +325,14 @@ def part_verdicts(capture: Capture, index: int, pair_run: PairRun, draw: str, de
     pair = capture.pairs[index]
     if capture.opaque or pair.backward is None:
         details.append("no oracle: the program is gone, and autograd of this pair's forward cannot replace it")
-        return no_oracle(results)
+        return _no_oracle(results)
     details.append("the program is gone: checked against autograd of the saved forward alone")
-    with quiet_generators(pair_run.random):
+    with _quiet_generators(pair_run.random):
         same = {right: left for left, right in capture.signature.same if left in pair_run.values}
-        return by_autograd(pair, tuple(pair_run.tangents), same, pair_run.values, pair_run.tangents, results, details)
+        return _by_autograd(pair, tuple(pair_run.tangents), same, pair_run.values, pair_run.tangents, results, details)
 
 
-def part_against_program(capture: Capture, index: int, pair_run: PairRun) -> list[PortVerdict]:
+def _part_against_program(capture: Capture, index: int, pair_run: PairRun) -> list[PortVerdict]:
     """Compare one Pair with the program that it was traced from, run now."""
     expected = part_eager(capture, index, pair_run)
     verdicts = against(kept_results(capture.origin.parts[index], pair_run.results, expected), expected)
@@ -345,7 +345,7 @@ def part_against_program(capture: Capture, index: int, pair_run: PairRun) -> lis
 def part_eager(capture: Capture, index: int, pair_run: PairRun) -> Results:
     """Return the results of eager autograd of the program behind one Pair, on the Pair's values."""
     oracle = capture.origin.parts[index]
-    with quiet_generators(pair_run.random):
+    with _quiet_generators(pair_run.random):
         try:
             outcome = oracle.run_step(pair_run.values, pair_run.tangents)
         except BackprintError:
@@ -361,7 +361,7 @@ def part_eager(capture: Capture, index: int, pair_run: PairRun) -> Results:
 
 
 @contextlib.contextmanager
-def quiet_generators(states: RandomStates) -> Iterator[None]:
+def _quiet_generators(states: RandomStates) -> Iterator[None]:
     """Set the random states that a Pair started from, and restore them afterwards."""
     before = random_states()
     set_random_states(states)

@@ -40,7 +40,7 @@ GIVEN = f"{SECOND} inputs"
 """The row of a witness that has the second draw's inputs."""
 
 
-def flat_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, tuple[str, ...]]:
+def _flat_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, tuple[str, ...]]:
     """Return the inputs with one value everywhere among `values` that could have others, each with its views."""
     recipes = capture.recipes.recipes
     roles = {port.name: port.role for port in free_ports(capture)}
@@ -65,7 +65,7 @@ def is_flat(value: Tensor) -> bool:
 
 def second_values(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return other values for the inputs and tangents that have one value everywhere; empty if there are none."""
-    return others_together(flat_inputs(capture, values).values(), capture.recipes.recipes, values, SEED)
+    return others_together(_flat_inputs(capture, values).values(), capture.recipes.recipes, values, SEED)
 
 
 def given_row(moved: Mapping[str, Tensor]) -> Row:
@@ -84,7 +84,7 @@ def kept_values(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Ten
 
 def unchecked_inputs(capture: Capture, values: Mapping[str, Tensor]) -> frozenset[str]:
     """Return the inputs that a proof does not see change: a sample has results for one value of them alone."""
-    if capture.origin.alive or capture.witness is None or not (flat := flat_inputs(capture, values)):
+    if capture.origin.alive or capture.witness is None or not (flat := _flat_inputs(capture, values)):
         return frozenset()
     kept = kept_values(capture, values) or {}
     return frozenset(name for names in flat.values() for name in names if name not in kept)
@@ -186,18 +186,18 @@ def resized(
     """Return the inputs and tangents at other sizes: the given ones, truncated or repeated along each dimension."""
     forward = capture.pairs[0].forward
     new_values = {
-        port.name: stretched_sizes(port, values[port.name], sizes) for port in forward.inputs if port.name in values
+        port.name: _stretched_sizes(port, values[port.name], sizes) for port in forward.inputs if port.name in values
     }
     same = {right: new_values[left] for left, right in capture.signature.same if left in new_values}
     if tangents is None:
         return {**values, **new_values, **same}, None
     outputs = {port.name: port for port in forward.by_role("output")}
     return {**values, **new_values, **same}, {
-        name: stretched_sizes(outputs[name], value, sizes) for name, value in tangents.items()
+        name: _stretched_sizes(outputs[name], value, sizes) for name, value in tangents.items()
     }
 
 
-def stretched_sizes(port: Port, value: Tensor, sizes: Mapping[str, int]) -> Tensor:
+def _stretched_sizes(port: Port, value: Tensor, sizes: Mapping[str, int]) -> Tensor:
     """Return a tensor at other sizes, with its port's strides; without symbolic sizes, the tensor itself."""
     spec = at(port.spec, sizes)
     if not isinstance(spec, TensorSpec) or spec == port.spec:

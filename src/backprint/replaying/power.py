@@ -42,7 +42,7 @@ from backprint.graph.nouns import (
     Value,
 )
 from backprint.graph.sizes import at_hints
-from backprint.graph.verdicts import Moved, PortVerdict, Power, Trial, side_of
+from backprint.graph.verdicts import Moved, PortVerdict, Power, Trial, side_of, unmoved_ports
 from backprint.replaying.other_inputs import held_by_guards, unchecked_inputs
 from backprint.replaying.results import Results, is_inexact, moved, moves, stands, strength
 from backprint.replaying.whole import replay_values
@@ -60,7 +60,7 @@ WIDE = {
 """The dtype that stands for each floating-point dtype in float64."""
 
 
-def widened_value(value: Tensor) -> Tensor:
+def _widened_value(value: Tensor) -> Tensor:
     """Return a floating-point tensor in float64; any other itself."""
     return value.double() if value.is_floating_point() else value
 
@@ -93,21 +93,21 @@ def wide_spec(spec: Spec) -> Spec:
 
 def wide_step(step: Step) -> Step:
     """Return a step whose dtype arguments are float64; its result is too, where only the default dtype decides it."""
-    args, kwargs = wide_value(step.args), tuple((key, wide_value(value)) for key, value in step.kwargs)
+    args, kwargs = _wide_value(step.args), tuple((key, _wide_value(value)) for key, value in step.kwargs)
     return replace(step, args=args, kwargs=kwargs, spec=wide_spec(step.spec))
 
 
-def wide_value(value: Value) -> Any:
+def _wide_value(value: Value) -> Any:
     """Replace floating-point dtypes in a value by float64."""
     match value:
         case Atom(name):
             return Atom(WIDE.get(name, name))
         case tuple():
-            return tuple(wide_value(item) for item in value)
+            return tuple(_wide_value(item) for item in value)
         case List(items):
-            return List(tuple(wide_value(item) for item in items))
+            return List(tuple(_wide_value(item) for item in items))
         case Dict(items):
-            return Dict(tuple((wide_value(key), wide_value(item)) for key, item in items))
+            return Dict(tuple((_wide_value(key), _wide_value(item)) for key, item in items))
         case Slice():
             return value
     return value
@@ -186,9 +186,9 @@ def power_of(
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
         if base is None:
             values = maker.make()
-            ports, *parts = results_on(capture, values)
+            ports, *parts = _results_on(capture, values)
             base = Base(values, ports, tuple(parts))
-        measurement = PowerMeasurement(capture, maker.recipes, base, dict(fresh or {}), seed)
+        measurement = _PowerMeasurement(capture, maker.recipes, base, dict(fresh or {}), seed)
         single = measurement.single_inputs(inputs, only, seconds is not None or count is not None)
         return measurement.run(measurement.groups(inputs), single, seconds, count)
 
@@ -199,9 +199,27 @@ def with_power(port: PortVerdict, powers: Mapping[str, float]) -> PortVerdict:
 
 
 def why_without_power(power: Power) -> list[str]:
-    """Return why ports have no power, if the reason is that the program does not run on other inputs."""
+    """Return why ports have no power, and what to do: a sentence for each reason."""
     failed = [trial for trial in power.trials[:1] if trial.untried.startswith(DOES_NOT_RUN)] if power.vacuous else []
-    return [f"{trial.name} could not be redrawn ({trial.untried})" for trial in failed]
+    ports: dict[str, list[str]] = {}
+    for port, reason in power.why:
+        ports.setdefault(reason, []).append(port)
+    return [
+        *(f"{trial.name} could not be redrawn ({trial.untried})" for trial in failed),
+        *(f"{first_names(names)} {'do' if len(names) > 1 else 'does'} not move: {why}" for why, names in ports.items()),
+    ]
+
+
+def first_names(names: Sequence[str]) -> str:
+    """Return the first three names as text."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+ONE_VALUE = "an input was compared at its captured value alone; capture on other inputs to prove this"
+NOT_FINITE = "NaN or Inf hides what the inputs do; capture a step whose results are finite"
+HELD = "a guard holds all that this depends on, as it may a GradScaler's scale: where the guard holds, this is expected"
+UNREAD = "no redraw of the inputs changes this (dead or saturated); capture with weights and inputs that do"
+"""Why a port does not move, and what to do."""
 
 
 def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEED) -> dict[str, Tensor]:
@@ -217,7 +235,7 @@ def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEE
     return others_together(free, recipes, values, seed)
 
 
-class PowerMeasurement:
+class _PowerMeasurement:
     """Measures the power of one Capture. It is mutable: each redraw adds to the movement of the ports.
 
     Every redraw starts from the same base run, and changes some inputs of it.
@@ -241,6 +259,8 @@ class PowerMeasurement:
         self.unchecked = unchecked_inputs(capture, base.values)
         self.compared_alone = frozenset(name for guard in compared_alone(capture) for name in guard.inputs)
         self.neutral_point: Base | str | None = None
+        self.drawn: dict[tuple[tuple[str, ...], float | None], dict[str, Tensor]] = {}
+        """Other values of each input by the step that it was moved: each redraw draws the same, so once is enough."""
         self.largest = [
             {key: 0.0 for key, value in ports.items() if moves(value) and depends.sets.get(key)}
             for depends, ports in zip(self.depends, (base.ports, *base.parts), strict=False)
@@ -294,8 +314,9 @@ class PowerMeasurement:
         """Run the standard redraws; then, if requested, groups and single inputs until time or number run out."""
         standard = self.standard_redraws()
         whole, *parts = (self.port_powers(index) for index in range(len(self.largest)))
+        why = self.reasons([key for key in self.largest[0] if str(key) in unmoved_ports(whole)])
         if not groups and not single:
-            return Power(tuple(standard), 0, 0, whole, tuple(parts))
+            return Power(tuple(standard), 0, 0, whole, tuple(parts), why)
         started = time.monotonic()
         trials: list[Trial] = []
         for title, names in [*groups, *((f"{self.role(name)} {name}", (name,)) for name in single)]:
@@ -304,7 +325,22 @@ class PowerMeasurement:
                 break
             trials.append(self.redraw(title, names))
         tried = sum(not trial.untried for trial in trials[len(groups) :])
-        return Power(tuple(trials), tried, len(single), whole, tuple(parts))
+        return Power(tuple(trials), tried, len(single), whole, tuple(parts), why)
+
+    def reasons(self, ports: Collection[PortKey]) -> tuple[tuple[str, str], ...]:
+        """Return why each of these ports of the whole does not move."""
+        depends = self.depends[0]
+        unseen = depends.set_of(self.unchecked | self.compared_alone)
+        held = depends.set_of(self.guarded)
+
+        def reason(key: PortKey) -> str:
+            if depends.sets[key] & unseen:
+                return ONE_VALUE
+            if not all(bool(part.isfinite().all()) for part in strided_parts(self.base.ports[key])):
+                return NOT_FINITE
+            return UNREAD if depends.sets[key] & ~held else HELD
+
+        return tuple((str(key), reason(key)) for key in ports)
 
     def port_powers(self, index: int) -> tuple[tuple[str, float], ...]:
         """Return the power of each port of the whole Capture (index 0) or of a Pair.
@@ -378,10 +414,16 @@ class PowerMeasurement:
         yield f"{OWN_INPUTS}, a little", tuple(name for name in own if name not in self.guarded), ((True, NUDGE),)
         guarded = tuple(name for name in self.units if name in self.guarded - self.pinned)
         yield "what guards hold, a little", guarded, GUARDED_WAYS
-        for name in guarded[:MOST_SINGLE] if len(guarded) > 1 else ():
+        for name in self.with_own_updates_first(guarded)[:MOST_SINGLE] if len(guarded) > 1 else ():
             yield f"{name}, which a guard holds, a little", (name,), GUARDED_WAYS
         for name in self.inputs_of_roles("input")[:MOST_SINGLE]:
             yield f"input {name}", (name,), WAYS
+
+    def with_own_updates_first(self, names: Collection[str]) -> list[str]:
+        """Return these inputs in order, first those whose own update has not moved yet, as the scale of a
+        GradScaler: it may move with itself, where a redraw of all that a guard holds breaks the guard."""
+        unmoved = {key.name for key, by in self.largest[0].items() if by < 1 and key.role == "mutation"}
+        return sorted(names, key=lambda name: name not in unmoved)
 
     def inputs_of_unmoved_ports(self) -> frozenset[str]:
         """Return the inputs of ports that have not moved yet; a capped port has none, as movement would not count."""
@@ -421,14 +463,14 @@ class PowerMeasurement:
             self.add_movement(redrawn, sides, movement)
         del run, sides  # the results may be gigabytes, and the neutral point runs the Capture twice more
         unmoved = [key for key, by in movement.items() if by < 1]
-        if is_standard and unmoved and not Trial(title, shown, port_texts(movement)).hidden:
+        if is_standard and unmoved and not Trial(title, shown, _port_texts(movement)).hidden:
             # Other ports show that a check sees this redraw, so why these do not move is left open: the answer takes
             # two runs in float64.
-            rows = port_texts({key: by for key, by in movement.items() if by >= 1})
+            rows = _port_texts({key: by for key, by in movement.items() if by >= 1})
             return Trial(title, shown, rows, open=tuple(map(str, unmoved)))
         own_values = {name: value for name, value in values.items() if name not in along}
         independent = self.independent_ports(unmoved, own_values) if unmoved else ()
-        rows = port_texts({key: by for key, by in movement.items() if key not in independent})
+        rows = _port_texts({key: by for key, by in movement.items() if key not in independent})
         return Trial(title, shown, rows, tuple(str(key) for key in movement if key in independent))
 
     def run_on_others(self, names: Collection[str], ways: tuple[Way, ...]) -> tuple[dict[str, Tensor], Sides] | str:
@@ -439,18 +481,26 @@ class PowerMeasurement:
         for floats_only, step in ways:
             chosen = [name for name in names if not floats_only or is_inexact(self.base.values[name])]
             chosen_units = [self.units[name] for name in chosen]
-            values = others_together(chosen_units, self.recipes, self.base.values, self.seed, self.fresh, step)
+            values = self.others(chosen_units, step)
             if not values or before == (set(values), step):
                 continue
             before = (set(values), step)
             try:
-                return values, results_on(self.capture, {**self.base.values, **values})
+                return values, _results_on(self.capture, {**self.base.values, **values})
             except BackprintError as error:
                 reason = reason or f"{DOES_NOT_RUN}: {str(error)[:160]}"
                 is_guarded = isinstance(error, GuardError)
         if is_guarded and ways is GUARDED_WAYS and len(names) == 1:  # not even a step of 2**-10 keeps its guard
             self.pinned |= set(names)
         return reason or "its dtype has no other values that could be drawn"
+
+    def others(self, chosen: Sequence[tuple[str, ...]], step: float | None) -> dict[str, Tensor]:
+        """Return other values of these inputs, each drawn once."""
+        new = [unit for unit in chosen if (unit, step) not in self.drawn]
+        values = others_together(new, self.recipes, self.base.values, self.seed, self.fresh, step)
+        for unit in new:
+            self.drawn[unit, step] = {name: values[name] for name in unit if name in values}
+        return {name: value for unit in chosen for name, value in self.drawn[unit, step].items()}
 
     def add_movement(self, redrawn: frozenset[str], sides: Sides, movement: Mapping[PortKey, float]) -> None:
         """Add a redraw to the largest movement of the ports that depend on it; `movement` has that of the whole."""
@@ -483,7 +533,7 @@ class PowerMeasurement:
             for name, value in values.items()
         }
         try:
-            ports = results_on(self.in_float64, {**point.values, **others})[0]
+            ports = _results_on(self.in_float64, {**point.values, **others})[0]
         except BackprintError:
             return frozenset()
         return frozenset(key for key in unmoved if stands(point.ports.get(key), ports.get(key)))
@@ -507,21 +557,21 @@ class PowerMeasurement:
         if saved_bytes + input_bytes > MOST_BYTES:
             return "too large"
         values = {
-            name: widened_value(value) if name in self.guarded else neutral(value, self.role(name), self.seed)
+            name: _widened_value(value) if name in self.guarded else neutral(value, self.role(name), self.seed)
             for name, value in self.base.values.items()
         }
         try:
-            return Base(values, results_on(self.in_float64, values)[0])
+            return Base(values, _results_on(self.in_float64, values)[0])
         except BackprintError as error:
             return f"does not run: {error}"
 
 
-def port_texts(moved: Mapping[PortKey, float]) -> Moved:
+def _port_texts(moved: Mapping[PortKey, float]) -> Moved:
     """Return how far ports moved, by their keys as text."""
     return tuple((str(key), by) for key, by in moved.items())
 
 
-def results_on(capture: Capture, values: Mapping[str, Tensor]) -> Sides:
+def _results_on(capture: Capture, values: Mapping[str, Tensor]) -> Sides:
     """Return every result of a Capture on these inputs and tangents, under its own seed, and those of its Pairs."""
     torch.manual_seed(capture.seed)
     inputs, tangents = without_tangents(values)

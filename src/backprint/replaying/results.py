@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from backprint.graph.keys import PortKey, keyed
-from backprint.graph.nouns import Capture, Oracle
+from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import REFUTED, UNSTEADY, PortVerdict, safe_number
 from backprint.sample.generator import digest
 from backprint.values.closeness import TOLERANCE, distance, same_bits
@@ -101,19 +101,20 @@ def share(first: Tensor, second: Tensor) -> float:
         return float("inf")
     if first.is_complex():
         first, second = torch.view_as_real(first.resolve_conj()), torch.view_as_real(second.resolve_conj())
-    most, largest = biggest(first - second), biggest(first)
+    most, largest = _biggest(first - second), _biggest(first)
     if not most < float("inf"):  # NaN too
         good = torch.isfinite(first) & torch.isfinite(second)
         if not bool(good.any()):
             return 0.0
         first, second = first[good], second[good]
-        most, largest = biggest(first - second), biggest(first)
+        most, largest = _biggest(first - second), _biggest(first)
     return most / max(largest, 1e-30) if largest < float("inf") else 0.0
 
 
-def biggest(tensor: Tensor) -> float:
-    """Return the largest absolute value."""
-    return float(torch.linalg.vector_norm(tensor, float("inf")))
+def _biggest(tensor: Tensor) -> float:
+    """Return the largest absolute value; NaN if there is one."""
+    low, high = (float(bound) for bound in torch.aminmax(tensor))  # several times as fast as a norm
+    return max(-low, high) if low == low else low
 
 
 # ---- Digests of ports' values as a sample keeps them, and comparisons with them
@@ -140,7 +141,7 @@ def numbers_of(value: Tensor | None) -> Row:
     flat = torch.view_as_real(kept).flatten() if kept.is_complex() else kept.flatten()
     real = flat if flat.dtype in (torch.float32, torch.float64) else flat.double()
     norm = float(torch.linalg.vector_norm(real))
-    kept = canonical_nan(kept) if math.isnan(norm) else kept
+    kept = _canonical_nan(kept) if math.isnan(norm) else kept
     sparse: Row = {}
     if places:
         sparse = {"layout": str(value.layout)[6:], "values": list(kept.shape), "places": list(map(digest, places))}
@@ -155,7 +156,7 @@ def numbers_of(value: Tensor | None) -> Row:
     }
 
 
-def canonical_nan(value: Tensor) -> Tensor:
+def _canonical_nan(value: Tensor) -> Tensor:
     """Replace every NaN by the same NaN."""
     if not value.is_floating_point() or not torch.isnan(value).any():
         return value
@@ -182,11 +183,12 @@ def judge(key: PortKey, value: Tensor | None, kept: Row | None) -> PortVerdict:
     if now.get("places") != kept.get("places"):
         return PortVerdict(name, role, "wrong", "its indices are not the program's")
     error = max(
-        scaled_distance(now["norm"], kept["norm"], kept["norm"]), scaled_distance(now["max"], kept["max"], kept["max"])
+        _scaled_distance(now["norm"], kept["norm"], kept["norm"]),
+        _scaled_distance(now["max"], kept["max"], kept["max"]),
     )
     for left, right in zip(now["leading"], kept["leading"], strict=True):
-        error = max(error, scaled_distance(left, right, kept["max"]))
-    verdict = port_from_error(name, role, error, now["dtype"])
+        error = max(error, _scaled_distance(left, right, kept["max"]))
+    verdict = _port_from_error(name, role, error, now["dtype"])
     return replace(verdict, detail=f"digest {now['digest']} is not {kept['digest']}; {verdict.detail}")
 
 
@@ -196,7 +198,7 @@ def kind_of(row: Row) -> str:
     return f"{row['dtype']}{row['shape']}{sparse}"
 
 
-def scaled_distance(left: float | str, right: float | str, scale: float | str) -> float:
+def _scaled_distance(left: float | str, right: float | str, scale: float | str) -> float:
     """Return the difference of two kept numbers relative to a scale; infinity if only one is NaN or infinite."""
     a, b, size = float(left), float(right), abs(float(scale))
     if a == b or (math.isnan(a) and math.isnan(b)):
@@ -206,7 +208,7 @@ def scaled_distance(left: float | str, right: float | str, scale: float | str) -
     return abs(a - b) / max(size if math.isfinite(size) else abs(b), 1e-30)
 
 
-def port_from_error(name: str, role: str, error: float, dtype: str) -> PortVerdict:
+def _port_from_error(name: str, role: str, error: float, dtype: str) -> PortVerdict:
     """Return the verdict of a port with this error."""
     tolerance = TOLERANCE.get(dtype, 0.0)
     verdict = "close" if error <= tolerance else "wrong"
@@ -245,8 +247,8 @@ def against(results: Results, wanted: Results) -> list[PortVerdict]:
     return [compare(key.name, key.role, results.get(key), wanted.get(key)) for key in keys]
 
 
-def kept_results(oracle: Oracle, results: Results, wanted: Results) -> Results:
-    """Return the results that an oracle has: a recorded step kept only some of them."""
+def kept_results(oracle: Any, results: Results, wanted: Results) -> Results:
+    """Return the results that an oracle, an Origin or a part of one, has: a recorded step kept only some of them."""
     return {key: value for key, value in results.items() if key in wanted} if oracle.partial else results
 
 

@@ -18,9 +18,9 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from backprint._torch.distributed import FUNCTIONAL, GROUP_POSITIONS, groups_by_label, in_group
 from backprint._torch.modes import DisableAutocast
+from backprint.common import at_work
 from backprint.errors import GuardError, ReplayError, for_program
 from backprint.fx.values import check_call, check_guard_step, checked_function, resolve, value_evaluator
-from backprint.graph.isolation import check_here
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Source, Step, TensorSpec, Value, refs
 from backprint.graph.sizes import evaluate, implied, known, outside, sizes_in_words
@@ -54,7 +54,7 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
     """
     env = feed(graph, inputs, strict)
     arguments = [env[port.local] for port in graph.inputs]
-    sheet, watch = open_annotation_check(graph, env), WATCHER.get()
+    sheet, watch = _open_annotation_check(graph, env), WATCHER.get()
     last = last_uses(graph)
     if watch is not None:
         for port in graph.inputs:
@@ -80,19 +80,19 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
 
 def collectives() -> Mapping[str, Callable[..., Any]]:
     """Return a function for each collective: what answers them here, or the process group that its label names."""
-    answer = ANSWER.get() or by_process_groups
+    answer = ANSWER.get() or _by_process_groups
     return {
-        f"torch.ops.{FUNCTIONAL}.{name}.default": functools.partial(answer_collective, answer, name)
+        f"torch.ops.{FUNCTIONAL}.{name}.default": functools.partial(_answer_collective, answer, name)
         for name in GROUP_POSITIONS
     }
 
 
-def answer_collective(answer: Answer, name: str, *args: Any) -> Any:
+def _answer_collective(answer: Answer, name: str, *args: Any) -> Any:
     """Answer one collective of a graph, whose group is a label."""
     return answer(call_of(name, args, str), args[0])
 
 
-def by_process_groups(call: Call, sent: Tensor) -> Tensor:
+def _by_process_groups(call: Call, sent: Tensor) -> Tensor:
     """Run a collective in the process group of this process that has its label."""
     groups = groups_by_label()
     if call.group not in groups:
@@ -131,7 +131,7 @@ def on_device(port: Port, value: Any) -> bool:
     return value.device.type == port.spec.device.partition(":")[0]
 
 
-def open_annotation_check(graph: Graph, env: Mapping[str, Any]) -> AnnotationCheck | None:
+def _open_annotation_check(graph: Graph, env: Mapping[str, Any]) -> AnnotationCheck | None:
     """Return an AnnotationCheck for this run, which has compared the inputs; None if annotations are not checked."""
     if (notes := NOTES.get()) is None:
         return None
@@ -172,6 +172,31 @@ def perform_steps(
     return make
 
 
+def updated_scale(
+    scale: Tensor, growth_tracker: Tensor, found_inf: Tensor, growth: float, backoff: float, interval: int
+) -> tuple[Tensor, Tensor]:
+    """Return the next scale and growth tracker of a GradScaler: `_amp_update_scale` takes no float64."""
+    found = found_inf != 0
+    grows = ~found & (growth_tracker + 1 == interval) & (scale * growth).isfinite()
+    counts = ~found & (growth_tracker + 1 != interval)
+    next_scale = torch.where(found, scale * backoff, torch.where(grows, scale * growth, scale))
+    return next_scale, torch.where(counts, growth_tracker + 1, torch.zeros_like(growth_tracker))
+
+
+def unscaled(tensors: Sequence[Tensor], found_inf: Tensor, inverse: Tensor) -> tuple[list[Tensor], Tensor]:
+    """Return gradients without a GradScaler's scale, and whether one has NaN or Inf:
+    `_amp_foreach_non_finite_check_and_unscale` takes no scale in float64."""
+    found = any(not bool(tensor.isfinite().all()) for tensor in tensors)
+    return [tensor * inverse for tensor in tensors], torch.ones_like(found_inf) if found else found_inf.clone()
+
+
+IN_FLOAT64: Mapping[str, Callable[..., Any]] = {
+    "aten._amp_update_scale.default": updated_scale,
+    "aten._amp_foreach_non_finite_check_and_unscale.default": unscaled,
+}
+"""Forms of operators of a GradScaler, which take no float64, for graphs that run in it."""
+
+
 CHECKING = "aten._linalg_check_errors.default"
 """The operator that raises if a decomposition failed. A program may catch that and take another branch."""
 
@@ -187,8 +212,14 @@ def perform(
         function = resolve(step.target)
         args, kwargs = [make(value) for value in step.args], {key: make(value) for key, value in step.kwargs}
         check_call(step.target, function, args, kwargs)
+        if step.target in IN_FLOAT64 and any(isinstance(arg, Tensor) and arg.dtype is torch.float64 for arg in args):
+            function = IN_FLOAT64[step.target]
         with taken_dtype(step, args, kwargs):
-            env[step.name] = for_program(instead.get(step.target, function), *args, **kwargs)
+            at_work.note(step.target)
+            try:
+                env[step.name] = for_program(instead.get(step.target, function), *args, **kwargs)
+            finally:
+                at_work.note("")
     except ReplayError:
         raise
     except Exception as error:
@@ -229,8 +260,7 @@ TAKEN: Mapping[str, torch.dtype] = {
 
 
 def feed(graph: Graph, inputs: Given, strict: bool, graded: bool = False) -> dict[str, Any]:
-    """Return the initial environment of a graph; refuse a graph that may not run in this process."""
-    check_here(graph.isolated)
+    """Return the initial environment of a graph."""
     if not isinstance(inputs, Mapping):
         if len(inputs) != len(graph.inputs):
             raise ReplayError(
@@ -242,7 +272,7 @@ def feed(graph: Graph, inputs: Given, strict: bool, graded: bool = False) -> dic
     env: dict[str, Any] = {}
     passed: list[tuple[Port, Any]] = []
     for port in graph.inputs:
-        tensor = value_for_port(port, known)
+        tensor = _value_for_port(port, known)
         if tensor is _MISSING:
             raise ReplayError(
                 f"input {port.name!r} ({port.role}) is missing; given are {', '.join(map(str, inputs)) or 'none'}"
@@ -257,7 +287,7 @@ def feed(graph: Graph, inputs: Given, strict: bool, graded: bool = False) -> dic
 _MISSING = object()
 
 
-def value_for_port(port: Port, known: Mapping[Any, Any]) -> Any:
+def _value_for_port(port: Port, known: Mapping[Any, Any]) -> Any:
     """Return the value of a port by its key, by its key as a text, by its name or by its local."""
     key = port.key
     if key in known:
@@ -346,11 +376,11 @@ LAST_USES: MutableMapping[Graph, dict[int, list[str]]] = WeakIdKeyDictionary()
 def last_uses(graph: Graph) -> dict[int, list[str]]:
     """Return, for each step, the values that are not used after it."""
     if graph not in LAST_USES:
-        LAST_USES[graph] = find_last_uses(graph)
+        LAST_USES[graph] = _find_last_uses(graph)
     return LAST_USES[graph]
 
 
-def find_last_uses(graph: Graph) -> dict[int, list[str]]:
+def _find_last_uses(graph: Graph) -> dict[int, list[str]]:
     """Return, for each step, the values that are not used after it."""
     kept = {name for result in graph.results for name in refs(result)}
     last: dict[str, int] = {}
@@ -373,10 +403,10 @@ def subgraphs(graph: Graph) -> dict[str, fx.GraphModule]:
         return {}
     from backprint.fx.to_fx import to_fx  # loads torch.fx's tracer, which few graphs need
 
-    return {name: checked_body(to_fx(sub)) for name, sub in graph.subgraphs}
+    return {name: _checked_body(to_fx(sub)) for name, sub in graph.subgraphs}
 
 
-def checked_body(module: fx.GraphModule) -> fx.GraphModule:
+def _checked_body(module: fx.GraphModule) -> fx.GraphModule:
     """Return a body in which the arguments of each call are checked, as those of a graph's own steps are."""
     for part in module.modules():
         if isinstance(part, fx.GraphModule):

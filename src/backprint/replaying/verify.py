@@ -1,13 +1,12 @@
 """Proofs: compare a Capture's results with the original program's, on every possible draw of inputs.
 
 The oracle is the program in eager. While it lives, it runs here; from disk, the witness kept at save (digests, norms
-and leading values of its results on the recipe's inputs) replaces it. A stamped Capture can be compared with a trace of
-the whole program, and a fake one with a small twin.
+and leading values of its results on the recipe's inputs) replaces it. A fake Capture has nothing to be compared with; a
+stamped one can be compared with a trace of the whole program.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -18,7 +17,7 @@ import torch
 from backprint.errors import BackprintError, DeviceAssertError, GuardError, ReplayError
 from backprint.graph.keys import PortKey, with_tangents
 from backprint.graph.links import compared_alone, contradictions
-from backprint.graph.nouns import Capture, Graph, Spec, Step, TensorSpec, stamp_of
+from backprint.graph.nouns import Capture, Graph, left_out_of, stamp_of
 from backprint.graph.verdicts import (
     DIGESTS,
     PROGRAM,
@@ -48,7 +47,7 @@ FAKE = "fake: captured without values, so the program returned nothing to compar
 """Why a fake Capture cannot be proven by itself."""
 
 
-class Attempt(NamedTuple):
+class _Attempt(NamedTuple):
     """A run on one draw, and the verdicts of its results."""
 
     replayed: Replayed
@@ -70,10 +69,10 @@ def verify_capture(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Ver
         settings.with_settings(recorded),
         capture.origin.restoring(),
     ):
-        return [named_differences(verdict, recorded) for verdict in prove(capture, draws)]
+        return [_named_differences(verdict, recorded) for verdict in prove(capture, draws)]
 
 
-def named_differences(verdict: Verdict, recorded: Mapping[str, str]) -> Verdict:
+def _named_differences(verdict: Verdict, recorded: Mapping[str, str]) -> Verdict:
     """Add the settings that differ from the capture's to a Verdict that is not bitwise."""
     if verdict.verdict in ("bitwise", "undifferentiable") or not (
         differences := settings.settings_differences(recorded)
@@ -106,7 +105,7 @@ class Tally:
         return summed_up(self.name, self.backward, self.verdicts, self.details, self.powers, self.nonfinite)
 
 
-def tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
+def _tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
     """Return a Tally for the whole, and one for each of several linked Pairs."""
     whole = Tally(capture.name, any(pair.backward is not None for pair in capture.pairs))
     pairs = capture.pairs if len(capture.pairs) > 1 else ()
@@ -116,12 +115,13 @@ def tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
 
 def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
     """Return a Verdict for each of several linked Pairs, and the whole's last."""
-    whole, parts = tallies(capture)
+    whole, parts = _tallies(capture)
     keep_worst(whole.verdicts, "", capture.origin.not_bitwise)
+    whole.details += left_out_of(capture.notes)
     base: Base | None = None
     try:
         for candidates in draws_of(capture, draws):
-            draw, attempted = first_attempt(capture, candidates, whole.details)
+            draw, attempted = _first_attempt(capture, candidates, whole.details)
             if attempted is None:
                 continue
             if draw.name == "recipe":
@@ -139,7 +139,7 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
             power = power_of(capture, "quick", base=base)
             whole.details += [*why_without_power(power), *why_unchecked(unchecked_inputs(capture, base.values))]
             whole.details += [guard.text for guard in compared_alone(capture)]
-            if not_redrawn(capture, draws, whole):
+            if _not_redrawn(capture, draws, whole):
                 return [replace(tally.verdict(), power=None) for tally in (*parts, whole)]
             for tally, most in zip((whole, *parts), (power.most, *power.parts), strict=False):
                 tally.powers = dict(most)
@@ -149,7 +149,7 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
     return [tally.verdict() for tally in (*parts, whole)]
 
 
-def not_redrawn(capture: Capture, draws: tuple[str, ...], whole: Tally) -> bool:
+def _not_redrawn(capture: Capture, draws: tuple[str, ...], whole: Tally) -> bool:
     """Whether the program was there, and was not compared on other inputs: then nothing is proven."""
     could_run = capture.origin.alive and not capture.origin.partial and capture.recipes.complete
     return could_run and "fresh" in draws and "fresh" not in whole.seen
@@ -197,7 +197,7 @@ def base_of(draw: Draw, replayed: Replayed) -> Base:
     return Base(with_tangents(draw.values, draw.tangents or {}), replayed.results, parts)
 
 
-def first_attempt(capture: Capture, candidates: Iterable[Draw], details: list[str]) -> tuple[Draw, Attempt | None]:
+def _first_attempt(capture: Capture, candidates: Iterable[Draw], details: list[str]) -> tuple[Draw, _Attempt | None]:
     """Return the first of several draws that the program runs on, with its Attempt; if none, note why."""
     for draw in candidates:
         reasons: list[str] = []
@@ -217,7 +217,7 @@ def resize(capture: Capture, details: list[str]) -> list[PortVerdict]:
     return []
 
 
-def attempt(capture: Capture, draw: Draw, details: list[str]) -> Attempt | None:
+def attempt(capture: Capture, draw: Draw, details: list[str]) -> _Attempt | None:
     """Run on one draw and return its Attempt; None if its inputs prove nothing, and add the reasons to `details`."""
     try:
         checked = checked_run(capture, draw)
@@ -233,7 +233,7 @@ def attempt(capture: Capture, draw: Draw, details: list[str]) -> Attempt | None:
         details.append(f"the program itself does not run on {draw.name} inputs ({str(error)[:160]})")
         return None
     verdicts = compared(capture, draw, checked.replayed.results, details)
-    return Attempt(checked.replayed, [*verdicts, *checked.contradictions])
+    return _Attempt(checked.replayed, [*verdicts, *checked.contradictions])
 
 
 def compared(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
@@ -288,7 +288,7 @@ def against_trace(stamped: Capture, full: Capture) -> Verdict:
             ours, theirs = getattr(left, side, None), getattr(right, side, None)
             if hash_of(ours) != hash_of(theirs):
                 name = (left or right).name
-                here, there = size_and_hash(ours), size_and_hash(theirs)
+                here, there = _size_and_hash(ours), _size_and_hash(theirs)
                 difference = f"{name} {side} is not that of a trace in full: {here} here, {there} there"
                 return Verdict("wrong", stamped.name, difference)
             hashes.append(f"{side} {hash_of(ours)[:16]}")
@@ -301,123 +301,6 @@ def hash_of(graph: Graph | None) -> str:
     return "none" if graph is None else graph.hash()
 
 
-def size_and_hash(graph: Graph | None) -> str:
+def _size_and_hash(graph: Graph | None) -> str:
     """Say how many steps a graph has, and its hash."""
     return "none" if graph is None else f"{len(graph.steps)} steps, hash {graph.hash()[:16]}"
-
-
-# ---- A fake Capture, compared with a small twin of the same program
-# Two graphs match if their hashes without sizes are equal. If the twin has fewer layers, they match if each layer's
-# steps are those of some layer of the other, and so are the steps outside layers; a repetition counts once, as a loop
-# over layers makes. A layer is a module path up to its last number: `model.layers.17`.
-
-Row = tuple[str, str, str]
-"""A step without its sizes: its module below the layer, its operator, and its result."""
-
-LOOSE = "sums of gradients"
-"""Steps that belong to no line of the program."""
-
-LAYER = re.compile(r"(.*\.)?\d+(?=\.|$)")
-
-
-def beside(large: Capture, small: Capture, proven: Sequence[Verdict]) -> list[Verdict]:
-    """Return the Verdict of a fake Capture with a twin, then the twin's own."""
-    twin_verdicts = "; ".join(f"its twin is {verdict.verdict}" for verdict in proven)
-    first = Verdict("unproven", large.name, f"{FAKE}; {twin_verdicts}, and {likeness(large, small)}")
-    return [first, *(replace(verdict, name=f"{verdict.name} (twin)") for verdict in proven)]
-
-
-def likeness(large: Capture, small: Capture) -> str:
-    """Say how far the graphs of two Captures are the same."""
-    if len(large.pairs) != len(small.pairs):
-        return f"has {len(small.pairs)} pairs where this has {len(large.pairs)}"
-    layer_counts = []
-    for left, right in zip(large.pairs, small.pairs, strict=True):
-        for side in ("forward", "backward"):
-            ours, theirs = getattr(left, side), getattr(right, side)
-            if (ours is None) != (theirs is None):
-                return f"is built differently: only one of them has a {side}"
-            if ours is None or ours.hash(sizes=False) == theirs.hash(sizes=False):
-                continue
-            if first_difference := difference(ours, theirs):
-                traced = (
-                    "" if large.engine == small.engine else f" (capture the twin with engine={large.engine!r}, too)"
-                )
-                return f"is built differently{traced}: {side}, {first_difference}"
-            layer_counts.append(counts(ours, theirs))
-    return (
-        f"has the same steps layer by layer ({layer_counts[0]})"
-        if layer_counts
-        else "has the same graphs except for sizes"
-    )
-
-
-def difference(large: Graph, small: Graph) -> str:
-    """Return the first layers of two graphs whose steps differ; '' if all are the same."""
-    left, right = layers(large), layers(small)
-    for family in dict.fromkeys([*left, *right]):
-        ours, theirs = (set(map(folded, side.get(family, {}).values())) for side in (left, right))
-        if ours != theirs:
-            where = family or "outside of layers"
-            return f"{where}: {shown(ours)} here, {shown(theirs)} in the twin"
-    return ""
-
-
-LONGEST = 64
-"""The most steps that the body of a loop over layers may have outside the layers."""
-
-
-def folded(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return the steps with each repetition once."""
-    kept = list(rows)
-    for size in range(1, min(LONGEST, len(kept) // 2) + 1):
-        folded_rows: list[Row] = []
-        for index in range(len(kept)):
-            folded_rows.append(kept[index])
-            if folded_rows[-size:] == folded_rows[-2 * size : -size]:
-                del folded_rows[-size:]
-        kept = folded_rows
-    return tuple(kept)
-
-
-def shown(kinds: set[tuple[Row, ...]]) -> str:
-    """Say how many kinds of a layer there are, and how many steps each has."""
-    sizes = ", ".join(str(len(kind)) for kind in sorted(kinds, key=len))
-    return f"{len(kinds)} kinds of {sizes} steps" if kinds else "none"
-
-
-def counts(large: Graph, small: Graph) -> str:
-    """Say how many layers of each kind two graphs have."""
-    left, right = layers(large), layers(small)
-    families = [family for family in left if family not in ("", LOOSE)]
-    return ", ".join(f"{family}: {len(left[family])} here, {len(right[family])} there" for family in families)
-
-
-def layers(graph: Graph) -> dict[str, dict[str, list[Row]]]:
-    """Return the steps of a graph by family of layers and layer; those outside layers under ''.
-
-    Sums of gradients belong to no line of the program, so only their kinds count.
-    """
-    steps_by_layer: dict[str, dict[str, list[Row]]] = {}
-    loose: set[Row] = set()
-    for step in graph.steps:
-        if step.source is None:
-            loose.add(row(step, ""))
-            continue
-        layer = LAYER.match(step.source.module)
-        name = layer[0] if layer else ""
-        rows = steps_by_layer.setdefault(re.sub(r"\d+", "*", name), {}).setdefault(name, [])
-        rows.append(row(step, step.source.module[len(name) :]))
-    return steps_by_layer | {LOOSE: {"": sorted(loose)}}
-
-
-def row(step: Step, module: str) -> Row:
-    """Return a step without its sizes."""
-    return module, step.target, spec_kind(step.spec)
-
-
-def spec_kind(spec: Spec) -> str:
-    """Return a spec without sizes, as text."""
-    if isinstance(spec, TensorSpec):
-        return f"{spec.dtype}[{len(spec.shape)}] {spec.device}"
-    return " ".join(map(spec_kind, spec)) if isinstance(spec, tuple) else "?"

@@ -268,7 +268,7 @@ def replay(
         if named_tangents is None and recipe_tangents:
             named_tangents = {**recipe_tangents}
         if (args or kwargs) and state != "recipe":
-            check_random_states(capture)
+            _check_random_states(capture)
         return replay_values(capture, values, named_tangents)
 
 
@@ -285,14 +285,14 @@ def replay_values(
     capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
 ) -> Replayed:
     """Run a Capture on values by name, after a check of its guards. Outputs without a tangent get ones."""
-    check_pins(capture, values)
-    check_tangents(capture, tangents or {})
+    _check_pins(capture, values)
+    _check_tangents(capture, tangents or {})
     check_sizes(capture, values)
     run = CaptureRun(capture, values, tangents)
     run.forward()
     named = {link.name: run.source_value(link) for link in results(capture)}
     gradients = run.gradients()
-    named = without_memory_of(capture.origin.constants, named)
+    named = _without_memory_of(capture.origin.constants, named)
     loss = named.get(capture.signature.loss)
     return Replayed(
         capture.origin.rebuild(capture.signature.output, named),
@@ -304,7 +304,7 @@ def replay_values(
     )
 
 
-def without_memory_of(constants: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _without_memory_of(constants: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the outputs, with a copy in the place of each that shares memory with a constant of the Capture: the
     caller may write to what a replay returns."""
     memories = {
@@ -318,7 +318,7 @@ def without_memory_of(constants: Mapping[str, Tensor], named: Mapping[str, Tenso
     return {**named, **copy_values(shared)}
 
 
-def check_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
+def _check_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
     """Raise unless the inputs that are pinned have their captured values."""
     for name, captured_digest in capture.pins:
         if name in values and digest(values[name]) != captured_digest:
@@ -331,7 +331,7 @@ def check_pins(capture: Capture, values: Mapping[str, Tensor]) -> None:
             )
 
 
-def check_tangents(capture: Capture, tangents: Mapping[str, Tensor | None]) -> None:
+def _check_tangents(capture: Capture, tangents: Mapping[str, Tensor | None]) -> None:
     """Raise unless the tangents that are pinned are ones."""
     pinned = {name for guard in capture.guards if guard.kind == "pinned" for name in guard.inputs}
     for name, tangent in tangents.items():
@@ -342,7 +342,7 @@ def check_tangents(capture: Capture, tangents: Mapping[str, Tensor | None]) -> N
             )
 
 
-def check_random_states(capture: Capture) -> None:
+def _check_random_states(capture: Capture) -> None:
     """Raise unless the generators, other than torch's, that the program draws from have their state at capture."""
     captured_states = {name.removeprefix(STATE_OF): state for name, state in capture.pins if name.startswith(STATE_OF)}
     if not captured_states:
@@ -370,7 +370,7 @@ def check_sizes(capture: Capture, values: Mapping[str, Tensor]) -> None:
         return
     sizes = sizes_of([(port, values[port.name]) for port in capture.pairs[0].forward.inputs if port.name in values])
     for guard in guards:
-        good, why = holds_condition(guard, values, sizes)
+        good, why = _holds_condition(guard, values, sizes)
         if not good:
             line = guard.source
             where = f" at {line.file}:{line.line}: {line.code!r}" if line else ""
@@ -383,7 +383,7 @@ def check_sizes(capture: Capture, values: Mapping[str, Tensor]) -> None:
             )
 
 
-def holds_condition(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> tuple[bool, str]:
+def _holds_condition(guard: Guard, values: Mapping[str, Tensor], sizes: Mapping[str, int]) -> tuple[bool, str]:
     """Return whether a condition on sizes holds; if it cannot be evaluated, also why."""
     try:
         return holds(guard, values, sizes), ""

@@ -52,19 +52,19 @@ def markdown_render(report: Report) -> Iterator[str]:
         yield f"{escaped(report.answer)}\n\n"
     yield from (f"- **{escaped(name)}**: {escaped(value)}\n" for name, value in report.facts)
     for table in report.tables:
-        yield from markdown_section(table, report)
+        yield from _markdown_section(table, report)
     for listing in report.listings:
         yield from fenced(listing)
 
 
-def markdown_section(table: Table, report: Report) -> Iterator[str]:
+def _markdown_section(table: Table, report: Report) -> Iterator[str]:
     """Yield one table under its title."""
     yield f"\n## {escaped(table.title)}\n"
     yield f"{escaped(table.note)}\n\n" if table.note else "\n"
     yield line(escaped(column.name) for column in table.columns)
     yield line("---:" if column.right else "---" for column in table.columns)
     for row in table.rows:
-        yield line(markdown_cell(value, column, report) for value, column in zip(row, table.columns, strict=True))
+        yield line(_markdown_cell(value, column, report) for value, column in zip(row, table.columns, strict=True))
 
 
 def fenced(listing: Listing) -> Iterator[str]:
@@ -79,16 +79,16 @@ def line(cells: Iterator[str]) -> str:
     return "| " + " | ".join(cells) + " |\n"
 
 
-def markdown_cell(value: Cell, column: Column, report: Report) -> str:
+def _markdown_cell(value: Cell, column: Column, report: Report) -> str:
     """Return one cell; samples have links."""
     if isinstance(value, tuple):
-        return ", ".join(markdown_linked_sample(name, report, 1) for name in value[:NAMED]) + count_of_further(value)
+        return ", ".join(_markdown_linked_sample(name, report, 1) for name in value[:NAMED]) + count_of_further(value)
     if column.kind == "sample" and isinstance(value, str):
-        return markdown_linked_sample(value, report)
+        return _markdown_linked_sample(value, report)
     return escaped(cell_text(value, column))
 
 
-def markdown_linked_sample(sample: str, report: Report, most: int | None = None) -> str:
+def _markdown_linked_sample(sample: str, report: Report, most: int | None = None) -> str:
     """Return the name of a sample as a link to its code, and its other files beside it; `most` links in all."""
     links = [(link.word, href(link.path)) for link in report.links(sample)[:most]]
     if not links:
@@ -214,9 +214,9 @@ def html_render(report: Report) -> Iterator[str]:
     if report.figures:
         yield f'<div class="pictures">\n{"".join(map(figure, range(len(report.figures)), report.figures))}</div>\n'
     for index, table in enumerate(tables):
-        yield from html_section(table, index, report)
+        yield from _html_section(table, index, report)
     if report.listings:
-        yield f'<section id="code">\n<h2>Code</h2>\n{"".join(map(listing_of_code, report.listings))}</section>\n'
+        yield f'<section id="code">\n<h2>Code</h2>\n{"".join(map(_listing_of_code, report.listings))}</section>\n'
     yield f"<script>{SCRIPT}</script>\n</body>\n</html>\n"
 
 
@@ -226,7 +226,7 @@ def figure(index: int, picture: Figure) -> str:
     return f'<figure id="p{index}">{caption}\n{picture.svg}\n</figure>\n'
 
 
-def html_section(table: Table, index: int, report: Report) -> Iterator[str]:
+def _html_section(table: Table, index: int, report: Report) -> Iterator[str]:
     """Yield one table under its title."""
     yield f'<section id="t{index}">\n<h2>{text(table.title)}</h2>\n'
     yield f"<p>{text(table.note)}</p>\n" if table.note else ""
@@ -235,12 +235,12 @@ def html_section(table: Table, index: int, report: Report) -> Iterator[str]:
     heads = (f"<th{css(column)}>{text(column.name)}</th>" for column in table.columns)
     yield f'<div class="scroll"><table>\n<thead><tr>{"".join(heads)}</tr></thead>\n<tbody>\n'
     for row in table.rows:
-        cells = (html_cell(value, column, report) for value, column in zip(row, table.columns, strict=True))
+        cells = (_html_cell(value, column, report) for value, column in zip(row, table.columns, strict=True))
         yield f"<tr>{''.join(cells)}</tr>\n"
     yield "</tbody>\n</table></div>\n</section>\n"
 
 
-def listing_of_code(listing: Listing) -> str:
+def _listing_of_code(listing: Listing) -> str:
     """Return code that opens under its title."""
     code = html.escape(printable(listing.code.strip("\n"), lines=True), quote=True)
     caption = f"<summary>{text(listing.title)}</summary>\n<p>{text(listing.note)}</p>"
@@ -256,13 +256,13 @@ def css(column: Column) -> str:
     return f' class="{kind}"' if kind else ""
 
 
-def html_cell(value: Cell, column: Column, report: Report) -> str:
+def _html_cell(value: Cell, column: Column, report: Report) -> str:
     """Return one cell: numbers carry their value for sorting, shares a bar, verdicts their color, samples links."""
     if isinstance(value, tuple):
-        names = ", ".join(html_linked_sample(name, report, 1) for name in value[:NAMED])
+        names = ", ".join(_html_linked_sample(name, report, 1) for name in value[:NAMED])
         return f"<td{css(column)}>{names}{count_of_further(value)}</td>"
     if column.kind == "sample" and isinstance(value, str):
-        return f"<td{css(column)}>{html_linked_sample(value, report)}</td>"
+        return f"<td{css(column)}>{_html_linked_sample(value, report)}</td>"
     shown = text(cell_text(value, column))
     if column.kind == "verdict":
         return f'<td class="v {tone(str(value))}">{shown}</td>'
@@ -273,7 +273,7 @@ def html_cell(value: Cell, column: Column, report: Report) -> str:
     return f'<td class="r" data-v="{text(str(known)).replace("inf", "Infinity")}">{shown}{drawn}</td>'
 
 
-def html_linked_sample(sample: str, report: Report, most: int | None = None) -> str:
+def _html_linked_sample(sample: str, report: Report, most: int | None = None) -> str:
     """Return the name of a sample as a link to its code, and its other files beside it; `most` links in all."""
     first, *others = [(text(link.word), text(href(link.path))) for link in report.links(sample)[:most]] or [("", "")]
     name = f'<a href="{first[1]}">{text(sample)}</a>' if first[1] else text(sample)
@@ -318,7 +318,7 @@ def text(value: str) -> str:
 BATCH = 1000
 
 
-def finite_or_word(value: Any) -> Any:
+def _finite_or_word(value: Any) -> Any:
     """Return a value for JSON: numbers that are not finite become words."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return str(value)
@@ -328,7 +328,7 @@ def finite_or_word(value: Any) -> Any:
 def json_lines(report: Report) -> Iterator[str]:
     """Yield one object a sample."""
     for row in report.rows():
-        yield json.dumps({name: finite_or_word(row[name]) for name, _ in report.fields}) + "\n"
+        yield json.dumps({name: _finite_or_word(row[name]) for name, _ in report.fields}) + "\n"
 
 
 def render_csv(report: Report) -> Iterator[str]:
@@ -362,7 +362,7 @@ GROUP = 32 << 20
 """About as many characters are in memory at a time, and in a row group of the file."""
 
 
-def write_parquet(report: Report, file: BinaryIO) -> None:
+def _write_parquet(report: Report, file: BinaryIO) -> None:
     """Write a table of typed columns, with some thousand rows in memory at a time."""
     write_parquet_rows(report.fields, report.rows(), file)
 
@@ -398,7 +398,7 @@ def write_parquet_rows(
     schema = arrow.schema([(name, kinds[kind]) for name, kind in fields])
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         for batch in batches(rows, batch_rows):
-            columns = [[arrow_value(row[name], kind) for row in batch] for name, kind in fields]
+            columns = [[_arrow_value(row[name], kind) for row in batch] for name, kind in fields]
             arrays = [arrow.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
             writer.write_batch(arrow.record_batch(arrays, schema=schema))
 
@@ -417,7 +417,7 @@ def batches(rows: Iterator[dict[str, Any]], most: int) -> Iterator[list[dict[str
         yield batch
 
 
-def arrow_value(value: Any, kind: str) -> Any:
+def _arrow_value(value: Any, kind: str) -> Any:
     """Return a value as pyarrow accepts it for a column of this type."""
     match kind, value:
         case _, None:
@@ -448,7 +448,7 @@ def as_bytes(render: Callable[[Report], Iterator[str]]) -> Callable[[Report, Bin
 
 
 @dataclass(frozen=True, slots=True)
-class ReportFormat:
+class _ReportFormat:
     """How a report is written, the file endings of the format, and whether a terminal can show it."""
 
     write: Callable[[Report, BinaryIO], None]
@@ -457,10 +457,10 @@ class ReportFormat:
 
 
 FORMATS = {
-    "markdown": ReportFormat(as_bytes(markdown_render), (".md", ".markdown")),
-    "html": ReportFormat(as_bytes(html_render), (".html", ".htm")),
-    "csv": ReportFormat(as_bytes(render_csv), (".csv",)),
-    "parquet": ReportFormat(write_parquet, (".parquet", ".pq"), text=False),
+    "markdown": _ReportFormat(as_bytes(markdown_render), (".md", ".markdown")),
+    "html": _ReportFormat(as_bytes(html_render), (".html", ".htm")),
+    "csv": _ReportFormat(as_bytes(render_csv), (".csv",)),
+    "parquet": _ReportFormat(_write_parquet, (".parquet", ".pq"), text=False),
 }
 
 

@@ -112,7 +112,7 @@ def count_of_further(names: tuple[str, ...]) -> str:
     return f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
 
 
-def with_thousands(value: float) -> str:
+def _with_thousands(value: float) -> str:
     """Return an integer with thousands separators."""
     return f"{value:,.0f}"
 
@@ -140,7 +140,7 @@ def size(value: float) -> str:
     return f"{value:,.1f} TiB"
 
 
-def three_digits(value: float) -> str:
+def _three_digits(value: float) -> str:
     """Return a number with three digits."""
     return f"{value:.3g}"
 
@@ -161,11 +161,11 @@ CELL_TEXTS: dict[str, Callable[[Any], str]] = {
     "sample": str,
     "samples": first_names,
     "verdict": str,
-    "count": with_thousands,
+    "count": _with_thousands,
     "share": share,
     "seconds": seconds,
     "size": size,
-    "number": three_digits,
+    "number": _three_digits,
     "times": times,
     "change": change,
 }

@@ -105,7 +105,7 @@ LETTER = 7.0
 LEGEND_LINE = 18
 
 
-def legend_width(names: Iterable[str]) -> float:
+def _legend_width(names: Iterable[str]) -> float:
     """Return the room that a legend of these names takes."""
     return 46 + LETTER * max((len(middle_out(name, LEGEND_LETTERS)) for name in names), default=0)
 
@@ -193,7 +193,7 @@ def chart(
         parts += [polyline(places, index)] if joined else []
         parts += [marker(x, y, index, mark) for x, y in places] if mark else []
     parts += legend(EDGE + 14, TOP + 8, tuple(series))
-    return drawing(EDGE + legend_width(series), height, title, parts)
+    return drawing(EDGE + _legend_width(series), height, title, parts)
 
 
 def height_for(count: int) -> float:
@@ -208,12 +208,12 @@ def value_axis(
     for tick in ticks:
         y = scale.place(tick)
         yield rule(LEFT, y, right, y)
-        yield label(LEFT - 6, y + 4, (text or ratio_text)(tick), anchor="end")
+        yield label(LEFT - 6, y + 4, (text or _ratio_text)(tick), anchor="end")
     yield rule(LEFT, scale.place(1.0), right, scale.place(1.0), "one")
     yield rule(LEFT, scale.start, right, scale.start, "axis")
     yield label(14, (scale.start + scale.end) / 2, name, turn=-90)
 
 
-def ratio_text(value: float) -> str:
+def _ratio_text(value: float) -> str:
     """Return a tick of a ratio, such as 0.25×."""
     return f"{value:.3g}×" if 1e-3 <= value < 1e5 else f"{value:.0e}×"

@@ -39,17 +39,17 @@ def on_terminal(report: Report, width: int) -> Iterator[RenderableType]:
     for table in report.tables:
         yield Text()
         yield Text(line_text(table.title), "bold")
-        yield from table_on_terminal(table, width)
+        yield from _table_on_terminal(table, width)
 
 
-def table_on_terminal(table: Table, width: int) -> Iterator[RenderableType]:
+def _table_on_terminal(table: Table, width: int) -> Iterator[RenderableType]:
     """Yield a table without the columns that say nothing or do not fit, then what was left out of it."""
     from rich.table import Table as Grid
     from rich.text import Text
 
     rows = list(islice(table.rows, MOST_ROWS))
     count = sum(1 for _ in table.rows)
-    zero = [place for place in range(len(table.columns)) if says_nothing(table.columns[place], rows, place)]
+    zero = [place for place in range(len(table.columns)) if _says_nothing(table.columns[place], rows, place)]
     shown = [place for place in range(len(table.columns)) if place not in zero]
     texts = [
         [line_text(cell_text(cell, column)) for cell, column in zip(row, table.columns, strict=True)] for row in rows
@@ -72,7 +72,7 @@ def table_on_terminal(table: Table, width: int) -> Iterator[RenderableType]:
         yield Text(f"and {count - len(rows):,} more rows; -o FILE writes all", "dim")
 
 
-def says_nothing(column: Column, rows: Sequence[tuple[Cell, ...]], place: int) -> bool:
+def _says_nothing(column: Column, rows: Sequence[tuple[Cell, ...]], place: int) -> bool:
     """Whether a column of counts is 0 in every row that is shown."""
     return column.kind == "count" and all(row[place] == 0 for row in rows)
 

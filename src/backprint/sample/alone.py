@@ -1,7 +1,7 @@
 """Make a sample's inputs without Backprint: ports from annotations, exact data from safetensors, tensors from recipes.
 
-This file's text also ends every `model.py` and every exported file, after that of `generator`, so it imports only torch
-and the standard library, and an input that cannot be made ends the program with one line.
+This file's text also ends every `model.py`, after that of `generator`, and exported files have parts of it, so
+it imports only torch and the standard library, and an input that cannot be made ends the program with one line.
 """
 
 import json

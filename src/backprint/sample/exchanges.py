@@ -41,24 +41,24 @@ def tensors_of_exchanges(exchanges: Mapping[str, Sequence[Exchange]]) -> dict[st
     for group, rows in exchanges.items():
         for number, row in enumerate(rows):
             tensors |= {
-                name_of_sent(group, number, place): tensor
+                _name_of_sent(group, number, place): tensor
                 for place, tensor in enumerate(row.sent)
                 if tensor is not None
             }
             if row.received is not None:
-                tensors[name_of_received(group, number)] = row.received
+                tensors[_name_of_received(group, number)] = row.received
     return tensors
 
 
-def name_of_sent(group: str, number: int, place: int) -> str:
+def _name_of_sent(group: str, number: int, place: int) -> str:
     return f"{group} {number} sent by {place}"
 
 
-def name_of_received(group: str, number: int) -> str:
+def _name_of_received(group: str, number: int) -> str:
     return f"{group} {number} received"
 
 
-class StoredExchanges(Mapping[str, "Sequence[Exchange]"]):
+class _StoredExchanges(Mapping[str, "Sequence[Exchange]"]):
     """The exchanges of a sample, read when the first is needed."""
 
     def __init__(self, folder: Path, field: Field, rank: Rank) -> None:
@@ -78,8 +78,8 @@ class StoredExchanges(Mapping[str, "Sequence[Exchange]"]):
                 for number, row in enumerate(rows.items(MAX_EXCHANGES)):
                     kind, members = row.items(2)
                     options = [options_of(member) for member in members.items(len(groups[group]))]
-                    sent = tuple(tensors.get(name_of_sent(group, number, place)) for place in range(len(options)))
-                    received = tensors.get(name_of_received(group, number))
+                    sent = tuple(tensors.get(_name_of_sent(group, number, place)) for place in range(len(options)))
+                    received = tensors.get(_name_of_received(group, number))
                     known = [tensor is not None for tensor in sent]
                     own = known[groups[group].index(self.rank.number)] if len(known) == len(groups[group]) else False
                     if not own or (received is None and not all(known)):
@@ -100,10 +100,10 @@ class StoredExchanges(Mapping[str, "Sequence[Exchange]"]):
 
 def options_of(field: Field) -> tuple[Any, ...]:
     """Return the options of a member: texts, numbers, and lists of numbers."""
-    return tuple(option_of(option) for option in field.items(8))
+    return tuple(_option_of(option) for option in field.items(8))
 
 
-def option_of(field: Field) -> Any:
+def _option_of(field: Field) -> Any:
     """Return one option."""
     if isinstance(field.value, str):
         return field.text(64)
@@ -119,7 +119,7 @@ def stored_peers(folder: Path, field: Field, rank: Rank | None) -> Peers | None:
     from backprint.values.exchanges import Peers
 
     places = {label: members.index(rank.number) for label, members in rank.groups}
-    return Peers(StoredExchanges(folder, field, rank), places)
+    return Peers(_StoredExchanges(folder, field, rank), places)
 
 
 def known_exchanges(capture: Capture) -> Mapping[str, Sequence[Exchange]]:

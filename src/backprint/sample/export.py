@@ -1,17 +1,24 @@
-"""Write a Capture as one Python file that needs only torch: its graphs, its inputs, and the code that runs them.
+"""Write a Capture as one short Python file that needs only torch: its graphs, its inputs, and what compares them.
 
-The file ends with the texts of TEXTS. Exact data up to MOST_INSIDE is in the file as base64, more is in a safetensors
-file beside it. No graph is run to write the file, and the text of a graph is emitted from the parsed graph.
+The file is for a bug report. Below its graphs and its inputs it has those functions of `exported`, and of the modules
+that this imports, which its case needs. Its inputs are those of the sample, bit for bit. Graphs are written without
+guards, which hold on these inputs, and at the sizes of the capture. Exact data up to MOST_INSIDE are in the file, more
+are in a safetensors file beside it. No graph is run to write the file, and its text is emitted from the parsed graph.
 """
 
 from __future__ import annotations
 
+import ast
 import base64
+import functools
 import os
 import pprint
+import re
+import symtable
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,41 +26,47 @@ import torch
 from torch import Tensor
 
 from backprint.errors import PlaceError, RefusedError, UsageError
+from backprint.graph.depends import bare_operator
 from backprint.graph.keys import is_tangent, tangent_name
 from backprint.graph.links import feeds, held_exact, results
-from backprint.graph.nouns import Capture, Graph, InputRecipes, TensorSpec, refuse_collectives
-from backprint.graph.sizes import at_hints
-from backprint.graph.text import HEADER, emit_class, title_text
-from backprint.sample.generator import Recipe, restore
+from backprint.graph.nouns import Capture, Graph, InputRecipes, TensorSpec, custom_operators, refuse_collectives
+from backprint.graph.operators import operators
+from backprint.graph.sizes import at_hints, unguarded_graph
+from backprint.graph.text import emit_class, title_text
+from backprint.sample.alone import RANKS
+from backprint.sample.generator import DRAWS, Recipe, restore
 from backprint.sample.inputs import Inputs, fitted_facts, geometry
 from backprint.sample.recipes import bases_of, derive, to_json
 from backprint.sample.save import write_tensors
-from backprint.sample.short import in_short
-from backprint.sample.short_check import ShortFile, same_as_full
-from backprint.sample.standalone import text_of
 
 TEXTS = (
-    "sample/generator.py",
+    "sample/exported.py",
     "sample/alone.py",
-    "values/closeness.py",
+    "sample/generator.py",
     "sample/rerun.py",
     "sample/judged.py",
-    "sample/repro.py",
+    "values/closeness.py",
 )
-"""The modules that make the inputs, run the graphs and compare them; each uses those before it."""
+"""The modules whose functions a file may have; a name of an earlier one goes before that of a later one."""
 
 MOST_INSIDE = 64 * 1024
 """The largest exact data, in characters of base64, that is written into the file itself."""
 
-IN_FULL = "In full: "
-"""How the line of a docstring begins that says why a file has the full form, where that was not asked for."""
+FEW = 32
+"""Exact numbers of so many elements are written as numbers."""
+
+NUMBERS = {torch.float64: 17, **dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), 9)}
+"""How many digits tell the numbers of a dtype apart."""
+
+ALLOCATES = re.compile(r"(new_)?empty|resize")
+"""Operators that return memory as it is."""
 
 Graphs: TypeAlias = Mapping[str, tuple[int, Graph]]
 """Graphs by their titles (`pair_0 forward`), each with the number of its Pair."""
 
 SIDES = ("forward", "backward")
 
-RULE = "# --- Below: makes the inputs, runs the graphs and compares them, with torch and nothing else " + "-" * 27
+BELOW = "# --- Below: makes the inputs, runs the graphs and compares them, with torch and nothing else ".ljust(118, "-")
 
 
 def write_export(
@@ -63,18 +76,13 @@ def write_export(
     backend: str | None,
     direction: str,
     about: Sequence[str] = (),
-    full: bool = False,
-    here: str | None = None,
 ) -> Path:
-    """Write the file, and large exact data beside it; return its path. Its docstring has the lines `about` it.
-
-    It is the short file if that runs and has the full one's outcome, which runs in other processes tell, else the
-    full one, whose docstring says why. With `full`, it is the full one, and nothing is run. `here` is the backend's
-    name where these run.
-    """
+    """Write the file, and large exact data beside it; return its path. Its docstring has the lines `about` it."""
     refuse_collectives(capture, "an exported file")
     place = Path(path)
-    graphs = graphs_needed(capture, direction)
+    graphs = {
+        title: (index, unguarded_graph(graph)) for title, (index, graph) in graphs_needed(capture, direction).items()
+    }
     shown = [title for title in graphs if direction in ("both", title.partition(" ")[2])]
     if not shown:
         raise UsageError(f"{capture.name} has no {direction}: no output of the program requires grad")
@@ -82,33 +90,15 @@ def write_export(
     exact = {name: inputs.exact[name] for name, recipe in recipes.items() if recipe.kind == "exact"}
     inside = 4 * sum(tensor.nbytes for tensor in exact.values()) <= 3 * MOST_INSIDE
     beside = data_beside(place)
-    content = {**content_of(capture, graphs, recipes), "shown": shown}
-    data = data_text(exact) if inside else repr(beside.name)
-    text = "".join(file_parts(capture, graphs, content, data, backend, about))
-    if not full:
-        short: ShortFile | str = "its exact data are in a file beside it"
-        if inside:
-            forms = in_short(capture, graphs, shown, content, recipes, exact, backend, about)
-            backend_options = place.name, backend and (here or backend)
-            short = forms if isinstance(forms, str) else same_as_full(forms.texts, text, *backend_options)
-        if isinstance(short, ShortFile):
-            text = short.text
-        else:
-            text = "".join(file_parts(capture, graphs, content, data, backend, (*about, f"{IN_FULL}{short}")))
+    text = file_text(capture, graphs, shown, recipes, exact, "" if inside else beside.name, backend, about)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         if not inside:
             write_tensors(beside, exact)
-        put_text(place, text)
+        _put_text(place, text)
     except OSError as error:
         raise PlaceError(f"{place}: the file could not be written: {error}") from error
     return place
-
-
-def why_full(place: Path) -> str:
-    """Return why an exported file has the full form; '' if it has the short one, or the full one was asked for."""
-    _, *lines = place.read_text("utf-8").partition('"""')[2].partition('"""')[0].splitlines()  # first is the name
-    return next((line.removeprefix(IN_FULL) for line in lines if line.startswith(IN_FULL)), "")
 
 
 def check_export(path: str | os.PathLike[str], overwrite: bool) -> None:
@@ -126,7 +116,7 @@ def data_beside(place: Path) -> Path:
     return place.with_suffix(".safetensors")
 
 
-def put_text(place: Path, text: str) -> None:
+def _put_text(place: Path, text: str) -> None:
     """Write a file completely or not at all."""
     handle, staging = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent)
     try:
@@ -190,12 +180,12 @@ def content_of(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe]) 
         "pairs": [f"pair_{index}" for index in range(len(capture.pairs))],
         "links": [[link.source, link.port.role, link.port.name, link.target, link.name] for link in links],
         "differentiable": list(capture.signature.differentiable),
-        "strides": dict(tangent_strides(graphs)),
+        "strides": dict(_tangent_strides(graphs)),
         "recipes": {name: to_json(recipe) for name, recipe in recipes.items()},
     }
 
 
-def tangent_strides(graphs: Graphs) -> Iterator[tuple[str, list[int]]]:
+def _tangent_strides(graphs: Graphs) -> Iterator[tuple[str, list[int]]]:
     """Yield the strides that the backwards expect of their tangents, at the sizes of the capture."""
     for index, graph in graphs.values():
         for port in at_hints(graph).by_role("tangent"):
@@ -204,58 +194,331 @@ def tangent_strides(graphs: Graphs) -> Iterator[tuple[str, list[int]]]:
                 yield f"{index} {port.name}", list(geometry(spec)[1])
 
 
+# ---- What it needs
+
+
+def needs_of(graphs: Graphs, hidden: bool, linked: bool) -> set[str]:
+    """Return the conditions of `exported` that hold."""
+    all_graphs = [graph for _, graph in graphs.values()]
+    ports = [port for graph in all_graphs for port in (*graph.inputs, *graph.outputs)]
+    specs = [port.spec for port in ports if isinstance(port.spec, TensorSpec)]
+    steps = [step for graph in all_graphs for step in graph.steps]
+    inside = any(graph.subgraphs or any(custom_operators(graph)) for graph in all_graphs)  # what is not known may draw
+    drawn = inside or any("r" in operators().get(step.target, "") for step in steps)
+    held = {
+        "draws": drawn,
+        "surely": not drawn,
+        "single": not linked,
+        "linked": linked,
+        "dense": all(spec.layout == "strided" for spec in specs),
+        "sparse": any(spec.layout != "strided" for spec in specs),
+        "hidden": hidden,
+        "numbers": len(specs) < len(ports),
+        "indices": any(re.match("int|uint|bool", spec.dtype) for spec in specs),
+        "unwritten": inside or any(map(ALLOCATES.match, map(bare_operator, steps))),
+    }
+    return {name for name, holds in held.items() if holds}
+
+
 # ---- As text
 
 
-def file_parts(
+def file_text(
     capture: Capture,
     graphs: Graphs,
-    content: Mapping[str, Any],
-    data: str,
+    shown: Sequence[str],
+    recipes: Mapping[str, Recipe],
+    exact: Mapping[str, Tensor],
+    beside: str,
     backend: str | None,
     about: Sequence[str],
-) -> Iterator[str]:
-    """Yield the text of the file in parts."""
-    yield head(capture, backend, about) + HEADER
-    names = {title: title.title().replace("_", "").replace(" ", "") for title in graphs}
-    for title, (_, graph) in graphs.items():
-        yield "\n\n" + "\n".join(emit_class(graph, names[title], "")) + "\n"
-    yield "\n\nGRAPHS = {" + ", ".join(f"{title!r}: {name}" for title, name in names.items()) + "}\n"
-    yield f"CAPTURE = (\n{pprint.pformat(content, width=118, compact=True, sort_dicts=False)}\n)\n"
-    yield f"DATA = {data}\nBACKEND = {backend!r}\n\n{RULE}\n"
-    for module in TEXTS:
-        yield f"\n{text_of(module)}\n"
-    yield '\nif __name__ == "__main__":\n    run_file(CAPTURE, GRAPHS, DATA, BACKEND, __file__)\n'
+) -> str:
+    """Return the text of the file. `beside` names the file that has the exact data; '' if this one has them."""
+    environment = dict(capture.environment)
+    linked = len(capture.pairs) > 1
+    names = {title: class_name(title, linked) for title in graphs}
+    program = "".join("\n\n" + _class_text(graph, names[title]) + "\n" for title, (_, graph) in graphs.items())
+    inputs = "".join(f"    {line}\n" for line in _input_lines(capture, graphs, recipes, exact, beside))
+    title = f"{title_text(capture.name)}: captured with torch {title_text(str(environment.get('torch', '')))}"
+    facts = {
+        "GRAPHS": "{" + ", ".join(f"{title!r}: {name}" for title, name in names.items()) + "}",
+        **({"SHOWN": repr(list(shown))} if len(shown) < len(graphs) else {}),
+        **({"LINKS": f"(\n{_links_text(capture, graphs)}\n)"} if linked else {}),
+        "NAME, SEED, BACKEND": f"{title!r}, {capture.seed!r}, {backend!r}",
+    }
+    settings = "".join(f"    {line}\n" for line in _prepare_lines(capture, recipes)) or "    pass\n"
+    own = f"\n\ndef make_inputs():\n{inputs}\n\ndef prepare():\n{settings}\n\n"
+    own += "\n".join(f"{name} = {text}" for name, text in facts.items())
+    kinds = {recipe.kind for recipe in recipes.values()}
+    parts = _parts_needed(f"{own}\nmain()", needs_of(graphs, len(shown) < len(graphs), linked), kinds)
+    body = f'{program}{own}\n\n{BELOW}\n\n\n{parts}\n\nif __name__ == "__main__":\n    main()\n'
+    return docstring(capture, backend, about) + imports(body) + body
 
 
-def head(capture: Capture, backend: str | None, about: Sequence[str]) -> str:
+def class_name(title: str, linked: bool) -> str:
+    """Return the name of a graph's class: with the number of its Pair, where there are several."""
+    pair, _, side = title.partition(" ")
+    return f"{pair.title().replace('_', '') if linked else ''}{side.title()}"
+
+
+def _links_text(capture: Capture, graphs: Graphs) -> str:
+    """Return what joins the graphs of several Pairs, as Python."""
+    content = content_of(capture, graphs, {})
+    joined = {name: content[name] for name in ("pairs", "links", "differentiable", "strides")}
+    return pprint.pformat(joined, width=118, compact=True, sort_dicts=False)
+
+
+def docstring(capture: Capture, backend: str | None, about: Sequence[str]) -> str:
     """Return the docstring of the file."""
-    torch_version = dict(capture.environment).get("torch", "")
-    title = f"{capture.name}. Captured by Backprint with engine {capture.engine}, torch {torch_version}"
-    option = title_text(f"--backend {backend or 'inductor'}")
-    lines = "".join(f"{title_text(line)}\n" for line in (*about, *([""] if about else [])))
+    about_text = "".join(f"{title_text(line)}\n" for line in about)
+    option = f" --backend {backend or 'inductor'}"
+    title = f"{capture.name}. Captured by Backprint with engine {capture.engine}; runs with PyTorch alone"
     return (
-        f'"""{title_text(title)}; runs with torch alone.\n\n'
-        f"{lines}"
-        f"    python FILE {'':<{len(option)}}   runs the graphs, and prints a digest of each output\n"
-        f"    python FILE {option}   runs each through torch.compile too: bitwise, close or wrong\n"
+        f'"""{title_text(title)}.\n\n{about_text}{"" if not about_text else chr(10)}'
+        f"    python FILE{title_text(option)}   compares each result with eager's: bitwise, close or wrong\n"
         '"""\n\n'
     )
 
 
-def data_text(exact: Mapping[str, Tensor]) -> str:
-    """Return exact data as a dictionary's text: dtype, shape and bytes of each tensor."""
-    rows = [f"    {name!r}: {tensor_text(tensor)},\n" for name, tensor in exact.items()]
-    return "{\n" + "".join(rows) + "}" if rows else "{}"
+WIDTH = 120
+"""The characters of a line that holds all ports of a graph, at most."""
 
 
-def tensor_text(tensor: Tensor) -> str:
-    """Return a tensor as the text of a tuple."""
+def _class_text(graph: Graph, name: str) -> str:
+    """Return the class of a graph, with its ports in one line if they fit."""
+    lines = list(emit_class(graph, name, ""))
+    start, end = lines.index("    def forward("), lines.index("    ):") if graph.outputs else 0
+    if not end:
+        return "\n".join(lines)
+    *inputs, arrow = [line.strip() for line in lines[start + 1 : end] if not line.startswith('        "')]
+    outputs = [line.strip() for line in lines[start + 1 : end] if line.startswith('        "')]
+    parameters, results = " ".join(inputs).rstrip(","), " ".join(outputs)
+    one_line = f"    def forward({parameters}) -> ({results if len(outputs) == 1 else results.rstrip(',')}):"
+    return "\n".join(
+        [*lines[:start], one_line, *lines[end + 1 :]] if len(one_line) <= WIDTH and arrow == ") -> (" else lines
+    )
+
+
+# ---- Settings
+
+SETTINGS: Mapping[tuple[str, str], str] = {
+    **{
+        ("default_dtype", name): f"torch.set_default_dtype(torch.{name})" for name in ("float64", "float16", "bfloat16")
+    },
+    ("deterministic", "True"): "torch.use_deterministic_algorithms(True)",
+    ("deterministic", "warn"): "torch.use_deterministic_algorithms(True, warn_only=True)",
+    ("flush_denormal", "True"): "torch.set_flush_denormal(True)",
+    ("float32_matmul_precision", "high"): "torch.set_float32_matmul_precision('high')",
+    ("float32_matmul_precision", "medium"): "torch.set_float32_matmul_precision('medium')",
+    ("flash_sdp", "False"): "torch.backends.cuda.enable_flash_sdp(False)",
+    ("math_sdp", "False"): "torch.backends.cuda.enable_math_sdp(False)",
+    ("efficient_sdp", "False"): "torch.backends.cuda.enable_mem_efficient_sdp(False)",
+    ("cudnn_deterministic", "True"): "torch.backends.cudnn.deterministic = True",
+    ("mkldnn", "False"): "torch.backends.mkldnn.set_flags(False)",
+}
+"""A setting that is not PyTorch's usual one -> the statement that makes it."""
+
+
+def _prepare_lines(capture: Capture, recipes: Mapping[str, Recipe]) -> Iterator[str]:
+    """Yield a statement for each operator and device that the file needs, and for each setting of the capture that a
+    new process does not have."""
+    yield from (f"need_operator({target.removeprefix('torch.ops.')!r})" for target in capture.requires)
+    yield from (f"need_device({name!r})" for name in sorted({recipe.device for recipe in recipes.values()} - {"cpu"}))
+    yield from _setting_lines(dict(capture.environment))
+
+
+def _setting_lines(environment: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a statement for each setting of the capture that a new process does not have."""
+    threads = str(environment.get("threads", ""))
+    if threads.isascii() and threads.isdecimal():
+        yield f"torch.set_num_threads({int(threads)})"
+    for name, text in environment.items():
+        if (name, text) in SETTINGS:
+            yield SETTINGS[name, text]
+
+
+# ---- Inputs
+
+
+def _input_lines(
+    capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor], beside: str
+) -> Iterator[str]:
+    """Yield the statements that make the inputs by name; what is made of others is made after them."""
+    yield "made = {}"
+    if beside:
+        yield f"data = data_beside({beside!r})"
+    for name in sorted(recipes, key=lambda name: RANKS.get(recipes[name].kind, 0)):
+        given = ""
+        if recipes[name].kind == "exact":
+            given = f"data[{name!r}]" if beside else _tensor_text(exact[name])
+        elif recipes[name].kind in RANKS:
+            given = "bases=made"
+        yield f"made[{name!r}] = make({_recipe_text(recipes[name])}{', ' * bool(given)}{given})"
+    tangents = {} if len(capture.pairs) > 1 else _tangents_laid(capture, graphs, recipes)
+    if tangents:
+        yield f"made.update({{{', '.join(f'{name!r}: {text}' for name, text in tangents.items())}}})"
+    yield "return made"
+
+
+def _tangents_laid(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe]) -> dict[str, str]:
+    """Return, by name, the Python of each tangent that is not the one of a result as it is: the sum of those of the
+    results that the output is, with the strides that the backward expects."""
+    strides, laid = dict(_tangent_strides(graphs)), {}
+    for port in (port for _, graph in graphs.values() for port in graph.by_role("tangent")):
+        ends = [link.name for link in results(capture) if (link.port.role, link.port.name) == ("output", port.name)]
+        names = [tangent_name(name) for name in ends if name in capture.signature.differentiable]
+        assert isinstance(port.spec, TensorSpec)
+        text = " + ".join(f"made[{name!r}]" for name in names)
+        if not names:
+            text = f"torch.zeros({list(port.spec.shape)}, dtype=torch.{port.spec.dtype}, device={port.spec.device!r})"
+        stride = strides.get(f"0 {port.name}")
+        as_made = len(names) == 1 and stride is not None and tuple(stride) == recipes[names[0]].stride
+        if port.spec.layout == "strided" and stride is not None and not as_made:
+            text = f"laid({text}, {stride})"
+        if text != f"made[{tangent_name(port.name)!r}]":
+            laid[tangent_name(port.name)] = text
+    return laid
+
+
+def _recipe_text(recipe: Recipe) -> str:
+    """Return a recipe as Python, without what is as usual."""
+    given = []
+    for field in fields(recipe):
+        value = getattr(recipe, field.name)
+        if field.default is MISSING:
+            given.append(repr(value))
+        elif value != field.default:
+            given.append(f"{field.name}={value!r}")
+    return f"Recipe({', '.join(given)})"
+
+
+def _tensor_text(tensor: Tensor) -> str:
+    """Return exact data as Python: as numbers where these are few and have its bits, else as bytes in base64."""
     tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-    raw = bytes(tensor.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8).tolist())
+    raw = raw_bytes(tensor)
+    if 0 < tensor.numel() <= FEW and (tensor.dtype in NUMBERS or tensor.dtype in (torch.int64, torch.bool)):
+        numbers = shortest(tensor.tolist(), NUMBERS.get(tensor.dtype, 0))
+        if raw_bytes(torch.tensor(numbers, dtype=tensor.dtype)) == raw:
+            return f"torch.tensor({numbers!r}, dtype={tensor.dtype})"
     text = base64.b64encode(raw).decode("ascii")
-    lines = [f'        "{text[start : start + 100]}"' for start in range(0, len(text), 100)]
-    return f"({str(tensor.dtype)[6:]!r}, {list(tensor.shape)}, (\n" + "\n".join(lines or ['        ""']) + "\n    ))"
+    lines = [f'        "{text[start : start + 100]}"\n' for start in range(0, len(text), 100)]
+    return f"tensor_of({tensor.dtype}, {list(tensor.shape)}, (\n{''.join(lines) or EMPTY}    ))"
+
+
+EMPTY = '        ""\n'
+
+
+def raw_bytes(tensor: Tensor) -> bytes:
+    """Return the elements of a tensor as bytes, in row-major order."""
+    return bytes(tensor.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8).tolist())
+
+
+def shortest(values: Any, digits: int) -> Any:
+    """Return floats, in lists, with no more digits than they need."""
+    if isinstance(values, list):
+        return [shortest(value, digits) for value in values]
+    return float(f"{values:.{digits}g}") if isinstance(values, float) else values
+
+
+# ---- The functions that it needs
+
+
+@functools.cache
+def text_of(module: str) -> str:
+    """Return the text of a module."""
+    return files("backprint").joinpath(module).read_text(encoding="utf-8")
+
+
+@functools.cache
+def imported() -> Mapping[str, str]:
+    """Return the names that the modules import from elsewhere, and the statement that imports each."""
+    statements = {"math": "import math", "operator": "import operator"}
+    for node in (node for module in TEXTS for node in ast.parse(text_of(module)).body):
+        match node:
+            case ast.Import(names=names):
+                statements |= {alias.name.partition(".")[0]: f"import {alias.name}" for alias in names}
+            case ast.ImportFrom(names=names, module=str(source)) if not source.startswith("backprint."):
+                statements |= {alias.name: f"from {source} import {alias.name}" for alias in names}
+    return statements
+
+
+def _parts_needed(calling: str, needs: Collection[str], kinds: Collection[str]) -> str:
+    """Return the functions that a text needs, and the constants and functions that these need, as in the modules; of
+    the draws those of these kinds."""
+    parts: dict[str, str] = {}
+    for module in TEXTS:
+        lines = [line.partition("  # if: ")[0] for line in text_of(module).splitlines() if _line_needed(line, needs)]
+        for node in ast.parse("\n".join(lines)).body:
+            parts.setdefault(name_of(node), "\n".join(lines_of(node, lines)))
+    draws = "".join(f"    {kind!r}: {draw.__name__},\n" for kind, draw in DRAWS.items() if kind in kinds)
+    parts["DRAWS"] = f"DRAWS = {{\n{draws}}}"
+    own = {name_of(node) for node in ast.parse(calling).body}
+    wanted = [name for name in _globals_read(calling) if name in parts and name not in own]
+    for name in wanted:
+        wanted += [other for other in _globals_read(parts[name]) if other in parts and other not in (*wanted, *own)]
+    texts = [text for name, text in parts.items() if name in wanted]
+    apart = ["\n\n" * text.startswith(("def ", "class ", "@")) for text in texts]
+    return "\n".join(map("".join, zip(apart, texts, strict=True))).strip() + "\n"
+
+
+def _globals_read(text: str) -> list[str]:
+    """Return the names that a text takes from its module, each once."""
+    tables = [symtable.symtable(text, "<text>", "exec")]
+    for table in tables:
+        tables += table.get_children()
+    symbols = [(table, symbol) for table in tables for symbol in table.get_symbols()]
+    return list(dict.fromkeys(symbol.get_name() for table, symbol in symbols if is_global(table, symbol)))
+
+
+def is_global(table: symtable.SymbolTable, symbol: symtable.Symbol) -> bool:
+    """Whether a name is read in a scope and is its module's."""
+    return symbol.is_referenced() and (symbol.is_global() or table.get_type() == "module")
+
+
+def _line_needed(line: str, needs: Collection[str]) -> bool:
+    """Whether a line is in the file: it has no condition, or one that holds."""
+    _, marked, need = line.partition("  # if: ")
+    return not marked or need in needs
+
+
+def lines_of(node: ast.stmt, lines: Sequence[str]) -> Sequence[str]:
+    """Return the lines of a statement."""
+    return lines[first_line(node) - 1 : node.end_lineno]
+
+
+def first_line(node: ast.stmt) -> int:
+    """Return the number of the first line of a statement: that of a decorator, where it has one."""
+    decorators = getattr(node, "decorator_list", [])
+    return decorators[0].lineno if decorators else node.lineno
+
+
+def name_of(node: ast.stmt) -> str:
+    """Return the name that a function, a class or a constant has; '' for any other statement."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return name
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+    return ""
+
+
+def names_read(text: str) -> list[str]:
+    """Return the names that a text uses, each once."""
+    return list(dict.fromkeys(node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)))
+
+
+def imports(body: str) -> str:
+    """Return the imports of a file, and the names of operators."""
+    names = names_read(body)
+    lines = {line for name, line in imported().items() if name in names}
+    plain = sorted(line for line in lines if line.startswith("import ") and line != "import torch")
+    plain += sorted(line for line in lines if line.startswith("from ") and not line.startswith("from torch"))
+    ours = [name for name in ("inf", "nan") if name in names]
+    torchs = [f"from torch import {', '.join(ours)}"] * bool(ours)
+    torchs += sorted(line for line in lines if line.startswith("from torch") and line.split()[-1] not in ours)
+    spaces = [name for name in ("aten", "prims") if name in names]
+    spaces_line = f"\n{', '.join(spaces)} = {', '.join(f'torch.ops.{name}' for name in spaces)}\n" if spaces else ""
+    return "\n".join([*plain, "", "import torch", *torchs]) + f"\n{spaces_line}"
 
 
 # ---- Less of it

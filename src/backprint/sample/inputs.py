@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from backprint.common.memory import why_too_large
+from backprint.common.names import free_name
 from backprint.errors import SampleError, UsageError
 from backprint.graph.keys import output_of, tangent_name, with_tangents
 from backprint.graph.links import free_ports, held_exact, specs
@@ -33,10 +34,11 @@ from backprint.sample.recipes import (
     derive,
     dtype_name,
     make_all,
-    reach,
     redraw,
     to_json,
 )
+from backprint.values.geometry import overlaps_itself, span
+from backprint.values.memory import bits_of
 from backprint.values.tree import alias_groups, strided_parts
 
 # ---- Weights and statistics with one constant value: they are replaced by draws of different values
@@ -55,13 +57,13 @@ LARGE = 1e4
 STATISTICS = re.compile(r"(?:^|[._])running_(?:mean|var)$")
 
 
-def livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
+def _livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
     """Return other recipes for weights and statistics that are constant: of the same sign, around the same value."""
     roles = {port.name: port.role for port in free_ports(capture)}
     changed = {p.name for pair in capture.pairs for p in pair.forward.outputs if p.role == "mutation"}
     drawn_recipes = {}
     for name, recipe in recipes.items():
-        value = constant_value(recipe)
+        value = _constant_value(recipe)
         if value is None:
             continue
         several = math.prod(recipe.shape) > 1
@@ -73,7 +75,7 @@ def livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recipe
     return drawn_recipes
 
 
-def constant_value(recipe: Recipe) -> float | None:
+def _constant_value(recipe: Recipe) -> float | None:
     """Return the value of a constant float tensor, or None."""
     value = dict(recipe.facts).get("value")
     if recipe.kind != "constant" or recipe.dtype not in FLOATS or not recipe.extent or value is None:
@@ -107,7 +109,7 @@ SMALL = 64  # elements: integers up to here are kept as they are, floats up to h
 
 
 @dataclass(frozen=True, slots=True)
-class SeenValues:
+class _SeenValues:
     """Facts about a tensor's values: the elements in storage order if they fill it (`dense`), else in index order."""
 
     dtype: str
@@ -130,14 +132,14 @@ class SeenValues:
 
 def fit(tensor: Tensor, seed: int) -> Recipe:
     """Return the recipe of one tensor by itself: the first kind of FITS that describes its values, else `exact`."""
-    missing = why_no_values(tensor)
+    missing = _why_no_values(tensor)
     if missing:
         return recipe_at(tensor, "none", {"why": missing}, seed)
-    tensor = resolved_tensor(tensor)
+    tensor = _resolved_tensor(tensor)
     return recipe_at(tensor, *fitted_facts(tensor), seed)
 
 
-def why_no_values(tensor: Tensor) -> str:
+def _why_no_values(tensor: Tensor) -> str:
     """Say why a tensor has no values, or ''."""
     if tensor.layout is not torch.strided or tensor.is_quantized:
         return f"{'quantized' if tensor.is_quantized else tensor.layout} tensors cannot be made again"
@@ -145,7 +147,7 @@ def why_no_values(tensor: Tensor) -> str:
     return "captured without values" if fake else ""
 
 
-def resolved_tensor(tensor: Tensor) -> Tensor:
+def _resolved_tensor(tensor: Tensor) -> Tensor:
     """Return the tensor detached, and without its lazy conjugate or negative bit."""
     return tensor.detach().resolve_conj().resolve_neg()
 
@@ -153,7 +155,7 @@ def resolved_tensor(tensor: Tensor) -> Tensor:
 def recipe_at(tensor: Tensor, kind: str, facts: Facts, seed: int, base: tuple[int, int] | None = None) -> Recipe:
     """Return a recipe with the tensor's geometry, in storage of its own or in a `base` of this start and extent."""
     stride = tuple(tensor.stride()) if tensor.layout is torch.strided else (0,) * tensor.dim()
-    extent, offset = (base[1], tensor.storage_offset() - base[0]) if base else (reach(tensor.shape, stride), 0)
+    extent, offset = (base[1], tensor.storage_offset() - base[0]) if base else (span(tensor.shape, stride), 0)
     return Recipe(
         kind=kind,
         dtype=dtype_name(tensor),
@@ -181,15 +183,15 @@ def fitted_facts(tensor: Tensor) -> tuple[str, Facts]:
     return "exact", {}
 
 
-def look(tensor: Tensor) -> SeenValues:
+def look(tensor: Tensor) -> _SeenValues:
     """Compute, in a few passes, the facts that FITS needs."""
     small = tensor[tuple(slice(1) if step == 0 else slice(None) for step in tensor.stride())]  # expanded: once
-    extent = reach(small.shape, small.stride())
-    dense = extent == small.numel() and not overlapping(small)
+    extent = span(small.shape, small.stride())
+    dense = extent == small.numel() and not overlaps_itself(small.shape, small.stride())
     flat = small.as_strided((extent,), (1,)) if dense else small.reshape(-1)
     flat = torch.view_as_real(flat).flatten() if flat.is_complex() else flat
     low, high = (bound.item() for bound in flat.aminmax())
-    return SeenValues(
+    return _SeenValues(
         dtype=dtype_name(tensor),
         flat=flat,
         dense=dense,
@@ -199,17 +201,6 @@ def look(tensor: Tensor) -> SeenValues:
         high=high,
         moments=mean_and_std(flat, low, high) if flat.is_floating_point() else None,
     )
-
-
-def overlapping(tensor: Tensor) -> bool:
-    """Whether two indices have one place in storage: sorted by stride, each dimension must step over those before
-    it."""
-    span = 0
-    for step, size in sorted((step, size) for size, step in zip(tensor.shape, tensor.stride(), strict=True)):
-        if size > 1 and step <= span:
-            return True
-        span += (size - 1) * step
-    return False
 
 
 def matrix(tensor: Tensor, extent: int) -> tuple[int, int] | None:
@@ -238,80 +229,75 @@ def mean_and_std(flat: Tensor, low: float, high: float) -> tuple[float, float] |
     return (float(f"{mean:.7g}"), float(f"{std:.7g}")) if math.isfinite(mean) and std <= limit else None
 
 
-def bits(flat: Tensor) -> Tensor:
-    """Return the elements as integers of their width, so that NaN equals itself and -0.0 is not 0.0."""
-    return flat.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()])
-
-
 def distinct(flat: Tensor) -> tuple[tuple[Any, int], ...] | None:
     """Return each value and how often it occurs, in order; None if more than FEW differ. Most tensors end at a sample
     of 1 in n."""
-    left = bits(flat)
+    left = bits_of(flat)
     sampled = left[:: max(1, left.numel() // 1024)]
     if len(set(sampled[: 4 * FEW].tolist())) > FEW or sampled.unique().numel() > FEW:  # a sort takes longer than a look
         return None
     counts: list[tuple[Any, int]] = []
     while left.numel() and len(counts) < FEW:
         others = left[left != left[0]]
-        counts.append((plain_number(left[:1].view(flat.dtype).item()), left.numel() - others.numel()))
+        counts.append((_plain_number(left[:1].view(flat.dtype).item()), left.numel() - others.numel()))
         left = others
     return None if left.numel() else tuple(sorted(counts, key=lambda pair: (pair[0] != pair[0], pair[0])))
 
 
-def plain_number(value: Any) -> Any:
+def _plain_number(value: Any) -> Any:
     """Return a plain number: 0 or 1 for a bool, and `math.nan` for every NaN."""
     return math.nan if value != value else int(value) if isinstance(value, bool) else value
 
 
-def as_constant(seen: SeenValues) -> Facts | None:
-    parts = bits(seen.flat).view(-1, 2 if seen.dtype in COMPLEX else 1)
+def _as_constant(seen: _SeenValues) -> Facts | None:
+    parts = bits_of(seen.flat).view(-1, 2 if seen.dtype in COMPLEX else 1)
     if seen.distinct is None or not bool((parts == parts[0]).all()):
         return None
-    value, *imag = map(plain_number, seen.flat[: parts.shape[1]].tolist())
+    value, *imag = map(_plain_number, seen.flat[: parts.shape[1]].tolist())
     return {"value": value, "imag": imag[0]} if imag else {"value": value}
 
 
-def as_values(seen: SeenValues) -> Facts | None:
+def _as_values(seen: _SeenValues) -> Facts | None:
     if seen.dtype not in (*INTEGERS, "bool") or not seen.dense or seen.size > SMALL:
         return None
-    return {"values": tuple(map(plain_number, seen.flat.tolist()))}
+    return {"values": tuple(map(_plain_number, seen.flat.tolist()))}
 
 
-def as_arange(seen: SeenValues) -> Facts | None:
+def _as_arange(seen: _SeenValues) -> Facts | None:
     if seen.dtype not in (*INTEGERS, *FLOATS) or not seen.dense or seen.size < 3 or not seen.finite:
         return None
     head = seen.flat[:3].tolist()
     if head[1] - head[0] != head[2] - head[1] or head[0] == head[1]:
         return None
-    back = bits(seen.flat) == bits(seen.flat[:1])  # where it starts again
+    back = bits_of(seen.flat) == bits_of(seen.flat[:1])  # where it starts again
     period = int(back[1:].nonzero()[0]) + 1 if bool(back[1:].any()) else seen.size
     facts = {"start": head[0], "step": head[1] - head[0], "period": period}
     return facts if seen.size % period == 0 and drawn_alike(seen, "arange", facts) else None
 
 
-def as_tril(seen: SeenValues) -> Facts | None:
+def _as_tril(seen: _SeenValues) -> Facts | None:
     if seen.matrix is None or seen.distinct is None or len(seen.distinct) != 2:
         return None
     rows, cols = seen.matrix
-    first = bits(seen.flat)[: rows * cols].view(rows, cols)
+    first = bits_of(seen.flat)[: rows * cols].view(rows, cols)
     top, side = int((first[0] == first[-1, 0]).sum()), int((first[:, 0] == first[-1, 0]).sum())
     facts = {
         "rows": rows,
         "cols": cols,
         "diagonal": top - 1 if top else side - rows,
-        "inside": plain_number(seen.flat[(rows - 1) * cols].item()),
-        "outside": plain_number(seen.flat[cols - 1].item()),
+        "inside": _plain_number(seen.flat[(rows - 1) * cols].item()),
+        "outside": _plain_number(seen.flat[cols - 1].item()),
     }
     return facts if drawn_alike(seen, "tril", facts) else None
 
 
-def drawn_alike(seen: SeenValues, kind: str, facts: Facts) -> bool:
+def drawn_alike(seen: _SeenValues, kind: str, facts: Facts) -> bool:
     """Whether these facts draw exactly the elements seen."""
     drawn = generator.DRAWS[kind](Recipe(kind, seen.dtype, (seen.size,), (1,), extent=seen.size), **facts)
-    return torch.equal(bits(drawn.to(seen.flat.device)), bits(seen.flat))
+    return torch.equal(bits_of(drawn.to(seen.flat.device)), bits_of(seen.flat))
 
 
-def as_permutation(seen: SeenValues) -> Facts | None:
+def _as_permutation(seen: _SeenValues) -> Facts | None:
     if seen.dtype not in INTEGERS or not seen.dense or seen.size <= SMALL or seen.high - seen.low != seen.size - 1:
         return None
     hit = torch.zeros(seen.size, dtype=torch.bool, device=seen.flat.device)
@@ -319,17 +305,17 @@ def as_permutation(seen: SeenValues) -> Facts | None:
     return {"low": seen.low} if bool(hit.all()) else None
 
 
-def as_choice(seen: SeenValues) -> Facts | None:
+def _as_choice(seen: _SeenValues) -> Facts | None:
     if seen.distinct is None or (seen.finite and seen.dtype != "bool" and seen.size <= SMALL):
         return None
     return {"values": tuple(value for value, _ in seen.distinct), "weights": tuple(n for _, n in seen.distinct)}
 
 
-def as_integers(seen: SeenValues) -> Facts | None:
+def as_integers(seen: _SeenValues) -> Facts | None:
     return {"low": seen.low, "high": seen.high} if seen.dtype in INTEGERS else None
 
 
-def as_uniform(seen: SeenValues) -> Facts | None:
+def _as_uniform(seen: _SeenValues) -> Facts | None:
     """Fit evenly spread floats, or non-negative ones whose mean is not far down their range."""
     if seen.moments is None:
         return None
@@ -339,22 +325,22 @@ def as_uniform(seen: SeenValues) -> Facts | None:
     return {"low": seen.low, "high": seen.high} if keep else None
 
 
-def as_normal(seen: SeenValues) -> Facts | None:
+def _as_normal(seen: _SeenValues) -> Facts | None:
     if seen.moments is None:
         return None
     return {"mean": seen.moments[0], "std": seen.moments[1], "low": seen.low, "high": seen.high}
 
 
-FITS: tuple[tuple[str, Callable[[SeenValues], Facts | None]], ...] = (
-    ("constant", as_constant),
-    ("values", as_values),
-    ("arange", as_arange),
-    ("tril", as_tril),
-    ("permutation", as_permutation),
-    ("choice", as_choice),
+FITS: tuple[tuple[str, Callable[[_SeenValues], Facts | None]], ...] = (
+    ("constant", _as_constant),
+    ("values", _as_values),
+    ("arange", _as_arange),
+    ("tril", _as_tril),
+    ("permutation", _as_permutation),
+    ("choice", _as_choice),
     ("integers", as_integers),
-    ("uniform", as_uniform),
-    ("normal", as_normal),
+    ("uniform", _as_uniform),
+    ("normal", _as_normal),
 )
 
 
@@ -368,7 +354,7 @@ def fit_all(tensors: Mapping[str, Tensor], seed: int, exact: Collection[str] = (
     unknown = sorted(set(exact) - set(tensors))
     if unknown:
         raise UsageError(f"exact names no input: {', '.join(unknown)}; the inputs are {', '.join(tensors)}")
-    recipes = {name: sparse_recipe(name, tensor, tensors) for name, tensor in tensors.items() if opens(tensor)}
+    recipes = {name: _sparse_recipe(name, tensor, tensors) for name, tensor in tensors.items() if opens(tensor)}
     tensors, exact = opened(tensors, recipes, exact)
     for names in sharing({name: tensor for name, tensor in tensors.items() if name not in recipes}):
         group = {name: tensors[name] for name in names}
@@ -387,21 +373,17 @@ def opens(tensor: Tensor) -> bool:
         return False
     names = {str(index): part for index, part in enumerate(strided_parts(tensor))}
     try:
-        generator.make(sparse_recipe("", tensor, (), tuple(names)), None, names)
+        generator.make(_sparse_recipe("", tensor, (), tuple(names)), None, names)
     except ValueError:
         return False
     return True
 
 
-def sparse_recipe(name: str, tensor: Tensor, used_names: Collection[str], of: tuple[str, ...] = ()) -> Recipe:
+def _sparse_recipe(name: str, tensor: Tensor, used_names: Collection[str], of: tuple[str, ...] = ()) -> Recipe:
     """Return a sparse tensor's recipe, with names for its parts that no other tensor has."""
     layout = str(tensor.layout)[6:]
     for part in PARTS_OF[layout][len(of) :]:
-        wanted, count = f"{name}/{part}", 1
-        while wanted in used_names:
-            count += 1
-            wanted = f"{name}/{part}~{count}"
-        of = (*of, wanted)
+        of = (*of, free_name(f"{name}/{part}", used_names, "{}~{}", 2))
     coalesced = int(layout == "sparse_coo" and tensor.is_coalesced())
     return recipe_at(tensor, "sparse", {"layout": layout, "of": of, "coalesced": coalesced}, 0)
 
@@ -425,7 +407,7 @@ def sharing(tensors: Mapping[str, Tensor]) -> list[list[str]]:
     """Group the names by the storage of their tensors; empty tensors and tensors without values share none."""
     groups: dict[Any, list[str]] = {}
     for name, tensor in tensors.items():
-        own = why_no_values(tensor) or tensor.numel() == 0
+        own = _why_no_values(tensor) or tensor.numel() == 0
         key = name if own else (tensor.device, tensor.untyped_storage().data_ptr())
         groups.setdefault(key, []).append(name)
     return list(groups.values())
@@ -437,8 +419,8 @@ def lazy(tensor: Tensor) -> bool:
 
 def alone(tensor: Tensor, seed: int, kept: bool) -> Recipe:
     return (
-        recipe_at(resolved_tensor(tensor), "exact", {}, seed)
-        if kept and not why_no_values(tensor)
+        recipe_at(_resolved_tensor(tensor), "exact", {}, seed)
+        if kept and not _why_no_values(tensor)
         else fit(tensor, seed)
     )
 
@@ -446,7 +428,7 @@ def alone(tensor: Tensor, seed: int, kept: bool) -> Recipe:
 def together(group: Mapping[str, Tensor], seed: int, kept: bool) -> dict[str, Recipe]:
     """Return one base over the union of the tensors' spans, and views of it."""
     base = start, extent = union(group.values())
-    whole = [tensor for tensor in group.values() if reach(tensor.shape, tensor.stride()) == extent]
+    whole = [tensor for tensor in group.values() if span(tensor.shape, tensor.stride()) == extent]
     first, tensor = next(iter(group.items()))
     sight = whole[0] if whole else tensor.as_strided((extent,), (1,), start)
     kind, facts = ("exact", {}) if kept else fitted_facts(sight.detach())
@@ -456,7 +438,7 @@ def together(group: Mapping[str, Tensor], seed: int, kept: bool) -> dict[str, Re
 
 def union(tensors: Iterable[Tensor]) -> tuple[int, int]:
     """Return the first storage offset of these tensors, and how many elements they span together."""
-    spans = [(tensor.storage_offset(), reach(tensor.shape, tensor.stride())) for tensor in tensors]
+    spans = [(tensor.storage_offset(), span(tensor.shape, tensor.stride())) for tensor in tensors]
     start = min(begin for begin, _ in spans)
     return start, max(begin + size for begin, size in spans) - start
 
@@ -472,7 +454,7 @@ def exact_data(tensors: Mapping[str, Tensor], recipes: Mapping[str, Recipe]) -> 
     kept = {}
     for name, recipe in recipes.items():
         if recipe.kind == "exact":
-            tensor = resolved_tensor(tensors[name])
+            tensor = _resolved_tensor(tensors[name])
             start = tensor.storage_offset() - recipe.offset
             tensor = tensor.as_strided((recipe.extent,), (1,), start) if name in based else tensor
             tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
@@ -501,7 +483,7 @@ class Inputs:
             recipes = {name: recipe for name, recipe in recipes.items() if name in wanted}
         if seed is not None:
             recipes = {name: redraw(recipe, derive(seed, name)) for name, recipe in recipes.items()}
-        check_room(recipes.values())
+        _check_room(recipes.values())
         tensors = make_all({name: recipe for name, recipe in recipes.items() if recipe.kind != "none"}, self.exact)
         inner = parts_of(recipes)
         return {name: tensor for name, tensor in tensors.items() if name not in inner}
@@ -535,7 +517,7 @@ class Inputs:
         return not self.missing
 
 
-def check_room(recipes: Iterable[Recipe]) -> None:
+def _check_room(recipes: Iterable[Recipe]) -> None:
     """Raise if the tensors of these recipes do not fit in memory."""
     kept = [recipe for recipe in recipes if recipe.kind not in ("none", "view", "sparse")]
     if complaint := why_too_large(sum(recipe.extent * getattr(torch, recipe.dtype).itemsize for recipe in kept)):
@@ -544,7 +526,7 @@ def check_room(recipes: Iterable[Recipe]) -> None:
 
 def with_recipes(capture: Capture, inputs: Inputs | None = None) -> Capture:
     """Return an engine's Capture with recipes for its inputs: those that made them, or fitted ones."""
-    fitted = fit_fake if capture.fake else fit_inputs
+    fitted = _fit_fake if capture.fake else fit_inputs
     return replace(capture, recipes=fitted(capture, capture.origin.values(), made_by=inputs))
 
 
@@ -564,19 +546,21 @@ def fit_inputs(
     own = {name: tensor for name, tensor in values.items() if name not in same}
     if data == "none":
         recipes = {name: recipe_at(tensor, "none", {}, 0) for name, tensor in own.items()}
-        return Inputs(recipes | tangent_recipes(capture, data), {}, capture.seed)
+        return Inputs(recipes | _tangent_recipes(capture, data), {}, capture.seed)
     kept = set(own) if data == "exact" else set(own) & {*exact, *held_exact(capture)}
-    theirs = {} if made_by is None else their_own(own, made_by.recipes, kept)
+    theirs = {} if made_by is None else _their_own(own, made_by.recipes, kept)
     rest = {name: tensor for name, tensor in own.items() if name not in theirs}
     fitted = fit_all(rest, capture.seed, kept)
-    recipes = {**theirs, **fitted, **({} if capture.fake else livened(capture, fitted))}
+    recipes = {**theirs, **fitted, **({} if capture.fake else _livened(capture, fitted))}
     recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same if left in recipes}
-    recipes |= tangent_recipes(capture, data)
+    recipes |= _tangent_recipes(capture, data)
     tangents = with_tangents({}, capture.origin.tangents)
     return Inputs(recipes, exact_data({**own, **tangents}, recipes), capture.seed)
 
 
-def their_own(values: Mapping[str, Tensor], recipes: Mapping[str, Recipe], exact: Collection[str]) -> dict[str, Recipe]:
+def _their_own(
+    values: Mapping[str, Tensor], recipes: Mapping[str, Recipe], exact: Collection[str]
+) -> dict[str, Recipe]:
     """Return the recipes of tensors that have one, with its geometry in memory of their own, and need not be kept
     exact."""
     shared = {name for group in alias_groups(values) for name in group}
@@ -596,7 +580,7 @@ LOOK = 2**18
 """A fake capture reads tensors up to this many elements: nothing large is read for it."""
 
 
-def fit_fake(capture: Capture, values: Mapping[str, Tensor], made_by: Inputs | None = None) -> Inputs:
+def _fit_fake(capture: Capture, values: Mapping[str, Tensor], made_by: Inputs | None = None) -> Inputs:
     """Return recipes for a fake capture: from values where small ones are known, else from the role and the spec.
 
     `made_by` are recipes for some of the inputs: these keep them.
@@ -623,12 +607,12 @@ def fit_fake(capture: Capture, values: Mapping[str, Tensor], made_by: Inputs | N
 
 def by_role(role: str, spec: Any, seed: int) -> Recipe:
     """Guess a recipe for a tensor of which only role and spec are known, so that the program at least runs."""
-    kind, facts = guess(role, spec.dtype)
+    kind, facts = _guess(role, spec.dtype)
     shape, stride, extent = geometry(spec)
     return Recipe(kind, spec.dtype, shape, stride, spec.device, extent, 0, seed, facts)
 
 
-def guess(role: str, dtype: str) -> tuple[str, tuple[tuple[str, Any], ...]]:
+def _guess(role: str, dtype: str) -> tuple[str, tuple[tuple[str, Any], ...]]:
     """Return small weights, inputs around 0, positive buffers, and integers 0 or 1, which are an index of anything."""
     if dtype not in NUMBERS:
         return "none", (("why", "captured without values"),)
@@ -645,17 +629,17 @@ def geometry(spec: TensorSpec) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     shape = tuple(int(size) for size in spec.shape)
     strides: Any = torch.empty(shape, device="meta").stride() if spec.stride is None else spec.stride
     stride = tuple(map(int, strides))
-    return shape, stride, reach(shape, stride)
+    return shape, stride, span(shape, stride)
 
 
 def without_data(inputs: InputRecipes) -> Inputs:
     """Return the same inputs without recipes to make them."""
     inner = parts_of(inputs.recipes)
-    recipes = {name: undrawn(recipe) for name, recipe in inputs.recipes.items() if name not in inner}
+    recipes = {name: _undrawn(recipe) for name, recipe in inputs.recipes.items() if name not in inner}
     return Inputs(recipes, {}, inputs.seed)
 
 
-def undrawn(recipe: Recipe) -> Recipe:
+def _undrawn(recipe: Recipe) -> Recipe:
     """Return a recipe that makes nothing."""
     return replace(recipe, kind="none", seed=0, facts=())
 
@@ -673,7 +657,7 @@ def twin(name: str, recipe: Recipe) -> Recipe:
     return replace(recipe, kind="view", seed=0, facts=(("of", base),))
 
 
-def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
+def _tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
     """Return a seeded normal for the tangent of every differentiable output, also between Pairs, and for linked
     gradients."""
     known = specs(capture)
@@ -685,20 +669,20 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
     wanted = {tangent_name(name): known[name] for name in (*capture.signature.differentiable, *tangent_names)}
     started = getattr(capture.origin, "partial", False)  # the backward of a recorded step started from ones
     read = {name for guard in capture.guards for name in guard.inputs}  # so did the run whose reads became guards
-    for key, spec in {**wanted, **linked_gradients(capture)}.items():
+    for key, spec in {**wanted, **_linked_gradients(capture)}.items():
         assert isinstance(spec, TensorSpec)
         if spec.layout != "strided":
             tangent = capture.origin.tangents[output_of(key)]
             fitted = fit_all({key: tangent}, capture.seed)
             values = bases_of(fitted[key])[-1]
-            recipes |= {**fitted, values: normal(fitted[values])} if data != "none" else {key: undrawn(fitted[key])}
+            recipes |= {**fitted, values: normal(fitted[values])} if data != "none" else {key: _undrawn(fitted[key])}
             continue
         shape, stride, extent = geometry(spec)
         recipe = Recipe("none", spec.dtype, shape, stride, spec.device, extent, 0, derive(capture.seed, key))
         if spec.dtype in (*FLOATS, *COMPLEX):
             recipe = normal(recipe)
         else:  # integers that a backward changed, such as the batch count of a recomputed batch norm
-            kind, facts = guess("input", spec.dtype)
+            kind, facts = _guess("input", spec.dtype)
             recipe = replace(recipe, kind=kind, facts=facts)
         if (started and key in wanted) or key in read:
             recipe = replace(recipe, kind="constant", seed=0, facts=(("value", 1.0),))
@@ -706,7 +690,7 @@ def tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
     return recipes
 
 
-def linked_gradients(capture: Capture) -> dict[str, Spec]:
+def _linked_gradients(capture: Capture) -> dict[str, Spec]:
     """Return the inputs that get gradients over links: they are drawn where a Pair runs alone."""
     specs: dict[str, Spec] = {}
     for link in capture.links:

@@ -6,7 +6,7 @@ as far when its inputs, or the results of its operators, are moved by about one 
 `nondeterministic` if two eager runs differ by more than its tolerance, or if it has memory that no operator writes, and
 `random` if it depends on random numbers that the backend draws in another way: neither is an error of the backend.
 
-This file's text also ends every exported file (`export`), so it imports only torch and the standard library.
+Exported files (`export`) have the functions of it that they need, so it imports only torch and the standard library.
 """
 
 import contextlib
@@ -66,7 +66,7 @@ class Eager:
         freed = [torch.full_like(value, 3) for value in plain for _ in range(16 if value.nbytes < 2**16 else 1)]
         del freed
         results = self.run.again(self.run.module())
-        self.draws = not all(map(torch.equal, random_state(), state_begun(self.run)))
+        self.draws = not all(map(torch.equal, random_state(), _state_begun(self.run)))
         return results
 
     @functools.cached_property
@@ -148,13 +148,13 @@ class Eager:
         """Whether a number's difference from this run's is small beside the largest output of its role."""
         wanted = self.run.results[index]
         numbers = wanted.is_floating_point() or wanted.is_complex()
-        by = apart(other, wanted) * largest_number(wanted) if numbers else float("inf")
+        by = apart(other, wanted) * _largest_number(wanted) if numbers else float("inf")
         return by <= SMALL * self.largest(self.run.outputs[index][0])
 
     def largest(self, role: str) -> float:
         """Return the largest number among the outputs of a role."""
         found = zip(self.run.outputs, self.run.results, strict=True)
-        return max((largest_number(value) for (own, _), value in found if own == role), default=0.0)
+        return max((_largest_number(value) for (own, _), value in found if own == role), default=0.0)
 
 
 def judged(eager: Eager, index: int, found: Any) -> tuple[str, str]:
@@ -235,7 +235,7 @@ def random_state() -> list[torch.Tensor]:
     return [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else ())]
 
 
-def state_begun(run: EagerRun) -> list[torch.Tensor]:
+def _state_begun(run: EagerRun) -> list[torch.Tensor]:
     """Return the state of the generators that a run began with; of a GPU's that it did not have, the state now."""
     return [run.random[0], *(run.random[1] or random_state()[1:])]
 
@@ -255,10 +255,10 @@ def rounding(eager: Eager, index: int, found: Any, drawn: bool) -> bool:
         others = moved if drawn or isinstance(eager.wide, str) else [*moved, eager.wide[index]]
         unsteady = [each != wanted for each in others if each.shape == wanted.shape]
         return bool(unsteady) and not bool(((found != wanted) & ~functools.reduce(torch.logical_or, unsteady)).any())
-    by = apart(found, wanted) * largest_number(wanted)
+    by = apart(found, wanted) * _largest_number(wanted)
     if not eager.is_small(index, found):
         return False
-    return by <= TIMES * max((apart(each, wanted) * largest_number(wanted) for each in moved), default=0.0)
+    return by <= TIMES * max((apart(each, wanted) * _largest_number(wanted) for each in moved), default=0.0)
 
 
 def rounds_as_far(eager: Eager, index: int, found: Any) -> bool:
@@ -298,7 +298,7 @@ class OtherRounding(TorchDispatchMode):
         if EXACT.fullmatch(name) or any(value.alias_info for value in schema.returns):
             return found
         summed = torch.Tag.pointwise not in function.tags
-        terms = terms_of(function, name, args, kwargs or {})
+        terms = _terms_of(function, name, args, kwargs or {})
         if isinstance(found, (tuple, list)):
             return type(found)(self.moved(value, summed, terms(place)) for place, value in enumerate(found))
         return self.moved(found, summed, terms(0))
@@ -307,11 +307,11 @@ class OtherRounding(TorchDispatchMode):
         """Return a tensor whose elements are moved."""
         if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.layout is not torch.strided:
             return value
-        by = self.drawn(value.shape, value) + self.drawn(shared_shape(value), value)
+        by = self.drawn(value.shape, value) + self.drawn(_shared_shape(value), value)
         unit = torch.finfo(value.dtype).eps
         size = value.abs()
         if summed and value.numel():
-            sums = SUMMED * mean_square(value).nan_to_num(0.0, 0.0, 0.0) + TERMS * terms
+            sums = SUMMED * _mean_square(value).nan_to_num(0.0, 0.0, 0.0) + TERMS * terms
             size = size + (sums * min(1.0, torch.finfo(torch.float32).eps / unit)).to(value)
         moved = value + by * size * self.units * unit
         return torch.where(torch.isfinite(moved), moved, value)
@@ -324,31 +324,31 @@ class OtherRounding(TorchDispatchMode):
         return 2 * torch.rand(shape, generator=self.sources[place], device=value.device).to(value) - 1
 
 
-def shared_shape(value: torch.Tensor) -> list[int]:
+def _shared_shape(value: torch.Tensor) -> list[int]:
     """Return the shape of numbers that all elements of a channel share: a constant that rounds otherwise moves all."""
     kept = 1 if value.dim() > 2 else 0
     return [size if place == kept else 1 for place, size in enumerate(value.shape)]
 
 
-def terms_of(function: Any, name: str, args: Any, kwargs: Any) -> Callable[[int], Any]:
+def _terms_of(function: Any, name: str, args: Any, kwargs: Any) -> Callable[[int], Any]:
     """Return, for the place of each result, the size of the terms of its sums; 0 where it is not known."""
     if SUMS.fullmatch(name):
-        sizes = function(*map(term_size, args), **{key: term_size(value) for key, value in kwargs.items()})
+        sizes = function(*map(_term_size, args), **{key: _term_size(value) for key, value in kwargs.items()})
         found = sizes if isinstance(sizes, (tuple, list)) else (sizes,)
         return lambda place: 0.0 if found[place] is None else found[place].abs()
     if NORMS.fullmatch(name) and isinstance(args[0], torch.Tensor) and args[0].numel():
-        size = float(mean_square(args[0]))
+        size = float(_mean_square(args[0]))
         running = size * args[6] if "functional" in name and len(args) > 6 else 0.0
         return lambda place: {1: size, 3: running}.get(place, 0.0)  # the mean, and the momentum's share of it
     return lambda place: 0.0
 
 
-def term_size(value: Any) -> Any:
+def _term_size(value: Any) -> Any:
     """Return the absolute values of a floating-point tensor; any other argument as it is."""
     return value.abs() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
-def mean_square(value: torch.Tensor) -> torch.Tensor:
+def _mean_square(value: torch.Tensor) -> torch.Tensor:
     """Return the root mean square of a tensor."""
     return value.double().square().mean().sqrt()
 
@@ -373,7 +373,7 @@ def strided(tensor: Any) -> tuple[Any, ...]:
     return tuple(part.detach().resolve_conj().resolve_neg() for part in found)
 
 
-def largest_number(value: Any) -> float:
+def _largest_number(value: Any) -> float:
     """Return the largest finite number of a floating-point or complex tensor, or 0."""
     if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
         return 0.0

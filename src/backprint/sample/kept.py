@@ -27,14 +27,14 @@ def kept_bytes(path: Path, name: str) -> bytes | None:
             entry = json.loads(file.read(size)).get(name)
             if entry is None:
                 return None
-            start, end = offsets_of(entry, os.fstat(file.fileno()).st_size - 8 - size)
+            start, end = _offsets_of(entry, os.fstat(file.fileno()).st_size - 8 - size)
             file.seek(8 + size + start)
             return file.read(end - start)
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise SampleError(f"{path}: forged or damaged: {error}") from None
 
 
-def offsets_of(row: Any, room: int) -> tuple[int, int]:
+def _offsets_of(row: Any, room: int) -> tuple[int, int]:
     """Return where the data of a tensor begins and ends, in the bytes after the header."""
     match row:
         case {"data_offsets": [int(start), int(end)]} if 0 <= start <= end <= room:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from backprint.common.files import read_text
 from backprint.common.formats import CAPTURE, WORLD, format_of
 from backprint.errors import RefusedError, SampleError
-from backprint.graph.isolation import isolation_request, needs_isolation
 from backprint.graph.keys import tangent_name
 from backprint.graph.links import check_links, tensors_in
 from backprint.graph.nouns import Capture, Deferred, Graph, Link, Pair, TensorSpec, allowed, custom_operators
@@ -33,7 +31,8 @@ from backprint.sample.metadata import (
     read_json,
     read_verdict,
 )
-from backprint.sample.standalone import FOOTER, MARKER, is_footer
+from backprint.sample.standalone import FOOTER, MARKER
+from backprint.values.geometry import contiguous_strides, span
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,11 +41,8 @@ if TYPE_CHECKING:
     from backprint.sample.inputs import Inputs
 
 
-def load(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = False) -> Capture:
-    """Read a sample. `allow` names the custom operators that its graphs may call.
-
-    A graph that needs a process of its own is marked, and is refused where it is run, unless the sample is trusted.
-    """
+def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
+    """Read a sample. `allow` names the custom operators that its graphs may call."""
     folder = Path(path)
     if not folder.is_dir():
         raise SampleError(f"{folder}: no such folder" if not folder.exists() else f"{folder}: not a folder")
@@ -69,14 +65,14 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = (), trust: bool = 
             raise SampleError("pairs: none are listed")
         check_folders(rows)
         check_links(facts["links"], len(rows))
-        if len(rows) > 1 and not facts["links"] and any(ports_of(facts["signature"].output)):
+        if len(rows) > 1 and not facts["links"] and any(_ports_of(facts["signature"].output)):
             raise SampleError(f"pairs: the sample has {len(rows)} pairs and no links that join them")
-        pairs = tuple(read_pair(folder, index, row, facts, allow, trust) for index, row in enumerate(rows))
+        pairs = tuple(_read_pair(folder, index, row, facts, allow) for index, row in enumerate(rows))
         witnessed, verdict = root.get("witness"), read_verdict(root.get("verdict"))
         recipes = root.get("recipes", {}).rows()
         claims = tuple({side: read_claims(row.get(side)) for side in ("forward", "backward")} for row in rows)
     witness = Witness(witnessed, place) if witnessed.value is not None else None
-    stored = Stored(folder, {name: row.value for name, row in recipes.items()}, facts["seed"], pairs, content["format"])
+    stored = _Stored(folder, {name: row.value for name, row in recipes.items()}, facts["seed"], pairs)
     peers = stored_peers(folder, root.get("exchanges"), facts["rank"])
     return Capture(**facts, pairs=pairs, peers=peers, claims=claims, recipes=stored, witness=witness, verdict=verdict)
 
@@ -91,7 +87,7 @@ def check_folders(rows: Sequence[Field]) -> None:
         used_names.add(name)
 
 
-def folder_of_pair(folder: Path, row: Field) -> Path:
+def _folder_of_pair(folder: Path, row: Field) -> Path:
     """Return the folder of a Pair, in which each direction has one."""
     name = row.get("folder").text(64)
     if not re.fullmatch(r"pair_[0-9]{1,6}", name):
@@ -103,31 +99,29 @@ def folder_of_pair(folder: Path, row: Field) -> Path:
     return here
 
 
-def read_pair(
-    folder: Path, index: int, row: Field, facts: Mapping[str, Any], allow: Sequence[str], trust: bool
-) -> Pair:
+def _read_pair(folder: Path, index: int, row: Field, facts: Mapping[str, Any], allow: Sequence[str]) -> Pair:
     """Return one Pair, its graphs still on disk."""
-    here = folder_of_pair(folder, row)
+    here = _folder_of_pair(folder, row)
     requires = facts["requires"]
 
     def read_forward() -> Graph:
-        graph = read_graph(here / "forward" / "model.py", requires, allow)
-        check_signature(here / "forward" / "model.py", index, graph, facts)
-        return graph if trust else with_isolation(graph, folder, allow)
+        graph = _read_graph(here / "forward" / "model.py", requires, allow)
+        _check_signature(here / "forward" / "model.py", index, graph, facts)
+        return graph
 
-    forward = Deferred(read_forward)
+    forward, lives = Deferred(read_forward), row.get("lives", []).pairs()
     if "backward" not in row.expect(dict):
-        return Pair(row.get("name", here.name).text(), forward)
+        return Pair(row.get("name", here.name).text(), forward, lives=lives)
 
     def backward() -> Graph:
-        graph = read_graph(here / "backward" / "model.py", requires, allow)
-        check_tied(here, index, forward.get(), graph, facts)
-        return graph if trust else with_isolation(graph, folder, allow)
+        graph = _read_graph(here / "backward" / "model.py", requires, allow)
+        _check_tied(here, index, forward.get(), graph, facts)
+        return graph
 
-    return Pair(row.get("name", here.name).text(), forward, Deferred(backward))
+    return Pair(row.get("name", here.name).text(), forward, Deferred(backward), lives=lives)
 
 
-def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Graph:
+def _read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Graph:
     """Return the graph in a `model.py`; the text after it must be the ending of every sample."""
     text = read_text(path, 4 * MAX_CHARACTERS)
     body, marker, rest = text.partition(MARKER)
@@ -140,10 +134,11 @@ def read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gra
         raise RefusedError(f"{path}: {error}") from None
     except Exception as error:
         raise SampleError(f"{path}: {error}") from None
-    if not is_footer(marker + rest):
+    if marker + rest != FOOTER:
         line = body.count("\n") + 1 + first_difference(marker + rest, FOOTER)
         raise RefusedError(
-            f"{path}: line {line}: the lines below the graph are not those that samples end with; nothing was run"
+            f"{path}: line {line}: the lines below the graph are not those that samples of this version end with; "
+            "nothing was run: if another version saved it, capture the program again"
         )
     return graph
 
@@ -158,17 +153,7 @@ def parse_graph(text: str, allow: Sequence[str] = ()) -> Graph:
                 f"step {step.name!r} calls {name}, which is not an operator of PyTorch: allow it by name "
                 f"(allow=({name!r},)) to read this text"
             )
-    calls = needs_isolation(graph, allow)
-    return replace(graph, isolated=f"the text calls {', '.join(calls)}; {NOT_ALONE}") if calls else graph
-
-
-NOT_ALONE = "no check of arguments makes that safe, and only samples are run in a process of their own"
-
-
-def with_isolation(graph: Graph, folder: Path, allow: Sequence[str]) -> Graph:
-    """Return an untrusted graph, marked if it calls anything that is only safe in a process of its own."""
-    why = isolation_request(folder, needs_isolation(graph, allow), f"bp.load({str(folder)!r}, trust=True)")
-    return replace(graph, isolated=why) if why else graph
+    return graph
 
 
 def first_difference(text: str, ending: str) -> int:
@@ -191,15 +176,15 @@ def check_operators(graph: Graph, requires: Sequence[str], allow: Sequence[str])
             raise RefusedError(f"{problem}: allow it by name (allow=({name!r},)) to read this sample")
 
 
-def check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str, Any]) -> None:
+def _check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str, Any]) -> None:
     """Check that results, arguments and links in capture.json name ports of the forward."""
     signature, links = facts["signature"], facts["links"]
     outputs = {port.name for port in forward.by_role("output")}
     inputs = {port.name for port in forward.inputs}
-    claims = [*linked_claims(index, forward, links)]
+    claims = [*_linked_claims(index, forward, links)]
     known = {link.name for link in links if link.target is None} if links else outputs
     claims += [("signature.differentiable", name, known) for name in signature.differentiable]
-    claims += [("signature.output", name, known) for name in ports_of(signature.output)]
+    claims += [("signature.output", name, known) for name in _ports_of(signature.output)]
     claims += [("signature.loss", signature.loss, known)] if signature.loss else []
     if not links:
         claims += [("signature.same", name, inputs) for pair in signature.same for name in pair]
@@ -211,7 +196,7 @@ def check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str, 
             )
 
 
-def linked_claims(index: int, forward: Graph, links: Sequence[Link]) -> Iterator[tuple[str, str, set[str]]]:
+def _linked_claims(index: int, forward: Graph, links: Sequence[Link]) -> Iterator[tuple[str, str, set[str]]]:
     """Yield what the links say of one forward: a field, a name, and the names that exist."""
     inputs = {port.name for port in forward.inputs}
     for link in links:
@@ -222,23 +207,23 @@ def linked_claims(index: int, forward: Graph, links: Sequence[Link]) -> Iterator
             yield "links (input)", link.name, inputs
 
 
-def ports_of(tree: Any) -> Iterator[str]:
+def _ports_of(tree: Any) -> Iterator[str]:
     """Yield the ports in a result's structure."""
     match tree:
         case {"port": name}:
             yield name
         case {"dict": rows}:
             for item in rows.values():
-                yield from ports_of(item)
+                yield from _ports_of(item)
         case {"items": pairs}:
             for _, item in pairs:
-                yield from ports_of(item)
+                yield from _ports_of(item)
         case {"list": items} | {"tuple": items}:
             for item in items:
-                yield from ports_of(item)
+                yield from _ports_of(item)
 
 
-def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts: Mapping[str, Any]) -> None:
+def _check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts: Mapping[str, Any]) -> None:
     """Check that the forward returns every saved value, and every output with a tangent, that the backward takes."""
     saved_names = {port.name for port in forward.outputs if port.role == "saved"}
     outputs = {port.name for port in forward.outputs if port.role == "output"}
@@ -266,12 +251,12 @@ def check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts:
             )
 
 
-class Stored:
+class _Stored:
     """A sample's inputs, still on disk: recipes are checked and data is read when first used."""
 
-    def __init__(self, folder: Path, rows: Mapping[str, Any], seed: int, pairs: Sequence[Pair], number: int) -> None:
+    def __init__(self, folder: Path, rows: Mapping[str, Any], seed: int, pairs: Sequence[Pair]) -> None:
         self.folder, self.rows, self.pairs = folder, rows, pairs
-        self.seed, self.format = seed, number
+        self.seed = seed
 
     @cached_property
     def inputs(self) -> Inputs:
@@ -285,7 +270,7 @@ class Stored:
                 recipes[name] = from_json(row)
         graphs = [graph for pair in self.pairs for graph in (pair.forward, pair.backward) if graph is not None]
         with errors_with_path(self.folder / "capture.json"):
-            check_recipes(recipes, graphs, self.format > 1)
+            _check_recipes(recipes, graphs)
         return Inputs(recipes, read_tensors(self.folder / "tensors.safetensors"), self.seed)
 
     @property
@@ -318,17 +303,13 @@ class Stored:
         return self.inputs.make(seed, names)
 
 
-def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph], strides: bool) -> None:
-    """Check that each recipe matches its port, in no more storage than it and its views span.
-
-    Samples of format 1 have tangents with the strides of their outputs, which may differ from those of their ports.
-    """
-    from backprint.sample.recipes import reach
+def _check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> None:
+    """Check that each recipe matches its port, in no more storage than it and its views span."""
 
     spans: dict[str, int] = {}
     for name, recipe in recipes.items():
         base = str(dict(recipe.facts)["of"]) if recipe.kind == "view" else name
-        spans[base] = max(spans.get(base, 0), recipe.offset + reach(recipe.shape, recipe.stride))
+        spans[base] = max(spans.get(base, 0), recipe.offset + span(recipe.shape, recipe.stride))
     for name, recipe in recipes.items():
         if recipe.kind != "view" and recipe.extent > spans[name]:
             problem = f"an extent of {recipe.extent} elements, of which only {spans[name]} are used"
@@ -350,18 +331,14 @@ def check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph], stride
                     f"makes {stored.dtype}{list(stored.shape)!s:.80}{kind} where the graph takes {show_spec(spec):.80}"
                 )
                 raise SampleError(f"recipes[{key!r:.80}]: {problem}")
-            if strides and not graph.symbols and stored.kind not in ("none", "sparse") and not lies_as(stored, spec):
+            if not graph.symbols and stored.kind not in ("none", "sparse") and not _lies_as(stored, spec):
                 strides_text = f"{list(stored.stride)} on {stored.device}"
                 problem = f"makes strides {strides_text} where the graph takes {show_spec(spec):.80}"
                 raise SampleError(f"recipes[{key!r:.80}]: {problem}")
 
 
-def lies_as(recipe: Recipe, spec: TensorSpec) -> bool:
+def _lies_as(recipe: Recipe, spec: TensorSpec) -> bool:
     """Whether a recipe's device and strides are those of its port."""
-    strides, step = [], 1
-    for size in reversed(recipe.shape):
-        strides.append(step)
-        step *= max(size, 1)
-    wanted = spec.stride if spec.stride is not None else tuple(reversed(strides))
+    wanted = spec.stride if spec.stride is not None else contiguous_strides(recipe.shape)
     rows = zip(recipe.shape, recipe.stride, wanted, strict=True)
     return recipe.device == spec.device and (0 in recipe.shape or all(n <= 1 or now == then for n, now, then in rows))

@@ -22,11 +22,7 @@ from backprint.graph.nouns import Argument, Capture, Guard, Link, OpaqueEdge, Ra
 from backprint.graph.verdicts import VERDICTS, is_word_of_derivative
 
 FORMAT = 4
-"""The version of the layout. Newer versions are refused with an error that says so; older ones, except LOOPS_FORMAT,
-are read."""
-
-LOOPS_FORMAT = 3
-"""The version of samples whose graphs have loops on disk; `sample/convert.py` writes their graphs without loops."""
+"""The version of the layout. Samples of another one are refused by name."""
 
 MAX_BYTES = 64 * 2**20
 """The most bytes of a `capture.json`."""
@@ -74,25 +70,25 @@ def describe(capture: Capture) -> dict[str, Any]:
             "differentiable": list(signature.differentiable),
             "same": [list(pair) for pair in signature.same],
             "loss": signature.loss,
-            "call": None if signature.call is None else [argument_json(argument) for argument in signature.call],
+            "call": None if signature.call is None else [_argument_json(argument) for argument in signature.call],
             "aliases": None if signature.aliases is None else [list(alias) for alias in signature.aliases],
         },
         "links": [[link.source, str(link.port), link.target, link.name] for link in capture.links],
         "breaks": list(capture.breaks),
         "why": list(capture.why),
         "guards": [
-            {"kind": g.kind, "text": g.text, "inputs": list(g.inputs), "source": source_json(g.source)}
+            {"kind": g.kind, "text": g.text, "inputs": list(g.inputs), "source": _source_json(g.source)}
             for g in capture.guards
         ],
         **({"pins": [list(pair) for pair in capture.pins]} if capture.pins else {}),
         **({"notes": list(capture.notes)} if capture.notes else {}),
-        "opaque": [edge_json(edge) for edge in capture.opaque],
+        "opaque": [_edge_json(edge) for edge in capture.opaque],
         **({"meant": list(capture.meant)} if capture.meant else {}),
-        **({"rank": rank_json(capture.rank)} if capture.rank is not None else {}),
+        **({"rank": _rank_json(capture.rank)} if capture.rank is not None else {}),
     }
 
 
-def rank_json(rank: Rank) -> dict[str, Any]:
+def _rank_json(rank: Rank) -> dict[str, Any]:
     """Return the place of a Capture among ranks as JSON."""
     return {
         "number": rank.number,
@@ -101,7 +97,7 @@ def rank_json(rank: Rank) -> dict[str, Any]:
     }
 
 
-def read_rank(field: Field) -> Rank | None:
+def _read_rank(field: Field) -> Rank | None:
     """Return the place of a Capture among ranks; None if it has none."""
     if field.value is None:
         return None
@@ -117,13 +113,13 @@ def read_rank(field: Field) -> Rank | None:
     return Rank(number, size, tuple(groups.items()))
 
 
-def argument_json(argument: Argument) -> dict[str, Any]:
+def _argument_json(argument: Argument) -> dict[str, Any]:
     """Return one argument of the captured call as JSON."""
     flags = {name: True for name in ("optional", "keyword") if getattr(argument, name)}
     return {"name": argument.name, "like": argument.like, **flags}
 
 
-def source_json(source: Source | None) -> Any:
+def _source_json(source: Source | None) -> Any:
     return None if source is None else [source.file, source.line, source.function, source.code, source.module]
 
 
@@ -241,14 +237,14 @@ class Field:
         return tuple((left.text(), right.free_text()) for left, right in rows)
 
 
-def read_source(field: Field) -> Source | None:
+def _read_source(field: Field) -> Source | None:
     if field.value is None:
         return None
-    file, line, function, code, module = field.items(5) if len(field.expect(list)) == 5 else raise_not_a_source(field)
+    file, line, function, code, module = field.items(5) if len(field.expect(list)) == 5 else _raise_not_a_source(field)
     return Source(file.text(), line.expect(int), function.text(), code.text(), module.text())
 
 
-def raise_not_a_source(field: Field) -> Any:
+def _raise_not_a_source(field: Field) -> Any:
     raise SampleError(f"{field.path}: expected a list of file, line, function, code and module")
 
 
@@ -278,17 +274,17 @@ def read_tree(field: Field, depth: int = 0) -> Any:
     raise SampleError(f"{field.path}: {kind!r:.40} is not one of port, value, dict, items, list, tuple")
 
 
-def read_argument(field: Field) -> Argument:
+def _read_argument(field: Field) -> Argument:
     """Return one argument of the captured call."""
     return Argument(
         field.get("name").text(),
-        read_like(field.get("like")),
+        _read_like(field.get("like")),
         field.get("optional", False).expect(bool),
         field.get("keyword", False).expect(bool),
     )
 
 
-def read_like(field: Field, depth: int = 0) -> Any:
+def _read_like(field: Field, depth: int = 0) -> Any:
     """Return a likeness, which describes the value of an argument: a text, or an object or a list of likenesses."""
     if depth > MAX_LIKENESS:
         raise SampleError(f"{field.path[:80]}: nested too deeply")
@@ -300,13 +296,13 @@ def read_like(field: Field, depth: int = 0) -> Any:
         case int():
             return field.expect(int)
         case list():
-            return [read_like(item, depth + 1) for item in field.items()]
+            return [_read_like(item, depth + 1) for item in field.items()]
         case dict():
-            return {key: read_like(Field(item, f"{field.path}.{key}"), depth + 1) for key, item in field.value.items()}
+            return {key: _read_like(Field(item, f"{field.path}.{key}"), depth + 1) for key, item in field.value.items()}
     raise SampleError(f"{field.path}: {str(field.value)[:80]!r} is not the likeness of a value")
 
 
-def read_alias(field: Field) -> tuple[str, str, int]:
+def _read_alias(field: Field) -> tuple[str, str, int]:
     """Return the names of two input tensors that share memory, and the offset in bytes of the second from the first."""
     rows = field.items(3)
     if len(rows) != 3:
@@ -314,12 +310,12 @@ def read_alias(field: Field) -> tuple[str, str, int]:
     return rows[0].text(), rows[1].text(), rows[2].expect(int)
 
 
-def read_optional_items(field: Field, read: Callable[[Field], T]) -> tuple[T, ...] | None:
-    """Return the items of a list; None if the sample has no such list, which is so in older samples."""
-    return None if field.value is None else tuple(read_items(field, read))
+def _read_optional_items(field: Field, read: Callable[[Field], T]) -> tuple[T, ...] | None:
+    """Return the items of a list; None if the sample has no such list."""
+    return None if field.value is None else tuple(_read_items(field, read))
 
 
-def read_signature(field: Field) -> Signature:
+def _read_signature(field: Field) -> Signature:
     """Return the Signature of a Capture: which port each argument and each result of the program is."""
     return Signature(
         arguments=field.get("arguments", []).texts(),
@@ -328,8 +324,8 @@ def read_signature(field: Field) -> Signature:
         differentiable=field.get("differentiable", []).texts(),
         same=field.get("same", []).pairs(),
         loss=field.get("loss", "").text(),
-        call=read_optional_items(field.get("call"), read_argument),
-        aliases=read_optional_items(field.get("aliases"), read_alias),
+        call=_read_optional_items(field.get("call"), _read_argument),
+        aliases=_read_optional_items(field.get("aliases"), _read_alias),
     )
 
 
@@ -349,17 +345,13 @@ def read_claims(field: Field) -> dict[str, Any]:
 
 
 def check_format(content: Mapping[str, Any], path: Path) -> None:
-    """Refuse a sample of a newer format, and a file that is not a sample's."""
+    """Refuse a sample of another format, and a file that is not a sample's."""
     version = content.get("format")
     if type(version) is not int or version < 1:
         raise SampleError(f"{path}: no format version; this is not a capture.json of a sample")
-    if version > FORMAT:
-        raise SampleError(f"{path}: format {version}, and this Backprint reads up to {FORMAT}: use a newer Backprint")
-    if version == LOOPS_FORMAT:
-        raise SampleError(
-            f"{path}: format {version}: this version no longer reads graphs that are stored with loops: "
-            f"`backprint convert {path.parent}` writes them flat, without loops, and proves the result"
-        )
+    if version != FORMAT:
+        advice = "use a newer Backprint" if version > FORMAT else "capture the program again"
+        raise SampleError(f"{path}: format {version}, and this Backprint reads format {FORMAT}: {advice}")
 
 
 def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -369,35 +361,35 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
         return {
             "name": root.get("name").text(),
             "engine": root.get("engine").text(64),
-            "signature": read_signature(root.get("signature")),
-            "links": tuple(read_items(root.get("links", []), read_link)),
+            "signature": _read_signature(root.get("signature")),
+            "links": tuple(_read_items(root.get("links", []), _read_link)),
             "breaks": tuple(item.free_text() for item in root.get("breaks", []).items()),
             "why": tuple(item.free_text() for item in root.get("why", []).items()),
-            "guards": tuple(read_items(root.get("guards", []), read_guard)),
+            "guards": tuple(_read_items(root.get("guards", []), _read_guard)),
             "pins": root.get("pins", []).pairs(),
             "notes": tuple(item.free_text() for item in root.get("notes", []).items()),
-            "opaque": tuple(read_items(root.get("opaque", []), read_edge)),
+            "opaque": tuple(_read_items(root.get("opaque", []), _read_edge)),
             "meant": root.get("meant", []).texts(),
             "environment": tuple((key, item.text()) for key, item in root.get("environment", {}).rows().items()),
             "requires": root.get("requires", []).texts(),
             "seed": root.get("seed", 0).whole(),
             "fake": root.get("fake", False).expect(bool),
-            "rank": read_rank(root.get("rank")),
+            "rank": _read_rank(root.get("rank")),
         }
 
 
-def edge_json(edge: OpaqueEdge) -> dict[str, Any]:
-    """Return an opaque edge as JSON; one without lines as older versions wrote it."""
-    row = {"kind": edge.kind, "text": edge.text, "source": source_json(edge.source)}
+def _edge_json(edge: OpaqueEdge) -> dict[str, Any]:
+    """Return an opaque edge as JSON."""
+    row = {"kind": edge.kind, "text": edge.text, "source": _source_json(edge.source)}
     return {**row, "lines": list(edge.lines)} if edge.lines else row
 
 
-def read_items(field: Field, read: Callable[[Field], T]) -> list[T]:
+def _read_items(field: Field, read: Callable[[Field], T]) -> list[T]:
     """Call `read` on every item of a list, and return the results."""
     return [read(item) for item in field.items()]
 
 
-def read_link(field: Field) -> Link:
+def _read_link(field: Field) -> Link:
     """Return a link: the number of its source Pair with the key of a port, and the number of its target Pair with the
     name of an input. A number is None for the program's own inputs and outputs."""
     rows = field.items(4)
@@ -408,18 +400,18 @@ def read_link(field: Field) -> Link:
     return Link(pair_numbers[0], PortKey.from_text(port.text()), pair_numbers[1], name.text())
 
 
-def read_guard(field: Field) -> Guard:
+def _read_guard(field: Field) -> Guard:
     return Guard(
         field.get("kind").text(),
         field.get("text").text(),
         field.get("inputs").texts(),
-        read_source(field.get("source")),
+        _read_source(field.get("source")),
     )
 
 
-def read_edge(field: Field) -> OpaqueEdge:
+def _read_edge(field: Field) -> OpaqueEdge:
     lines = field.get("lines", []).texts()
-    return OpaqueEdge(field.get("kind").text(), field.get("text").text(), read_source(field.get("source")), lines)
+    return OpaqueEdge(field.get("kind").text(), field.get("text").text(), _read_source(field.get("source")), lines)
 
 
 class Witness(Mapping[str, Any]):
@@ -436,7 +428,7 @@ class Witness(Mapping[str, Any]):
     def checked(self) -> dict[str, Any]:
         """The content by port, after a check of every row."""
         with errors_with_path(self.path):
-            check_witness(self.field)
+            _check_witness(self.field)
         return self.field.expect(dict)
 
     def __getitem__(self, key: str) -> Any:
@@ -449,7 +441,7 @@ class Witness(Mapping[str, Any]):
         return len(self.checked)
 
 
-def check_witness(field: Field) -> None:
+def _check_witness(field: Field) -> None:
     """Raise SampleError unless every row is valid (`replaying.results.numbers_of` makes them): a digest, dtype, shape,
     norm, maximum and the first eight values of a result. The row of a sparse tensor also has its layout, the digests of
     its indices and the shape of its values; the row of a result that is None has nothing."""
@@ -486,14 +478,15 @@ def read_verdict(field: Field) -> Any:
         port.text(32)
     if (nonfinite := field.get("nonfinite")).value is not None:
         nonfinite.free_text()
+    field.get("graphs", "").text(64)
     if (powers := field.get("powers")).value is not None:
-        check_powers(powers)
+        _check_powers(powers)
     if (derivative := field.get("derivative")).value is not None:
-        check_derivative(derivative)
+        _check_derivative(derivative)
     return field.value
 
 
-def check_derivative(field: Field) -> None:
+def _check_derivative(field: Field) -> None:
     """Raise SampleError unless a stored Derivative is valid: its word, the gap, and the reasons as text."""
     word = field.get("word").text()
     if not is_word_of_derivative(word):
@@ -504,12 +497,15 @@ def check_derivative(field: Field) -> None:
         field.get("gap").number()
     for place in field.get("wrong").items():
         place.free_text()
+    for names in ("functions", "meant", "tried"):
+        field.get(names, []).texts()
+    field.get("not_tried", []).pairs()
 
 
-def check_powers(field: Field) -> None:
+def _check_powers(field: Field) -> None:
     """Raise SampleError unless the powers of a verdict are valid, which `replaying.attest` makes.
 
-    A power says how far results move when one input is redrawn; older samples have no powers. `tried` of `of` inputs
+    A power says how far results move when one input is redrawn. `tried` of `of` inputs
     were redrawn. `redrawn` has a row for each redraw: the reason why it was not tried, or how many ports moved, by how
     much at least and at most, the port that moved least, and what a check would not see of the redraw.
     """

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from backprint.errors import ReplayError, SampleError
 from backprint.graph.nouns import DEVICES
 from backprint.sample import generator
 from backprint.sample.generator import PARTS, WORDS, Recipe, Words, parse
+from backprint.values.geometry import span
 
 # ---- JSON
 
@@ -57,24 +58,24 @@ def from_json(obj: Any) -> Recipe:
     for name, (words, holds) in FIELDS.items():
         want(holds(obj[name]), f"recipe.{name}", words, obj[name])
     most = math.inf if obj["kind"] == "sparse" else LARGEST  # a sparse tensor's parts take memory, not its shape
-    check_geometry(obj["shape"], obj["stride"], obj["extent"], obj["offset"], most)
+    _check_geometry(obj["shape"], obj["stride"], obj["extent"], obj["offset"], most)
     kind = KINDS[obj["kind"]]
     want(
         not kind.dtypes or obj["dtype"] in kind.dtypes, "recipe.dtype", f"one of {', '.join(kind.dtypes)}", obj["dtype"]
     )
-    check_facts(kind, obj)
+    _check_facts(kind, obj)
     return parse(obj)
 
 
-def check_geometry(shape: list[int], stride: list[int], extent: int, offset: int, most: float = LARGEST) -> None:
+def _check_geometry(shape: list[int], stride: list[int], extent: int, offset: int, most: float = LARGEST) -> None:
     want(math.prod(shape) <= most, "recipe.shape", f"at most {LARGEST} elements", shape)
     want(len(shape) == len(stride), "recipe.stride", f"{len(shape)} numbers, as in shape", stride)
     geometry = dict(shape=shape, stride=stride, offset=offset)
-    span = reach(shape, stride)
-    want(span == 0 or offset + span <= extent, "recipe", f"a tensor within its extent of {extent}", geometry)
+    spanned = span(shape, stride)
+    want(spanned == 0 or offset + spanned <= extent, "recipe", f"a tensor within its extent of {extent}", geometry)
 
 
-def check_facts(kind: Kind, obj: dict[str, Any]) -> None:
+def _check_facts(kind: Kind, obj: dict[str, Any]) -> None:
     facts = obj["facts"]
     named = set(kind.facts) - OPTIONAL <= set(facts) <= set(kind.facts)
     want(named, "recipe.facts", f"{', '.join(kind.facts) or 'none'} for kind {obj['kind']!r}", list(facts))
@@ -88,12 +89,6 @@ def want(holds: bool, where: str, words: str, value: Any) -> None:
     if not holds:
         shown = repr(value)
         raise SampleError(f"{where}: expected {words}, found {shown if len(shown) <= 200 else shown[:197] + '...'}")
-
-
-def reach(shape: Iterable[int], stride: Iterable[int]) -> int:
-    """Return how many elements of storage a tensor spans, from its first to its last."""
-    sides = list(zip(shape, stride, strict=True))
-    return 0 if any(size == 0 for size, _ in sides) else 1 + sum((size - 1) * step for size, step in sides)
 
 
 # ---- Checks of fields and facts
@@ -141,7 +136,7 @@ def limits(dtype: str) -> tuple[int, int]:
     return info.min, info.max
 
 
-def step_size(value: Any, dtype: str) -> bool:
+def _step_size(value: Any, dtype: str) -> bool:
     return finite(value, "int64" if dtype in INTEGERS else dtype)
 
 
@@ -156,7 +151,7 @@ def numbers(value: Any, dtype: str) -> bool:
 Rule = tuple[str, Callable[[Any, str], bool]]  # the expectation in words; whether a fact meets it, given the dtype
 
 FINITE: Rule = ("a finite number of the dtype", finite)
-STEP: Rule = ("a finite number", step_size)
+STEP: Rule = ("a finite number", _step_size)
 NUMBER: Rule = ("a number of the dtype", number)
 VALUES: Rule = (f"at most {MOST} numbers of the dtype", numbers)
 COUNT: Rule = (f"a whole number from 0 to {LARGEST}", count)
@@ -295,7 +290,7 @@ def make(
     if recipe.kind == "none":
         raise ReplayError(f"cannot be made: {dict(recipe.facts).get('why', 'its values were never seen')}")
     if recipe.kind in RANKS:
-        check_bases(recipe, bases or {})
+        _check_bases(recipe, bases or {})
     try:
         return generator.make(recipe, exact, bases, drawn)
     except (ValueError, TypeError, OverflowError) as cause:
@@ -314,7 +309,7 @@ def bases_of(recipe: Recipe) -> tuple[str, ...]:
     return of if isinstance(of, tuple) else (of,)
 
 
-def check_bases(recipe: Recipe, bases: Mapping[str, Tensor]) -> None:
+def _check_bases(recipe: Recipe, bases: Mapping[str, Tensor]) -> None:
     for of in bases_of(recipe):
         if of not in bases or bases[of].layout is not torch.strided:
             raise SampleError(f"a {recipe.kind} of {of!r}, which is not among the tensors made: {', '.join(bases)}")
@@ -326,7 +321,7 @@ def make_all(recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor]) -> dict
     """Return the tensors of all recipes, by name and in order; views and sparse tensors share their bases' storage."""
     tensors: dict[str, Tensor] = {}
     ordered = sorted(recipes.items(), key=lambda item: RANKS.get(item[1].kind, 0))
-    for (name, recipe), drawn in zip(ordered, words_of_many([recipe for _, recipe in ordered]), strict=True):
+    for (name, recipe), drawn in zip(ordered, _words_of_many([recipe for _, recipe in ordered]), strict=True):
         try:
             tensors[name] = make(recipe, exact.get(name), tensors, drawn)
         except (SampleError, ReplayError) as cause:
@@ -338,7 +333,7 @@ FEW_COUNTERS = generator.CHUNK // 4
 """Recipes that take up to so many counters are drawn together: each alone would be a hundred calls on little data."""
 
 
-def words_of_many(recipes: Sequence[Recipe]) -> Iterator[Words | None]:
+def _words_of_many(recipes: Sequence[Recipe]) -> Iterator[Words | None]:
     """Yield the random words of each recipe, those of many small ones drawn in one call; None for a recipe that draws
     nothing, or so much that it is drawn alone."""
     counts = [generator.counters(recipe) if recipe.kind in DRAWN_KINDS else 0 for recipe in recipes]
@@ -348,11 +343,11 @@ def words_of_many(recipes: Sequence[Recipe]) -> Iterator[Words | None]:
         end, total = start + 1, counts[start]
         while end < len(recipes) and total + counts[end] <= generator.CHUNK:
             end, total = end + 1, total + counts[end]
-        yield from words_of_group([recipe.seed for recipe in recipes[start:end]], counts[start:end])
+        yield from _words_of_group([recipe.seed for recipe in recipes[start:end]], counts[start:end])
         start = end
 
 
-def words_of_group(seeds: Sequence[int], counts: Sequence[int]) -> Iterator[Words | None]:
+def _words_of_group(seeds: Sequence[int], counts: Sequence[int]) -> Iterator[Words | None]:
     """Yield the words of so many counters for each seed, from one call of Philox; None for no counters."""
     lengths = torch.tensor(counts, device="cpu")
     signed = torch.tensor([seed - 2**64 if seed >= 2**63 else seed for seed in seeds], device="cpu")

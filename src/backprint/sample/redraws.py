@@ -51,7 +51,7 @@ def another(
 
     With a `step`, floats move by that share of their size instead.
     """
-    name = base_of_unit(unit, recipes)
+    name = _base_of_unit(unit, recipes)
     recipe = recipes[name]
     if recipe.kind == "sparse":
         return sparse(name, recipes, tensors[name], seed, step)
@@ -74,7 +74,7 @@ def others_together(
 ) -> dict[str, Tensor]:
     """Return other values for many tensors and their views, drawn together; those whose dtype has no others are left
     out. `fresh` has values by the name of a base, and `step` is as in `another`."""
-    bases = {base_of_unit(unit, recipes): unit for unit in chosen}
+    bases = {_base_of_unit(unit, recipes): unit for unit in chosen}
     ready = dict(fresh or {})
     if step is None:
         drawn = [name for name in bases if recipes[name].kind in DRAWN_KINDS and name not in ready]
@@ -85,7 +85,7 @@ def others_together(
     return values
 
 
-def base_of_unit(unit: tuple[str, ...], recipes: Mapping[str, Recipe]) -> str:
+def _base_of_unit(unit: tuple[str, ...], recipes: Mapping[str, Recipe]) -> str:
     """Return the name of the tensor of which the others are views."""
     return next(member for member in unit if recipes[member].kind != "view")
 
@@ -131,10 +131,18 @@ def near(fresh: Tensor, old: Tensor) -> bool:
     size."""
     if not fresh.is_floating_point():
         return torch.equal(fresh, old)
-    wide = old.double()
-    size = float(wide.square().mean().sqrt()) if wide.numel() else 0.0
-    step = float((fresh.double() - wide).square().mean().sqrt()) if wide.numel() else 0.0
+    squares, steps = 0.0, 0.0
+    for left, right in zip(pieces(old), pieces(fresh), strict=True):
+        squares += float(torch.linalg.vector_norm(left)) ** 2
+        steps += float(torch.linalg.vector_norm(right - left)) ** 2
+    size, step = (math.sqrt(total / max(old.numel(), 1)) for total in (squares, steps))
     return size < ZERO or step < SHARE * size
+
+
+def pieces(tensor: Tensor) -> tuple[Tensor, ...]:
+    """Return the numbers of a tensor in pieces that stay in the cache, of at least 32 bits."""
+    wide = tensor if tensor.element_size() >= 4 else tensor.float()
+    return wide.flatten().split(2**16)
 
 
 def whole(recipe: Recipe, fresh: Tensor) -> Tensor:
@@ -151,7 +159,7 @@ def disturbed(tensor: Tensor, seed: int) -> Tensor | None:
     dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.numel() == 0:
         return None
-    if states_a_generator(tensor):
+    if _states_a_generator(tensor):
         return torch.Generator("cpu").manual_seed(seed).get_state()
     source = torch.Generator("cpu").manual_seed(seed)
     if tensor.is_complex():
@@ -161,7 +169,7 @@ def disturbed(tensor: Tensor, seed: int) -> Tensor | None:
     return None if row is None else row(tensor.cpu(), source).to(tensor.device)
 
 
-def states_a_generator(tensor: Tensor) -> bool:
+def _states_a_generator(tensor: Tensor) -> bool:
     """Whether these bytes are the state of a CPU generator: permuted, they would be invalid."""
     generator = torch.Generator("cpu")
     if tensor.dtype is not torch.uint8 or tensor.shape != generator.get_state().shape:

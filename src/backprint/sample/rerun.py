@@ -3,7 +3,7 @@
 The forwards run in order, then the backwards, the last first. The gradient of a value is the sum of the tangents of the
 results and of the gradients from later graphs. Each graph can be run again from its inputs and its random state.
 
-This file's text also ends every exported file (`export`), so it imports only torch and the standard library.
+Exported files (`export`) have the functions of it that they need, so it imports only torch and the standard library.
 """
 
 import ast
@@ -173,6 +173,18 @@ def laid(tensor: Any, stride: Sequence[int]) -> Any:
     if as_asked or any(then == 0 and size > 1 for size, _, then in sides):
         return tensor
     return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def laid_as_saved(tensor: Any, stride: Sequence[int]) -> Any:
+    """Return a saved value with the strides that its backward was compiled for.
+
+    A stride is 0 where the forward expanded the value, so that its first element there stands for all.
+    """
+    shape, kept = tensor.shape, tensor
+    for dim, (size, step) in enumerate(zip(shape, stride, strict=True)):
+        if step == 0 and size > 1:
+            kept = kept.narrow(dim, 0, 1)
+    return laid(tensor, stride) if kept is tensor else laid(kept, stride).expand(shape)
 
 
 # ---------------------------------------------------------------------------------------- another form of a graph

@@ -81,10 +81,12 @@ def fill(
         row: dict[str, Any] = {"folder": name, "name": pair.name}
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
             if graph is not None:
-                text = model_text(capture, side, graph)
+                text = _model_text(capture, side, graph)
                 row[side] = write_side(
                     folder / name / side, capture, side, graph, text, values_of_pairs[index], write_other_format
                 )
+        if pair.lives:
+            row["lives"] = [list(life) for life in pair.lives]
         content["pairs"].append(row)
     content |= further_content
     content["recipes"] = {name: to_json(recipe) for name, recipe in inputs.recipes.items()}
@@ -117,7 +119,7 @@ def write_side(
     return {**counts, "saved_bytes": saved, **claims_of(graph)}
 
 
-def model_text(capture: Capture, side: str, graph: Graph) -> str:
+def _model_text(capture: Capture, side: str, graph: Graph) -> str:
     """Return the text of `model.py`: a docstring, the graph, and the code that runs it alone."""
     torch_version = dict(capture.environment).get("torch", "")
     title = f"{capture.name}, {side}. Captured by Backprint with engine {capture.engine}, torch {torch_version}."

@@ -10,13 +10,12 @@ the capture, and guards on them hold. Gradients that come over links, and tangen
 from recipes.
 
 Results are not compared with the digests of the capture, which `verify` does. `load` parses the text above MARKER, and
-accepts below it only the current footer or one of an earlier version.
+accepts below it the footer of this version alone.
 """
 
 from __future__ import annotations
 
 import ast
-import hashlib
 from importlib.resources import files
 
 # Readers find the footer by this line, so the line must never change, whatever else of the footer changes.
@@ -232,42 +231,3 @@ IMPORTS = "import functools\nimport importlib.util\nimport json\nimport pathlib\
 MODULES = ("sample/generator.py", "sample/alone.py", "values/combine.py")
 
 FOOTER = f"{MARKER}\n\n{IMPORTS}{chr(10).join(text_of(module) + chr(10) for module in MODULES)[:-1]}{MAIN}"
-
-KNOWN_FOOTERS = frozenset(
-    {
-        "696eb5085f55a6a1d5dc1b960d9413cd029971d7b0ecbd2257e03a04c85e2eb0",
-        "5db235228fb59f5e2f2ca5395e449e785ec8168ca803209ac005c6af2dcc569b",
-        "990dc979418ce1d08806332cb135cee4170bfe5d5f93f54544972e5a074e0dc9",
-        "7c8596545aceb579baf4f40ccab351652040ca48f1826a8fb475ffd52f06f591",
-        "f5d14724ddcd9b61c3f3810a6ef20f78f938578395ce67599cfa421e177ac8cf",
-        "b6b98fb98e4d00641b3b6cb4270b7e4d7382f740c7ab56266a824db911b695c4",
-    }
-)
-"""The digests (`footer_digest`) of the footers, from MARKER on, that earlier versions wrote. Samples with these are
-read too. Whoever changes the footer after a release adds the digest of the released one."""
-
-
-def names_bound(module: str) -> frozenset[str]:
-    """Return the names that the statements of a module bind."""
-    names_of_module: set[str] = set()
-    for node in ast.parse(module).body:
-        match node:
-            case ast.Import(names=names) | ast.ImportFrom(names=names):
-                names_of_module.update(alias.asname or alias.name.partition(".")[0] for alias in names)
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                names_of_module.add(name)
-            case ast.Assign(targets=targets):
-                names_of_module.update(target.id for target in targets if isinstance(target, ast.Name))
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                names_of_module.add(name)
-    return frozenset(names_of_module)
-
-
-def footer_digest(text: str) -> str:
-    """Return the digest of a footer, for KNOWN_FOOTERS."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def is_footer(text: str) -> bool:
-    """Whether a text is the current footer, or that of an earlier version."""
-    return text == FOOTER or footer_digest(text) in KNOWN_FOOTERS

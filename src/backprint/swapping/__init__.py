@@ -43,8 +43,8 @@ def swap(
     buffers of the replaced module that have the same names as its own.
 
     The module, its parameters and its keys stay where they are; only its forward is replaced. The solution runs where
-    its inputs and parameters have the number of dimensions, dtype, device and layout that it is for, require grad only
-    where it has gradients, and the module is in the same mode, inside or outside of autocast. Everywhere else the
+    its inputs and parameters have the number of dimensions, dtype, device and layout that it is for, require grad where
+    those that it is for do, and the module is in the same mode, inside or outside of autocast. Everywhere else the
     original runs, and a warning says so once. What it is for comes from `for_`, a Capture of the part or a part of
     `bp.split`; from `like`, arguments of the part (a tensor, or a tuple of positional ones); from a proof; or from the
     first call. Sizes that are `fixed` are compared too: `fixed=True` all sizes of inputs, `fixed=(-1,)` the last of

@@ -97,7 +97,7 @@ def gain_of(
         times["after"] += rounds[1]
         return rounds
 
-    with outside_modes(), preserving_random_states(), as_they_were(places), buffers_restored(model):
+    with outside_modes(), preserving_random_states(), as_they_were(places), _buffers_restored(model):
         change: TimingChange = compare_in_stages(more_rounds, STAGES)
     return SwapGain(
         change.answer,
@@ -122,7 +122,7 @@ def loss_of(result: Any, loss: Callable[[Any], Tensor] | None, seed: int) -> Ten
 
 
 @contextmanager
-def buffers_restored(model: nn.Module) -> Iterator[None]:
+def _buffers_restored(model: nn.Module) -> Iterator[None]:
     """Restore the values of all buffers afterwards."""
     kept = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     try:

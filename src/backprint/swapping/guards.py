@@ -27,8 +27,9 @@ CONSTANTS: tuple[type, ...] = (bool, int, float, complex, str, type(None), tuple
 
 
 @dataclass(frozen=True)
-class TensorNeed:
-    """What one tensor must be. `sizes` are the dimensions that are compared, each with its size."""
+class _TensorNeed:
+    """What one tensor must be. `sizes` are the dimensions that are compared, each with its size. `requires_grad` is
+    None where it may require grad or not."""
 
     name: str
     dtype: torch.dtype
@@ -36,12 +37,12 @@ class TensorNeed:
     ndim: int
     layout: torch.layout
     contiguous: bool
-    may_require_grad: bool
+    requires_grad: bool | None
     sizes: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
-class ConstantNeed:
+class _ConstantNeed:
     """The value that an argument must have that is no tensor."""
 
     name: str
@@ -49,11 +50,11 @@ class ConstantNeed:
 
 
 @dataclass(frozen=True)
-class StateNeed:
+class _StateNeed:
     """What a parameter or buffer must be, and its place among all of the module's, with duplicates."""
 
     place: int
-    need: TensorNeed
+    need: _TensorNeed
 
 
 @dataclass(frozen=True)
@@ -82,22 +83,30 @@ class PartGuard:
     solution that gets the arguments themselves compares no constants. `counts` are the numbers of all parameters, of
     all buffers and of all modules, duplicates included: a parametrization or an adapter that is added
     changes them. `autocast` is None outside of it.
+
+    Where gradients are recorded, which tensors require grad is compared in both directions: a solution may leave out
+    what it takes for needless. `also` has for each tensor whether it requires grad in other calls that were seen or
+    proven, and `any_grad` leaves that open.
     """
 
     present: tuple[str, ...]
-    leaves: tuple[TensorNeed | ConstantNeed, ...]
-    parameters: tuple[StateNeed, ...]
-    buffers: tuple[StateNeed, ...]
+    leaves: tuple[_TensorNeed | _ConstantNeed, ...]
+    parameters: tuple[_StateNeed, ...]
+    buffers: tuple[_StateNeed, ...]
     counts: tuple[int, int, int]
     training: bool
     device_type: str
     autocast: torch.dtype | None
+    also: tuple[tuple[bool | None, ...], ...] = ()
+    any_grad: bool = False
 
     def in_dtype(self, dtype: torch.dtype) -> PartGuard:
         """Return the guard for the same part with all its floating-point tensors in another dtype."""
 
         def moved(need: Any) -> Any:
-            return replace(need, dtype=dtype) if isinstance(need, TensorNeed) and need.dtype.is_floating_point else need
+            return (
+                replace(need, dtype=dtype) if isinstance(need, _TensorNeed) and need.dtype.is_floating_point else need
+            )
 
         return replace(
             self,
@@ -108,22 +117,28 @@ class PartGuard:
 
     def joined(self, other: PartGuard) -> PartGuard:
         """Return the guard for both of two calls that differ in which inputs require grad; of others, this one."""
-
-        def either(need: Any, second: Any) -> Any:
-            return replace(need, may_require_grad=True) if getattr(second, "may_require_grad", False) else need
-
-        if len(self.leaves) != len(other.leaves):
+        if len(self.grads) != len(other.grads):
             return self
-        pairs = zip(self.leaves, other.leaves, strict=True)
-        return replace(
-            self, leaves=tuple(either(*pair) if isinstance(pair[0], TensorNeed) else pair[0] for pair in pairs)
-        )
+        return replace(self, also=(*self.also, other.grads, *other.also))
+
+    @property
+    def grads(self) -> tuple[bool | None, ...]:
+        """Whether each tensor requires grad: inputs, parameters, buffers."""
+        needs = [*self.leaves, *(state.need for state in (*self.parameters, *self.buffers))]
+        return tuple(need.requires_grad for need in needs if isinstance(need, _TensorNeed))
+
+    def proven_for(self, inputs: bool, state: bool) -> PartGuard:
+        """Return the guard that also lets calls pass in which only the inputs, only the parameters, or none of both
+        require grad that may."""
+        number = sum(isinstance(need, _TensorNeed) for need in self.leaves)
+        kept = [(inputs if place < number else state) and grad for place, grad in enumerate(self.grads)]
+        return replace(self, also=(*self.also, tuple(kept)))
 
     @property
     def dtypes(self) -> tuple[torch.dtype, ...]:
         """The floating-point dtypes that the part is for."""
         needs = [*self.leaves, *(state.need for state in (*self.parameters, *self.buffers))]
-        dtypes = [need.dtype for need in needs if isinstance(need, TensorNeed)]
+        dtypes = [need.dtype for need in needs if isinstance(need, _TensorNeed)]
         return tuple(dict.fromkeys(dtype for dtype in dtypes if dtype.is_floating_point))
 
 
@@ -203,11 +218,11 @@ def gather(module: nn.Module, parameters: list[Tensor], buffers: list[Tensor]) -
             gather(child, parameters, buffers)
 
 
-def number_of_modules(module: nn.Module) -> int:
+def _number_of_modules(module: nn.Module) -> int:
     """Return the number of modules inside a module and itself, duplicates included."""
     if torch.compiler.is_compiling():
         return len(list(module.named_modules(remove_duplicate=False)))
-    return 1 + sum(number_of_modules(child) for child in own_modules(module).values() if child is not None)
+    return 1 + sum(_number_of_modules(child) for child in own_modules(module).values() if child is not None)
 
 
 # ---- Checking
@@ -227,18 +242,19 @@ def mismatch_of(
         return Mismatch("training", "the module", mode(module.training), mode(guard.training))
     autocast = torch.get_autocast_dtype(guard.device_type) if torch.is_autocast_enabled(guard.device_type) else None
     if autocast is not guard.autocast:
-        return Mismatch("autocast", "the call", in_autocast(autocast), in_autocast(guard.autocast))
+        return Mismatch("autocast", "the call", _in_autocast(autocast), _in_autocast(guard.autocast))
     if tuple(present) != guard.present or len(leaves) != len(guard.leaves):
         return Mismatch("arguments", "the call", listed(present, leaves), listed(guard.present, guard.leaves))
-    counts = (len(parameters), len(buffers), number_of_modules(module))
+    counts = (len(parameters), len(buffers), _number_of_modules(module))
     if counts != guard.counts:
         return Mismatch("parameters", "the module", counted(counts), counted(guard.counts))
-    recording = torch.is_grad_enabled()
+    tensors: list[Tensor] = []
     for index, need in enumerate(guard.leaves):
         leaf = leaves[index]
-        if isinstance(need, TensorNeed):
-            if (broken := broken_by(leaf, need, recording)) is not None:
+        if isinstance(need, _TensorNeed):
+            if (broken := _broken_by(leaf, need)) is not None:
                 return broken
+            tensors.append(leaf)
         elif constants and type(leaf) not in CONSTANTS:
             return Mismatch("value", need.name, shown(leaf), "tensors, numbers, texts and containers of these")
         elif constants and (type(leaf) is not type(need.value) or leaf != need.value):
@@ -246,15 +262,17 @@ def mismatch_of(
         elif isinstance(leaf, Tensor):
             return Mismatch("arguments", need.name, "a tensor", shown(need.value))
     for state in guard.parameters:
-        if (broken := broken_by(parameters[state.place], state.need, recording)) is not None:
+        if (broken := _broken_by(parameters[state.place], state.need)) is not None:
             return broken
+        tensors.append(parameters[state.place])
     for state in guard.buffers:
-        if (broken := broken_by(buffers[state.place], state.need, recording)) is not None:
+        if (broken := _broken_by(buffers[state.place], state.need)) is not None:
             return broken
-    return None
+        tensors.append(buffers[state.place])
+    return None if guard.any_grad else _broken_by_grads(guard, tensors)
 
 
-def broken_by(tensor: Any, need: TensorNeed, recording: bool) -> Mismatch | None:
+def _broken_by(tensor: Any, need: _TensorNeed) -> Mismatch | None:
     """Return the guard that one tensor breaks."""
     if type(tensor) not in PLAIN:
         return Mismatch("type", need.name, type(tensor).__name__, "Tensor")
@@ -271,16 +289,35 @@ def broken_by(tensor: Any, need: TensorNeed, recording: bool) -> Mismatch | None
             return Mismatch(f"size of dimension {dim}", need.name, str(tensor.shape[dim]), str(size))
     if need.contiguous and not tensor.is_contiguous():
         return Mismatch("memory", need.name, "not contiguous", "contiguous")
-    if recording and tensor.requires_grad and not need.may_require_grad:
-        return Mismatch("requires_grad", need.name, "True", "False")
     return None
+
+
+def _broken_by_grads(guard: PartGuard, tensors: Sequence[Tensor]) -> Mismatch | None:
+    """Return the guard that is broken by which tensors require grad."""
+    if not torch.is_grad_enabled():
+        return None
+    now = [tensor.requires_grad for tensor in tensors]
+    for grads in (guard.grads, *guard.also):
+        if agree(now, grads):
+            return None
+    needs = [*guard.leaves, *(state.need for state in (*guard.parameters, *guard.buffers))]
+    named = [need for need in needs if isinstance(need, _TensorNeed)]
+    for place, need in enumerate(named):
+        if need.requires_grad is not None and now[place] != need.requires_grad:
+            return Mismatch("requires_grad", need.name, str(now[place]), str(need.requires_grad))
+    return None
+
+
+def agree(now: Sequence[bool], grads: Sequence[bool | None]) -> bool:
+    """Whether tensors require grad as they are to."""
+    return all(wanted is None or now[place] == wanted for place, wanted in enumerate(grads))
 
 
 def mode(training: bool) -> str:
     return "in training mode" if training else "in eval mode"
 
 
-def in_autocast(dtype: torch.dtype | None) -> str:
+def _in_autocast(dtype: torch.dtype | None) -> str:
     return "outside of autocast" if dtype is None else f"inside autocast to {dtype}"
 
 
@@ -302,7 +339,7 @@ def shown(value: Any) -> str:
 Fixed = bool | Sequence[int] | Mapping[str, Sequence[int]]
 
 
-def fixed_dims(fixed: Any, name: str, ndim: int) -> tuple[int, ...]:
+def _fixed_dims(fixed: Any, name: str, ndim: int) -> tuple[int, ...]:
     """Return which dimensions of an input are compared."""
     if fixed is True:
         return tuple(range(ndim))
@@ -313,29 +350,27 @@ def fixed_dims(fixed: Any, name: str, ndim: int) -> tuple[int, ...]:
     return tuple(dims)
 
 
-def need_of(name: str, tensor: Tensor, may_require_grad: bool, dims: Sequence[int]) -> TensorNeed:
+def need_of(name: str, tensor: Tensor, requires_grad: bool | None, dims: Sequence[int]) -> _TensorNeed:
     """Return the need of a tensor that is an example."""
     contiguous = tensor.layout is torch.strided and tensor.is_contiguous()
     sizes = tuple((dim, int(tensor.shape[dim])) for dim in dims)
-    return TensorNeed(
-        name, tensor.dtype, tensor.device, tensor.ndim, tensor.layout, contiguous, may_require_grad, sizes
-    )
+    return _TensorNeed(name, tensor.dtype, tensor.device, tensor.ndim, tensor.layout, contiguous, requires_grad, sizes)
 
 
-def state_needs(named: Sequence[tuple[str, Tensor]], only: Mapping[str, TensorNeed] | None) -> tuple[StateNeed, ...]:
+def _state_needs(named: Sequence[tuple[str, Tensor]], only: Mapping[str, _TensorNeed] | None) -> tuple[_StateNeed, ...]:
     """Return a need for each parameter or buffer, once: its own, or those in `only`."""
     seen: set[int] = set()
-    needs: list[StateNeed] = []
+    needs: list[_StateNeed] = []
     for place, (name, tensor) in enumerate(named):
         if id(tensor) in seen or (only is not None and name not in only):
             continue
         seen.add(id(tensor))
         need = need_of(name, tensor, tensor.requires_grad, ()) if only is None else only[name]
-        needs.append(StateNeed(place, need))
+        needs.append(_StateNeed(place, need))
     return tuple(needs)
 
 
-def autocast_of(device_type: str) -> torch.dtype | None:
+def _autocast_of(device_type: str) -> torch.dtype | None:
     return torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None
 
 
@@ -346,44 +381,45 @@ def learn(
     fixed: Any,
     example: bool = False,
 ) -> PartGuard:
-    """Return the guard of a call. Of an `example`, and without grad mode, each floating-point input may require grad
-    where none does."""
+    """Return the guard of a call. Of an `example` of which nothing requires grad, and without grad mode, each
+    floating-point input may require grad or not."""
     leaves: list[Any] = []
     flatten(values, leaves)
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     unknown = (example and not any(tensor.requires_grad for tensor in tensors)) or not torch.is_grad_enabled()
-    needs: list[TensorNeed | ConstantNeed] = []
+    needs: list[_TensorNeed | _ConstantNeed] = []
     for name, leaf in zip(leaf_names(present, values), leaves, strict=True):
         if isinstance(leaf, Tensor):
-            may = leaf.requires_grad or (unknown and (leaf.is_floating_point() or leaf.is_complex()))
-            needs.append(need_of(name, leaf, may, fixed_dims(fixed, name, leaf.ndim)))
+            either = unknown and (leaf.is_floating_point() or leaf.is_complex())
+            grad = None if either else leaf.requires_grad
+            needs.append(need_of(name, leaf, grad, _fixed_dims(fixed, name, leaf.ndim)))
         else:
-            needs.append(ConstantNeed(name, leaf))
-    check_fixed(fixed, [need.name for need in needs])
-    return PartGuard(tuple(present), tuple(needs), *whole_state(module, tensors, None))
+            needs.append(_ConstantNeed(name, leaf))
+    _check_fixed(fixed, [need.name for need in needs])
+    return PartGuard(tuple(present), tuple(needs), *_whole_state(module, tensors, None))
 
 
-def check_fixed(fixed: Any, names: Sequence[str]) -> None:
+def _check_fixed(fixed: Any, names: Sequence[str]) -> None:
     """Raise UsageError if `fixed` has a name that no input has."""
     if isinstance(fixed, Mapping) and (unknown := [name for name in fixed if name not in names]):
         raise UsageError(f"bp.swap: fixed has {unknown[0]}, and the inputs are {', '.join(names) or 'none'}")
 
 
-def whole_state(
-    module: nn.Module, tensors: Sequence[Tensor], only: Mapping[str, TensorNeed] | None
-) -> tuple[tuple[StateNeed, ...], tuple[StateNeed, ...], tuple[int, int, int], bool, str, torch.dtype | None]:
+def _whole_state(
+    module: nn.Module, tensors: Sequence[Tensor], only: Mapping[str, _TensorNeed] | None
+) -> tuple[tuple[_StateNeed, ...], tuple[_StateNeed, ...], tuple[int, int, int], bool, str, torch.dtype | None]:
     """Return the parts of a guard that a module gives."""
     parameters = list(module.named_parameters(remove_duplicate=False))
     buffers = list(module.named_buffers(remove_duplicate=False))
     everything = [*tensors, *(tensor for _, tensor in (*parameters, *buffers))]
     device_type = everything[0].device.type if everything else "cpu"
     return (
-        state_needs(parameters, only),
-        state_needs(buffers, only),
-        (len(parameters), len(buffers), number_of_modules(module)),
+        _state_needs(parameters, only),
+        _state_needs(buffers, only),
+        (len(parameters), len(buffers), _number_of_modules(module)),
         module.training,
         device_type,
-        autocast_of(device_type),
+        _autocast_of(device_type),
     )
 
 
@@ -391,7 +427,8 @@ def whole_state(
 
 
 def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Forms, fixed: Any) -> PartGuard:
-    """Return the guard of a captured part: a module that was captured alone, or a part of `bp.split`."""
+    """Return the guard of a captured part: a module that was captured alone, or a part of `bp.split`. An input with a
+    gradient may require grad or not: of a module that is captured alone, each has one."""
     if len(capture.pairs) != 1:
         raise UsageError(f"bp.swap: for_ has {len(capture.pairs)} Pairs, and a part is one: capture the module alone")
     pair = capture.pairs[0]
@@ -409,20 +446,21 @@ def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Fo
     alone = all(port.name == name for (port, _), name in zip(state, own, strict=True))
     names = argument_names([port.name for port, _ in inputs], forms, path, alone)
     dynamic = any(not isinstance(size, int) for _, spec in inputs for size in spec.shape)
-    leaves: list[TensorNeed | ConstantNeed] = []
+    leaves: list[_TensorNeed | _ConstantNeed] = []
     for name, (port, spec) in zip(names, inputs, strict=True):
-        dims = set(fixed_dims(fixed, name, len(spec.shape)))
+        dims = set(_fixed_dims(fixed, name, len(spec.shape)))
         dims |= {dim for dim, size in enumerate(spec.shape) if dynamic and isinstance(size, int)}
-        leaves.append(need_of_port(name, spec, port.name in with_gradient, sorted(dims)))
-    check_fixed(fixed, names)
-    leaves += [ConstantNeed(name, constant_of(name, text)) for name, text in capture.signature.leaves]
+        grad = None if port.name in with_gradient else False
+        leaves.append(_need_of_port(name, spec, grad, sorted(dims)))
+    _check_fixed(fixed, names)
+    leaves += [_ConstantNeed(name, _constant_of(name, text)) for name, text in capture.signature.leaves]
     order = {name: rank for rank, name in enumerate(forms.names)}
     leaves.sort(key=lambda need: order.get(need.name.partition(".")[0], len(order)))
     only = {
-        name: need_of_port(name, spec, port.name in with_gradient, range(len(spec.shape)))
+        name: _need_of_port(name, spec, port.name in with_gradient, range(len(spec.shape)))
         for name, (port, spec) in zip(own, state, strict=True)
     }
-    parameters, buffers, counts, training, _, _ = whole_state(module, (), only)
+    parameters, buffers, counts, training, _, _ = _whole_state(module, (), only)
     kept = capture.origin.options.mode
     return PartGuard(
         tuple(dict.fromkeys(need.name.partition(".")[0] for need in leaves)),
@@ -431,7 +469,7 @@ def learn_from_capture(capture: Capture, module: nn.Module, path: str, forms: Fo
         buffers,
         counts,
         training if kept is None else kept == "train",
-        next((need.device.type for need in (*leaves, *only.values()) if isinstance(need, TensorNeed)), "cpu"),
+        next((need.device.type for need in (*leaves, *only.values()) if isinstance(need, _TensorNeed)), "cpu"),
         torch.get_autocast_dtype("cpu") if dict(capture.environment).get("autocast") == "True" else None,
     )
 
@@ -472,7 +510,7 @@ def argument_names(names: Sequence[str], forms: Forms, path: str, alone: bool) -
     )
 
 
-def constant_of(name: str, text: str) -> Any:
+def _constant_of(name: str, text: str) -> Any:
     """Return the value of a constant of a Capture."""
     try:
         return ast.literal_eval(text)
@@ -480,15 +518,15 @@ def constant_of(name: str, text: str) -> Any:
         raise UsageError(f"bp.swap: the part was captured with {name}={text:.40}: pass like= instead of for_") from None
 
 
-def need_of_port(name: str, spec: TensorSpec, may_require_grad: bool, dims: Sequence[int]) -> TensorNeed:
+def _need_of_port(name: str, spec: TensorSpec, requires_grad: bool | None, dims: Sequence[int]) -> _TensorNeed:
     """Return the need of an input of a captured part; a port without strides is contiguous."""
-    return TensorNeed(
+    return _TensorNeed(
         name,
         getattr(torch, spec.dtype),
         torch.device(spec.device),
         len(spec.shape),
         getattr(torch, spec.layout),
         spec.stride is None and spec.layout == "strided",
-        may_require_grad,
+        requires_grad,
         tuple((dim, size) for dim in dims if isinstance(size := spec.shape[dim], int)),
     )

@@ -85,7 +85,7 @@ def apart(
     fine = FINE.get(dtype, torch.finfo(dtype).eps / 8)
     spread_off = float(torch.linalg.vector_norm(again - right)) / norm
     allowed_off = times * (max(own_off, min(spread_off, 8 * fine)) + fine)
-    factor, own_factor = (abs(factor_of(tensor, right)) for tensor in (result, eager))
+    factor, own_factor = (abs(_factor_of(tensor, right)) for tensor in (result, eager))
     allowed_factor = times * (own_factor + 4 * own_off / math.sqrt(right.numel()) + fine)
     if min(allowed_off, allowed_factor) > SEEN:
         return Apart(None, None, f"{NOT_TRIED}: {TOO_COARSE}")
@@ -100,7 +100,7 @@ UNSTEADY = "rounding its inputs once more moves it as far before the swap, as wh
 TOO_COARSE = "before the swap it is itself so far from float64 that 1% would not be seen"
 
 
-def factor_of(result: Tensor, right: Tensor) -> float:
+def _factor_of(result: Tensor, right: Tensor) -> float:
     """Return by which part of itself the exact result would have to grow to be nearest to another."""
     product = torch.vdot(right.flatten(), (result - right).flatten()).real
     return float(product) / float(torch.linalg.vector_norm(right)) ** 2

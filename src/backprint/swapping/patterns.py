@@ -19,14 +19,14 @@ def matching(paths: Sequence[str], pattern: str) -> list[str]:
     """
     if not isinstance(pattern, str):
         raise UsageError(f"bp.swap: a pattern is a text such as 'blocks.*.mlp', not a {type(pattern).__name__}")
-    expression = re.compile(expression_of(pattern))
+    expression = re.compile(_expression_of(pattern))
     matches = [path for path in paths if expression.fullmatch(path) and (path or not pattern)]  # '' is the model
     if not matches:
         raise UsageError(f"bp.swap: no module of the model is {pattern!r:.80}{nearest(paths, pattern)}")
     return matches
 
 
-def expression_of(pattern: str) -> str:
+def _expression_of(pattern: str) -> str:
     """Return a pattern as a regular expression."""
     parts = re.split(r"(\*\*|\*|\?|\[[^\]]+\])", pattern)
     words = {"**": r".*", "*": r"[^.]*", "?": r"[^.]"}

@@ -61,7 +61,7 @@ class Place:
         self.fixed, self.order = fixed, order
         self.run: Run = runner_of(solution)
         self.constants = takes_tensors(solution)
-        self.original, self.prior = original_of(module, self.name)
+        self.original, self.prior = _original_of(module, self.name)
         self.forms = Forms(*signature_of(self.original))
         self.guard: PartGuard | None = None
         self.guard_for_now: PartGuard | None = None
@@ -134,7 +134,7 @@ class Place:
         if not compiling:
             self.ran += 1
             if self.order < 2 and torch.is_grad_enabled():
-                refuse_second(self, results)
+                _refuse_second(self, results)
         return results
 
     # ---- Text
@@ -146,7 +146,7 @@ class Place:
         )
 
 
-def original_of(module: nn.Module, name: str) -> tuple[Callable[..., Any], Any]:
+def _original_of(module: nn.Module, name: str) -> tuple[Callable[..., Any], Any]:
     """Return the function that a module's forward is, which takes the module first, and the attribute of the instance
     that holds it, None if it is the class's."""
     if isinstance(module, torch.jit.ScriptModule):
@@ -196,16 +196,16 @@ def say_once(place: Place, guard: str, name: str, now: str, meant: str) -> None:
         warnings.warn(f"{place.name} runs its original forward: {why}", stacklevel=2)
 
 
-def refuse_second(place: Place, results: Any) -> None:
+def _refuse_second(place: Place, results: Any) -> None:
     """Let a backward through these results raise if it is recorded, for a gradient of a gradient."""
     leaves: list[Any] = []
     flatten((results,), leaves)
     for leaf in leaves:
         if isinstance(leaf, Tensor) and leaf.grad_fn is not None:  # a leaf would keep its hook for good
-            leaf.register_hook(functools.partial(raise_if_recorded, place))
+            leaf.register_hook(functools.partial(_raise_if_recorded, place))
 
 
-def raise_if_recorded(place: Place, gradient: Tensor) -> None:
+def _raise_if_recorded(place: Place, gradient: Tensor) -> None:
     if torch.is_grad_enabled():
         raise UsageError(
             f"bp.swap: a backward with create_graph=True goes through {place.name}, where {name_of(place.solution)} "

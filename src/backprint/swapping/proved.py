@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from backprint.derivatives.checked import NOT_TRIED, OK, WRONG, CheckRow, by_text, number, shown_rows, table
+from backprint.derivatives.checked import NOT_TRIED, OK, WRITTEN, WRONG, CheckRow, by_text, number, shown_rows, table
 from backprint.errors import CheckError
 from backprint.graph.keys import in_a_line
 
@@ -14,8 +14,8 @@ GOOD, UNPROVEN = "good", "unproven"
 CALLS, GRADIENT, LOSS = "calls", "gradient", "loss"
 """The first words of the rows that say whether a place ran, and of those of the whole model's gradients and loss."""
 
-WRITTEN = "written"
-"""The check whose rows name what a solution writes into."""
+SETTINGS = "settings"
+"""The check whose rows name what a solution changes in the process, as its seed or its default dtype."""
 
 ALONE = "alone, "
 """The beginning of the checks of one place alone."""
@@ -42,7 +42,7 @@ class SwapProof:
     @property
     def missing(self) -> tuple[str, ...]:
         """What was not compared and has to be, in words: a place that did not run, or a gradient."""
-        return tuple(missing_from(self))
+        return tuple(_missing_from(self))
 
     @property
     def good(self) -> bool:
@@ -67,14 +67,14 @@ class SwapProof:
             raise CheckError(f"{self}")
 
 
-def missing_from(proof: SwapProof) -> Iterator[str]:
+def _missing_from(proof: SwapProof) -> Iterator[str]:
     for path in proof.places:
         calls = [row for row in proof.rows if row.check == CALLS and row.name == path and row.dtype == proof.own]
         if not any(row.tried for row in calls):
             reason = calls[0].verdict.removeprefix(f"{NOT_TRIED}: ") if calls else "the step was not run"
             yield f"{path}: {reason}"
             continue
-        rows = [row for row in rows_of_place(proof, path) if row.check.startswith(ALONE)]
+        rows = [row for row in _rows_of_place(proof, path) if row.check.startswith(ALONE)]
         kinds = {"output", *(row.check.removeprefix(ALONE).partition(",")[0] for row in rows)}
         for kind in sorted(kinds - {row.check.removeprefix(ALONE).partition(",")[0] for row in rows if row.tried}):
             yield f"{path}: no {kind} of it alone was compared in {proof.own}"
@@ -87,7 +87,7 @@ def missing_from(proof: SwapProof) -> Iterator[str]:
         yield "no loss and no gradient was compared"
 
 
-def rows_of_place(proof: SwapProof, path: str) -> list[CheckRow]:
+def _rows_of_place(proof: SwapProof, path: str) -> list[CheckRow]:
     return [row for row in proof.rows if row.dtype == proof.own and row.name.startswith(f"{path}: ")]
 
 
@@ -113,7 +113,7 @@ def explanation(proof: SwapProof) -> Iterator[str]:
         yield from ("", "Not tried:")
         yield from (f"  {'; '.join(dict.fromkeys(checks))}: {text}" for text, checks in reasons.items())
     if proof.wrong:
-        telling = (WRITTEN, ALONE, "")  # what names a place comes before what names a gradient of the whole
+        telling = (WRITTEN, SETTINGS, ALONE, "")  # what names a place comes before what names a gradient of the whole
         first = min(proof.wrong, key=lambda row: [row.check.startswith(word) for word in telling].index(True))
         about = f"First fault: {first.check}, {first.dtype}: {first.name} is wrong"
         if first.error is not None and first.allowed is not None:
@@ -127,4 +127,4 @@ def explanation(proof: SwapProof) -> Iterator[str]:
             yield f"  and {len(proof.missing) - SHOWN} more"
 
 
-__all__ = ["ALONE", "CALLS", "GRADIENT", "LOSS", "NOT_TRIED", "OK", "WRONG", "SwapProof"]
+__all__ = ["ALONE", "CALLS", "GRADIENT", "LOSS", "NOT_TRIED", "OK", "WRITTEN", "WRONG", "SwapProof"]

@@ -6,6 +6,7 @@ compared, and in float64 on inputs that are rounded once more; how far it is fro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,14 +15,19 @@ import torch
 from torch import Tensor, nn
 
 from backprint._torch import pytree
-from backprint.derivatives.called import Call, Program, in_dtype, in_words, read_check, run_forward
+from backprint._torch.modes import TorchDispatchMode, pop_mode, push_mode
+from backprint._torch.operators import schema_of
+from backprint.derivatives.called import Call, Program, copies_for, in_dtype, in_words, read_check, run_forward, run_on
 from backprint.derivatives.checked import NOT_TRIED, OK, WRONG, CheckRow
 from backprint.derivatives.compared import REAL, size_of
-from backprint.derivatives.setting import is_inexact
+from backprint.derivatives.hostile import repeated_indices
+from backprint.derivatives.setting import is_inexact, own_source
+from backprint.derivatives.unusual import FAIR, MEANS, OF_FLOAT16, SIZES, is_integer
+from backprint.derivatives.usage import SMALLER
 from backprint.errors import UsageError
 from backprint.swapping.measures import apart
 from backprint.swapping.places import Place
-from backprint.swapping.proved import ALONE, CALLS, GRADIENT, LOSS, WRITTEN, SwapProof
+from backprint.swapping.proved import ALONE, CALLS, GRADIENT, LOSS, SETTINGS, WRITTEN, SwapProof
 from backprint.swapping.solutions import name_of
 from backprint.swapping.steps import (
     Step,
@@ -35,7 +41,13 @@ from backprint.swapping.steps import (
     widened,
 )
 from backprint.swapping.watched import SeenCall, Watcher, as_they_were, put_in, record, same_bits
-from backprint.values.settings import outside_modes, preserving_random_states
+from backprint.values.settings import (
+    TORCH_RANDOM,
+    outside_modes,
+    preserving_random_states,
+    process_state,
+    seed_all,
+)
 
 
 def prove(
@@ -278,29 +290,150 @@ class Pass:
         copies = {id(tensor): copy for tensor, copy in zip(seen.tensors, seen.copies, strict=True)}
         with_grad = {name for name, tensor in zip(seen.names, seen.tensors, strict=True) if tensor.requires_grad}
         args, kwargs = pytree.tree_map(lambda leaf: copies.get(id(leaf), leaf), (seen.args, seen.kwargs))
-        call, program, _ = read_check(place.module, None, args, kwargs, None, self.step.seed)
+        call, program, _ = read_check(place.module, None, args, kwargs, None, self.step.seed + OF_PLACE)
         state = dict(zip(seen.names, seen.copies, strict=True))
         values = {
             name: state.get(name, value) if name not in call.inputs else value for name, value in call.values.items()
         }
         wanted = tuple(name for name in call.wanted if name not in call.inputs or not with_grad or name in with_grad)
         call = replace(call, values=values, wanted=wanted)
-        rows: list[CheckRow] = []
         base = in_dtype(values, self.dtype)
         nearby = noisy_inputs(base, call, self.step.seed)
-        for suffix, chosen in (("", base), (f", {NEAR}", nearby)):
-            rows += self.alone_on(place, program, call, chosen, suffix, seen)
+        again_seeded = replace(program, seed=program.seed + 1)
+        effects: list[Effects] = []
+        rows = self.alone_on(place, program, call, base, "", effects=effects)
+        rows += self.alone_on(place, again_seeded, call, nearby, f", {NEAR}", effects=effects)
+        rows += self.settings(place, effects)
+        if self.dtype is None:
+            for word, size in _sizes_for(base).items():
+                rows += self.alone_on(place, program, call, base, f", tangents times {word}", size=size)
+            if call.wanted:
+                rows += self.alone_on(place, program, call, base, f", {TWICE}", twice=True)
+            rows += self.with_large_means(place, program, call, base)
+            rows += self.with_other_calls(place, program, call, base)
+            rows += self.with_less_grad(place, program, call, base)
         return rows
 
-    def alone_on(
-        self, place: Place, program: Program, call: Call, values: Mapping[str, Tensor], suffix: str, known: SeenCall
-    ) -> list[CheckRow]:
-        prefix = f"{place.name}: "
+    def with_large_means(
+        self, place: Place, program: Program, call: Call, values: Mapping[str, Tensor]
+    ) -> Iterator[CheckRow]:
+        """Yield rows for inputs with a mean that is large beside their deviation, as activations have: for the outputs,
+        and for the gradient of an only input, because others are sums of large terms. A solution need not take such
+        values: where it returns NaN or Inf, nothing is said."""
+        shifted = {name: _with_large_mean(value) if name in call.inputs else value for name, value in values.items()}
+        moved = [name for name in values if shifted[name] is not values[name]]
+        of_only = f"{place.name}: {moved[0]}" if len(moved) == 1 else None
+        if not moved:
+            return
+        for row in self.alone_on(place, program, call, shifted, f", {LARGE_MEAN}"):
+            is_compared = row.check.startswith(f"{ALONE}output") or row.name == of_only
+            if is_compared and row.error is not None and math.isfinite(row.error):
+                fair = row.allowed is not None and row.error <= FAIR * row.allowed
+                yield replace(row, verdict=OK, detail="") if fair else row
+
+    def with_other_calls(
+        self, place: Place, program: Program, call: Call, values: Mapping[str, Tensor]
+    ) -> Iterator[CheckRow]:
+        """Yield rows for batches and lengths of other sizes, as the last of an epoch is, for repeated indices, and for
+        padding.
+
+        A solution that has a size built in names it in `fixed`, and the original runs for others. One that raises is
+        loud about it, and nothing is said.
+        """
+        inputs = {name: value for name, value in values.items() if name in call.inputs}
+        for words, changed in (*other_calls(inputs), *self.with_padding(program, call, values)):
+            for row in self.alone_on(place, program, call, {**values, **changed}, f", {words}"):
+                if row.verdict == WRONG and row.error is None and row.name.endswith(": all"):
+                    yield replace(row, verdict=f"{NOT_TRIED}: {row.detail}", detail="")
+                else:
+                    hint = "" if "indices" in words else "a size that it has built in belongs to fixed="
+                    detail = "; ".join(filter(None, (row.detail, hint)))
+                    yield replace(row, detail=detail) if row.verdict == WRONG else row
+
+    def with_padding(
+        self, program: Program, call: Call, values: Mapping[str, Tensor]
+    ) -> Iterator[tuple[str, dict[str, Tensor]]]:
+        """Yield inputs with indices of padding, in words and as those that are changed, where the original reads rows
+        of an embedding with a `padding_idx` and the batch has no padding: that row gets no gradient."""
+        indices = {name: values[name] for name in call.inputs if name in values and is_integer(values[name])}
+        if not indices:
+            return
+        seen = _Paddings()
+        push_mode(seen)
         try:
-            originals = [
-                results_of(program, call, chosen, self.step.seed)
-                for chosen in (widened(values), values, again(values, self.computes_in, self.step.seed))
-            ]
+            results_of(program, call, values, self.step.seed)
+        except Exception:  # the user's module may raise anything, and with_other_calls says so
+            return
+        finally:
+            pop_mode()
+        for name, value in indices.items():
+            flat = value.reshape(-1)
+            for padding in sorted({padding for padding, read in seen.found if torch.equal(read, flat)}):
+                if value.numel() > 1 and not bool((value == padding).any()):
+                    padded = torch.where(torch.arange(len(flat), device=flat.device) % 2 == 1, padding, flat)
+                    yield f"indices of padding in {name}", {name: padded.to(value.dtype).reshape(value.shape)}
+
+    def with_less_grad(
+        self, place: Place, program: Program, call: Call, values: Mapping[str, Tensor]
+    ) -> Iterator[CheckRow]:
+        """Yield the rows of a place whose inputs, or whose parameters, or both require no grad, as where what comes
+        before it is frozen. What is good is added to what the solution is for."""
+        inputs = tuple(name for name in call.wanted if name in call.inputs)
+        state = tuple(name for name in call.wanted if name not in call.inputs)
+        for word, wanted in (
+            ("inputs frozen", state),
+            ("parameters frozen", inputs),
+            ("without gradients", ()),
+        ):
+            if wanted == call.wanted or (not wanted and word != "without gradients"):
+                continue
+            rows = self.alone_on(place, program, replace(call, wanted=wanted), values, f", {word}")
+            yield from rows
+            if place.guard is not None and not any(row.verdict == WRONG for row in rows):
+                place.guard = place.guard.proven_for(
+                    bool(wanted) and wanted == inputs, bool(wanted) and wanted == state
+                )
+        without = replace(call, wanted=())
+        yield from self.alone_on(place, program, without, values, ", in inference mode", inference=True)
+
+    def settings(self, place: Place, effects: Sequence[Effects]) -> Iterator[CheckRow]:
+        """Yield a row for each setting or random state of the process that a solution changes, and the original does
+        not: in each of its runs, because a first one may compile."""
+        if not effects:
+            return
+        solution = name_of(place.solution)
+        for name in sorted(frozenset.intersection(*(effect.of_solution - effect.of_original for effect in effects))):
+            detail = f"{solution} changes {name}, and the original does not"
+            yield self.row(SETTINGS, f"{place.name}: {name}", WRONG, detail)
+        both_draw = all(TORCH_RANDOM in effect.of_solution & effect.of_original for effect in effects)
+        if both_draw and len(effects) > 1 and len({effect.random_state for effect in effects}) == 1:
+            detail = f"{solution} seeds torch: after it, the random numbers are the same in each step"
+            yield self.row(SETTINGS, f"{place.name}: {TORCH_RANDOM}", WRONG, detail)
+
+    def alone_on(
+        self,
+        place: Place,
+        program: Program,
+        call: Call,
+        values: Mapping[str, Tensor],
+        suffix: str,
+        *,
+        size: float = 1.0,
+        twice: bool = False,
+        inference: bool = False,
+        effects: list[Effects] | None = None,
+    ) -> list[CheckRow]:
+        """Return the rows of one place alone, for tangents that are `size` times as large, in a second backward with
+        `twice`, in inference mode with `inference`; `effects` gets what both sides change in the process."""
+        prefix = f"{place.name}: "
+
+        def run(chosen: Mapping[str, Tensor]) -> _PlaceResults:
+            with torch.inference_mode(inference):
+                return results_of(program, call, chosen, self.step.seed, size, twice)
+
+        try:
+            (own, of_original, _) = with_effects(program, lambda: run(values))
+            originals = [run(widened(values)), own, run(again(values, self.computes_in, self.step.seed))]
         except Exception as error:  # the user's module may raise anything on values nearby
             return [
                 self.row(
@@ -308,9 +441,9 @@ class Pass:
                 )
             ]
         watcher = Watcher()
-        with put_in([place], self.dtype, watcher):
+        with put_in([place], self.dtype, watcher, any_grad=True):
             try:
-                ours = results_of(program, call, values, self.step.seed)
+                ours, of_solution, random_state = with_effects(program, lambda: run(values))
             except Exception as error:  # a user's solution may raise anything
                 text = watcher.error or f"{name_of(place.solution)} raised {in_words(error)}"
                 verdict = WRONG if self.is_for_all() else f"{NOT_TRIED}: {text}"
@@ -318,30 +451,139 @@ class Pass:
             if place.fell_back or not place.ran:
                 why = "; ".join(place.reasons.values())
                 return [self.row(f"{ALONE}output{suffix}", f"{prefix}all", f"{NOT_TRIED}: the original ran: {why}")]
+        if effects is not None:
+            effects.append(Effects(of_original, of_solution, random_state))
         random = self.random(watcher)
         rows = [
             self.row(
                 WRITTEN, f"{prefix}tangent of {name}", WRONG, "the backward writes into it, and others may need it"
             )
-            for name in set(ours[2]) - set(originals[1][2])
+            for name in set(ours.written) - set(originals[1].written)
         ]
-        for check, index in ((f"{ALONE}output{suffix}", 0), (f"{ALONE}gradient{suffix}", 1)):
-            rows += self.rows_of(check, prefix, [dict(run[index]) for run in (ours, *originals)], random)
-        return rows
+        runs = (ours, *originals)
+        rows += self.rows_of(f"{ALONE}output{suffix}", prefix, [run.outputs for run in runs], random)
+        rows += self.rows_of(f"{ALONE}gradient{suffix}", prefix, [run.gradients for run in runs], random)
+        rows += self.rows_of(f"{ALONE}buffer{suffix}", prefix, [run.buffers for run in runs], random)
+        if size == 1.0 or torch.float16 not in {value.dtype for value in values.values()}:
+            return rows
+        overflow = f"{NOT_TRIED}: it is larger than the largest number of float16"
+        return [replace(r, verdict=overflow, error=None) if r.error == math.inf else r for r in rows]
+
+
+LARGE_MEAN, TWICE = "a large mean", "a second backward"
+
+
+def _with_large_mean(value: Tensor) -> Tensor:
+    """Return numbers with a mean that is many times their deviation, as far as their dtype keeps that; the value itself
+    if there are none."""
+    if value.dtype not in MEANS or value.numel() < 2:
+        return value
+    deviation = float(value.detach().double().std(correction=0))
+    return value + MEANS[value.dtype] * deviation if math.isfinite(deviation) and deviation else value
+
+
+def other_calls(inputs: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield other inputs, in words and as those that are changed: other sizes of the first dimension, which is most
+    often the batch, and of the second of three, which is most often the length of a sequence; repeated indices."""
+    for side, word in ((0, "a batch of"), (1, "a length of")):
+        sized = [value for value in inputs.values() if value.dim() > 2 * side]
+        sizes = {value.shape[side] for value in sized if value.is_floating_point()}
+        sizes = sizes or {value.shape[side] for value in sized}
+        if len(sizes) != 1 or sizes == {0}:
+            continue
+        [size] = sizes
+        alike = {name: value for name, value in inputs.items() if value.dim() > side and value.shape[side] == size}
+        for other in sorted({size - 1, 1, 2 * size + 1} - {0, size}):
+            places = torch.arange(other) % size
+            changed = {name: value.index_select(side, places.to(value.device)) for name, value in alike.items()}
+            yield f"{word} {other}", changed
+    for name, repeated in repeated_indices({name: value for name, value in inputs.items() if is_integer(value)}):
+        yield f"repeated indices in {name}", {name: repeated}
+
+
+class _Paddings(TorchDispatchMode):
+    """Notes the `padding_idx` of each operator that has one, with the indices that it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[int, Tensor]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        names = [argument.name for argument in schema_of(func).arguments]
+        given = dict(zip(names, args, strict=False)) | (kwargs or {})
+        padding, read = given.get("padding_idx"), given.get("indices")
+        if isinstance(padding, int) and padding >= 0 and isinstance(read, Tensor):
+            self.found.append((padding, read.detach().reshape(-1).clone()))
+        return func(*args, **(kwargs or {}))
+
+
+OF_PLACE = 24_301
+"""What is added to the seed where a place runs alone: a solution that seeds torch, seeds it with another number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """The settings and random states of the process that the original, and the solution, have changed, and torch's
+    random state after the solution."""
+
+    of_original: frozenset[str]
+    of_solution: frozenset[str]
+    random_state: str
+
+
+def with_effects(program: Program, run: Callable[[], _PlaceResults]) -> tuple[_PlaceResults, frozenset[str], str]:
+    """Run a program; return its results, what it has changed in the process, and torch's random state afterwards."""
+    seed_all(program.seed)  # torch is seeded so again when the program is called
+    before = process_state()
+    results = run()
+    after = process_state()
+    changed = frozenset(name for name in after if after[name] != before.get(name, after[name]))
+    return results, changed, after[TORCH_RANDOM]
+
+
+def _sizes_for(values: Mapping[str, Tensor]) -> Mapping[str, float]:
+    """Return what tangents are multiplied with."""
+    return OF_FLOAT16 if torch.float16 in {value.dtype for value in values.values()} else SIZES
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PlaceResults:
+    """What a place returns, its gradients, its buffers afterwards, and the tangents that it wrote into."""
+
+    outputs: Mapping[str, Tensor | None]
+    gradients: Mapping[str, Tensor | None]
+    buffers: Mapping[str, Tensor | None]
+    written: frozenset[str]
 
 
 def results_of(
-    program: Program, call: Call, values: Mapping[str, Tensor], seed: int
-) -> tuple[dict[str, Tensor | None], dict[str, Tensor | None], dict[str, None]]:
-    """Return the outputs of a place, its gradients for random tangents, and the tangents that it wrote into."""
-    forward = run_forward(program, call, values)
-    source = torch.Generator().manual_seed(seed + 1)
+    program: Program, call: Call, values: Mapping[str, Tensor], seed: int, size: float = 1.0, twice: bool = False
+) -> _PlaceResults:
+    """Return what a place returns, and its gradients for random tangents of a size; where nothing requires grad, no
+    gradients are recorded. With `twice`, the gradients are those of a second backward, after another call.
+    """
+    copies = copies_for(call, values)
+    forward = run_on(program, call, copies, grad=bool(call.wanted))
+    buffers = {name: copies[name].detach().clone() for name in _buffers_of(program)}
+    source = own_source(seed + 1)
     outputs = {name: output for name, output in forward.outputs.items() if is_inexact(output)}
     tangents = {}
     for name, output in outputs.items():
         drawn = torch.randn(output.shape, generator=source).to(torch.bfloat16)
-        tangents[name] = drawn.to(output)
-    copies = {name: tangent.clone() for name, tangent in tangents.items()}
+        tangents[name] = drawn.to(output) * size
+    before = {name: tangent.clone() for name, tangent in tangents.items()}
+    if twice:  # another call saves other values, and a first backward may spoil what was saved
+        run_forward(
+            program, call, {name: SMALLER * value if is_inexact(value) else value for name, value in values.items()}
+        )
+        forward.gradients(tangents, keep=True)
     gradients = forward.gradients(tangents)
-    written = {name: None for name, tangent in tangents.items() if not same_bits(tangent, copies[name])}
-    return {name: output.detach() for name, output in forward.outputs.items()}, gradients, written
+    written = frozenset(name for name, tangent in tangents.items() if not same_bits(tangent, before[name]))
+    shown = {name: output.detach() for name, output in forward.outputs.items()}
+    return _PlaceResults(shown, gradients, buffers, written)
+
+
+def _buffers_of(program: Program) -> list[str]:
+    """Return the names of a place's buffers among the values."""
+    module = program.function
+    return [program.state[own] for own, _ in module.named_buffers()] if isinstance(module, nn.Module) else []

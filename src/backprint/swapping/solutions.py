@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from backprint.derivatives.called import slots_of
 from backprint.errors import UsageError
 
 Solution = Callable[..., Any]
@@ -34,18 +33,18 @@ def name_of(solution: Any) -> str:
 
 def takes_tensors(solution: Any) -> bool:
     """Whether a solution is called with tensors alone, and not with the arguments of the call."""
-    return not isinstance(solution, nn.Module) and not is_class_of(solution, nn.Module)
+    return not isinstance(solution, nn.Module) and not _is_class_of(solution, nn.Module)
 
 
-def is_class_of(solution: Any, kind: type) -> bool:
+def _is_class_of(solution: Any, kind: type) -> bool:
     return isinstance(solution, type) and issubclass(solution, kind)
 
 
 def check_solution(solution: Any) -> None:
     """Raise UsageError unless something can stand in the place of a module."""
-    if is_class_of(solution, nn.Module):
+    if _is_class_of(solution, nn.Module):
         check_class(solution)
-    elif not is_class_of(solution, torch.autograd.Function) and (isinstance(solution, type) or not callable(solution)):
+    elif not _is_class_of(solution, torch.autograd.Function) and (isinstance(solution, type) or not callable(solution)):
         kind = solution.__name__ if isinstance(solution, type) else type(solution).__name__
         raise UsageError(
             "bp.swap: a solution is a torch.autograd.Function, an nn.Module class or instance, or a callable; this is "
@@ -68,31 +67,31 @@ def check_class(solution: type[nn.Module]) -> None:
 
 def runner_of(solution: Any) -> Run:
     """Return the function that runs a solution."""
-    if is_class_of(solution, torch.autograd.Function):
+    if _is_class_of(solution, torch.autograd.Function):
         apply = solution.apply
         return lambda module, args, kwargs, tensors: apply(*tensors)
-    if is_class_of(solution, nn.Module):
+    if _is_class_of(solution, nn.Module):
         forward = solution.forward
         return lambda module, args, kwargs, tensors: forward(module, *args, **kwargs)
     if isinstance(solution, nn.Module):
-        return with_state_of(solution)
+        return _with_state_of(solution)
     return lambda module, args, kwargs, tensors: solution(*tensors)
 
 
-def with_state_of(solution: nn.Module) -> Run:
+def _with_state_of(solution: nn.Module) -> Run:
     """Return the function that runs a module with the parameters and buffers of the one that it replaces."""
-    wanted = frozenset(name for name, _ in slots_of(solution))
+    wanted = frozenset(name for name, _ in _named_state(solution))
 
     def run(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: list[Tensor]) -> Any:
         if solution.training != module.training:
             solution.train(module.training)
-        state = {name: tensor for name, tensor in named_state(module) if name in wanted}
+        state = {name: tensor for name, tensor in _named_state(module) if name in wanted}
         return torch.func.functional_call(solution, state, tuple(args), dict(kwargs), tie_weights=False)
 
     return run
 
 
-def named_state(module: nn.Module) -> list[tuple[str, Tensor]]:
+def _named_state(module: nn.Module) -> list[tuple[str, Tensor]]:
     """Return the parameters and buffers of a module under all their names."""
     return [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
 
@@ -102,8 +101,8 @@ def check_state(solution: Any, module: nn.Module, path: str) -> None:
     another shape."""
     if not isinstance(solution, nn.Module):
         return
-    own = dict(named_state(module))
-    for name, tensor in named_state(solution):
+    own = dict(_named_state(module))
+    for name, tensor in _named_state(solution):
         if name not in own:
             raise UsageError(
                 f"bp.swap: {name_of(solution)} has {name}, and {path or 'the model'} has not: it would not be trained, "

@@ -12,7 +12,7 @@ from torch import Tensor
 from backprint._torch import pytree
 from backprint.derivatives.called import Call, Program
 from backprint.derivatives.compared import REAL, rounded_again, size_of
-from backprint.derivatives.setting import is_inexact, wide
+from backprint.derivatives.setting import is_inexact, own_source, wide
 from backprint.errors import UsageError
 from backprint.values.results import outputs_of
 from backprint.values.tree import copy_values
@@ -47,8 +47,9 @@ class Step:
         outputs = {name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}
         number = self.loss_of(result, outputs)
         second_too = self.order > 1
-        gradients = gradients_of(number, leaves, create_graph=second_too)
-        second = self.second_of(gradients, leaves) if second_too else {}
+        with self.program.holding(copies):
+            gradients = gradients_of(number, leaves, create_graph=second_too)
+            second = self.second_of(gradients, leaves) if second_too else {}
         state = {name for name in values if name not in self.call.inputs and name not in self.call.wanted}
         return StepResults(
             number.detach(),
@@ -102,7 +103,7 @@ def weighted(outputs: Mapping[str, Tensor], seed: int) -> Tensor:
     """Return a sum of all outputs with random weights, which every dtype has exactly."""
     if not any(map(is_inexact, outputs.values())):
         raise UsageError("bp.swap: the model returns no floating-point tensor: pass loss=")
-    source = torch.Generator().manual_seed(seed)
+    source = own_source(seed)
     total: Any = 0.0
     for output in filter(is_inexact, outputs.values()):
         weights = torch.randn(output.shape, generator=source).to(torch.bfloat16)
@@ -120,7 +121,7 @@ def widened(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def again(values: Mapping[str, Tensor], computes_in: torch.dtype, seed: int) -> dict[str, Tensor]:
     """Return the values in float64, rounded once more as the coarser of their dtype and another rounds."""
-    source = torch.Generator().manual_seed(seed)
+    source = own_source(seed)
     return {
         name: rounded_again(
             wide(value), coarser(value.dtype, computes_in) if is_inexact(value) else value.dtype, source
@@ -136,7 +137,7 @@ def coarser(first: torch.dtype, second: torch.dtype) -> torch.dtype:
 
 def nearby_values(values: Mapping[str, Tensor], step: Step) -> dict[str, Tensor]:
     """Return values of which those that gradients are wanted of are up to a tenth larger or smaller."""
-    source = torch.Generator().manual_seed(step.seed + 2)
+    source = own_source(step.seed + 2)
     return {
         name: value * (1 + MOVED_BY * uniform(value, source)) if name in step.call.wanted else value
         for name, value in values.items()
@@ -145,7 +146,7 @@ def nearby_values(values: Mapping[str, Tensor], step: Step) -> dict[str, Tensor]
 
 def noisy_inputs(values: Mapping[str, Tensor], call: Call, seed: int) -> dict[str, Tensor]:
     """Return values whose inputs that require grad have noise on them: an input that is 0 in the model is not 0."""
-    source = torch.Generator().manual_seed(seed + 3)
+    source = own_source(seed + 3)
     moved = dict(values)
     for name in call.wanted:
         value = values[name]

@@ -91,7 +91,9 @@ class Swapped:
         be off by `times` what it is itself off by there. `dtypes` are those to compare in; without them, the model's
         own and float64. The step runs on the inputs and parameters as they are, on others near these, and once more.
         Each place is compared alone too, on the inputs that it has in the model and on others near these, for random
-        tangents. A place at which the solution never ran is `unproven`.
+        tangents, and, in the model's own dtype, for tangents of other sizes, with frozen inputs, with frozen parameters
+        and without gradients. A setting or a random state that a solution changes and the original does not is wrong. A
+        place at which the solution never ran is `unproven`.
 
         `loss` makes a number of what the model returns; without it, its `loss` or the number itself, and else a sum of
         all floating-point outputs with random weights. With `raises`, CheckError is raised unless the proof is good.
@@ -159,8 +161,8 @@ def swapped_of(
         raise UsageError(f"bp.swap: order={order!r} is 1, or 2 for gradients of gradients")
     if for_ is not None and like is not None:
         raise UsageError("bp.swap: for_ and like both say what a solution is for: pass one")
-    wanted = solutions_of(patterns, solution)
-    paths_of = paths_by_module(model)
+    wanted = _solutions_of(patterns, solution)
+    paths_of = _paths_by_module(model)
     modules = dict(model.named_modules(remove_duplicate=False))
     chosen: dict[int, tuple[str, str]] = {}
     places = []
@@ -175,16 +177,16 @@ def swapped_of(
                 continue  # the same module under another path: swapped once
             also = [other for other in paths_of[id(module)] if other != path]
             places.append(Place(path, also, module, wanted_solution, fixed, order))
-            enter_guard(places[-1], of_pattern(for_, pattern, wanted), of_pattern(like, pattern, wanted), fixed)
-    check_nested(places)
+            _enter_guard(places[-1], _of_pattern(for_, pattern, wanted), _of_pattern(like, pattern, wanted), fixed)
+    _check_nested(places)
     swapped = Swapped(model, places)
     if prove is not None:
-        args, kwargs = ((), dict(prove)) if isinstance(prove, Mapping) else (in_tuple(prove), {})
+        args, kwargs = ((), dict(prove)) if isinstance(prove, Mapping) else (_in_tuple(prove), {})
         swapped.prove(args=args, kwargs=kwargs, raises=True)
     return swapped
 
 
-def solutions_of(patterns: Any, solution: Any) -> dict[str, Any]:
+def _solutions_of(patterns: Any, solution: Any) -> dict[str, Any]:
     """Return the solution of each pattern."""
     if isinstance(patterns, Mapping):
         if solution is not None:
@@ -199,7 +201,7 @@ def solutions_of(patterns: Any, solution: Any) -> dict[str, Any]:
     return wanted
 
 
-def paths_by_module(model: nn.Module) -> dict[int, list[str]]:
+def _paths_by_module(model: nn.Module) -> dict[int, list[str]]:
     """Return all paths of each module."""
     paths: dict[int, list[str]] = {}
     for path, module in model.named_modules(remove_duplicate=False):
@@ -207,7 +209,7 @@ def paths_by_module(model: nn.Module) -> dict[int, list[str]]:
     return paths
 
 
-def check_nested(places: Sequence[Place]) -> None:
+def _check_nested(places: Sequence[Place]) -> None:
     """Raise UsageError if one place is inside another: the inner one would not run."""
     for outer in places:
         inside = {id(module) for module in outer.module.modules()} - {id(outer.module)}
@@ -216,7 +218,7 @@ def check_nested(places: Sequence[Place]) -> None:
                 raise UsageError(f"bp.swap: {inner.name} is inside {outer.name}, whose forward is replaced")
 
 
-def of_pattern(value: Any, pattern: str, wanted: Mapping[str, Any]) -> Any:
+def _of_pattern(value: Any, pattern: str, wanted: Mapping[str, Any]) -> Any:
     """Return what `for_` or `like` has for a pattern, where it is a mapping."""
     if not isinstance(value, Mapping):
         return value
@@ -225,7 +227,7 @@ def of_pattern(value: Any, pattern: str, wanted: Mapping[str, Any]) -> Any:
     return value.get(pattern)
 
 
-def enter_guard(place: Place, part: Any, like: Any, fixed: Any) -> None:
+def _enter_guard(place: Place, part: Any, like: Any, fixed: Any) -> None:
     """Give a place the guard that a Capture or an example gives."""
     if part is not None:
         capture = part.capture if isinstance(part, SplitPart) else part
@@ -233,10 +235,10 @@ def enter_guard(place: Place, part: Any, like: Any, fixed: Any) -> None:
             raise UsageError(f"bp.swap: for_ is a Capture, or a part of bp.split, not a {type(part).__name__}")
         place.guard = learn_from_capture(capture, place.module, place.path, place.forms, fixed)
     elif like is not None:
-        present, values = arguments_of(place.forms, in_tuple(like), {})
+        present, values = arguments_of(place.forms, _in_tuple(like), {})
         with torch.enable_grad():
             place.guard = learn(place.module, present, values, fixed, example=True)
 
 
-def in_tuple(value: Any) -> tuple[Any, ...]:
+def _in_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)

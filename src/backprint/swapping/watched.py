@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from backprint.swapping.guards import arguments_of, flatten, leaf_names, learn, 
 from backprint.swapping.places import Place
 from backprint.swapping.solutions import name_of
 from backprint.swapping.steps import Step
-from backprint.values.settings import RandomStates, random_states
+from backprint.values.settings import RandomStates, keeping_settings, random_states
 
 # ---- The methods of the places, in and out
 
@@ -40,22 +40,32 @@ def as_they_were(places: Sequence[Place]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def put_in(
-    places: Sequence[Place], dtype: torch.dtype | None, watch: Callable[..., Any] | None, active: bool = True
+    places: Sequence[Place],
+    dtype: torch.dtype | None,
+    watch: Callable[..., Any] | None,
+    active: bool = True,
+    any_grad: bool = False,
 ) -> Iterator[None]:
-    """Put the methods in for a block, with a guard for this dtype; without `active` the originals run."""
-    try:
+    """Put the methods in for a block, with a guard for this dtype; without `active` the originals run, and with
+    `any_grad` the solutions run whatever requires grad. Settings that a solution changes are restored."""
+    with keeping_settings(), contextlib.ExitStack() as taken_out:
+        taken_out.callback(_take_out, places)
         for place in places:
             place.install()
             place.active, place.watch = active, watch
             place.ran, place.fell_back, place.reasons, place.quiet = 0, 0, {}, True
-            place.guard_for_now = None if dtype is None or place.guard is None else place.guard.in_dtype(dtype)
+            if place.guard is not None:
+                guard = place.guard if dtype is None else place.guard.in_dtype(dtype)
+                place.guard_for_now = replace(guard, any_grad=any_grad)
         yield
-    finally:
-        for place in places:
-            place.watch = place.guard_for_now = None
-            place.quiet = False
-            if place.installed:
-                place.remove()
+
+
+def _take_out(places: Sequence[Place]) -> None:
+    for place in places:
+        place.watch = place.guard_for_now = None
+        place.quiet = False
+        if place.installed:
+            place.remove()
 
 
 # ---- What a call does
@@ -63,8 +73,8 @@ def put_in(
 
 @dataclass(slots=True)
 class SeenCall:
-    """A call of a place: its arguments in copies, which of its tensors it wrote into or changed later, and whether it
-    drew random numbers."""
+    """A call of a place: its arguments in copies, which of its tensors it, or the step after it, wrote into, and
+    whether it drew random numbers."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -73,8 +83,13 @@ class SeenCall:
     copies: list[Tensor]
     outputs: list[Tensor] = field(default_factory=list)
     output_copies: list[Tensor] = field(default_factory=list)
-    written: set[str] = field(default_factory=set)
     draws: bool = False
+
+    @property
+    def written(self) -> set[str]:
+        """The tensors that have other values now than before the call: the backward may write into them too."""
+        pairs = zip(self.names, self.tensors, self.copies, strict=True)
+        return {name for name, tensor, copy in pairs if not same_bits(tensor, copy)}
 
     @property
     def changed_later(self) -> set[int]:
@@ -103,9 +118,7 @@ class Watcher:
         except Exception as error:
             self.error = self.error or f"{name_of(place.solution)} at {place.name} raised {in_words(error)}"
             raise
-        seen.draws = not same_states(before, random_states())
-        pairs = zip(names, tensors, seen.copies, strict=True)
-        seen.written = {name for name, tensor, copy in pairs if not same_bits(tensor, copy)}
+        seen.draws = not _same_states(before, random_states())
         leaves: list[Any] = []
         flatten((results,), leaves)
         seen.outputs = [leaf.detach() for leaf in leaves if isinstance(leaf, Tensor)]
@@ -129,7 +142,7 @@ def named_tensors(
     ]
 
 
-def same_states(before: RandomStates, after: RandomStates) -> bool:
+def _same_states(before: RandomStates, after: RandomStates) -> bool:
     """Whether no random number was drawn between two states."""
     pairs = zip((before.cpu, *before.cuda), (after.cpu, *after.cuda), strict=False)
     return len(before.cuda) == len(after.cuda) and all(torch.equal(*pair) for pair in pairs)

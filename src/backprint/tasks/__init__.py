@@ -43,18 +43,15 @@ def make(
     `target` is a Capture, the folder of a sample, or a TARGET such as `"model.py:make"`, which is captured with these
     `options` of `bp.capture`; with `dynamic=True` a solution must be right at other sizes too. `part` is a module's
     path, `"blocks.0.mlp"`, or a cut of `bp.split` and the number of a part, `"fold@0"`; without it the task is the
-    whole. With `measure`, eager and Inductor are measured.
+    whole. With `measure`, eager and Inductor are measured. A sample's folder is run in a process of its own.
     """
-    from backprint.tasks.sets import capture_of_target
-    from backprint.tasks.writing import named, part_of, write_task
+    from backprint.tasks.sets import make_apart, make_here
 
     check_sequence("allow", allow)
-    capture = target if isinstance(target, Capture) else capture_of_target(target, tuple(allow), options)
-    whole = capture.name
-    if part:
-        capture = part_of(capture, part)
-    title = name or named(f"{whole}.{part}" if part else whole)
-    return write_task(capture, Path(out), title, overwrite=overwrite, measure=measure)
+    how: dict[str, Any] = {"part": part, "name": name, "overwrite": overwrite, "measure": measure}
+    if isinstance(target, Capture) or not Path(target).is_dir():
+        return make_here(target, Path(out), tuple(allow), options, **how)
+    return make_apart(Path(target), Path(out), tuple(allow), options, how)
 
 
 def check(
@@ -107,6 +104,7 @@ def make_set(
     `by` says how samples are cut, as for `bp.split`; parts are the same if both of their graphs are equal but for
     names. Parts with fewer than `least` operators are left out. `set.json` has a row for each task: how often it
     occurs, and whether it is in the split that is held out. If it is ended at any moment, the same call continues.
+    Each sample is run in a process of its own; one that ends it is left out, with the cause.
     """
     from backprint.tasks.sets import write_set
 

@@ -21,7 +21,7 @@ from backprint.derivatives.otherwise import unless_rounding
 from backprint.derivatives.reproduced import Fault
 from backprint.derivatives.setting import is_inexact
 from backprint.derivatives.unusual import with_inputs
-from backprint.tasks.program import ReferenceFailed, without_memory
+from backprint.tasks.program import ReferenceFailed
 from backprint.tasks.solving import SolutionFailed
 
 EDGES = {
@@ -49,8 +49,8 @@ def edge_rows(subject: Subject, names: Sequence[str], seed: int) -> Iterator[Res
             continue
         for word, edge in EDGES.items():
             changed = {**subject.values, name: with_edge(value, edge, seed)}
-            yield from at_edge(subject, f"{word} in {name}", changed, math.isfinite(edge))
-        yield from at_edge(subject, f"{name} of zeros", {**subject.values, name: torch.zeros_like(value)}, True)
+            yield from _at_edge(subject, f"{word} in {name}", changed, math.isfinite(edge))
+        yield from _at_edge(subject, f"{name} of zeros", {**subject.values, name: torch.zeros_like(value)}, True)
 
 
 def with_edge(value: Tensor, edge: float, seed: int) -> Tensor:
@@ -64,7 +64,7 @@ def with_edge(value: Tensor, edge: float, seed: int) -> Tensor:
     return value.masked_fill(places.to(value.device), edge)
 
 
-def at_edge(subject: Subject, check: str, values: dict[str, Tensor], finite: bool) -> Iterator[Result]:
+def _at_edge(subject: Subject, check: str, values: dict[str, Tensor], finite: bool) -> Iterator[Result]:
     """Yield rows for these inputs."""
     try:
         expected = expected_of(subject, values)
@@ -77,7 +77,7 @@ def at_edge(subject: Subject, check: str, values: dict[str, Tensor], finite: boo
         return
     if finite and all(is_finite(value) for value in (*expected.exact.outputs.values(), *expected.own.outputs.values())):
         there = replace(subject, values=values)
-        yield from unless_rounding(there, without_memory(there.reference), with_inputs(there, check, values, expected))
+        yield from unless_rounding(there, with_inputs(there, check, values, expected))
         return
     try:
         outputs = run_forward(subject.ours, subject.call, values).outputs

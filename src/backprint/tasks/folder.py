@@ -32,8 +32,8 @@ def read_facts(folder: str | os.PathLike[str]) -> Task:
         raise SampleError(f"{folder}: no {TASK} here, so this is not a task: `backprint task TARGET -o T` makes one")
     content = read_json(place)
     version = content.get("format") if isinstance(content, dict) else None
-    if type(version) is int and version > FORMAT:
-        raise SampleError(f"{place}: format {version}, and this version of Backprint reads up to {FORMAT}")
+    if type(version) is int and version != FORMAT:
+        raise SampleError(f"{place}: format {version}, and this version of Backprint reads format {FORMAT}")
     try:
         return from_plain(Task, content, TASK)
     except (ValueError, TypeError) as error:

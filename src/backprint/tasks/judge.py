@@ -51,7 +51,6 @@ from backprint.tasks.program import (
     TaskProgram,
     captured_values,
     fresh_values,
-    without_memory,
 )
 from backprint.tasks.rounding import rounding_rows
 from backprint.tasks.sizes import other_sizes
@@ -160,7 +159,13 @@ class Contents:
 
     def __init__(self, read: ReadTask) -> None:
         self.task, self.program = read.task, read.program
-        self.reference = Program(Reference(read.program, MOST_REMEMBERED), {}, 0, is_pure=True)
+        self.reference = Program(
+            Reference(read.program, MOST_REMEMBERED),
+            {},
+            0,
+            is_pure=True,
+            forgetful=Program(Reference(read.program), {}, 0, is_pure=True),
+        )
         self.captured = captured_values(read.program)
         self.drawn: dict[tuple[int, float], dict[str, Tensor]] = {}
         self.seed = 0
@@ -273,7 +278,7 @@ class Judging:
         """Load the solution, and call it once, on the captured inputs: what it compiles, it compiles now."""
         values = self.contents.captured
         try:
-            self.remote.ask("load")
+            self.remote.ask("load", draws=bool(self.program.draws))
             call = replace(self.program.call, values=values)
             forward = run_forward(self.ours, call, values)
             for name, right in run_forward(self.contents.reference, call, values).outputs.items():
@@ -347,7 +352,7 @@ class Judging:
             drawn = self.contents.fresh(number, scale)
             name = f"draw {number + 1}" if scale == 1.0 else f"inputs times {scale:g}"
             yield from self.compared(name, drawn)
-        for name, drawn in half_changed(self.names_of_inputs(), values, self.contents.fresh(101), self.contents.seed):
+        for name, drawn in _half_changed(self.names_of_inputs(), values, self.contents.fresh(101), self.contents.seed):
             yield from self.compared(name, drawn)
         self.remote.again = False
 
@@ -364,10 +369,8 @@ class Judging:
             yield CheckRow(check, subject.text, "all", None, None, f"{NOT_TRIED}: {error}"), None
             return
         results = with_inputs(subject, check, values, expected)
-        for row, fault in (
-            unless_rounding(subject, without_memory(subject.reference), results) if check == LARGER else results
-        ):
-            yield refusal_is_wrong(row), fault
+        for row, fault in unless_rounding(subject, results) if check == LARGER else results:
+            yield _refusal_is_wrong(row), fault
         yield from rounding_rows(subject, expected)
 
     def in_dtype(self, values: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[Result]:
@@ -428,7 +431,7 @@ class Judging:
     def at_the_end(self) -> Iterator[Result]:
         """Yield rows on all calls together: what was written, whether equal calls were equal, and held results."""
         for name in self.remote.written:
-            yield CheckRow("mutation", "", name, None, None, WRONG, f"it writes into {name}"), None
+            yield CheckRow("mutation", "", name.partition(",")[0], None, None, WRONG, f"it writes into {name}"), None
         worst = max((heard.apart for heard in self.remote.heard.values()), default=0.0)
         allowed = ROUNDINGS
         word = OK if worst <= allowed else WRONG
@@ -452,7 +455,7 @@ class Judging:
             if self.remote.ended:
                 row = replace(row, verdict=WRONG, detail=self.remote.ended)
             elif row.dtype == self.text and not row.check.endswith(ALLOWED):
-                row = refusal_is_wrong(row)
+                row = _refusal_is_wrong(row)
             else:
                 self.refused[f"{row.check} ({row.dtype})"] = None
         self.rows.append(row)
@@ -463,6 +466,8 @@ class Judging:
     def fail(self, reason: str) -> None:
         """Note why it is not right; the first reason counts."""
         cheats = "; ".join(self.remote.cheats)
+        written = [f"it writes into {name}" for name in self.remote.written]
+        reason = "; ".join([reason, *(text for text in written if text not in reason)])
         self.reason = self.reason or cheats or reason
         if not self.rows:
             self.rows.append(CheckRow("first call", "", "all", None, None, WRONG, self.reason))
@@ -491,14 +496,14 @@ ABOUT = 1e-2
 MOST_PRINTED = 10_000
 
 
-def refusal_is_wrong(row: CheckRow) -> CheckRow:
+def _refusal_is_wrong(row: CheckRow) -> CheckRow:
     """Return a row in which a refusal is a fault: the inputs have the captured dtypes, shapes and strides."""
     if RAISED in row.verdict:
         return replace(row, verdict=WRONG, detail=row.verdict.removeprefix(f"{NOT_TRIED}: "))
     return row
 
 
-def half_changed(
+def _half_changed(
     inputs: Sequence[str], values: Mapping[str, Tensor], other: Mapping[str, Tensor], seed: int
 ) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield inputs of which one at a time has other contents but for its first elements, or in one element alone."""

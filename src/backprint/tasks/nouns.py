@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -149,10 +149,10 @@ class TaskReport:
         return {**asdict(self), "fast_1": self.fast_1, "fast_2": self.fast_2}
 
     def __str__(self) -> str:
-        return "\n".join(six_lines(self))
+        return "\n".join(_six_lines(self))
 
 
-def six_lines(report: TaskReport) -> list[str]:
+def _six_lines(report: TaskReport) -> list[str]:
     """Return the report for people."""
     tried = [row for row in report.rows if row.tried]
     checks = {row.check for row in tried}
@@ -164,17 +164,32 @@ def six_lines(report: TaskReport) -> list[str]:
     lines.append(
         f"  {len(tried)} comparisons of {len(checks)} kinds in {report.calls} calls, contents from seed {report.seed}"
         + (f"; {left} not made" if left else "")
+        + (f"; at the sizes {sizes}" if (sizes := _sizes_tried(tried)) else "")
     )
     if report.refused:
         lines.append(f"  it raises for, which is allowed: {', '.join(report.refused)}")
     lines += [f"  {note}" for note in report.notes[:1]]
-    lines += [time_line(time) for time in report.times]
+    lines += [_time_line(time) for time in report.times]
     if report.untimed:
         lines.append(f"  not timed: {report.untimed}")
     return lines[:6]
 
 
-def time_line(time: SolutionTime) -> str:
+SIZES = "sizes "
+"""How the name of a check at other sizes begins, behind `forward, ` or `gradient, `; the sizes follow it."""
+
+
+def _sizes_tried(rows: Sequence[CheckRow]) -> str:
+    """Return which sizes each symbol had in these comparisons, in words."""
+    sizes: dict[str, set[int]] = {}
+    for row in rows:
+        for part in row.check.partition(SIZES)[2].split(", ") if SIZES in row.check else ():
+            name, _, size = part.partition("=")
+            sizes.setdefault(name, set()).add(int(size))
+    return "; ".join(f"{name} = {', '.join(map(str, sorted(tried)))}" for name, tried in sizes.items())
+
+
+def _time_line(time: SolutionTime) -> str:
     """Return a time in a line."""
     share = f"; {time.share:.0%} of the roofline" if time.share is not None else ""
     span = f"{time.faster:.2f} times as fast as eager ({time.low:.2f} to {time.high:.2f})"

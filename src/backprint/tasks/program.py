@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from backprint._torch import pytree
-from backprint.derivatives.called import Call, Place, Program
+from backprint.derivatives.called import Call, Place
 from backprint.derivatives.setting import inputs_of_backward, is_inexact, widened_graph, without_reads
 from backprint.errors import BackprintError, RefusedError
 from backprint.graph.keys import PortKey
@@ -69,11 +69,11 @@ def program_of(capture: Capture) -> TaskProgram:
     (pair,) = capture.pairs
     if pair.backward is None:
         raise RefusedError(f"{capture.name} has no backward: nothing in it is differentiable")
-    forward, drawing, draws = with_draws_outside(pair.forward)
+    forward, drawing, draws = _with_draws_outside(pair.forward)
     forward = replace(forward, inputs=tuple(sorted(forward.inputs, key=lambda port: AS_CALLED.index(port.role))))
     if steps_that_draw(pair.backward):
         raise RefusedError(f"the backward of {capture.name} draws random numbers, which are no inputs of it")
-    checked_ports(capture.name, forward, pair)
+    _checked_ports(capture.name, forward, pair)
     tangents = tuple(port.name for port in pair.backward.by_role("tangent"))
     names = {port.name: port for port in forward.inputs}
     wanted = tuple(
@@ -92,7 +92,7 @@ AS_CALLED = ("input", "parameter", "buffer", "constant", "rng")
 """The order in which a solution takes its inputs: as `bp.swap` passes them; draws, which it does not pass, are last."""
 
 
-def with_draws_outside(forward: Graph) -> tuple[Graph, Graph, dict[str, int]]:
+def _with_draws_outside(forward: Graph) -> tuple[Graph, Graph, dict[str, int]]:
     """Return a forward with its draws as inputs, the forward that returns them, and their places among its results."""
     if not steps_that_draw(forward):
         return forward, forward, {}
@@ -109,7 +109,7 @@ def with_draws_outside(forward: Graph) -> tuple[Graph, Graph, dict[str, int]]:
     return graph, opened, dict(zip(names, lifted.places, strict=True))
 
 
-def checked_ports(name: str, forward: Graph, pair: Pair) -> None:
+def _checked_ports(name: str, forward: Graph, pair: Pair) -> None:
     """Raise RefusedError for ports that a solution could not have."""
     for port in forward.inputs:
         if not isinstance(port.spec, TensorSpec):
@@ -139,7 +139,7 @@ def is_float(spec: TensorSpec) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GraphsInDtype:
+class _GraphsInDtype:
     """The two graphs as they run for inputs of one kind: as captured, or in float64."""
 
     forward: Graph
@@ -174,10 +174,10 @@ class Reference:
 
     def __init__(self, program: TaskProgram, most: int = 0) -> None:
         self.program, self.most = program, most
-        self.known: dict[str, GraphsInDtype] = {}
+        self.known: dict[str, _GraphsInDtype] = {}
         self.runs: list[Run] = []
 
-    def graphs(self, kind: str) -> GraphsInDtype:
+    def graphs(self, kind: str) -> _GraphsInDtype:
         """Return the graphs: those of the captured dtypes, those in float64 (`wide`), or those without dtypes of
         results (`other`)."""
         if kind not in self.known:
@@ -185,12 +185,12 @@ class Reference:
             if kind == "wide":
                 graphs = without_reads(widened_graph(graphs[0])), without_reads(widened_graph(graphs[1]))
             if kind == "other":
-                graphs = without_specs(graphs[0]), without_specs(graphs[1])
-            self.known[kind] = GraphsInDtype(*graphs)
+                graphs = _without_specs(graphs[0]), _without_specs(graphs[1])
+            self.known[kind] = _GraphsInDtype(*graphs)
         return self.known[kind]
 
     def __call__(self, *inputs: Tensor) -> dict[str, Tensor]:
-        results = ReferenceFunction.apply(self, *inputs)
+        results = _ReferenceFunction.apply(self, *inputs)
         return {name: value for (name, _), value in zip(self.program.outputs, results, strict=True)}
 
     def run_forward(self, inputs: tuple[Tensor, ...]) -> Run:
@@ -208,7 +208,7 @@ class Reference:
         for run in reversed(self.runs):
             if alike(run.before, values):
                 return run
-        before = copied_tensors(values) if self.most else {}
+        before = _copied_tensors(values) if self.most else {}
         results = run_graph(graphs.forward, values, strict=kind == "captured")
         keys = (port.key for port in graphs.forward.outputs)
         run = Run(graphs.backward, values, before, dict(zip(keys, results, strict=True)))
@@ -220,7 +220,7 @@ class Reference:
         for others, gradients in run.gradients:
             if alike(others, tangents):
                 return gradients
-        before = copied_tensors(tangents) if self.most else {}
+        before = _copied_tensors(tangents) if self.most else {}
         passed = inputs_of_backward(run.backward, run.values, run.results, tangents)
         gradients = run_graph(run.backward, passed, strict=False)
         if self.most:
@@ -241,23 +241,17 @@ class Reference:
             size -= self.runs.pop(0).size
 
 
-def without_memory(reference: Program) -> Program:
-    """Return a reference that runs anew for inputs that it has had, as it must where its operators round otherwise."""
-    assert isinstance(reference.function, Reference)
-    return replace(reference, function=Reference(reference.function.program))
-
-
-def copied_tensors(values: Mapping[str, Tensor | None]) -> dict[str, Tensor | None]:
+def _copied_tensors(values: Mapping[str, Tensor | None]) -> dict[str, Tensor | None]:
     """Return copies of tensors."""
     return {name: None if value is None else value.detach().clone() for name, value in values.items()}
 
 
 def alike(left: Mapping[str, Tensor | None], right: Mapping[str, Tensor | None]) -> bool:
     """Whether tensors have the same dtypes, shapes, strides and bits."""
-    return left.keys() == right.keys() and all(same_tensor(value, right[name]) for name, value in left.items())
+    return left.keys() == right.keys() and all(_same_tensor(value, right[name]) for name, value in left.items())
 
 
-def same_tensor(left: Tensor | None, right: Tensor | None) -> bool:
+def _same_tensor(left: Tensor | None, right: Tensor | None) -> bool:
     """Whether two tensors have the same dtype, shape, strides and bits."""
     if left is None or right is None:
         return left is right
@@ -278,7 +272,7 @@ def bits_of(value: Tensor) -> Tensor:
 INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def without_specs(graph: Graph) -> Graph:
+def _without_specs(graph: Graph) -> Graph:
     """Return a graph whose results may have any dtype."""
     return replace(graph, outputs=tuple(replace(port, spec=None) for port in graph.outputs))
 
@@ -314,7 +308,7 @@ class ReferenceFailed(RuntimeError):
     """A captured graph does not run on some inputs and tangents; the message says why."""
 
 
-class ReferenceFunction(torch.autograd.Function):
+class _ReferenceFunction(torch.autograd.Function):
     """The captured forward and the captured backward."""
 
     @staticmethod

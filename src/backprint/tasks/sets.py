@@ -7,6 +7,7 @@ is on the same side in every set.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -16,26 +17,92 @@ from typing import Any
 
 from backprint import api
 from backprint.common.files import read_json, write_file
-from backprint.errors import BackprintError, UsageError
+from backprint.errors import BackprintError, ReplayError, UsageError
 from backprint.graph.nouns import Capture
+from backprint.jobs.apart import ask, run_apart, write_result
 from backprint.jobs.find import samples_in
+from backprint.jobs.task import Task as SampleTask
+from backprint.jobs.verbs import load_only
 from backprint.target import capture_target, read_capture, read_target
 from backprint.tasks.folder import read_facts
-from backprint.tasks.nouns import TaskSet
+from backprint.tasks.nouns import Task, TaskSet
 from backprint.tasks.program import program_of
-from backprint.tasks.writing import TASK, hash_of_program, named, task_json, write_task
+from backprint.tasks.writing import TASK, hash_of_program, named, part_of, task_json, write_task
 
 SET, CARD, DONE = "set.json", "README.md", "done.json"
 
 Watch = Callable[[str], None]
 
 
-def capture_of_target(target: str | os.PathLike[str], allow: tuple[str, ...], options: Mapping[str, Any]) -> Capture:
+def _capture_of_target(target: str | os.PathLike[str], allow: tuple[str, ...], options: Mapping[str, Any]) -> Capture:
     """Return the Capture of a TARGET: of a sample as it is, unless options of a capture are passed."""
     place = Path(target)
     if place.is_dir() and not options:
         return read_capture(place, allow=allow)
     return capture_target(read_target(str(target)), **options)
+
+
+def make_here(
+    target: Capture | str | os.PathLike[str],
+    out: Path,
+    allow: tuple[str, ...],
+    options: Mapping[str, Any],
+    *,
+    part: str | None,
+    name: str | None,
+    overwrite: bool,
+    measure: bool,
+) -> Task:
+    """Write the task of a TARGET in this process."""
+    capture = target if isinstance(target, Capture) else _capture_of_target(target, allow, options)
+    whole = capture.name
+    if part:
+        capture = part_of(capture, part)
+    title = name or named(f"{whole}.{part}" if part else whole)
+    return write_task(capture, out, title, overwrite=overwrite, measure=measure)
+
+
+def make_apart(
+    sample: Path, out: Path, allow: tuple[str, ...], options: Mapping[str, Any], how: Mapping[str, Any]
+) -> Task:
+    """Write the task of a sample, in a process of the sample's own."""
+    sent = {"out": os.fspath(out.absolute()), "allow": list(allow), "options": dict(options), "how": dict(how)}
+    try:
+        json.dumps(sent)
+    except TypeError as error:
+        raise UsageError(f"{sample}: {error}: capture it here with these options, and pass the Capture") from None
+    answer = ask("backprint.tasks.sets:made", sample, sent, TIMEOUT)
+    if answer.content is None:
+        raise ReplayError(f"{sample} did not run to its end, so it is no task: {answer.ended}")
+    return read_facts(out)
+
+
+TIMEOUT = 3600.0
+"""The seconds that a sample may take to become tasks."""
+
+
+def made(task: SampleTask, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """Write the task of a sample, in the sample's own process."""
+
+    def make() -> None:
+        make_here(task.folder, Path(options["out"]), tuple(options["allow"]), options["options"], **options["how"])
+
+    return write_result(staging, make)
+
+
+def added(task: SampleTask, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """Add the parts of a sample to a set, in the sample's own process."""
+    source, by, held_out, most, least, allow = options["how"]
+
+    def add() -> None:
+        state = _read_state(Path(options["out"]))
+        state.add_sample(options["keys"][task.folder], task.path, by, held_out, most, least, tuple(allow))
+        state.write(Path(source), by)
+
+    return write_result(staging, add)
+
+
+made.warm = added.warm = load_only  # type: ignore[attr-defined]  # what their workers load first
 
 
 def write_set(
@@ -55,21 +122,29 @@ def write_set(
     if not samples:
         raise UsageError(f"{source}: no samples below it")
     out.mkdir(parents=True, exist_ok=True)
-    state = read_state(out)
-    for sample in samples:
-        key = str(sample.relative_to(source)) if sample != source else sample.name
-        if key in state.done:
-            continue
-        state.add_sample(key, sample, by, held_out, most, least, allow)
-        state.write(source, by)
-        if watch is not None:
-            watch(f"{key}: {len(state.rows)} tasks")
-        if most is not None and len(state.rows) >= most:
-            break
+    state = _read_state(out)
+    state.write(source, by)  # so that `out` is a set already if the first sample ends its process
+    keys = {sample: str(sample.relative_to(source)) if sample != source else sample.name for sample in samples}
+    left = [sample for sample in samples if keys[sample] not in state.done]
+    how = [os.fspath(source), by, held_out, most, least, list(allow)]
+    named_keys = {os.fspath(sample.absolute()): key for sample, key in keys.items()}
+    sent = {"out": os.fspath(out.absolute()), "keys": named_keys, "how": how}
+    answers = run_apart("backprint.tasks.sets:added", left, sent, (TIMEOUT, None), lambda place: None)
+    with contextlib.closing(answers) as ended:  # type: ignore[type-var]  # a generator, which closes its workers
+        for answer in ended:
+            state, key = _read_state(out), keys[answer.place]
+            if answer.content is None or "error" in answer.content:
+                state.skipped[key] = answer.ended or f"{(answer.content or {}).get('said')}"
+                state.done[key] = 0
+                state.write(source, by)
+            if watch is not None:
+                watch(f"{key}: {len(state.rows)} tasks")
+            if most is not None and len(state.rows) >= most:
+                break
     return TaskSet(out, tuple(state.rows.values()), tuple(state.skipped.items()))
 
 
-class SetState:
+class _SetState:
     """What is known of a set so far."""
 
     def __init__(
@@ -135,14 +210,14 @@ class SetState:
         write_file(self.out / DONE, [json.dumps(self.done).encode(), b"\n"])
 
 
-def read_state(out: Path) -> SetState:
+def _read_state(out: Path) -> _SetState:
     """Return what is known of a set; nothing of a new one."""
     if not (out / SET).exists():
         if any(out.iterdir()):
             raise UsageError(f"{out} exists and is not a set of tasks: choose another path")
-        return SetState(out, {}, {}, {})
+        return _SetState(out, {}, {}, {})
     content, done = read_json(out / SET), read_json(out / DONE)
-    return SetState(out, {row["hash"]: row for row in content["tasks"]}, done, content["skipped"])
+    return _SetState(out, {row["hash"]: row for row in content["tasks"]}, done, content["skipped"])
 
 
 def parts_of(capture: Capture, by: str) -> Iterator[tuple[str, Capture, str, int]]:

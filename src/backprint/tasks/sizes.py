@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -15,25 +17,53 @@ from backprint.derivatives.unusual import with_inputs
 from backprint.errors import BackprintError
 from backprint.graph.nouns import InputRecipes, Symbol, TensorSpec
 from backprint.graph.sizes import evaluate
+from backprint.replaying.whole import check_sizes as check_guards
 from backprint.sample.recipes import derive, make
+from backprint.tasks.nouns import SIZES
 from backprint.tasks.program import ReferenceFailed, TaskProgram, with_draws
 from backprint.tasks.solving import SolutionFailed
 
-MOST = 3
-"""How many other sizes are tried."""
+BLOCKS = (64, 65, 129, 1025)
+"""A whole block of a kernel, and one more than a block has: a kernel for a single block leaves the last element out."""
+
+TIMES_HINT = 10
+"""How many times as large as captured a size is tried."""
+
+MOST_SYMBOLS = 4
+"""How many symbols are tried alone, where all together are too many elements or are refused."""
+
+MOST_ELEMENTS = 1 << 22
+"""The most elements that the inputs, the results and what is saved may have together."""
 
 SHAPED = ("normal", "uniform", "integers", "choice", "constant", "permutation")
 """Kinds of recipes that draw any number of elements."""
 
 
-def sizes_to_try(symbols: tuple[Symbol, ...]) -> list[dict[str, int]]:
-    """Return values of the symbols: odd ones, and ones that no block divides."""
-    tried = []
-    for factor, more in ((1, 1), (2, 3), (1, -1)):
-        sizes = {symbol.name: within(symbol, max(2, factor * symbol.hint + more)) for symbol in symbols}
-        if sizes not in tried and sizes != {symbol.name: symbol.hint for symbol in symbols}:
-            tried.append(sizes)
-    return tried[:MOST]
+def sizes_to_try(symbols: Sequence[Symbol]) -> Iterator[dict[str, int]]:
+    """Yield values of all symbols together: the least, 2, 3, primes, a block, one more, and about ten times as large.
+
+    No two symbols are one more than the same block, or ten times as large alike, so that no size stands for another.
+    """
+    yield {symbol.name: within(symbol, 1) for symbol in symbols}
+    yield {symbol.name: within(symbol, 2) for symbol in symbols}
+    yield {symbol.name: within(symbol, 3) for symbol in symbols}
+    yield {symbol.name: within(symbol, _prime_above(symbol.hint + place)) for place, symbol in enumerate(symbols)}
+    for turn in range(len(BLOCKS)):
+        sizes = (BLOCKS[(place + turn) % len(BLOCKS)] for place in range(len(symbols)))
+        yield {symbol.name: within(symbol, size) for symbol, size in zip(symbols, sizes, strict=True)}
+    yield {
+        symbol.name: within(symbol, _prime_above(TIMES_HINT * symbol.hint + place))
+        for place, symbol in enumerate(symbols)
+    }
+
+
+def _prime_above(size: int) -> int:
+    """Return the next prime."""
+    return next(
+        other
+        for other in itertools.count(max(size, 1) + 1)
+        if all(other % by for by in range(2, math.isqrt(other) + 1))
+    )
 
 
 def within(symbol: Symbol, size: int) -> int:
@@ -43,26 +73,29 @@ def within(symbol: Symbol, size: int) -> int:
     return max(low, min(size, high))
 
 
-def values_at(program: TaskProgram, sizes: Mapping[str, int], seed: int) -> dict[str, Tensor] | None:
-    """Return inputs of other sizes, drawn as the recipes draw; None where a recipe has one size alone."""
+def _values_at(program: TaskProgram, sizes: Mapping[str, int], seed: int) -> dict[str, Tensor]:
+    """Return inputs of other sizes, drawn as the recipes draw."""
     values = {}
     for port in program.inputs:
         if port.name not in program.capture.recipes.recipes:
             continue  # a draw of the program
         assert isinstance(port.spec, TensorSpec)
-        value = drawn_at(port.name, port.spec, program.capture.recipes, sizes, seed)
-        if value is None:
-            return None
-        values[port.name] = value
+        values[port.name] = drawn_at(port.name, port.spec, program.capture.recipes, sizes, seed)
     return with_draws(program, values, seed)
 
 
-def drawn_at(name: str, spec: TensorSpec, recipes: InputRecipes, sizes: Mapping[str, int], seed: int) -> Tensor | None:
-    """Return a tensor of other sizes, drawn as the recipe of this name draws; None where that has one size alone."""
+def drawn_at(name: str, spec: TensorSpec, recipes: InputRecipes, sizes: Mapping[str, int], seed: int) -> Tensor:
+    """Return a tensor of other sizes, drawn as the recipe of this name draws. Where that has its bytes, as those of
+    indices, the elements are drawn from the captured ones: what is an index of a row stays one."""
     recipe = recipes.recipes[name]
     shape = tuple(int(evaluate(size, sizes)) for size in spec.shape)
     if recipe.kind not in SHAPED:
-        return recipes.make(names=[name])[name] if shape == tuple(recipe.shape) else None
+        captured = recipes.make(names=[name])[name]
+        if shape == tuple(captured.shape) or not captured.numel():
+            return captured
+        source = torch.Generator().manual_seed(derive(seed, name))
+        places = torch.randint(captured.numel(), shape, generator=source)
+        return captured.flatten()[places.to(captured.device)]
     like = torch.empty(shape, device="meta")
     drawn = replace(
         recipe,
@@ -75,30 +108,54 @@ def drawn_at(name: str, spec: TensorSpec, recipes: InputRecipes, sizes: Mapping[
     return make(drawn, recipes.exact.get(name))
 
 
-def other_sizes(
-    program: TaskProgram, subject_of: Callable[[Mapping[str, Tensor]], Subject], seed: int
-) -> Iterator[Result]:
+def _elements_at(program: TaskProgram, sizes: Mapping[str, int]) -> int:
+    """Return how many elements the inputs, the results and what is saved have together."""
+    ports = (*program.forward.inputs, *program.forward.outputs)
+    shapes = [port.spec.shape for port in ports if isinstance(port.spec, TensorSpec)]
+    return sum(math.prod(int(evaluate(size, sizes)) for size in shape) for shape in shapes)
+
+
+SubjectOf = Callable[[Mapping[str, Tensor]], Subject]
+
+
+def other_sizes(program: TaskProgram, subject_of: SubjectOf, seed: int) -> Iterator[Result]:
     """Yield rows for other sizes, at which a solution must be right; one that refuses them is wrong."""
-    if not program.sized:
-        return
-    for sizes in sizes_to_try(program.forward.symbols):
-        check = f"sizes {', '.join(f'{name}={size}' for name, size in sizes.items())}"
-        try:
-            values = values_at(program, sizes, seed)
-            if values is None:
+    symbols = program.forward.symbols
+    hints = {symbol.name: symbol.hint for symbol in symbols}
+    tried = [hints]
+    for sizes in sizes_to_try(symbols):
+        together = sizes, *({**hints, symbol.name: sizes[symbol.name]} for symbol in symbols[:MOST_SYMBOLS])
+        for some in together:
+            if some in tried:
                 continue
-            subject = subject_of(values)
-            expected = expected_of(subject, subject.values)
-        except NoReference as error:
-            yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: {error}"), None
-            continue
-        except SolutionFailed as error:
-            yield CheckRow(check, "", "all", None, None, WRONG, f"it raised {error}"), None
-            continue
-        except (ReferenceFailed, BackprintError) as error:
-            yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: the reference raised {in_words(error)}"), None
-            continue
-        for row, fault in with_inputs(subject, check, values, expected):
-            if "the function raised" in row.verdict:
-                row = replace(row, verdict=WRONG, detail=row.verdict.removeprefix(f"{NOT_TRIED}: "))
-            yield row, fault
+            tried.append(some)
+            rows = list(_at_sizes(program, some, subject_of, seed))
+            yield from rows
+            if some is sizes and any(row.tried for row, _ in rows):
+                break  # no symbol has to be tried alone
+
+
+def _at_sizes(program: TaskProgram, sizes: Mapping[str, int], subject_of: SubjectOf, seed: int) -> Iterator[Result]:
+    """Yield rows for these sizes."""
+    check = f"{SIZES}{', '.join(f'{name}={size}' for name, size in sizes.items())}"
+    try:
+        if (elements := _elements_at(program, sizes)) > MOST_ELEMENTS:
+            yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: {elements:,} elements are too many"), None
+            return
+        values = _values_at(program, sizes, seed)
+        check_guards(program.capture, values)
+        subject = subject_of(values)
+        expected = expected_of(subject, subject.values)
+    except NoReference as error:
+        yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: {error}"), None
+        return
+    except SolutionFailed as error:
+        yield CheckRow(check, "", "all", None, None, WRONG, f"it raised {error}"), None
+        return
+    except (ReferenceFailed, BackprintError) as error:
+        yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: the reference raised {in_words(error)}"), None
+        return
+    for row, fault in with_inputs(subject, check, values, expected):
+        if "the function raised" in row.verdict:
+            row = replace(row, verdict=WRONG, detail=row.verdict.removeprefix(f"{NOT_TRIED}: "))
+        yield row, fault

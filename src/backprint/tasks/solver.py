@@ -23,10 +23,13 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from backprint._torch.tensors import version_of
 from backprint.jobs.processes import PR_SET_PDEATHSIG, adopt_orphans, prctl
 from backprint.measuring.answering import Answering, compiler_errors, serve
-from backprint.measuring.clocks import check_own, check_replaced, own_functions
+from backprint.measuring.clocks import CheatFound, check_own, check_replaced, own_functions
 from backprint.measuring.transfer import HeldBudget, SharedMemory, put_results, read_inputs
+from backprint.values.closeness import same_bits
+from backprint.values.settings import TORCH_RANDOM, changed_state, draw_from_each, process_state
 from backprint.values.tree import strided_parts
 
 NAME = "Solution"
@@ -37,25 +40,30 @@ MOST_CALLS = 8
 
 
 @dataclass(slots=True)
-class SolvedCall:
+class _SolvedCall:
     """A forward that was called: its inputs and results."""
 
     inputs: list[Tensor]
     results: list[Any]
 
 
-class Solver(Answering):
+class _Solver(Answering):
     """A solution at work."""
 
     def __init__(self, load: Callable[[], Callable[..., Any]], inputs: SharedMemory, results: SharedMemory) -> None:
         self.load, self.inputs_memory, self.results_memory = load, inputs, results
         self.function: Callable[..., Any] | None = None
         self.pid = os.getpid()
-        self.calls: dict[int, SolvedCall] = {}
+        self.calls: dict[int, _SolvedCall] = {}
         self.held: dict[str, list[Any]] = {}
         self.budget = HeldBudget()
         self.places: dict[str, list[Tensor]] = {}
         self.own: Mapping[str, Any] = {}
+        self.draws = False
+        """Whether the task's program draws random numbers, so that a solution may."""
+        self.called_before: set[str] = set()
+        self.moved: dict[str, str] = {}
+        """The states of torch's random numbers after calls that drew, each with the state before."""
 
     def answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Answer, unless this is a process that the solution has forked."""
@@ -68,23 +76,27 @@ class Solver(Answering):
         if os.getpid() != self.pid:
             os._exit(0)
 
-    def do_load(self) -> Mapping[str, Any]:
-        """Load the solution's file."""
+    def do_load(self, draws: bool = False) -> Mapping[str, Any]:
+        """Load the solution's file; it may draw random numbers if its task's program `draws`."""
+        self.draws = draws
         self.own = own_functions()
+        before = process_state()
         with compiler_errors():
             self.function = self.load()
+        if changes := changed_state(before, states=False):  # a file that seeds as it is loaded changes no later call
+            raise CheatFound(f"its file changes the process that loads it: {changes}")
         self.end_copies()
         self.check_functions()
         return {}
 
     def do_forward(
-        self, call: int, inputs: Sequence[Any], wanted: Sequence[int], again: bool, fill: bool, hold: str
+        self, call: int, inputs: Sequence[Any], wanted: Sequence[int], again: bool, fill: bool, hold: str, mode: str
     ) -> Mapping[str, Any]:
-        """Call the solution; with `again`, in the memory of the call before."""
+        """Call the solution in one of `GRAD_MODES`; with `again`, in the memory of the call before."""
         values = self.read(inputs, again)
         with filled(fill):
-            results = self.called(values, wanted)
-        self.calls[call] = SolvedCall(values, results)
+            results = self.called(values, wanted, mode=mode)
+        self.calls[call] = _SolvedCall(values, results)
         while len(self.calls) > MOST_CALLS:
             del self.calls[next(iter(self.calls))]
         self.hold(results, hold)
@@ -100,18 +112,29 @@ class Solver(Answering):
     ) -> Mapping[str, Any]:
         """Differentiate a forward; the header of a tangent is None where there is none."""
         solved = self.calls[call]
-        passed = iter(read_inputs(self.inputs_memory, [header for header in tangents if header is not None]))
-        values = [None if header is None else next(passed) for header in tangents]
+        sent = iter(read_inputs(self.inputs_memory, [header for header in tangents if header is not None]))
+        values = [None if header is None else next(sent) for header in tangents]
         if spoil:
             for result in solved.results:
                 result.detach().zero_()
-        with filled(fill):
+        with compiler_errors():  # autograd refuses to say what is behind a view that was written to
+            saved = _saved_by(solved.results)
+        before = [value.detach().clone() for value in saved]
+        versions = [version_of(value) for value in saved]
+        with filled(fill), self.unchanged_process("backward"):
             gradients = self.differentiated(solved, values, wanted)
+        spoiled = any(
+            version_of(value) == version and not same_bits(value, copy)
+            for value, version, copy in zip(saved, versions, before, strict=True)
+        )
         self.hold(gradients, hold)
         headers, offset = put_results(self.results_memory, [detached(value) for value in gradients])
-        written, _ = put_results(self.results_memory, [value for value in values if value is not None], offset)
+        tangents_now, offset = put_results(
+            self.results_memory, [value for value in values if value is not None], offset
+        )
+        inputs_now, _ = put_results(self.results_memory, [value.detach() for value in solved.inputs], offset)
         self.check_functions()
-        return {"results": headers, "tangents": written}
+        return {"results": headers, "tangents": tangents_now, "inputs": inputs_now, "spoiled": spoiled}
 
     def do_calls(self, sets: Sequence[Any], count: int, wanted: Sequence[int], step: bool) -> Mapping[str, Any]:
         """Call the solution with several sets of inputs, the first `count` of each, and the tangents behind them."""
@@ -123,7 +146,7 @@ class Solver(Answering):
             results = self.called(values[:count], (), graded=True)
             gradients: list[Any] = []
             if step:
-                gradients = self.differentiated(SolvedCall(values[:count], results), values[count:], wanted)
+                gradients = self.differentiated(_SolvedCall(values[:count], results), values[count:], wanted)
             answers.append([*(detached(value) for value in results), *(detached(value) for value in gradients)])
         headers, _ = put_results(self.results_memory, [value for answer in answers for value in answer])
         return {"results": headers}
@@ -136,17 +159,20 @@ class Solver(Answering):
 
     # ---- The solution
 
-    def called(self, values: Sequence[Tensor], wanted: Sequence[int], graded: bool = False) -> list[Any]:
+    def called(
+        self, values: Sequence[Tensor], wanted: Sequence[int], graded: bool = False, mode: str = "enable_grad"
+    ) -> list[Any]:
         """Return the results of the solution, one or several of them, as a list."""
         assert self.function is not None
         for place in () if graded else wanted:
             values[place].requires_grad_()
-        with compiler_errors(), torch.enable_grad():
+        unchanged = contextlib.nullcontext() if graded else self.unchanged_process("forward")
+        with torch.enable_grad(), unchanged, GRAD_MODES[mode](), compiler_errors():
             results = self.function(*values)
         self.end_copies()
         return list(results) if isinstance(results, (tuple, list)) else [results]
 
-    def differentiated(self, solved: SolvedCall, tangents: Sequence[Any], wanted: Sequence[int]) -> list[Any]:
+    def differentiated(self, solved: _SolvedCall, tangents: Sequence[Any], wanted: Sequence[int]) -> list[Any]:
         """Return the gradients of the wanted inputs."""
         ends = [
             (result, tangent)
@@ -186,9 +212,34 @@ class Solver(Answering):
         if key and self.budget.takes(size):
             self.held[key] = [detached(value) for value in values]
 
+    @contextlib.contextmanager
+    def unchanged_process(self, direction: str) -> Iterator[None]:
+        """Raise CheatFound if the block leaves settings, modes or random states of the process changed.
+
+        Compilers draw random numbers as they try kernels, so the states count from the second call on.
+        """
+        draw_from_each()  # else a state that every call seeds would be as it was before
+        before = process_state()
+        yield
+        states = direction in self.called_before and not self.draws
+        self.called_before.add(direction)
+        if changes := changed_state(before, states):
+            raise CheatFound(f"its {direction} changes the process that calls it: {changes}")
+        earlier, now = (state[TORCH_RANDOM] for state in (before, process_state()))
+        if earlier != now and self.moved.setdefault(now, earlier) != earlier:  # where the program draws
+            raise CheatFound(f"its {direction} seeds {TORCH_RANDOM}: from different states it leaves the same")
+
     def check_functions(self) -> None:
         """Raise CheatFound where the solution has replaced a function that others rely on."""
         check_replaced()
+
+
+GRAD_MODES: Mapping[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
+    "enable_grad": torch.enable_grad,
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+}
+"""In what a solution is called: a model is evaluated in the last two."""
 
 
 @contextlib.contextmanager
@@ -202,6 +253,17 @@ def filled(fill: bool) -> Iterator[None]:
     finally:
         if fill:
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+def _saved_by(results: Sequence[Any]) -> list[Tensor]:
+    """Return what the autograd Functions behind results saved; nothing of one that autograd finds written to."""
+    nodes = [value.grad_fn for value in results if isinstance(value, Tensor) and value.grad_fn is not None]
+    saved: list[Tensor] = []
+    for node in nodes:  # grows
+        nodes += [before for before, _ in node.next_functions if before is not None and before not in nodes]
+        with contextlib.suppress(RuntimeError):
+            saved += [value for value in getattr(node, "saved_tensors", ()) if isinstance(value, Tensor)]
+    return saved
 
 
 def detached(value: Any) -> Any:
@@ -306,18 +368,18 @@ def begin(
     os.dup2(nothing, 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    close_others({0, 1, 2, line.fileno(), inputs.file, results.file})
+    _close_others({0, 1, 2, line.fileno(), inputs.file, results.file})
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     prctl(PR_SET_DUMPABLE, int(not hidden))
-    drop_capabilities()
+    _drop_capabilities()
     torch.set_num_threads(1)  # the judge's threads are not in a forked process, and OpenMP would wait for them
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115  # that of a test may have been replaced
     sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
-    serve(lambda: Solver(load, inputs, results), line)
+    serve(lambda: _Solver(load, inputs, results), line)
 
 
-def close_others(kept: set[int]) -> None:
+def _close_others(kept: set[int]) -> None:
     """Close every other file that was open in the judging process."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in kept:
@@ -325,7 +387,7 @@ def close_others(kept: set[int]) -> None:
                 os.close(int(name))
 
 
-def drop_capabilities() -> None:
+def _drop_capabilities() -> None:
     """Give up the rights of a superuser, if this process has any: with them it could read the judge's memory."""
     libc = ctypes.CDLL(None, use_errno=True)
     header = (ctypes.c_uint32 * 2)(CAPABILITIES, 0)

@@ -29,6 +29,7 @@ from backprint.measuring.transfer import HeldBudget, UnsentValue, put_inputs
 from backprint.tasks.program import TaskProgram
 from backprint.tasks.solver import PR_SET_DUMPABLE, begin
 from backprint.values.likeness import bytes_of
+from backprint.values.memory import as_bytes
 
 MOST_KEPT = 2000
 """How many bytes of what a solution prints are kept."""
@@ -102,14 +103,6 @@ class SolutionProcess(AskedProcess):
         priority = os.getpriority(os.PRIO_PROCESS, self.pid)
         return priority, os.sched_getscheduler(self.pid), frozenset(os.sched_getaffinity(self.pid))
 
-    def processor_seconds(self) -> float:
-        """Return the seconds of processors that it and those that it has started have used."""
-        ticks = 0
-        for pid in [self.pid, *descendants(self.pid)]:
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
-                ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:15]))
-        return ticks / os.sysconf("SC_CLK_TCK")
-
     def drain(self) -> None:
         """Take what it has printed."""
         with contextlib.suppress(BlockingIOError, OSError):
@@ -140,7 +133,7 @@ class SolutionProcess(AskedProcess):
 
 
 @dataclass(slots=True)
-class Heard:
+class _Heard:
     """What a solution returned for some inputs when it was called first, and how far later calls were from it."""
 
     results: list[Tensor | None]
@@ -160,10 +153,12 @@ class Remote:
     """Whether memory that is allocated has NaN in it."""
     spoil: bool = False
     """Whether results are written to before the backward."""
+    mode: str = "enable_grad"
+    """In which of `GRAD_MODES` it is called."""
     calls: int = 0
     backwards: int = 0
     ended: str = ""
-    heard: dict[str, Heard] = field(default_factory=dict)
+    heard: dict[str, _Heard] = field(default_factory=dict)
     written: dict[str, None] = field(default_factory=dict)
     """Inputs and tangents into which it wrote."""
     shared: dict[str, None] = field(default_factory=dict)
@@ -176,7 +171,7 @@ class Remote:
     """The results and gradients of the last call."""
 
     def __call__(self, *inputs: Tensor) -> dict[str, Tensor]:
-        results = RemoteFunction.apply(self, *inputs)
+        results = _RemoteFunction.apply(self, *inputs)
         return {name: value for (name, _), value in zip(self.program.outputs, results, strict=True)}
 
     def ask(self, do: str, **values: Any) -> dict[str, Any]:
@@ -193,7 +188,7 @@ class Remote:
         except CompilerFailed as error:
             raise SolutionRaised(str(error)) from None
         except (ValueError, KeyError, TypeError, RuntimeError) as error:
-            self.ended = f"its process answers what cannot be read ({type(error).__name__}: {str(error)[:200]})"
+            self.ended = f"its process answers what cannot be read ({type(error).__name__}: {str(error)[:2000]})"
         raise SolutionFailed(self.ended)
 
     def forward(self, inputs: Sequence[Tensor], wanted: Sequence[int]) -> tuple[int, list[Tensor], list[bool]]:
@@ -203,17 +198,20 @@ class Remote:
         headers = list(put_inputs(self.process.inputs_memory, values))
         key = f"{self.calls}" if self.calls > 1 else ""
         answer = self.ask(
-            "forward", call=self.calls, inputs=headers, wanted=list(wanted), again=self.again, fill=self.fill, hold=key
+            "forward",
+            call=self.calls,
+            inputs=headers,
+            wanted=list(wanted),
+            again=self.again,
+            fill=self.fill,
+            mode=self.mode,
+            hold=key,
         )
         count = len(self.program.outputs)
         if len(answer["results"]) != count:
             raise SolutionFailed(f"it returns {len(answer['results'])} results, and the task has {count}")
         results = self.read(answer["results"], values, [name for name, _ in self.program.outputs])
-        for port, before, after in zip(
-            self.program.inputs, values, self.read(answer["inputs"], values, None), strict=True
-        ):
-            if after is None or not same_bits(before, after):
-                self.written[port.name] = None
+        self.note_written(values, answer["inputs"])
         self.note_shared(answer["shared"])
         self.keep(results, key)
         self.compare_with_earlier(digest([*values]), results)
@@ -256,6 +254,9 @@ class Remote:
         for before, after in zip(passed, self.read(answer["tangents"], passed, None), strict=True):
             if after is None or not same_bits(before, after):
                 self.written["a tangent"] = None
+        self.note_written(inputs, answer["inputs"])
+        if answer["spoiled"]:
+            self.written["what it saved, without a new version of the tensor"] = None
         self.keep(gradients, "" if self.spoil else key)
         places = [place for place, tangent in enumerate(tangents) if tangent is not None]
         self.compare_with_earlier(f"{digest([*inputs, *passed])} of {places}, gradients of {wanted}", gradients)
@@ -292,6 +293,12 @@ class Remote:
                 raise SolutionFailed(f"a result is {str(value.layout)[6:]}, and not dense")
         return values
 
+    def note_written(self, values: Sequence[Tensor], headers: Sequence[Any]) -> None:
+        """Note into which inputs the solution wrote; `headers` are of the inputs after a call."""
+        for port, before, after in zip(self.program.inputs, values, self.read(headers, values, None), strict=True):
+            if after is None or not same_bits(before, after):
+                self.written[port.name] = None
+
     def note_shared(self, pairs: Sequence[Sequence[int]]) -> None:
         """Note which results use another tensor's memory."""
         for result, other in pairs:
@@ -309,7 +316,7 @@ class Remote:
         """Keep the digests of results that the process holds under a key."""
         size = sum(value.nbytes for value in results if value is not None)
         if key and self.budget.takes(size):
-            self.digests[key] = [digest_of_result(value) for value in results]
+            self.digests[key] = [_digest_of_result(value) for value in results]
 
     def changed_later(self) -> str:
         """Look at held results once more; return a text if one is not what it was."""
@@ -318,13 +325,13 @@ class Remote:
             wanted = [(key, text) for key in keys[first : first + PIECE] for text in self.digests[key]]
             answer = self.ask("held", keys=keys[first : first + PIECE])
             for (key, text), value in zip(wanted, self.process.results_in(answer), strict=True):
-                if digest_of_result(value) != text:
+                if _digest_of_result(value) != text:
                     return f"a result of call {key} of {self.calls} is another now"
         return ""
 
     def compare_with_earlier(self, key: str, results: Sequence[Tensor | None]) -> None:
         """Compare results with those of the first call on equal inputs."""
-        earlier = self.heard.setdefault(key, Heard(list(results), 0))
+        earlier = self.heard.setdefault(key, _Heard(list(results), 0))
         earlier.calls += 1
         largest = max((size_of(value) for value in results if value is not None), default=0.0)
         for before, now in zip(earlier.results, results, strict=False):
@@ -338,7 +345,7 @@ PIECE = 16
 """How many calls' results are looked at again at a time."""
 
 
-class RemoteFunction(torch.autograd.Function):
+class _RemoteFunction(torch.autograd.Function):
     """The solution's forward and backward, as requests."""
 
     @staticmethod
@@ -369,11 +376,11 @@ def digest(values: Sequence[Tensor]) -> str:
     for value in values:
         plain = value.detach().cpu()
         total.update(f"{plain.dtype}{tuple(plain.shape)}{plain.stride()}".encode())
-        total.update(bytes_of(elements(plain)))
+        total.update(bytes_of(as_bytes(plain)))
     return total.hexdigest()
 
 
-def digest_of_result(value: Any) -> str:
+def _digest_of_result(value: Any) -> str:
     """Return a digest of the elements of a result."""
     return digest([value.contiguous()]) if isinstance(value, Tensor) else ""
 
@@ -382,14 +389,7 @@ def same_bits(before: Tensor, after: Tensor) -> bool:
     """Whether two tensors have the same shape and bits."""
     if before.shape != after.shape or before.dtype != after.dtype:
         return False
-    return torch.equal(elements(before.detach().cpu()), elements(after.detach().cpu()))
-
-
-def elements(value: Tensor) -> Tensor:
-    """Return the bytes of the elements of a tensor. One element counts as contiguous whatever its stride is, and bytes
-    are viewed of a stride of 1 only."""
-    plain = value.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
-    return plain.reshape(-1).view(torch.uint8)
+    return torch.equal(as_bytes(before.cpu()), as_bytes(after.cpu()))
 
 
 def relative(before: Tensor | None, now: Tensor | None, least: float = 0.0) -> float:

@@ -24,7 +24,7 @@ def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence
         for index, port in enumerate(forward.outputs)
         if port.role in ("output", "mutation") and isinstance(port.spec, TensorSpec)
     ]
-    sources = [source_of_backward(port, forward) for port in backward.inputs]
+    sources = [_source_of_backward(port, forward) for port in backward.inputs]
     gradients = {port.name: place for place, port in enumerate(backward.outputs)}
     returned = [str(gradients[port.name]) if port.name in wanted else "None" for port in forward.inputs]
     lines = [
@@ -48,20 +48,20 @@ def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence
         "class Reference(torch.autograd.Function):",
         "    @staticmethod",
         "    def forward(ctx, *inputs):",
-        f"        inputs = [laid(*pair) for pair in zip(inputs, {strides_of_inputs(forward)})]",
+        f"        inputs = [laid(*pair) for pair in zip(inputs, {_strides_of_inputs(forward)})]",
         "        results = forward_graph(*inputs)",
         "        ctx.values = (inputs, results)",
         f"        shown = tuple(results[place].clone() for place in {shown})",
-        f"        ctx.mark_non_differentiable(*(shown[place] for place in {constants_of(forward, backward, shown)}))",
+        f"        ctx.mark_non_differentiable(*(shown[place] for place in {_constants_of(forward, backward, shown)}))",
         "        return shown",
         "",
         "    @staticmethod",
         "    def backward(ctx, *tangents):",
         "        inputs, results = ctx.values",
-        f"        tangents = [laid(*pair) for pair in zip(tangents, {strides_of_tangents(forward, backward, shown)})]",
+        f"        tangents = [laid(*pair) for pair in zip(tangents, {_strides_of_tangents(forward, backward, shown)})]",
         f"        gradients = backward_graph({', '.join(source_text(source, forward, shown) for source in sources)})",
         "        gradients = [dense(gradient) for gradient in gradients]",
-        f"        return ({''.join(f'{at_place(text)}, ' for text in returned).rstrip()})",
+        f"        return ({''.join(f'{_at_place(text)}, ' for text in returned).rstrip()})",
         "",
         "",
         "def laid(value, stride):",
@@ -84,11 +84,11 @@ def reference_text(task: Task, forward: Graph, backward: Graph, wanted: Sequence
     return "\n".join(lines) + "\n"
 
 
-def at_place(text: str) -> str:
+def _at_place(text: str) -> str:
     return text if text == "None" else f"gradients[{text}]"
 
 
-def constants_of(forward: Graph, backward: Graph, shown: Sequence[int]) -> list[int]:
+def _constants_of(forward: Graph, backward: Graph, shown: Sequence[int]) -> list[int]:
     """Return the places of the results without a tangent."""
     graded = {port.name for port in backward.by_role("tangent")}
     return [
@@ -98,31 +98,33 @@ def constants_of(forward: Graph, backward: Graph, shown: Sequence[int]) -> list[
     ]
 
 
-def strides_of_tangents(forward: Graph, backward: Graph, shown: Sequence[int]) -> list[tuple[int, ...] | None]:
+def _strides_of_tangents(forward: Graph, backward: Graph, shown: Sequence[int]) -> list[tuple[int, ...] | None]:
     """Return the strides that the backward was captured for, of each result's tangent; None for contiguous ones."""
     specs = {port.name: port.spec for port in backward.by_role("tangent")}
     ports = [forward.outputs[index] for index in shown]
-    return [stride_of(specs.get(port.name) if port.role == "output" else None) for port in ports]
+    return [_stride_of(specs.get(port.name) if port.role == "output" else None) for port in ports]
 
 
-def strides_of_inputs(forward: Graph) -> list[tuple[int, ...] | None]:
+def _strides_of_inputs(forward: Graph) -> list[tuple[int, ...] | None]:
     """Return the strides of the inputs that the forward was captured for: None for contiguous ones, () for those that
     stay as they are, because a stride is 0 or no number."""
     specs = [port.spec for port in forward.inputs]
     return [
-        () if isinstance(spec, TensorSpec) and spec.stride is not None and stride_of(spec) is None else stride_of(spec)
+        ()
+        if isinstance(spec, TensorSpec) and spec.stride is not None and _stride_of(spec) is None
+        else _stride_of(spec)
         for spec in specs
     ]
 
 
-def stride_of(spec: object) -> tuple[int, ...] | None:
+def _stride_of(spec: object) -> tuple[int, ...] | None:
     """Return the strides of a tensor; None for a contiguous one, and where a stride is 0 or no number."""
     stride = spec.stride if isinstance(spec, TensorSpec) else None
     known = stride is not None and all(isinstance(step, int) and step > 0 for step in stride)
     return tuple(step for step in stride or () if isinstance(step, int)) if known else None
 
 
-def source_of_backward(port: Port, forward: Graph) -> tuple[str, int]:
+def _source_of_backward(port: Port, forward: Graph) -> tuple[str, int]:
     """Return where an input of the backward comes from: tangents, results or inputs of the forward, and the place."""
     if port.role == "tangent":
         names = [other.name if other.role == "output" else "" for other in forward.outputs]
@@ -230,7 +232,7 @@ def with_edge(value, edge, seed=0):
 
 def inputs_text(task: Task, recipes: Mapping[str, Recipe], rules: Sequence[tuple[str, Port]]) -> str:
     """Return `inputs.py`."""
-    rows = [input_row(port, recipes.get(port.name)) for _, port in rules]
+    rows = [_input_row(port, recipes.get(port.name)) for _, port in rules]
     kinds = [kind for kind in DRAWS if any(row.startswith(f"{kind}(") for row in rows)]
     lines = [
         f'"""Inputs of the task {task.name}, drawn anew from a seed.',
@@ -258,11 +260,11 @@ def inputs_text(task: Task, recipes: Mapping[str, Recipe], rules: Sequence[tuple
     return text + "\n" + VARIANTS
 
 
-def input_row(port: Port, recipe: Recipe | None) -> str:
+def _input_row(port: Port, recipe: Recipe | None) -> str:
     """Return the expression that draws one input."""
     spec = port.spec
     assert isinstance(spec, TensorSpec)
-    start = f"source, {show_shape(spec)}, torch.{spec.dtype}"
+    start = f"source, {_show_shape(spec)}, torch.{spec.dtype}"
     if recipe is None:  # the program's own random numbers: of a dropout the mask, scaled
         return f"choice({start}, values=(0.0, 1.0), weights=(1, 1))"
     facts = dict(recipe.facts)
@@ -285,7 +287,7 @@ def number(value: object) -> str:
     return repr(value)
 
 
-def show_shape(spec: TensorSpec) -> str:
+def _show_shape(spec: TensorSpec) -> str:
     """Return the shape as a tuple."""
     sizes = [str(size) for size in spec.shape]
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
@@ -294,7 +296,7 @@ def show_shape(spec: TensorSpec) -> str:
 # ---- solution.py: the stub
 
 
-def identifiers(ports: Sequence[TaskPort]) -> list[str]:
+def _identifiers(ports: Sequence[TaskPort]) -> list[str]:
     """Return a Python name for each port, no two alike."""
     names: list[str] = []
     for port in ports:
@@ -308,7 +310,7 @@ def identifiers(ports: Sequence[TaskPort]) -> list[str]:
 
 def solution_text(task: Task) -> str:
     """Return `solution.py`."""
-    inputs, outputs = identifiers(task.inputs), identifiers(task.outputs)
+    inputs, outputs = _identifiers(task.inputs), _identifiers(task.outputs)
     tangents = [
         f"tangent_{name}" if port.differentiable else f"_{name}"
         for name, port in zip(outputs, task.outputs, strict=True)
@@ -353,10 +355,10 @@ def arguments(names: Sequence[str]) -> str:
 
 def readme_text(task: Task, forward: Graph) -> str:
     """Return `README.md`."""
-    return "\n".join(readme_lines(task, forward)) + "\n"
+    return "\n".join(_readme_lines(task, forward)) + "\n"
 
 
-def readme_lines(task: Task, forward: Graph) -> Iterator[str]:
+def _readme_lines(task: Task, forward: Graph) -> Iterator[str]:
     yield f"# {task.name}"
     yield ""
     calls = [step for step in forward.steps if not step.is_guard and step.target != "operator.getitem"]
@@ -367,7 +369,7 @@ def readme_lines(task: Task, forward: Graph) -> Iterator[str]:
     yield ""
     specs = specs_of(forward)
     computing = [step for step in calls if not is_view(step, specs)]
-    operators = list(dict.fromkeys(short_operator(step.target) for step in computing or calls))
+    operators = list(dict.fromkeys(_short_operator(step.target) for step in computing or calls))
     yield f"**What it computes**: {', '.join(operators[:MOST_NAMED])}{' …' if len(operators) > MOST_NAMED else ''}."
     lines = list(dict.fromkeys(line_of(step.source) for step in forward.steps if step.source is not None))
     if lines:
@@ -404,7 +406,7 @@ def readme_lines(task: Task, forward: Graph) -> Iterator[str]:
     yield "| | operations | bytes read and written |"
     yield "|---|---|---|"
     for what, work in (("forward", task.forward), ("forward and backward", task.step)):
-        yield work_row(what, work)
+        yield _work_row(what, work)
     yield ""
     yield (
         "What the forward saves for the backward counts nothing here: a solution may save much, little or nothing, and "
@@ -450,11 +452,11 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def work_row(what: str, work: TaskWork) -> str:
+def _work_row(what: str, work: TaskWork) -> str:
     return f"| {what} | {work.flops:,} | {work.bytes:,} |"
 
 
-def short_operator(target: str) -> str:
+def _short_operator(target: str) -> str:
     """Return an operator's name without its namespace."""
     parts = target.split(".")
     return parts[1] if len(parts) > 1 else target

@@ -23,6 +23,7 @@ from backprint.derivatives.compared import TINY, size_of
 from backprint.derivatives.setting import drawn_like, is_inexact
 from backprint.errors import BackprintError
 from backprint.graph.nouns import TensorSpec
+from backprint.jobs.processes import processor_seconds
 from backprint.measuring.asking import CompilerFailed, PerformerDied
 from backprint.measuring.clocks import FEWEST_ROUNDS, CheatFound, compare_timings
 from backprint.measuring.peaks import measure_peaks
@@ -73,12 +74,12 @@ def timed_against_eager(
                     wrong = rounds.run()
                     if wrong:
                         return (), "", wrong
-                    time_ = time_of(what, rounds, work, peaks)
+                    time_ = _time_of(what, rounds, work, peaks)
                     if time_ is None:
                         return tuple(times), f"{what}: too short beside carrying its tensors to and fro", ""
                     measured.append(time_)
                 times.append(min(measured, key=lambda time_: time_.low))
-        except EagerFailed as error:
+        except _EagerFailed as error:
             return (), f"{error}", ""
         except (SolutionFailed, CompilerFailed) as error:
             return (), "", f"a timed call raised {error}"
@@ -89,7 +90,7 @@ def timed_against_eager(
     return tuple(times), "", ""
 
 
-def time_of(what: str, rounds: Rounds, work: TaskWork, peaks: Peaks) -> SolutionTime | None:
+def _time_of(what: str, rounds: Rounds, work: TaskWork, peaks: Peaks) -> SolutionTime | None:
     """Return the times of one kind of call; None if carrying tensors hides them."""
     ours, eager = rounds.without_carrying(0), rounds.without_carrying(1)
     least = RESOLVED * (decile(rounds.seconds[1]) - decile(eager))
@@ -108,11 +109,11 @@ def decile(seconds: Sequence[float]) -> float:
     return statistics.quantiles(seconds, n=10)[0]
 
 
-class EagerFailed(BackprintError):
+class _EagerFailed(BackprintError):
     """Eager raises on what is timed, which is no fault of the solution."""
 
 
-class SeveralThreads(BackprintError):
+class _SeveralThreads(BackprintError):
     """A solution computes with more threads than eager."""
 
 
@@ -121,8 +122,8 @@ class Beside:
 
     def __init__(self, program: TaskProgram, limit: float) -> None:
         self.processes = (
-            SolutionProcess(lambda: reference_of(program), limit, 0, hidden=True),
-            SolutionProcess(lambda: without_work(program), limit, 0, hidden=True),
+            SolutionProcess(lambda: _reference_of(program), limit, 0, hidden=True),
+            SolutionProcess(lambda: _without_work(program), limit, 0, hidden=True),
         )
 
     def __enter__(self) -> Beside:
@@ -135,13 +136,13 @@ class Beside:
             process.close()
 
 
-def reference_of(program: TaskProgram) -> Callable[..., Any]:
+def _reference_of(program: TaskProgram) -> Callable[..., Any]:
     """Return the reference as a solution, as fx runs it: eager without this house's checks."""
     forward, backward = program.forward.to_fx(), program.backward.to_fx()
-    return EagerGraphs(program, forward.forward, backward.forward)
+    return _EagerGraphs(program, forward.forward, backward.forward)
 
 
-class EagerGraphs:
+class _EagerGraphs:
     """The two graphs, as functions, as an autograd.Function."""
 
     def __init__(self, program: TaskProgram, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
@@ -192,7 +193,7 @@ def dense(value: Any) -> Any:
     return value.to_dense() if isinstance(value, Tensor) and value.layout is not torch.strided else value
 
 
-def without_work(program: TaskProgram) -> Callable[..., Any]:
+def _without_work(program: TaskProgram) -> Callable[..., Any]:
     """Return a solution that returns tensors of the right shapes and computes nothing."""
 
     class Nothing(torch.autograd.Function):
@@ -266,7 +267,7 @@ class Rounds:
         eager = min(self.timed(1, self.batch())[0] for _ in range(3))
         size = sum(value.nbytes for value in (*self.base, *self.results)) * (2 if self.step else 1)
         self.count = max(1, min(MOST_CALLS, int(BATCH_SECONDS / max(eager, 1e-6)), MOST_BYTES // max(size, 1)))
-        before = self.processes[0].processor_seconds()
+        before = processor_seconds(self.processes[0].pid)
         for turn in range(ROUNDS):
             batch = self.batch()
             answers: list[list[Any]] = [[] for _ in self.processes]
@@ -276,9 +277,9 @@ class Rounds:
                 self.seconds[place].append(seconds / self.count)
             if wrong := self.compared(answers[0], answers[1]):
                 return wrong
-        used = self.processes[0].processor_seconds() - before
+        used = processor_seconds(self.processes[0].pid) - before
         if used > SEVERAL * sum(self.seconds[0]) * self.count + TICKS:
-            raise SeveralThreads("it computes with several threads, and eager with one")
+            raise _SeveralThreads("it computes with several threads, and eager with one")
         return ""
 
     def batch(self) -> Batch:
@@ -316,7 +317,7 @@ class Rounds:
             answer = process.request("calls", sets=sets, **calls)
         except CompilerFailed as error:
             if place:  # no fault of the solution
-                raise EagerFailed(f"eager raised {error}") from error
+                raise _EagerFailed(f"eager raised {error}") from error
             raise
         seconds = time.perf_counter() - began
         return seconds, process.results_in(answer)

@@ -38,7 +38,7 @@ def usage_rows(subject: Subject, remote: Remote, others: Mapping[str, Tensor]) -
         """Differentiate the call once before it is differentiated."""
         results = remote(*inputs)
         ends = [
-            (value, tangents[name]) for name, value in prefixed(results) if name in tangents and value.requires_grad
+            (value, tangents[name]) for name, value in _prefixed(results) if name in tangents and value.requires_grad
         ]
         if ends:
             leaves = [value for value in inputs if value.requires_grad]
@@ -49,10 +49,10 @@ def usage_rows(subject: Subject, remote: Remote, others: Mapping[str, Tensor]) -
     yield from graded(subject, twice, "gradient, a second backward", tangents, expected)
     with filled(remote):
         yield from graded(subject, remote, "gradient, new memory has NaN", tangents, expected)
-    yield from written_to(subject, remote, tangents, expected)
+    yield from _written_to(subject, remote, tangents, expected)
     for name in subject.call.wanted[:MOST_FROZEN]:
-        yield from of_one(subject, name)
-    yield from without_gradients(subject, expected)
+        yield from _of_one(subject, name)
+    yield from without_gradients(subject, remote, expected)
 
 
 def tangents_of(expected: Expected) -> dict[str, Tensor]:
@@ -62,7 +62,7 @@ def tangents_of(expected: Expected) -> dict[str, Tensor]:
     return {name: drawn_like(own.outputs[name].detach(), source) for name in own.differentiable}
 
 
-def prefixed(results: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+def _prefixed(results: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     """Yield results under the names that `bp.check` gives them."""
     return ((f"output.{name}", value) for name, value in results.items())
 
@@ -87,7 +87,7 @@ def graded(
     yield from gradient_rows(other, check, other.values, tangents, expected, hostile=False)
 
 
-def written_to(
+def _written_to(
     subject: Subject, remote: Remote, tangents: Mapping[str, Tensor], expected: Expected
 ) -> Iterator[Result]:
     """Yield rows for gradients after a result was written to, which a solution may refuse: autograd does, if what was
@@ -104,7 +104,7 @@ def written_to(
         remote.spoil = False
 
 
-def of_one(subject: Subject, name: str) -> Iterator[Result]:
+def _of_one(subject: Subject, name: str) -> Iterator[Result]:
     """Yield rows for the gradient of one input alone, the others being frozen."""
     alone = replace(subject, call=replace(subject.call, wanted=(name,)))
     expected = expected_of(alone, alone.values)
@@ -112,8 +112,17 @@ def of_one(subject: Subject, name: str) -> Iterator[Result]:
         yield from gradient_rows(alone, f"gradient of {name} alone", alone.values, tangents, expected, hostile=False)
 
 
-def without_gradients(subject: Subject, expected: Expected) -> Iterator[Result]:
-    """Yield rows for a call of which nothing requires grad."""
+def without_gradients(subject: Subject, remote: Remote, expected: Expected) -> Iterator[Result]:
+    """Yield rows for calls of which nothing requires grad, as it is, and as a model is evaluated."""
     plain = replace(subject, call=replace(subject.call, wanted=()))
-    forward = run_forward(plain.ours, plain.call, plain.values)
-    yield from forward_rows(subject, f"{FORWARD}, nothing requires grad", forward, expected, subject.values)
+    for mode, words in (
+        ("enable_grad", "nothing requires grad"),
+        ("no_grad", "no_grad"),
+        ("inference_mode", "inference mode"),
+    ):
+        remote.mode = mode
+        try:
+            forward = run_forward(plain.ours, plain.call, plain.values)
+        finally:
+            remote.mode = "enable_grad"
+        yield from forward_rows(subject, f"{FORWARD}, {words}", forward, expected, subject.values)

@@ -52,9 +52,9 @@ def part_of(capture: Capture, part: str) -> Capture:
             raise UsageError(f"part={part!r}: by {cut!r} there are {len(parts)} parts, from 0 on")
         chosen = parts[int(number)]
         return proven(chosen.capture, chosen.verdict.good, f"{chosen.verdict.verdict}: {chosen.verdict.detail}")
-    spans = [span for pair in capture.pairs if (span := span_of_module(pair.forward, part)) is not None]
+    spans = [span for pair in capture.pairs if (span := _span_of_module(pair.forward, part)) is not None]
     if not spans:
-        raise UsageError(f"part={part!r}: no step of {capture.name} comes from such a module: {modules_in(capture)}")
+        raise UsageError(f"part={part!r}: no step of {capture.name} comes from such a module: {_modules_in(capture)}")
     if len(capture.pairs) > 1:
         raise UsageError(f"{capture.name} has {len(capture.pairs)} Pairs; a part is cut out of a Capture with one")
     (start, stop), label = spans[0], f"steps {spans[0][0]}-{spans[0][1]}"
@@ -73,7 +73,7 @@ def proven(part: Capture, good: bool, detail: str) -> Capture:
     return part
 
 
-def span_of_module(forward: Graph, path: str) -> tuple[int, int] | None:
+def _span_of_module(forward: Graph, path: str) -> tuple[int, int] | None:
     """Return the first and the last step, and one more, that come from a module or from modules in it."""
     numbers = [
         number
@@ -83,7 +83,7 @@ def span_of_module(forward: Graph, path: str) -> tuple[int, int] | None:
     return (numbers[0], numbers[-1] + 1) if numbers else None
 
 
-def modules_in(capture: Capture) -> str:
+def _modules_in(capture: Capture) -> str:
     """Return the first modules that steps come from, for a message."""
     steps = (step for pair in capture.pairs for step in pair.forward.steps)
     names = list(dict.fromkeys(step.source.module for step in steps if step.source is not None and step.source.module))
@@ -98,7 +98,7 @@ def task_of(program: TaskProgram, name: str, occurs: int = 1) -> Task:
     with preserving_random_states():
         values = captured_values(program)
         tolerances, powerless = tried(program, values)
-        dtypes = other_dtypes(program, values)
+        dtypes = _other_dtypes(program, values)
     forward, backward = at_hints(program.forward), at_hints(program.backward)
     verdicts = derivatives_of(program.capture)
     return Task(
@@ -166,7 +166,7 @@ def tried(program: TaskProgram, values: Mapping[str, Tensor]) -> tuple[tuple[Tas
         raise RefusedError(f"{program.capture.name}: the reference does not return the same twice")
     others = [expected_of(subject, fresh_values(program, seed)) for seed in SEEDS]
     try:
-        compared = compared_results(program, expected, others)
+        compared = _compared_results(program, expected, others)
     except ReferenceFailed as error:
         raise RefusedError(f"{program.capture.name}: its backward does not run in float64: {error}") from error
     rows, powerless, moving = [], [], 0
@@ -178,7 +178,7 @@ def tried(program: TaskProgram, values: Mapping[str, Tensor]) -> tuple[tuple[Tas
         off = difference.error if math.isfinite(difference.error) else 0.0
         allowed = difference.allowed if math.isfinite(difference.allowed) else 0.0
         rows.append(TaskTolerance(f"{what}{label}", off, allowed))
-        if any(other is not None and distance_of(other, exact) > POWER * max(allowed, 1e-300) for other in redrawn):
+        if any(other is not None and _distance_of(other, exact) > POWER * max(allowed, 1e-300) for other in redrawn):
             moving += not what
         else:
             powerless.append(f"{what}{label}")
@@ -194,7 +194,7 @@ SEEDS = (0x51, 0xA7)
 POWER = 10.0
 
 
-def compared_results(
+def _compared_results(
     program: TaskProgram, expected: Expected, others: Sequence[Expected]
 ) -> dict[tuple[str, str], tuple[Tensor | None, Tensor | None, Tensor | None, list[Tensor | None]]]:
     """Return, for each result and gradient, that in float64, in its dtype, rounded, and on other inputs."""
@@ -223,13 +223,13 @@ def label_of(name: str) -> str:
     return name.removeprefix("output.")
 
 
-def distance_of(left: Tensor, right: Tensor) -> float:
+def _distance_of(left: Tensor, right: Tensor) -> float:
     """Return the largest difference of two results where both are numbers."""
     apart = (wide(left) - wide(right)).abs()
     return float(apart.nan_to_num(0, 0, 0).max())
 
 
-def other_dtypes(program: TaskProgram, values: Mapping[str, Tensor]) -> tuple[str, ...]:
+def _other_dtypes(program: TaskProgram, values: Mapping[str, Tensor]) -> tuple[str, ...]:
     """Return further dtypes that the reference takes, with finite results, and returns."""
     kinds = {value.dtype for value in values.values() if is_inexact(value)}
     if len(kinds) != 1 or any(kind.is_complex for kind in kinds):
@@ -264,7 +264,7 @@ def write_task(
     capture: Capture, place: Path, name: str, *, overwrite: bool = False, occurs: int = 1, measure: bool = False
 ) -> Task:
     """Write the task of a Capture to its folder, all or nothing."""
-    check_place_of_task(place, overwrite)
+    _check_place_of_task(place, overwrite)
     program_of(capture)  # before anything is written
     with unfinished_folder(place.parent, place.name) as staging:
         api.save(capture, staging / SAMPLE, data="seed", power="none")
@@ -313,7 +313,7 @@ def texts_of_task(task: Task, program: TaskProgram) -> dict[str, str]:
     }
 
 
-def check_place_of_task(place: Path, overwrite: bool) -> None:
+def _check_place_of_task(place: Path, overwrite: bool) -> None:
     """Refuse a place that is taken, unless it is a task and the user passed `overwrite`."""
     if not place.exists():
         return

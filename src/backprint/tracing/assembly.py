@@ -72,7 +72,7 @@ class Joint:
 
 
 @dataclass(frozen=True, slots=True)
-class AssembledPair:
+class _AssembledPair:
     """A Pair, the tensors of its constant ports by port name, and its guards."""
 
     pair: Pair
@@ -80,20 +80,20 @@ class AssembledPair:
     guards: tuple[Guard, ...]
 
 
-def assemble(joint: Joint, name: str = "pair_0") -> AssembledPair:
+def assemble(joint: Joint, name: str = "pair_0") -> _AssembledPair:
     """Return the Pair of a Joint, with its constants and guards."""
-    dependencies = Dependencies(joint)
-    backward_steps = live_steps(joint, dependencies.without_constant_guards(joint.backward), refs_of(joint.gradients))
-    saved = values_saved(joint, backward_steps)
+    dependencies = _Dependencies(joint)
+    backward_steps = live_steps(joint, dependencies.without_constant_guards(joint.backward), _refs_of(joint.gradients))
+    saved = _values_saved(joint, backward_steps)
     forward_steps = live_steps(
-        joint, dependencies.without_constant_guards(joint.forward), [*refs_of(joint.results), *saved]
+        joint, dependencies.without_constant_guards(joint.forward), [*_refs_of(joint.results), *saved]
     )
     names = names_of(joint)
     constants: dict[str, Tensor] = {}
     forward = forward_graph(joint, forward_steps, saved, names, constants)
     backward = backward_graph(joint, backward_steps, saved, names, constants) if joint.gradients else None
     guards = tuple(dependencies.guard(step) for step in (*forward_steps, *backward_steps) if step.is_guard)
-    return AssembledPair(Pair(name, forward, backward), constants, guards)
+    return _AssembledPair(Pair(name, forward, backward), constants, guards)
 
 
 # ---- Dead code, and saved values
@@ -101,10 +101,10 @@ def assemble(joint: Joint, name: str = "pair_0") -> AssembledPair:
 
 def names_in(steps: Iterable[Step], results: Iterable[Result]) -> set[str]:
     """Return the names of all values that steps or results use."""
-    return {*(name for step in steps for name in used(step)), *refs_of(results)}
+    return {*(name for step in steps for name in used(step)), *_refs_of(results)}
 
 
-def refs_of(results: Iterable[Result]) -> list[str]:
+def _refs_of(results: Iterable[Result]) -> list[str]:
     """Return the names of the values that results use."""
     return [name for _, value in results for name in refs(value)]
 
@@ -119,17 +119,17 @@ def live_steps(joint: Joint, steps: Sequence[Step], needed_names: Iterable[str])
     return needed(steps, needed_names, stays)
 
 
-def values_saved(joint: Joint, steps: Sequence[Step]) -> list[str]:
+def _values_saved(joint: Joint, steps: Sequence[Step]) -> list[str]:
     """Return the forward's values, inputs included, that the backward reads, in the order in which it reads them."""
     own_names = {step.name for step in joint.forward} | {port.local for port in joint.inputs}
-    read = [name for step in steps for name in used(step)] + refs_of(joint.gradients)
+    read = [name for step in steps for name in used(step)] + _refs_of(joint.gradients)
     return [name for name in dict.fromkeys(read) if name in own_names]
 
 
 # ---- Guards
 
 
-class Dependencies:
+class _Dependencies:
     """The steps of a Joint by name, to find the inputs that a value depends on."""
 
     def __init__(self, joint: Joint) -> None:
@@ -203,7 +203,7 @@ def forward_graph(
         ports += [replace(port, name=other, local=names.free(other)) for other in joint.same.get(port.name, ())]
     ports += constant_ports(joint, used_names, "", constants)
     outputs = tuple(replace(port, local="") for port, _ in outputs_with_values)
-    return build_graph(joint, ports, steps, outputs, tuple(value for _, value in outputs_with_values))
+    return _build_graph(joint, ports, steps, outputs, tuple(value for _, value in outputs_with_values))
 
 
 def backward_graph(
@@ -213,13 +213,13 @@ def backward_graph(
     used_names = names_in(steps, joint.gradients)
     tangents = [port for port in joint.tangents if joint.keep_all_inputs or port.local in used_names]
     ports = [*saved_ports(joint, saved), *tangents, *constant_ports(joint, used_names, "backward.", constants)]
-    new_names = gradient_names(joint, steps, names)
+    new_names = _gradient_names(joint, steps, names)
     outputs, results = [], []
     for port, value in joint.gradients:
         for name in (port.name, *joint.same.get(port.name, ())):
             outputs.append(replace(port, name=name))
             results.append(with_names(value, lambda local: Ref(new_names.get(local, local))))
-    return build_graph(joint, ports, rename_values(steps, new_names), tuple(outputs), tuple(results))
+    return _build_graph(joint, ports, _rename_values(steps, new_names), tuple(outputs), tuple(results))
 
 
 def saved_ports(joint: Joint, saved: Iterable[str]) -> list[Port]:
@@ -243,7 +243,7 @@ def constant_ports(joint: Joint, used_names: Collection[str], prefix: str, const
     return ports
 
 
-def build_graph(
+def _build_graph(
     joint: Joint, ports: Sequence[Port], steps: Sequence[Step], outputs: tuple[Port, ...], results: tuple[Value, ...]
 ) -> Graph:
     """Return a Graph with its guards numbered, and with the subgraphs and symbols that it uses."""
@@ -266,7 +266,7 @@ def names_of(joint: Joint) -> Names:
     return Names({*(step.name for step in (*joint.forward, *joint.backward)), *ports, *joint.constants})
 
 
-def gradient_names(joint: Joint, steps: Sequence[Step], names: Names) -> dict[str, str]:
+def _gradient_names(joint: Joint, steps: Sequence[Step], names: Names) -> dict[str, str]:
     """Name each step that computes a gradient after that gradient: `grad_layer1_0_conv1_weight`."""
     step_names = {step.name for step in steps}
     new_names: dict[str, str] = {}
@@ -276,7 +276,7 @@ def gradient_names(joint: Joint, steps: Sequence[Step], names: Names) -> dict[st
     return new_names
 
 
-def rename_values(steps: Sequence[Step], new_names: Mapping[str, str]) -> list[Step]:
+def _rename_values(steps: Sequence[Step], new_names: Mapping[str, str]) -> list[Step]:
     """Return the steps with values renamed."""
     renamed = []
     for step in steps:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,19 +16,25 @@ from backprint._torch.distributed import own_rank
 from backprint.common.text import printable
 from backprint.errors import CaptureError, ReplayError, UsageError
 from backprint.graph.capture_options import CaptureOptions
-from backprint.graph.nouns import NO_FUNCTIONS, Capture, Guard, Pair, Rank, Signature, custom_operators
+from backprint.graph.nouns import NO_FUNCTIONS, Capture, Guard, Origin, Pair, Rank, Signature, custom_operators
 from backprint.graph.verdicts import PortVerdict
+from backprint.tracing.hooks_after import hooks_of_leaves, left_out
 from backprint.tracing.program import A_TENSOR, CalledProgram, Outcome, ScoutedProgram, Slot
 from backprint.tracing.reach import names_of_outside
 from backprint.tracing.refusals import real_own_tensors
 from backprint.tracing.request import EngineResult
 from backprint.tracing.running import (
+    Staged,
     call_arguments,
     is_reached_as_argument_only,
     restoring_state,
     run_backward,
     staged,
+    with_other_arguments,
+    write_parameters,
+    write_value,
 )
+from backprint.tracing.state.tensors import untraced
 from backprint.tracing.watch import SEED
 from backprint.tracing.witness import run_forward, run_step
 from backprint.values import settings
@@ -50,6 +56,8 @@ def capture_of(
 
     `reasons` say why earlier engines did not capture the program, `options` are those of the call.
     """
+    if engine != "eager" or options.order == 2:
+        result = without_hooks_after(result, engine, options)
     program = result.program
     if not any(pair.forward.outputs for pair in result.pairs):
         raise CaptureError(
@@ -76,19 +84,49 @@ def capture_of(
         ),
         pins=tuple((f"{STATE_OF}{name}", digest) for name, digest in program.foreign_random.pins().items()),
         opaque=result.opaque,
-        meant=checked_meant(options.meant, result),
+        meant=_checked_meant(options.meant, result),
         environment=settings.read_settings(),
         requires=tuple(sorted({target for pair in result.pairs for target in requirements(pair)})),
         seed=SEED,
         fake=program.world is not None,
-        notes=result.notes,
-        rank=rank_of(result),
+        notes=(*result.notes, *_note_without_backward(result, options)),
+        rank=_rank_of(result),
         peers=program.peers,
         origin=LiveProgram(result, options),
     )
 
 
-def rank_of(result: EngineResult) -> Rank | None:
+def _note_without_backward(result: EngineResult, options: CaptureOptions) -> tuple[str, ...]:
+    """Return why a capture has no backward, unless its caller asked for none."""
+    asked_for_none = options.requires_grad is False or (
+        isinstance(options.requires_grad, (tuple, list, set, frozenset)) and not any(options.requires_grad)
+    )
+    if asked_for_none or any(pair.backward is not None for pair in result.pairs):
+        return ()
+    names = [named.name for named in result.program.tensors if named.requires_grad]
+    if not names:
+        return ("nothing requires grad: the forward alone was captured",)
+    first = f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
+    verb = "require" if len(names) > 1 else "requires"
+    return (
+        f"{first} {verb} grad, but no output depends on it in a way that autograd records (torch.no_grad, detach): the "
+        "forward alone was captured",
+    )
+
+
+def without_hooks_after(result: EngineResult, engine: str, options: CaptureOptions) -> EngineResult:
+    """Return the result of an engine that sees no hooks after accumulation, with a note if the program has some."""
+    program = result.program
+    tensors = {**program.wrapped_state(), **program.outside, **program.own()}
+    hooks = hooks_of_leaves({named.name: tensors[named.name] for named in program.tensors if named.requires_grad})
+    if not hooks or program.accumulates:
+        return result
+    who = "with order=2" if options.order == 2 else f"by engine {engine!r}, but by 'eager'"
+    note = left_out(hooks, f"is not captured {who}")
+    return replace(result, program=replace(program, runs_hooks_after=False), notes=(*result.notes, note))
+
+
+def _rank_of(result: EngineResult) -> Rank | None:
     """Return the place of the captured process among others; None if nothing of the capture depends on others."""
     if not result.groups and not result.program.wrappings:
         return None
@@ -96,7 +134,7 @@ def rank_of(result: EngineResult) -> Rank | None:
     return Rank(number, size, tuple(sorted(result.groups.items())))
 
 
-def checked_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]:
+def _checked_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]:
     """Return the places where the backward is meant to differ; raise if the program has none of a name."""
     known = dict.fromkeys([*(edge.function for edge in result.opaque if edge.function), *NO_FUNCTIONS])
     for name in names:
@@ -114,13 +152,13 @@ def signature_of(result: EngineResult) -> Signature:
     same = tuple((named.name, other) for named in program.tensors for other in named.other_names)
     return Signature(
         arguments=program.arguments,
-        leaves=constant_leaves(program),
-        output=output_tree(result.tree, result.leaves, result.outputs, bool(program.loss)),
+        leaves=_constant_leaves(program),
+        output=_output_tree(result.tree, result.leaves, result.outputs, bool(program.loss)),
         differentiable=result.differentiable,
         same=same,
         loss="loss" if program.loss else "",
         call=program.call_arguments.arguments if program.call_arguments is not None else None,
-        aliases=aliases_of(program, same),
+        aliases=_aliases_of(program, same),
     )
 
 
@@ -128,7 +166,7 @@ WHY_GENERATOR_IS_PINNED = "the program draws from it, and the numbers that it dr
 """Why a generator that is not torch's is pinned."""
 
 
-def aliases_of(program: ScoutedProgram, same: Sequence[tuple[str, str]]) -> tuple[Overlap, ...] | None:
+def _aliases_of(program: ScoutedProgram, same: Sequence[tuple[str, str]]) -> tuple[Overlap, ...] | None:
     """Return the tensors of a call that share memory with others, or with tensors that the program reads from
     outside."""
     if program.call_arguments is None:
@@ -137,7 +175,7 @@ def aliases_of(program: ScoutedProgram, same: Sequence[tuple[str, str]]) -> tupl
     return tuple(overlap for overlap in overlaps if overlap[:2] not in same)
 
 
-def constant_leaves(program: CalledProgram) -> tuple[tuple[str, str], ...]:
+def _constant_leaves(program: CalledProgram) -> tuple[tuple[str, str], ...]:
     """Return the non-tensor leaves of the call by name: they are constants of the capture."""
     return tuple(
         (name, repr(leaf)[:200])
@@ -146,10 +184,10 @@ def constant_leaves(program: CalledProgram) -> tuple[tuple[str, str], ...]:
     )
 
 
-def output_tree(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str], loss: bool) -> Any:
+def _output_tree(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str], loss: bool) -> Any:
     """Return a result's structure as JSON: `{"port": name}` and `{"value": text}` inside lists and objects."""
     ports = iter(names)
-    marked = [{"port": next(ports)} if leaf is A_TENSOR else value_mark(leaf) for leaf in leaves]
+    marked = [{"port": next(ports)} if leaf is A_TENSOR else _value_mark(leaf) for leaf in leaves]
     if loss:
         marked = marked[1:]
     try:
@@ -159,14 +197,14 @@ def output_tree(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str], l
     return _plain_tree(wrapped)
 
 
-def value_mark(leaf: Any) -> Any:
+def _value_mark(leaf: Any) -> Any:
     """Return what a sample keeps of a leaf that is no tensor."""
     if isinstance(leaf, torch.Size):
         return {"tuple": [{"value": repr(size)} for size in leaf]}
     return {"value": repr(leaf)[:200]}
 
 
-def described_key(key: Any) -> str:
+def _described_key(key: Any) -> str:
     """Return a mapping's key as text; `literal_eval` of it returns a plain literal."""
     return repr(key)[:200]
 
@@ -184,7 +222,7 @@ def _plain_tree(value: Any) -> Any:
     if isinstance(value, Mapping):
         if all(type(key) is str and key.isprintable() and len(key) <= 4096 for key in value):
             return {"dict": {key: _plain_tree(item) for key, item in value.items()}}
-        return {"items": [[described_key(key), _plain_tree(item)] for key, item in value.items()]}
+        return {"items": [[_described_key(key), _plain_tree(item)] for key, item in value.items()]}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return {"dict": {key: _plain_tree(item) for key, item in zip(value._fields, value, strict=True)}}
     if isinstance(value, (list, tuple)):
@@ -206,18 +244,86 @@ def requirements(pair: Pair) -> tuple[str, ...]:
 # ---- The program behind a Capture
 
 
-class LiveProgram:
+@dataclass(frozen=True, slots=True)
+class _ProgramCalls:
+    """A program that is ready to be called several times."""
+
+    stage: Staged
+    seed: int
+
+    @property
+    def leaves(self) -> Mapping[str, Tensor]:
+        """The leaves that gradients are computed for, by name."""
+        return {name: leaf for name, leaf in self.stage.leaves.items() if leaf.is_leaf and leaf.requires_grad}
+
+    def __call__(self, arguments: Mapping[str, Tensor] | None = None) -> _ProgramCall:
+        """Call the program; with these values of arguments, in new tensors, if any are passed."""
+        stage = self.stage if arguments is None else with_other_arguments(self.stage, arguments)
+        torch.manual_seed(self.seed)
+        return _ProgramCall(stage.program, stage.leaves, run_forward(stage).tensors)
+
+    def again_in_memory(self, arguments: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Iterator[_ProgramCall]:
+        """Call the program with these arguments in new tensors; then write other values into the tensors, and call it
+        with the same ones: they lie where the first did."""
+        stage = with_other_arguments(self.stage, arguments)
+        torch.manual_seed(self.seed)
+        yield _ProgramCall(stage.program, stage.leaves, run_forward(stage).tensors)
+        with untraced():
+            for name, tensor in stage.passed.items():
+                if tensor is not self.stage.passed[name]:
+                    for there in (stage.leaves.get(name, tensor), tensor):
+                        write_value(there.detach(), values[name])
+        torch.manual_seed(self.seed)
+        yield _ProgramCall(stage.program, stage.leaves, run_forward(stage).tensors)
+
+    @contextlib.contextmanager
+    def frozen(self, names: Sequence[str]) -> Iterator[None]:
+        """Have some of the leaves require no grad in a block, as parameters that are frozen."""
+        leaves = [self.stage.leaves[name] for name in names]
+        for leaf in leaves:
+            leaf.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for leaf in leaves:
+                leaf.requires_grad_(True)
+
+    def write(self, parameters: Mapping[str, Tensor]) -> None:
+        """Write values into the program's small parameters, as a step of an optimizer does between two calls."""
+        write_parameters(self.stage, parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class _ProgramCall:
+    """A forward of a program that has run: the leaves of its gradients, and the tensors that it returned."""
+
+    program: CalledProgram
+    leaves: Mapping[str, Tensor]
+    tensors: Mapping[str, Tensor]
+
+    def outputs(self) -> dict[str, Tensor]:
+        """Return copies of the outputs by name."""
+        return {name: opened(tensor).detach().clone() for name, tensor in self.tensors.items()}
+
+    def gradients(
+        self, tangents: Mapping[str, Tensor | None] | None = None, again: bool = False
+    ) -> dict[str, Tensor | None]:
+        """Return copies of the gradients for these tangents (None: ones), by name. An output whose tangent is None
+        takes no part, as one that a loss does not depend on. `again` says that another backward follows."""
+        with preserving_random_states(), torch.enable_grad():  # each backward begins with the same random numbers
+            gradients = run_backward(self.program, self.leaves, self.tensors, tangents, retain_graph=again)
+        return {name: None if gradient is None else gradient.clone() for name, gradient in gradients.items()}
+
+
+class LiveProgram(Origin):
     """The program that a Capture was traced from, which runs again as the oracle of proofs.
 
     It is mutable: a run stores its result in it, and `release` drops the program.
     """
 
-    partial = False
-    traced_here = True
-
     def __init__(self, result: EngineResult, options: CaptureOptions) -> None:
         self.program = result.program
-        constants = {**result.constants, **unreachable_constants(result.program)}
+        constants = {**result.constants, **_unreachable_constants(result.program)}
         self.constants = {name: self.own_values(tensor.detach()) for name, tensor in constants.items()}
         self.tangents = result.tangents
         self.structure, self.leaves, self.names = result.tree, result.leaves, result.outputs
@@ -253,7 +359,7 @@ class LiveProgram:
 
     def run_step_without_default_grad(self, values: Mapping[str, Tensor], anew: bool) -> Outcome:
         """Run one eager step in the caller's own tensors, or in others; none requires grad by default."""
-        before, self.program = self.program, without_default_gradients(self.program)
+        before, self.program = self.program, _without_default_gradients(self.program)
         try:
             return self.run_step(values, None, anew)
         finally:
@@ -321,29 +427,14 @@ class LiveProgram:
         self.result_summary = outcome.tree.summary
         return outcome
 
-    def gradients_of_some(
-        self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None]
-    ) -> Mapping[str, Tensor | None]:
-        """Return the original program's gradients. An output whose tangent is None takes no part, as one that a loss
-        does not depend on."""
+    @contextlib.contextmanager
+    def calls(self, values: Mapping[str, Tensor], seed: int) -> Iterator[_ProgramCalls]:
+        """Prepare the original program to be called several times on these values, under one seed. What the calls
+        change is restored at the end of the block only."""
         names = {named.name for named in self.program.tensors}
         own_values = {name: tensor for name, tensor in values.items() if name in names}
-        return run_step(self.program, own_values, tangents).gradients
-
-    def runs_in_a_row(self, times: int, seed: int) -> list[tuple[dict[str, Tensor], dict[str, Tensor | None]]]:
-        """Return outputs and gradients of several steps of the original program under one seed, for tangents of ones.
-        What a step changes is restored after the last one only."""
-        runs = []
-        with preserving_random_states(), staged(self.program) as stage:
-            for _ in range(times):
-                torch.manual_seed(seed)
-                forward = run_forward(stage)
-                with torch.enable_grad():
-                    gradients = run_backward(self.program, stage.leaves, forward.tensors, None)
-                outputs = {name: opened(tensor).detach().clone() for name, tensor in forward.tensors.items()}
-                kept = {name: None if value is None else value.detach().clone() for name, value in gradients.items()}
-                runs.append((outputs, kept))
-        return runs
+        with preserving_random_states(), staged(self.program, own_values) as stage:
+            yield _ProgramCalls(stage, seed)
 
     def objects_by_parameter(self) -> Mapping[str, Sequence[Any]]:
         """Return, by parameter, the values of the call that can be compared only by identity."""
@@ -384,7 +475,7 @@ class LiveProgram:
         return self.structure.rebuild(leaves[1:] if loss else leaves)
 
 
-def unreachable_constants(program: ScoutedProgram) -> dict[str, Tensor]:
+def _unreachable_constants(program: ScoutedProgram) -> dict[str, Tensor]:
     """Return the constants that are not reachable from the program: it makes them without an operator (`frombuffer`, a
     pool of memory), so a run on other values cannot replace them."""
     names = names_of_outside(program.target()) if program.outside and program.world is None else {}
@@ -396,7 +487,7 @@ def unreachable_constants(program: ScoutedProgram) -> dict[str, Tensor]:
     }
 
 
-def without_default_gradients(program: ScoutedProgram) -> ScoutedProgram:
+def _without_default_gradients(program: ScoutedProgram) -> ScoutedProgram:
     """Return the program without the default `requires_grad` of its arguments, which applies if no tensor requires
     grad."""
     if not program.grad_by_default:

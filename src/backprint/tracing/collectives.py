@@ -39,7 +39,7 @@ from backprint.values.wrappers import PLAIN
 
 
 @dataclass(slots=True)
-class Unwaited:
+class _Unwaited:
     """A collective that has been called, and for which the program has not waited: what it receives, and where."""
 
     name: str
@@ -55,7 +55,7 @@ class Answered(TorchDispatchMode):
     def __init__(self, answer: Answer, label: Callable[[Any], str] = label_of, objects: bool = True) -> None:
         super().__init__()
         self.answer, self.label, self.objects = answer, label, objects
-        self.unwaited: list[Unwaited] = []
+        self.unwaited: list[_Unwaited] = []
         self.in_form = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -88,14 +88,14 @@ class Answered(TorchDispatchMode):
         """Return what a collective in place returns, with a handle by which it is known when the program waits."""
         work = work_of(result)
         received = tuple(leaf for leaf in plain_leaves(args[0]) if isinstance(leaf, Tensor)) if args else ()
-        if work is None or not received or is_source(func, args):
+        if work is None or not received or _is_source(func, args):
             return result
-        row = Unwaited(collective_name(func), received, frames.place(frames.here({})))
+        row = _Unwaited(collective_name(func), received, frames.place(frames.here({})))
         result, row.work = awaited(result, work, lambda: self.has_waited(row))
         self.unwaited.append(row)
         return result
 
-    def has_waited(self, row: Unwaited) -> None:
+    def has_waited(self, row: _Unwaited) -> None:
         """Forget a collective for which the program has waited."""
         self.unwaited = [other for other in self.unwaited if other is not row]
 
@@ -111,7 +111,7 @@ class Answered(TorchDispatchMode):
                     every_engine=True,
                 )
 
-    def receiving(self, tensor: Tensor) -> Unwaited | None:
+    def receiving(self, tensor: Tensor) -> _Unwaited | None:
         """Return a collective that is still to write into a tensor's memory."""
         if tensor.layout is not torch.strided or not tensor.numel():
             return None
@@ -131,7 +131,7 @@ BARRIERS = ("barrier", "monitored_barrier_")
 """Collectives that move no value."""
 
 
-def is_source(func: Any, args: Any) -> bool:
+def _is_source(func: Any, args: Any) -> bool:
     """Whether this rank is the source of a broadcast, which changes nothing there."""
     return collective_name(func) == "broadcast_" and members_of(args[1]).index(own_rank()[0]) == args[2]
 

@@ -56,7 +56,7 @@ KEYS_AFTER_PYTHON = keys_after(DispatchKey.Python)
 
 
 @dataclass(slots=True, eq=False)
-class ThreadMark:
+class _ThreadMark:
     """Marks a thread that captures a program, while `on` is true. The mark is in a context variable, so that a device
     thread of autograd can read it from the thread that called the backward (`callers_context`).
 
@@ -67,7 +67,7 @@ class ThreadMark:
     on: bool
 
 
-MARK: ContextVar[ThreadMark | None] = ContextVar("backprint: bodies of custom operators are captured", default=None)
+MARK: ContextVar[_ThreadMark | None] = ContextVar("backprint: bodies of custom operators are captured", default=None)
 
 COMPOSITE_KEYS = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
 """Dispatch keys of kernels that serve every device."""
@@ -88,13 +88,13 @@ ALLOW = "allow="
 """The option that keeps an operator whole."""
 
 
-class LeavesTorch(BaseException):
+class _LeavesTorch(BaseException):
     """Raised where the body of an operator accesses a tensor's memory outside of torch, as `Tensor.numpy` does. It is a
     BaseException, so that no `except Exception` in the body catches it."""
 
 
 @dataclass(slots=True, eq=False)
-class BodyCapture:
+class _BodyCapture:
     """Which operators a capture records as their bodies: all with a Python kernel, except those that stay whole.
 
     `kept_whole` has the operators that stay whole from the start, each with the reason. `not_recordable` has those
@@ -112,14 +112,14 @@ class BodyCapture:
         if (
             name not in self.kept_whole
             and name not in self.not_recordable
-            and is_capturing()
-            and has_python_kernel(operator, args, kwargs)
+            and _is_capturing()
+            and _has_python_kernel(operator, args, kwargs)
         ):
             try:
-                with modes_enabled_for_body():
+                with _modes_enabled_for_body():
                     # `for_program` marks a call whose errors are the program's, and not defects of Backprint
                     return for_program(operator.redispatch, keys & KEYS_AFTER_PYTHON, *args, **kwargs)
-            except LeavesTorch as leaving:
+            except _LeavesTorch as leaving:
                 self.not_recordable[name] = str(leaving)
             except Exception as error:
                 if is_defect(error):
@@ -135,14 +135,14 @@ class BodyCapture:
         return for_program(REPLACED_KERNELS[name].call_boxed, keys, *args, **kwargs)
 
     def register_kernels(self) -> None:
-        """Register a kernel under the key `Python` for every operator of `operators_with_body`. Operators for which an
+        """Register a kernel under the key `Python` for every operator of `_operators_with_body`. Operators for which an
         enclosing capture has registered one are not among these."""
-        for operator in operators_with_body():
+        for operator in _operators_with_body():
             name = name_of(operator)
             REPLACED_KERNELS[name] = kernel_for_key(name, "Python")
             self.libraries[name] = torch.library.Library(operator.namespace, "IMPL")
             self.libraries[name].impl(
-                operator, functools.partial(run_for_innermost_capture, operator), "Python", with_keyset=True
+                operator, functools.partial(_run_for_innermost_capture, operator), "Python", with_keyset=True
             )
 
     def remove_kernels(self) -> None:
@@ -152,7 +152,7 @@ class BodyCapture:
             del REPLACED_KERNELS[name]
 
 
-BODY_CAPTURES: list[BodyCapture] = []
+BODY_CAPTURES: list[_BodyCapture] = []
 """The BodyCaptures of the running captures, outermost first."""
 
 REPLACED_KERNELS: dict[str, Any] = {}
@@ -160,7 +160,7 @@ REPLACED_KERNELS: dict[str, Any] = {}
 torch for all operators, which calls the dispatch modes."""
 
 
-def run_for_innermost_capture(operator: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
+def _run_for_innermost_capture(operator: Any, keys: Any, *args: Any, **kwargs: Any) -> Any:
     """Run an operator for the innermost capture. This is the kernel that `register_kernels` registers."""
     return BODY_CAPTURES[-1].run_body(operator, keys, args, kwargs)
 
@@ -168,7 +168,7 @@ def run_for_innermost_capture(operator: Any, keys: Any, *args: Any, **kwargs: An
 # ---- Which operators have a body
 
 
-def operators_with_body() -> list[Any]:
+def _operators_with_body() -> list[Any]:
     """Return the custom operators that have a Python kernel for a backend, and no kernel of their own under the key
     `Python`, which a library may have registered, or an enclosing capture.
 
@@ -182,15 +182,15 @@ def operators_with_body() -> list[Any]:
     return [lookup_op(name) for name in sorted(names)]
 
 
-def has_python_kernel(operator: Any, args: Any, kwargs: Any) -> bool:
+def _has_python_kernel(operator: Any, args: Any, kwargs: Any) -> bool:
     """Whether the kernel that the dispatcher would choose for these arguments is in Python."""
     leaves = pytree.tree_leaves((args, kwargs))
     device = next((leaf.device for leaf in leaves if isinstance(leaf, Tensor)), None)
     device = device or next((leaf for leaf in leaves if isinstance(leaf, torch.device)), torch.device("cpu"))
-    return has_body(operator, key_of_device(device.type))
+    return _has_body(operator, key_of_device(device.type))
 
 
-def has_body(operator: Any, key: str) -> bool:
+def _has_body(operator: Any, key: str) -> bool:
     """Whether an operator's kernel for a backend key is in Python: its own kernel, else the composite one."""
     prefix = f"{operator.namespace}/{name_of(operator).partition('::')[2]}/"
     if has_kernel(name_of(operator), key):
@@ -201,7 +201,7 @@ def has_body(operator: Any, key: str) -> bool:
 # ---- While a body runs
 
 
-class Handling(threading.local):
+class _Handling(threading.local):
     """This thread's TorchFunctionModes that are handling a function now, outermost first.
 
     Torch disables a mode while its `__torch_function__` runs. An operator's body must be seen by these modes too.
@@ -211,7 +211,7 @@ class Handling(threading.local):
         self.modes: list[Any] = []
 
 
-HANDLING = Handling()
+HANDLING = _Handling()
 
 
 def call_for_mode(mode: Any, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -228,25 +228,25 @@ def call_for_mode(mode: Any, func: Callable[..., Any], args: Any, kwargs: Any) -
 
 
 @contextlib.contextmanager
-def modes_enabled_for_body() -> Iterator[None]:
+def _modes_enabled_for_body() -> Iterator[None]:
     """Enable, for an operator's body, the function modes that are handling the operator; and a BodyMode inside them."""
     handling, HANDLING.modes = HANDLING.modes, []
     try:
         with contextlib.ExitStack() as stack:
             for mode in reversed(handling):
                 stack.enter_context(mode)
-            stack.enter_context(BodyMode())
+            stack.enter_context(_BodyMode())
             yield
     finally:
         HANDLING.modes = handling
 
 
-class BodyMode(TorchFunctionMode):
+class _BodyMode(TorchFunctionMode):
     """A function mode that raises LeavesTorch where the body of an operator accesses a tensor's memory."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in MEMORY_ACCESS:  # the message names the user's line
-            raise LeavesTorch(f"its body leaves torch by Tensor.{func.__name__}{frames.place(frames.here({}))}")
+            raise _LeavesTorch(f"its body leaves torch by Tensor.{func.__name__}{frames.place(frames.here({}))}")
         if func is Tensor.tolist:
             return tolist_by_items(*args)
         return call_for_mode(self, func, args, kwargs or {})
@@ -275,14 +275,14 @@ def is_composite(func: Any, args: Any, kwargs: Any) -> bool:
     kernel, modes get it undecomposed, and must decompose it themselves. On a GPU, some have kernels, which round
     otherwise than what they would call (`_fused_rms_norm`).
     """
-    if not is_composite_on_cpu(func):
+    if not _is_composite_on_cpu(func):
         return False
     devices = {leaf.device.type for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)}
     return not any(has_kernel(name_of(func), key_of_device(device)) for device in devices - {"cpu", "meta"})
 
 
 @functools.cache
-def is_composite_on_cpu(func: Any) -> bool:
+def _is_composite_on_cpu(func: Any) -> bool:
     """Whether an operator has no kernel of its own for the CPU, and only calls other operators."""
     if isinstance(func, HigherOrderOperator) or func.namespace != "aten":
         return False
@@ -302,16 +302,16 @@ def decompose_under_mode(mode: Any, func: Any, args: Any, kwargs: Any) -> Any:
 # ---- While a program is captured
 
 
-def is_capturing() -> bool:
+def _is_capturing() -> bool:
     """Whether this thread captures a program. It is False while `torch.compile` compiles a part of that program,
     because Dynamo and AOTAutograd trace a custom operator as one call."""
     return is_marked() and TracingContext.try_get() is None
 
 
 @contextlib.contextmanager
-def operator_bodies_captured(kept_whole: dict[str, str]) -> Iterator[BodyCapture]:
+def operator_bodies_captured(kept_whole: dict[str, str]) -> Iterator[_BodyCapture]:
     """Run custom operators as their bodies in this thread, except those that are kept whole."""
-    body_capture = BodyCapture(kept_whole)
+    body_capture = _BodyCapture(kept_whole)
     BODY_CAPTURES.append(body_capture)
     try:
         body_capture.register_kernels()
@@ -334,7 +334,7 @@ def marking_thread(on: bool) -> Iterator[None]:
     A recording may be closed in another thread than the one that opened it. The context variable of the opening thread
     cannot be reset from there, but its mark is turned off, which both threads see.
     """
-    mark = ThreadMark(on)
+    mark = _ThreadMark(on)
     token = MARK.set(mark)
     try:
         yield
@@ -353,12 +353,12 @@ def is_marked() -> bool:
     return mark is not None and mark.on
 
 
-def operators_kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) -> dict[str, str]:
+def _operators_kept_whole(allow: Iterable[str], decompose: Iterable[Any] = ()) -> dict[str, str]:
     """Return the operators that stay whole because the arguments `allow=` or `decompose=` name them, each with the
     reason."""
     names = {
         name: f"torch.ops.{lookup_op(name)}"
-        for name in (*REPLACED_KERNELS, *(name_of(operator) for operator in operators_with_body()))
+        for name in (*REPLACED_KERNELS, *(name_of(operator) for operator in _operators_with_body()))
     }
     allow = tuple(name.removeprefix("torch.ops.") for name in allow)
     reasons = {name: "allowed" for name, target in names.items() if allowed(target, allow)}
@@ -374,26 +374,26 @@ def with_operator_bodies(capture: Callable[[], Capture], options: CaptureOptions
     operator has no kernel for `Python` yet.
     """
     with settings.ONE_AT_A_TIME:
-        reasons = operators_kept_whole(options.allow or (), options.decompose or ())
+        reasons = _operators_kept_whole(options.allow or (), options.decompose or ())
         kept_by_user, must_repeat = set(reasons), True
         while must_repeat:
             with operator_bodies_captured(reasons) as body_capture:
                 try:
                     result = capture()
-                    called_and_new = (custom_operators_called(result) - set(reasons)) & {
-                        name_of(operator) for operator in operators_with_body()
+                    called_and_new = (_custom_operators_called(result) - set(reasons)) & {
+                        name_of(operator) for operator in _operators_with_body()
                     }
                     must_repeat = bool(body_capture.not_recordable or called_and_new)
                 except Exception:
                     if not body_capture.not_recordable:
                         raise
             reasons = reasons | body_capture.not_recordable
-    names = custom_operators_called(result)
+    names = _custom_operators_called(result)
     notes = [f"{name} stays whole: {reason}" for name, reason in reasons.items() if name in names - kept_by_user]
     return replace(result, why=(*result.why, *notes)) if notes else result
 
 
-def custom_operators_called(capture: Capture) -> set[str]:
+def _custom_operators_called(capture: Capture) -> set[str]:
     """Return the custom operators that a Capture calls."""
     names = (target.removeprefix("torch.ops.") for target in capture.requires)
     return {name.replace(".", "::", 1).removesuffix(".default") for name in names}
@@ -404,12 +404,12 @@ def custom_operators_called(capture: Capture) -> set[str]:
 
 def decompositions_of(names: Sequence[str]) -> dict[Any, Callable[..., Any]]:
     """Return PyTorch's decompositions of these operators, named `ns::op` or `ns::op.overload`."""
-    return {key: function for name in names for key, function in decompositions_of_operator(name).items()}
+    return {key: function for name in names for key, function in _decompositions_of_operator(name).items()}
 
 
-def decompositions_of_operator(name: str) -> dict[Any, Callable[..., Any]]:
+def _decompositions_of_operator(name: str) -> dict[Any, Callable[..., Any]]:
     """Return PyTorch's decompositions of one operator, by overload."""
-    operator = operator_named(name)
+    operator = _operator_named(name)
     decompositions = dict(get_decompositions([operator]))
     if not decompositions:
         raise UsageError(
@@ -419,7 +419,7 @@ def decompositions_of_operator(name: str) -> dict[Any, Callable[..., Any]]:
     return decompositions
 
 
-def operator_named(name: str) -> Any:
+def _operator_named(name: str) -> Any:
     """Return the operator `ns::op`, or its overload `ns::op.overload`."""
     match = re.fullmatch(r"([A-Za-z]\w*)::(\w+)(?:\.(\w+))?", name) if isinstance(name, str) else None
     if match is None:

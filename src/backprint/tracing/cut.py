@@ -44,7 +44,7 @@ def why_partition_needs_all_layers(partition: str | Callable[..., Any] | None) -
 
 def partition_joint(joint: fx.GraphModule, partition: str | Callable[..., Any], outputs: int) -> tuple[Any, Any]:
     """Partition a joint torch.fx graph into a forward and a backward; the first `outputs` results are the forward's."""
-    function = partition_function(partition)
+    function = _partition_function(partition)
     for node in joint.graph.nodes:
         if node.meta.get("ac_graph_id", 0) is None:  # a selective checkpoint; partition functions sort by it
             node.meta["ac_graph_id"] = 0
@@ -56,7 +56,7 @@ def partition_joint(joint: fx.GraphModule, partition: str | Callable[..., Any], 
     return forward, backward
 
 
-def partition_function(partition: str | Callable[..., Any]) -> Callable[..., Any]:
+def _partition_function(partition: str | Callable[..., Any]) -> Callable[..., Any]:
     """Return a partition function by its name; a function is its own."""
     if callable(partition):
         return partition
@@ -70,32 +70,32 @@ def repartition(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
     """Partition the steps of a Joint again by a partition function."""
     if not joint.gradients:
         return joint
-    refuse_sparse(joint)
-    joint = updates_as_values(joint)
-    guard_steps = steps_of_guards([*joint.forward, *joint.backward], [*joint.results, *joint.gradients])
+    _refuse_sparse(joint)
+    joint = _updates_as_values(joint)
+    guard_steps = _steps_of_guards([*joint.forward, *joint.backward], [*joint.results, *joint.gradients])
     kept_forward, kept_backward = (
-        values_to_keep(joint, joint.forward, guard_steps),
-        values_to_keep(joint, joint.backward, guard_steps),
+        _values_to_keep(joint, joint.forward, guard_steps),
+        _values_to_keep(joint, joint.backward, guard_steps),
     )
-    module = joint_to_fx(joint, kept_forward, kept_backward, guard_steps)
+    module = _joint_to_fx(joint, kept_forward, kept_backward, guard_steps)
     forward, backward = partition_joint(module, partition, len(joint.results) + len(kept_forward))
     names = names_of(joint)
-    forward_reader = PartitionReader(forward, names, joint, {})
+    forward_reader = _PartitionReader(forward, names, joint, {})
     forward_steps = forward_reader.steps()
     results, forward_values = forward_reader.returned(joint.results, kept_forward)
-    backward_reader = PartitionReader(backward, names, joint, {step.name: step for step in forward_steps})
+    backward_reader = _PartitionReader(backward, names, joint, {step.name: step for step in forward_steps})
     backward_steps = backward_reader.steps()
     gradients, backward_values = backward_reader.returned(joint.gradients, kept_backward)
     return replace(
         joint,
-        forward=tuple(insert_guard_steps(joint.forward, guard_steps, forward_steps, forward_values)),
-        backward=tuple(insert_guard_steps(joint.backward, guard_steps, backward_steps, backward_values)),
+        forward=tuple(_insert_guard_steps(joint.forward, guard_steps, forward_steps, forward_values)),
+        backward=tuple(_insert_guard_steps(joint.backward, guard_steps, backward_steps, backward_values)),
         results=results,
         gradients=gradients,
     )
 
 
-def refuse_sparse(joint: Joint) -> None:
+def _refuse_sparse(joint: Joint) -> None:
     """Raise if a value is sparse: partition functions compare sizes of dense tensors in bytes."""
     for port in (*joint.inputs, *joint.tangents):
         if isinstance(port.spec, TensorSpec) and port.spec.layout != "strided":
@@ -113,7 +113,7 @@ def refuse_sparse(joint: Joint) -> None:
 LEAVE_PARTITION_OUT = "leave partition= out to keep what autograd saved"
 
 
-def updates_as_values(joint: Joint) -> Joint:
+def _updates_as_values(joint: Joint) -> Joint:
     """Replace each use of a value after an in-place update by a use of the update's result.
 
     A partition function sees data dependencies only: without this, it could move a read before the update, or drop the
@@ -153,7 +153,7 @@ def updates_as_values(joint: Joint) -> Joint:
     return replace(joint, forward=forward, results=results, backward=backward, gradients=last(joint.gradients))
 
 
-def steps_of_guards(steps: Sequence[Step], results: Iterable[Result]) -> set[str]:
+def _steps_of_guards(steps: Sequence[Step], results: Iterable[Result]) -> set[str]:
     """Return the names of the guards, and of the numbers that only guards use."""
     used_elsewhere = {name for _, value in results for name in refs(value)}
     names: set[str] = set()
@@ -165,7 +165,7 @@ def steps_of_guards(steps: Sequence[Step], results: Iterable[Result]) -> set[str
     return names
 
 
-def values_to_keep(joint: Joint, steps: Iterable[Step], guard_steps: Collection[str]) -> list[str]:
+def _values_to_keep(joint: Joint, steps: Iterable[Step], guard_steps: Collection[str]) -> list[str]:
     """Return the values that a direction must compute even if nothing uses them: draws, effects, and values that guards
     check."""
     names: dict[str, None] = {}
@@ -183,7 +183,7 @@ def values_to_keep(joint: Joint, steps: Iterable[Step], guard_steps: Collection[
     return list(names)
 
 
-def joint_to_fx(
+def _joint_to_fx(
     joint: Joint, kept_forward: list[str], kept_backward: list[str], guard_steps: Collection[str]
 ) -> fx.GraphModule:
     """Return the whole step as one torch.fx graph, in the form that partition functions expect.
@@ -192,7 +192,12 @@ def joint_to_fx(
     updates must stay in their direction: a draw that the backward repeated would give other numbers.
     """
     constants: list[Port] = constant_ports(joint, joint.constants.keys(), "", {})
-    results = [*joint.results, *results_kept_alive(kept_forward), *joint.gradients, *results_kept_alive(kept_backward)]
+    results = [
+        *joint.results,
+        *_results_kept_alive(kept_forward),
+        *joint.gradients,
+        *_results_kept_alive(kept_backward),
+    ]
     steps = tuple(step for step in (*joint.forward, *joint.backward) if step.name not in guard_steps)
     graph = Graph(
         (*joint.inputs, *constants, *joint.tangents),
@@ -207,7 +212,7 @@ def joint_to_fx(
         node.target = f"primals_{index}" if index < primals else f"tangents_{index - primals}"
         node.meta.setdefault("val", 0)
     backward = {step.name for step in joint.backward}
-    for step, node in zip(steps, call_nodes(module), strict=True):
+    for step, node in zip(steps, _call_nodes(module), strict=True):
         note = joint.notes.get(step.name, NO_NOTE)
         node.meta["step"] = step
         node.meta.setdefault("val", 0)
@@ -217,17 +222,17 @@ def joint_to_fx(
     return module
 
 
-def results_kept_alive(names: Iterable[str]) -> list[Result]:
+def _results_kept_alive(names: Iterable[str]) -> list[Result]:
     """Return results for values that must not be removed as dead code."""
     return [(Port(f"kept.{name}", "output"), Ref(name)) for name in names]
 
 
-def call_nodes(module: fx.GraphModule) -> list[fx.Node]:
+def _call_nodes(module: fx.GraphModule) -> list[fx.Node]:
     """Return the nodes of a graph that call an operator."""
     return [node for node in module.graph.nodes if node.op == "call_function"]
 
 
-class PartitionReader:
+class _PartitionReader:
     """Reads one direction of a partitioned graph as Steps.
 
     For a backward, `forward_steps` are those of the forward: a node that is among them too is one that the partition
@@ -272,7 +277,7 @@ class PartitionReader:
         )
 
 
-def insert_guard_steps(
+def _insert_guard_steps(
     steps_before: Iterable[Step], guard_steps: Collection[str], steps: list[Step], new_values: Mapping[str, Value]
 ) -> list[Step]:
     """Return the steps with the guards among them again, each right after the value that it checks."""

@@ -30,7 +30,12 @@ ATTENTION = (
     "attention has one under its plain kernel: `with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)"
     ":` around the program and around this call, which rounds otherwise"
 )
+INFERENCE = (
+    'it is the attention of inference: capture with mode="train" (--mode train), in which modules and the samples of '
+    "GraphNet take the one of training"
+)
 HINTS = (
+    (re.compile(r"^_native_multi_head_attention"), INFERENCE),
     (re.compile(r"^[^.]*(scaled_dot_product|_flash_attention|_efficient_attention)"), ATTENTION),
     (re.compile(r"\."), "give it one with torch.library.register_autograd, made of operators that have one"),
 )
@@ -52,12 +57,12 @@ def explaining_missing_derivative(program: Callable[[], CalledProgram]) -> Itera
         match = MISSING_DERIVATIVE.search(str(error))
         if match is None:
             raise
-        raise missing_derivative_error(program(), match["plain"] or match["custom"]) from error
+        raise _missing_derivative_error(program(), match["plain"] or match["custom"]) from error
 
 
-def missing_derivative_error(program: CalledProgram, operator: str) -> CaptureError:
+def _missing_derivative_error(program: CalledProgram, operator: str) -> CaptureError:
     """Return the error for a program that is differentiated through an operator without a derivative."""
-    place = frames.place(find_line_of(program, operator))
+    place = frames.place(_find_line_of(program, operator))
     hint = next((hint_ for pattern, hint_ in HINTS if pattern.search(operator)), REWRITE_HINT)
     order, less = ("order=2 goes", SECOND_ORDER_HINT) if program.tangents else ("autograd goes", FIRST_ORDER_HINT)
     return CaptureError(
@@ -66,12 +71,12 @@ def missing_derivative_error(program: CalledProgram, operator: str) -> CaptureEr
     )
 
 
-def find_line_of(program: CalledProgram, operator: str) -> Source | None:
+def _find_line_of(program: CalledProgram, operator: str) -> Source | None:
     """Return the line that runs an operator, or whose backward runs it; None if no watched run reaches it."""
-    finders: list[OperatorFinder] = []
+    finders: list[_OperatorFinder] = []
 
-    def watch(*args: Any) -> OperatorFinder:
-        finders.append(OperatorFinder(operator, *args))
+    def watch(*args: Any) -> _OperatorFinder:
+        finders.append(_OperatorFinder(operator, *args))
         return finders[-1]
 
     try:
@@ -82,7 +87,7 @@ def find_line_of(program: CalledProgram, operator: str) -> Source | None:
     return finders[-1].found
 
 
-class OperatorFinder(Watch):
+class _OperatorFinder(Watch):
     """A Watch that notes where an operator runs. In a backward, this is the line of the forward operator of the running
     node."""
 
@@ -96,13 +101,13 @@ class OperatorFinder(Watch):
         node = current_node()
         if node is None:
             self.lines[next_sequence_number() - 1] = frames.here(self.paths)
-        if self.found is None and self.wanted in names_in_errors(func):
+        if self.found is None and self.wanted in _names_in_errors(func):
             self.found = frames.here(self.paths) if node is None else self.lines.get(sequence_number(node))
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 @functools.cache
-def names_in_errors(func: Any) -> tuple[str, ...]:
+def _names_in_errors(func: Any) -> tuple[str, ...]:
     """Return the names of an operator that autograd's errors use."""
     if isinstance(func, HigherOrderOperator):
         return ()

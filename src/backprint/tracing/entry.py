@@ -33,8 +33,9 @@ from backprint.tracing.cut import PARTITIONS
 from backprint.tracing.eager.engine import by_eager
 from backprint.tracing.program import CalledProgram, read_call
 from backprint.tracing.refusals import refuse_callers_modes
-from backprint.tracing.request import EngineResult
+from backprint.tracing.request import EngineResult, HasCheckpoints
 from backprint.tracing.running import restoring_state
+from backprint.tracing.silent_writes import ADVICE, silent_write
 from backprint.tracing.witness import second_order
 from backprint.values.exchanges import Others
 from backprint.values.settings import outside_modes, preserving_random_states
@@ -71,7 +72,7 @@ class Engine:
         if not missing:
             return ""
         needs = " with ".join(missing.values())
-        return f"engine {self.name!r} does not take {needs}: {engines_supporting(requested)}"
+        return f"engine {self.name!r} does not take {needs}: {_engines_supporting(requested)}"
 
 
 ENGINES: dict[str, Engine] = {
@@ -98,7 +99,7 @@ def requests_of_call(program: CalledProgram, options: CaptureOptions) -> dict[st
     return requested
 
 
-def engines_supporting(requested: Collection[str]) -> str:
+def _engines_supporting(requested: Collection[str]) -> str:
     """Return a clause that names the engines which support all of these requests."""
     names = [repr(engine.name) for engine in ENGINES.values() if engine.takes.issuperset(requested)]
     if not names:
@@ -107,7 +108,7 @@ def engines_supporting(requested: Collection[str]) -> str:
     return f"engines {', '.join(others)} and {last} do" if others else f"engine {last} does"
 
 
-def check_engine(engine: str, requested: Mapping[str, str]) -> None:
+def _check_engine(engine: str, requested: Mapping[str, str]) -> None:
     """Raise a UsageError if the requested engine, or with `auto` every engine, does not support the requests."""
     for left, right in EXCLUSIVE:
         if left in requested and right in requested:
@@ -151,27 +152,27 @@ def by_auto(
     errors: dict[str, Exception] = {}
     for name, engine in ENGINES.items():
         if reason := engine.lacks(requested):
-            errors[name] = UnsupportedRequest(reason)
+            errors[name] = _UnsupportedRequest(reason)
             continue
         try:
-            result = engine.make(program, options)
-            reasons = tuple(f"{earlier}: {failure_reason(errors[earlier])}" for earlier in errors)
+            name, result = made_by(name, program, options)
+            reasons = tuple(f"{earlier}: {_failure_reason(errors[earlier])}" for earlier in errors if earlier != name)
             capture = prove_capture(build_capture(result, name, reasons=reasons), check)
             if not result.reasons_to_prefer_others:
                 return capture
-            errors[name] = LessExpressiveCapture(result.reasons_to_prefer_others[0], capture)
+            errors[name] = _LessExpressiveCapture(result.reasons_to_prefer_others[0], capture)
         except UsageError:
             raise
         except Exception as error:  # a refusal, an error of torch's or of the program's own, or a defect of ours
             if isinstance(error, CaptureError) and error.every_engine:
                 raise
             errors[name] = error
-            if reason := why_results_change(error, program, options, check, build_capture):
-                raise refusal_of_changing_results(program, program.title, reason) from error
+            if reason := _why_results_change(error, program, options, check, build_capture):
+                raise _refusal_of_changing_results(program, program.title, reason) from error
             if is_defect(error):
-                warn_of_defect(program.title, name, error)
-    tried = {name: error for name, error in errors.items() if not isinstance(error, UnsupportedRequest)}
-    for kind in (LessExpressiveCapture, DiffersOnOtherInputs):
+                _warn_of_defect(program.title, name, error)
+    tried = {name: error for name, error in errors.items() if not isinstance(error, _UnsupportedRequest)}
+    for kind in (_LessExpressiveCapture, _DiffersOnOtherInputs):
         for fallback in tried.values():
             if isinstance(fallback, kind):
                 return fallback.capture
@@ -180,10 +181,34 @@ def by_auto(
     first = next(iter(tried.values()))
     if not isinstance(first, CaptureError):
         raise first  # the program's own error: the first engine runs it as it is
-    raise refusal_by_every_engine(program.title, tried) from first
+    raise _refusal_by_every_engine(program.title, tried) from first
 
 
-def refusal_of_changing_results(program: CalledProgram, title: str, reason: str) -> CaptureError:
+def made_by(name: str, program: CalledProgram, options: CaptureOptions) -> tuple[str, EngineResult]:
+    """Return the engine that captures a program, and its result. A fake program that checkpoints is captured by engine
+    `eager`, which keeps the checkpoints, if it can be recorded without values; else by `aot`, which says so."""
+    if name != "aot" or not options.fake:
+        return name, ENGINES[name].make(program, options)
+    by_aot_alone = replace(options, engine="aot")
+    if (
+        program.peers is not None
+        or program.wrappings
+        or not ENGINES["eager"].takes >= options.requests().keys() - {"fake"}
+    ):
+        return name, ENGINES[name].make(program, by_aot_alone)
+    try:
+        return name, ENGINES[name].make(program, options)
+    except HasCheckpoints:
+        try:
+            return "eager", by_eager(program, options)
+        except Exception as error:
+            if is_defect(error):
+                _warn_of_defect(program.title, "eager", error)
+            result = ENGINES[name].make(program, by_aot_alone)
+            return name, replace(result, notes=(*result.notes, f"eager: {_failure_reason(error)}"))
+
+
+def _refusal_of_changing_results(program: CalledProgram, title: str, reason: str) -> CaptureError:
     """Return the error for a program that returns another result when it runs again."""
     snapshot = program.target.snapshot
     changes = ""
@@ -198,7 +223,7 @@ def refusal_of_changing_results(program: CalledProgram, title: str, reason: str)
     )
 
 
-def why_results_change(
+def _why_results_change(
     error: Exception,
     program: CalledProgram,
     options: CaptureOptions,
@@ -213,20 +238,20 @@ def why_results_change(
     agreed before; a Capture that differed on the captured inputs is traced once more: if the second trace agrees there,
     the program has changed in between.
     """
-    if isinstance(error, DiffersOnOtherInputs) and isinstance(error.capture.origin, LiveProgram):
+    if isinstance(error, _DiffersOnOtherInputs) and isinstance(error.capture.origin, LiveProgram):
         proof = check(error.capture, error.capture.origin)
         return proof.captured if proof is not None else ""
-    if not isinstance(error, DiffersOnCapturedInputs):
+    if not isinstance(error, _DiffersOnCapturedInputs):
         return ""
     try:
         engine = error.capture.engine
         prove_capture(build_capture(ENGINES[engine].make(program, options), engine), check)
     except CaptureError as again:
-        return error.reason if isinstance(again, DiffersOnOtherInputs) else ""
+        return error.reason if isinstance(again, _DiffersOnOtherInputs) else ""
     return error.reason
 
 
-def by_engine(
+def _by_engine(
     program: CalledProgram, options: CaptureOptions, check: Check, build_capture: Callable[..., Capture]
 ) -> Capture:
     """Return the Capture of the requested engine. One that differs on other inputs only is pinned to the captured
@@ -234,26 +259,26 @@ def by_engine(
     capture = build_capture(ENGINES[options.engine].make(program, options), options.engine)
     try:
         return prove_capture(capture, check)
-    except (DiffersOnCapturedInputs, DiffersOnOtherInputs) as error:
-        if reason := why_results_change(error, program, options, check, build_capture):
-            raise refusal_of_changing_results(program, program.title, reason) from error
-        if isinstance(error, DiffersOnCapturedInputs):
+    except (_DiffersOnCapturedInputs, _DiffersOnOtherInputs) as error:
+        if reason := _why_results_change(error, program, options, check, build_capture):
+            raise _refusal_of_changing_results(program, program.title, reason) from error
+        if isinstance(error, _DiffersOnCapturedInputs):
             raise
         return error.capture
 
 
-def refusal_by_every_engine(title: str, errors: Mapping[str, Exception]) -> Exception:
+def _refusal_by_every_engine(title: str, errors: Mapping[str, Exception]) -> Exception:
     """Return the error for a program that no engine captures: the reason of each engine, then what to do."""
     first = next(iter(errors.values()))
-    kind = CaptureError if isinstance(first, DiffersOnCapturedInputs) else type(first)
-    reasons = {name: failure_reason(error) for name, error in errors.items()}
+    kind = CaptureError if isinstance(first, _DiffersOnCapturedInputs) else type(first)
+    reasons = {name: _failure_reason(error) for name, error in errors.items()}
     if len(set(reasons.values())) == 1 or all(isinstance(error, DataDependentError) for error in errors.values()):
         return kind(f"no engine captures {title}: {next(iter(reasons.values()))}")
     lines = "".join(f"\n  {name}: {reason}" for name, reason in reasons.items())
     return kind(f"no engine captures {title}:{lines}\nCapture a part of it that leaves out what is named above.")
 
 
-def failure_reason(error: Exception) -> str:
+def _failure_reason(error: Exception) -> str:
     """Return in one line why an engine failed."""
     if is_defect(error):
         return f"a defect of Backprint: {errors.describe_defect(error)}"
@@ -266,7 +291,7 @@ def is_defect(error: Exception) -> bool:
     return malformed or errors.is_defect(error)
 
 
-def warn_of_defect(title: str, engine: str, error: Exception) -> None:
+def _warn_of_defect(title: str, engine: str, error: Exception) -> None:
     """Warn that an engine failed through a fault of ours."""
     warnings.warn(
         f"engine {engine!r} does not capture {title} because of a defect of Backprint; the other engines are tried. "
@@ -276,11 +301,11 @@ def warn_of_defect(title: str, engine: str, error: Exception) -> None:
     )
 
 
-class UnsupportedRequest(CaptureError):
+class _UnsupportedRequest(CaptureError):
     """An engine was not tried, because it does not support the request."""
 
 
-class FallbackCapture(CaptureError):
+class _FallbackCapture(CaptureError):
     """A capture that is used only if no other engine makes a better one."""
 
     def __init__(self, reason: str, capture: Capture) -> None:
@@ -288,12 +313,12 @@ class FallbackCapture(CaptureError):
         self.capture = capture
 
 
-class LessExpressiveCapture(FallbackCapture):
+class _LessExpressiveCapture(_FallbackCapture):
     """A proven capture that records a part (a `torch.cond`, an update of a view) less clearly than another engine
     may."""
 
 
-class DiffersOnCapturedInputs(CaptureError):
+class _DiffersOnCapturedInputs(CaptureError):
     """A capture whose graphs do not compute the program's results on the captured inputs. It is never used."""
 
     def __init__(self, reason: str, capture: Capture) -> None:
@@ -301,7 +326,7 @@ class DiffersOnCapturedInputs(CaptureError):
         self.reason, self.capture = reason, capture
 
 
-class DiffersOnOtherInputs(FallbackCapture):
+class _DiffersOnOtherInputs(_FallbackCapture):
     """A capture that is right on the captured inputs only: its engine did not see how the program reads them."""
 
 
@@ -322,40 +347,42 @@ def prove_capture(capture: Capture, check: Check) -> Capture:
             every_engine=True,
         )
     if proof.moved:
-        raise refusal_of_changing_results(program.program, capture.name, proof.moved)
+        raise _refusal_of_changing_results(program.program, capture.name, proof.moved)
     if proof.captured:
-        raise DiffersOnCapturedInputs(proof.captured, capture)
+        write = silent_write(program.program)
+        reason = f"{write} ({proof.captured}). {ADVICE}" if write else proof.captured
+        raise _DiffersOnCapturedInputs(reason, capture)  # another engine may have the operator that writes whole
     if program.unguarded:
         reason = f"engine {capture.engine!r} has no step that could check it; engine 'eager' keeps it as a guard"
-        raise DiffersOnOtherInputs(
-            f"{program.unguarded[0]}: {reason}", pinned_to_captured_inputs(capture, program, proof)
+        raise _DiffersOnOtherInputs(
+            f"{program.unguarded[0]}: {reason}", _pinned_to_captured_inputs(capture, program, proof)
         )
     if proof.redrawn:
         reason = f"the captured graph does not compute what the program computes on other inputs: {proof.redrawn}"
-        raise DiffersOnOtherInputs(reason, pinned_to_captured_inputs(capture, program, proof))
+        raise _DiffersOnOtherInputs(reason, _pinned_to_captured_inputs(capture, program, proof))
     if any(UNSTEADY in port.detail for port in proof.ports) and program.program.target.snapshot is not None:
         program.program.target.snapshot.note_suspects_as_lost()
     capture = replace(capture, guards=(*capture.guards, *proof.alone), origin=program.with_doubts(proof.ports))
-    return with_pinned_generators(capture, proof)
+    return _with_pinned_generators(capture, proof)
 
 
-def pinned_to_captured_inputs(capture: Capture, program: LiveProgram, proof: Any) -> Capture:
+def _pinned_to_captured_inputs(capture: Capture, program: LiveProgram, proof: Any) -> Capture:
     """Return a Capture that is valid for the captured values only of the inputs that the program reads unseen."""
     doubts = [port for port in proof.ports if port.verdict not in REFUTED] if proof.redrawn else proof.ports
-    capture = with_pinned_generators(replace(capture, origin=program.with_doubts(doubts)), proof)
-    return with_pinned_inputs(capture, proof.redrawn, proof.pins) if proof.redrawn else capture
+    capture = _with_pinned_generators(replace(capture, origin=program.with_doubts(doubts)), proof)
+    return _with_pinned_inputs(capture, proof.redrawn, proof.pins) if proof.redrawn else capture
 
 
-def with_pinned_generators(capture: Capture, proof: Any) -> Capture:
+def _with_pinned_generators(capture: Capture, proof: Any) -> Capture:
     """Pin the generators, other than torch's own, that the program draws from."""
     if not proof.drawn:
         return capture
-    return with_pinned_inputs(
+    return _with_pinned_inputs(
         capture, f"the program draws from {proof.drawn}, and a sample has only the numbers", proof.pins
     )
 
 
-def with_pinned_inputs(capture: Capture, reason: str, pins: tuple[tuple[str, str], ...]) -> Capture:
+def _with_pinned_inputs(capture: Capture, reason: str, pins: tuple[tuple[str, str], ...]) -> Capture:
     """Return a Capture that runs on the captured values of these inputs only, with the reason."""
     names = [name for name, _ in pins]
     guard = Guard("pinned", f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} pinned: {reason}", tuple(names))
@@ -371,7 +398,7 @@ CAPTURING_THREAD = threading.local()
 
 
 @contextlib.contextmanager
-def refuse_nested_capture() -> Iterator[None]:
+def _refuse_nested_capture() -> Iterator[None]:
     """Refuse a capture inside another one of this thread, by a signal handler or by the captured program.
 
     Torch's modes are active there, and the arguments do not have the caller's values.
@@ -388,7 +415,7 @@ def refuse_nested_capture() -> Iterator[None]:
         CAPTURING_THREAD.capturing = False
 
 
-@refuse_nested_capture()
+@_refuse_nested_capture()
 def capture_call(
     target: Any,
     args: Sequence[Any],
@@ -416,7 +443,7 @@ def capture_once(
         target, args, kwargs, options.requires_grad, options.mode, options.loss, options.fake, specialize, peers
     )
     requested_in_words = requests_of_call(program, options)
-    check_engine(options.engine, requested_in_words)
+    _check_engine(options.engine, requested_in_words)
     with (
         preserving_random_states(),
         refuse_callers_modes(),
@@ -427,20 +454,20 @@ def capture_once(
         if options.order == 2:
             program = second_order(program)
         build_capture = functools.partial(capture_of, options=options)
-        options = replace(options, engine=engine_of_ranks(program, options.engine))
+        options = replace(options, engine=_engine_of_ranks(program, options.engine))
         if options.engine == "aot" and program.peers is not None:
             without_values = read_call(
                 target, args, kwargs, options.requires_grad, options.mode, options.loss, True, specialize
             )
-            capture = proved_among(build_capture(traced_among(program, without_values, options), "aot"), check)
+            capture = _proved_among(build_capture(_traced_among(program, without_values, options), "aot"), check)
         elif options.engine == "auto":
             capture = by_auto(program, options, requested_in_words, check, build_capture)
         else:
-            capture = by_engine(program, options, check, build_capture)
+            capture = _by_engine(program, options, check, build_capture)
     return capture
 
 
-def traced_among(program: CalledProgram, without_values: CalledProgram, options: CaptureOptions) -> EngineResult:
+def _traced_among(program: CalledProgram, without_values: CalledProgram, options: CaptureOptions) -> EngineResult:
     """Capture one rank of several by engine `aot`: it is traced without values, as collectives need no others then, and
     proved with them."""
     assert program.peers is not None
@@ -464,11 +491,11 @@ def traced_among(program: CalledProgram, without_values: CalledProgram, options:
     return replace(result, program=scouted, outcome=None)
 
 
-def proved_among(capture: Capture, check: Check) -> Capture:
+def _proved_among(capture: Capture, check: Check) -> Capture:
     """Prove the Capture of one rank of several by engine `aot`."""
     try:
         return prove_capture(capture, check)
-    except (DiffersOnCapturedInputs, DiffersOnOtherInputs) as error:
+    except (_DiffersOnCapturedInputs, _DiffersOnOtherInputs) as error:
         raise CaptureError(
             f"{error}. Engine 'aot' writes a collective of the backward that depends on no gradient into the forward, "
             "and brings gradients to the shards of their parameters: engine 'eager' captures the rank as it ran",
@@ -476,7 +503,7 @@ def proved_among(capture: Capture, check: Check) -> Capture:
         ) from error
 
 
-def engine_of_ranks(program: CalledProgram, engine: str) -> str:
+def _engine_of_ranks(program: CalledProgram, engine: str) -> str:
     """Return the engine for a program; one rank of several is recorded as it ran, by engine `eager`, or traced without
     values by engine `aot`."""
     if program.world is not None:
@@ -509,20 +536,20 @@ def check_options(target: Any, options: CaptureOptions) -> None:
     if mode not in MODES:
         raise UsageError(f"mode={mode!r} is not one of None (as it is), 'train', 'eval'")
     if mode is not None and not isinstance(target, nn.Module):
-        raise UsageError(f"mode={mode!r} needs a module, and {describe_target(target)} is not one")
+        raise UsageError(f"mode={mode!r} needs a module, and {_describe_target(target)} is not one")
     if isinstance(partition, str) and partition not in PARTITIONS:
         raise UsageError(f"partition={partition!r} is not one of {', '.join(map(repr, PARTITIONS))}, nor a callable")
     if not callable(target):
         raise UsageError(
-            f"a target must be a module, a function or the path of a sample, and {describe_target(target)} is not "
+            f"a target must be a module, a function or the path of a sample, and {_describe_target(target)} is not "
             "callable"
         )
     if isinstance(target, torch.jit.ScriptModule | torch.jit.ScriptFunction):
         raise CaptureError(
-            f"{describe_target(target)} is TorchScript, which runs no Python: capture the module it was made from"
+            f"{_describe_target(target)} is TorchScript, which runs no Python: capture the module it was made from"
         )
     if hasattr(target, COMPILED):
-        raise CaptureError(f"{describe_target(target)} is compiled already: capture the module in its ._orig_mod")
+        raise CaptureError(f"{_describe_target(target)} is compiled already: capture the module in its ._orig_mod")
     if len(getattr(target, "device_ids", None) or ()) > 1:
         raise CaptureError(f"{type(target).__name__} spreads a module over devices: capture its .module")
     if isinstance(target, nn.Module):
@@ -542,6 +569,6 @@ MAX_NAME_LENGTH = 4096
 """The most characters of a name."""
 
 
-def describe_target(target: Any) -> str:
+def _describe_target(target: Any) -> str:
     """Return a callable's name, or its type's, as text that can be printed."""
     return printable(str(getattr(target, "__name__", None) or type(target).__name__))[:MAX_NAME_LENGTH]

@@ -49,7 +49,7 @@ UNKNOWN_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 """What torch raises where a result depends on values that a fake tensor does not have."""
 
 
-class Validity:
+class _Validity:
     """Whether the remembered values of one storage are still those that the program would have.
 
     All tensors in that storage share it: a write through one of them, whose values are not known, makes the values of
@@ -71,7 +71,7 @@ class KnownValues:
     """
 
     real: Tensor
-    validity: Validity
+    validity: _Validity
     memory: int
 
 
@@ -83,7 +83,7 @@ A dictionary with weak references to tensors would not do: torch refuses to swap
 """
 
 
-def known_values_of(tensor: Tensor) -> KnownValues | None:
+def _known_values_of(tensor: Tensor) -> KnownValues | None:
     """Return the KnownValues of a fake tensor, valid or not, if there are any."""
     known: KnownValues | None = tensor.__dict__.get(KNOWN_VALUES_ATTRIBUTE)
     return known
@@ -99,12 +99,12 @@ class FakeWorld:
     def __init__(self, mode: FakeTensorMode) -> None:
         self.mode = mode
         self.plain_dispatch = dispatch_with_rules(mode)
-        self.validity_by_storage: weakref.WeakValueDictionary[int, Validity] = weakref.WeakValueDictionary()
+        self.validity_by_storage: weakref.WeakValueDictionary[int, _Validity] = weakref.WeakValueDictionary()
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
         """Enter the mode with constant propagation, and restore its `dispatch` afterwards."""
-        with replaced_dispatch(self.mode, self.dispatch), lists_of_fakes(self.real_values), BuildMode(), self.mode:
+        with replaced_dispatch(self.mode, self.dispatch), lists_of_fakes(self.real_values), _BuildMode(), self.mode:
             yield
 
     @contextlib.contextmanager
@@ -127,7 +127,7 @@ class FakeWorld:
         if any(map(is_wrapper_class, types)):
             return NotImplemented  # it calls operators on the tensor inside
         kwargs = (
-            {**kwargs, "device": available_device(kwargs["device"])} if kwargs and "device" in kwargs else kwargs or {}
+            {**kwargs, "device": _available_device(kwargs["device"])} if kwargs and "device" in kwargs else kwargs or {}
         )
         if isinstance(func, HigherOrderOperator):
             return self.plain_dispatch(func, types, args, kwargs)
@@ -172,8 +172,8 @@ class FakeWorld:
         these without an operator.
         """
         if not isinstance(tensor, FakeTensor):
-            return tensor if has_values(tensor) and nbytes(tensor) <= MAX_KNOWN_BYTES else None
-        known = known_values_of(tensor)
+            return tensor if _has_values(tensor) and nbytes(tensor) <= MAX_KNOWN_BYTES else None
+        known = _known_values_of(tensor)
         if known is None or not known.validity.is_valid or known.memory != storage_id(tensor.untyped_storage()):
             return None
         real: Tensor = known.real
@@ -215,7 +215,7 @@ class FakeWorld:
     def set_values(self, fake: Tensor, real: Tensor) -> None:
         """Remember the values of a fake tensor. Real tensors in one storage share their Validity."""
         key = storage_id(real.untyped_storage())
-        validity = self.validity_by_storage.get(key) or Validity()
+        validity = self.validity_by_storage.get(key) or _Validity()
         self.validity_by_storage[key] = validity
         fake.__dict__[KNOWN_VALUES_ATTRIBUTE] = KnownValues(real, validity, storage_id(fake.untyped_storage()))
 
@@ -226,12 +226,12 @@ class FakeWorld:
         for argument in schema_of(func).arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
                 for tensor in plain_leaves(named.get(argument.name)):
-                    if isinstance(tensor, FakeTensor) and (known := known_values_of(tensor)) is not None:
+                    if isinstance(tensor, FakeTensor) and (known := _known_values_of(tensor)) is not None:
                         known.validity.is_valid = False
 
     def values_of(self, tensor: Tensor) -> Tensor | None:
         """Return the values of a tensor: its own, whatever their size, or those of a constant."""
-        return tensor if has_values(tensor) else self.real_values(tensor)
+        return tensor if _has_values(tensor) else self.real_values(tensor)
 
     def real_values_by_name(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the values of those of these tensors whose values are known."""
@@ -245,18 +245,18 @@ class FakeWorld:
 
         With `keep`, the copies have the same known values. A meta tensor has the device of the other tensors.
         """
-        device = device_for_meta_tensors(values.values())
+        device = _device_for_meta_tensors(values.values())
         with replaced_dispatch(self.mode, self.plain_dispatch), self.mode, torch.no_grad():
             storages: dict[int, Any] = {}
             users = Counter(storage_id(tensor.untyped_storage()) for tensor in values.values())
             copies = {
-                name: fake_like_alone(tensor)
-                if users[storage_id(tensor.untyped_storage())] == 1 and fills_its_storage(tensor)
-                else fake_copy(tensor, device, storages)
+                name: _fake_like_alone(tensor)
+                if users[storage_id(tensor.untyped_storage())] == 1 and _fills_its_storage(tensor)
+                else _fake_copy(tensor, device, storages)
                 for name, tensor in values.items()
             }
         if keep:
-            for name, real in copy_real_tensors(self.real_values_by_name(values)).items():
+            for name, real in _copy_real_tensors(self.real_values_by_name(values)).items():
                 self.set_values(copies[name], real)
         return copies
 
@@ -283,7 +283,7 @@ def dispatch_with_rules(mode: FakeTensorMode) -> Callable[..., Any]:
     return dispatch
 
 
-def grouped_mm_rule(left: Tensor, right: Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Tensor:
+def _grouped_mm_rule(left: Tensor, right: Tensor, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Tensor:
     """Return the fake result of `_grouped_mm`: torch 2.13 has a rule for bfloat16 only, but kernels for these three."""
     kinds = (torch.bfloat16, torch.float16, torch.float32)
     if left.dtype != right.dtype or left.dtype not in kinds:
@@ -292,7 +292,7 @@ def grouped_mm_rule(left: Tensor, right: Tensor, offs: Any = None, bias: Any = N
     return result
 
 
-SHAPE_RULES: dict[Any, Callable[..., Tensor]] = {torch.ops.aten._grouped_mm.default: grouped_mm_rule}
+SHAPE_RULES: dict[Any, Callable[..., Tensor]] = {torch.ops.aten._grouped_mm.default: _grouped_mm_rule}
 
 
 @contextlib.contextmanager
@@ -317,7 +317,7 @@ UNINITIALIZED = frozenset(
 """Operators that return uninitialized memory."""
 
 
-def copy_real_tensors(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _copy_real_tensors(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copy real tensors; copies share memory as the tensors do."""
     with without_modes():
         return copy_values(values)
@@ -325,30 +325,30 @@ def copy_real_tensors(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def kept_inputs(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the inputs that a fake capture keeps: copies of small real tensors, and the geometry of large ones."""
-    small = copy_real_tensors(
-        {name: tensor for name, tensor in values.items() if has_values(tensor) and nbytes(tensor) <= MAX_KNOWN_BYTES}
+    small = _copy_real_tensors(
+        {name: tensor for name, tensor in values.items() if _has_values(tensor) and nbytes(tensor) <= MAX_KNOWN_BYTES}
     )
-    large = {name: tensor for name, tensor in values.items() if has_values(tensor) and name not in small}
+    large = {name: tensor for name, tensor in values.items() if _has_values(tensor) and name not in small}
     return {**values, **small, **common_world().fake_copies(large)}
 
 
-def has_values(tensor: Tensor) -> bool:
+def _has_values(tensor: Tensor) -> bool:
     """Whether a tensor is neither fake nor on the meta device."""
     return not isinstance(tensor, FakeTensor) and tensor.device.type != "meta"
 
 
-def fills_its_storage(tensor: Tensor) -> bool:
+def _fills_its_storage(tensor: Tensor) -> bool:
     """Whether a tensor is contiguous, is all of its storage, and is not on the meta device."""
     plain = tensor.device.type != "meta" and not (tensor.is_conj() or tensor.is_neg()) and tensor.is_contiguous()
     return plain and tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size() > 0
 
 
-def fake_like_alone(tensor: Tensor) -> Tensor:
+def _fake_like_alone(tensor: Tensor) -> Tensor:
     """Return a fake tensor of the same geometry in memory of its own."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
 
 
-def fake_copy(tensor: Tensor, device_of_meta: torch.device, storages: dict[int, Any]) -> Tensor:
+def _fake_copy(tensor: Tensor, device_of_meta: torch.device, storages: dict[int, Any]) -> Tensor:
     """Return a fake tensor of the same geometry; `storages` has the fake storage for each storage so far."""
     device = device_of_meta if tensor.device.type == "meta" else tensor.device
     storage = tensor.untyped_storage()
@@ -362,7 +362,7 @@ def fake_copy(tensor: Tensor, device_of_meta: torch.device, storages: dict[int, 
     return neg_view(copy) if tensor.is_neg() else copy
 
 
-def device_for_meta_tensors(tensors: Any) -> torch.device:
+def _device_for_meta_tensors(tensors: Any) -> torch.device:
     """Return the device for meta tensors: that of all other tensors, else the CPU."""
     devices = {tensor.device for tensor in tensors if tensor.device.type != "meta"}
     return devices.pop() if len(devices) == 1 else torch.device("cpu")
@@ -387,18 +387,18 @@ def nbytes(tensor: Tensor) -> int:
 ACCELERATORS = ("cuda", "xpu", "mps", "mtia", "hpu", "xla", "privateuseone")
 
 
-class BuildMode(TorchFunctionMode):
+class _BuildMode(TorchFunctionMode):
     """Runs calls that name a device that this machine does not have on the CPU, and makes `deepcopy` work on fake
     tensors."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.__deepcopy__ and isinstance(args[0], FakeTensor):
-            return deepcopy_fake(*args)
+            return _deepcopy_fake(*args)
         func, args, kwargs = on_available_devices(func, args, kwargs or {})
         return call_for_mode(self, func, args, kwargs)
 
 
-def deepcopy_fake(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+def _deepcopy_fake(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     """Return a `copy.deepcopy` of a fake tensor; torch's own reads the address of its data."""
     if id(tensor) not in memo:
         with torch.no_grad():
@@ -418,13 +418,13 @@ def on_available_devices(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, A
     if func is Tensor.cuda and is_missing_device("cuda"):
         return Tensor.cpu, args[:1], {}
     if func is Tensor.to:
-        args = (args[0], *map(available_device, args[1:]))
+        args = (args[0], *map(_available_device, args[1:]))
     if "device" in kwargs:
-        kwargs = {**kwargs, "device": available_device(kwargs["device"])}
+        kwargs = {**kwargs, "device": _available_device(kwargs["device"])}
     return func, args, kwargs
 
 
-def available_device(value: Any) -> Any:
+def _available_device(value: Any) -> Any:
     """Return the CPU for a device that this machine does not have; anything else itself."""
     kind = value.type if isinstance(value, torch.device) else value.partition(":")[0] if isinstance(value, str) else ""
     return torch.device("cpu") if is_missing_device(kind) else value
@@ -444,7 +444,7 @@ def is_missing_device(kind: str) -> bool:
 def common_world() -> FakeWorld:
     """Return the FakeWorld of everything that is built under `fake()`."""
     world = FakeWorld(FakeTensorMode(allow_non_fake_inputs=True))
-    world.mode.fake_tensor_converter.set_tensor_memo = set_no_memo
+    world.mode.fake_tensor_converter.set_tensor_memo = _set_no_memo
     world.mode.dispatch = world.dispatch  # permanently, so that writes between two `with` blocks are followed too
     return world
 
@@ -457,7 +457,7 @@ def fake() -> Iterator[None]:
     constants alone keep their values, so that `.item()` and `.tolist()` work on them. Capture the model with
     `fake=True`.
     """
-    with settings.ONE_AT_A_TIME, untruncated_normals(), common_world().entered():
+    with settings.ONE_AT_A_TIME, _untruncated_normals(), common_world().entered():
         try:
             yield
         except UNKNOWN_VALUES as error:
@@ -469,7 +469,7 @@ def fake() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def untruncated_normals() -> Iterator[None]:
+def _untruncated_normals() -> Iterator[None]:
     """Initialize fake tensors by `normal_` where a truncated normal is asked for: torch redraws that until all values
     are within bounds, which reads values."""
 
@@ -483,7 +483,7 @@ def untruncated_normals() -> Iterator[None]:
         yield
 
 
-def set_no_memo(meta: Tensor, fake: Tensor) -> None:
+def _set_no_memo(meta: Tensor, fake: Tensor) -> None:
     """Keep no memo of fake tensors: its weak references would prevent `module.half()` from swapping parameters."""
 
 

@@ -1,6 +1,6 @@
 """Effects of a program that no operator shows: hooks, reads of tensor flags and of values, threads, seeds.
 
-Function modes see the functions of torch that a program calls (`FunctionWatch`; `BodyRecorder` also records the bodies
+Function modes see the functions of torch that a program calls (`_FunctionWatch`; `BodyRecorder` also records the bodies
 of higher-order operators). Patches of Python and torch see the rest.
 """
 
@@ -114,7 +114,7 @@ KERNELS_READ_INTEGERS = (
 CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
 
 
-class FunctionWatch(TorchFunctionMode):
+class _FunctionWatch(TorchFunctionMode):
     """Notes where a program registers hooks, reads flags of tensors, and reads values without an operator."""
 
     def __init__(self, seen: Observations, paths: Mapping[int, str], rewrite: bool = True) -> None:
@@ -145,12 +145,12 @@ class FunctionWatch(TorchFunctionMode):
             for tensor in tensors_read:
                 keep_content_of(tensor)
         if func is Tensor.__deepcopy__:
-            return deepcopy_by_operators(*args)
+            return _deepcopy_by_operators(*args)
         if self.rewrite:
             func, args, kwargs = rewrite_for_tracing(func, args, kwargs)
         if func in CTC_LOSSES:
             with torch.backends.cudnn.flags(enabled=False):  # which takes lengths on a GPU, where none was asked for
-                return call_for_mode(self, func, *lengths_on_input_device(args, kwargs or {}))
+                return call_for_mode(self, func, *_lengths_on_input_device(args, kwargs or {}))
         return call_for_mode(self, func, args, kwargs or {})
 
     def read_by_script(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
@@ -169,7 +169,7 @@ class FunctionWatch(TorchFunctionMode):
         return tensors
 
 
-class BodyRecorder(FunctionWatch):
+class BodyRecorder(_FunctionWatch):
     """Runs higher-order operators as their bodies, above autograd, and records the values that are read without an
     operator."""
 
@@ -209,7 +209,7 @@ class BodyRecorder(FunctionWatch):
             torch.equal(tensor.detach(), copy_)
 
 
-def deepcopy_by_operators(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+def _deepcopy_by_operators(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     """Return a `copy.deepcopy` of a tensor that is made by operators, so that it is in the graph."""
     if id(tensor) in memo:
         return memo[id(tensor)]
@@ -225,7 +225,7 @@ def deepcopy_by_operators(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     copied.requires_grad_(tensor.requires_grad)
     copied.__dict__.update(copy.deepcopy(tensor.__dict__, memo))
     if tensor.grad is not None:
-        copied.grad = deepcopy_by_operators(tensor.grad, memo)
+        copied.grad = _deepcopy_by_operators(tensor.grad, memo)
     memo[id(tensor)] = copied
     return copied
 
@@ -292,7 +292,7 @@ def rewrite_for_tracing(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, An
 LENGTHS = ("input_lengths", "target_lengths")
 
 
-def lengths_on_input_device(args: Any, kwargs: Any) -> tuple[Any, Any]:
+def _lengths_on_input_device(args: Any, kwargs: Any) -> tuple[Any, Any]:
     """Return the arguments of `ctc_loss` with its lengths on the device of its input.
 
     Its kernels take lengths on the CPU, but below a dispatch mode it calls one that wants all tensors on one device.
@@ -315,9 +315,9 @@ def watching_program(
     """Watch all effects of a run that are no operators; a Watch sees the operators."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(frames.noting_prints())
-        hooks = stack.enter_context(FunctionWatch(seen, paths))
+        hooks = stack.enter_context(_FunctionWatch(seen, paths))
         stack.enter_context(scripts_seen(hooks.read_by_script))
-        stack.enter_context(noting_saved_tensor_hooks(seen, paths))
+        stack.enter_context(_noting_saved_tensor_hooks(seen, paths))
         stack.enter_context(noting_threads(seen, paths))
         stack.enter_context(noting_overlap_checks(seen, paths))
         if compiled:
@@ -353,7 +353,7 @@ def noting_overlap_checks(seen: Observations, paths: Mapping[int, str]) -> Itera
 
 
 @contextlib.contextmanager
-def noting_saved_tensor_hooks(seen: Observations, paths: Mapping[int, str]) -> Iterator[None]:
+def _noting_saved_tensor_hooks(seen: Observations, paths: Mapping[int, str]) -> Iterator[None]:
     """Note where a program enters `saved_tensors_hooks`. Those of a checkpoint are left out: they are recognised
     elsewhere."""
     hooks_class = torch.autograd.graph.saved_tensors_hooks

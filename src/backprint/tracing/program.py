@@ -20,8 +20,10 @@ from torch import Tensor, nn
 from backprint._torch.distributed import reduces_gradients
 from backprint._torch.fake import FakeTensor
 from backprint._torch.tensors import backward_hooks
+from backprint.common import names
 from backprint.common.text import printable
 from backprint.errors import CaptureError, ReplayError, UsageError
+from backprint.graph.capture_options import roles_with_grad
 from backprint.graph.nouns import Argument
 from backprint.tracing.fake import FakeWorld, kept_inputs, world_of
 from backprint.tracing.reach import roots
@@ -29,7 +31,7 @@ from backprint.tracing.state.process import GLOBALS, SWITCHES
 from backprint.tracing.state.restore import ForeignRandomStates
 from backprint.tracing.state.snapshot import Snapshot
 from backprint.values.exchanges import Others
-from backprint.values.likeness import DescribeState, Like, describe_value, holds_live_value
+from backprint.values.likeness import DescribeState, Like, describe_value, holds_live_value, rest_by_name, rest_in_order
 from backprint.values.memory import MemorySpan, has_memory, memory_spans
 from backprint.values.results import NO_RESULT, ResultTree
 from backprint.values.tree import bind_names, copy_values, flatten_with_path, leaf_name
@@ -148,7 +150,8 @@ class CalledProgram:
     are cloned in eager runs too.
 
     A tensor that wraps another (a DTensor) is known by the tensor inside; `wrappings` says how to wrap one again. With
-    `peers`, the program runs alone, and they answer its collectives.
+    `peers`, the program runs alone, and they answer its collectives. `runs_hooks_after` says that hooks which run when
+    a gradient is in `.grad` (`register_post_accumulate_grad_hook`) are a part of the program.
     """
 
     target: HeldTarget
@@ -169,9 +172,10 @@ class CalledProgram:
     title: str = "program"
     world: FakeWorld | None = None
     specialize: bool = False
-    call_arguments: CallArguments | None = None
+    call_arguments: _CallArguments | None = None
     wrappings: Mapping[str, Wrapping] = field(default_factory=dict)
     peers: Others | None = None
+    runs_hooks_after: bool = True
 
     @property
     def outside(self) -> dict[str, Tensor]:
@@ -305,11 +309,11 @@ def nontensor_arguments(program: CalledProgram) -> list[Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class CallArguments:
+class _CallArguments:
     """The arguments of a call, as they were passed.
 
-    `live` has, by parameter, the values that JSON cannot describe, such as a lock or an open file: they are kept, and
-    compared by identity. `memory` has the part of its storage that each tensor uses.
+    `live` has, by parameter, the values that are kept, and compared by identity: objects, functions and classes.
+    `memory` has the part of its storage that each tensor uses.
     """
 
     arguments: tuple[Argument, ...] = ()
@@ -317,28 +321,24 @@ class CallArguments:
     memory: Mapping[str, MemorySpan] = field(default_factory=dict)
 
 
-def read_arguments(
+def _read_arguments(
     target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str], tensors: Mapping[str, Tensor]
-) -> CallArguments:
+) -> _CallArguments:
     """Return the arguments of a call. `names` has the names of its tensors, in the order of the pytree leaves."""
     parameters = parameters_of(target)
     remaining_names = iter(names)
     passed: dict[str, list[tuple[Any, Like]]] = {}
     describing: dict[str, DescribeState] = {}
-    for name, key, value in arguments_by_parameter(parameters, args, kwargs):
+    for name, key, value in _arguments_by_parameter(parameters, args, kwargs):
         # Values are described in the order of the leaves, so the next tensor has the next name.
         state = describing.setdefault(name, DescribeState(lambda _: next(remaining_names)))
         passed.setdefault(name, []).append((key, describe_value(value, state).like))
-    rows = [
-        argument_of_parameter(name, parameters.get(name), passed.get(name))
-        for name in dict.fromkeys((*parameters, *passed))
-    ]
-    # `state.live` are arguments without a description, or values inside of them. `state.reached` are such values in
-    # what a function or class that is an argument refers to: closures, globals and attributes.
-    live_values = {
-        name: (*state.live, *state.reached) for name, state in describing.items() if state.live or state.reached
-    }
-    return CallArguments(
+    rows = []
+    for name in dict.fromkeys((*parameters, *passed)):
+        state = describing.setdefault(name, DescribeState(lambda _: ""))
+        rows.append(_argument_of_parameter(name, parameters.get(name), passed.get(name), state))
+    live_values = {name: state.identities for name, state in describing.items() if state.identities}
+    return _CallArguments(
         tuple(argument for argument in rows if argument is not None), live_values, memory_spans(tensors)
     )
 
@@ -360,7 +360,7 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR
 """Kinds of parameters that accept a positional argument."""
 
 
-def arguments_by_parameter(
+def _arguments_by_parameter(
     parameters: Mapping[str, inspect.Parameter], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
     """Yield, for each value of a call, its parameter, its key in `*args` or `**kwargs`, and the value."""
@@ -383,18 +383,22 @@ def input_name(index: int, count: int) -> str:
     return f"input_{index}" if count > 1 else "input"
 
 
-def argument_of_parameter(
-    name: str, parameter: inspect.Parameter | None, passed: list[tuple[Any, Like]] | None
+def _argument_of_parameter(
+    name: str, parameter: inspect.Parameter | None, passed: list[tuple[Any, Like]] | None, state: DescribeState
 ) -> Argument | None:
-    """Return the Argument of one parameter; None if it was not passed and has no default."""
+    """Return the Argument of one parameter; None if it was not passed and has no default.
+
+    `state` is that in which the argument was described; one that was not passed has the default's.
+    """
     if name.startswith("**"):
-        return Argument(name, {"dict": [[repr(key), like] for key, like in passed or ()]})
+        return Argument(name, rest_by_name(passed or ()))
     if name.startswith("*"):
-        return Argument(name, {"tuple": [like for _, like in passed or ()]})
+        return Argument(name, rest_in_order(passed or ()))
     keyword_only = parameter is not None and parameter.kind is inspect.Parameter.KEYWORD_ONLY
     default = None
     if parameter is not None and parameter.default is not inspect.Parameter.empty:
-        default = describe_value(parameter.default, DescribeState(lambda _: ""), False).like
+        default_state = state if passed is None else DescribeState(lambda _: "")
+        default = describe_value(parameter.default, default_state, False).like
     if passed is None:
         return None if default is None else Argument(name, default, True, keyword_only)
     like = passed[0][1]
@@ -420,17 +424,17 @@ def read_call(
     paths, structure = flatten_with_path((args, dict(kwargs)))
     names = tuple(leaf_name(path, names_by_path) for path, _ in paths)
     state = state_of(target) if isinstance(target, nn.Module) else {}
-    reader = ArgumentReader(
-        state_tensors(target, state, fake), {id(tensor): name for name, tensor in state.items()}, fake
+    reader = _ArgumentReader(
+        _state_tensors(target, state, fake), {id(tensor): name for name, tensor in state.items()}, fake
     )
     leaves = tuple(reader.read_leaf(name, leaf) for name, (_, leaf) in zip(names, paths, strict=True))
     values = {name: opened(tensor) for name, tensor in reader.values.items()}
     tensors = {**state, **reader.values}
     wrappings = {name: wrapping for name, tensor in tensors.items() if (wrapping := wrapping_of(tensor)) is not None}
     plain = {name: opened(tensor) for name, tensor in tensors.items()}
-    refuse_inference_tensors(plain)
+    _refuse_inference_tensors(plain)
     return CalledProgram(
-        target=HeldTarget(target) if fake else callers_objects(target, args, kwargs, reader.values, loss),
+        target=HeldTarget(target) if fake else _callers_objects(target, args, kwargs, reader.values, loss),
         arguments=arguments,
         structure=structure,
         leaves=leaves,
@@ -444,7 +448,7 @@ def read_call(
         title=printable(str(getattr(target, "__name__", type(target).__name__)))[:4096],
         world=world_of(plain) if fake else None,
         specialize=specialize,
-        call_arguments=read_arguments(
+        call_arguments=_read_arguments(
             target,
             args,
             kwargs,
@@ -456,7 +460,7 @@ def read_call(
     )
 
 
-def state_tensors(target: Any, state: Mapping[str, Tensor], fake: bool) -> list[NamedTensor]:
+def _state_tensors(target: Any, state: Mapping[str, Tensor], fake: bool) -> list[NamedTensor]:
     """Return a module's parameters and buffers."""
     buffers = {name for name, _ in target.named_buffers()} if isinstance(target, nn.Module) else set()
     for name, tensor in state.items():
@@ -468,7 +472,7 @@ def state_tensors(target: Any, state: Mapping[str, Tensor], fake: bool) -> list[
 
 
 @dataclass(slots=True)
-class ArgumentReader:
+class _ArgumentReader:
     """Reads the pytree leaves of a call in order.
 
     `name_of_id` has the name of each tensor read so far, by the tensor's id. `by_passed_name` has the tensors by all
@@ -498,7 +502,7 @@ class ArgumentReader:
         return Slot(first_name)
 
 
-def callers_objects(
+def _callers_objects(
     target: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -545,7 +549,7 @@ def check_tensor(name: str, tensor: Tensor, fake: bool = False) -> None:
         raise CaptureError(f"input {name!r} is {str(tensor.layout)[6:]}, which no engine takes; pass it dense")
 
 
-def refuse_inference_tensors(values: Mapping[str, Tensor]) -> None:
+def _refuse_inference_tensors(values: Mapping[str, Tensor]) -> None:
     """Refuse tensors that were made in inference mode: they cannot require grad, and cannot be restored."""
     for name, tensor in values.items():
         if tensor.is_inference():
@@ -562,41 +566,41 @@ def free_name(name: str, tensors: Sequence[NamedTensor]) -> str:
     """Return the name, with a number appended if another tensor has it."""
     used = {known for named in tensors for known in (named.name, *named.other_names)}
     name = "".join(c if c.isprintable() else "_" for c in name) or "input"
-    numbered, count = name, 1
-    while numbered in used:
-        count += 1
-        numbered = f"{name}~{count}"
-    return numbered
+    return names.free_name(name, used, "{}~{}", 2)
 
 
 def choose_requires_grad(
     tensors: Sequence[NamedTensor], values: Mapping[str, Tensor], requires_grad: Any
 ) -> list[NamedTensor]:
-    """Choose the tensors that require grad: those that `requires_grad` names. Without it, those that require grad
-    already, and if there are none, every floating-point and complex input."""
+    """Choose the tensors that require grad: those that `requires_grad` names, or all of a role. Without it, those that
+    require grad already, and if there are none, every floating-point and complex input."""
     inputs = {named.name for named in tensors if named.role == "input" and can_require_grad(values[named.name])}
     state = {named.name for named in tensors if named.role != "input" and named.requires_grad}
     mapping_keys: tuple[str, ...] = ()
     if requires_grad is None:
-        return list(tensors) if any(named.requires_grad for named in tensors) else with_requires_grad(tensors, inputs)
+        return list(tensors) if any(named.requires_grad for named in tensors) else _with_requires_grad(tensors, inputs)
     if isinstance(requires_grad, bool):
-        return with_requires_grad(tensors, inputs | state if requires_grad else set())
+        return _with_requires_grad(tensors, inputs | state if requires_grad else set())
+    if isinstance(requires_grad, str):
+        roles = roles_with_grad(requires_grad)
+        able = {named.name for named in tensors if named.role in roles and can_require_grad(values[named.name])}
+        return _with_requires_grad(tensors, able)
     if isinstance(requires_grad, Mapping):
         wanted = {named.name for named in tensors if requires_grad.get(named.name, named.requires_grad)}
         mapping_keys = tuple(requires_grad)
     elif all(isinstance(item, bool) for item in requires_grad):
-        wanted = inputs_by_position(tensors, requires_grad) | state
+        wanted = _inputs_by_position(tensors, requires_grad) | state
     else:
         wanted = set(requires_grad)
     known = {alias: named.name for named in tensors for alias in (named.name, *named.other_names)}
     for name in (*wanted, *mapping_keys):
-        check_tensor_name(name, known)
+        _check_tensor_name(name, known)
         if known[name] in wanted and not can_require_grad(value := values[known[name]]):
             raise UsageError(
                 f"requires_grad names {name!r}, a {str(value.dtype)[6:]} tensor: "
                 "only floating-point and complex tensors have gradients"
             )
-    return with_requires_grad(tensors, {known[name] for name in wanted})
+    return _with_requires_grad(tensors, {known[name] for name in wanted})
 
 
 def can_require_grad(tensor: Tensor) -> bool:
@@ -604,12 +608,12 @@ def can_require_grad(tensor: Tensor) -> bool:
     return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
-def with_requires_grad(tensors: Sequence[NamedTensor], wanted: Collection[str]) -> list[NamedTensor]:
+def _with_requires_grad(tensors: Sequence[NamedTensor], wanted: Collection[str]) -> list[NamedTensor]:
     """Return the tensors; only those in `wanted` require grad."""
     return [replace(named, requires_grad=named.name in wanted) for named in tensors]
 
 
-def inputs_by_position(tensors: Sequence[NamedTensor], flags: Sequence[bool]) -> set[str]:
+def _inputs_by_position(tensors: Sequence[NamedTensor], flags: Sequence[bool]) -> set[str]:
     """Return the names of the tensor inputs whose flag is True; there must be one flag for each input."""
     inputs = [named.name for named in tensors if named.role == "input"]
     if len(flags) != len(inputs):
@@ -620,7 +624,7 @@ def inputs_by_position(tensors: Sequence[NamedTensor], flags: Sequence[bool]) ->
     return {name for name, flag in zip(inputs, flags, strict=True) if flag}
 
 
-def check_tensor_name(name: str, known: Mapping[str, str]) -> None:
+def _check_tensor_name(name: str, known: Mapping[str, str]) -> None:
     """Refuse a name that is not a tensor of the call."""
     if name not in known:
         raise UsageError(

@@ -114,7 +114,7 @@ def refuse_unknown_origin(program: CalledProgram, seen: Observations, tensor: Te
             f"{program.title} starts a thread{frames.place(seen.threads[0])} and uses a tensor that it makes, which "
             "no engine sees: run that part in the calling thread"
         )
-    if id(tensor) not in names and (shares := sharing_address(program, tensor)):
+    if id(tensor) not in names and (shares := _sharing_address(program, tensor)):
         raise CaptureError(
             f"{program.title} uses a tensor that shares the memory of {shares} and is not one of its views (made "
             "through dlpack, numpy or an address), so it cannot be tracked: use .detach() or a view"
@@ -143,7 +143,7 @@ def refuse_without_memory(program: CalledProgram, tensors: Mapping[str, Tensor],
             )
 
 
-def sharing_address(program: CalledProgram, tensor: Tensor) -> str:
+def _sharing_address(program: CalledProgram, tensor: Tensor) -> str:
     """Return the name of a tensor of the program that uses the same addresses as this one, in another storage; '' if
     there is none."""
     if tensor.layout is not torch.strided or isinstance(tensor, FakeTensor) or tensor.is_meta:

@@ -8,10 +8,15 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from backprint.errors import CaptureError
 from backprint.graph.nouns import Guard, Link, OpaqueEdge, Pair
 from backprint.tracing.program import Outcome, ScoutedProgram
 from backprint.tracing.witness import run_step
 from backprint.values.results import ResultTree
+
+
+class HasCheckpoints(CaptureError):
+    """A fake program checkpoints, which AOTAutograd does not trace; engine `eager` is tried first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from backprint._torch.autograd import set_version_counters
 from backprint._torch.distributed import sharding_text
 from backprint._torch.fake import FakeTensor
 from backprint._torch.modes import reparametrized
-from backprint._torch.tensors import is_view, storage_id, version_of
+from backprint._torch.tensors import is_view, post_accumulate_hooks, storage_id, version_of
 from backprint.errors import CaptureError, UsageError, for_program
 from backprint.tracing import frames
 from backprint.tracing.collectives import answering
@@ -41,10 +41,11 @@ from backprint.tracing.program import (
     state_of,
 )
 from backprint.tracing.reach import state_of_optimizer, stateful_objects, tensors_of
-from backprint.tracing.state.process import GLOBALS, RESTORED_EACH_RUN
+from backprint.tracing.state.process import GLOBALS
 from backprint.tracing.state.restore import restoring_everything_reachable, with_foreign_random_states
-from backprint.tracing.state.snapshot import Snapshot, copied_iterator, is_iterator
+from backprint.tracing.state.snapshot import Snapshot
 from backprint.tracing.state.tensors import LARGE_PARAMETER, has_same_placement, same_bytes, untraced
+from backprint.values.memory import bits_of
 from backprint.values.results import ResultTree, outputs_of
 from backprint.values.settings import default_device
 from backprint.values.tree import alias_groups, copy_values, ones_tangent, strided_parts
@@ -53,7 +54,7 @@ from backprint.values.wrappers import Alias, Around, opened, wrapping_of
 # ---- Values in the caller's own tensors
 
 
-def write_values(
+def _write_values(
     own: Mapping[str, Tensor],
     values: Mapping[str, Tensor],
     snapshot: Snapshot,
@@ -77,12 +78,12 @@ def write_values(
                 kept_tensor is not None
                 and kept_tensor.is_large
                 and name in with_own_memory - sharing_memory - written
-                and can_swap(tensor, value)
+                and _can_swap(tensor, value)
             ):
                 version = version_of(tensor)
-                swap_contents(tensor, value)
+                _swap_contents(tensor, value)
                 set_version_counters((tensor,), (version,))
-                stack.callback(swap_back, name, tensor, value, version)
+                stack.callback(_swap_back, name, tensor, value, version)
                 continue
             snapshot.add(name, tensor, whole=True)
             version = version_of(tensor)
@@ -101,14 +102,13 @@ def same_content(tensor: Tensor, value: Tensor) -> bool:
         return False
     if tensor.is_complex() or tensor.is_neg() or tensor.layout is not torch.strided:
         return False
-    as_integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
     left, right = tensor.detach(), value.detach()
     if not left.dim():
         left, right = left.reshape(1), right.reshape(1)
-    return left.stride() == right.stride() and bool(torch.equal(left.view(as_integers), right.view(as_integers)))
+    return left.stride() == right.stride() and bool(torch.equal(bits_of(left), bits_of(right)))
 
 
-def can_swap(tensor: Tensor, value: Tensor) -> bool:
+def _can_swap(tensor: Tensor, value: Tensor) -> bool:
     """Whether two tensors have the same geometry in memory of their own, so that they can be swapped."""
     return (
         tensor.is_contiguous()
@@ -123,7 +123,7 @@ ELEMENTS_PER_SWAP = 2**22
 """How many elements are swapped at a time."""
 
 
-def swap_contents(tensor: Tensor, value: Tensor) -> None:
+def _swap_contents(tensor: Tensor, value: Tensor) -> None:
     """Swap the contents of two tensors."""
     left, right = tensor.detach().view(-1), value.detach().view(-1)
     for start in range(0, left.numel(), ELEMENTS_PER_SWAP):
@@ -133,11 +133,11 @@ def swap_contents(tensor: Tensor, value: Tensor) -> None:
         second.copy_(copy)
 
 
-def swap_back(name: str, tensor: Tensor, value: Tensor, version: int) -> None:
+def _swap_back(name: str, tensor: Tensor, value: Tensor, version: int) -> None:
     """Swap a tensor's own content back; raise if the run wrote to it, which its first run did not."""
     if version_of(tensor) == version:
         with untraced():
-            swap_contents(tensor, value)
+            _swap_contents(tensor, value)
         return
     with untraced():
         tensor.detach().copy_(value)
@@ -198,7 +198,7 @@ def _map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def training_mode(module: Any, mode: str | None) -> Iterator[None]:
+def _training_mode(module: Any, mode: str | None) -> Iterator[None]:
     """Set the module to train or eval mode, and restore every flag afterwards."""
     if mode is None or not isinstance(module, nn.Module):
         yield
@@ -243,7 +243,7 @@ def with_values(
     replacements = {id(tensor): values[name] for name, tensor in program.own().items() if name in values}
     replacements |= {id(tensor): passed[name] for name, tensor in program.wrappers().items() if name in passed}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(training_mode(target, program.mode))
+        stack.enter_context(_training_mode(target, program.mode))
         if isinstance(target, nn.Module):
             own = state_of(target)
             state = {name: tensor for name, tensor in passed.items() if name in own}
@@ -283,7 +283,7 @@ def call_program(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
 def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     """Return the call's own containers, if they hold these tensors; else new ones."""
     held = program.target
-    if isinstance(held, CallersObjects) and not any(map(is_iterator, program.leaves)):
+    if isinstance(held, CallersObjects):
         own_leaves, structure = pytree.tree_flatten(held.call)
         wanted = [values[leaf.name] if isinstance(leaf, Slot) else leaf for leaf in program.leaves]
         if (
@@ -296,12 +296,8 @@ def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
 
 
 def call_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
-    """Return the arguments and keyword arguments of the program's call, with these values and copies of iterators."""
-    copies: dict[int, tuple[Any, Any]] = {}
-    leaves = [
-        values[leaf.name] if isinstance(leaf, Slot) else copied_iterator(leaf, copies) if is_iterator(leaf) else leaf
-        for leaf in program.leaves
-    ]
+    """Return the arguments and keyword arguments of the program's call, with these values."""
+    leaves = [values[leaf.name] if isinstance(leaf, Slot) else leaf for leaf in program.leaves]
     return pytree.tree_unflatten(leaves, program.structure)
 
 
@@ -334,11 +330,11 @@ def with_loss(program: CalledProgram, result: Any) -> Any:
 def check_loss(loss: Any) -> Tensor:
     """Return the loss, if it is a tensor with one element."""
     if not isinstance(loss, Tensor) or loss.numel() != 1:
-        raise UsageError(f"loss must return a tensor with one element, not {describe_result(loss)}")
+        raise UsageError(f"loss must return a tensor with one element, not {_describe_result(loss)}")
     return loss
 
 
-def describe_result(value: Any) -> str:
+def _describe_result(value: Any) -> str:
     """Describe a value for a message."""
     return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
@@ -380,7 +376,7 @@ def named_outputs(program: CalledProgram, result: Any) -> tuple[list[tuple[str, 
     return [("loss", result["loss"]), *named], structure
 
 
-def leaf_values(program: CalledProgram, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _leaf_values(program: CalledProgram, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return new leaves with these values that require grad as the program's tensors do.
 
     All are copies, except for parameters that no run is known to change, and for fake tensors, which are new already.
@@ -401,11 +397,12 @@ def run_backward(
     outputs: Mapping[str, Tensor],
     tangents: Mapping[str, Tensor | None] | None,
     shards: dict[str, str] | None = None,
+    retain_graph: bool = False,
 ) -> dict[str, Tensor | None]:
     """Return autograd's own gradients of the outputs that require grad, with these tangents (None: ones).
 
     An output whose tangent is None takes no part, as one that a loss does not depend on. What gradients that are
-    DTensors are parts of is put into `shards`.
+    DTensors are parts of is put into `shards`. With `retain_graph`, another backward may follow.
     """
     requiring_grad = [named for named in program.tensors if named.requires_grad]
     wanted = [
@@ -429,11 +426,13 @@ def run_backward(
             list(roots.values()),
             [leaves[named.name] for named in wanted],
             grad_outputs,
+            retain_graph,
         )
     if computed is None:
         return {}
     by_name = dict(zip((named.name for named in wanted), computed, strict=True))
     gradients = {}
+    reduces_gradients = program.reduces_gradients
     for named in requiring_grad:
         gradient = by_name.get(named.name)
         for name in (named.name, *named.other_names):
@@ -441,8 +440,29 @@ def run_backward(
                 shards[name] = text
             # DDP may accumulate gradients in its buckets, which the next step fills again
             kept = None if gradient is None else opened(gradient).detach()
-            gradients[name] = kept.clone() if kept is not None and program.reduces_gradients else kept
+            gradients[name] = kept.clone() if kept is not None and reduces_gradients else kept
     return gradients
+
+
+def accumulates(program: CalledProgram, leaves: Iterable[Tensor]) -> bool:
+    """Whether the gradients are taken from `.grad`: where alone they are there, or where hooks may change them."""
+    if program.accumulates:
+        return True
+    return program.runs_hooks_after and any(leaf.is_leaf and post_accumulate_hooks(leaf) for leaf in leaves)
+
+
+@contextlib.contextmanager
+def without_hooks_after(leaves: Iterable[Tensor]) -> Iterator[None]:
+    """Remove the hooks after accumulation of these leaves for a backward."""
+    tables = [table for leaf in leaves if leaf.is_leaf and (table := post_accumulate_hooks(leaf))]
+    hooks = [dict(table) for table in tables]
+    for table in tables:
+        table.clear()
+    try:
+        yield
+    finally:
+        for table, removed in zip(tables, hooks, strict=True):
+            table.update(removed)
 
 
 def tangent_of(output: Tensor, tangent: Tensor | None) -> Tensor:
@@ -454,16 +474,19 @@ def tangent_of(output: Tensor, tangent: Tensor | None) -> Tensor:
 
 @frames.calls_program
 def _gradients_by_autograd(
-    program: CalledProgram, roots: list[Tensor], leaves: list[Tensor], tangents: list[Tensor]
+    program: CalledProgram, roots: list[Tensor], leaves: list[Tensor], tangents: list[Tensor], retain_graph: bool
 ) -> Sequence[Tensor | None] | None:
     """Return the leaves' gradients; None if the program has already run backward from these outputs itself."""
     try:
-        if not program.accumulates:
-            return for_program(torch.autograd.grad, roots, leaves, tangents, allow_unused=True)
+        if not accumulates(program, leaves):
+            return for_program(
+                torch.autograd.grad, roots, leaves, tangents, allow_unused=True, retain_graph=retain_graph
+            )
         own_gradients = [leaf.grad for leaf in leaves]
         for leaf in leaves:
             leaf.grad = None
-        for_program(torch.autograd.backward, roots, tangents)
+        with contextlib.nullcontext() if program.runs_hooks_after else without_hooks_after(leaves):
+            for_program(torch.autograd.backward, roots, tangents, retain_graph=retain_graph)
         gradients = [leaf.grad for leaf in leaves]
         for leaf, gradient in zip(leaves, own_gradients, strict=True):
             leaf.grad = gradient
@@ -489,7 +512,7 @@ def restoring_state(program: CalledProgram) -> Iterator[None]:
     with restoring_everything_reachable(target.target, program.loss, dict(program.outside)) as snapshot:
         if callers is not None:
             callers.reached = frozenset(snapshot.tensors_by_id)
-        snapshot.search_call(leaves, callers.call if callers is not None else ())
+        snapshot.search([*leaves, ("", callers.call if callers is not None else ())])
         snapshot.refuse_iterators(program.title)
         target.snapshot = snapshot
         try:
@@ -499,7 +522,7 @@ def restoring_state(program: CalledProgram) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def settings_as_captured(program: CalledProgram) -> Iterator[None]:
+def _settings_as_captured(program: CalledProgram) -> Iterator[None]:
     """Set the process-wide settings (autocast, default dtype, …) and the modules' train or eval mode as at capture.
 
     All settings that the run changes are set back, so that the next run begins as this one did.
@@ -508,25 +531,25 @@ def settings_as_captured(program: CalledProgram) -> Iterator[None]:
     if not isinstance(target, CallersObjects):
         yield
         return
-    settings = {name: GLOBALS[name][0]() for name in RESTORED_EACH_RUN}
+    settings = {name: GLOBALS[name][0]() for name in GLOBALS}
     flags = [(module, module.training) for module, _ in target.training]
     for module, training in target.training:
         if module.training != training:
             module.training = training
-    set_globals(target.switches)
+    _set_globals(target.switches)
     torch.clear_autocast_cache()  # its keys are tensors by identity, and their values may have changed
     try:
         with default_device(target.device):
             yield
     finally:
         torch.clear_autocast_cache()
-        set_globals(settings)
+        _set_globals(settings)
         for module, training in flags:
             if module.training != training:
                 module.training = training
 
 
-def set_globals(wanted: Mapping[str, Any]) -> None:
+def _set_globals(wanted: Mapping[str, Any]) -> None:
     """Set the settings that differ."""
     for name, value in wanted.items():
         read, set_value = GLOBALS[name]
@@ -594,9 +617,9 @@ class Staged:
 
     def in_memory_of(self, outside: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         """Yield the program's other tensors that share memory with tensors from outside."""
-        memories = storage_ids(outside.values()) - storage_ids(self.ready.values())
+        memories = _storage_ids(outside.values()) - _storage_ids(self.ready.values())
         known = {id(tensor) for tensor in (*self.program.own().values(), *self.ready.values(), *outside.values())}
-        yield from tensors_in_storages(memories, self.reached, known)
+        yield from _tensors_in_storages(memories, self.reached, known)
 
     def since_picture(self, tensor: Tensor) -> bool:
         """Whether a tensor has changed since the program's Snapshot was taken, just before the run."""
@@ -643,13 +666,13 @@ def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, a
     if isinstance(program.target, CallersObjects):
         with (
             restoring_state(program),
-            settings_as_captured(program),
-            on_own_objects(program, values, anew) as stage,
+            _settings_as_captured(program),
+            _on_own_objects(program, values, anew) as stage,
             answering(program.peers),
         ):
             yield stage
         return
-    leaves = leaf_values(program, program.current_tensors() if values is None else values)
+    leaves = _leaf_values(program, program.current_tensors() if values is None else values)
     with torch.enable_grad():
         ready = with_clones(program, leaves, lambda tensor: tensor.clone())
         passed = passed_values(program, ready)
@@ -657,12 +680,12 @@ def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, a
         restoring_everything_reachable(program.target(), dict(program.outside), nontensor_arguments(program)),
         with_values(program, ready, passed=passed),
     ):
-        gradients = set_gradients_of_stand_ins(ready)
-        yield staged_now(program, ready, passed, leaves, gradients)
+        gradients = _set_gradients_of_stand_ins(ready)
+        yield _staged_now(program, ready, passed, leaves, gradients)
 
 
 @contextlib.contextmanager
-def on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, anew: bool) -> Iterator[Staged]:
+def _on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, anew: bool) -> Iterator[Staged]:
     """Prepare the caller's own tensors: with these values, and requiring grad as the program's tensors do."""
     assert isinstance(program.target, CallersObjects)
     snapshot = program.target.snapshot
@@ -676,25 +699,27 @@ def on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, 
         stack.callback(snapshot.restore)
         joined = {name for group in alias_groups(dict(own)) for name in group}
         for name in program.values:
-            if name in values_given and needs_other_tensor(own[name], values_given[name], name in joined, anew):
-                own[name] = other_tensor_like(own[name], values_given[name])
+            if name in values_given and _needs_other_tensor(own[name], values_given[name], name in joined, anew):
+                own[name] = _other_tensor_like(own[name], values_given[name])
                 if name in wrappers:
                     wrappers[name] = program.wrappings[name].wrap(own[name], wrappers[name].requires_grad)
-        write_values(own, values_given, snapshot, stack, written)
-        own |= {name: alias_of(own[name]) for name in program.values if is_reached_as_argument_only(program, own[name])}
+        _write_values(own, values_given, snapshot, stack, written)
+        own |= {
+            name: _alias_of(own[name]) for name in program.values if is_reached_as_argument_only(program, own[name])
+        }
         passed, leaves = {}, {}
         for named in program.tensors:
             is_cloned = named.name in program.cloned_in_eager and named.name in program.values
             tensor = wrappers.get(named.name, own[named.name])
-            leaves[named.name], passed[named.name] = leaf_and_argument(tensor, named, is_cloned)
+            leaves[named.name], passed[named.name] = _leaf_and_argument(tensor, named, is_cloned)
         ready = {name: opened(tensor) for name, tensor in passed.items()}
-        stack.enter_context(training_mode(program.target(), program.mode))
+        stack.enter_context(_training_mode(program.target(), program.mode))
         stack.enter_context(torch.enable_grad())
         gradients = {id(tensor): tensor.grad for tensor in leaves.values() if tensor.is_leaf}
-        yield staged_now(program, ready, passed, leaves, gradients)
+        yield _staged_now(program, ready, passed, leaves, gradients)
 
 
-def needs_other_tensor(tensor: Tensor, value: Tensor, joined: bool, anew: bool) -> bool:
+def _needs_other_tensor(tensor: Tensor, value: Tensor, joined: bool, anew: bool) -> bool:
     """Whether another tensor must replace an argument, as in a call with other values."""
     if anew:
         return not joined and has_ordinary_memory(tensor) and tensor.is_leaf and not is_view(tensor)
@@ -708,7 +733,7 @@ def needs_other_tensor(tensor: Tensor, value: Tensor, joined: bool, anew: bool) 
         )
 
 
-def other_tensor_like(tensor: Tensor, value: Tensor) -> Tensor:
+def _other_tensor_like(tensor: Tensor, value: Tensor) -> Tensor:
     """Return a new tensor with this value and an argument's class, attributes, gradient and hooks."""
     with torch.no_grad():
         other = copy_values({"": value.detach()})[""]
@@ -719,9 +744,49 @@ def other_tensor_like(tensor: Tensor, value: Tensor) -> Tensor:
         other.grad = tensor.grad
     for hook in hooks_of(tensor):
         other.register_hook(hook)
+    for hook in (post_accumulate_hooks(tensor) or {}).values() if tensor.is_leaf else ():
+        other.register_post_accumulate_grad_hook(hook)
     if not tensor.is_inference():
         set_version_counters((other,), (version_of(tensor),))
     return other
+
+
+def with_other_arguments(stage: Staged, values: Mapping[str, Tensor]) -> Staged:
+    """Return what another call of the program takes: new tensors with these values as arguments, all else as it is.
+
+    Arguments that share memory with others, or that a wrapper holds, stay.
+    """
+    program = stage.program
+    own = program.own()
+    joined = {name for group in alias_groups(dict(own)) for name in group}
+    passed, leaves = dict(stage.passed), dict(stage.leaves)
+    for named in program.tensors:
+        name = named.name
+        if name not in values or name not in program.values or name in program.wrappings:
+            continue
+        if _needs_other_tensor(own[name], values[name], name in joined, anew=False):
+            is_cloned = name in program.cloned_in_eager
+            leaves[name], passed[name] = _leaf_and_argument(
+                _other_tensor_like(own[name], values[name]), named, is_cloned
+            )
+    return replace(stage, passed=passed, leaves=leaves, ready={name: opened(tensor) for name, tensor in passed.items()})
+
+
+def write_parameters(stage: Staged, values: Mapping[str, Tensor]) -> None:
+    """Write values into the program's own small parameters between two calls, as a step of an optimizer does."""
+    program = stage.program
+    snapshot = program.target.snapshot if isinstance(program.target, CallersObjects) else None
+    own = program.own()
+    for name in {named.name for named in program.tensors if named.role == "parameter"} & set(values):
+        tensor = own[name]
+        if (
+            snapshot is not None
+            and has_ordinary_memory(tensor)
+            and tensor.untyped_storage().nbytes() <= LARGE_PARAMETER
+        ):
+            snapshot.add(name, tensor, whole=True)
+            with untraced():
+                write_value(tensor, values[name])
 
 
 def is_reached_as_argument_only(program: CalledProgram, tensor: Tensor) -> bool:
@@ -734,14 +799,14 @@ def is_reached_as_argument_only(program: CalledProgram, tensor: Tensor) -> bool:
     return program.grad_by_default and plain and threading.active_count() > 1
 
 
-def alias_of(tensor: Tensor) -> Tensor:
+def _alias_of(tensor: Tensor) -> Tensor:
     """Return another tensor with the same memory and the same attributes."""
     alias = tensor.detach()
     alias.__dict__.update(tensor.__dict__)
     return alias
 
 
-def staged_now(
+def _staged_now(
     program: CalledProgram,
     ready: dict[str, Tensor],
     passed: dict[str, Tensor],
@@ -760,20 +825,20 @@ def staged_now(
     with untraced():
         snapshot = program.target.snapshot if isinstance(program.target, CallersObjects) else None
         marks = {name: mark_of(tensor, snapshot) for name, tensor in ready.items()}
-        memories = storage_ids(ready.values())
+        memories = _storage_ids(ready.values())
         aliases = {
-            name: (tensor, mark_of(tensor, snapshot)) for name, tensor in tensors_in_storages(memories, reached, known)
+            name: (tensor, mark_of(tensor, snapshot)) for name, tensor in _tensors_in_storages(memories, reached, known)
         }
     return Staged(program, ready, passed, leaves, marks, aliases, reached, gradients, optimizers, states)
 
 
-def storage_ids(tensors: Iterable[Tensor]) -> set[int]:
+def _storage_ids(tensors: Iterable[Tensor]) -> set[int]:
     """Return the identities of the storages of tensors."""
     parts = (part for tensor in tensors for part in strided_parts(tensor) if has_ordinary_memory(tensor))
     return {storage_id(part.untyped_storage()) for part in parts}
 
 
-def tensors_in_storages(
+def _tensors_in_storages(
     memories: Collection[int], reached: Mapping[str, Tensor], known: Collection[int]
 ) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors and gradients that use one of these storages, except those in `known` (by identity)."""
@@ -806,7 +871,7 @@ def mark_of(tensor: Tensor, snapshot: Snapshot | None) -> TensorMark:
     return TensorMark(version_of(tensor), tensor.detach(), content)
 
 
-def leaf_and_argument(tensor: Tensor, named: NamedTensor, is_cloned: bool) -> tuple[Tensor, Tensor]:
+def _leaf_and_argument(tensor: Tensor, named: NamedTensor, is_cloned: bool) -> tuple[Tensor, Tensor]:
     """Return the tensor whose gradient is taken, and the tensor that the program takes."""
     if tensor.requires_grad and not named.requires_grad and not tensor.is_leaf:
         detached = tensor.detach()
@@ -820,7 +885,7 @@ def leaf_and_argument(tensor: Tensor, named: NamedTensor, is_cloned: bool) -> tu
         return tensor, tensor.clone()
 
 
-def set_gradients_of_stand_ins(ready: Mapping[str, Tensor]) -> dict[int, Tensor | None]:
+def _set_gradients_of_stand_ins(ready: Mapping[str, Tensor]) -> dict[int, Tensor | None]:
     """Set `.grad` of each stand-in to the program's tensor named `NAME.grad`; return these by id of the stand-in."""
     gradients: dict[int, Tensor | None] = {}
     for name, tensor in ready.items():

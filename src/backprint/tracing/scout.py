@@ -60,7 +60,7 @@ class Findings:
 def scout(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[ScoutedProgram, Findings]:
     """Run a program once under a Watch (or a subclass, `kind`); return the program with its outside and changed
     tensors, and the other findings."""
-    watch, outcome = watched_step(program, kind)
+    watch, outcome = _watched_step(program, kind)
     seen, with_outside_tensors = watch.seen, with_outside(program, watch.seen)
     refuse_untraced_effects(program, seen, outcome.left_behind)
     refuse_aliases(program, outcome)
@@ -86,7 +86,7 @@ def scout(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[S
     }
     return scouted, Findings(
         outcome,
-        tuple(with_names_of_outside(reading, names) for reading in seen.readings),
+        tuple(_with_names_of_outside(reading, names) for reading in seen.readings),
         (*seen.opaque, *hooks_as_edges(with_outside_tensors)),
         tuple(seen.reads_without_operator),
         seen.flags,
@@ -116,7 +116,7 @@ def without_gradients_of_shared(program: CalledProgram, shared: Collection[str])
     )
 
 
-def with_names_of_outside(reading: Reading, names: Mapping[str, str]) -> Reading:
+def _with_names_of_outside(reading: Reading, names: Mapping[str, str]) -> Reading:
     """Return a reading with the names of its inputs from outside."""
     return replace(reading, inputs=tuple(names.get(name, name) for name in reading.inputs))
 
@@ -126,7 +126,7 @@ def hooks_as_edges(program: CalledProgram) -> tuple[OpaqueEdge, ...]:
     return tuple(OpaqueEdge("hook", f"{name} has a gradient hook") for name in program.hooks)
 
 
-def watched_step(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[Watch, Outcome]:
+def _watched_step(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[Watch, Outcome]:
     """Watch one run. If the program writes to leaves that require grad, run again on copies of its arguments."""
     try:
         with restoring_gradients(program.target()):

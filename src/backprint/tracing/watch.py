@@ -77,7 +77,7 @@ def writes(func: Any) -> bool:
 
 
 @functools.cache
-def written_argument_positions(func: Any) -> tuple[tuple[int, str], ...]:
+def _written_argument_positions(func: Any) -> tuple[tuple[int, str], ...]:
     """Return the positions and names of the arguments that an operator writes to, by its schema."""
     arguments = enumerate(schema_of(func).arguments)
     return tuple(
@@ -87,10 +87,10 @@ def written_argument_positions(func: Any) -> tuple[tuple[int, str], ...]:
     )
 
 
-def written_tensors(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+def _written_tensors(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
     """Return the tensors among a call's arguments that it writes to."""
     arguments = [
-        args[place] if place < len(args) else kwargs.get(name) for place, name in written_argument_positions(func)
+        args[place] if place < len(args) else kwargs.get(name) for place, name in _written_argument_positions(func)
     ]
     return [leaf for leaf in plain_leaves(arguments) if isinstance(leaf, Tensor)]
 
@@ -118,7 +118,7 @@ FLAGS_CHANGED_BY_PROGRAMS = ("has a gradient", "version")
 DETACH, DEVICE = torch.ops.aten.detach.default, torch.ops.prim.device.default
 
 
-def text_of_hidden_update(func: Any) -> str:
+def _text_of_hidden_update(func: Any) -> str:
     """Say that an operator updates a tensor that requires grad with gradients off, what that means, and what to do."""
     function = UPDATES_OF_TORCH.get(str(func))
     own = f"PyTorch's own {function} does this on purpose; " if function else ""
@@ -228,7 +228,7 @@ class Watch(TorchDispatchMode):
     def add_span(self, tensor: Tensor) -> None:
         """Add the part of the caller's memory that a tensor uses to what is known as the program's."""
         if tensor.layout is torch.strided and (key := storage_id(tensor.untyped_storage())) in self.callers:
-            low, high = bytes_used(tensor)
+            low, high = _bytes_used(tensor)
             known = self.spans.get(key, (low, high))
             self.spans[key] = min(low, known[0]), max(high, known[1])
 
@@ -239,7 +239,7 @@ class Watch(TorchDispatchMode):
         """
         if tensor.layout is not torch.strided or (key := storage_id(tensor.untyped_storage())) not in self.spans:
             return False
-        low, high = bytes_used(tensor)
+        low, high = _bytes_used(tensor)
         return low < high and (low < self.spans[key][0] or high > self.spans[key][1])
 
     def set_dependencies(self, tensor: Tensor, names: frozenset[str]) -> None:
@@ -269,7 +269,7 @@ class Watch(TorchDispatchMode):
         if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in tensors):
             # a higher-order operator computes shapes, no value of the program
             return for_program(func, *args, **kwargs)
-        if self.world is not None and any(is_foreign_fake(tensor, self.world) for tensor in tensors):
+        if self.world is not None and any(_is_foreign_fake(tensor, self.world) for tensor in tensors):
             return for_program(func, *args, **kwargs)  # a DTensor computes the shape of a result
         names = self.dependencies_of(func, tensors)
         if isinstance(func, HigherOrderOperator):
@@ -430,8 +430,8 @@ class Watch(TorchDispatchMode):
             storage_id(tensor.untyped_storage()) for tensor in requiring_grad if _is_strided(tensor)
         }
         if schema_of(func).is_mutable:
-            for key in self.memory_requiring_grad_of(written_tensors(func, args, kwargs)):
-                self.hidden_updates[key] = OpaqueEdge("no_grad", text_of_hidden_update(func), frames.here(self.paths))
+            for key in self.memory_requiring_grad_of(_written_tensors(func, args, kwargs)):
+                self.hidden_updates[key] = OpaqueEdge("no_grad", _text_of_hidden_update(func), frames.here(self.paths))
         elif func is not DETACH and not self.seen.opaque and requiring_grad and not self.is_inside_wrapper():
             where = frames.here(self.paths)
             self.seen.opaque.append(OpaqueEdge("no_grad", f"{func} runs with gradients off", where))
@@ -442,15 +442,15 @@ class Watch(TorchDispatchMode):
         frame: FrameType | None = sys._getframe(1) if self.world is not None else None
         while frame is not None and frame.f_code.co_name != "forward":
             frame = frame.f_back
-        return frame is not None and is_module_of_wrappers(frame.f_globals.get("__name__", ""))
+        return frame is not None and _is_module_of_wrappers(frame.f_globals.get("__name__", ""))
 
     def note_line_of_functions(self) -> None:
-        """Note the line of a call for every `forward` and `backward` that it is below, by their code: some are those of
-        custom autograd Functions."""
+        """Note the line of a call for everything that it is below, by its code: some is the forward or the backward of
+        a custom autograd Function, whatever its name is."""
         where, frame = frames.here(self.paths), sys._getframe(1).f_back
-        while where is not None and frame is not None:
-            if frame.f_code.co_name in ("forward", "backward"):
-                self.lines_below.setdefault(frame.f_code, set()).add(f"{where.file}:{where.line}")
+        line = "" if where is None else f"{where.file}:{where.line}"
+        while line and frame is not None:
+            self.lines_below.setdefault(frame.f_code, set()).add(line)
             frame = frame.f_back
 
     def note_edges_of_recorded_call(self, func: Any, args: Any, kwargs: Any, tensors: list[Tensor]) -> None:
@@ -479,7 +479,7 @@ class Watch(TorchDispatchMode):
     def note_update_of_detached(self, func: Any, args: Any, kwargs: Any) -> None:
         """Note an update of a detached tensor that changes a tensor that requires grad, unseen by autograd."""
         if self.memory_requiring_grad_of(
-            [tensor for tensor in written_tensors(func, args, kwargs) if not tensor.requires_grad]
+            [tensor for tensor in _written_tensors(func, args, kwargs) if not tensor.requires_grad]
         ):
             text = f"{func} updates a detached tensor, which autograd does not see"
             self.seen.opaque.append(OpaqueEdge("detach", text, frames.here(self.paths)))
@@ -509,7 +509,7 @@ class Watch(TorchDispatchMode):
 
     def is_of_wrapper(self, node: Any) -> bool:
         """Whether an autograd node wraps or opens tensors, or redistributes a DTensor, in a run without values."""
-        return self.world is not None and is_module_of_wrappers(str(function_class(node).__module__))
+        return self.world is not None and _is_module_of_wrappers(str(function_class(node).__module__))
 
     def edge_of_function(self, node: Any) -> OpaqueEdge:
         """Return the opaque edge of a custom autograd.Function, with the lines at which it calls operators."""
@@ -545,12 +545,12 @@ class Watch(TorchDispatchMode):
                 gradient.data = content
 
 
-def is_module_of_wrappers(module: str) -> bool:
+def _is_module_of_wrappers(module: str) -> bool:
     """Whether the autograd Functions of a module wrap or open tensors, or redistribute a DTensor."""
     return module == Around.__module__ or module.startswith("torch.distributed.")
 
 
-def is_foreign_fake(tensor: Tensor, world: FakeWorld) -> bool:
+def _is_foreign_fake(tensor: Tensor, world: FakeWorld) -> bool:
     """Whether a tensor is a fake tensor of another mode than the program's."""
     return isinstance(tensor, FakeTensor) and tensor.fake_mode is not world.mode
 
@@ -585,7 +585,7 @@ def storages(tensor: Tensor) -> list[Any]:
     return [part.untyped_storage() for part in strided_parts(tensor)]
 
 
-def bytes_used(tensor: Tensor) -> tuple[int, int]:
+def _bytes_used(tensor: Tensor) -> tuple[int, int]:
     """Return the range of bytes of its storage that a tensor uses."""
     size = tensor.element_size()
     reach = sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
@@ -595,7 +595,7 @@ def bytes_used(tensor: Tensor) -> tuple[int, int]:
 
 def overlap(left: Tensor, right: Tensor) -> bool:
     """Whether two tensors in one storage may have elements in common."""
-    (low, high), (other_low, other_high) = bytes_used(left), bytes_used(right)
+    (low, high), (other_low, other_high) = _bytes_used(left), _bytes_used(right)
     return low < other_high and other_low < high
 
 

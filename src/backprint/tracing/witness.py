@@ -14,7 +14,16 @@ from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError
 from backprint.tracing.program import A_TENSOR, CalledProgram, NamedTensor, Outcome
 from backprint.tracing.refusals import refuse_without_memory
-from backprint.tracing.running import Staged, call_program, named_outputs, result_of, run_backward, staged, with_loss
+from backprint.tracing.running import (
+    Staged,
+    accumulates,
+    call_program,
+    named_outputs,
+    result_of,
+    run_backward,
+    staged,
+    with_loss,
+)
 from backprint.values.results import ResultTree
 from backprint.values.settings import preserving_random_states
 from backprint.values.tree import strided_parts
@@ -73,7 +82,7 @@ class ForwardRun:
         """Return all results of the step as an Outcome."""
         ready = self.stage.ready
         return Outcome(
-            outputs={name: detached_result(tensor, self.stage) for name, tensor in self.tensors.items()},
+            outputs={name: _detached_result(tensor, self.stage) for name, tensor in self.tensors.items()},
             gradients=gradients,
             mutations=mutations,
             written_with_grad=frozenset(
@@ -116,12 +125,13 @@ def run_step(
         mutations = forward.mutations(effects)
         with torch.enable_grad():
             gradients = run_backward(program, stage.leaves, forward.tensors, tangents)
-        if program.accumulates and not program.reduces_gradients:  # hooks may leave them in a buffer that is restored
+        in_grad = accumulates(program, stage.leaves.values())
+        if in_grad and not program.reduces_gradients:  # hooks may leave them in a buffer that is restored
             gradients = {name: None if value is None else value.clone() for name, value in gradients.items()}
         return forward.outcome(effects, mutations, gradients)
 
 
-def detached_result(tensor: Tensor, stage: Staged) -> Tensor:
+def _detached_result(tensor: Tensor, stage: Staged) -> Tensor:
     """Return a result without its history; a copy if it uses the caller's memory, which is restored after the run."""
     tensor = opened(tensor)
     memories = {
@@ -147,6 +157,7 @@ def second_order(program: CalledProgram) -> CalledProgram:
         values=program.values | values,
         tangents=tuple(roots),
         grad_by_default=False,
+        runs_hooks_after=False,
     )
 
 

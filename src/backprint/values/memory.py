@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from backprint._torch.fake import FakeTensor
 from backprint._torch.tensors import mkldnn_layout, storage_id
+from backprint.values.geometry import is_dense
 from backprint.values.tree import strided_parts
 
 MAX_COMPARED = 2**16
@@ -17,6 +18,9 @@ MAX_COMPARED = 2**16
 
 PLAIN_CLASSES = (Tensor, nn.Parameter, nn.Buffer)
 """Classes of tensors that have a storage of their own."""
+
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""The integer dtype of each width in bytes, as which the bits of other dtypes are read."""
 
 Overlap = tuple[str, str, int]
 """Two names, and how many bytes the second tensor begins after the first."""
@@ -69,11 +73,11 @@ def is_small(tensor: Tensor) -> bool:
 
 def memory_spans(values: Mapping[str, Tensor]) -> dict[str, MemorySpan]:
     """Return the span of each tensor that has elements. A sparse tensor has the span of its values."""
-    spans = {name: memory_span(tensor) for name, tensor in values.items()}
+    spans = {name: _memory_span(tensor) for name, tensor in values.items()}
     return {name: span for name, span in spans.items() if span is not None}
 
 
-def memory_span(tensor: Tensor) -> MemorySpan | None:
+def _memory_span(tensor: Tensor) -> MemorySpan | None:
     """Return the span of a tensor; None where it has no elements, or no storage of its own."""
     if tensor.is_nested or tensor.layout in (torch.jagged, mkldnn_layout):
         return None
@@ -98,15 +102,15 @@ def overlapping_pairs(spans: Mapping[str, MemorySpan], of: Collection[str] | Non
     for name, here in rows:
         open_ = [(other, there) for other, there in open_ if there.memory == here.memory and there.stop > here.start]
         for other, there in open_:
-            if (of is None or name in of or other in of) and spans_overlap(there, here):
+            if (of is None or name in of or other in of) and _spans_overlap(there, here):
                 left, right = sorted((other, name), key=order.__getitem__)
                 yield left, right, spans[right].start - spans[left].start
         open_.append((name, here))
 
 
-def spans_overlap(left: MemorySpan, right: MemorySpan) -> bool:
+def _spans_overlap(left: MemorySpan, right: MemorySpan) -> bool:
     """Whether two tensors whose spans cross have an element's bytes in common."""
-    if is_dense(left) and is_dense(right):
+    if is_dense(left.shape, left.stride) and is_dense(right.shape, right.stride):
         return True
     apart = right.start - left.start
     if (
@@ -115,7 +119,7 @@ def spans_overlap(left: MemorySpan, right: MemorySpan) -> bool:
         or max(element_count(left), element_count(right)) > MAX_COMPARED
     ):
         return True
-    return bool(torch.isin(element_offsets(left), element_offsets(right) + apart // left.itemsize).any())
+    return bool(torch.isin(_element_offsets(left), _element_offsets(right) + apart // left.itemsize).any())
 
 
 def element_count(place: MemorySpan) -> int:
@@ -125,14 +129,23 @@ def element_count(place: MemorySpan) -> int:
     return count
 
 
-def is_dense(place: MemorySpan) -> bool:
-    """Whether a tensor's elements fill the bytes between its first and its last."""
-    return (place.stop - place.start) <= element_count(place) * place.itemsize
-
-
-def element_offsets(place: MemorySpan) -> Tensor:
+def _element_offsets(place: MemorySpan) -> Tensor:
     """Return the offset of each element from the first, in elements."""
     total = torch.zeros((), dtype=torch.int64)
     for size, stride in zip(place.shape, place.stride, strict=True):
         total = total.unsqueeze(-1) + torch.arange(size) * stride
     return total.flatten()
+
+
+def bits_of(tensor: Tensor) -> Tensor:
+    """Return the elements as integers of their width, in which a NaN equals itself and -0.0 is not 0.0."""
+    return tensor.view(INTEGERS[tensor.element_size()])
+
+
+def as_bytes(tensor: Tensor) -> Tensor:
+    """Return the bytes of a tensor's elements, in their order.
+
+    The copy is for one element, which counts as contiguous whatever its stride is: bytes are viewed of a stride of 1.
+    """
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    return plain.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)

@@ -36,8 +36,8 @@ class Turns:
 
     def __enter__(self) -> None:
         with self.changed:
-            self.changed.wait_for(lambda: self.holder in (None, this_party()))
-            self.holder = this_party()
+            self.changed.wait_for(lambda: self.holder in (None, _this_party()))
+            self.holder = _this_party()
             self.count += 1
 
     def __exit__(self, *error: object) -> None:
@@ -49,14 +49,14 @@ class Turns:
 
     def is_held_here(self) -> bool:
         """Whether this thread, or its party, holds the lock."""
-        return self.count > 0 and self.holder == this_party()
+        return self.count > 0 and self.holder == _this_party()
 
 
 PARTIES = threading.local()
 """`.party` is what the threads of one party have in common."""
 
 
-def this_party() -> Any:
+def _this_party() -> Any:
     """Return the party of this thread; a thread without one is its own."""
     return getattr(PARTIES, "party", None) or threading.get_ident()
 
@@ -90,6 +90,14 @@ def flushes_denormals() -> bool:
     return sys.float_info.min * 0.5 == 0.0
 
 
+def _matmul_precision() -> str:
+    """Return the precision of products in float32. torch 2.13 refuses to say once one backend's own was set."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return "set by backend"
+
+
 SETTINGS: Mapping[str, Setting] = {
     "default_dtype": (
         lambda: str(torch.get_default_dtype())[6:],
@@ -101,7 +109,7 @@ SETTINGS: Mapping[str, Setting] = {
         lambda text: torch.use_deterministic_algorithms(text != "False", warn_only=text == "warn"),
     ),
     "flush_denormal": (flushes_denormals, lambda text: torch.set_flush_denormal(text == "True")),
-    "float32_matmul_precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    "float32_matmul_precision": (_matmul_precision, torch.set_float32_matmul_precision),
     "flash_sdp": (
         torch.backends.cuda.flash_sdp_enabled,
         lambda text: torch.backends.cuda.enable_flash_sdp(text == "True"),
@@ -156,6 +164,64 @@ def with_settings(recorded: Mapping[str, str]) -> Iterator[None]:
                 set_value(present[name])
 
 
+IN_WORDS: Mapping[str, str] = {
+    "default_dtype": "the default dtype",
+    "threads": "the number of threads",
+    "deterministic": "whether algorithms are deterministic",
+    "flush_denormal": "whether the smallest numbers are rounded to 0",
+    "float32_matmul_precision": "the precision of products in float32",
+    "mkldnn": "whether oneDNN is used",
+    "cudnn_deterministic": "whether cuDNN is deterministic",
+}
+
+MODES: Mapping[str, Setting] = {
+    "grad mode": (torch.is_grad_enabled, lambda text: torch.set_grad_enabled(text == "True")),
+    "autocast": (
+        lambda: torch.is_autocast_enabled("cpu"),
+        lambda text: torch.set_autocast_enabled("cpu", text == "True"),
+    ),
+    "autocast on GPUs": (
+        lambda: torch.is_autocast_enabled("cuda"),
+        lambda text: torch.set_autocast_enabled("cuda", text == "True"),
+    ),
+    "the default device": (
+        torch.get_default_device,
+        lambda text: torch.set_default_device(None if text == "cpu" else text),
+    ),
+}
+"""Modes of a thread: they are a caller's own, so no sample records them."""
+
+TORCH_RANDOM, PYTHON_RANDOM, NUMPY_RANDOM = "torch's random state", "Python's random state", "NumPy's random state"
+RANDOM_STATES = (TORCH_RANDOM, PYTHON_RANDOM, NUMPY_RANDOM)
+
+
+def process_state() -> dict[str, str]:
+    """Return the settings, modes and random states of this process, each under a name for people."""
+    state = {IN_WORDS.get(name, name): str(read()) for name, (read, _) in SETTINGS.items() if not name.endswith("_sdp")}
+    kernels = [str(read()) for name, (read, _) in SETTINGS.items() if name.endswith("_sdp")]
+    state["which kernels attention may use"] = " ".join(kernels)
+    state |= {name: str(read()) for name, (read, _) in MODES.items()}
+    cpu, cuda = random_states()
+    foreign = foreign_states()
+    state[TORCH_RANDOM] = " ".join(map(random_state_digest, (state_bytes(cpu), *(map(state_bytes, cuda)))))
+    state[PYTHON_RANDOM] = random_state_digest(foreign["random"])
+    if "numpy.random" in foreign:
+        state[NUMPY_RANDOM] = random_state_digest(foreign["numpy.random"])
+    return state
+
+
+@contextlib.contextmanager
+def keeping_settings() -> Iterator[None]:
+    """Restore the settings and modes that a block changes."""
+    before = {name: str(read()) for name, (read, _) in {**SETTINGS, **MODES}.items()}
+    try:
+        yield
+    finally:
+        for name, (read, set_value) in {**SETTINGS, **MODES}.items():
+            if str(read()) != before[name]:
+                set_value(before[name])
+
+
 def default_device(wanted: str | torch.device) -> contextlib.AbstractContextManager[object]:
     """Return a context in which factories without a device make tensors on this one."""
     device = torch.device(wanted)
@@ -193,6 +259,25 @@ def outside_modes() -> Iterator[None]:
         yield  # leaving inference mode lets backward run in other threads
 
 
+def draw_from_each() -> None:
+    """Draw a number from each generator of the process whose state `process_state` has, but for those of GPUs."""
+    torch.randint(2, (1,), device="cpu")
+    random.random()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.random_sample()
+
+
+def changed_state(before: Mapping[str, str], states: bool = True) -> str:
+    """Return what is not as it was in `process_state()`, in words; '' if all is. Random states count if `states`."""
+    now = process_state()
+    changes = [
+        name if name in RANDOM_STATES else f"{name} from {value} to {now[name]}"
+        for name, value in before.items()
+        if now[name] != value and (states or name not in RANDOM_STATES)
+    ]
+    return ", ".join(changes)
+
+
 def settings_differences(recorded: Mapping[str, str]) -> list[str]:
     """Describe what differs now from what was recorded; a setting among it could not be restored."""
     now = dict(read_settings())
@@ -215,7 +300,7 @@ class RandomStates(NamedTuple):
 
 def random_states() -> RandomStates:
     """Return the states of torch's generators now."""
-    return RandomStates(torch.get_rng_state(), tuple(torch.cuda.get_rng_state_all()) if cuda_in_use() else ())
+    return RandomStates(torch.get_rng_state(), tuple(torch.cuda.get_rng_state_all()) if _cuda_in_use() else ())
 
 
 def state_bytes(state: Tensor) -> bytes:
@@ -239,7 +324,15 @@ def seed_torch(seed: int) -> None:
         torch.manual_seed(seed)
 
 
-def cuda_in_use() -> bool:
+def seed_all(seed: int) -> None:
+    """Seed the generators of torch, of Python, and of numpy where it is imported."""
+    seed_torch(seed)
+    random.seed(seed)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(seed)
+
+
+def _cuda_in_use() -> bool:
     """Whether this process has used a GPU; asking does not begin to."""
     return torch.cuda.is_initialized()  # asking whether there is a GPU forbids forked processes to use it
 
@@ -275,11 +368,12 @@ def random_state_digest(state: Any) -> str:
 
 
 def hashable_state(state: Any) -> Any:
-    """Return a random state with its arrays as bytes: numpy's states have some."""
+    """Return a random state with its arrays as bytes: NumPy's states have some. That of Python has none, and a tuple of
+    625 integers in it, which is left as it is."""
     if isinstance(state, Mapping):
         return {key: hashable_state(item) for key, item in state.items()}
     if isinstance(state, (tuple, list)):
-        return tuple(map(hashable_state, state))
+        return tuple([item.tobytes() if hasattr(item, "tobytes") else item for item in state])
     return state.tobytes() if hasattr(state, "tobytes") else state
 
 

@@ -51,9 +51,9 @@ def stats_of(tensor: Tensor) -> Stats:
     if not count:
         return Stats(0, None, None, None, None, 0.0, 0, 0, 0)
     if values.stride() and not any(values.stride()):  # one number, expanded
-        return stats_of_expanded(float(values.flatten()[0]), count)
+        return _stats_of_expanded(float(values.flatten()[0]), count)
     low, high = float(values.amin()), float(values.amax())  # both in less than `aminmax` takes
-    zeros = count_zeros(values)
+    zeros = _count_zeros(values)
     norm = float(torch.linalg.vector_norm(values))
     if math.isfinite(low) and math.isfinite(high):
         return Stats(count, low, high, *mean_and_std(values, norm), norm, 0, 0, zeros)
@@ -71,7 +71,7 @@ def stats_of(tensor: Tensor) -> Stats:
 INTEGER_OF = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
-def count_zeros(values: Tensor) -> int:
+def _count_zeros(values: Tensor) -> int:
     """Count the zeros. Counting the bits as integers takes a twentieth of the time where half are zero.
 
     Zero has no bits set, and negative zero the sign bit alone, which is the smallest integer.
@@ -102,7 +102,7 @@ def mean_and_std(values: Tensor, norm: float) -> tuple[float, float]:
 NARROW_DTYPES = (torch.bfloat16, torch.float16, *(d for n, d in vars(torch).items() if n.startswith("float8_")))
 
 
-def stats_of_expanded(value: float, count: int) -> Stats:
+def _stats_of_expanded(value: float, count: int) -> Stats:
     """Return the Stats of one number expanded to `count` elements."""
     if not math.isfinite(value):
         nan = count if math.isnan(value) else 0

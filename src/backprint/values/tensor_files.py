@@ -46,7 +46,7 @@ ORDER = (
 
 def write_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors; ValueError names one whose dtype or layout the format does not have."""
-    plain = {name: plain_tensor(name, tensor) for name, tensor in tensors.items()}
+    plain = {name: _plain_tensor(name, tensor) for name, tensor in tensors.items()}
     names = sorted(plain, key=lambda name: (-ORDER.index(code_of(plain[name])), name))
     header: dict[str, object] = {}
     end = 0
@@ -62,7 +62,7 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
             file.write(bytes_in_memory(plain[name]))
 
 
-def plain_tensor(name: str, tensor: Tensor) -> Tensor:
+def _plain_tensor(name: str, tensor: Tensor) -> Tensor:
     """Return a tensor as its bytes lie in a file."""
     if tensor.layout is not torch.strided or str(tensor.dtype)[6:] not in CODES:
         raise ValueError(

@@ -18,6 +18,22 @@ from backprint._torch.tensors import is_view, neg_view, sparse_indices, sparse_v
 from backprint.errors import UsageError
 
 
+def with_distinct_tensors(arguments: Any) -> Any:
+    """Return arguments in which a tensor that occurs once more is a copy: they are examples, whose shapes count."""
+    tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, Tensor)]
+    if len(set(map(id, tensors))) == len(tensors):
+        return arguments
+    seen: set[int] = set()
+
+    def distinct(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or id(leaf) not in seen:
+            seen.add(id(leaf))
+            return leaf
+        return copy_values({"": leaf.detach()})[""].requires_grad_(leaf.requires_grad)
+
+    return pytree.tree_map(distinct, arguments)
+
+
 def bind_names(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[str], tuple[str, ...]]:
     """Return the name of each positional argument, and the callable's parameter names."""
     function = target.forward if isinstance(target, nn.Module) else target
@@ -123,13 +139,13 @@ def copy_values(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     included."""
     bases: dict[int, Any] = {}
     with torch.no_grad():
-        return {name: copy_value(tensor, bases) for name, tensor in values.items()}
+        return {name: _copy_value(tensor, bases) for name, tensor in values.items()}
 
 
-def copy_value(tensor: Tensor, bases: dict[int, Any]) -> Tensor:
+def _copy_value(tensor: Tensor, bases: dict[int, Any]) -> Tensor:
     """Return a copy in copied memory; `bases` holds the copies of storages made so far."""
     if tensor.layout is not torch.strided:
-        return join_sparse(tensor, [copy_value(part, bases) for part in strided_parts(tensor)])
+        return join_sparse(tensor, [_copy_value(part, bases) for part in strided_parts(tensor)])
     storage = tensor.untyped_storage()
     if storage_id(storage) not in bases:
         bases[storage_id(storage)] = storage.clone()

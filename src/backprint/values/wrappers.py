@@ -111,7 +111,7 @@ class Around(torch.autograd.Function):
         return opened(gradient), None, None, None
 
 
-class Inside(torch.autograd.Function):
+class _Inside(torch.autograd.Function):
     """Returns the tensor inside of a wrapper; a tangent of it becomes one of the wrapper."""
 
     @staticmethod
@@ -129,5 +129,5 @@ def opened_by_autograd(tensor: Tensor, alias: Alias) -> Tensor:
     if not is_wrapped(tensor):
         return tensor
     waited(tensor)
-    inner: Tensor = Inside.apply(tensor, alias)
+    inner: Tensor = _Inside.apply(tensor, alias)
     return inner

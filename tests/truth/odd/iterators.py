@@ -281,9 +281,6 @@ many(
     argument_closed_by_program=lambda: given(lambda: numbers(3), lambda x, g: (x * next(g), g.close())[0]),
     argument_text_lines=lambda: given(lambda: past(io.StringIO("2\n3\n5\n")), _lines, lambda: io.StringIO("2\n3\n5\n")),
     argument_text_read_to_end=lambda: given(lambda: _read(io.StringIO("2\n3")), _lines, lambda: io.StringIO("2\n3")),
-    argument_bytes_file=lambda: given(
-        lambda: _at(io.BytesIO(b"\x02\x03\x05"), 1), lambda x, f: x * f.read(1)[0], lambda: io.BytesIO(b"\x02\x03\x05")
-    ),
     argument_rows_of_table=lambda: given(
         lambda: past(csv.reader(io.StringIO("1,2\n3,4\n"))), lambda x, r: x * float(next(r)[0])
     ),
@@ -403,11 +400,6 @@ def _lines(x: Any, file: Any) -> Any:
 
 def _read(file: Any) -> Any:
     file.read()
-    return file
-
-
-def _at(file: Any, place: int) -> Any:
-    file.seek(place)
     return file
 
 

@@ -5,7 +5,6 @@ import codecs
 import contextvars
 import csv
 import ctypes
-import graphlib
 import gzip
 import hashlib
 import heapq
@@ -179,18 +178,6 @@ def _child_step(x: Any, child: Any) -> Any:
 def _shared_step(x: Any, v: Any) -> Any:
     v.value += 1
     return x * v.value
-
-
-def _sorter() -> Any:
-    made = graphlib.TopologicalSorter({3: [2], 2: [1]})
-    made.prepare()
-    return made
-
-
-def _sorter_step(x: Any, s: Any) -> Any:
-    ready = s.get_ready()
-    s.done(*ready)
-    return x * (ready[0] + 1)
 
 
 def _element_step(x: Any, e: Any) -> Any:
@@ -372,7 +359,6 @@ many(
     child=(_child, _child_step),
     shared_value=(lambda: multiprocessing.Value("i", 1), _shared_step),
     raw_shared_array=(lambda: multiprocessing.RawArray("i", [1, 2]), _ctypes_array),
-    sorter=(_sorter, _sorter_step),
     element=(lambda: ET.Element("root"), _element_step),
     pickles=(_pickles, lambda x, u: x * u.load()),
     torch_future=(torch.futures.Future, _future_step),

@@ -1,7 +1,6 @@
 """Every kind of state that a program can reach and change: caches, contexts, threads, files, queues, hooks."""
 
 import array
-import atexit
 import bisect
 import collections
 import contextlib
@@ -9,24 +8,20 @@ import contextvars
 import copy
 import decimal
 import functools
-import gc
 import heapq
 import importlib
 import io
 import itertools
 import json
 import logging
-import os
 import pickle
 import queue
 import random
-import signal
 import string
 import sys
 import tempfile
 import threading
 import types
-import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -146,7 +141,6 @@ many(
     __name__,
     **both("queue", lambda: filled(queue.Queue), lambda x, q: x * q.get_nowait()),
     **both("queue_put", lambda: filled(queue.Queue), lambda x, q: run(q.put(1), x * q.qsize())),
-    **both("queue_simple", lambda: filled(queue.SimpleQueue), lambda x, q: x * q.get_nowait()),
     **both(
         "queue_priority",
         lambda: filled(queue.PriorityQueue),
@@ -200,11 +194,6 @@ many(
     **both("text_file", lambda: io.StringIO("2\n3\n5\n"), lambda x, f: x * float(f.readline() or 9)),
     **both("text_written", io.StringIO, lambda x, f: run(f.write("ab"), x * len(f.getvalue()))),
     **both("bytes_file", lambda: io.BytesIO(b"\x02\x03\x05"), lambda x, f: x * (f.read(1) or b"\x09")[0]),
-    **both(
-        "bytes_truncated",
-        lambda: io.BytesIO(b"abcdef"),
-        lambda x, f: run(f.truncate(len(f.getvalue()) - 1), x * len(f.getvalue())),
-    ),
     **both("file_read", lambda: _file("2\n3\n5\n7\n"), lambda x, f: x * float(f.readline() or 9)),
     **both("folder_log", lambda: _folder(), lambda x, p: run(_noted(p), x * len((p / "log.txt").read_text()))),
     **both("count", lambda: itertools.count(2), lambda x, c: x * next(c)),
@@ -275,7 +264,6 @@ many(
         lambda: {"t": string.Template("$a")},
         lambda x, d: run(d.__setitem__("n", d.get("n", 1) + 1), x * d["n"]),
     ),
-    **both("exception", lambda: ValueError("a"), lambda x, e: run(e.add_note("b"), x * len(e.__notes__))),
     **both("module_object", lambda: types.ModuleType("odd_made"), lambda x, m: x * _counted_attribute(m)),
     **both(
         "grad_scaler",
@@ -296,24 +284,7 @@ many(
     global_cache_cleared=lambda: of(lambda x: run(table.cache_clear(), x * table(4))),
     global_class_attribute=lambda: of(lambda x: run(setattr(Shared, "calls", Shared.calls + 1), x * Shared.calls)),
     global_class_list=lambda: of(lambda x: run(Shared.seen.append(1), x * len(Shared.seen))),
-    global_logger_handlers=lambda: of(lambda x: run(LOG.addHandler(logging.NullHandler()), x * len(LOG.handlers))),
-    global_logger_level=lambda: _reset(
-        lambda x: run(LOG.setLevel(LOG.level + 10), x * LOG.level), lambda: LOG.setLevel(logging.NOTSET)
-    ),
-    global_gc_callback=lambda: _reset(
-        lambda x: run(gc.callbacks.append(_nothing), x * len(gc.callbacks)), _no_callbacks
-    ),
-    global_at_exit=lambda: _reset(lambda x: run(atexit.register(_nothing), x * 2), lambda: atexit.unregister(_nothing)),
-    global_signal=lambda: _reset(
-        lambda x: run(signal.signal(signal.SIGUSR1, _nothing), x * 2),
-        lambda: signal.signal(signal.SIGUSR1, signal.SIG_DFL),
-    ),
-    global_warned_once=lambda: _reset(_warned_once, lambda: globals().pop("__warningregistry__", None)),
     global_modules=lambda: _reset(_registers_module, lambda: sys.modules.pop("odd_scratch_made", None)),
-    global_excepthook=lambda: _reset(
-        lambda x: run(setattr(sys, "excepthook", _nothing), x * 2),
-        lambda: setattr(sys, "excepthook", sys.__excepthook__),
-    ),
     global_module_hook=lambda: _reset(_adds_global_hook, _no_global_hooks, net=nn.Linear(4, 4)),
     global_import_hooked=lambda: _reset(_imports_counter, lambda: sys.modules.pop("odd_scratch_counter", None)),
     global_imported_before=lambda: _reset(_imports_counter, _counter_zero, begin=True),
@@ -321,10 +292,6 @@ many(
     global_builtin_added=lambda: _reset(
         lambda x: run(setattr(__builtins_module(), "odd_word", 2), x * 2),
         lambda: vars(__builtins_module()).pop("odd_word", None),
-    ),
-    global_environment_list=lambda: _reset(
-        lambda x: run(os.environ.update(ODD_N=os.environ.get("ODD_N", "") + "a"), x * len(os.environ["ODD_N"])),
-        lambda: os.environ.pop("ODD_N", None),
     ),
     global_numpy_seeded=lambda: of(lambda x: run(np.random.seed(3), x * float(np.random.rand()))),
     global_python_seeded=lambda: of(lambda x: run(random.seed(3), x * random.random())),
@@ -560,17 +527,6 @@ def _reset(f: Any, reset: Any, net: Any = None, begin: bool = False) -> Case:
     if net is not None:
         return Case(lambda x: f(net(x)), randn(3, 4), reset=reset)
     return Case(f, randn(3, 4), others=[randn(3, 4, seed=5)], reset=reset)
-
-
-def _no_callbacks() -> None:
-    gc.callbacks[:] = [callback for callback in gc.callbacks if callback is not _nothing]
-
-
-def _warned_once(x: Any) -> Any:
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("once")
-        warnings.warn("odd: only once", stacklevel=1)
-    return x * (2 + len(seen))
 
 
 def _registers_module(x: Any) -> Any:

@@ -169,33 +169,6 @@ def _protocol(x: Any) -> Any:
     return x * (2 if has else 3)
 
 
-def _code_swapped() -> Case:
-    def work(x: Any) -> Any:
-        return x * 2
-
-    def rest(x: Any) -> Any:
-        return x * 3
-
-    def f(x: Any) -> Any:
-        y = work(x)
-        work.__code__, rest.__code__ = rest.__code__, work.__code__
-        return y
-
-    return Case(f, randn(3, 4), others=[randn(3, 4, seed=5)])
-
-
-def _defaults_moved() -> Case:
-    def work(x: Any, by: float = 2.0, *, plus: float = 0.0) -> Any:
-        return x * by + plus
-
-    def f(x: Any) -> Any:
-        work.__defaults__ = (work.__defaults__[0] + 1,)
-        work.__kwdefaults__ = {"plus": work.__kwdefaults__["plus"] + 1}
-        return work(x)
-
-    return Case(f, randn(3, 4), others=[randn(3, 4, seed=5)])
-
-
 def _cell_moved() -> Case:
     scale = 2.0
 
@@ -491,8 +464,6 @@ many(
     rebinds_instance_check=lambda: of(lambda x: x * (2 if isinstance(x.shape, Checked) else 3)),
     rebinds_class_count=lambda: Case(Base(), randn(3, 4), others=[randn(3, 4, seed=5)], reset=_reset),
     rebinds_class_of_module=lambda: Case(Other(), randn(3, 4), others=[randn(3, 4, seed=5)], reset=_reset),
-    rebinds_code=_code_swapped,
-    rebinds_defaults=_defaults_moved,
     rebinds_cell=_cell_moved,
     rebinds_cell_of_another=_cell_written,
     rebinds_wrapped_forward=lambda: Case(_accelerated(), randn(3, 4), others=[randn(3, 4, seed=5)]),

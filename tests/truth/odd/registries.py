@@ -17,7 +17,6 @@ import os
 import socket
 import sys
 import threading
-import time
 import tracemalloc
 import warnings
 from abc import ABC
@@ -86,11 +85,6 @@ def _umask() -> int:
     old = os.umask(0o22)
     os.umask(old)
     return old
-
-
-def _zone(name: str) -> None:
-    os.environ["TZ"] = name
-    time.tzset()
 
 
 def _virtual() -> Case:
@@ -364,9 +358,6 @@ many(
     ),
     registry_coroutine_depth=lambda: counts(
         sys.get_coroutine_origin_tracking_depth, sys.set_coroutine_origin_tracking_depth, 0, plus(1), plus(1)
-    ),
-    registry_zone=lambda: counts(
-        lambda: time.timezone, lambda v: _zone(f"ODD{v // 3600}"), 3600, plus(3600), lambda n: n / 3600
     ),
     registry_virtual_subclass=lambda: _virtual(),
     registry_codec_error=lambda: _codec_error(),

@@ -321,25 +321,15 @@ many(
     autocast_left_on=lambda: Case(_leaves_autocast, randn(3, 4), reset=_autocast_off, gradients=False),
     default_dtype_toggled=lambda: Case(_toggles, randn(3, 4), reset=lambda: torch.set_default_dtype(torch.float32)),
     seeds_of_others_inside=lambda: Case(_seeds_others, randn(3, 4)),
-    environment_counts=lambda: Case(_counts_in_environment, randn(3), reset=lambda: os.environ.pop("TRUTH_N", None)),
     folder_changed_inside=lambda: Case(_visits_folder, randn(3)),
-    recursion_raised_inside=lambda: Case(_raises_limit, randn(3), reset=lambda: sys.setrecursionlimit(1000)),
     filters_added_inside=lambda: Case(_adds_filter, randn(3), reset=lambda: warnings.simplefilter("ignore")),
     numpy_errors_left=lambda: Case(
         lambda x: (np.seterr(over="raise"), x * 2)[1], randn(3), reset=lambda: np.seterr(over="warn")
-    ),
-    decimal_precision_left=lambda: Case(_less_precise, randn(3), reset=lambda: _less_precise(None, 28)),
-    path_extended_inside=lambda: Case(_extends_path, randn(3), reset=lambda: _drops_path()),
-    threshold_of_collector_left=lambda: Case(
-        lambda x: x * (gc.set_threshold(701, 10, 10) or 2), randn(3), reset=lambda: gc.set_threshold(700, 10, 10)
     ),
     validation_left=lambda: Case(
         lambda x: (torch.distributions.Distribution.set_default_validate_args(False), x * 2)[1],
         randn(3),
         reset=lambda: torch.distributions.Distribution.set_default_validate_args(True),
-    ),
-    warn_always_left=lambda: Case(
-        lambda x: (torch.set_warn_always(True), x * 2)[1], randn(3), reset=lambda: torch.set_warn_always(False)
     ),
     numpy_print_left=lambda: Case(
         lambda x: (np.set_printoptions(precision=2), x * 2)[1],
@@ -464,11 +454,6 @@ def _seeds_others(x: Any) -> Any:
     return x * random.random() + float(np.random.rand())
 
 
-def _counts_in_environment(x: Any) -> Any:
-    os.environ["TRUTH_N"] = str(int(os.environ.get("TRUTH_N", "1")) + 1)
-    return x * int(os.environ["TRUTH_N"])
-
-
 def _visits_folder(x: Any) -> Any:
     old = os.getcwd()
     os.chdir(tempfile.gettempdir())
@@ -478,28 +463,9 @@ def _visits_folder(x: Any) -> Any:
         os.chdir(old)
 
 
-def _raises_limit(x: Any) -> Any:
-    sys.setrecursionlimit(sys.getrecursionlimit() + 10)
-    return x * (sys.getrecursionlimit() / 100)
-
-
 def _adds_filter(x: Any) -> Any:
     warnings.filterwarnings("ignore", message="odd words")
     return x * 2
-
-
-def _less_precise(x: Any, digits: int = 5) -> Any:
-    decimal.getcontext().prec = digits
-    return x if x is None else x * float(decimal.Decimal(2) / 3)
-
-
-def _extends_path(x: Any) -> Any:
-    sys.path.append("/nowhere/odd")
-    return x * sys.path.count("/nowhere/odd")
-
-
-def _drops_path() -> None:
-    sys.path[:] = [entry for entry in sys.path if entry != "/nowhere/odd"]
 
 
 def _parametrized() -> nn.Module:

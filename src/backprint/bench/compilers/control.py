@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from backprint._torch.fake import DataDependentOutputException, DynamicOutputShapeException
 from backprint.bench.compilers.exchange import core_of
+from backprint.bench.compilers.timed import remark
 from backprint.lowering.operators import replace_views
 from backprint.sample.rerun import copies
 
@@ -19,14 +21,35 @@ def build_eager(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., 
 
 
 def build_aot(module: fx.GraphModule, inputs: Sequence[Any], backend: str) -> Callable[..., Any]:
-    """Compile with a backend that is AOTAutograd and no compiler, without Dynamo."""
+    """Compile with a backend that is AOTAutograd and no compiler, without Dynamo where the graph does not need it."""
     from backprint._torch.dynamo import lookup_backend
 
-    core = core_of(module, inputs)
-    replace_views(core.module)  # results of decompositions may have other strides
-    with torch.no_grad():
-        call = lookup_backend(backend)(core.module, core.pick_inputs(copies(inputs)))
-    return core.wrap(call, len(inputs))
+    def build() -> Callable[..., Any]:
+        core = core_of(module, inputs)
+        replace_views(core.module)  # results of decompositions may have other strides
+        with torch.no_grad():
+            call = lookup_backend(backend)(core.module, core.pick_inputs(copies(inputs)))
+        return core.wrap(call, len(inputs))
+
+    return build_or_break(build, module, inputs, backend=backend)
+
+
+SIZED_BY_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
+"""What a compiler of one graph raises for an operator whose results have sizes that only values tell, as `nonzero`."""
+
+
+def build_or_break(
+    build: Callable[[], Callable[..., Any]], module: fx.GraphModule, inputs: Sequence[Any], **options: Any
+) -> Callable[..., Any]:
+    """Compile one graph; one with sizes that only values tell is compiled by torch.compile, as its users do: Dynamo
+    breaks it at such an operator, which runs in eager. `options` are those of torch.compile."""
+    try:
+        return build()
+    except SIZED_BY_VALUES as error:
+        call = torch.compile(fx.GraphModule(module, module.graph), **options)
+        call(*copies(inputs))
+        remark(call, f"compiled by torch.compile, which breaks the graph at {error.func}: its sizes depend on values")
+        return call
 
 
 def build_backend(module: fx.GraphModule, inputs: Sequence[Any], backend: str) -> Callable[..., Any]:

@@ -56,7 +56,7 @@ class Core:
         """Return a function of the graph's `count` inputs that calls a compiled core and returns the graph's results.
         It is the compiled core itself where inputs and results are the same. `laying` lays out some of the core's
         inputs."""
-        names, flat = arguments_of(count), [result_text(*origin, place) for place, origin in enumerate(self.plan)]
+        names, flat = arguments_of(count), [_result_text(*origin, place) for place, origin in enumerate(self.plan)]
         results = pytree.tree_unflatten(flat, self.structure)
         arguments = [
             f"lay{place}({names[at]})" if place in laying else names[at] for place, at in enumerate(self.input_places)
@@ -65,7 +65,10 @@ class Core:
         if arguments == names and isinstance(results, (tuple, list)) and list(results) == in_order:
             return call
         kept = {f"c{place}": value for place, (kind, value) in enumerate(self.plan) if kind == "constant"}
-        body = [f"r = core({', '.join(arguments)})" if self.computes else "r = ()", f"return {structure_text(results)}"]
+        body = [
+            f"r = core({', '.join(arguments)})" if self.computes else "r = ()",
+            f"return {_structure_text(results)}",
+        ]
         return function_of_text(
             names, body, {"core": call, **kept, **{f"lay{place}": lay for place, lay in laying.items()}}
         )
@@ -76,7 +79,7 @@ class Core:
         return any(kind == "core" for kind, _ in self.plan)
 
 
-def result_text(kind: str, value: Any, place: int) -> str:
+def _result_text(kind: str, value: Any, place: int) -> str:
     """Return the expression of one result of a graph."""
     match kind:
         case "core":
@@ -87,29 +90,29 @@ def result_text(kind: str, value: Any, place: int) -> str:
             return f"c{place}.clone()" if isinstance(value, Tensor) else f"c{place}"
 
 
-def structure_text(value: Any) -> str:
+def _structure_text(value: Any) -> str:
     """Return nested tuples, lists and dictionaries of expressions as one expression."""
     match value:
         case tuple():
-            return tuple_text([structure_text(item) for item in value])
+            return _tuple_text([_structure_text(item) for item in value])
         case list():
-            return f"[{', '.join(map(structure_text, value))}]"
+            return f"[{', '.join(map(_structure_text, value))}]"
         case dict():
-            return "{" + ", ".join(f"{key!r}: {structure_text(item)}" for key, item in value.items()) + "}"
+            return "{" + ", ".join(f"{key!r}: {_structure_text(item)}" for key, item in value.items()) + "}"
     return str(value)
 
 
 def core_of(module: fx.GraphModule, inputs: Sequence[Any]) -> Core:
     """Return the core of a graph; inputs that are numbers or None become constants of it."""
-    core = with_values_baked(module, inputs)
+    core = _with_values_baked(module, inputs)
     nodes = list(core.graph.nodes)
     ports = [node for node in nodes if node.op == "placeholder"]
     end = nodes[-1]
-    flat, structure = pytree.tree_flatten(plain_containers(end.args[0]), is_leaf=lambda value: value is None)
+    flat, structure = pytree.tree_flatten(_plain_containers(end.args[0]), is_leaf=lambda value: value is None)
     end.args = (tuple(flat),)
-    constant_values = constant_nodes(core, inputs)
+    constant_values = _constant_nodes(core, inputs)
     computed: list[fx.Node] = []
-    plan = [origin_of_result(value, ports, inputs, constant_values, computed) for value in flat]
+    plan = [_origin_of_result(value, ports, inputs, constant_values, computed) for value in flat]
     end.args = (tuple(computed),)
     core.graph.eliminate_dead_code()
     read_places = tuple(place for place, port in enumerate(ports) if port.users)
@@ -121,18 +124,18 @@ def core_of(module: fx.GraphModule, inputs: Sequence[Any]) -> Core:
     return Core(core, read_places, tuple(plan), structure)
 
 
-def plain_containers(value: Any) -> Any:
+def _plain_containers(value: Any) -> Any:
     """Return fx's immutable lists and dictionaries as plain ones."""
     match value:
         case tuple() | list():
             kind = tuple if isinstance(value, tuple) else list
-            return kind(map(plain_containers, value))
+            return kind(map(_plain_containers, value))
         case dict():
-            return {key: plain_containers(item) for key, item in value.items()}
+            return {key: _plain_containers(item) for key, item in value.items()}
     return value
 
 
-def origin_of_result(
+def _origin_of_result(
     value: Any,
     ports: list[fx.Node],
     inputs: Sequence[Any],
@@ -142,7 +145,7 @@ def origin_of_result(
     """Return where one result comes from; a node that the core computes is added to `computed`."""
     if not isinstance(value, fx.Node):
         return "constant", value
-    value = unaliased_node(value)
+    value = _unaliased_node(value)
     if value in constant_values:
         return "constant", constant_values[value]
     if value in ports:
@@ -152,14 +155,14 @@ def origin_of_result(
     return "core", computed.index(value)
 
 
-def unaliased_node(node: fx.Node) -> fx.Node:
+def _unaliased_node(node: fx.Node) -> fx.Node:
     """Return the node whose value a chain of `detach` and `alias` passes on."""
     while node.target in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
         (node,) = node.all_input_nodes
     return node
 
 
-def with_values_baked(module: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
+def _with_values_baked(module: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     """Return a copy of a graph in which the inputs that are not tensors are written as constants."""
     baked = fx.GraphModule(module, copy.deepcopy(module.graph))
     ports = [node for node in baked.graph.nodes if node.op == "placeholder"]
@@ -189,7 +192,7 @@ class Constants(fx.Interpreter):
         return super().run_node(n) if n.op != "output" else None
 
 
-def constant_nodes(module: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, Any]:
+def _constant_nodes(module: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, Any]:
     """Return the nodes that depend on no input, with their values."""
     interpreter = Constants(module, garbage_collect_values=False)
     with torch.no_grad():
@@ -206,7 +209,7 @@ def compile_core(module: fx.GraphModule, inputs: Sequence[Any], build: Build) ->
     return core.wrap(call, len(inputs))
 
 
-def tuple_text(items: Sequence[str]) -> str:
+def _tuple_text(items: Sequence[str]) -> str:
     """Return the text of a tuple of these expressions."""
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
@@ -230,19 +233,19 @@ def exchanged(
 
     def laid(core: fx.GraphModule, core_inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
         try:
-            return build_lowered(core, core_inputs, build, more, False)
+            return _build_lowered(core, core_inputs, build, more, False)
         except RefusedError:
             raise
         except Exception as error:
             try:
-                return build_lowered(core, core_inputs, build, more, True)
+                return _build_lowered(core, core_inputs, build, more, True)
             except Exception:
                 raise error from None
 
     return compile_core(module, inputs, laid)
 
 
-def build_lowered(
+def _build_lowered(
     core: fx.GraphModule, core_inputs: list[Tensor], build: Build, more: Mapping[Any, Any], thorough: bool
 ) -> Callable[..., Sequence[Tensor]]:
     """Return a compiled core. A lowered core may return inputs unchanged, so its own core is taken once more."""
@@ -250,16 +253,18 @@ def build_lowered(
     if not lowered.computes:
         return lowered.wrap(tuple, len(core_inputs))
     values = lowered.pick_inputs(copies(core_inputs))
-    laying = {place: contiguous_values for place, value in enumerate(values) if not is_contiguous_values(value)}
-    return lowered.wrap(build(lowered.module, [contiguous_values(value) for value in values]), len(core_inputs), laying)
+    laying = {place: _contiguous_values for place, value in enumerate(values) if not _is_contiguous_values(value)}
+    return lowered.wrap(
+        build(lowered.module, [_contiguous_values(value) for value in values]), len(core_inputs), laying
+    )
 
 
-def is_contiguous_values(value: Tensor) -> bool:
+def _is_contiguous_values(value: Tensor) -> bool:
     """Whether a tensor is as exchange formats take it; those of later calls are like it."""
     return value.is_contiguous() and not (value.is_conj() or value.is_neg() or value.requires_grad)
 
 
-def contiguous_values(value: Tensor) -> Tensor:
+def _contiguous_values(value: Tensor) -> Tensor:
     """Return a tensor as exchange formats take it: detached and contiguous."""
     return value.detach().resolve_conj().resolve_neg().contiguous()
 

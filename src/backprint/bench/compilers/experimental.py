@@ -40,10 +40,10 @@ def method_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Seque
 
 def build_iree(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """Compile with IREE for the CPU."""
-    return exchanged(module, inputs, loaded_module)
+    return exchanged(module, inputs, _loaded_module)
 
 
-def loaded_module(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+def _loaded_module(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a function of IREE's runtime."""
     import iree.runtime
     from iree.turbine import aot
@@ -65,10 +65,10 @@ def loaded_module(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., S
 
 def build_tvm(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """Compile with TVM Relax for the CPU."""
-    return exchanged(module, inputs, virtual_machine)
+    return exchanged(module, inputs, _virtual_machine)
 
 
-def virtual_machine(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+def _virtual_machine(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a function of TVM's virtual machine."""
     import tvm
     from tvm import relax

@@ -1,5 +1,6 @@
 """Inductor, by its own entry without Dynamo, and AOTInductor. Both draw random numbers as eager does.
 
+A graph with sizes that depend on values goes through Dynamo (`control.build_or_break`).
 They trace a graph again with decompositions, whose results may have other strides, so its views are reshapes.
 """
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, fx
 
 from backprint._torch.inductor import compile_and_package, compile_graph, load_package, mode_options
+from backprint.bench.compilers.control import build_or_break
 from backprint.bench.compilers.exchange import compile_core
 from backprint.lowering.operators import replace_views
 from backprint.measuring.clocks import on_gpu
@@ -32,14 +34,14 @@ def build_inductor(module: fx.GraphModule, inputs: Sequence[Any], mode: str = "d
         with torch.no_grad():
             call = compile_graph(core, core_inputs, options=options)
         if options.get("triton.cudagraphs") and on_gpu(core_inputs):
-            return partial(results_of_cuda_graph, call)
+            return partial(_results_of_cuda_graph, call)
         compiled: Callable[..., Sequence[Tensor]] = call
         return compiled
 
-    return compile_core(module, inputs, build)
+    return build_or_break(lambda: compile_core(module, inputs, build), module, inputs, options=options)
 
 
-def results_of_cuda_graph(call: Callable[..., Sequence[Tensor]], *values: Tensor) -> Sequence[Tensor]:
+def _results_of_cuda_graph(call: Callable[..., Sequence[Tensor]], *values: Tensor) -> Sequence[Tensor]:
     """Call a CUDA graph and copy its results, because its next call writes into their memory."""
     torch.compiler.cudagraph_mark_step_begin()
     return [value.clone() if isinstance(value, Tensor) else value for value in call(*values)]
@@ -47,10 +49,10 @@ def results_of_cuda_graph(call: Callable[..., Sequence[Tensor]], *values: Tensor
 
 def build_aotinductor(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """Compile with AOTInductor to a package, and load it."""
-    return compile_core(module, inputs, packaged)
+    return compile_core(module, inputs, _packaged)
 
 
-def packaged(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+def _packaged(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return the package of a core, loaded."""
     replace_views(core)
     with torch.no_grad():

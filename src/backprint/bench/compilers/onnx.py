@@ -17,7 +17,7 @@ from backprint.bench.compilers.exchange import NUMPY, core_ports, exchanged, exp
 
 def build_onnxruntime(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """Compile with ONNX Runtime."""
-    return exchanged(module, inputs, session_of)
+    return exchanged(module, inputs, _session_of)
 
 
 UNCONVERTED = re.compile(r"target=torch\.ops\.([\w.]+)\]")
@@ -34,7 +34,7 @@ def converted(program: torch.export.ExportedProgram) -> Any:
         raise
 
 
-def session_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+def _session_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a session of ONNX Runtime."""
     import onnxruntime
 

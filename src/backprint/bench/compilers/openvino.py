@@ -17,10 +17,10 @@ from backprint.bench.compilers.exchange import NUMPY, exchanged, exported, refus
 
 def build_openvino(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """Compile with OpenVINO."""
-    return exchanged(module, inputs, model_of)
+    return exchanged(module, inputs, _model_of)
 
 
-def model_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
+def _model_of(core: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Sequence[Tensor]]:
     """Return a core as a compiled model of OpenVINO.
 
     A model from torch.export has inputs of unknown sizes, which are slow and which convolutions refuse as weights.

@@ -15,7 +15,7 @@ import importlib.util
 import inspect
 import runpy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,16 +44,20 @@ class Compiler:
     extra: str = ""
     """The extra of Backprint that brings them."""
     options: tuple[str, ...] = ()
+    backend: str = ""
+    """The backend of torch.compile that it is, where torch.compile also differentiates with it."""
     takes: str = GRAPH
     """What its function takes: a GRAPH, a PAIR, or the inputs themselves, as a SOLUTION does."""
 
 
 ROWS = (
     Compiler("eager", f"{HERE}.control:build_eager"),  # the control: the graph itself, operator by operator
-    Compiler("aot_eager", f"{HERE}.control:build_aot", options=("aot_eager",)),
-    Compiler("aot_eager_decomp_partition", f"{HERE}.control:build_aot", options=("aot_eager_decomp_partition",)),
+    *(
+        Compiler(name, f"{HERE}.control:build_aot", options=(name,), backend=name)
+        for name in ("aot_eager", "aot_eager_decomp_partition")
+    ),
     # torch._inductor.compile: without Dynamo, whose guards take about 15 µs a call
-    Compiler("inductor", f"{HERE}.inductor:build_inductor"),
+    Compiler("inductor", f"{HERE}.inductor:build_inductor", backend="inductor"),
     Compiler("aotinductor", f"{HERE}.inductor:build_aotinductor"),
     # those below are given the graph lowered
     Compiler("xla", f"{HERE}.xla:build_xla", ("jax", "torchax"), "compilers"),
@@ -83,12 +87,12 @@ def compiler_named(text: str) -> Compiler:
         return COMPILERS[text]
     name, colon, function = text.rpartition(":")
     if name == "inductor":
-        return inductor_in_mode(text, function)
+        return _inductor_in_mode(text, function)
     if colon:
         return own_compiler(text, name, function)
     backends = torch_backends()
     if text in backends:
-        return Compiler(text, f"{HERE}.control:build_backend", options=(text,))
+        return Compiler(text, f"{HERE}.control:build_backend", options=(text,), backend=text)
     near = difflib.get_close_matches(text, {*COMPILERS, *backends}, 3, 0.5)
     hint = f": did you mean {' or '.join(near)}?" if near else ""
     raise UsageError(
@@ -104,14 +108,14 @@ def torch_backends() -> list[str]:
     return list(torch.compiler.list_backends(exclude_tags=()))
 
 
-def inductor_in_mode(text: str, mode: str) -> Compiler:
+def _inductor_in_mode(text: str, mode: str) -> Compiler:
     """Return Inductor in one of the modes of torch.compile."""
     from backprint._torch.inductor import mode_options
 
     modes = mode_options()
     if mode not in modes:
         raise UsageError(f"{text!r}: Inductor has no mode {mode!r}; it has {', '.join(modes)}")
-    return Compiler(text, COMPILERS["inductor"].build, options=(mode,))
+    return replace(COMPILERS["inductor"], name=text, options=(mode,))
 
 
 def own_compiler(text: str, place: str, function: str) -> Compiler:
@@ -121,23 +125,23 @@ def own_compiler(text: str, place: str, function: str) -> Compiler:
         what = "file" if place.endswith(".py") else "module"
         why = f"no {what} {place}" if not known else f"{function!r} is no function's name"
         raise UsageError(f"compiler {text!r}: {why}; {OWN}")
-    file = Path(place) if place.endswith(".py") else file_of_module(place)
+    file = Path(place) if place.endswith(".py") else _file_of_module(place)
     if file is None:
         return Compiler(text, text)
     tree = read_tree(file)
-    if place.endswith(".py") and not {function, "*"} & (names := names_of_tree(tree)):
-        raise without_function(text, place, function, sorted(names))
-    return Compiler(text, text, takes=taken_by(tree, function))
+    if place.endswith(".py") and not {function, "*"} & (names := _names_of_tree(tree)):
+        raise _without_function(text, place, function, sorted(names))
+    return Compiler(text, text, takes=_taken_by(tree, function))
 
 
-def file_of_module(name: str) -> Path | None:
+def _file_of_module(name: str) -> Path | None:
     """Return the Python file of a module, which is not imported; None where it has none."""
     spec = importlib.util.find_spec(name)
     origin = None if spec is None else spec.origin
     return Path(origin) if origin is not None and origin.endswith(".py") and Path(origin).is_file() else None
 
 
-def taken_by(tree: ast.Module, name: str) -> str:
+def _taken_by(tree: ast.Module, name: str) -> str:
     """Return what a function or a class of a file takes, by its text: nothing of it is run in this process."""
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     for node in tree.body:
@@ -145,17 +149,17 @@ def taken_by(tree: ast.Module, name: str) -> str:
             case ast.FunctionDef(name=own, args=arguments) if own == name:
                 taken = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
                 return PAIR if taken[:2] == ["forward", "backward"] else GRAPH
-            case ast.ClassDef(name=own) if own == name and is_function_class(node, classes):
+            case ast.ClassDef(name=own) if own == name and _is_function_class(node, classes):
                 return SOLUTION
     return GRAPH
 
 
-def is_function_class(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
+def _is_function_class(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
     """Whether a class is a torch.autograd.Function by what it inherits from, in its own file."""
     others = {name: other for name, other in classes.items() if other is not node}
     for base in node.bases:
         name = base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(base, ast.Name) else ""
-        if name == "Function" or (name in others and is_function_class(others[name], others)):
+        if name == "Function" or (name in others and _is_function_class(others[name], others)):
             return True
     return False
 
@@ -168,7 +172,7 @@ def read_tree(place: Path) -> ast.Module:
         raise UsageError(f"{place} cannot be read as Python: {error}; {OWN}") from error
 
 
-def names_of_tree(tree: ast.Module) -> set[str]:
+def _names_of_tree(tree: ast.Module) -> set[str]:
     """Return the names that a Python file mentions: a name that it does not mention is not in it."""
     names = set()
     for node in ast.walk(tree):
@@ -219,7 +223,7 @@ def compiled_by(compiler: Compiler) -> Compile:
         raise UsageError(f"{compiler.name} is for both graphs of a Pair, and this wants a compiler of one graph; {OWN}")
     check_installed(compiler)
     build = loaded_build(compiler)
-    says = compiler.build == compiler.name and takes_direction(build)
+    says = compiler.build == compiler.name and _takes_direction(build)
 
     def compiled(module: Any, inputs: Sequence[Any]) -> Any:
         direction = {"direction": direction_of(module)} if says else {}
@@ -228,7 +232,7 @@ def compiled_by(compiler: Compiler) -> Compile:
     return compiled
 
 
-def takes_direction(build: Any) -> bool:
+def _takes_direction(build: Any) -> bool:
     """Whether a function of the user's own has a parameter `direction`."""
     try:
         return "direction" in inspect.signature(build).parameters
@@ -253,11 +257,11 @@ def loaded_build(compiler: Compiler) -> Any:
             raise
         raise UsageError(f"compiler {compiler.name!r}: {place} raises {type(error).__name__}: {error}") from error
     if not callable(namespace.get(name)):
-        raise without_function(compiler.name, place, name, [key for key in namespace if callable(namespace[key])])
+        raise _without_function(compiler.name, place, name, [key for key in namespace if callable(namespace[key])])
     return namespace[name]
 
 
-def without_function(compiler: str, place: str, function: str, names: Sequence[str]) -> UsageError:
+def _without_function(compiler: str, place: str, function: str, names: Sequence[str]) -> UsageError:
     """Return the error for a place that does not have a function."""
     near = difflib.get_close_matches(function, names, 1)
     hint = f": did you mean {near[0]}? " if near else "; "

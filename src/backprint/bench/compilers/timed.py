@@ -27,6 +27,20 @@ READY: set[str] = set()
 """The compilers that have compiled something in this process."""
 
 
+REMARKS: dict[int, tuple[Callable[..., Any], str]] = {}
+"""By its id, a compiled function and a sentence on how it was compiled."""
+
+
+def remark(function: Callable[..., Any], text: str) -> None:
+    """Keep a sentence on how a function was compiled, where that is not the usual way of its compiler."""
+    REMARKS[id(function)] = function, text
+
+
+def remarks_on(function: Callable[..., Any]) -> list[str]:
+    """Return what was said of a compiled function."""
+    return [REMARKS[id(function)][1]] if id(function) in REMARKS else []
+
+
 def compile_timed(
     compiler: Compiler, module: fx.GraphModule, inputs: Sequence[Any], caches: Path, cold: bool
 ) -> tuple[Callable[..., Any], float, Any]:
@@ -40,7 +54,7 @@ def compile_timed(
         prepare(compiled, caches.parent / "prepared")
     if cold:
         shutil.rmtree(caches, ignore_errors=True)
-    with cached_in(caches):
+    with _cached_in(caches):
         values = copies(inputs)
         start = time.perf_counter()
         call = compiled(module, inputs)
@@ -48,17 +62,26 @@ def compile_timed(
         return call, time.perf_counter() - start, results
 
 
+def compile_to_differentiate(compiler: Compiler, module: fx.GraphModule) -> Callable[..., Any]:
+    """Return a function that differentiates through a backend of torch.compile; it compiles in its first call."""
+    if compiler.backend != "inductor":
+        return torch.compile(module, backend=compiler.backend)
+    from backprint._torch.inductor import mode_options
+
+    return torch.compile(module, options=mode_options(*(compiler.options or ("default",))))
+
+
 def prepare(compiled: Callable[..., Any], caches: Path) -> None:
     """Compile one addition. Its errors are ignored: the graph's own compilation raises them too."""
     graph = fx.Graph()
     value = graph.placeholder("value")
     graph.output((graph.call_function(torch.ops.aten.add.Tensor, (value, value)),))
-    with cached_in(caches), contextlib.suppress(BaseException):
+    with _cached_in(caches), contextlib.suppress(BaseException):
         compiled(fx.GraphModule(torch.nn.Module(), graph), [torch.ones(8)])
 
 
 @contextlib.contextmanager
-def cached_in(caches: Path) -> Iterator[None]:
+def _cached_in(caches: Path) -> Iterator[None]:
     """Let torch's compilers use this folder for their caches, and clear their caches in memory."""
     caches.mkdir(parents=True, exist_ok=True)
     before = os.environ.get(CACHE)

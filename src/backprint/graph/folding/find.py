@@ -10,7 +10,7 @@ Three things make this more than a search for equal tokens:
 - *Where an iteration begins.* Tokens `abcabcabc` are a loop of `abc`, of `bca` or of `cab`. The cut that the fewest
   values cross is where one layer hands its result to the next, and is the one that a person would choose (`phases`).
 - *Dataflow.* Iterations with equal tokens may take their values from each other in another way, for example where a
-  value of the first layer serves all layers. Only iterations with one dataflow are one loop (`equal_rows`).
+  value of the first layer serves all layers. Only iterations with one dataflow are one loop (`_equal_rows`).
 - *The first and the last layer.* They often have steps of their own: the first one computes a table of cosines, the
   backward of the last one adds gradients up. They join the loop with these steps as odd ones (`with_ends`).
 """
@@ -117,13 +117,13 @@ def loops_of(steps: Steps, depth: int = 0) -> tuple[Node, ...]:
         if repeat is None:
             nodes += range(low, high)
             continue
-        repeat = replace(repeat, body=body_of(steps, repeat, depth + 1))
+        repeat = replace(repeat, body=_body_of(steps, repeat, depth + 1))
         nodes.append(repeat)
         stretches += [(repeat.end, high), (low, repeat.first)]
     return tuple(sorted(nodes, key=lambda node: node if isinstance(node, int) else node.first))
 
 
-def body_of(steps: Steps, repeat: Repeat, depth: int) -> tuple[Node, ...]:
+def _body_of(steps: Steps, repeat: Repeat, depth: int) -> tuple[Node, ...]:
     """Return the steps of an iteration with loops among them.
 
     A loop never lies across an odd step: the text has `if i == 0:` between two statements of an iteration, and in the
@@ -161,7 +161,7 @@ def best_repeat(steps: Steps, low: int, high: int, ends: bool = True) -> Repeat 
     for saved, period, start, length in runs[:PERIODS]:
         # The run that would save most is not always a loop: its tokens are equal, but maybe no two iterations have one
         # dataflow. Then the next run is tried.
-        repeat = repeat_of(steps, (low, high) if ends else None, -period, -start, length)
+        repeat = _repeat_of(steps, (low, high) if ends else None, -period, -start, length)
         if repeat is not None and (len(repeat.rows) - 1) * steps.weight(repeat.rows[0]) >= LEAST_SAVED:
             return repeat
         if saved < LEAST_SAVED:
@@ -208,7 +208,7 @@ def runs_of(steps: Steps, low: int, high: int, period: int) -> list[tuple[int, i
     return sorted(runs, reverse=True)[:2]
 
 
-def repeat_of(steps: Steps, around: tuple[int, int] | None, period: int, start: int, length: int) -> Repeat | None:
+def _repeat_of(steps: Steps, around: tuple[int, int] | None, period: int, start: int, length: int) -> Repeat | None:
     """Return the loop of a run, cut where it is cut best; None if no two iterations have one dataflow.
 
     The fewest values across a cut count most. A cut with more iterations comes next, then one where a module of the
@@ -216,7 +216,7 @@ def repeat_of(steps: Steps, around: tuple[int, int] | None, period: int, start: 
     """
     best: tuple[tuple[int, ...], Repeat] | None = None
     for width, border, phase in phases(steps, start, start + length + period, period)[:PERIODS]:
-        rows = equal_rows(steps, start + phase, start + length + period, period)
+        rows = _equal_rows(steps, start + phase, start + length + period, period)
         if len(rows) < 2:
             continue
         repeat = with_ends(steps, *around, rows) if around else Repeat(tuple(rows), ())
@@ -253,7 +253,7 @@ def phases(steps: Steps, start: int, end: int, period: int) -> list[tuple[int, b
     return [(width, not is_inside, phase) for width, is_inside, phase in cuts]
 
 
-def equal_rows(steps: Steps, start: int, end: int, period: int) -> list[tuple[int, ...]]:
+def _equal_rows(steps: Steps, start: int, end: int, period: int) -> list[tuple[int, ...]]:
     """Return the longest row of iterations that have one dataflow.
 
     A value that the first layer computes for all layers, such as a mask, is one of its own row, and comes from outside
@@ -276,18 +276,18 @@ def equal_rows(steps: Steps, start: int, end: int, period: int) -> list[tuple[in
 def with_ends(steps: Steps, low: int, high: int, rows: list[tuple[int, ...]]) -> Repeat:
     """Return a loop of iterations, with one more at each end where there is one with odd steps among its own."""
     odd: list[OddStep] = []
-    before = joined_iteration(steps, rows[0], range(rows[0][0] - 1, low - 1, -1))
+    before = _joined_iteration(steps, rows[0], range(rows[0][0] - 1, low - 1, -1))
     if before is not None:
         rows = [before, *rows]
-        odd += odd_steps(0, before, before[0], rows[1][0])
-    after = joined_iteration(steps, rows[-1], range(rows[-1][-1] + 1, high))
+        odd += _odd_steps(0, before, before[0], rows[1][0])
+    after = _joined_iteration(steps, rows[-1], range(rows[-1][-1] + 1, high))
     if after is not None:
-        odd += odd_steps(len(rows), after, rows[-1][-1] + 1, after[-1] + 1)
+        odd += _odd_steps(len(rows), after, rows[-1][-1] + 1, after[-1] + 1)
         rows = [*rows, after]
     return Repeat(tuple(rows), tuple(odd))
 
 
-def joined_iteration(steps: Steps, row: Sequence[int], places: range) -> tuple[int, ...] | None:
+def _joined_iteration(steps: Steps, row: Sequence[int], places: range) -> tuple[int, ...] | None:
     """Return one more iteration among places, which go up or down from an iteration; None if there is none.
 
     It has the tokens of an iteration in their order, with odd steps between them: at most a quarter of an iteration,
@@ -309,7 +309,7 @@ def joined_iteration(steps: Steps, row: Sequence[int], places: range) -> tuple[i
     return iteration if steps.dataflow(iteration) == steps.dataflow(row) else None
 
 
-def odd_steps(iteration: int, row: Sequence[int], low: int, high: int) -> list[OddStep]:
+def _odd_steps(iteration: int, row: Sequence[int], low: int, high: int) -> list[OddStep]:
     """Return the steps between two places that an iteration has more than the others."""
     gaps = enumerate(itertools.pairwise([low - 1, *row, high]))
     return [OddStep(iteration, before, odd) for before, (place, after) in gaps for odd in range(place + 1, after)]

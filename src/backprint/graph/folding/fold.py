@@ -21,8 +21,6 @@ from backprint.graph.folding.nouns import (
     skeleton,
     without_offsets,
 )
-from backprint.graph.folding.text import emit_folded
-from backprint.graph.folding.unroll import unrolled
 from backprint.graph.nouns import Graph, Step, refs
 
 Where = Mapping[Index, int]
@@ -31,34 +29,17 @@ Where = Mapping[Index, int]
 
 def folded(graph: Graph) -> FoldedGraph:
     """Return a graph with its repeated steps as loops; what it unfolds to was compared with the graph."""
-    fold = fold_of(graph)
+    fold = _fold_of(graph)
     if fold.unfold() != graph:
         raise GraphError("a fold of this graph does not unfold to it: please report the graph")
     return fold
 
 
-def fold_of(graph: Graph) -> FoldedGraph:
+def _fold_of(graph: Graph) -> FoldedGraph:
     """Return a graph with its repeated steps as loops."""
     nodes = loops_of(steps_of(graph.steps))
     items = items_of(nodes, {place: {(): place} for place in range(len(graph.steps))}, (), graph.steps)
-    return FoldedGraph(
-        items, graph.inputs, graph.outputs, graph.results, graph.subgraphs, graph.symbols, graph.title, graph.isolated
-    )
-
-
-def text_for_people(graph: Graph) -> str:
-    """Return the text of a graph for people: with loops, if that saves more than a third of the lines.
-
-    A text with loops is shown only if it unrolls to the flat text, to the letter. A mistake in the writer is a long
-    text, and never a wrong one.
-    """
-    flat = graph.code
-    try:
-        short = emit_folded(fold_of(graph))
-        is_shorter = 3 * short.count("\n") < 2 * flat.count("\n")
-        return short if is_shorter and unrolled(short) == flat else flat
-    except GraphError:  # for example, a source that begins with "at 3:" can only be written flat
-        return flat
+    return FoldedGraph(items, graph.inputs, graph.outputs, graph.results, graph.subgraphs, graph.symbols, graph.title)
 
 
 # ---- Steps as tokens
@@ -112,12 +93,12 @@ def items_of(
 ) -> tuple[Item, ...]:
     """Return the items of nodes. `where` says which step of the graph a place stands for, in each iteration."""
     return tuple(
-        folded_step(where[node], shape, steps) if isinstance(node, int) else loop_of(node, where, shape, steps)
+        _folded_step(where[node], shape, steps) if isinstance(node, int) else _loop_of(node, where, shape, steps)
         for node in nodes
     )
 
 
-def loop_of(repeat: Repeat, where: Mapping[int, Where], shape: tuple[int, ...], steps: Sequence[Step]) -> Loop:
+def _loop_of(repeat: Repeat, where: Mapping[int, Where], shape: tuple[int, ...], steps: Sequence[Step]) -> Loop:
     """Return a loop; `shape` has the number of iterations of each loop around it."""
     inner = {
         place: {
@@ -131,13 +112,13 @@ def loop_of(repeat: Repeat, where: Mapping[int, Where], shape: tuple[int, ...], 
     odd = sorted(repeat.odd, key=lambda step: (step.before, step.iteration, step.place))
     for node in repeat.body:
         place = node if isinstance(node, int) else node.first
-        items += only_of([step for step in odd if step.before == place], where, shape, steps)
+        items += _only_of([step for step in odd if step.before == place], where, shape, steps)
         items += items_of([node], inner, (*shape, len(repeat.rows)), steps)
-    items += only_of([step for step in odd if step.before == len(repeat.rows[0])], where, shape, steps)
+    items += _only_of([step for step in odd if step.before == len(repeat.rows[0])], where, shape, steps)
     return Loop(len(repeat.rows), tuple(items))
 
 
-def only_of(
+def _only_of(
     odd: Sequence[OddStep], where: Mapping[int, Where], shape: tuple[int, ...], steps: Sequence[Step]
 ) -> list[Item]:
     """Return the odd steps that stand at one place of a loop, by iteration."""
@@ -147,7 +128,7 @@ def only_of(
     return [Only(iteration, items_of(places, where, shape, steps)) for iteration, places in by_iteration.items()]
 
 
-def folded_step(where: Where, shape: Sequence[int], steps: Sequence[Step]) -> FoldedStep:
+def _folded_step(where: Where, shape: Sequence[int], steps: Sequence[Step]) -> FoldedStep:
     """Return one step of a loop: that of the first iteration, and a Series for each place at which others differ."""
     indexes = sorted(where)
     all_of = [steps[where[index]] for index in indexes]

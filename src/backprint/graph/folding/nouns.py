@@ -1,6 +1,6 @@
 """The nouns of a fold: a Series of names or numbers, the places of a step, and a FoldedGraph of steps and loops.
 
-The names `view_20`, `view_32`, `view_44` of one step in three iterations are the Series `view_{20+12*i}`: a text whose
+The names `view_20`, `view_32`, `view_44` of one step in three iterations are the Series `view_{20+12i}`: a text whose
 numbers grow by the same amount in each iteration.
 """
 
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from backprint.graph.keys import number_of
 from backprint.graph.nouns import (
@@ -46,8 +46,8 @@ INDEXES = "ijklmnpq"
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
-    """A number that grows by the same in each iteration of a loop: `20 + 12*i`."""
+class _Growth:
+    """A number that grows by the same in each iteration of a loop: `20+12i`."""
 
     start: int
     steps: tuple[int, ...]
@@ -58,12 +58,12 @@ class Growth:
         return self.start + sum(step * place for step, place in zip(self.steps, index, strict=True))
 
     def __str__(self) -> str:
-        terms = [str(self.start)] if self.start or not any(self.steps) else []
-        for step, name in zip(self.steps, INDEXES, strict=False):
-            if step:
-                factor = name if abs(step) == 1 else f"{abs(step)}*{name}"
-                terms.append(("-" if step < 0 else "+" if terms else "") + factor)
-        return "".join(terms)
+        rows = [(self.start, "")] if self.start or not any(self.steps) else []
+        rows += [(step, name) for step, name in zip(self.steps, INDEXES, strict=False) if step]
+        if rows[0][0] < 0 < rows[-1][0]:  # `i-1`, and not `-1+i`
+            rows.reverse()
+        terms = [f"{number:+}" if not name or abs(number) > 1 else f"{number:+}"[0] for number, name in rows]
+        return "".join(f"{term}{name}" for term, (_, name) in zip(terms, rows, strict=True)).removeprefix("+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Series:
 
     parts: tuple[str, ...]
     """The text between the numbers; of a number, two empty texts. Empty if every iteration is listed."""
-    numbers: tuple[Growth, ...]
+    numbers: tuple[_Growth, ...]
     is_text: bool
     odd: tuple[tuple[Index, Any], ...] = ()
     """The iterations that have something else, and what."""
@@ -93,11 +93,6 @@ class Series:
             pieces += (str(number.at(index)), part)
         return "".join(pieces)
 
-    def all(self, indexes: Sequence[Index]) -> Iterator[Any]:
-        """Yield what each of many iterations has."""
-        odd = dict(self.odd)
-        return (odd[index] if index in odd else self.regular(index) for index in indexes)
-
     def __str__(self) -> str:
         pieces = list(self.parts[:1])
         for number, part in zip(self.numbers, self.parts[1:], strict=True):
@@ -114,7 +109,7 @@ def series_of(values: Mapping[Index, Any], shape: Sequence[int]) -> Series:
     """
     best: Series | None = None
     for base in bases(shape):
-        series = series_from(values, shape, base)
+        series = _series_from(values, shape, base)
         if series is not None and (best is None or len(series.odd) < len(best.odd)):
             best = series
         if best is not None and not best.odd:
@@ -136,7 +131,7 @@ def bases(shape: Sequence[int]) -> Iterator[Index]:
     yield from dict.fromkeys((second, first, middle))
 
 
-def series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index) -> Series | None:
+def _series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index) -> Series | None:
     """Return the Series that an iteration and its neighbours make; None if they have no rule, or too few follow it.
 
     For each loop, the neighbour is the next iteration of that loop: it says by how much each number grows there.
@@ -156,7 +151,7 @@ def series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index) 
         for step, here, there in zip(steps, numbers, other_numbers, strict=True):
             step.append(there - here)
     growths = [
-        Growth(number - sum(map(int.__mul__, step, base)), tuple(step))
+        _Growth(number - sum(map(int.__mul__, step, base)), tuple(step))
         for number, step in zip(numbers, steps, strict=True)
     ]
     if any(abs(number) >= MAX_START for growth in growths for number in (growth.start, *growth.steps)):
@@ -208,7 +203,7 @@ def places_of(step: Step) -> Iterator[tuple[str, Any]]:
         yield from places_of_value(value, f"args.{count}")
     for key, value in step.kwargs:
         yield from places_of_value(value, f"kwargs.{key}")
-    yield from places_of_spec(step.spec, "spec")
+    yield from _places_of_spec(step.spec, "spec")
     if step.source is not None:
         for part in SOURCE:
             yield f"source.{part}", getattr(step.source, part)
@@ -218,14 +213,14 @@ def places_of(step: Step) -> Iterator[tuple[str, Any]]:
             yield f"echo.names.{count}", name
 
 
-def places_of_spec(spec: Spec, place: str) -> Iterator[tuple[str, Any]]:
+def _places_of_spec(spec: Spec, place: str) -> Iterator[tuple[str, Any]]:
     """Yield the places of a type that may differ: where in its memory a tensor begins."""
     match spec:
         case TensorSpec():
             yield f"{place}.offset", spec.offset
         case tuple():
             for count, part in enumerate(spec):
-                yield from places_of_spec(part, f"{place}.{count}")
+                yield from _places_of_spec(part, f"{place}.{count}")
 
 
 def places_of_value(value: Value, place: str) -> Iterator[tuple[str, Any]]:
@@ -235,11 +230,11 @@ def places_of_value(value: Value, place: str) -> Iterator[tuple[str, Any]]:
     elif type(value) in NUMBERS:
         yield place, value
     else:
-        for key, part in parts_within(value):
+        for key, part in _parts_within(value):
             yield from places_of_value(part, f"{place}.{key}")
 
 
-def parts_within(value: Value) -> Iterator[tuple[str, Value]]:
+def _parts_within(value: Value) -> Iterator[tuple[str, Value]]:
     """Yield the parts of a value that has some, each with a key."""
     match value:
         case tuple():
@@ -269,22 +264,22 @@ def with_places(step: Step, replacements: Mapping[str, Any]) -> Step:
     if "kwargs" in tops:
         changes["kwargs"] = tuple((key, with_value(value, f"kwargs.{key}", replacements)) for key, value in step.kwargs)
     if "spec" in tops:
-        changes["spec"] = with_spec(step.spec, "spec", replacements)
+        changes["spec"] = _with_spec(step.spec, "spec", replacements)
     if "source" in tops and step.source is not None:
-        changes["source"] = replace(step.source, **parts_given(replacements, "source."))
+        changes["source"] = replace(step.source, **_parts_given(replacements, "source."))
     if "echo" in tops and step.echo is not None:
         names = tuple(replacements.get(f"echo.names.{count}", name) for count, name in enumerate(step.echo.names))
         changes["echo"] = replace(step.echo, kind=replacements.get("echo.kind", step.echo.kind), names=names)
     return replace(step, **changes)
 
 
-def with_spec(spec: Spec, place: str, replacements: Mapping[str, Any]) -> Spec:
+def _with_spec(spec: Spec, place: str, replacements: Mapping[str, Any]) -> Spec:
     """Return a type with other offsets."""
     match spec:
         case TensorSpec() if f"{place}.offset" in replacements:
             return replace(spec, offset=replacements[f"{place}.offset"])
         case tuple():
-            return tuple(with_spec(part, f"{place}.{count}", replacements) for count, part in enumerate(spec))
+            return tuple(_with_spec(part, f"{place}.{count}", replacements) for count, part in enumerate(spec))
     return spec
 
 
@@ -298,7 +293,7 @@ def without_offsets(spec: Spec) -> Spec:
     return spec
 
 
-def parts_given(replacements: Mapping[str, Any], top: str) -> dict[str, Any]:
+def _parts_given(replacements: Mapping[str, Any], top: str) -> dict[str, Any]:
     """Return what is given for the parts of one field."""
     return {place.removeprefix(top): value for place, value in replacements.items() if place.startswith(top)}
 
@@ -311,13 +306,13 @@ def with_value(value: Value, place: str, replacements: Mapping[str, Any]) -> Val
         return replacements.get(place, value)
     match value:
         case tuple():
-            return tuple(with_value(part, f"{place}.{key}", replacements) for key, part in parts_within(value))
+            return tuple(with_value(part, f"{place}.{key}", replacements) for key, part in _parts_within(value))
         case List():
-            return List(tuple(with_value(part, f"{place}.{key}", replacements) for key, part in parts_within(value)))
+            return List(tuple(with_value(part, f"{place}.{key}", replacements) for key, part in _parts_within(value)))
         case Slice():
-            return Slice(*(with_value(part, f"{place}.{key}", replacements) for key, part in parts_within(value)))
+            return Slice(*(with_value(part, f"{place}.{key}", replacements) for key, part in _parts_within(value)))
         case Dict():
-            parts = [with_value(part, f"{place}.{key}", replacements) for key, part in parts_within(value)]
+            parts = [with_value(part, f"{place}.{key}", replacements) for key, part in _parts_within(value)]
             return Dict(tuple(zip(parts[::2], parts[1::2], strict=True)))
     return value
 
@@ -398,20 +393,16 @@ class FoldedGraph:
     subgraphs: tuple[tuple[str, Graph], ...] = ()
     symbols: tuple[Symbol, ...] = ()
     title: str = ""
-    isolated: str = ""
-
-    if TYPE_CHECKING:  # bound in backprint.graph
-
-        @property
-        def code(self) -> str:
-            """The folded graph as Python text that runs with torch alone."""
 
     def __str__(self) -> str:
-        return self.code
+        """Return a listing for people; `unfold().code` is the graph as Python."""
+        from backprint.graph.folding.listing import listing_of
+
+        return listing_of(self)
 
     def __repr__(self) -> str:
         loops = sum(isinstance(item, Loop) for item in self.items)
-        steps = steps_in(self.items)
+        steps = _steps_in(self.items)
         return f"FoldedGraph({graph_in_words(self, steps)}, {number_of(loops, 'loop')})"
 
     def unfold(self) -> Graph:
@@ -424,11 +415,10 @@ class FoldedGraph:
             self.subgraphs,
             self.symbols,
             title=self.title,
-            isolated=self.isolated,
         )
 
 
-def steps_in(items: Sequence[Item]) -> int:
+def _steps_in(items: Sequence[Item]) -> int:
     """Return how many steps items have, those of each iteration counted."""
     total = 0
     for item in items:
@@ -436,10 +426,12 @@ def steps_in(items: Sequence[Item]) -> int:
             case FoldedStep():
                 total += 1
             case Only(_, inside):
-                total += steps_in(inside)
+                total += _steps_in(inside)
             case Loop(count, body):
                 alone = [member for member in body if isinstance(member, Only)]
-                total += count * steps_in([member for member in body if not isinstance(member, Only)]) + steps_in(alone)
+                total += count * _steps_in([member for member in body if not isinstance(member, Only)]) + _steps_in(
+                    alone
+                )
     return total
 
 

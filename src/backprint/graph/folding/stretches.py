@@ -116,7 +116,7 @@ def names_read(step: Step) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class PartCost:
+class _PartCost:
     """What one loop of a graph costs, for instance all layers of a transformer together."""
 
     direction: str
@@ -133,16 +133,16 @@ class PartCost:
     """The hash of one iteration as a Graph: it is the same for two models that have the same layer."""
 
 
-def part_costs(pair: Pair) -> tuple[PartCost, ...]:
+def part_costs(pair: Pair) -> tuple[_PartCost, ...]:
     """Return the cost of each outermost loop of a Pair, at the sizes of the capture."""
     forward = at_hints(pair.forward)
-    parts = [*costs_of_graph("forward", forward)]
+    parts = [*_costs_of_graph("forward", forward)]
     if pair.backward is not None:
-        parts += costs_of_graph("backward", at_hints(pair.backward))
+        parts += _costs_of_graph("backward", at_hints(pair.backward))
     return tuple(parts)
 
 
-def costs_of_graph(direction: str, graph: Graph) -> Iterator[PartCost]:
+def _costs_of_graph(direction: str, graph: Graph) -> Iterator[_PartCost]:
     """Yield the cost of each outermost loop of a graph."""
     saved_values = [value for port, value in zip(graph.outputs, graph.results, strict=True) if port.role == "saved"]
     graphs = StretchGraphs(graph)
@@ -151,16 +151,16 @@ def costs_of_graph(direction: str, graph: Graph) -> Iterator[PartCost]:
             iterations = list(group)
             count = len(iterations)
             steps = graph.steps[iterations[0].start : iterations[-1].stop]
-            saved = bytes_saved(graph, saved_values, {step.name for step in steps}) if direction == "forward" else 0
+            saved = _bytes_saved(graph, saved_values, {step.name for step in steps}) if direction == "forward" else 0
             flops = flops_of_steps(steps, graphs.specs)
             # The first and the last iteration may have odd steps (`find.with_ends`): in the first one, a recurrent
             # cell makes its initial state.
             middle = graphs.graph_of(iterations[count // 2])
             name = module_of_loop(graph, iterations)
-            yield PartCost(direction, name, count, len(steps), flops, saved, middle.hash())
+            yield _PartCost(direction, name, count, len(steps), flops, saved, middle.hash())
 
 
-def bytes_saved(graph: Graph, saved_values: list[Value], names: set[str]) -> int:
+def _bytes_saved(graph: Graph, saved_values: list[Value], names: set[str]) -> int:
     """Return the bytes of those saved values that the steps with these names compute. Each storage counts once, so a
     view of a saved tensor adds nothing."""
     values_of_steps = [value for value in saved_values if any(name in names for name in refs(value))]

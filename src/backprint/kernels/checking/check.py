@@ -59,18 +59,20 @@ def lifted_graph(graph: Graph, fixed: bool = True) -> tuple[Graph, tuple[str, ..
     """Return a graph without guards whose draws are its last inputs, and the names of the steps that drew them. Sizes
     are those of the capture, unless not `fixed`."""
     base = unguarded_graph(graph) if fixed else replace(graph, steps=tuple(s for s in graph.steps if not s.is_guard))
-    base = read_draws_directly(base, steps_that_draw(base))
+    base = _read_draws_directly(base, steps_that_draw(base))
     drawing = steps_that_draw(base)
-    base = replace(base, steps=tuple(replacement for step in base.steps for replacement in masked_steps(step, drawing)))
+    base = replace(
+        base, steps=tuple(replacement for step in base.steps for replacement in _masked_steps(step, drawing))
+    )
     saving = {step.name for step in drawing if step.target == SAVING}
-    drawing = tuple(mask_of(step) if is_dropout(step) else step for step in drawing if step.name not in saving)
-    drawing += tuple(step for step in base.steps if is_item_of(step, saving))
+    drawing = tuple(_mask_of(step) if _is_dropout(step) else step for step in drawing if step.name not in saving)
+    drawing += tuple(step for step in base.steps if _is_item_of(step, saving))
     for step in drawing:
         if not isinstance(step.spec, TensorSpec):
             raise RefusedError(
                 f"{step.target} ({step.name}) draws, and its result is not one tensor that could be an input"
             )
-        if step.target.endswith(".out") or (is_in_place(step) and is_read_by_others(base, step)):
+        if step.target.endswith(".out") or (_is_in_place(step) and _is_read_by_others(base, step)):
             raise RefusedError(f"{step.target} ({step.name}) draws into a tensor that was there before")
     names = tuple(step.name for step in drawing)
     ports = tuple(Port(f"draw of {step.name}", "rng", step.spec, step.name) for step in drawing)
@@ -78,7 +80,7 @@ def lifted_graph(graph: Graph, fixed: bool = True) -> tuple[Graph, tuple[str, ..
     return replace(base, inputs=(*base.inputs, *ports), steps=rest), names
 
 
-def read_draws_directly(graph: Graph, drawing: Sequence[Step]) -> Graph:
+def _read_draws_directly(graph: Graph, drawing: Sequence[Step]) -> Graph:
     """Make later steps read the result of a draw into a new tensor, in place of the tensor, if nothing reads it
     before."""
     steps = list(graph.steps)
@@ -86,8 +88,8 @@ def read_draws_directly(graph: Graph, drawing: Sequence[Step]) -> Graph:
     renamed: dict[str, str] = {}
     for place, step in enumerate(steps):
         renamed_step = mapped(step, lambda name: Ref(renamed.get(name, name)))
-        base = renamed_step.args[0] if step in drawing and is_in_place(step) else None
-        if isinstance(base, Ref) and makes_own_memory(makers.get(base.name)) and not is_used(base.name, steps[:place]):
+        base = renamed_step.args[0] if step in drawing and _is_in_place(step) else None
+        if isinstance(base, Ref) and _makes_own_memory(makers.get(base.name)) and not is_used(base.name, steps[:place]):
             renamed[base.name] = step.name
             renamed_step = step
         steps[place] = renamed_step
@@ -95,12 +97,12 @@ def read_draws_directly(graph: Graph, drawing: Sequence[Step]) -> Graph:
     return replace(graph, steps=tuple(steps), results=results)
 
 
-def is_in_place(step: Step) -> bool:
+def _is_in_place(step: Step) -> bool:
     """Whether a step draws into its first argument."""
     return "_." in step.target
 
 
-def makes_own_memory(step: Step | None) -> bool:
+def _makes_own_memory(step: Step | None) -> bool:
     """Whether a step returns a tensor with memory of its own."""
     return step is not None and step.target.removeprefix("aten.").partition(".")[0] in NEW
 
@@ -110,7 +112,7 @@ def is_used(name: str, steps: Iterable[Step]) -> bool:
     return any(name in used(step) for step in steps)
 
 
-def is_read_by_others(graph: Graph, step: Step) -> bool:
+def _is_read_by_others(graph: Graph, step: Step) -> bool:
     """Whether the tensor that a step draws into is read by another, so that its memory counts."""
     base = step.args[0]
     named = {name for value in graph.results for name in refs(value)}
@@ -121,24 +123,24 @@ def is_read_by_others(graph: Graph, step: Step) -> bool:
     )
 
 
-def is_item_of(step: Step, saving: Collection[str]) -> bool:
+def _is_item_of(step: Step, saving: Collection[str]) -> bool:
     """Whether a step takes the random state or the draw from a step that saves its state."""
     return step.target == "operator.getitem" and isinstance(step.args[0], Ref) and step.args[0].name in saving
 
 
-def is_dropout(step: Step) -> bool:
+def _is_dropout(step: Step) -> bool:
     """Whether a step is a dropout in training, whose results are the scaled output and the mask."""
     return step.target == DROPOUT and isinstance(step.spec, tuple) and len(step.spec) == 2
 
 
-def mask_of(step: Step) -> Step:
+def _mask_of(step: Step) -> Step:
     """Return the draw of a dropout, under the dropout's name: the mask."""
     return replace(step, spec=cast(tuple[Spec, ...], step.spec)[1])
 
 
-def masked_steps(step: Step, drawing: Sequence[Step]) -> Iterator[Step]:
+def _masked_steps(step: Step, drawing: Sequence[Step]) -> Iterator[Step]:
     """Yield a step; an item of a dropout becomes steps that compute it from the mask, as eager does."""
-    dropped = {dropout.name: dropout for dropout in drawing if is_dropout(dropout)}
+    dropped = {dropout.name: dropout for dropout in drawing if _is_dropout(dropout)}
     match step.target, step.args:
         case "operator.getitem", (Ref(name), 0) if name in dropped:
             value, p = dropped[name].args[:2]
@@ -155,7 +157,7 @@ def masked_steps(step: Step, drawing: Sequence[Step]) -> Iterator[Step]:
 DROPOUT = "aten.native_dropout.default"
 
 
-class DrawRecorder(fx.Interpreter):
+class _DrawRecorder(fx.Interpreter):
     """Runs a graph, and keeps what some nodes drew."""
 
     def __init__(self, module: fx.GraphModule, names: Sequence[str]) -> None:
@@ -184,7 +186,7 @@ def lifted_run(bench: BenchGraph) -> LiftedRun:
     graph, names = lifted_graph(bench.graph)
     if not names:
         return LiftedRun(bench.graph, bench.run)
-    recorder = DrawRecorder(bench.module, names)
+    recorder = _DrawRecorder(bench.module, names)
     bench.run.again(recorder.run)
     (module,) = graph_classes({"lifted": graph}).values()
     drawn = [recorder.drawn[name] for name in names]
@@ -221,7 +223,7 @@ def verdicts_of_kernels(
     subjects = []
     for graph in kernels.graphs:
         try:
-            refuse_what_cannot_run(kernels.target)
+            _refuse_what_cannot_run(kernels.target)
             subjects.append(subject_of(kernels, graph))
         except BackprintError as error:
             verdicts[graph.title] = Verdict("unproven", graph.title, str(error))
@@ -229,7 +231,7 @@ def verdicts_of_kernels(
         kernels.target.name, kernels.threads, configurations == "all", tuple(kernels.capture.requires), tuple(subjects)
     )
     if subjects:
-        verdicts |= verdicts_of_plan(kernels.capture, plan, timeout)
+        verdicts |= _verdicts_of_plan(kernels.capture, plan, timeout)
     order = {graph.title: place for place, graph in enumerate(kernels.graphs)}
     return sorted(verdicts.values(), key=lambda verdict: order.get(verdict.name, -1))
 
@@ -248,7 +250,7 @@ def with_derivatives(verdicts: Sequence[Verdict], derivatives: Mapping[str, Deri
     return [replace(verdict, derivative=derivatives.get(verdict.name)) for verdict in verdicts]
 
 
-def verdicts_of_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict[str, Verdict]:
+def _verdicts_of_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict[str, Verdict]:
     """Carry out a plan in processes of their own; return title -> Verdict."""
     titles = [subject.title for subject in plan.subjects]
     with tempfile.TemporaryDirectory(prefix="backprint_check_") as name:
@@ -296,14 +298,14 @@ def run_check_process(module: str, folder: Path, plan: CheckPlan, timeout: float
         except subprocess.TimeoutExpired:
             return f"still at work after {timeout:g} s (timeout)"
         finally:
-            end_group(process)
+            _end_group(process)
     if code < 0:
         return f"crashed: killed by {signal.Signals(-code).name}"
     lines = (folder / ERRORS).read_text("utf-8", "replace").strip().splitlines()
     return f"{lines[-1][-300:] if lines else 'no error was said'} (exit code {code})"
 
 
-def end_group(process: subprocess.Popen[bytes]) -> None:
+def _end_group(process: subprocess.Popen[bytes]) -> None:
     """End a process and all that it started, such as compilers."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
@@ -313,7 +315,7 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 # ------------------------------------------------------------------ the kernels to run
 
 
-def refuse_what_cannot_run(target: KernelTarget) -> None:
+def _refuse_what_cannot_run(target: KernelTarget) -> None:
     """Raise RefusedError if kernels of a target cannot run here."""
     if target.language == "triton":
         for package in ("triton", "numpy"):  # Triton's interpreter computes with numpy
@@ -343,14 +345,14 @@ def subject_of(kernels: CaptureKernels, graph: ExtractedGraph) -> CheckSubject:
     )
     notes = (*graph.notes, *(["what its forward saves was eager's"] if without_forward else []))
     if not drawing:
-        unseen = (*notes, *extern_notes(graph))
+        unseen = (*notes, *_extern_notes(graph))
         return CheckSubject(graph.title, graph.wrapper, graph.kernels, graph.inputs, graph.outputs, (), unseen)
-    lifted, names = lifted_kernels(captured, graph, kernels)
-    unseen = (*notes, *extern_notes(lifted), *lifting_notes(graph, lifted, drawing))
+    lifted, names = _lifted_kernels(captured, graph, kernels)
+    unseen = (*notes, *_extern_notes(lifted), *_lifting_notes(graph, lifted, drawing))
     return CheckSubject(graph.title, lifted.wrapper, lifted.kernels, lifted.inputs, lifted.outputs, names, unseen)
 
 
-def extern_notes(graph: ExtractedGraph) -> Iterator[str]:
+def _extern_notes(graph: ExtractedGraph) -> Iterator[str]:
     """Yield a note about operators that no kernel computes."""
     names = list(graph.externs)
     if names:
@@ -368,7 +370,7 @@ def graph_of(capture: Capture, title: str) -> Graph:
     return graph
 
 
-def lifted_kernels(
+def _lifted_kernels(
     captured: Graph, graph: ExtractedGraph, kernels: CaptureKernels
 ) -> tuple[ExtractedGraph, tuple[str, ...]]:
     """Return kernels of a graph whose draws are inputs, and the steps that drew them.
@@ -396,7 +398,7 @@ def lifted_kernels(
     return lifted, names
 
 
-def lifting_notes(graph: ExtractedGraph, lifted: ExtractedGraph, drawing: Sequence[Step]) -> Iterator[str]:
+def _lifting_notes(graph: ExtractedGraph, lifted: ExtractedGraph, drawing: Sequence[Step]) -> Iterator[str]:
     """Yield notes about draws that became inputs, and kernels that changed by it."""
     same = {kernel.hash for kernel in lifted.kernels}
     others = [kernel.name for kernel in graph.kernels if kernel.hash not in same]

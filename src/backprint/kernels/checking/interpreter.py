@@ -28,7 +28,7 @@ from backprint.kernels.checking.memory import check_addresses
 # Names that Inductor 2.13 writes have a row. Any other name raises RefusedError when a kernel calls it.
 
 
-def fused_multiply_add(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+def _fused_multiply_add(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     """Return x * y + z, rounded once."""
     return (x.double() * y.double() + z.double()).to(z.dtype)
 
@@ -38,7 +38,7 @@ def exponent(x: Tensor) -> Tensor:
     return torch.frexp(x).exponent - 1
 
 
-def rounded_to_int64(x: Tensor) -> Tensor:
+def _rounded_to_int64(x: Tensor) -> Tensor:
     return torch.round(x).to(torch.int64)
 
 
@@ -60,8 +60,8 @@ NUMBERS: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
         "fabs": torch.abs,
         "rint": torch.round,
         "nearbyint": torch.round,
-        "llrint": rounded_to_int64,
-        "fma": fused_multiply_add,
+        "llrint": _rounded_to_int64,
+        "fma": _fused_multiply_add,
         "mul_rn": torch.mul,
         "add_rn": torch.add,
         "sub_rn": torch.sub,
@@ -95,7 +95,7 @@ ANSWERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 """The names that return 32-bit integers."""
 
 ASSEMBLY: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
-    {"fma.rn.f32 $0, $1, $2, $3;": fused_multiply_add, "rcp.approx.ftz.f32 $0, $1;": torch.reciprocal}
+    {"fma.rn.f32 $0, $1, $2, $3;": _fused_multiply_add, "rcp.approx.ftz.f32 $0, $1;": torch.reciprocal}
 )
 """Lines of PTX that Inductor writes into kernels, for the arctangent."""
 
@@ -127,15 +127,15 @@ def patch_interpreter() -> None:
     for name in ("binary_op", "ternary_op", "unary_op"):
         setattr(Builder, name, in_float32(getattr(Builder, name)))
     for name in ("create_fma", "create_idiv"):
-        setattr(Builder, name, in_float32_alone(getattr(Builder, name)))
-    home.ReduceOps.generic_reduce = reduce_by_halves
-    home.ReduceOps.apply_impl = only_numbers(home.ReduceOps.apply_impl, reduce_by_halves)
-    home.ScanOps.generic_scan = scan_by_doubling
-    home.ASTTransformer.visit_UnaryOp = with_opposites
-    home.ASTTransformer.visit_Assign = after_its_value(home.ASTTransformer.visit_Assign)
+        setattr(Builder, name, _in_float32_alone(getattr(Builder, name)))
+    home.ReduceOps.generic_reduce = _reduce_by_halves
+    home.ReduceOps.apply_impl = _only_numbers(home.ReduceOps.apply_impl, _reduce_by_halves)
+    home.ScanOps.generic_scan = _scan_by_doubling
+    home.ASTTransformer.visit_UnaryOp = _with_opposites
+    home.ASTTransformer.visit_Assign = _after_its_value(home.ASTTransformer.visit_Assign)
     home.opposite = opposite
     for name in [name for name in vars(libdevice) if not name.startswith("_") and callable(getattr(libdevice, name))]:
-        setattr(libdevice, name, computed_by_torch(name))
+        setattr(libdevice, name, _computed_by_torch(name))
 
 
 # -------------------------------------------------------------- dtypes that numpy lacks
@@ -155,7 +155,7 @@ def signed(dtype: Any) -> Any:
     return np.int16 if dtype == np.uint16 else dtype
 
 
-def handle_of(values: Array, dtype: Any) -> Any:
+def _handle_of(values: Array, dtype: Any) -> Any:
     """Return a handle of numbers in a dtype, rounded to nearest where it is short."""
     short = SHORT.get(dtype.scalar)
     if short is None:
@@ -171,9 +171,9 @@ def cast(self: Any, source: Any, dtype: Any, *rounding: Any) -> Any:
         raise NotImplementedError("the interpreter of Backprint has no rounding to zero")
     values = numbers(source)
     if dtype.scalar in SHORT or values.dtype == bool or values.dtype.kind != "f":
-        return handle_of(values, dtype)
+        return _handle_of(values, dtype)
     with np.errstate(all="ignore"):
-        return handle_of(values, dtype)
+        return _handle_of(values, dtype)
 
 
 def in_float32(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -186,12 +186,12 @@ def in_float32(method: Callable[..., Any]) -> Callable[..., Any]:
             if short is None or (handles[0].data.dtype == bool and len(handles) < 3):
                 return method(self, *args)
             result = operation(*map(numbers, handles))
-        return Handle(result, tl.int1) if result.dtype == bool else handle_of(result, short)
+        return Handle(result, tl.int1) if result.dtype == bool else _handle_of(result, short)
 
     return computed
 
 
-def in_float32_alone(method: Callable[..., Any]) -> Callable[..., Any]:
+def _in_float32_alone(method: Callable[..., Any]) -> Callable[..., Any]:
     """Compute a method that contains its operation in float32, for short dtypes, and round its result."""
 
     def computed(self: Any, *handles: Any) -> Any:
@@ -200,63 +200,63 @@ def in_float32_alone(method: Callable[..., Any]) -> Callable[..., Any]:
             if short is None:
                 return method(self, *handles)
             wide = method(self, *(Handle(numbers(handle), tl.float32) for handle in handles))
-        return handle_of(wide.data, short)
+        return _handle_of(wide.data, short)
 
     return computed
 
 
 def absolute(self: Any, source: Any) -> Any:
     """Return absolute values."""
-    return handle_of(np.abs(numbers(source)), source.dtype)
+    return _handle_of(np.abs(numbers(source)), source.dtype)
 
 
 def product(self: Any, left: Any, right: Any, added: Any, *precision: Any) -> Any:
     """Return the matrix product of two blocks, plus a third."""
     matrix = np.matmul(numbers(left), numbers(right), dtype=np.float32 if added.dtype.scalar in SHORT else None)
-    return handle_of(matrix + numbers(added), added.dtype)
+    return _handle_of(matrix + numbers(added), added.dtype)
 
 
-def bfloat16_constant(self: Any, value: float) -> Any:
-    return handle_of(np.array([value], dtype=np.float32), tl.bfloat16)
+def _bfloat16_constant(self: Any, value: float) -> Any:
+    return _handle_of(np.array([value], dtype=np.float32), tl.bfloat16)
 
 
 # -------------------------------------------------------------- masked loads, stores and atomics
 
 
-def size_of_element(pointers: Any) -> int:
+def _size_of_element(pointers: Any) -> int:
     return max(1, pointers.get_element_ty().primitive_bitwidth // 8)
 
 
-def load_masked(self: Any, pointers: Any, mask: Any, other: Any, *hints: Any) -> Any:
+def _load_masked(self: Any, pointers: Any, mask: Any, other: Any, *hints: Any) -> Any:
     """Read the elements that a mask leaves; `other` elsewhere."""
     element = pointers.get_element_ty()
     kind = home._get_np_dtype(element)
     where, kept = spread(pointers.data, mask.data)
-    check_addresses(where, kept, size_of_element(pointers), "reads")
+    check_addresses(where, kept, _size_of_element(pointers), "reads")
     rest = np.zeros(1, dtype=kind) if other is None else other.data.astype(kind, copy=False)
-    return Handle(home._interpreter.load(where, kept, contiguous_array(rest, where.shape), kind), element)
+    return Handle(home._interpreter.load(where, kept, _contiguous_array(rest, where.shape), kind), element)
 
 
-def store_masked(self: Any, pointers: Any, value: Any, mask: Any, *hints: Any) -> Any:
+def _store_masked(self: Any, pointers: Any, value: Any, mask: Any, *hints: Any) -> Any:
     """Write the elements that a mask leaves."""
     where, kept = spread(pointers.data, mask.data)
-    check_addresses(where, kept, size_of_element(pointers), "writes")
+    check_addresses(where, kept, _size_of_element(pointers), "writes")
     kind = home._get_np_dtype(pointers.get_element_ty())
-    return home._interpreter.store(where, contiguous_array(value.data.astype(kind, copy=False), where.shape), kept)
+    return home._interpreter.store(where, _contiguous_array(value.data.astype(kind, copy=False), where.shape), kept)
 
 
-def atomic_operation(self: Any, operation: Any, pointers: Any, value: Any, mask: Any, order: Any, scope: Any) -> Any:
+def _atomic_operation(self: Any, operation: Any, pointers: Any, value: Any, mask: Any, order: Any, scope: Any) -> Any:
     """Run an atomic operation on the elements that a mask leaves; return their old values."""
     where, kept = spread(pointers.data, mask.data)
-    check_addresses(where, kept, size_of_element(pointers), "changes")
-    values = contiguous_array(value.data, where.shape)
+    check_addresses(where, kept, _size_of_element(pointers), "changes")
+    values = _contiguous_array(value.data, where.shape)
     if value.dtype.scalar in SHORT or value.dtype.scalar == tl.float16:
-        return atomic_add_rounded(self, operation, where, kept, Handle(values, value.dtype.scalar))
+        return _atomic_add_rounded(self, operation, where, kept, Handle(values, value.dtype.scalar))
     named, ordered = self.ir_rmw_op_to_interpreter_rmw_op[operation], self.ir_sem_to_interpreter_sem[order]
     return Handle(home._interpreter.atomic_rmw(named, where, values, kept, ordered), value.dtype.scalar)
 
 
-def atomic_add_rounded(self: Any, operation: Any, where: Array, kept: Array, value: Any) -> Any:
+def _atomic_add_rounded(self: Any, operation: Any, where: Array, kept: Array, value: Any) -> Any:
     """Add half-precision numbers in memory, each rounded, as a GPU does."""
     if "FADD" not in str(operation):
         raise NotImplementedError(f"the interpreter has no atomic {operation} of {value.dtype}")
@@ -266,7 +266,7 @@ def atomic_add_rounded(self: Any, operation: Any, where: Array, kept: Array, val
         address = where.reshape(-1)[place : place + 1]
         old = Handle(home._interpreter.load(address, yes, np.zeros(1, kind), kind), value.dtype.scalar)
         before.reshape(-1)[place] = old.data[0]
-        new = handle_of(numbers(old).astype(np.float32) + wide[place], value.dtype)
+        new = _handle_of(numbers(old).astype(np.float32) + wide[place], value.dtype)
         home._interpreter.store(address, new.data, yes)
     return Handle(before, value.dtype.scalar)
 
@@ -274,23 +274,23 @@ def atomic_add_rounded(self: Any, operation: Any, where: Array, kept: Array, val
 def spread(pointers: Array, mask: Array) -> tuple[Array, Array]:
     """Return pointers and their mask as arrays of one shape."""
     shape = np.broadcast_shapes(pointers.shape, mask.shape)
-    return contiguous_array(pointers, shape), contiguous_array(mask, shape)
+    return _contiguous_array(pointers, shape), _contiguous_array(mask, shape)
 
 
-def contiguous_array(values: Array, shape: Sequence[int]) -> Array:
+def _contiguous_array(values: Array, shape: Sequence[int]) -> Array:
     """Return values as an array of a shape that lies in memory without gaps and may be written."""
     if values.shape == shape and values.flags.c_contiguous and values.flags.writeable:
         return values
     return np.array(np.broadcast_to(values, shape), order="C")
 
 
-def run_assembly(self: Any, text: str, constraints: str, values: Sequence[Any], *rest: Any) -> Any:
+def _run_assembly(self: Any, text: str, constraints: str, values: Sequence[Any], *rest: Any) -> Any:
     """Run a line of PTX, by a function that computes the same."""
     if (function := ASSEMBLY.get(text)) is None:
         raise RefusedError(f"Triton's interpreter runs no PTX, and Backprint has no function for {text!r}")
     arrays = np.broadcast_arrays(*map(numbers, values))
     result_values = function(*(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays))
-    result = handle_of(result_values.numpy(), values[0].dtype)
+    result = _handle_of(result_values.numpy(), values[0].dtype)
     return SimpleNamespace(get_result=lambda place: result)
 
 
@@ -299,17 +299,17 @@ METHODS: dict[str, Callable[..., Any]] = {
     "create_fp_to_fp": cast,
     "create_fabs": absolute,
     "create_dot": product,
-    "get_bf16": bfloat16_constant,
-    "create_masked_load": load_masked,
-    "create_masked_store": store_masked,
-    "create_atomic_rmw": atomic_operation,
-    "create_inline_asm": run_assembly,
+    "get_bf16": _bfloat16_constant,
+    "create_masked_load": _load_masked,
+    "create_masked_store": _store_masked,
+    "create_atomic_rmw": _atomic_operation,
+    "create_inline_asm": _run_assembly,
 }
 
 # -------------------------------------------------------------- the language
 
 
-def with_opposites(self: Any, node: ast.UnaryOp) -> ast.expr:
+def _with_opposites(self: Any, node: ast.UnaryOp) -> ast.expr:
     """Make `not` negate each element: Python's own takes the truth value of the whole block, which is True."""
     self.generic_visit(node)
     if not isinstance(node.op, ast.Not):
@@ -322,7 +322,7 @@ def opposite(value: Any) -> Any:
     return value == 0 if isinstance(value, tl.core.tensor) else not value
 
 
-def after_its_value(method: Callable[..., Any]) -> Callable[..., Any]:
+def _after_its_value(method: Callable[..., Any]) -> Callable[..., Any]:
     """Rewrite the value of an assignment too, which Triton's method passes over."""
 
     def visited(self: Any, node: ast.Assign) -> Any:
@@ -340,7 +340,7 @@ def block(values: Array, dtype: Any) -> Any:
     return tl.core.tensor(Handle(values, dtype.scalar), tl.block_type(dtype.scalar, list(values.shape)))
 
 
-def combine_arrays(function: Any, left: Sequence[Array], right: Sequence[Array], dtypes: Sequence[Any]) -> list[Array]:
+def _combine_arrays(function: Any, left: Sequence[Array], right: Sequence[Array], dtypes: Sequence[Any]) -> list[Array]:
     """Combine arrays element by element."""
     both = [block(values, dtype) for side in (left, right) for values, dtype in zip(side, dtypes, strict=True)]
     outcome = function.rewrite()(*both)
@@ -351,7 +351,7 @@ def combine_arrays(function: Any, left: Sequence[Array], right: Sequence[Array],
     ]
 
 
-def reduce_by_halves(self: Any, operands: Any) -> list[Any]:
+def _reduce_by_halves(self: Any, operands: Any) -> list[Any]:
     """Combine neighbors until one element is left, all pairs at once; a GPU combines in some such tree too."""
     shape = operands[0].handle.data.shape
     tensors, axis = self.unravel(operands, self.axis)
@@ -366,7 +366,7 @@ def reduce_by_halves(self: Any, operands: Any) -> list[Any]:
             [np.take(values_of_operand, range(first, count, 2), axis) for values_of_operand in values]
             for first in (0, 1)
         )
-        values = combine_arrays(self.combine_fn, even, odd, dtypes)
+        values = _combine_arrays(self.combine_fn, even, odd, dtypes)
     results = []
     for values_of_operand, dtype in zip(values, dtypes, strict=True):
         ended = values_of_operand if self.keep_dims and self.axis is not None else np.squeeze(values_of_operand, axis)
@@ -376,7 +376,7 @@ def reduce_by_halves(self: Any, operands: Any) -> list[Any]:
     return results
 
 
-def scan_by_doubling(self: Any, operands: Any) -> list[Any]:
+def _scan_by_doubling(self: Any, operands: Any) -> list[Any]:
     """Combine each element with all before it, by steps of 1, 2, 4, …"""
     values, dtypes = (
         [values_of_operand.handle.data for values_of_operand in operands],
@@ -388,13 +388,13 @@ def scan_by_doubling(self: Any, operands: Any) -> list[Any]:
     while by < count:
         before = [np.roll(values_of_operand, by, self.axis) for values_of_operand in values]
         reached = np.arange(count).reshape(side) >= by
-        combined = combine_arrays(self.combine_fn, before, values, dtypes)
+        combined = _combine_arrays(self.combine_fn, before, values, dtypes)
         values = [np.where(reached, new, old) for new, old in zip(combined, values, strict=True)]
         by *= 2
     return [self.to_tensor(values_of_operand, dtype) for values_of_operand, dtype in zip(values, dtypes, strict=True)]
 
 
-def only_numbers(method: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
+def _only_numbers(method: Callable[..., Any], otherwise: Callable[..., Any]) -> Callable[..., Any]:
     """Reduce short dtypes, which numpy lacks, by the function that combines them."""
 
     def reduced(self: Any, operands: Any) -> Any:
@@ -407,7 +407,7 @@ def only_numbers(method: Callable[..., Any], otherwise: Callable[..., Any]) -> C
 # -------------------------------------------------------------- functions of libdevice
 
 
-def computed_by_torch(name: str) -> Callable[..., Any]:
+def _computed_by_torch(name: str) -> Callable[..., Any]:
     """Return a function of libdevice that torch computes; one that has no row raises."""
     function = NUMBERS.get(name) or ANSWERS.get(name)
 
@@ -417,7 +417,7 @@ def computed_by_torch(name: str) -> Callable[..., Any]:
         tensors = [argument for argument in args if isinstance(argument, tl.core.tensor)]
         dtype = tensors[0].dtype.scalar
         arrays = [
-            numbers(argument.handle) if isinstance(argument, tl.core.tensor) else number_as_array(argument, dtype)
+            numbers(argument.handle) if isinstance(argument, tl.core.tensor) else _number_as_array(argument, dtype)
             for argument in args
         ]
         values = [torch.from_numpy(np.ascontiguousarray(argument)) for argument in arrays]
@@ -426,14 +426,14 @@ def computed_by_torch(name: str) -> Callable[..., Any]:
             kind = tl.int32
         else:
             kind = tl.int64 if result_tensor.dtype == torch.int64 else dtype
-        result = handle_of(result_tensor.numpy(), kind)
+        result = _handle_of(result_tensor.numpy(), kind)
         is_block = any(argument.type.is_block() for argument in tensors)
         return tl.core.tensor(result, tl.block_type(kind, list(result.data.shape)) if is_block else kind)
 
     return called
 
 
-def number_as_array(value: Any, dtype: Any) -> Array:
+def _number_as_array(value: Any, dtype: Any) -> Array:
     """Return a number of a kernel's text as an array."""
     number = getattr(value, "value", value)
     kind = np.float64 if dtype == tl.float64 else np.float32 if isinstance(number, float) else np.int32

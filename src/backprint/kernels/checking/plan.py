@@ -68,21 +68,21 @@ def read_plan(folder: Path) -> CheckPlan:
     """Read a plan from a check's folder."""
     content = json.loads((folder / SUBJECTS).read_text("utf-8"))
     subjects = tuple(
-        subject_from_json(row, kernels) for row, kernels in zip(content["subjects"], content["kernels"], strict=True)
+        _subject_from_json(row, kernels) for row, kernels in zip(content["subjects"], content["kernels"], strict=True)
     )
     target, threads, every = content["target"], content["threads"], content["every_configuration"]
     return CheckPlan(target, threads, every, tuple(content["allow"]), subjects)
 
 
-def subject_from_json(row: Mapping[str, Any], kernels: Iterable[Any]) -> CheckSubject:
-    inputs, outputs = (tuple(map(port_from_json, row[name])) for name in ("inputs", "outputs"))
+def _subject_from_json(row: Mapping[str, Any], kernels: Iterable[Any]) -> CheckSubject:
+    inputs, outputs = (tuple(map(_port_from_json, row[name])) for name in ("inputs", "outputs"))
     own_kernels = tuple(Kernel(*fields) for fields in kernels)
     return CheckSubject(
         row["title"], row["wrapper"], own_kernels, inputs, outputs, tuple(row["draws"]), tuple(row["unseen"])
     )
 
 
-def port_from_json(row: Mapping[str, Any]) -> LoweredPort:
+def _port_from_json(row: Mapping[str, Any]) -> LoweredPort:
     return LoweredPort(**{**row, "shape": tuple(row["shape"]), "stride": tuple(row["stride"])})
 
 
@@ -110,7 +110,7 @@ def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
 
 def read_verdicts(folder: Path) -> dict[str, Verdict]:
     """Return title -> Verdict of the graphs that have one."""
-    return {row["name"]: verdict_from_json(row) for row in read_rows(folder) if BEGUN not in row}
+    return {row["name"]: _verdict_from_json(row) for row in read_rows(folder) if BEGUN not in row}
 
 
 def graph_at_work(folder: Path) -> str:
@@ -119,5 +119,5 @@ def graph_at_work(folder: Path) -> str:
     return next((title for title in reversed(begun) if title not in done), "")
 
 
-def verdict_from_json(row: Mapping[str, Any]) -> Verdict:
+def _verdict_from_json(row: Mapping[str, Any]) -> Verdict:
     return Verdict(row["verdict"], row["name"], row["detail"], tuple(PortVerdict(**port) for port in row["ports"]))

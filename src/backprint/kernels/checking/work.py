@@ -137,12 +137,12 @@ def distances(left: Tensor, right: Tensor) -> tuple[float, float]:
 CPU = torch.device("cpu")
 
 
-class KernelRunError(ReplayError):
+class _KernelRunError(ReplayError):
     """A kernel did not run, or was not called as it was lowered."""
 
 
 @dataclass(slots=True)
-class KernelRuns:
+class _KernelRuns:
     """The number of runs of each kernel, the most configurations of a kernel, and the memory of the current run."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -156,16 +156,16 @@ class KernelRuns:
             run()
             self.memory.check(arguments)
         except Exception as error:
-            raise KernelRunError(f"{name}: {error_line(error)}") from root_of(error)
+            raise _KernelRunError(f"{name}: {_error_line(error)}") from _root_of(error)
 
 
 @dataclass(frozen=True, slots=True)
-class RunnableGraph:
+class _RunnableGraph:
     """The kernels of a graph, ready to run."""
 
     inputs: Sequence[LoweredPort]
     call: Callable[[list[Any]], Sequence[Any]]
-    runs: KernelRuns
+    runs: _KernelRuns
 
     def run(self, values: Sequence[Any]) -> list[Any]:
         """Run the wrapper on copies of these values, which must be those that it was written for."""
@@ -178,47 +178,47 @@ class RunnableGraph:
         """Return a copy of an input as the kernels expect it."""
         if port.value is not None and type(value) is type(port.value):
             if value != port.value:
-                raise KernelRunError(f"{port.role} {port.name} is {value}, and the kernels were made for {port.value}")
+                raise _KernelRunError(f"{port.role} {port.name} is {value}, and the kernels were made for {port.value}")
             return value
         if may_be_workspace(value) and port.dtype == "uint8":
             return self.runs.memory.copy(value, value.stride())
         kind = f"{port.dtype}{list(port.shape)}"
         value_kind = f"{str(value.dtype)[6:]}{list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         if value_kind != kind:
-            raise KernelRunError(f"{port.role} {port.name} is {value_kind}, and the kernels were made for {kind}")
+            raise _KernelRunError(f"{port.role} {port.name} is {value_kind}, and the kernels were made for {kind}")
         return self.runs.memory.copy(value, port.stride)
 
 
-def runnable_graph(
+def _runnable_graph(
     wrapper: str,
     kernels: Sequence[Kernel],
     inputs: Sequence[LoweredPort],
     folder: Path,
     place: int,
-) -> RunnableGraph:
+) -> _RunnableGraph:
     """Load a wrapper and its kernels; `place` chooses a configuration, the last of those that have fewer."""
-    known, runs = {kernel.name: kernel for kernel in kernels}, KernelRuns()
+    known, runs = {kernel.name: kernel for kernel in kernels}, _KernelRuns()
 
     def load_kernel(name: str, types: Any) -> Any:
         if name not in known:
-            raise KernelRunError(f"the wrapper calls {name}, which is none of the kernels: {', '.join(known)}")
+            raise _KernelRunError(f"the wrapper calls {name}, which is none of the kernels: {', '.join(known)}")
         kernel = known[name]
         return (
-            interpreted_kernel(kernel, folder, place, runs) if types is None else compiled_kernel(kernel, types, runs)
+            _interpreted_kernel(kernel, folder, place, runs) if types is None else compiled_kernel(kernel, types, runs)
         )
 
     namespace = load_wrapper(wrapper, load_kernel, lambda *args: runs.memory.empty(*args), CPU)
-    return RunnableGraph(inputs, namespace["call"], runs)
+    return _RunnableGraph(inputs, namespace["call"], runs)
 
 
 @dataclass(frozen=True, slots=True)
-class InterpretedKernel:
+class _InterpretedKernel:
     """Replaces a Triton kernel in a wrapper: it runs in Triton's interpreter."""
 
     name: str
     tuner: Any
     configuration: Any
-    runs: KernelRuns
+    runs: _KernelRuns
 
     def run(self, *args: Any, **kwargs: Any) -> None:
         """Run the kernel in Triton's interpreter, on its whole grid."""
@@ -238,23 +238,23 @@ class InterpretedKernel:
         self.runs.call(self.name, launched, args)
 
 
-def interpreted_kernel(kernel: Kernel, folder: Path, place: int, runs: KernelRuns) -> InterpretedKernel:
+def _interpreted_kernel(kernel: Kernel, folder: Path, place: int, runs: _KernelRuns) -> _InterpretedKernel:
     """Load a Triton kernel for the interpreter."""
     try:
         tuner = kernel_loaded_from(folder, kernel)
     except Exception as error:
-        raise KernelRunError(f"{kernel.name} cannot be loaded: {error_line(error)}") from error
+        raise _KernelRunError(f"{kernel.name} cannot be loaded: {_error_line(error)}") from error
     configurations = tuner.configs
     runs.configurations = max(runs.configurations, len(configurations))
-    return InterpretedKernel(kernel.name, tuner, configurations[min(place, len(configurations) - 1)], runs)
+    return _InterpretedKernel(kernel.name, tuner, configurations[min(place, len(configurations) - 1)], runs)
 
 
-def compiled_kernel(kernel: Kernel, types: Any, runs: KernelRuns) -> Callable[..., None]:
+def compiled_kernel(kernel: Kernel, types: Any, runs: _KernelRuns) -> Callable[..., None]:
     """Compile a C++ kernel."""
     try:
         function = AsyncCompile().cpp_pybinding(types, kernel.source)
     except Exception as error:
-        raise KernelRunError(f"{kernel.name} cannot be compiled: {error_line(error)}") from error
+        raise _KernelRunError(f"{kernel.name} cannot be compiled: {_error_line(error)}") from error
 
     def run(*args: Any) -> None:
         runs.call(kernel.name, lambda: function(*args), args)
@@ -262,16 +262,16 @@ def compiled_kernel(kernel: Kernel, types: Any, runs: KernelRuns) -> Callable[..
     return run
 
 
-def root_of(error: BaseException) -> BaseException:
+def _root_of(error: BaseException) -> BaseException:
     """Return what caused an error in the first place."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
-def error_line(error: BaseException) -> str:
+def _error_line(error: BaseException) -> str:
     """Return the root cause of an error as one line."""
-    cause = root_of(error)
+    cause = _root_of(error)
     lines = [line for line in str(cause).strip().splitlines() if line.strip()]
     wrong = next((line for line in lines if "error:" in line), "".join(lines[:1]))
     return f"{type(cause).__name__}: {wrong.strip()[:300]}".removesuffix(": ")
@@ -285,7 +285,7 @@ NOT_COMPARED = {"nondeterministic": "unproven", "random": "unproven"}
 MOST_CONFIGURATIONS = 64
 
 
-def check_graphs() -> None:
+def _check_graphs() -> None:
     """Check the graphs of the folder that the command line names, those without a Verdict."""
     folder = Path(sys.argv[1])
     plan = read_plan(folder)
@@ -302,16 +302,16 @@ def check_graphs() -> None:
 def graphs_of_check(plan: CheckPlan, folder: Path) -> dict[str, BenchGraph]:
     """Make this process ready to run kernels; return the graphs of the sample, which ran in eager, by title."""
     torch.set_num_threads(plan.threads)
-    take_states_from_anywhere()
+    _take_states_from_anywhere()
     if any(kernel.language == "triton" for subject in plan.subjects for kernel in subject.kernels):
         from backprint.kernels.checking.interpreter import patch_interpreter
 
         patch_interpreter()
-    capture = load(folder / SAMPLE, allow=plan.allow, trust=True)  # this process is its own
+    capture = load(folder / SAMPLE, allow=plan.allow)
     return {graph.title: graph for graph in bench_graphs(capture)}
 
 
-def take_states_from_anywhere() -> None:
+def _take_states_from_anywhere() -> None:
     """Let a random state lie anywhere in its storage: torch 2.13 reads it from the storage's start, and crashes."""
     setting = torch.set_rng_state
     torch.set_rng_state = lambda new_state: setting(new_state.clone())
@@ -362,9 +362,9 @@ def verdict_of(
             return Verdict(
                 "failed", subject.title, f"a defect of Backprint: {errors.describe_defect(error)}"
             ), ForwardKernels()
-        cause = root_of(error)
+        cause = _root_of(error)
         word = "unproven" if isinstance(cause, (RefusedError, NotImplementedError)) else "failed"
-        return Verdict(word, subject.title, str(error) if isinstance(error, BackprintError) else error_line(error)), (
+        return Verdict(word, subject.title, str(error) if isinstance(error, BackprintError) else _error_line(error)), (
             ForwardKernels()
         )
 
@@ -401,7 +401,7 @@ class GraphCheck:
         if tuple(lifted.names) != self.subject.draws:
             raise RefusedError(f"the kernels were made with the draws {self.subject.draws}, not {tuple(lifted.names)}")
         inputs = self.inputs_of_kernels(lifted)
-        bound = RoundingBound(Eager(self.judging_run(lifted, inputs), refuse_redraw), inputs)
+        bound = RoundingBound(Eager(self.judging_run(lifted, inputs), _refuse_redraw), inputs)
         return GraphJudge(self.plan, self.folder, bound)
 
     def inputs_of_kernels(self, lifted: LiftedRun) -> list[Any]:
@@ -429,12 +429,12 @@ class GraphCheck:
         if self.subject.direction == "forward" or not self.forward.saved:
             return lifted.run
         pairs = zip(kernel_inputs, lifted.run.inputs, strict=True)
-        inputs = [in_place_of(kept, value) if same_shape(value, kept) else kept for value, kept in pairs]
+        inputs = [_in_place_of(kept, value) if same_shape(value, kept) else kept for value, kept in pairs]
         run = replace(lifted.run, inputs=inputs)
         return replace(run, results=tuple(run.again(run.module())))
 
 
-def refuse_redraw(*values: Any) -> Any:
+def _refuse_redraw(*values: Any) -> Any:
     """Raise RefusedError: eager would have to draw again, although draws are inputs."""
     raise RefusedError("the graph still draws random numbers in eager, and its kernels draw others")
 
@@ -452,23 +452,23 @@ class GraphJudge:
         """The eager run that results are compared with."""
         return self.bound.eager.run
 
-    def results(self, subject: CheckSubject, place: int = 0) -> tuple[KernelRuns, list[Any]]:
+    def results(self, subject: CheckSubject, place: int = 0) -> tuple[_KernelRuns, list[Any]]:
         """Run the kernels in one of their configurations; return which ran, and the results."""
         sources = self.folder / KERNELS
         sources.mkdir(exist_ok=True)
         with lowering_for(target_named(self.plan.target), self.plan.threads):
-            runnable = runnable_graph(subject.wrapper, subject.kernels, subject.inputs, sources, place)
+            runnable = _runnable_graph(subject.wrapper, subject.kernels, subject.inputs, sources, place)
             return runnable.runs, runnable.run(self.bound.kernel_inputs)
 
-    def verdict(self, subject: CheckSubject, runs: KernelRuns, results: Sequence[Any]) -> Verdict:
+    def verdict(self, subject: CheckSubject, runs: _KernelRuns, results: Sequence[Any]) -> Verdict:
         """Compare results with eager's."""
         wanted = self.run.outputs
         if len(results) != len(wanted):
             counts = f"{len(results)} results, and eager gives {len(wanted)}"
             return Verdict("wrong", subject.title, f"the kernels give {counts}")
-        ports = tuple(port_verdicts(self.bound, subject, results))
+        ports = tuple(_port_verdicts(self.bound, subject, results))
         word = worst(
-            [port.verdict for port in ports if not (port.role == "saved" and others_are_compared(port, ports))]
+            [port.verdict for port in ports if not (port.role == "saved" and _others_are_compared(port, ports))]
         )
         names = [kernel.name for kernel in subject.kernels]
         idle = [name for name in names if not runs.counts[name]]
@@ -491,17 +491,17 @@ class GraphJudge:
         _ = eager.again, eager.reseeded, eager.nudged, eager.wide, eager.rounded, self.bound.exact
 
 
-def port_verdicts(bound: RoundingBound, subject: CheckSubject, results: Sequence[Any]) -> Iterator[PortVerdict]:
+def _port_verdicts(bound: RoundingBound, subject: CheckSubject, results: Sequence[Any]) -> Iterator[PortVerdict]:
     """Yield the PortVerdict of each output."""
     eager = bound.eager
     lowered = {(port.role, port.name): port.shape for port in subject.outputs}
     for place, ((role, name), wanted) in enumerate(zip(eager.run.outputs, eager.run.results, strict=True)):
-        result = as_captured(results[place], wanted) if role == "saved" else results[place]
-        if role == "saved" and is_other_workspace(result, wanted):
+        result = _as_captured(results[place], wanted) if role == "saved" else results[place]
+        if role == "saved" and _is_other_workspace(result, wanted):
             detail = f"a workspace of {result.numel()} bytes on the target, where eager's has {wanted.numel()}"
             yield PortVerdict(name, role, "unproven", detail)
             continue
-        if has_other_shape(result, wanted) and lowered.get((role, name)) == tuple(result.shape):
+        if _has_other_shape(result, wanted) and lowered.get((role, name)) == tuple(result.shape):
             detail = f"its shape on the target is {list(result.shape)}, and eager's here {list(wanted.shape)}"
             yield PortVerdict(name, role, "unproven", detail)
             continue
@@ -512,12 +512,12 @@ def port_verdicts(bound: RoundingBound, subject: CheckSubject, results: Sequence
         yield PortVerdict(name, role, NOT_COMPARED.get(word, word), detail, error, witness=KERNELS_EAGER)
 
 
-def is_other_workspace(result: Any, wanted: Any) -> bool:
+def _is_other_workspace(result: Any, wanted: Any) -> bool:
     """Whether a tensor is a library's workspace, and another one on the target."""
     return may_be_workspace(result) and may_be_workspace(wanted) and result.shape != wanted.shape
 
 
-def has_other_shape(result: Any, wanted: Any) -> bool:
+def _has_other_shape(result: Any, wanted: Any) -> bool:
     """Whether two results are tensors of different shapes. An operator may return more on a GPU than on a
     CPU: a BatchNorm in evaluation its statistics, a library its workspace."""
     return isinstance(result, Tensor) and isinstance(wanted, Tensor) and result.shape != wanted.shape
@@ -528,12 +528,12 @@ def same_shape(result: Any, wanted: Any) -> bool:
     return isinstance(result, Tensor) and isinstance(wanted, Tensor) and result.shape == wanted.shape
 
 
-def as_captured(value: Any, wanted: Any) -> Any:
+def _as_captured(value: Any, wanted: Any) -> Any:
     """Return a saved tensor in the dtype in which it was captured."""
     return value.to(wanted.dtype) if same_shape(value, wanted) and value.dtype != wanted.dtype else value
 
 
-def in_place_of(kept: Tensor, value: Tensor) -> Tensor:
+def _in_place_of(kept: Tensor, value: Tensor) -> Tensor:
     """Return a value with the storage, offset and strides of another tensor: `as_strided` reads a storage from its
     start."""
     if value is kept:
@@ -550,7 +550,7 @@ def saved_of(run: EagerRun, results: Sequence[Any]) -> dict[str, Any]:
     return {name: value for (role, name), value in zip(run.outputs, results, strict=True) if role == "saved"}
 
 
-def others_are_compared(port: PortVerdict, ports: Sequence[PortVerdict]) -> bool:
+def _others_are_compared(port: PortVerdict, ports: Sequence[PortVerdict]) -> bool:
     """Whether a saved port that eager does not repeat, such as a workspace, leaves other ports to judge by."""
     return port.verdict == "unproven" and any(other.role != "saved" and other.verdict in GOOD for other in ports)
 
@@ -564,4 +564,4 @@ def first_fault(ports: Sequence[PortVerdict], word: str) -> str:
 
 
 if __name__ == "__main__":
-    check_graphs()
+    _check_graphs()

@@ -56,8 +56,8 @@ def direction_of(
     (results,) = prepared.module.graph.output_node().args
     values = [result.meta.get("val") if isinstance(result, fx.Node) else result for result in results]
     taken = {*names.values()}
-    inputs = tuple(ports_in_code(graph.inputs, prepared.inputs, names, taken))
-    outputs = tuple(ports_in_code(graph.outputs, values, names, set()))  # before Inductor rewrites the module
+    inputs = tuple(_ports_in_code(graph.inputs, prepared.inputs, names, taken))
+    outputs = tuple(_ports_in_code(graph.outputs, values, names, set()))  # before Inductor rewrites the module
     code = lower_with_inductor(prepared, name == "backward")
     recorded = record_calls(code.wrapper, at_capture(prepared), compiler)
     blank = blank_kernel(target, 1, name, compiler)
@@ -70,10 +70,10 @@ def direction_of(
 
 def at_capture(prepared: PreparedGraph) -> PreparedGraph:
     """Return a prepared graph whose inputs have the sizes of the capture."""
-    return replace(prepared, inputs=[value_at_capture(value) for value in prepared.inputs])
+    return replace(prepared, inputs=[_value_at_capture(value) for value in prepared.inputs])
 
 
-def value_at_capture(value: Any) -> Any:
+def _value_at_capture(value: Any) -> Any:
     """Return an input with the sizes of the capture, without memory."""
     if not isinstance(value, Tensor):
         return size_at_capture(value) if isinstance(value, torch.SymInt) else value
@@ -81,7 +81,7 @@ def value_at_capture(value: Any) -> Any:
     return torch.empty_strided(shape, stride, dtype=value.dtype, device="meta")
 
 
-def ports_in_code(
+def _ports_in_code(
     ports: Sequence[Port], values: Sequence[Any], names: Mapping[str, str], taken: set[str]
 ) -> Iterator[CodePort]:
     """Yield the ports of a direction with their names in the file, and their layouts on the target."""

@@ -85,15 +85,15 @@ def fused_file(file: FusedFile) -> str:
     libdevice = list(dict.fromkeys(name for item in helpers for name in item.libdevice))
     parts = [
         head_text(file, bool(libdevice)),
-        tuned_text(file),
-        *merged_helpers(helpers),
+        _tuned_text(file),
+        *_merged_helpers(helpers),
         *(kernel.text.rstrip() for kernel in file.kernels),
-        direction_text(file, file.forward),
-        *([direction_text(file, file.backward)] if file.backward else []),
+        _direction_text(file, file.forward),
+        *([_direction_text(file, file.backward)] if file.backward else []),
         function_text(file),
         helpers_text(),
         call_text(file),
-        interpreter_text(file, libdevice),
+        _interpreter_text(file, libdevice),
     ]
     return "\n\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
 
@@ -126,7 +126,7 @@ def head_text(file: FusedFile, libdevice: bool) -> str:
     return "\n".join(lines)
 
 
-def tuned_text(file: FusedFile) -> str:
+def _tuned_text(file: FusedFile) -> str:
     """Return the function that chooses configurations, if a kernel has several."""
     if not any("tuned(" in kernel.text for kernel in file.kernels):
         return ""
@@ -135,7 +135,7 @@ def tuned_text(file: FusedFile) -> str:
     return list(configurations[:1] if INTERPRETED else configurations)'''
 
 
-def merged_helpers(helpers: Sequence[NeededHelpers]) -> list[str]:
+def _merged_helpers(helpers: Sequence[NeededHelpers]) -> list[str]:
     """Return the functions of PyTorch that kernels call, once each."""
     functions = tuple(dict.fromkeys(name for item in helpers for name in item.functions))
     if not functions:
@@ -146,7 +146,7 @@ def merged_helpers(helpers: Sequence[NeededHelpers]) -> list[str]:
     return [helper_lines(NeededHelpers(functions, "\n\n\n".join(texts), ()))]
 
 
-def interpreter_text(file: FusedFile, libdevice: Sequence[str]) -> str:
+def _interpreter_text(file: FusedFile, libdevice: Sequence[str]) -> str:
     """Return what Triton's interpreter needs: functions in the place of libdevice and of PTX, and mends of it."""
     bodies = "\n".join(kernel.text for kernel in file.kernels)
     parts: list[str] = []
@@ -165,7 +165,7 @@ def interpreter_text(file: FusedFile, libdevice: Sequence[str]) -> str:
     return f"if INTERPRETED:  # what Triton's interpreter has not, or computes otherwise than a GPU\n\n{indented_text}"
 
 
-def direction_text(file: FusedFile, direction: Direction) -> str:
+def _direction_text(file: FusedFile, direction: Direction) -> str:
     """Return the function that launches the kernels of a direction."""
     text = file.texts[direction.name]
     names = [port.name for port in direction.inputs]
@@ -207,8 +207,18 @@ def value_of(file: FusedFile, direction: Direction, port: CodePort) -> str:
     names = {expression: name for name, expression in returned(file, direction)}
     value = names.get(text.results[place], text.results[place])
     if direction.name == "forward" and place in text.otherwise:
-        return f"laid({value}, ({', '.join(text.otherwise[place])},))"
+        return _laid_otherwise(value, port.shape, text.otherwise[place])
     return value
+
+
+def _laid_otherwise(value: str, shape: Sequence[str], stride: Sequence[str]) -> str:
+    """Return the expression that gives a result the program's strides: 0 where the program expanded it, so that its
+    first element there stands for all."""
+    strides = f"({', '.join(stride)},)"
+    if "0" not in stride:
+        return f"laid({value}, {strides})"
+    first = ", ".join(":1" if step == "0" else ":" for step in stride)
+    return f"laid({value}[{first}], {strides}).expand({', '.join(shape)})"
 
 
 def function_text(file: FusedFile) -> str:
@@ -239,7 +249,7 @@ def function_text(file: FusedFile) -> str:
     outputs = [value_of(file, file.forward, port) for port in file.outputs]
     if file.backward is not None:
         kept = {port.port.name: port.name for port in file.inputs}
-        kept |= {port.port.name: value_of(file, file.forward, port) for port in file.forward.outputs if is_saved(port)}
+        kept |= {port.port.name: value_of(file, file.forward, port) for port in file.forward.outputs if _is_saved(port)}
         tensors = [kept[port.port.name] for port in file.kept if port.is_tensor]
         numbers = [(port.name, kept[port.port.name]) for port in file.kept if not port.is_tensor]
         body.append(f"ctx.save_for_backward({', '.join(tensors)})")
@@ -258,7 +268,7 @@ def function_text(file: FusedFile) -> str:
     return "\n".join(lines)
 
 
-def is_saved(port: CodePort) -> bool:
+def _is_saved(port: CodePort) -> bool:
     return port.port.role == "saved"
 
 

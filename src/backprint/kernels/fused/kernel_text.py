@@ -67,7 +67,7 @@ def fused_text(direction: Direction, wrapper: WrapperText, taken: set[str], name
             lines.append(line)
             continue
         item = kernels[launch.kernel]
-        lines.append(launch_text(item, launch, grids[launch.kernel]))
+        lines.append(_launch_text(item, launch, grids[launch.kernel]))
     return FusedText(
         tuple(kernels.values()), tuple(lines), wrapper.results, wrapper.used, wrapper.laid, wrapper.otherwise
     )
@@ -82,7 +82,7 @@ def written(kernel: Kernel, launches: Sequence[Launch], name: str) -> tuple[Fuse
     sizes = {key for configuration in configurations for key in configuration.kwargs}
     parameters = [parameter for parameter in module.parameters if parameter not in sizes]
     renamed = parameter_names(parameters, launches, module)
-    text = renamed_text(without_unused(module), {**renamed, module.main.name: name})
+    text = renamed_text(_without_unused(module), {**renamed, module.main.name: name})
     text = "\n".join(row for line in text.split("\n") for row in (broken(line, "") if line[:4] == "def " else [line]))
     stored = [name for name in tuner.inductor_meta.get("mutated_arg_names", ()) if name in parameters]
     decorator = autotuner(configurations, [renamed.get(item, item) for item in stored])
@@ -90,11 +90,11 @@ def written(kernel: Kernel, launches: Sequence[Launch], name: str) -> tuple[Fuse
     signature = {renamed.get(key, key): kind for key, kind in meta["signature"].items()}
     constants = {renamed.get(key, key): value for key, value in meta["constants"].items()}
     others = [module.text_of(function) for function in module.functions if function is not module.main]
-    parts = [*(ast.unparse(node) for node in module.constants), *others, comment_of(kernel) + decorator + text]
+    parts = [*(ast.unparse(node) for node in module.constants), *others, _comment_of(kernel) + decorator + text]
     return FusedKernel(name, "\n\n\n".join(parts), kernel, module, signature, constants, options), grid
 
 
-def comment_of(kernel: Kernel) -> str:
+def _comment_of(kernel: Kernel) -> str:
     """Return comment lines: the program's lines, and the operators that the kernel computes of each."""
     lines: dict[str, list[str]] = {}
     for operator in kernel.operators:
@@ -144,12 +144,12 @@ def grid_text(expression: Any) -> list[str]:
     values: dict[str, str] = {}
     for line in expression.prefix:
         name, _, value = line.partition(" = ")
-        values[name] = ast.unparse(Inserted(values).visit(ast.parse(value, mode="eval").body))
+        values[name] = ast.unparse(_Inserted(values).visit(ast.parse(value, mode="eval").body))
     sizes = [str(expression.x_grid), str(expression.y_grid), str(expression.z_grid)]
-    return [ast.unparse(Inserted(values).visit(ast.parse(size, mode="eval").body)) for size in sizes]
+    return [ast.unparse(_Inserted(values).visit(ast.parse(size, mode="eval").body)) for size in sizes]
 
 
-class Inserted(ast.NodeTransformer):
+class _Inserted(ast.NodeTransformer):
     """Puts expressions in the place of names, and `triton.cdiv` in that of a division that is rounded up."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -173,10 +173,10 @@ class Inserted(ast.NodeTransformer):
         return node
 
 
-def launch_text(item: FusedKernel, launch: Launch, grid: Sequence[str]) -> str:
+def _launch_text(item: FusedKernel, launch: Launch, grid: Sequence[str]) -> str:
     """Return the launch of a kernel as a statement."""
     values = dict(zip(item.module.parameters, launch.arguments, strict=False))
-    sizes = [ast.unparse(Inserted(values).visit(ast.parse(size, mode="eval").body)) for size in grid]
+    sizes = [ast.unparse(_Inserted(values).visit(ast.parse(size, mode="eval").body)) for size in grid]
     while len(sizes) > 1 and sizes[-1] == "1":
         sizes.pop()
     text = f"({', '.join(sizes)},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
@@ -202,19 +202,19 @@ def parameter_names(parameters: Sequence[str], launches: Sequence[Launch], modul
     return renamed
 
 
-def without_unused(module: TritonModule) -> str:
+def _without_unused(module: TritonModule) -> str:
     """Return the text of the kernel without names that nothing reads, such as `rindex`."""
     lines = module.text_of(module.main).split("\n")
     while True:
         tree = ast.parse("\n".join(lines))
         read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
-        dropped = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt) and is_unread(node, read)}
+        dropped = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt) and _is_unread(node, read)}
         if not dropped:
             return "\n".join(lines)
         lines = [line for number, line in enumerate(lines, 1) if number not in dropped]
 
 
-def is_unread(node: ast.stmt, read: Iterable[str]) -> bool:
+def _is_unread(node: ast.stmt, read: Iterable[str]) -> bool:
     """Whether a statement of one line only names a value that nothing reads."""
     match node:
         case (

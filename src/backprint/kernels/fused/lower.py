@@ -65,7 +65,7 @@ def lower_sized(
     )
     name = name or name_of(function, "program")
     lowered = lower_capture(item, name, target, function, make_inputs)
-    if is_right_at_one(lowered, make_inputs(1)):
+    if _is_right_at_one(lowered, make_inputs(1)):
         return lowered
     return lower_capture(item, name, target, function, make_inputs, least=2)
 
@@ -94,7 +94,7 @@ def changing(
     return places
 
 
-def is_right_at_one(lowered: LoweredGraph, inputs: Any) -> bool:
+def _is_right_at_one(lowered: LoweredGraph, inputs: Any) -> bool:
     """Whether the graphs of a free size are the program where the size is one: a dimension of one is broadcast, and a
     program may do something else with it."""
     case = case_of_function(lowered, "one", inputs)
@@ -118,17 +118,17 @@ def lower_capture(
     pair = pair_of(item)
     name = identifier(name or item.name)  # a file has functions of its own, such as `laid`
     directions, conditions = directions_of(pair, target_named(target))
-    refuse_what_changes_inputs(directions[0])
+    _refuse_what_changes_inputs(directions[0])
     taken = {name, f"{name}_forward", f"{name}_backward", *RESERVED}
     texts: dict[str, FusedText] = {}
     for place, direction in enumerate(directions):
         if direction.name == "backward":
-            directions[place] = direction = with_saved_names(direction, directions[0], texts["forward"])
+            directions[place] = direction = _with_saved_names(direction, directions[0], texts["forward"])
         texts[direction.name] = fused_text(direction, Reader(direction).read(), taken, name)
     if not any(text.kernels for text in texts.values()):
         raise RefusedError(f"{name}: Inductor writes no kernel for it: all of it is calls of libraries, or views")
-    refuse_returned_inputs(directions[0], texts["forward"])
-    symbols = symbols_of(directions[0])
+    _refuse_returned_inputs(directions[0], texts["forward"])
+    symbols = _symbols_of(directions[0])
     names = {symbol.name: identifier(symbol.name) for graph in graphs_of(pair) for symbol in graph.symbols}
     guards = [in_file(guard.text, names) for guard in item.guards if guard.kind == "size"]
     conditions = bounds([*(f"{symbol} >= {least}" for symbol in symbols), *conditions, *guards], symbols)
@@ -145,7 +145,7 @@ def lower_capture(
         tuple(without_grad(pair)),
     )
     again = partial(lower_capture, name=name, target=target, function=function, make_inputs=make_inputs)
-    return LoweredGraph(fused_file(file), name, function, make_inputs, item, face_of(file), file, again)
+    return LoweredGraph(fused_file(file), name, function, make_inputs, item, _face_of(file), file, again)
 
 
 def pair_of(item: Capture) -> Pair:
@@ -161,7 +161,7 @@ def pair_of(item: Capture) -> Pair:
         sizes = hints(graph)
         specs = {step.name: step.spec for step in graph.steps} | {port.local: port.spec for port in graph.inputs}
         for step in graph.steps:
-            known_sizes = [is_size(specs.get(name), sizes) for name in used(step)]
+            known_sizes = [_is_size(specs.get(name), sizes) for name in used(step)]
             if step.is_guard and not all(known_sizes):
                 raise RefusedError(
                     f"the program depends on a value, `{show_step(step)}`"
@@ -170,12 +170,12 @@ def pair_of(item: Capture) -> Pair:
     return pair
 
 
-def is_size(spec: Spec, sizes: Mapping[str, int]) -> bool:
+def _is_size(spec: Spec, sizes: Mapping[str, int]) -> bool:
     """Whether a value is a size that symbols make."""
     return isinstance(spec, ScalarSpec) and bool(spec.expression) and known(spec.expression, sizes)
 
 
-def with_saved_names(backward: Direction, forward: Direction, text: FusedText) -> Direction:
+def _with_saved_names(backward: Direction, forward: Direction, text: FusedText) -> Direction:
     """Return a backward whose saved values have the names that they have in the forward."""
     values = dict(
         zip(
@@ -194,7 +194,7 @@ def with_saved_names(backward: Direction, forward: Direction, text: FusedText) -
     return replace(backward, inputs=tuple(inputs))
 
 
-def refuse_what_changes_inputs(forward: Direction) -> None:
+def _refuse_what_changes_inputs(forward: Direction) -> None:
     """Raise RefusedError for a program that writes to its arguments or buffers."""
     changed = [port.port.name for port in forward.outputs if port.port.role == "mutation"]
     if changed:
@@ -204,7 +204,7 @@ def refuse_what_changes_inputs(forward: Direction) -> None:
         )
 
 
-def refuse_returned_inputs(forward: Direction, text: FusedText) -> None:
+def _refuse_returned_inputs(forward: Direction, text: FusedText) -> None:
     """Raise RefusedError for a program that returns an argument as it is, or the same tensor twice."""
     given = {port.name for port in forward.inputs}
     values = [value for port, value in zip(forward.outputs, text.results, strict=True) if port.port.role == "output"]
@@ -217,7 +217,7 @@ def refuse_returned_inputs(forward: Direction, text: FusedText) -> None:
         raise RefusedError(f"the program returns the number {numbers[0]}: leave it out of what is lowered")
 
 
-def symbols_of(forward: Direction) -> dict[str, str]:
+def _symbols_of(forward: Direction) -> dict[str, str]:
     """Return for each symbolic size where it is read: `x.shape[0]`."""
     places: dict[str, str] = {}
     for port in forward.inputs:
@@ -274,7 +274,7 @@ def origin_of(item: Capture) -> str:
     return ", ".join(sources[:3]) or item.name
 
 
-def face_of(file: FusedFile) -> Face:
+def _face_of(file: FusedFile) -> Face:
     """Return the ports of the file's function."""
     names = [port.port.name for port in file.inputs]
     outputs = [port.port.name for port in file.outputs]

@@ -75,7 +75,7 @@ class LoweredGraph(Lowered):
                 f"{direction.name}: reads {', '.join(sorted(text.used)) or 'nothing'}; writes {words_of(results)}"
             )
             lines.append(f"  {count.moved:,} bytes at the captured sizes, {count.ratio:.3f} of the least possible")
-            lines += [f"  {line}" for line in kernel_lines(direction, text.kernels)]
+            lines += [f"  {line}" for line in _kernel_lines(direction, text.kernels)]
             if direction.beside:
                 calls = ", ".join(f"{name} × {times}" for name, times in direction.beside.items())
                 lines.append(f"  beside the kernels: {calls}")
@@ -89,7 +89,7 @@ class LoweredGraph(Lowered):
         """Return PTX and cubin of the kernels for a GPU of a compute capability, 80 or 90, that need not be there."""
         module = self.load()
         return tuple(
-            built_function(getattr(module, kernel.name).fn, kernel.name, *compiled_with(kernel), capability)
+            built_function(getattr(module, kernel.name).fn, kernel.name, *_compiled_with(kernel), capability)
             for kernel in self.file.kernels
         )
 
@@ -171,32 +171,32 @@ def fewest(direction: Direction, text: FusedText) -> int:
     return read + sum(written.values())
 
 
-def compiled_with(kernel: FusedKernel) -> tuple[dict[str, str], dict[str, object], int]:
+def _compiled_with(kernel: FusedKernel) -> tuple[dict[str, str], dict[str, object], int]:
     """Return the types of a kernel's arguments, its constants, and its number of warps, in the first configuration."""
     configuration = kernel.kernel.configurations[0]
     sizes = dict(configuration.sizes)
     return dict(kernel.signature), {**kernel.constants, **sizes}, configuration.num_warps
 
 
-def kernel_lines(direction: Direction, kernels: Sequence[FusedKernel]) -> list[str]:
+def _kernel_lines(direction: Direction, kernels: Sequence[FusedKernel]) -> list[str]:
     """Return a line for each kernel: what it computes, and why it is not one with the kernel before."""
     lines: list[str] = []
     for place, item in enumerate(kernels):
         operators = (operator.operator.removeprefix("aten.").partition(".")[0] for operator in item.kernel.operators)
         names = list(dict.fromkeys(operators))
         computed = ", ".join(names[:6]) + f" and {len(names) - 6} more" * (len(names) > 6)
-        lines.append(f"{item.name}: {computed}; {walk_of(item)}")
+        lines.append(f"{item.name}: {computed}; {_walk_of(item)}")
         if place:
             before = kernels[place - 1]
-            reason = why_apart(direction, before.kernel.name, item.kernel.name)
+            reason = _why_apart(direction, before.kernel.name, item.kernel.name)
             lines.append(
-                f"  is not one with the kernel before, which has {walk_of(before)}"
+                f"  is not one with the kernel before, which has {_walk_of(before)}"
                 + f" (Inductor: {reason})" * bool(reason)
             )
     return lines
 
 
-def walk_of(item: FusedKernel) -> str:
+def _walk_of(item: FusedKernel) -> str:
     """Return how many elements a kernel computes at capture, and of how many it reduces each, in words."""
     call = item.kernel.calls[0]
     names = [name for name in item.module.parameters if name not in dict(item.kernel.configurations[0].sizes)]
@@ -207,7 +207,7 @@ def walk_of(item: FusedKernel) -> str:
     return f"{elements}, each of {prod(reduced):,}" if reduced else elements
 
 
-def why_apart(direction: Direction, first: str, second: str) -> str:
+def _why_apart(direction: Direction, first: str, second: str) -> str:
     """Return the last reason that Inductor gave for not making one kernel of two, or ''."""
     left, right = (frozenset(direction.code.nodes.get(name, ())) for name in (first, second))
     reasons = [

@@ -19,6 +19,7 @@ import torch
 from backprint.errors import RefusedError
 from backprint.graph.nouns import TensorSpec
 from backprint.kernels.fused.nouns import CodePort, Direction, unique
+from backprint.values.geometry import are_contiguous
 
 WIDTH = 120
 
@@ -80,7 +81,7 @@ class Reader:
 
     def read(self) -> WrapperText:
         """Return the function's statements."""
-        statements = list(flattened(call_of_wrapper(self.direction.code.wrapper).body))
+        statements = list(flattened(_call_of_wrapper(self.direction.code.wrapper).body))
         self.name_values(statements)
         for statement in statements:
             self.statement(statement)
@@ -105,7 +106,7 @@ class Reader:
         given = {port.name for port in self.direction.inputs}
         for place, (port, value) in enumerate(zip(self.direction.outputs, self.results, strict=True)):
             memory = self.memory.get(value, self.memory.get(f"result {place}"))
-            wanted = Memory(port.shape, captured_stride(port))
+            wanted = Memory(port.shape, _captured_stride(port))
             if port.is_tensor and memory is not None and value not in given and not self.is_same(memory, wanted):
                 yield place, wanted.stride
 
@@ -253,7 +254,7 @@ class Reader:
 
     def text(self, node: ast.AST, target: str = "") -> str:
         """Return an expression of the wrapper as one of the file; `target` is the value that it becomes."""
-        rewritten = ast.fix_missing_locations(Rewriting(self, target).visit(node))
+        rewritten = ast.fix_missing_locations(_Rewriting(self, target).visit(node))
         return ast.unparse(rewritten)
 
     def check_names(self, names: Iterable[str]) -> None:
@@ -302,22 +303,9 @@ class Reader:
     def is_contiguous(self, memory: Memory) -> bool:
         """Whether a layout has no gaps, and the last dimension is the closest."""
         return all(
-            contiguous([evaluated(size, values) for size in memory.shape])
-            == [
-                1 if evaluated(size, values) == 1 else evaluated(step, values)
-                for size, step in zip(memory.shape, memory.stride, strict=True)
-            ]
+            are_contiguous(*([evaluated(size, values) for size in sizes] for sizes in (memory.shape, memory.stride)))
             for values in self.samples()
         )
-
-
-def contiguous(shape: Sequence[int]) -> list[int]:
-    """Return the strides of a contiguous tensor, 1 where a size is 1."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(1 if size == 1 else step)
-        step *= max(size, 1)
-    return strides[::-1]
 
 
 def evaluated(text: str, values: Mapping[str, int]) -> int:
@@ -325,7 +313,7 @@ def evaluated(text: str, values: Mapping[str, int]) -> int:
     return int(eval(text, {"__builtins__": {"max": max, "min": min}, "math": __import__("math")}, dict(values)))
 
 
-class Rewriting(ast.NodeTransformer):
+class _Rewriting(ast.NodeTransformer):
     """Rewrites an expression of a wrapper."""
 
     def __init__(self, reader: Reader, target: str) -> None:
@@ -379,7 +367,7 @@ class Rewriting(ast.NodeTransformer):
             if (
                 self.reader.is_contiguous(memory)
                 and self.reader.is_contiguous(layout)
-                and same_size(self.reader, memory, layout)
+                and _same_size(self.reader, memory, layout)
             ):
                 return parsed(f"{base}.view({ast.unparse(shape)})")
             if len(layout.shape) == 2 == len(memory.shape) and self.is_transposed(memory, layout):
@@ -396,7 +384,7 @@ class Rewriting(ast.NodeTransformer):
         )
 
 
-def same_size(reader: Reader, left: Memory, right: Memory) -> bool:
+def _same_size(reader: Reader, left: Memory, right: Memory) -> bool:
     """Whether two layouts have as many elements."""
     return all(
         torch.Size([evaluated(size, values) for size in left.shape]).numel()
@@ -414,7 +402,7 @@ def sizes_of(node: ast.expr) -> tuple[str, ...]:
     return tuple(map(ast.unparse, node.elts)) if isinstance(node, ast.Tuple) else (ast.unparse(node),)
 
 
-def captured_stride(port: CodePort) -> tuple[str, ...]:
+def _captured_stride(port: CodePort) -> tuple[str, ...]:
     """Return the strides of an output at capture, and of other results on the target."""
     spec = port.port.spec
     if port.port.role != "output" or not isinstance(spec, TensorSpec) or spec.stride is None:
@@ -428,7 +416,7 @@ def names_in(texts: Iterable[str]) -> set[str]:
     return {node.id for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
 
 
-def call_of_wrapper(wrapper: str) -> ast.FunctionDef:
+def _call_of_wrapper(wrapper: str) -> ast.FunctionDef:
     """Return the function of a wrapper that calls the kernels."""
     for node in ast.walk(ast.parse(wrapper)):
         if isinstance(node, ast.FunctionDef) and node.name == "call":
@@ -460,23 +448,23 @@ def broken(text: str, indent: str) -> list[str]:
     left, equals, right = text.partition(" = ")
     if equals and "," in left and not set(left) & set("()[]{}") and len(left) > WIDTH // 2:
         if not right.endswith(")"):
-            return filled_rows("(", left, f") = {right}", indent)
+            return _filled_rows("(", left, f") = {right}", indent)
         start = opening(right) + 1
-        arguments = filled_rows("", right[start:-1], ")", indent)[1:]
-        return [*filled_rows("(", left, f") = {right[:start]}", indent), *arguments]
+        arguments = _filled_rows("", right[start:-1], ")", indent)[1:]
+        return [*_filled_rows("(", left, f") = {right[:start]}", indent), *arguments]
     if text.startswith("return ") and not text.endswith(")"):
-        return filled_rows("return (", text.removeprefix("return "), ")", indent)
+        return _filled_rows("return (", text.removeprefix("return "), ")", indent)
     body = text.removesuffix(":")
     if not body.endswith(")"):
         return [indent + text]
     start = opening(body)
-    return filled_rows(body[: start + 1], body[start + 1 : -1], f"){':' * text.endswith(':')}", indent)
+    return _filled_rows(body[: start + 1], body[start + 1 : -1], f"){':' * text.endswith(':')}", indent)
 
 
-def filled_rows(head: str, items: str, end: str, indent: str) -> list[str]:
+def _filled_rows(head: str, items: str, end: str, indent: str) -> list[str]:
     """Return a head, items on lines of their own, and an end."""
     rows, row = [], ""
-    for item in split_arguments(items):
+    for item in _split_arguments(items):
         if row and len(indent) + 4 + len(row) + len(item) > WIDTH - 2:
             rows.append(row.rstrip())
             row = ""
@@ -494,7 +482,7 @@ def opening(text: str) -> int:
     return 0
 
 
-def split_arguments(text: str) -> list[str]:
+def _split_arguments(text: str) -> list[str]:
     """Return arguments, split at the commas that are in no bracket."""
     items, depth, start = [], 0, 0
     for place, letter in enumerate(text):

@@ -7,5 +7,6 @@ In the order in which a program passes through them:
 - `keeping`: what a forward keeps for its backward. `traffic`: the bytes that a direction moves, and the fewest.
 - `words`: operations in Triton. `triton_text`: a kernel as text. `torch_text`: its loop in PyTorch.
   `file_text`: the file around them.
+- `limits`: at which numbers of steps, and of which states, the loop is the program.
 - `lower`: all of it, from captures to a LoweredLoop. `lowered`: what a LoweredLoop does. `build`: its PTX and cubin.
 """

@@ -43,7 +43,7 @@ def built(lowered: LoweredLoop, capability: int) -> tuple[BuiltFunction, ...]:
     with cache_of_ours(), files_by_package():
         for kernel in kernels:
             function = getattr(module, kernel.name)
-            signature, constants = types_of(lowered, kernel, function)
+            signature, constants = _types_of(lowered, kernel, function)
             source = ASTSource(function, signature, constants)
             options = {"num_warps": 4, "enable_fp_fusion": False}
             compiled = compile(source, target=GPUTarget("cuda", capability, 32), options=options)
@@ -54,7 +54,7 @@ def built(lowered: LoweredLoop, capability: int) -> tuple[BuiltFunction, ...]:
     return tuple(results)
 
 
-def types_of(
+def _types_of(
     lowered: LoweredLoop, kernel: KernelText, function: Any
 ) -> tuple[dict[str, str], dict[tuple[int, ...], Any]]:
     """Return the types of a kernel's arguments, and its constants."""
@@ -64,14 +64,14 @@ def types_of(
         facts = layout.facts[name]
         wide = facts.dims is not None and facts.dtype in HALVES
         pointers[f"{layout.name(name)}_ptr"] = "*fp32" if wide else POINTERS[facts.dtype]
-    flags: dict[str, Any] = {"SAVE": True, "BLOCK": module_block(lowered)}
+    flags: dict[str, Any] = {"SAVE": True, "BLOCK": _module_block(lowered)}
     names = list(function.arg_names)
     signature = {name: pointers.get(name, "constexpr" if name in flags else "i32") for name in names}
     signature |= {name: "i64" for name in names if name == "last"}
     return signature, {(names.index(name),): value for name, value in flags.items() if name in names}
 
 
-def module_block(lowered: LoweredLoop) -> int:
+def _module_block(lowered: LoweredLoop) -> int:
     """Return the number of lanes of a program of the grid."""
     columns = lowered.parts.layout.columns
     return 1 << (columns - 1).bit_length() if columns else 128

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from backprint.graph.nouns import Capture
 from backprint.replaying.arguments import arguments
+from backprint.values.tree import with_distinct_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,9 @@ class Call:
 
 
 def call_of(inputs: Any) -> Call:
-    """Return the arguments that inputs are: a tuple of them, a dict of keywords, or one alone."""
+    """Return the arguments that inputs are: a tuple of them, a dict of keywords, or one alone. One tensor for two
+    arguments is two: they are examples."""
+    inputs = with_distinct_tensors(inputs)
     if isinstance(inputs, Mapping):
         return Call((), inputs)
     return Call(tuple(inputs), {}) if isinstance(inputs, (tuple, list)) else Call((inputs,), {})

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from backprint._torch.pointwise import NotPointwise, decomposed_call, decomposition, pointwise_of
+from backprint.common.names import free_name
 from backprint.errors import RefusedError
 from backprint.graph.nouns import Graph, Pair, Port, Source
 from backprint.kernels.loops.nouns import (
@@ -43,7 +44,7 @@ TENSORS = (Input, Whole, Slots, Summed)
 def program_of(pair: Pair, elements: Elements, length: int, timed: frozenset[str]) -> Program:
     """Return a Pair of a length as writes of elements. `timed` are the names of ports whose first dimension is time."""
     forward, backward = pair.forward, pair.backward
-    state, by_row = state_shape(pair, timed)
+    state, by_row = _state_shape(pair, timed)
     tensors: dict[str, TensorFacts] = {}
     folds = elements.folds
     results = Reader(elements, forward, state, timed, length, {}, by_row).read(tensors)
@@ -72,7 +73,7 @@ PRODUCTS = frozenset(
 """Operators that are often in a loop, and no operation on elements."""
 
 
-def state_shape(pair: Pair, timed: frozenset[str]) -> tuple[tuple[int, ...], frozenset[str]]:
+def _state_shape(pair: Pair, timed: frozenset[str]) -> tuple[tuple[int, ...], frozenset[str]]:
     """Return the shape that all inputs are broadcast to, without time, and the ports that have a value for each row
     of it alone: all of its dimensions but the last."""
     ports = [port for graph in (pair.forward, pair.backward) if graph for port in graph.inputs if port.role != "saved"]
@@ -82,7 +83,7 @@ def state_shape(pair: Pair, timed: frozenset[str]) -> tuple[tuple[int, ...], fro
     except RuntimeError:
         rank = max(map(len, shapes.values()))
         wide = [shape for shape in shapes.values() if len(shape) == rank]
-        if all(sizes_agree(sizes) for sizes in zip(*wide, strict=True)):
+        if all(_sizes_agree(sizes) for sizes in zip(*wide, strict=True)):
             state = tuple(torch.broadcast_shapes(*wide))
             others = {name: shape for name, shape in shapes.items() if not fits(shape, state)}
             if all(shape == state[:-1] for shape in others.values()):
@@ -97,7 +98,7 @@ def state_shape(pair: Pair, timed: frozenset[str]) -> tuple[tuple[int, ...], fro
         raise RefusedError(f"the inputs of an iteration do not broadcast to one shape of the state: {known}") from None
 
 
-def sizes_agree(sizes: Sequence[int]) -> bool:
+def _sizes_agree(sizes: Sequence[int]) -> bool:
     """Whether sizes broadcast to one."""
     return len({size for size in sizes if size != 1}) <= 1
 
@@ -138,9 +139,9 @@ def writes_of(
         )
     if isinstance(value, Summed) and port.role != "gradient":
         raise RefusedError(f"output {port.name!r} is a sum over the state: return the terms, and sum outside")
-    name = known_name(port, tensors)
+    name = _known_name(port, tensors)
     if isinstance(value, Summed):
-        check_sum(port, value, state, tensors)
+        _check_sum(port, value, state, tensors)
     timed = isinstance(value, Slots)
     dtype = value.dtype if isinstance(value, Slots) else value.element.dtype
     dims = value.dims if isinstance(value, Summed) else None
@@ -151,7 +152,7 @@ def writes_of(
     return [Write(name, None, value.element)]
 
 
-def check_sum(port: Port, value: Summed, state: tuple[int, ...], tensors: Mapping[str, TensorFacts]) -> None:
+def _check_sum(port: Port, value: Summed, state: tuple[int, ...], tensors: Mapping[str, TensorFacts]) -> None:
     """Raise unless a gradient is summed over the dimensions along which its input is broadcast."""
     shape = next(facts.shape for facts in tensors.values() if facts.port == port.name and facts.role in INPUTS)
     padded = (1,) * (len(state) - len(shape)) + tuple(shape)
@@ -170,21 +171,13 @@ def identifier(name: str) -> str:
     return f"{text}_" if text in RESERVED or keyword.iskeyword(text) else text
 
 
-def known_name(port: Port, tensors: Mapping[str, TensorFacts]) -> str:
+def _known_name(port: Port, tensors: Mapping[str, TensorFacts]) -> str:
     """Return the name of the tensor of a port: that which it has, or a free one."""
     for name, facts in tensors.items():
         if (facts.port, facts.role) == (port.name, port.role):
             return name
     prefix = "grad_" if port.role in ("tangent", "gradient") else ""
     return free_name(identifier(f"{prefix}{port.name}"), tensors)
-
-
-def free_name(wish: str, tensors: Mapping[str, TensorFacts]) -> str:
-    """Return a name that no tensor has."""
-    name, number = wish, 1
-    while name in tensors:
-        name, number = f"{wish}_{number}", number + 1
-    return name
 
 
 class Reader:
@@ -218,7 +211,7 @@ class Reader:
             if port.role == "rng":
                 raise RefusedError(f"the program draws random numbers: {PASS_DRAWS}")
             shape, timed = shape_of(port), port_key(port) in self.timed
-            name = known_name(port, tensors)
+            name = _known_name(port, tensors)
             dtype = getattr(torch, port.spec.dtype)  # type: ignore[union-attr]
             by_row = port_key(port) in self.by_row
             tensors[name] = TensorFacts(name, port.name, port.role, shape[timed:], dtype, timed, None, by_row)
@@ -366,7 +359,7 @@ class Reader:
         others = [item for item in args if isinstance(item, TENSORS) and not isinstance(item, Summed)]
         if (
             len({item.dims for item in sums}) > 1
-            or not is_linear(target, args)
+            or not _is_linear(target, args)
             or any(self.has_time(item) or not fits(item.shape, sums[0].shape) for item in others)
         ):
             rows = [self.of_row_sum(item) if isinstance(item, Summed) else item for item in args]
@@ -522,7 +515,7 @@ def fits(shape: Sequence[int], state: Sequence[int]) -> bool:
     )
 
 
-def is_linear(target: Any, args: Sequence[Any]) -> bool:
+def _is_linear(target: Any, args: Sequence[Any]) -> bool:
     """Whether an operator is linear in the sums among its arguments."""
     is_sum = [isinstance(item, Summed) for item in args]
     is_nothing = [
@@ -613,7 +606,7 @@ def empty(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any
     return Slots(shape, (None,) * shape[0], meta.dtype, by_row)
 
 
-def slice_times(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+def _slice_times(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     defaults: list[Any] = [0, None, None, 1]
     value, dim, start, stop, step = list(args) + defaults[len(args) - 1 :]
     if tuple(meta.shape) == tuple(value.shape):
@@ -649,7 +642,7 @@ def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     if tuple(value.shape) == shape:
         return value
     value = reader.settled(value)
-    of_rows = view_of_rows(reader, value, shape)
+    of_rows = _view_of_rows(reader, value, shape)
     if of_rows is not None:
         return of_rows
     if value.by_row:
@@ -658,7 +651,7 @@ def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
         if value.shape[0] == 1 and shape[1:] == tuple(value.shape[1:]):
             times = reader.times(value)
             return Slots(shape, times.parts * shape[0], times.dtype)
-        same_state = keeps_places(value.shape[1:], shape[1:])
+        same_state = _keeps_places(value.shape[1:], shape[1:])
         if shape and shape[0] == value.shape[0] and same_state and fits(shape[1:], reader.state):
             times = reader.times(value)
             return Slots(shape, times.parts, times.dtype)
@@ -666,7 +659,7 @@ def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
             return reader.at_slot(reader.times(value), 0)
         raise NotPointwise(f"it makes {list(shape)} of {list(value.shape)}, across time")
     element = reader.whole(value)
-    if fits(shape, reader.state) and (target is aten.expand.default or keeps_places(value.shape, shape)):
+    if fits(shape, reader.state) and (target is aten.expand.default or _keeps_places(value.shape, shape)):
         return Whole(shape, element)
     if shape[1:] == tuple(value.shape) and (target is aten.expand.default or shape[0] == 1):
         return Slots(shape, (element,) * shape[0], element.dtype)
@@ -675,7 +668,7 @@ def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
     raise NotPointwise(f"it makes {list(shape)} of {list(value.shape)}")
 
 
-def view_of_rows(reader: Reader, value: Any, shape: tuple[int, ...]) -> Any:
+def _view_of_rows(reader: Reader, value: Any, shape: tuple[int, ...]) -> Any:
     """Return values of rows with the last dimension or without it; None for other views."""
     rows, timed = reader.state[:-1], reader.has_time(value)
     here, there = tuple(value.shape[timed:]), shape[timed:]
@@ -688,7 +681,7 @@ def view_of_rows(reader: Reader, value: Any, shape: tuple[int, ...]) -> Any:
     return Whole(shape, reader.whole(value), drops)
 
 
-def keeps_places(before: Sequence[int], after: Sequence[int]) -> bool:
+def _keeps_places(before: Sequence[int], after: Sequence[int]) -> bool:
     """Whether a view leaves each dimension at its place from the right, or has but one element."""
     sizes = [list(before), list(after)]
     if all(size == 1 for shape in sizes for size in shape):
@@ -751,7 +744,7 @@ STRUCTURE: Mapping[Any, Callable[..., Any]] = {
     aten.stack.default: stack,
     aten.cat.default: cat,
     aten.select_backward.default: select_backward,
-    aten.slice.Tensor: slice_times,
+    aten.slice.Tensor: _slice_times,
     aten.slice_backward.default: slice_backward,
     aten.flip.default: flip,
     aten.full.default: full,

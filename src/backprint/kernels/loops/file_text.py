@@ -9,6 +9,7 @@ from backprint.kernels.loops.nouns import TensorFacts
 from backprint.kernels.loops.torch_text import PlainText
 from backprint.kernels.loops.triton_text import HALVES, KernelText, Layout, wrapped
 from backprint.kernels.loops.words import FORMULAS
+from backprint.kernels.lowered import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,23 @@ class Short:
     forward: KernelText
     backward: KernelText | None
     gradients: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """For which calls a file is, because the program was found to be the loop there. `steps` are ranges of numbers of
+    steps, the first and the last of each, and `dimensions` the fewest and the most of the state. `sizes` of the state
+    are numbers of the program, by their dimension, counted from the end."""
+
+    steps: tuple[tuple[int, int], ...]
+    dimensions: tuple[int, int]
+    sizes: Mapping[int, int]
+
+    @property
+    def steps_in_words(self) -> str:
+        """The numbers of steps in words."""
+        texts = [f"{first} to {last}" if last > first else str(first) for first, last in self.steps]
+        return " and ".join([", ".join(texts[:-1]), texts[-1]] if texts[1:] else texts) + " steps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +54,8 @@ class FileParts:
     tangents: Mapping[str, str]
     gradients: tuple[str | None, ...]
     least: int
+    most: int
+    """The most steps that the kernels take: the largest number at which the program was compared with the loop."""
     sums: str
     shorts: tuple[Short, ...] = ()
     short: int = 0
@@ -45,6 +65,7 @@ class FileParts:
     """Both directions in PyTorch."""
     positive: frozenset[str] = frozenset()
     """The inputs that had no negative number, so none is drawn for the comparison: a root may be taken of them."""
+    limits: Limits | None = None
 
     @property
     def library(self) -> tuple[str, ...]:
@@ -68,15 +89,15 @@ def file_text(parts: FileParts) -> str:
             *(FORMULAS[name].strip("\n") + "\n" for name in formulas),
             *(kernel.source for kernel in kernels),
             function_text(parts),
-            *(text for short in parts.shorts for text in short_texts(parts, short)),
+            *(text for short in parts.shorts for text in _short_texts(parts, short)),
             helpers_text(parts),
             call_text(parts),
-            *comparison_texts(parts),
+            *_comparison_texts(parts),
         ]
     )
 
 
-def short_texts(parts: FileParts, short: Short) -> list[str]:
+def _short_texts(parts: FileParts, short: Short) -> list[str]:
     """Return the kernels and the autograd.Function of a number of steps that the loop does not describe."""
     kernels = [short.forward, *([short.backward] if short.backward else [])]
     inside = replace(
@@ -87,8 +108,9 @@ def short_texts(parts: FileParts, short: Short) -> list[str]:
 
 def head_text(parts: FileParts) -> str:
     name = parts.name
-    shapes = shapes_text(parts.layout)
-    return f'''"""{name} as one Triton kernel a direction, for every number of steps and {shapes}.
+    shapes = shapes_text(parts)
+    return f'''"""{name} as one Triton kernel a direction, for {steps_text(parts)} and
+{shapes}.
 
 Written by Backprint from {parts.origin}. This file needs torch and triton alone. `{name}({", ".join(parts.inputs)})` is
 the program, and gradients flow through it. A kernel walks time with its state in registers: an element of the state is
@@ -104,22 +126,41 @@ if __name__ == "__main__" and not torch.cuda.is_available():
 
 import triton
 import triton.language as tl
-{library_text(parts)}
-{block_text(parts.layout)}
+{_library_text(parts)}
+{_block_text(parts.layout)}
 '''
 
 
-def shapes_text(layout: Layout) -> str:
+def _least_steps(parts: FileParts) -> int:
+    """Return the fewest steps that the kernels take."""
+    return min([parts.least, *(short.length for short in parts.shorts)])
+
+
+def steps_text(parts: FileParts) -> str:
+    """Return in words for which numbers of steps a file is."""
+    return parts.limits.steps_in_words if parts.limits else f"{_least_steps(parts)} to {parts.most} steps"
+
+
+def shapes_text(parts: FileParts) -> str:
     """Return in words for which shapes of the state kernels are."""
-    return f"every number of rows of {layout.columns} elements" if layout.columns else "every shape of the state"
+    columns, limits = parts.layout.columns, parts.limits
+    text = f"every number of rows of {columns} elements" if columns else "every shape of the state"
+    if limits is None:
+        return text
+    first, last = limits.dimensions
+    text = f"{text}, of {f'{first} to ' * (first < last)}{counted(last, 'dimension')}"
+    if not limits.sizes:
+        return text
+    sizes = ", ".join(f"state[{place}] == {size}" for place, size in sorted(limits.sizes.items()))
+    return f"{text}, with {sizes}"
 
 
-def library_text(parts: FileParts) -> str:
+def _library_text(parts: FileParts) -> str:
     """Return the import of CUDA's libdevice, if a kernel calls it."""
     return "from triton.language.extra import libdevice\n" * bool(parts.library)
 
 
-def block_text(layout: Layout) -> str:
+def _block_text(layout: Layout) -> str:
     """Return the lines that say how many elements a program of the grid has."""
     if layout.columns:
         size = f"BLOCK = triton.next_power_of_2({layout.columns})"
@@ -201,7 +242,7 @@ def forward_lines(parts: FileParts) -> list[str]:
     used = {name for kernel in (parts.forward, parts.backward) if kernel for name in kernel.tensors}
     lines = [
         *checks(parts),
-        f"T, state, n = {sizes_text(parts)}",
+        f"T, state, n = {_sizes_text(parts)}",
     ]
     if parts.backward is not None and parts.without_grad:
         rows = ", ".join(f"{index}: {parts.inputs[index]!r}" for index in parts.without_grad)
@@ -237,8 +278,8 @@ def forward_lines(parts: FileParts) -> list[str]:
         plain = [name for name in parts.outputs if name not in parts.tangents]
         if plain:
             lines.append(f"ctx.mark_non_differentiable({', '.join(map(layout.name, plain))})")
-        if set(spread_sizes(parts)):
-            names = spread_sizes(parts)
+        if set(_spread_sizes(parts)):
+            names = _spread_sizes(parts)
             lines.append(f"ctx.spread = {listed(names)}")
         lines.append("ctx.T, ctx.state = T, state")
     results = ", ".join(map(layout.name, parts.outputs))
@@ -254,7 +295,7 @@ def saved_names(parts: FileParts) -> list[str]:
     return [name for name in parts.backward.tensors if name not in tangents]
 
 
-def spread_sizes(parts: FileParts) -> list[str]:
+def _spread_sizes(parts: FileParts) -> list[str]:
     """Return the sizes of broadcast inputs that the backward kernel takes."""
     assert parts.backward is not None
     return [name for name in parts.backward.sizes if name not in ("n", "last", "rows", "T")]
@@ -268,8 +309,8 @@ def backward_lines(parts: FileParts) -> list[str]:
     if saved:
         lines.append(f"{listed([layout.name(name) for name in saved])} = ctx.saved_tensors")
     lines.append("T, state = ctx.T, ctx.state")
-    if spread_sizes(parts):
-        lines.append(f"{listed(spread_sizes(parts))} = ctx.spread")
+    if _spread_sizes(parts):
+        lines.append(f"{listed(_spread_sizes(parts))} = ctx.spread")
     lines += ["n = state.numel()", f"grid = {grid_text(layout)}"]
     tangents = [name for name in parts.tangents.values() if name in parts.backward.tensors]
     for name in tangents:
@@ -324,7 +365,8 @@ def helpers_text(parts: FileParts) -> str:
         f"    if state[-1] != {columns}:\n"
         f'        raise ValueError(f"a row has {{state[-1]}} elements: this file was written for {columns}")\n'
     ) * bool(columns)
-    least = min([parts.least, *(short.length for short in parts.shorts)])
+    least, most = _least_steps(parts), parts.most
+    held = _limit_lines(parts)
     texts = [
         f'''def check(dtype, **tensors):
     """Raise unless tensors have the dtype that the kernels were written for."""
@@ -338,10 +380,12 @@ def sizes(timed, others):
     T = timed[0].shape[0] if timed[0].dim() else 0
     if any(tensor.shape[:1] != (T,) for tensor in timed) or T < {least}:
         raise ValueError(f"time is the first dimension, of {least} or more steps: {{[tuple(x.shape) for x in timed]}}")
+    if T > {most}:  # a program may do something else from a later step on
+        raise ValueError(f"{{T}} steps: this loop was compared with the program up to {most} steps; lower it with more")
     state = torch.broadcast_shapes(*(x.shape[1:] for x in timed), *(x.shape for x in others))
     if state.numel() == 0:
         raise ValueError(f"the state has no elements: {{tuple(state)}}")
-{rows}    return T, state, state.numel()
+{rows}{held}    return T, state, state.numel()
 '''
     ]
     if "some" in kinds:
@@ -365,6 +409,31 @@ def sizes(timed, others):
     return "\n\n".join(texts)
 
 
+def _limit_lines(parts: FileParts) -> str:
+    """Return the lines that refuse what was not found to be the program."""
+    limits, lines = parts.limits, []
+    if limits is None:
+        return ""
+    if limits.steps != ((_least_steps(parts), parts.most),):
+        lines += [
+            f"    if not any(first <= T <= last for first, last in {limits.steps}):",
+            '        raise ValueError(f"{T} steps: this loop was compared with the program at '
+            f'{limits.steps_in_words}; lower it with others")',
+        ]
+    first, last = limits.dimensions
+    lines += [
+        f"    if not {first} <= len(state) <= {last}:  # a program may do something else",
+        '        raise ValueError(f"the state has {len(state)} dimensions: this loop was compared with the program at '
+        f'{first} to {last}")',
+    ]
+    for place, size in sorted(limits.sizes.items()):
+        lines += [
+            f"    if state[{place}] != {size}:  # the program branches on it, or computes with it",
+            f'        raise ValueError(f"state[{place}] is {{state[{place}]}}: this file was written for {size}")',
+        ]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def call_text(parts: FileParts) -> str:
     """Return the function that users call."""
     arguments = ", ".join(parts.inputs)
@@ -384,7 +453,7 @@ def call_text(parts: FileParts) -> str:
 TOLERANCES = {"torch.float64": 1e-12, "torch.float32": 1e-5, "torch.bfloat16": 4 * 2**-7, "torch.float16": 4 * 2**-10}
 
 
-def comparison_texts(parts: FileParts) -> list[str]:
+def _comparison_texts(parts: FileParts) -> list[str]:
     """Return both directions in PyTorch, and the function that compares the kernels with them."""
     dtypes = {str(facts.dtype) for facts in parts.layout.facts.values()}
     allowed = ", ".join(f"{dtype}: {value}" for dtype, value in TOLERANCES.items() if dtype in dtypes)
@@ -409,12 +478,12 @@ def same(name, result, plain):
         "# ---- The same loops in PyTorch, and the comparison of the kernels with them: python this_file.py\n",
         *(side.source for side in parts.plain),
         helpers,
-        "\n".join(compare_lines(parts)) + "\n",
+        "\n".join(_compare_lines(parts)) + "\n",
         'if __name__ == "__main__":\n    compare()\n',
     ]
 
 
-def compare_lines(parts: FileParts) -> list[str]:
+def _compare_lines(parts: FileParts) -> list[str]:
     """Return the lines of the function that compares."""
     shown = parts.layout.name
     forward, *backward = parts.plain
@@ -427,15 +496,15 @@ def compare_lines(parts: FileParts) -> list[str]:
         f"    if {parts.inputs[0]} is None:",
         "        torch.manual_seed(0)",
         '        device = "cuda" if torch.cuda.is_available() else "cpu"',
-        *(f"        {name} = {draw_text(parts.layout.facts[name], name in parts.positive)}" for name in parts.inputs),
-        f"    T, state, _ = {sizes_text(parts)}",
+        *(f"        {name} = {_draw_text(parts.layout.facts[name], name in parts.positive)}" for name in parts.inputs),
+        f"    T, state, _ = {_sizes_text(parts)}",
         f"    device = {parts.inputs[0]}.device",
     ]
     differentiable = [index for index, gradient in enumerate(parts.gradients) if gradient] if backward else []
     if differentiable:
         names = [parts.inputs[index] for index in differentiable]
         lines += [f"    {name} = {name}.detach().requires_grad_()" for name in names]
-    lines += [f"    results = as_tuple({parts.name}({arguments}))", *plain_call(parts, forward)]
+    lines += [f"    results = as_tuple({parts.name}({arguments}))", *_plain_call(parts, forward)]
     lines += [f"    same({quoted(name)}, results[{index}], {name})" for index, name in enumerate(outputs)]
     if differentiable:
         tangents = [
@@ -446,7 +515,7 @@ def compare_lines(parts: FileParts) -> list[str]:
             *(f"    {tangent} = torch.randn_like({outputs[index]})" for index, tangent in tangents),
             f"    of = [{', '.join(f'results[{index}]' for index, _ in tangents)}]",
             f"    gradients = torch.autograd.grad(of, [{', '.join(names)}], [{along}])",
-            *plain_call(parts, backward[0]),
+            *_plain_call(parts, backward[0]),
         ]
         gradients = [shown(parts.gradients[index] or "") for index in differentiable]
         lines += [f"    same({quoted(name)}, gradients[{index}], {name})" for index, name in enumerate(gradients)]
@@ -458,7 +527,7 @@ def quoted(name: str) -> str:
     return f'"{name}"'
 
 
-def draw_text(facts: TensorFacts, is_positive: bool) -> str:
+def _draw_text(facts: TensorFacts, is_positive: bool) -> str:
     """Return the text that draws an input."""
     sizes = [*["steps"] * facts.timed, *map(str, facts.shape)]
     size = listed(sizes) if sizes else "()"
@@ -467,7 +536,7 @@ def draw_text(facts: TensorFacts, is_positive: bool) -> str:
     return f"torch.randint(0, 2, {size}, device=device).to({facts.dtype})"
 
 
-def plain_call(parts: FileParts, side: PlainText) -> list[str]:
+def _plain_call(parts: FileParts, side: PlainText) -> list[str]:
     """Return the lines that run a direction in PyTorch."""
     shown = parts.layout.name
     takes = wrapped([*map(shown, side.takes), "T", "state", "device"])
@@ -477,7 +546,7 @@ def plain_call(parts: FileParts, side: PlainText) -> list[str]:
     return ["    with torch.no_grad():", first, *(f"        {line}" for line in rest)]
 
 
-def sizes_text(parts: FileParts) -> str:
+def _sizes_text(parts: FileParts) -> str:
     """Return the call that finds out the number of steps and the shape of the state."""
 
     def whole(name: str) -> str:

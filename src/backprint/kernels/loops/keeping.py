@@ -52,12 +52,12 @@ def kept(
 ) -> Kept:
     """Return the two directions with the fewest bytes between them, for `least` steps or more."""
     of_rows = row_elements(forward, is_row_tensor) if state else frozenset()
-    uses = kept_uses(backward)
+    uses = _kept_uses(backward)
     each_step = {body for body, slot in uses if isinstance(slot, Now)}
     at_edges = {body for body, slot in uses if isinstance(slot, Edge)}
     finals = list(dict.fromkeys(body for body, slot in uses if slot is None))
     read_anyway = {
-        item.args[0] for write in all_writes(backward) for item in behind([write.element]) if item.op == "load"
+        item.args[0] for write in _all_writes(backward) for item in behind([write.element]) if item.op == "load"
     }
     outputs = {
         write.element: write.tensor
@@ -68,13 +68,13 @@ def kept(
     if forward.peeled:
         outputs = {}
     inputs = {facts.name for facts in tensors.values() if facts.timed and facts.shape == state}
-    handed_on = tensors_handed_on(forward, outputs, inputs, elements)
+    handed_on = _tensors_handed_on(forward, outputs, inputs, elements)
     if any(isinstance(slot, Edge) and slot.last and slot.count + 2 > least for _, slot in uses):
         handed_on = {}  # of so few steps, that before the last is not there
     at_hand = {*outputs, *handed_on}
-    cut = cheapest(each_step, at_hand, read_anyway, tensors, state, of_rows)
-    if not all(computable(body, cut) for body in at_edges):
-        cut = cheapest(each_step | at_edges, at_hand, read_anyway, tensors, state, of_rows)
+    cut = _cheapest(each_step, at_hand, read_anyway, tensors, state, of_rows)
+    if not all(_computable(body, cut) for body in at_edges):
+        cut = _cheapest(each_step | at_edges, at_hand, read_anyway, tensors, state, of_rows)
     places: dict[Element, str] = {}
     facts: list[TensorFacts] = []
     writes = list(forward.writes)
@@ -104,10 +104,10 @@ def kept(
         before=tuple(map(readers.write, backward.before)),
         after=tuple(map(readers.write, backward.after)),
     )
-    return Kept(replace(forward, writes=tuple(writes), after=tuple(after)), read_once(reading, elements), tuple(facts))
+    return Kept(replace(forward, writes=tuple(writes), after=tuple(after)), _read_once(reading, elements), tuple(facts))
 
 
-def tensors_handed_on(
+def _tensors_handed_on(
     forward: Loop, outputs: Mapping[Element, str], inputs: Collection[str], elements: Elements
 ) -> dict[Element, str]:
     """Return the carried values that are an output or an input of the step before, and the tensors that have them.
@@ -126,7 +126,7 @@ def tensors_handed_on(
     return handed_on
 
 
-def read_once(backward: Loop, elements: Elements) -> Loop:
+def _read_once(backward: Loop, elements: Elements) -> Loop:
     """Return a backward that hands on what it reads of the step before: that is what the next iteration reads."""
     inside = list(behind([*(write.element for write in backward.writes), *backward.following]))
     twice = {}
@@ -154,15 +154,15 @@ def moved(edge: Edge, offset: int) -> Edge | None:
     return Edge(count, edge.last) if count >= 0 else None
 
 
-def all_writes(loop: Loop) -> tuple[Write, ...]:
+def _all_writes(loop: Loop) -> tuple[Write, ...]:
     """Return the writes of a loop and what it hands on, as writes."""
     handed = tuple(Write("", None, item) for item in (*loop.start, *loop.following))
     return (*loop.before, *loop.writes, *loop.after, *handed)
 
 
-def kept_uses(loop: Loop) -> list[tuple[Element, Slot]]:
+def _kept_uses(loop: Loop) -> list[tuple[Element, Slot]]:
     """Return the values of the forward that a backward uses, and at which slots."""
-    items = [item for write in all_writes(loop) for item in behind([write.element]) if item.op == "kept"]
+    items = [item for write in _all_writes(loop) for item in behind([write.element]) if item.op == "kept"]
     return list(dict.fromkeys((item.args[0], item.args[1]) for item in items))
 
 
@@ -180,7 +180,7 @@ def varies(element: Element, memo: dict[Element, bool]) -> bool:
     return memo[element]
 
 
-def cheapest(
+def _cheapest(
     uses: Iterable[Element],
     at_hand: Collection[Element],
     read_anyway: Iterable[str],
@@ -219,7 +219,7 @@ def cheapest(
     return [item for item in nodes if (item, 0) not in reached and (item, 1) in reached]
 
 
-def computable(root: Element, cut: Iterable[Element]) -> bool:
+def _computable(root: Element, cut: Iterable[Element]) -> bool:
     """Whether an element can be computed from those that are read."""
     known, stack = set(cut), [root]
     while stack:

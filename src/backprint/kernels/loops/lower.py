@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backprint.api import capture
-from backprint.errors import RefusedError, UsageError
+from backprint.common.names import free_name
+from backprint.errors import BackprintError, RefusedError, UsageError, is_defect
 from backprint.graph.nouns import Capture, Pair, Port
 from backprint.kernels.loops.call import call_of, inputs_by_port
 from backprint.kernels.loops.elements import identifier, port_key, program_of, shape_of
 from backprint.kernels.loops.file_text import FileParts, Short, file_text
 from backprint.kernels.loops.keeping import kept
+from backprint.kernels.loops.limits import limited
 from backprint.kernels.loops.lowered import LoweredLoop
 from backprint.kernels.loops.nouns import INPUTS, ROWS, Edge, Elements, Loop, Program, Write, behind
 from backprint.kernels.loops.rolling import Edges, History, NumberChanges, Unlike, rolled, written_by
@@ -23,8 +25,10 @@ from backprint.kernels.lowered import Face
 
 SUMS = ("stages", "atomics")
 
-LENGTHS = (6, 7, 8)
-"""Numbers of steps at which a program is captured."""
+LENGTHS = (6, 7, 8, 256)
+"""Numbers of steps at which a program is captured. The loop is looked for at the first three. At the others it must be
+the program too: what a step does may depend on its number, as in `if t < 100`. The largest is the most steps that the
+kernels take."""
 
 SHORT = (1, 2)
 """Lengths at which a loop is compared too, without being looked for there."""
@@ -44,17 +48,19 @@ def loops_over(function: Callable[..., Any], make_inputs: Callable[[int], Any], 
 def lower_loop(
     function: Callable[..., Any],
     make_inputs: Callable[[int], Any],
-    lengths: Sequence[int] = LENGTHS,
+    lengths: Sequence[int] | None = None,
     sums: str = "stages",
     name: str | None = None,
 ) -> LoweredLoop:
     """Return a program that walks time as one Triton kernel a direction."""
     if sums not in SUMS:
         raise UsageError(f"sums={sums!r}: one of {', '.join(SUMS)}")
+    lengths = lengths or LENGTHS
     if len(set(lengths)) < 3 or min(lengths) < 6:
-        raise UsageError(f"lengths={tuple(lengths)}: pass three different numbers of steps, each of 6 or more")
-    captures = {length: captured(function, make_inputs, length) for length in sorted(set(lengths))}
-    timed = timed_ports({length: item.pairs[0] for length, item in captures.items()})
+        raise UsageError(f"lengths={tuple(lengths)}: pass three or more different numbers of steps, each of 6 or more")
+    in_order = sorted(set(lengths))
+    captures = {length: captured(function, make_inputs, length) for length in in_order[:3]}
+    timed = _timed_ports({length: item.pairs[0] for length, item in captures.items()})
     pairs = {length: item.pairs[0] for length, item in captures.items()}
     elements = Elements()
     try:
@@ -63,14 +69,48 @@ def lower_loop(
         try:
             first = loops_of(pairs, timed, elements, True)
         except RefusedError:
-            raise changing_number(pairs, timed) or error from None
+            raise _changing_number(pairs, timed) or error from None
     least, shorter = shortest(function, make_inputs, timed, elements, first, min(lengths))
-    return lowered(
-        function, make_inputs, name or name_of(function), captures[min(lengths)], first, elements, least, shorter, sums
+    seen = (*SHORT, *in_order)
+    title, item = name or name_of(function), captures[in_order[0]]
+    result = lowered(function, make_inputs, title, item, first, elements, least, shorter, seen, sums)
+    for length in in_order[3:]:  # at the end: all that is done with elements takes longer after so many of them
+        _check_length(function, make_inputs, timed, elements, first, length, in_order[:3])
+    return limited(
+        result,
+        lambda length: _check_length(function, make_inputs, timed, elements, first, length, in_order[:3]),
     )
 
 
-def changing_number(pairs: Mapping[int, Pair], timed: frozenset[str]) -> RefusedError | None:
+def _check_length(
+    function: Callable[..., Any],
+    make_inputs: Callable[[int], Any],
+    timed: frozenset[str],
+    elements: Elements,
+    loops: _Directions,
+    length: int,
+    known: Sequence[int],
+) -> None:
+    """Raise RefusedError unless the program of another number of steps is the loop too."""
+    advice = f"pass lengths={(*known, 'N')}".replace("'", "") + " for kernels of at most N steps, if it is up to there"
+    try:
+        program = program_of(captured(function, make_inputs, length).pairs[0], elements, length, timed)
+    except Exception as error:  # the program may not run for so many steps, as one with a table of numbers
+        if is_defect(error):
+            raise
+        reason = str(error) if isinstance(error, BackprintError) else f"it raises {type(error).__name__}: {error}"
+        raise RefusedError(
+            f"the program of {length} steps cannot be compared with the loop: {reason}; {advice}"
+        ) from error
+    if not describes(loops, program, elements):
+        steps = ", ".join(map(str, known[:-1]))
+        raise RefusedError(
+            f"the program of {length} steps is not the loop that it is for {steps} and {known[-1]} steps: what a step "
+            f"does depends on its number, as in `if t < 100`, or on how many there are; {advice}"
+        )
+
+
+def _changing_number(pairs: Mapping[int, Pair], timed: frozenset[str]) -> RefusedError | None:
     """Return the error of a state that depends on no input, so that it is another number at each step; None if that is
     not why a program is no loop."""
     elements = Elements()
@@ -84,13 +124,13 @@ def changing_number(pairs: Mapping[int, Pair], timed: frozenset[str]) -> Refused
     return None
 
 
-def loops_of(pairs: Mapping[int, Pair], timed: frozenset[str], elements: Elements, counts: bool) -> Directions:
+def loops_of(pairs: Mapping[int, Pair], timed: frozenset[str], elements: Elements, counts: bool) -> _Directions:
     """Return the loops of a program, which must be the same for all lengths. If it `counts`, numbers that are the
     number of steps are that, as the divisor of a mean over time is."""
-    first: Directions | None = None
+    first: _Directions | None = None
     for length, pair in pairs.items():
-        program = read_program(pair, elements, length, timed, counts)
-        directions = Directions.of(program, elements, counts, (min(pairs) - 4) // 2)
+        program = _read_program(pair, elements, length, timed, counts)
+        directions = _Directions.of(program, elements, counts, (min(pairs) - 4) // 2)
         first = first or directions
         if (directions.forward, directions.backward) != (first.forward, first.backward):
             raise RefusedError(f"the loop of {length} steps is not that of {min(pairs)}: pass other lengths")
@@ -98,7 +138,7 @@ def loops_of(pairs: Mapping[int, Pair], timed: frozenset[str], elements: Element
     return first
 
 
-def read_program(pair: Pair, elements: Elements, length: int, timed: frozenset[str], counts: bool) -> Program:
+def _read_program(pair: Pair, elements: Elements, length: int, timed: frozenset[str], counts: bool) -> Program:
     """Return a Pair as writes of elements."""
     elements.steps = length if counts else None
     try:
@@ -127,7 +167,7 @@ def name_of(function: Any, unnamed: str = "loop_program") -> str:
     return identifier(name) if name and name != "lambda" and not name[0].isdigit() else unnamed
 
 
-def timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:
+def _timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:
     """Return the ports whose first dimension is the number of steps; raise where another dimension is."""
     timed: set[str] = set()
     rows = {length: {port_key(port): port for port in inputs_of(pair)} for length, pair in pairs.items()}
@@ -168,7 +208,7 @@ def inputs_of(pair: Pair) -> list[Port]:
 
 
 @dataclass(frozen=True, slots=True)
-class Directions:
+class _Directions:
     """A program of a length and its loops."""
 
     program: Program
@@ -177,7 +217,7 @@ class Directions:
     counts: bool = False
 
     @staticmethod
-    def of(program: Program, elements: Elements, counts: bool, edge: int) -> Directions:
+    def of(program: Program, elements: Elements, counts: bool, edge: int) -> _Directions:
         """Return the loops of a program."""
         try:
             none = History(elements, None, program.length, (), edge)
@@ -188,10 +228,10 @@ class Directions:
             except RefusedError:
                 raise error from None
         if not program.backward:
-            return Directions(program, forward, None, counts)
+            return _Directions(program, forward, None, counts)
         history = history_of(forward, program, elements, edge)
         backward = rolled(program.backward, elements, program.length, -forward.step, history)
-        return Directions(program, forward, backward, counts)
+        return _Directions(program, forward, backward, counts)
 
 
 def history_of(forward: Loop, program: Program, elements: Elements, edge: int = 1) -> History:
@@ -205,7 +245,7 @@ def shortest(
     make_inputs: Callable[[int], Any],
     timed: frozenset[str],
     elements: Elements,
-    loops: Directions,
+    loops: _Directions,
     known: int,
 ) -> tuple[int, tuple[Program, ...]]:
     """Return the fewest steps of which the loop is the program, compared at 1 and 2, and the programs of fewer."""
@@ -220,7 +260,7 @@ def shortest(
     return (least, tuple(others)) if least <= max(SHORT) or known == max(SHORT) + 1 else (known, ())
 
 
-def describes(loops: Directions, program: Program, elements: Elements) -> bool:
+def describes(loops: _Directions, program: Program, elements: Elements) -> bool:
     """Whether loops write what a program of another length does."""
     length = program.length
     history = history_of(loops.forward, program, elements)
@@ -240,7 +280,7 @@ def describes(loops: Directions, program: Program, elements: Elements) -> bool:
     return True
 
 
-def without_loop(writes: Sequence[Write], elements: Elements, length: int) -> Loop:
+def _without_loop(writes: Sequence[Write], elements: Elements, length: int) -> Loop:
     """Return the writes of a short program as they are, one after another."""
     outside = Edges(elements, length, History(elements, None, length, (), length))
     before = tuple(
@@ -259,19 +299,20 @@ def lowered(
     make_inputs: Callable[[int], Any],
     name: str,
     item: Capture,
-    loops: Directions,
+    loops: _Directions,
     elements: Elements,
     least: int,
     shorter: Sequence[Program],
+    seen: tuple[int, ...],
     sums: str,
 ) -> LoweredLoop:
-    """Return the LoweredLoop of loops."""
+    """Return the LoweredLoop of loops, which were the program at the `seen` numbers of steps."""
     program, forward, backward = loops.program, loops.forward, loops.backward
     tensors = dict(program.tensors)
     for short in shorter:  # may have gradients that the loop has not
         tensors = short.tensors | tensors
     layout = Layout(tensors, program.state)
-    if has_rows(layout, program, *shorter):
+    if _has_rows(layout, program, *shorter):
         layout.columns = program.state[-1]
     if backward is not None:
         both = kept(forward, backward, elements, tensors, program.state, layout.is_row, least)
@@ -279,7 +320,7 @@ def lowered(
         tensors |= {facts.name: facts for facts in both.tensors}
     second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
     read_later = frozenset(second.tensors if second is not None else ())
-    rename_kept(layout, kernel_text(f"{name}_forward", forward, layout, sums, read_later).named)
+    _rename_kept(layout, kernel_text(f"{name}_forward", forward, layout, sums, read_later).named)
     first = kernel_text(f"{name}_forward", forward, layout, sums, read_later)
     second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
     pair = item.pairs[0]
@@ -293,9 +334,8 @@ def lowered(
     }
     gradients = tuple(by_port.get(("gradient", tensors[key].port)) for key in inputs)
     sources = sorted({step.source.file for step in pair.forward.steps if step.source is not None})
-    parts = FileParts(
-        name, ", ".join(sources[:3]) or name, layout, first, second, inputs, outputs, tangents, gradients, least, sums
-    )
+    origin, steps = ", ".join(sources[:3]) or name, (least, max(seen))
+    parts = FileParts(name, origin, layout, first, second, inputs, outputs, tangents, gradients, *steps, sums)
     call = call_of(make_inputs(program.length))
     given = inputs_by_port(function, item, call.args, dict(call.kwargs))
     positive = frozenset(key for key in inputs if bool((given[tensors[key].port] >= 0).all()))
@@ -309,7 +349,7 @@ def lowered(
     shorts = []
     for short in shorter:
         texts = [
-            kernel_text(f"{name}_{side}_{short.length}", without_loop(writes, elements, short.length), layout, sums)
+            kernel_text(f"{name}_{side}_{short.length}", _without_loop(writes, elements, short.length), layout, sums)
             for side, writes in (("forward", short.forward), ("backward", short.backward))
             if writes
         ]
@@ -336,10 +376,11 @@ def lowered(
         backward=backward,
         parts=parts,
         least=min([least, *(short.length for short in shorter)]),
+        seen=seen,
     )
 
 
-def has_rows(layout: Layout, *programs: Program) -> bool:
+def _has_rows(layout: Layout, *programs: Program) -> bool:
     """Whether a kernel works on rows of the state, or writes one value for a row."""
     writes = [write for program in programs for write in (*program.forward, *program.backward)]
     facts = [layout.facts[write.tensor] for write in writes]
@@ -347,13 +388,11 @@ def has_rows(layout: Layout, *programs: Program) -> bool:
     return of_rows or any(item.op in ROWS for item in behind([write.element for write in writes]))
 
 
-def rename_kept(layout: Layout, named: Mapping[str, str]) -> None:
+def _rename_kept(layout: Layout, named: Mapping[str, str]) -> None:
     """Name the tensors that hold kept values after the variables of the forward."""
     taken = set(layout.facts)
     for tensor, variable in named.items():
         base = "kept_" + re.sub(r"_\d+$", "", variable)
-        wish, number = base, 1
-        while wish in taken:
-            wish, number = f"{base}_{number}", number + 1
+        wish = free_name(base, taken)
         taken.add(wish)
         layout.shown[tensor] = wish

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
+from backprint.errors import UsageError
 from backprint.kernels.loops.build import built
-from backprint.kernels.loops.file_text import FileParts, shapes_text
+from backprint.kernels.loops.file_text import FileParts, shapes_text, steps_text
+from backprint.kernels.loops.limits import EVERY
 from backprint.kernels.loops.nouns import Loop
 from backprint.kernels.loops.traffic import Traffic, traffic_of
 from backprint.kernels.loops.words import functions_text
@@ -16,18 +19,40 @@ from backprint.kernels.lowered import Lowered, counted
 from backprint.kernels.lowered_build import BuiltFunction
 from backprint.kernels.lowered_check import LoweredCheck, case_of_function, compared
 
+CHECKED = (1, 2, 7, 64)
+"""Numbers of steps at which a loop is compared with eager."""
+
 
 @dataclass(frozen=True)
 class LoweredLoop(Lowered):
     """A program that walks time, as one Triton kernel a direction.
 
-    `least` is the fewest steps that it takes.
+    `least` is the fewest steps that it takes, and `seen` are the numbers of steps at which it was captured. More than
+    the largest of them are refused: a program may do something else from a later step on. `takes` says of a number
+    whether the kernels take it.
     """
 
     least: int
+    seen: tuple[int, ...]
     forward: Loop = field(repr=False)
     backward: Loop | None = field(repr=False)
     parts: FileParts = field(repr=False)
+
+    @property
+    def most(self) -> int:
+        """The most steps that it takes."""
+        return max(self.seen)
+
+    def takes(self, length: int) -> bool:
+        """Whether the kernels take this number of steps."""
+        limits = self.parts.limits
+        ranges = limits.steps if limits else ((self.least, self.most),)
+        return any(first <= length <= last for first, last in ranges)
+
+    def inputs_of(self, length: int) -> Any:
+        """Return the inputs for a number of steps."""
+        assert self.make_inputs is not None
+        return self.make_inputs(length)
 
     @property
     def jitted(self) -> str:
@@ -54,8 +79,8 @@ class LoweredLoop(Lowered):
         layout = self.parts.layout
         element = torch.Size(layout.state).numel() * 4
         lines = [
-            f"{self.name}: {'two kernels, one a direction' if self.backward else 'one kernel'}, for {self.least} "
-            f"or more steps and {shapes_text(layout)}"
+            f"{self.name}: {'two kernels, one a direction' if self.backward else 'one kernel'}, for "
+            f"{steps_text(self.parts)} and {shapes_text(self.parts)}",
         ]
         traffic = self.traffic(steps)
         for name, loop in (("forward", self.forward), ("backward", self.backward)):
@@ -93,23 +118,32 @@ class LoweredLoop(Lowered):
             lines.append(
                 f"{', '.join(sorted(halves))} is computed in float32; what is kept is rounded before it is used"
             )
+        lines += [
+            f"captured at {', '.join(map(str, self.seen[:-1]))} and {self.most} steps, and run at the others up to "
+            f"{min(self.most, EVERY)}; more than {self.most} are refused: pass `lengths` for more",
+        ]
         lines.append(
             "inputs that are not contiguous are copied first; fewer steps, other dtypes and no elements are refused"
         )
         return "\n".join(lines)
 
-    def check(self, sizes: Sequence[int] = (1, 2, 7, 64), timeout: float = 600.0) -> LoweredCheck:
+    def check(self, sizes: Sequence[int] = (), timeout: float = 600.0) -> LoweredCheck:
         """Run the file in a process of its own, and compare outputs and gradients with the program in eager.
 
-        `sizes` are numbers of steps. On a CPU the kernels run in Triton's interpreter. In float32 the largest
-        difference may be 1e-5 of a tensor's largest value. Halves are compared with the program in float32, and their
-        error with that of eager.
+        `sizes` are numbers of steps, by default 1, 2, 7 and 64 as far as it takes them. On a CPU the kernels run in
+        Triton's interpreter. In float32 the largest difference may be 1e-5 of a tensor's largest value; a gradient that
+        is 0 but for rounding is compared with the size of its terms. Halves are compared with the program in float32,
+        and their error with that of eager.
         """
-        assert self.make_inputs is not None
-        lengths = [length for length in sizes if length >= self.least] or [self.least]
-        cases = [case_of_function(self, counted(steps, "step"), self.make_inputs(steps), nudges=0) for steps in lengths]
+        if others := [length for length in sizes if length >= self.least and not self.takes(length)]:
+            raise UsageError(
+                f"{self.name} takes {steps_text(self.parts)}, not {others[0]}: pass lengths=(6, 7, 8, "
+                f"{max(others[0], 9)}) to bp.lower"
+            )
+        lengths = [length for length in sizes or CHECKED if self.takes(length)] or [self.least]
+        cases = [case_of_function(self, counted(steps, "step"), self.inputs_of(steps), nudges=0) for steps in lengths]
         return compared(self, cases, timeout)
 
     def __repr__(self) -> str:
         kernels = "forward and backward" if self.backward else "forward"
-        return f"LoweredLoop({self.name}: {kernels}, {self.least} steps or more; print(lowered.explain()))"
+        return f"LoweredLoop({self.name}: {kernels}, {self.least} to {self.most} steps; print(lowered.explain()))"

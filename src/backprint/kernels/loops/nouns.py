@@ -83,8 +83,8 @@ class Elements:
             return arguments[0]  # exactly the same number
         if op == "constant" and arguments[0] == self.steps and dtype != torch.bool:
             op, arguments = "steps", ()
-        if self.folds and op in ARITHMETIC and all(is_constant(item) for item in arguments):
-            return self.constant(folded_number(op, arguments, dtype).item(), dtype)
+        if self.folds and op in ARITHMETIC and all(_is_constant(item) for item in arguments):
+            return self.constant(_folded_number(op, arguments, dtype).item(), dtype)
         key = (op, dtype, *(id(item) if isinstance(item, Element) else (type(item), repr(item)) for item in arguments))
         if key not in self.made:
             self.made[key] = Element(op, arguments, dtype, self.source, self.name)
@@ -119,12 +119,12 @@ ARITHMETIC: Mapping[str, Callable[..., torch.Tensor]] = {
 """Operations whose results IEEE 754 defines: a number of the file is that of the program."""
 
 
-def is_constant(value: Any) -> bool:
+def _is_constant(value: Any) -> bool:
     """Whether an argument is an element that is a number."""
     return isinstance(value, Element) and value.op == "constant"
 
 
-def folded_number(op: str, constants: Iterable[Element], dtype: torch.dtype) -> torch.Tensor:
+def _folded_number(op: str, constants: Iterable[Element], dtype: torch.dtype) -> torch.Tensor:
     """Return an operation on constants. Halves are computed in float32, as kernels do."""
     wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     return ARITHMETIC[op](*(torch.tensor(item.args[0], dtype=wide) for item in constants)).to(wide)

@@ -30,10 +30,10 @@ def rolled(writes: Sequence[Write], elements: Elements, length: int, step: int, 
     walk = list(range(length)) if step > 0 else list(range(length - 1, -1, -1))
     problem: RefusedError | None = None
     loops: list[Loop] = []
-    for times in ways_to_time(writes, step, history):
+    for times in _ways_to_time(writes, step, history):
         for place in range(edge, length - 3):
             try:
-                body = body_at(writes, elements, times, walk, place, history)
+                body = _body_at(writes, elements, times, walk, place, history)
                 loops.append(extended(body, writes, elements, walk, place, length, history))
                 break
             except (RefusedError, Unlike) as error:
@@ -43,7 +43,7 @@ def rolled(writes: Sequence[Write], elements: Elements, length: int, step: int, 
     return min(loops, key=lambda loop: (loop.peeled, len(loop.start), len(loop.absent)))
 
 
-def ways_to_time(writes: Sequence[Write], step: int, history: History) -> Iterator[dict[Element, int | None]]:
+def _ways_to_time(writes: Sequence[Write], step: int, history: History) -> Iterator[dict[Element, int | None]]:
     """Yield the times of elements, in each way in which an iteration may be cut from the next."""
     for as_taken in (True, False) if history.loop is not None else (True,):
         times = times_of(writes, step, history, as_taken)
@@ -115,7 +115,7 @@ class History:
         self.edge = edge
         self.counts = True
         self.step = loop.step if loop else 1
-        self.taken = carried_by_time(loop, elements, length) if loop else {}
+        self.taken = _carried_by_time(loop, elements, length) if loop else {}
         self.handed = {time: {item: index for index, item in enumerate(items)} for time, items in self.taken.items()}
         self.times: dict[Element, int | None] = {}
         self.known: dict[Element, bool] = {}
@@ -197,7 +197,7 @@ class History:
         return run_body([body], self.taken[time], time, self.elements, None, self)[0]
 
 
-def carried_by_time(loop: Loop, elements: Elements, length: int) -> dict[int, list[Element]]:
+def _carried_by_time(loop: Loop, elements: Elements, length: int) -> dict[int, list[Element]]:
     """Return the values that each iteration takes, by its time, and those behind the last."""
     first, last = loop.first.at(length), loop.last.at(length)
     values = [resolved(item, elements, length) for item in loop.start]
@@ -232,7 +232,7 @@ def resolved(
             at = history.end if slot is None else slot.at(length)
             memo[element] = history.value(element.args[0], at)
         else:
-            memo[element] = without_zero(rebuilt(element, memo, elements))
+            memo[element] = _without_zero(rebuilt(element, memo, elements))
     return memo[root]
 
 
@@ -296,7 +296,7 @@ class Alike:
     def check(self, here: Element, there: Element) -> None:
         """Raise unless two elements are the same operation."""
         if "constant" == here.op == there.op and here.dtype == there.dtype:
-            raise number_changes(here, there)
+            raise _number_changes(here, there)
         plain = [
             (item.op, item.dtype, [arg for arg in item.args if not isinstance(arg, Element)], len(item.inputs))
             for item in (here, there)
@@ -307,14 +307,14 @@ class Alike:
             )
         for mine, other in zip(here.inputs, there.inputs, strict=True):
             if mine.op == other.op == "constant" and mine is not other:
-                raise number_changes(mine, other, there)
+                raise _number_changes(mine, other, there)
 
 
 class NumberChanges(RefusedError):
     """A number differs from iteration to iteration."""
 
 
-def number_changes(here: Element, there: Element, user: Element | None = None) -> NumberChanges:
+def _number_changes(here: Element, there: Element, user: Element | None = None) -> NumberChanges:
     """Return the error of a number that differs from iteration to iteration."""
     return NumberChanges(
         f"a number changes with time: {here.args[0]!r}, then {there.args[0]!r}{place_of(user or there)}. Each "
@@ -328,7 +328,7 @@ def place_of(element: Element) -> str:
     return f" at {source.file}:{source.line} ({source.code})" if source is not None else ""
 
 
-def body_at(
+def _body_at(
     writes: Sequence[Write],
     elements: Elements,
     times: Mapping[Element, int | None],
@@ -350,7 +350,7 @@ def body_at(
         if [write.tensor for write in mine] != [write.tensor for write in other]:
             raise RefusedError("not every step is written alike")
         roots[index] = [(left.element, right.element) for left, right in zip(mine, other, strict=True)]
-        roots[index] += handed_alike(handed, walk[index], walk[index + 1])
+        roots[index] += _handed_alike(handed, walk[index], walk[index + 1])
     for _ in range(4):  # what an iteration hands on is computed in it, and may take more
         matched.clear()
         for index, starts in roots.items():
@@ -417,7 +417,7 @@ def handed_on(
     return by_kind
 
 
-def handed_alike(
+def _handed_alike(
     handed: Mapping[int, Mapping[Any, list[Element]]], time: int, after: int
 ) -> list[tuple[Element, Element]]:
     """Return what two times hand on by the same operations, where these tell which is which."""
@@ -490,13 +490,13 @@ def run_body(
         elif element.op == "load" and isinstance(element.args[1], Now):
             memo[element] = elements.load(element.args[0], time + element.args[1].offset, element.dtype)
         else:
-            memo[element] = without_zero(rebuilt(element, memo, elements))
-            if absent is not None and memo[element].op == "zero" and may_be_infinite(element, memo):
+            memo[element] = _without_zero(rebuilt(element, memo, elements))
+            if absent is not None and memo[element].op == "zero" and _may_be_infinite(element, memo):
                 absent.add(element)
     return [memo[root] for root in roots]
 
 
-def without_zero(element: Element) -> Element:
+def _without_zero(element: Element) -> Element:
     """Return an operation on `zero` as autograd would have it, which does not compute it."""
     left = element.inputs[0] if element.inputs else element
     right = element.inputs[-1] if element.inputs else element
@@ -523,7 +523,7 @@ def without_zero(element: Element) -> Element:
     return element
 
 
-def may_be_infinite(element: Element, memo: Mapping[Element, Element]) -> bool:
+def _may_be_infinite(element: Element, memo: Mapping[Element, Element]) -> bool:
     """Whether an operation on a gradient of 0 may be other than 0: a product with what may be infinite."""
     if element.op == "mul":
         return not all(memo[item].op == "zero" or is_finite(memo[item]) for item in element.inputs)
@@ -556,13 +556,13 @@ def solved(
     values: dict[int, Element] = {}
     for body, actual in wanted:
         try:
-            values = unified(body, actual, values, time, elements, history)
+            values = _unified(body, actual, values, time, elements, history)
         except Unlike as error:
             raise RefusedError(str(error)) from None
     return [values.get(index, elements.zero(dtype)) for index, dtype in enumerate(dtypes)]
 
 
-def unified(
+def _unified(
     body: Element, actual: Element, values: dict[int, Element], time: int, elements: Elements, history: History
 ) -> dict[int, Element]:
     """Return the values with those that make an element of the body the actual one; raise Unlike if none do."""
@@ -584,14 +584,14 @@ def unified(
         try:
             attempt = values
             for mine, other in zip(body.inputs, actual.inputs, strict=True):
-                attempt = unified(mine, other, attempt, time, elements, history)
+                attempt = _unified(mine, other, attempt, time, elements, history)
             return attempt
         except (Unlike, ValueError):
             pass
     if body.op == "add":
         for term, rest in (body.inputs, body.inputs[::-1]):
             try:
-                return nothing(rest, unified(term, actual, values, time, elements, history), time, elements)
+                return nothing(rest, _unified(term, actual, values, time, elements, history), time, elements)
             except Unlike:
                 continue
     raise Unlike(f"an iteration at an end is another program{place_of(body)}")
@@ -675,10 +675,10 @@ def extended(
         values, last = results[: len(dtypes)], index
     if length - 1 - last > history.edge:
         raise RefusedError("the last iterations are other programs")
-    return written_around(body, start, values, writes, covered, elements, (first, last), walk, length, absent, history)
+    return _written_around(body, start, values, writes, covered, elements, (first, last), walk, length, absent, history)
 
 
-def written_around(
+def _written_around(
     body: Body,
     start: tuple[Element, ...],
     end: Sequence[Element],
@@ -793,12 +793,12 @@ def canonical(loop: Loop, elements: Elements) -> Loop:
     """Return a loop without what nothing needs, and with carried values in the order in which the body needs them."""
     used: list[int] = []
     roots = [write.element for write in (*loop.writes, *loop.after)]
-    pending = carried_of(roots)
+    pending = _carried_of(roots)
     while pending:
         index = pending.pop(0)
         if index not in used:
             used.append(index)
-            pending += carried_of([loop.following[index]])
+            pending += _carried_of([loop.following[index]])
     numbers = {old: new for new, old in enumerate(used)}
 
     def renamed(root: Element) -> Element:
@@ -832,6 +832,6 @@ def canonical(loop: Loop, elements: Elements) -> Loop:
     )
 
 
-def carried_of(roots: Iterable[Element]) -> list[int]:
+def _carried_of(roots: Iterable[Element]) -> list[int]:
     """Return the numbers of the carried values that elements need, in order."""
     return [item.args[0] for item in behind(roots) if item.op == "carried"]

@@ -47,12 +47,12 @@ class PlainText:
 
 def plain_text(name: str, loop: Loop, layout: Layout, read_later: frozenset[str] = frozenset()) -> PlainText:
     """Return one direction in PyTorch."""
-    writer = TorchWriter(name, loop, layout, "stages", read_later)
+    writer = _TorchWriter(name, loop, layout, "stages", read_later)
     writer.text()
     return writer.plain()
 
 
-def is_itself(line: str) -> bool:
+def _is_itself(line: str) -> bool:
     """Whether a line gives a variable its own name, as that of an input that is read as it is."""
     left, _, right = line.strip().partition(" = ")
     return left == right and left.isidentifier()
@@ -63,13 +63,13 @@ def type_text(dtype: torch.dtype) -> str:
     return {"tl.int1": "torch.bool"}.get(TYPES[dtype]) or TYPES[dtype].replace("tl", "torch")
 
 
-def edge_text(slot: Slot) -> str:
+def _edge_text(slot: Slot) -> str:
     """Return the time of a slot at an end."""
     assert isinstance(slot, Edge)
     return f"T - {slot.count + 1}" if slot.last else str(slot.count)
 
 
-class TorchWriter(Writer):
+class _TorchWriter(Writer):
     """Writes a direction in PyTorch."""
 
     is_triton = False
@@ -87,7 +87,7 @@ class TorchWriter(Writer):
         ]
         head = f"def {self.name}({wrapped([*map(shown, takes), 'T', 'state', 'device'])}):"
         result = f"    return {wrapped([shown(name) for name in written])}"
-        lines = [line for line in self.lines if not is_itself(line)]
+        lines = [line for line in self.lines if not _is_itself(line)]
         source = "\n".join([head, *allocations, *lines, result]) + "\n"
         return PlainText(self.name, source, takes, written)
 
@@ -110,7 +110,7 @@ class TorchWriter(Writer):
         if isinstance(slot, Now):
             text += f"[t{offset}]"
         elif slot is not None:
-            text += f"[{edge_text(slot)}]"
+            text += f"[{_edge_text(slot)}]"
         if facts.by_row:
             text += "[..., None]"
         return f"{text}.float()" if facts.dtype in HALVES else text
@@ -133,7 +133,7 @@ class TorchWriter(Writer):
         if facts.dims is not None:
             self.lines.append(f"{pad}{name} = torch.zeros(state, device=device) + {bracket(value, level, 2)}")
             return
-        at = [] if write.slot is None else ["t"] if isinstance(write.slot, Now) else [edge_text(write.slot)]
+        at = [] if write.slot is None else ["t"] if isinstance(write.slot, Now) else [_edge_text(write.slot)]
         at += ["..."] * (facts.by_row or not at) + ["None"] * facts.by_row
         self.lines.append(f"{pad}{name}[{', '.join(at)}] = {value}")
 

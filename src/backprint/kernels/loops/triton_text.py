@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from backprint.common.names import free_name
 from backprint.errors import RefusedError
 from backprint.graph.nouns import Source
 from backprint.kernels.loops.nouns import (
@@ -393,7 +394,7 @@ class Writer:
         users = self.users.get(element, ())
         if len(users) != 1 or element in self.loop.following or element in self.roots:
             return False
-        return same_line(element.source, users[0].source) and self.width(element, counts) < LONGEST
+        return _same_line(element.source, users[0].source) and self.width(element, counts) < LONGEST
 
     def width(self, element: Element, counts: Mapping[Element, int]) -> int:
         """Return about how long the text of an element is."""
@@ -442,7 +443,7 @@ class Writer:
     def comment(self, element: Element, depth: int) -> None:
         """Write the line of the program, where it changes."""
         source = element.source
-        if source is None or element.op in ("load", "previous") or same_line(source, self.source):
+        if source is None or element.op in ("load", "previous") or _same_line(source, self.source):
             return
         self.source = source
         code = source.code if len(source.code) < 90 else source.code[:87] + "…"
@@ -595,7 +596,7 @@ class Writer:
 
     def called(self, element: Element, texts: list[str]) -> tuple[str, int]:
         """Return the text of a function of its arguments."""
-        if element.op == "pow" and is_fraction(element.inputs[1]):
+        if element.op == "pow" and _is_fraction(element.inputs[1]):
             return f"tl.exp({texts[1]} * tl.log({texts[0]}))", 5
         if element.op in ON_TENSORS:  # functions of this file that look at a dtype
             texts = [
@@ -665,7 +666,7 @@ class Writer:
             return f"{self.layout.name(element.args[0])}_before"
         source = element.source
         match = ASSIGNED.match(source.code) if source is not None else None
-        if match and not any(same_line(user.source, source) for user in self.users.get(element, ())):
+        if match and not any(_same_line(user.source, source) for user in self.users.get(element, ())):
             return match[1] if self.loop.step > 0 else f"grad_{match[1]}"
         for write in (*self.loop.writes, *self.loop.before, *self.loop.after):
             if write.element is element and not self.is_kept(write):
@@ -676,19 +677,17 @@ class Writer:
 
     def free(self, wish: str) -> str:
         """Return a name that is not taken, and take it."""
-        name, number = wish, 1
-        while name in self.taken:
-            name, number = f"{wish}_{number}", number + 1
+        name = free_name(wish, self.taken)
         self.taken.add(name)
         return name
 
 
-def is_fraction(element: Element) -> bool:
+def _is_fraction(element: Element) -> bool:
     """Whether an element is a number that is not whole: a power of a negative number is NaN then."""
     return element.op == "constant" and float(element.args[0]) != int(element.args[0])
 
 
-def same_line(here: Source | None, there: Source | None) -> bool:
+def _same_line(here: Source | None, there: Source | None) -> bool:
     """Whether two places are one line."""
     return here is there or (
         here is not None and there is not None and (here.file, here.line) == (there.file, there.line)

@@ -7,21 +7,16 @@ from dataclasses import replace
 
 from backprint.common.collector import collector_paused
 from backprint.graph.capture_options import CaptureOptions
-from backprint.graph.nouns import IN_FULL
+from backprint.graph.nouns import IN_FULL, WITHOUT_CHECKPOINTS
 from backprint.tracing.aot.from_fx import read_fx
 from backprint.tracing.aot.trace import Traced, trace
 from backprint.tracing.assembly import assemble
 from backprint.tracing.non_operator_effects import flag_guards
 from backprint.tracing.program import CalledProgram, ScoutedProgram
 from backprint.tracing.refusals import describe_unchecked_reads
-from backprint.tracing.request import EngineResult
+from backprint.tracing.request import EngineResult, HasCheckpoints
 from backprint.tracing.scout import Findings, scout
 from backprint.tracing.stamping.stamp import attempt_stamp
-
-WITHOUT_CHECKPOINTS = (
-    "these graphs are without the program's checkpoints, which AOTAutograd does not trace: they save what the program "
-    "does not, and their peak is higher; the engines eager and dynamo capture what it saves and computes again"
-)
 
 
 def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
@@ -29,30 +24,32 @@ def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
     if not options.fake or not options.stamp:
         with collector_paused() if options.fake else contextlib.nullcontext():
             scouted, seen = scout(program)
-        return traced_in_full(program, options, scouted, seen)
+        return _traced_in_full(program, options, scouted, seen)
     with collector_paused():
         attempt = attempt_stamp(
-            program, options, lambda *scouted_call: read_fx(scouted_call[0], traced_by(*scouted_call))
+            program, options, lambda *scouted_call: read_fx(scouted_call[0], _traced_by(*scouted_call))
         )
         if attempt.result is not None:
             return attempt.result
         scouted, seen = (attempt.run.scouted, attempt.run.findings) if attempt.run is not None else scout(program)
-    result = traced_in_full(program, options, scouted, seen)
+    result = _traced_in_full(program, options, scouted, seen)
     return replace(result, notes=(f"{IN_FULL}{attempt.why}", *result.notes)) if attempt.why else result
 
 
-def traced_by(scouted: ScoutedProgram, seen: Findings, options: CaptureOptions) -> Traced:
+def _traced_by(scouted: ScoutedProgram, seen: Findings, options: CaptureOptions) -> Traced:
     """Trace a program that has run."""
     specialize = bool(options.specialize)
     return trace(scouted, seen, specialize, options.partition, options.decompose, options.dynamic)
 
 
-def traced_in_full(
+def _traced_in_full(
     program: CalledProgram, options: CaptureOptions, scouted: ScoutedProgram, seen: Findings
 ) -> EngineResult:
     """Return the capture of a program that has run."""
+    if options.fake and options.engine == "auto" and (seen.checkpoints or scouted.accumulates):
+        raise HasCheckpoints(WITHOUT_CHECKPOINTS)
     with collector_paused():
-        traced = traced_by(scouted, seen, options)
+        traced = _traced_by(scouted, seen, options)
         joint = read_fx(scouted, traced).joint
         assembled = assemble(joint)
     return EngineResult(

@@ -47,10 +47,10 @@ def read_fx(program: ScoutedProgram, traced: Traced) -> ReadJoint:
     lines = forward_lines(traced)
     forward_side, backward_side = Side(traced.forward, names), None
     inputs = input_ports(program, traced, forward_side)
-    nodes = with_lost_draws(traced)
+    nodes = _with_lost_draws(traced)
     steps = forward_side.steps(nodes, lines)
     results = results_of(traced, forward_side)
-    steps = with_guards(forward_side, steps, checks_of(traced))
+    steps = _with_guards(forward_side, steps, checks_of(traced))
     notes = notes_of(forward_side, nodes)
     tangents: tuple[Port, ...] = ()
     gradients: tuple[Result, ...] = ()
@@ -67,10 +67,10 @@ def read_fx(program: ScoutedProgram, traced: Traced) -> ReadJoint:
     groups: dict[str, tuple[int, ...]] = {}
     joint = Joint(
         inputs=inputs,
-        forward=tuple(with_labels(steps, groups)),
+        forward=tuple(_with_labels(steps, groups)),
         results=results,
         tangents=tangents,
-        backward=tuple(with_labels(backward_steps, groups)),
+        backward=tuple(_with_labels(backward_steps, groups)),
         gradients=gradients,
         groups=groups,
         same={named.name: named.other_names for named in program.tensors if named.other_names},
@@ -83,11 +83,11 @@ def read_fx(program: ScoutedProgram, traced: Traced) -> ReadJoint:
     return ReadJoint(joint, forward_side.locals, backward_side.locals if backward_side else {})
 
 
-def with_labels(steps: Iterable[Step], groups: dict[str, tuple[int, ...]]) -> Iterator[Step]:
+def _with_labels(steps: Iterable[Step], groups: dict[str, tuple[int, ...]]) -> Iterator[Step]:
     """Yield steps in which collectives have the labels of their groups; `groups` gets the members of each."""
     under_way: set[str] = set()
     for step in steps:
-        refuse_other_collectives(step)
+        _refuse_other_collectives(step)
         if step.target == WAIT:
             under_way -= set(used(step))
         elif read := under_way & set(used(step)):
@@ -105,7 +105,7 @@ def with_labels(steps: Iterable[Step], groups: dict[str, tuple[int, ...]]) -> It
         yield step
 
 
-def refuse_other_collectives(step: Step) -> None:
+def _refuse_other_collectives(step: Step) -> None:
     """Refuse an operator of `torch.distributed` that a graph does not have, and that was not written as one that it
     has: autograd has called it."""
     namespace = step.target.removeprefix("torch.ops.").partition(".")[0]
@@ -156,11 +156,11 @@ def returned(traced: Traced) -> list[tuple[tuple[str, str], Any]]:
 
 def checks_of(traced: Traced) -> list[tuple[Any, Reading]]:
     """Return the nodes whose values were read while tracing, each with its Reading."""
-    nodes = [before_detach(node) for (_, role), node in returned(traced) if role == "guard"]
+    nodes = [_before_detach(node) for (_, role), node in returned(traced) if role == "guard"]
     return list(zip(nodes, traced.readings, strict=True))
 
 
-def before_detach(node: fx.Node) -> fx.Node:
+def _before_detach(node: fx.Node) -> fx.Node:
     """Return the node before a chain of `detach`, which has the same values."""
     while node.target is torch.ops.aten.detach.default:
         node = node.args[0]
@@ -177,20 +177,20 @@ def notes_of(side: Side, nodes: Sequence[fx.Node]) -> dict[str, Note]:
     return notes
 
 
-def with_lost_draws(traced: Traced) -> list[fx.Node]:
+def _with_lost_draws(traced: Traced) -> list[fx.Node]:
     """Return the forward's nodes with the unused random draws that the partition dropped: they advance the
     generator."""
     nodes = list(traced.forward.graph.nodes)
     present = {node.name for node in nodes}
     order = {node.name: index for index, node in enumerate(traced.joint.graph.nodes)}
-    depending_on_tangents = nodes_depending_on_tangents(traced.joint)
+    depending_on_tangents = _nodes_depending_on_tangents(traced.joint)
     lost = [
         node
         for node in traced.joint.graph.nodes
         if is_draw(node)
         and not is_backward(node)
         and node.name not in present | depending_on_tangents
-        and not is_kept_with_state(node, nodes)
+        and not _is_kept_with_state(node, nodes)
     ]
     if traced.backward is None or not lost:
         return nodes
@@ -208,7 +208,7 @@ def with_lost_draws(traced: Traced) -> list[fx.Node]:
     return sorted(nodes, key=lambda node: places.get(node.op, places.get(node.name, order.get(node.name, len(order)))))
 
 
-def nodes_depending_on_tangents(joint: fx.GraphModule) -> set[str]:
+def _nodes_depending_on_tangents(joint: fx.GraphModule) -> set[str]:
     """Return the names of nodes that depend on a tangent; in a custom Function of Dynamo's nothing else marks them."""
     names: set[str] = set()
     for node in joint.graph.nodes:
@@ -222,12 +222,12 @@ SAVING, REPEATING = torch.ops.higher_order.run_and_save_rng_state, torch.ops.hig
 """The operators that replace a draw that the backward repeats: in the forward, and in the backward."""
 
 
-def is_state(node: fx.Node) -> bool:
+def _is_state(node: fx.Node) -> bool:
     """Whether a forward node is a random state that is saved for the backward, which refers to it by a number."""
     return node.target is operator.getitem and getattr(node.args[0], "target", None) is SAVING and node.args[1] == 0
 
 
-def is_kept_with_state(node: fx.Node, nodes: Sequence[fx.Node]) -> bool:
+def _is_kept_with_state(node: fx.Node, nodes: Sequence[fx.Node]) -> bool:
     """Whether a random draw is in the forward as one that saves its state."""
     input_names = [each.name for each in node.all_input_nodes]
     return any(
@@ -254,7 +254,7 @@ def is_sum(node: fx.Node) -> bool:
     return bool(node.meta.get("is_gradient_acc") and known)
 
 
-def with_guards(side: Side, steps: Sequence[Step], checks: Sequence[tuple[fx.Node, Reading]]) -> list[Step]:
+def _with_guards(side: Side, steps: Sequence[Step], checks: Sequence[tuple[fx.Node, Reading]]) -> list[Step]:
     """Return the steps with a guard right after each value that was read; guards on inputs come first."""
     guards_after: dict[str, list[Step]] = {}
     for node, reading in checks:
@@ -288,7 +288,7 @@ def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]
     ports: list[Port] = []
     kept = traced.forward.graph.output_node().args[0][len(traced.outputs) :]
     saved = {node.name: ahead.locals[node.name] for node in kept}
-    states = (node.name for node in traced.forward.graph.nodes if is_state(node) and node.name in saved)
+    states = (node.name for node in traced.forward.graph.nodes if _is_state(node) and node.name in saved)
     tangents = iter(traced.tangents)
     for node in traced.backward.graph.find_nodes(op="placeholder"):
         if node.name in saved or node.name.startswith("rng_state_output"):
@@ -319,7 +319,7 @@ def gradients_of(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[R
 # ---- Sources and links
 
 
-def note_of(node: fx.Node) -> Source | None:
+def _note_of(node: fx.Node) -> Source | None:
     """Return the user's line that a node carries."""
     note = (node.meta.get("custom") or {}).get(NOTE_KEY)
     return note if isinstance(note, Source) else None
@@ -331,13 +331,13 @@ def forward_lines(traced: Traced) -> Notes:
     Nodes that autograd made may be in the forward too: they have the line of the node they are the gradient of.
     """
     lines: Notes = {}
-    heads = forward_nodes_by_seq(traced)
+    heads = _forward_nodes_by_seq(traced)
     for node in reversed(list(traced.joint.graph.nodes)):
         if node.op == "call_function":
-            note = note_of(node)
+            note = _note_of(node)
             head = heads.get(node.meta.get("seq_nr", -1))
             if note is None and head is not None and is_backward(node) and not is_sum(node):
-                note = note_of(head)
+                note = _note_of(head)
             if note is None and isinstance(node.meta.get("val"), SIZES):  # arithmetic on sizes is not a torch call
                 note = next((lines[user.name][0] for user in node.users if user.name in lines), None)
             lines[node.name] = (note, None)
@@ -347,32 +347,32 @@ def forward_lines(traced: Traced) -> Notes:
 def backward_lines(traced: Traced, ahead: Side) -> Notes:
     """Return the source and the echo of each backward node."""
     assert traced.backward is not None
-    heads = forward_nodes_by_seq(traced)
+    heads = _forward_nodes_by_seq(traced)
     order = {node_.name: (index, node_) for index, node_ in enumerate(traced.joint.graph.nodes)}
-    draws = saved_draws(traced)
+    draws = _saved_draws(traced)
     lines: Notes = {}
     links: dict[str, str] = {}
     sums: dict[str, str] = {}
     for node in traced.backward.graph.nodes:
         if node.op != "call_function":
             continue
-        if (again := recomputed_node(node, order)) is not None:
-            lines[node.name] = note_of_recomputed(
+        if (again := _recomputed_node(node, order)) is not None:
+            lines[node.name] = _note_of_recomputed(
                 again, draws.get(node.name) or heads.get(again.meta.get("seq_nr", -1)), ahead
             )
             continue
         if is_sum(node):
             continue
         head = heads.get(node.meta.get("seq_nr", -1))
-        if (own := own_line(node, head)) is None and head is None and note_of(node) is None:
-            own = line_under_dynamo(node)
+        if (own := _own_line(node, head)) is None and head is None and _note_of(node) is None:
+            own = _line_under_dynamo(node)
         if own is not None:
             lines[node.name] = (own, None)
         if head is None or not is_backward(node):
             continue
         links[node.name] = head.name
         if head.name in ahead.locals:
-            lines[node.name] = (own or note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
+            lines[node.name] = (own or _note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
     for node in traced.backward.graph.nodes:
         if node.op == "call_function" and is_sum(node):
             name = summed_gradients_of(node, links, order, sums, ahead) or summed_gradients_of(
@@ -383,31 +383,31 @@ def backward_lines(traced: Traced, ahead: Side) -> Notes:
     return lines
 
 
-def own_line(node: fx.Node, head: fx.Node | None) -> Source | None:
+def _own_line(node: fx.Node, head: fx.Node | None) -> Source | None:
     """Return the line of a custom autograd.Function's own backward that makes a node, in the module of its forward;
     None if autograd makes it."""
     note = (node.meta.get("custom") or {}).get(OWN_LINE_KEY)
     if not isinstance(note, Source):
         return None
-    ahead = note_of(head) if head is not None else None
+    ahead = _note_of(head) if head is not None else None
     return replace(note, module=ahead.module) if ahead is not None else note
 
 
-def line_under_dynamo(node: fx.Node) -> Source | None:
+def _line_under_dynamo(node: fx.Node) -> Source | None:
     """Return the line of a node of a custom autograd.Function's backward that Dynamo has made a graph of."""
     place = frames.place_in_trace(node.meta.get("stack_trace") or "")
     return frames.source(*place, "") if place is not None else None
 
 
-def note_of_recomputed(again: fx.Node, head: fx.Node | None, ahead: Side) -> tuple[Source | None, Echo | None]:
+def _note_of_recomputed(again: fx.Node, head: fx.Node | None, ahead: Side) -> tuple[Source | None, Echo | None]:
     """Return the line of a forward node that the backward recomputes, and the echo of its value."""
     first = again if again.name in ahead.locals else head
     local = ahead.locals.get(first.name) if first is not None else None
-    note = note_of(first if first is not None else again) or line_under_dynamo(again)
+    note = _note_of(first if first is not None else again) or _line_under_dynamo(again)
     return note, Echo("recomputes", (local,)) if local else None
 
 
-def saved_draws(traced: Traced) -> dict[str, fx.Node]:
+def _saved_draws(traced: Traced) -> dict[str, fx.Node]:
     """Map each draw that the backward repeats to the forward's draw: their random states have one order."""
     assert traced.backward is not None
     first = [node for node in traced.forward.graph.nodes if node.target is SAVING]
@@ -415,7 +415,7 @@ def saved_draws(traced: Traced) -> dict[str, fx.Node]:
     return {node.name: first[int(str(node.args[0]).rpartition("_")[2])] for node in again}
 
 
-def recomputed_node(node: fx.Node, order: Order) -> fx.Node | None:
+def _recomputed_node(node: fx.Node, order: Order) -> fx.Node | None:
     """Return the forward node that a backward node recomputes; None if the node is the backward's own.
 
     The partition marks every node that it puts into the backward, so the tag of the joint graph's node decides; nodes
@@ -427,7 +427,7 @@ def recomputed_node(node: fx.Node, order: Order) -> fx.Node | None:
     return None if is_backward(joint) else joint
 
 
-def forward_nodes_by_seq(traced: Traced) -> dict[int, fx.Node]:
+def _forward_nodes_by_seq(traced: Traced) -> dict[int, fx.Node]:
     """Return, for each autograd sequence number, the first forward node that is not a getitem or a size."""
     heads: dict[int, fx.Node] = {}
     for node in traced.joint.graph.nodes:
@@ -458,7 +458,7 @@ def summed_gradients_of(
     `sums` are the values of earlier sums: in a deep residual stream each sum continues the one before.
     """
     shape = getattr(node.meta.get("val"), "shape", None)
-    walks = [nodes_with_dependencies(start, shape, order) for start in starts(node, links, order, sums)]
+    walks = [_nodes_with_dependencies(start, shape, order) for start in starts(node, links, order, sums)]
     fronts = [next(walk, None) for walk in walks]
     while fronts and None not in fronts:
         low = min(front for front in fronts if front)
@@ -470,7 +470,7 @@ def summed_gradients_of(
     return ""
 
 
-def nodes_with_dependencies(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tuple[int, str]]:
+def _nodes_with_dependencies(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tuple[int, str]]:
     """Yield the values of this shape among these nodes and, through passing operators, their inputs; the last first."""
     names: set[str] = set()
     queue: list[tuple[int, str]] = []

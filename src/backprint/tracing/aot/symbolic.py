@@ -95,7 +95,7 @@ def _check_name(name: str) -> str:
 _SYMBOLIC = tuple(f"{name}.py" for name in ("symbolic_shapes", "sym_node", "recording", "symbolic"))
 
 
-def chooses_kernel() -> bool:
+def _chooses_kernel() -> bool:
     """Whether a convolution's fake kernel is choosing a real one: `batch < 16` is not a guard of the graph.
 
     It does this for the output's layout, which follows the input's layout for every kernel.
@@ -124,7 +124,7 @@ class Sizes(ShapeEnv):
         return SLoc(framework_loc, frames.here(self.paths) if self.forward else None)
 
     def evaluate_expr(self, *args: Any, **kwargs: Any) -> Any:
-        if not chooses_kernel():
+        if not _chooses_kernel():
             return super().evaluate_expr(*args, **kwargs)
         with self.suppress_guards():
             return super().evaluate_expr(*args, **kwargs)
@@ -200,24 +200,24 @@ def findings_of(sizes: Sizes | None) -> SizeFindings:
         return SizeFindings()
     names = names_of(sizes)
     where = {symbol: sorted({place[0] for place in sizes.places if symbol in free(sizes, place)}) for symbol in names}
-    symbols = tuple(symbol_of(sizes, symbol, name) for symbol, name in names.items())
+    symbols = tuple(_symbol_of(sizes, symbol, name) for symbol, name in names.items())
     table = {symbol.name: name for symbol, name in names.items()}
 
     def text(expression: Any) -> str:
-        return re.sub(r"[A-Za-z_]\w*", lambda match: table.get(match[0], match[0]), condition_text(expression))
+        return re.sub(r"[A-Za-z_]\w*", lambda match: table.get(match[0], match[0]), _condition_text(expression))
 
     guards = []
     for place, symbol in sizes.places.items():
         value = sizes.replace(symbol)
         if value == symbol:
             continue
-        line = user_line(sizes.replacements_slocs.get(symbol))
-        refuse_constant_dimension(sizes, place, value, text(value), line)
+        line = _user_line(sizes.replacements_slocs.get(symbol))
+        _refuse_constant_dimension(sizes, place, value, text(value), line)
         guards.append(Guard("size", f"{place[0]}.shape[{place[1]}] == {text(value)}", (place[0],), line))
     for guard in sizes.guards:
-        if (condition := what_guard_adds(sizes, guard)) is not None:
+        if (condition := _what_guard_adds(sizes, guard)) is not None:
             inputs = tuple(dict.fromkeys(name for s in names if s in condition.free_symbols for name in where[s]))
-            guards.append(Guard("size", text(condition), inputs, user_line(guard.sloc)))
+            guards.append(Guard("size", text(condition), inputs, _user_line(guard.sloc)))
     by_text = {guard.text: guard for guard in reversed(guards)}
     for guard in by_text.values():
         check_guard(guard, {symbol.name: symbol.hint for symbol in symbols})
@@ -257,7 +257,7 @@ def free(sizes: Sizes, place: tuple[str, int]) -> set[Any]:
     return set(sizes.replace(sizes.places[place]).free_symbols)
 
 
-def symbol_of(sizes: Sizes, symbol: Any, name: str) -> Symbol:
+def _symbol_of(sizes: Sizes, symbol: Any, name: str) -> Symbol:
     """Return a Symbol with its range."""
     bounds = sizes.var_to_range[symbol]
     ends = (bounds.lower, bounds.upper)
@@ -265,13 +265,13 @@ def symbol_of(sizes: Sizes, symbol: Any, name: str) -> Symbol:
     return Symbol(name, int(sizes.backed_var_to_val[symbol]), low, high)
 
 
-def user_line(place: Any) -> Source | None:
+def _user_line(place: Any) -> Source | None:
     """Return the user's line that `_get_sloc` noted."""
     line = getattr(place, "maybe_user_loc", None)
     return line if isinstance(line, Source) else None
 
 
-def refuse_constant_dimension(sizes: Sizes, place: tuple[str, int], now: Any, text: str, line: Source | None) -> None:
+def _refuse_constant_dimension(sizes: Sizes, place: tuple[str, int], now: Any, text: str, line: Source | None) -> None:
     """Refuse a program that makes a dimension chosen by the user a constant."""
     if len(now.free_symbols) or not sizes.chosen:
         return
@@ -282,23 +282,23 @@ def refuse_constant_dimension(sizes: Sizes, place: tuple[str, int], now: Any, te
     )
 
 
-def what_guard_adds(sizes: Sizes, guard: Any) -> Any:
+def _what_guard_adds(sizes: Sizes, guard: Any) -> Any:
     """Return what a guard adds to the sizes' ranges; a range that one of the user's lines narrowed counts."""
     if is_always(sizes, guard.expr, axioms=()) is None:
         return sizes.simplify(guard.expr)
     expression = sizes.replace(guard.expr)
-    if user_line(guard.sloc) is None or not expression.free_symbols:
+    if _user_line(guard.sloc) is None or not expression.free_symbols:
         return None
-    usual = all(holds_everywhere(expression, size) for size in (2, 2**40))
+    usual = all(_holds_everywhere(expression, size) for size in (2, 2**40))
     return None if usual else expression
 
 
-def holds_everywhere(expression: Any, size: int) -> bool:
+def _holds_everywhere(expression: Any, size: int) -> bool:
     """Whether a condition holds where every symbol has this size."""
     return bool(evaluate(str(expression), {symbol.name: size for symbol in expression.free_symbols}))
 
 
-def condition_text(expression: Any) -> str:
+def _condition_text(expression: Any) -> str:
     """Return a condition in Python's notation."""
     match expression:
         case sympy.Eq(lhs=left, rhs=right):

@@ -86,7 +86,7 @@ node of the backward the note of the forward's node as well, so it has a key of 
 # ---- Notes on nodes
 
 
-class LineNotes(TorchFunctionMode):
+class _LineNotes(TorchFunctionMode):
     """While AOTAutograd traces, notes the user's line and module path on every node that a torch call makes.
 
     With a `table`, other tensors replace the program's own, which it may reach outside its module.
@@ -104,22 +104,22 @@ class LineNotes(TorchFunctionMode):
         func, args, kwargs = rewrite_for_tracing(func, args, kwargs)
         if self.fake:
             func, args, kwargs = on_available_devices(func, args, kwargs)
-        with node_note(frames.here(self.paths)):
+        with _node_note(frames.here(self.paths)):
             return call_for_mode(self, func, args, kwargs)
 
 
-class OwnBackwardNotes(TorchFunctionMode):
+class _OwnBackwardNotes(TorchFunctionMode):
     """While AOTAutograd traces, notes the user's line on every node that the code of a custom autograd.Function's
     backward makes."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         where = frames.line_in_backward() if current_node() is not None else None
-        with contextlib.nullcontext() if where is None else node_note(where, OWN_LINE_KEY):
+        with contextlib.nullcontext() if where is None else _node_note(where, OWN_LINE_KEY):
             return call_for_mode(self, func, args, kwargs or {})
 
 
 @contextlib.contextmanager
-def node_note(note: Any, key: str = NOTE_KEY) -> Iterator[None]:
+def _node_note(note: Any, key: str = NOTE_KEY) -> Iterator[None]:
     """Put a note on the nodes that are made in this block."""
     meta = fx_traceback.current_meta
     previous = meta.get("custom")
@@ -133,15 +133,15 @@ def node_note(note: Any, key: str = NOTE_KEY) -> Iterator[None]:
             meta["custom"] = previous
 
 
-def marked_clone(tensor: Tensor) -> Tensor:
+def _marked_clone(tensor: Tensor) -> Tensor:
     """Return a clone of a tensor that `remove_marked_clones` removes from the joint graph."""
-    with DisableTorchFunction(), node_note(True):
+    with DisableTorchFunction(), _node_note(True):
         return tensor.clone()
 
 
-def marked_alias(tensor: Tensor) -> Tensor:
+def _marked_alias(tensor: Tensor) -> Tensor:
     """Return a detached tensor of the same memory, which `remove_marked_clones` removes from the joint graph."""
-    with DisableTorchFunction(), node_note(ALIAS):
+    with DisableTorchFunction(), _node_note(ALIAS):
         return tensor.detach()
 
 
@@ -149,7 +149,7 @@ def marked_alias(tensor: Tensor) -> Tensor:
 
 
 @contextlib.contextmanager
-def without_cuda() -> Iterator[None]:
+def _without_cuda() -> Iterator[None]:
     """Make `x.cuda()` return `x` on the CPU while a fake capture is traced on a machine without CUDA."""
     original = FunctionalTensor.cuda
     FunctionalTensor.cuda = lambda self, *_, **__: self.cpu()
@@ -170,17 +170,17 @@ STATIC = ("aten::hardshrink", "aten::softshrink")
 
 
 @contextlib.contextmanager
-def as_eager_runs(symbolic: bool) -> Iterator[None]:
+def _as_eager_runs(symbolic: bool) -> Iterator[None]:
     """Trace these operators as eager runs them, not as their Python decompositions."""
     static = STATIC if symbolic else ()
     with without_python_decompositions(
-        [operator for operator in python_decomposed() if schema_of(operator).name not in static]
+        [operator for operator in _python_decomposed() if schema_of(operator).name not in static]
     ):
         yield
 
 
 @functools.cache
-def python_decomposed() -> tuple[Any, ...]:
+def _python_decomposed() -> tuple[Any, ...]:
     packets = [getattr(torch.ops.aten, name) for name in dir(torch.ops.aten) if name.startswith(KEPT_WHOLE)]
     return tuple(getattr(packet, kind) for packet in packets for kind in packet.overloads())
 
@@ -191,13 +191,13 @@ READ = torch.ops.aten._local_scalar_dense.default
 """The operator that reads a number."""
 
 
-def number_place(tensor: Tensor) -> tuple[Any, ...]:
+def _number_place(tensor: Tensor) -> tuple[Any, ...]:
     """Return the memory of a number. Traced tensors are never written to: two reads of one place return the same
     number."""
     return storage_id(tensor.untyped_storage()), tensor.storage_offset(), tensor.dtype
 
 
-class RecordedFakes:
+class _RecordedFakes:
     """A FakeTensorMode in which operators that need values return what the scouting run read.
 
     With `real`, the values of fake tensors are computed too, where those of all arguments are known. The mode stays an
@@ -226,7 +226,7 @@ class RecordedFakes:
             known, real = self.run_on_real_values(func, args, kwargs or {})
             if not known:
                 raise
-            if func is not READ or number_place(args[0]) not in self.numbers_read:
+            if func is not READ or _number_place(args[0]) not in self.numbers_read:
                 self.unforeseen.append(str(func))
             with self.mode:
                 result = pytree.tree_map(fake_like, real)
@@ -240,7 +240,7 @@ class RecordedFakes:
 
     def note_number_read(self, tensor: Tensor) -> None:
         """Remember a number that the forward has read: if a backward reads it again, it has been checked."""
-        self.numbers_read[number_place(tensor)] = tensor
+        self.numbers_read[_number_place(tensor)] = tensor
 
     def run_on_real_values(self, func: Any, args: Any, kwargs: Any) -> tuple[bool, Any]:
         """Run an operator on the real values behind these fake tensors, if all are known."""
@@ -262,11 +262,11 @@ class RecordedFakes:
                 self.real_values[fake_leaf] = real_leaf
 
 
-class ReadingReplay(TorchDispatchMode):
+class _ReadingReplay(TorchDispatchMode):
     """A dispatch mode that answers operators that read values with the readings of the scouting run, in order."""
 
     def __init__(
-        self, readings: Sequence[Reading], fake: RecordedFakes, specialize: bool, paths: Mapping[int, str]
+        self, readings: Sequence[Reading], fake: _RecordedFakes, specialize: bool, paths: Mapping[int, str]
     ) -> None:
         super().__init__()
         self.paths = paths
@@ -293,13 +293,13 @@ class ReadingReplay(TorchDispatchMode):
                 real_result = self.fake.world.run_on_real_values(func, *inner)
                 return (
                     for_program(func, *args, **(kwargs or {}))
-                    if isinstance(first_leaf(real_result), Tensor)
+                    if isinstance(_first_leaf(real_result), Tensor)
                     else real_result
                 )
             if not self.remaining:
                 raise DataDependentError(describe_reading_without_values(Reading(str(func), frames.here({}), (), None)))
         reading = self.next_reading(func)
-        if not isinstance(first_leaf(reading.result), Tensor):
+        if not isinstance(_first_leaf(reading.result), Tensor):
             self.add_guard(func, args, reading)
             return reading.result
         self.fake.expected = reading
@@ -336,12 +336,12 @@ class ReadingReplay(TorchDispatchMode):
             return
         if func in CHECKS:
             failed = values[0] != 0 if func is CHECK else values[0] == 0
-            self.guards.append((marked_clone(failed.any()), replace(reading, result=False)))
+            self.guards.append((_marked_clone(failed.any()), replace(reading, result=False)))
             return
         if not self.specialize:
-            raise DataDependentError(refusal_of_reading(reading))
-        if func is READ or isinstance(first_leaf(reading.result), Tensor):
-            self.guards.append((marked_clone(values[0].detach()), reading))  # now: the program may write to it later
+            raise DataDependentError(_refusal_of_reading(reading))
+        if func is READ or isinstance(_first_leaf(reading.result), Tensor):
+            self.guards.append((_marked_clone(values[0].detach()), reading))  # now: the program may write to it later
         else:
             self.fake.unforeseen.append(str(func))
 
@@ -351,12 +351,12 @@ def line_text(source: Source | None) -> str:
     return f"{source.file}:{source.line}" if source else "no line of the program"
 
 
-def first_leaf(value: Any) -> Any:
+def _first_leaf(value: Any) -> Any:
     """Return the first leaf of a result, or None."""
     return next(iter(pytree.tree_leaves(value)), None)
 
 
-def refusal_of_reading(reading: Reading) -> str:
+def _refusal_of_reading(reading: Reading) -> str:
     """Return the message for a program that reads values and is not specialized on them."""
     where = reading.source
     place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
@@ -370,7 +370,7 @@ def refusal_of_reading(reading: Reading) -> str:
 # ---- The function that AOTAutograd traces
 
 
-class TracedFunction:
+class _TracedFunction:
     """The function that AOTAutograd traces: it takes the program's tensors and returns marked clones of its results.
 
     AOTAutograd calls it more than once; the attributes are those of the last call.
@@ -383,7 +383,7 @@ class TracedFunction:
         self.readings = tuple(readings)
         self.paths = module_paths(program.target())
         self.sizes = symbolic.sizes(program, dynamic, self.paths)
-        self.fake = RecordedFakes(real, program.world, self.sizes)
+        self.fake = _RecordedFakes(real, program.world, self.sizes)
         self.names = tuple(named.name for named in program.tensors)
         self.table: dict[int, Tensor] = {}
         self.open = contextlib.ExitStack()
@@ -425,10 +425,10 @@ class TracedFunction:
     def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
         program = self.program
         values = dict(zip(self.names, flat, strict=True))
-        replay = ReadingReplay(self.readings, self.fake, self.specialize, self.paths)
+        replay = _ReadingReplay(self.readings, self.fake, self.specialize, self.paths)
         if self.fake.real_values is not None:
             torch.manual_seed(SEED)  # the values that a backward reads are those of the program's own run
-        ready = sharing_memory(program, with_clones(program, values, marked_clone))
+        ready = sharing_memory(program, with_clones(program, values, _marked_clone))
         versions = {
             name: version_of(ready[name]) for name in (*program.cloned_when_traced, *_names_sharing_memory(program))
         }
@@ -436,10 +436,10 @@ class TracedFunction:
         self.open.enter_context(
             restoring_everything_reachable(program.target(), nontensor_arguments(program))
         )  # AOTAutograd runs the program more than once
-        passed = passed_values(program, ready, marked_alias, self.shards_of_gradients.__setitem__)
+        passed = passed_values(program, ready, _marked_alias, self.shards_of_gradients.__setitem__)
         self.open.enter_context(with_values(program, ready, self.table, passed))
         reached = dict(tensors_of(program.target()))
-        lines = LineNotes(self.paths, program.world is not None, {} if program.outside else self.table)
+        lines = _LineNotes(self.paths, program.world is not None, {} if program.outside else self.table)
         modes = lines, replay if self.reads_values else contextlib.nullcontext()
         with modes[0], modes[1], symbolic.noting_user_lines(self.sizes):
             result = result_of(program, passed)
@@ -449,23 +449,23 @@ class TracedFunction:
         tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
         self.shards_of_outputs = {name: sharding_text(leaf) for name, leaf in tensors.items()}
         produced = [
-            (name, "output", marked_clone(opened_by_autograd(leaf, marked_alias))) for name, leaf in tensors.items()
+            (name, "output", _marked_clone(opened_by_autograd(leaf, _marked_alias))) for name, leaf in tensors.items()
         ]
         for name, version in versions.items():
             if version_of(ready[name]) != version:
-                produced.append((name, "mutation", marked_clone(ready[name].detach())))
+                produced.append((name, "mutation", _marked_clone(ready[name].detach())))
         own = {id(tensor): name for name, tensor in {**program.own(), **ready, **passed}.items()}
         for name, tensor in tensors_of(program.target()):
             if (before := reached.get(name)) is not tensor:
-                produced.append((own.get(id(before), name), "mutation", marked_clone(opened(tensor).detach())))
+                produced.append((own.get(id(before), name), "mutation", _marked_clone(opened(tensor).detach())))
         for tensor, _ in replay.guards:
-            produced.append(("guard", "guard", marked_clone(tensor.detach())))
+            produced.append(("guard", "guard", _marked_clone(tensor.detach())))
         self.guards = [reading for _, reading in replay.guards]
         self.outputs = [(name, role) for name, role, _ in produced]
         return [tensor for _, _, tensor in produced]
 
 
-class StatelessModule(nn.Module):
+class _StatelessModule(nn.Module):
     """The module that AOTAutograd traces: a function of flat tensors, without state."""
 
     def __init__(self, body: Callable[..., Any]) -> None:
@@ -561,10 +561,12 @@ def remove_marked_clones(joint: torch.fx.GraphModule) -> None:
             joint.graph.erase_node(node)
 
 
-def split_joint(run: TracedFunction, joint: torch.fx.GraphModule, partition: str | Callable[..., Any] | None) -> Traced:
+def _split_joint(
+    run: _TracedFunction, joint: torch.fx.GraphModule, partition: str | Callable[..., Any] | None
+) -> Traced:
     """Partition the joint graph, and identify every input and output."""
-    outputs, gradients = results_of_joint(run, joint)
-    tangents = tangents_of_joint(run, joint)
+    outputs, gradients = _results_of_joint(run, joint)
+    tangents = _tangents_of_joint(run, joint)
     forward, backward = joint, None
     if tangents:
         forward, backward = partition_joint(joint, partition or "min-cut", len(outputs))
@@ -585,8 +587,8 @@ def split_joint(run: TracedFunction, joint: torch.fx.GraphModule, partition: str
     )
 
 
-def results_of_joint(
-    run: TracedFunction, joint: torch.fx.GraphModule
+def _results_of_joint(
+    run: _TracedFunction, joint: torch.fx.GraphModule
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Return each output of the forward by name and role, and the tensor whose gradient each other output is."""
     outputs, gradients = [], []
@@ -607,7 +609,7 @@ def results_of_joint(
     return tuple(outputs), tuple(gradients)
 
 
-def tangents_of_joint(run: TracedFunction, joint: torch.fx.GraphModule) -> tuple[str, ...]:
+def _tangents_of_joint(run: _TracedFunction, joint: torch.fx.GraphModule) -> tuple[str, ...]:
     """Return the outputs whose tangents the joint graph takes."""
     tangents = []
     for node in joint.graph.find_nodes(op="placeholder"):
@@ -633,7 +635,7 @@ def trace(
     dynamic: Any = False,
 ) -> Traced:
     """Trace a program with AOTAutograd, and partition the joint graph."""
-    traced = trace_values(program, seen, specialize, partition, decompose, dynamic)
+    traced = _trace_values(program, seen, specialize, partition, decompose, dynamic)
     if program.world is None and traced.casts > seen.casts:
         raise CaptureError(
             f"autocast casts a leaf of {program.title} once for several uses, and tracing casts it again for each, so "
@@ -643,26 +645,26 @@ def trace(
     return traced
 
 
-def trace_values(
+def _trace_values(
     program: ScoutedProgram, seen: Findings, specialize: bool, partition: Any, decompose: Any, dynamic: Any
 ) -> Traced:
     """Trace without values; if that fails and the user specializes, trace with values too."""
     try:
-        return trace_once(TracedFunction(program, seen.readings, specialize, False, dynamic), partition, decompose)
+        return _trace_once(_TracedFunction(program, seen.readings, specialize, False, dynamic), partition, decompose)
     except DataDependentError as error:
         if not specialize or error.__cause__ is None:
             raise
-    return trace_once(TracedFunction(program, seen.readings, specialize, True, dynamic), partition, decompose)
+    return _trace_once(_TracedFunction(program, seen.readings, specialize, True, dynamic), partition, decompose)
 
 
-def trace_once(
-    run: TracedFunction, partition: str | Callable[..., Any] | None, decompose: Mapping[Any, Callable[..., Any]] | None
+def _trace_once(
+    run: _TracedFunction, partition: str | Callable[..., Any] | None, decompose: Mapping[Any, Callable[..., Any]] | None
 ) -> Traced:
     """Trace a program with one call of AOTAutograd, and partition the joint graph."""
     program = run.program
     with tracing(run) as stack:
         try:
-            joint = export_joint(stack, StatelessModule(run), run.fakes(), dict(decompose or {}))
+            joint = export_joint(stack, _StatelessModule(run), run.fakes(), dict(decompose or {}))
         except UNKNOWN_VALUES as error:
             raise DataDependentError(_late_reading_message(program, error)) from error
         except UnsupportedOperatorException as error:
@@ -680,21 +682,21 @@ def trace_once(
         graph_module = joint.graph_module
         remove_marked_clones(graph_module)
         pin_dtypes(graph_module)
-        leaf_casts = count_leaf_casts(program, graph_module)  # before the partition, which merges equal casts
-        return replace(split_joint(run, graph_module, partition), casts=leaf_casts)
+        leaf_casts = _count_leaf_casts(program, graph_module)  # before the partition, which merges equal casts
+        return replace(_split_joint(run, graph_module, partition), casts=leaf_casts)
 
 
 @contextlib.contextmanager
-def tracing(run: TracedFunction) -> Iterator[contextlib.ExitStack]:
+def tracing(run: _TracedFunction) -> Iterator[contextlib.ExitStack]:
     """Enter all patches and modes for tracing with AOTAutograd; yield the stack for its own."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced_dispatch(run.fake.mode, run.fake.dispatch))
         if run.program.world is not None and is_missing_device("cuda"):
-            stack.enter_context(without_cuda())
+            stack.enter_context(_without_cuda())
         stack.enter_context(lazy_code(True))
         stack.enter_context(without_effects_of_checks())
         stack.enter_context(errors_not_logged())
-        stack.enter_context(as_eager_runs(run.sizes is not None))
+        stack.enter_context(_as_eager_runs(run.sizes is not None))
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Error detected in")
@@ -704,7 +706,7 @@ def tracing(run: TracedFunction) -> Iterator[contextlib.ExitStack]:
         stack.enter_context(fx_traceback.preserve_node_meta())
         stack.enter_context(modes_reach_backward())
         stack.enter_context(shapes_computed_apart())
-        stack.enter_context(OwnBackwardNotes())
+        stack.enter_context(_OwnBackwardNotes())
         if run.program.outside:
             stack.enter_context(SubstituteTensors(run.table))
         stack.callback(lambda: run.open.close())
@@ -719,7 +721,7 @@ def _late_reading_message(program: ScoutedProgram, error: Any) -> str:
     )
 
 
-def count_leaf_casts(program: ScoutedProgram, joint: torch.fx.GraphModule) -> int:
+def _count_leaf_casts(program: ScoutedProgram, joint: torch.fx.GraphModule) -> int:
     """Count the casts of a program's own leaves in a traced forward."""
     requiring_grad = {index for index, named in enumerate(program.tensors) if named.requires_grad}
     casts = joint.graph.find_nodes(op="call_function", target=torch.ops.aten._to_copy.default)

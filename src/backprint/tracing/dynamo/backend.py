@@ -46,13 +46,13 @@ from backprint.values.settings import outside_modes, preserving_random_states
 from backprint.values.tree import copy_values
 
 
-class OpenRunner(GraphRunner):
+class _OpenRunner(GraphRunner):
     """Runs a checkpointed body once: a recomputation would be the same, and the partition decides what is saved."""
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if target is tag_activation_checkpoint:
             body, *inputs = args
-            return OpenRunner(body).run(*inputs)
+            return _OpenRunner(body).run(*inputs)
         return super().call_function(target, args, kwargs)
 
 
@@ -104,7 +104,7 @@ def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) ->
     copies = copy_values({name: value for name, value in values.items() if name not in own})
     _, structure = pytree.tree_flatten((tuple(leaves), {}))
     set_node_sources(module, line_of)
-    target = graph_as_function(module)
+    target = _graph_as_function(module)
     return CalledProgram(
         target=HeldTarget(target),
         arguments=tuple(named.name for named in tensors if named.role == "input"),
@@ -122,7 +122,7 @@ def example_values(module: fx.GraphModule) -> list[Any]:
     return [node.meta.get("example_value") for node in module.graph.find_nodes(op="placeholder")]
 
 
-def graph_as_function(module: fx.GraphModule) -> Callable[..., Any]:
+def _graph_as_function(module: fx.GraphModule) -> Callable[..., Any]:
     """Return Dynamo's graph as a function of its inputs; a size among them is read from the tensor that has it."""
     example_inputs = example_values(module)
     places: dict[int, tuple[int, int]] = {}
@@ -136,7 +136,7 @@ def graph_as_function(module: fx.GraphModule) -> Callable[..., Any]:
 
     def graph(*inputs: Any) -> Any:
         sizes = {index: inputs[other].shape[dim] for index, (other, dim) in places.items()}
-        return OpenRunner(module).results(*(sizes.get(index, value) for index, value in enumerate(inputs)))
+        return _OpenRunner(module).results(*(sizes.get(index, value) for index, value in enumerate(inputs)))
 
     return graph
 
@@ -151,36 +151,36 @@ def as_eager(module: fx.GraphModule) -> Callable[..., Any]:
     Run by itself, Dynamo's checkpoint operator recomputes without the random state of the first run, because Inductor
     would have put the state into the graph: a dropout has another mask. So `torch.utils.checkpoint` replaces it.
     """
-    for node in checkpoint_nodes(module):
-        if node.kwargs.get("use_reentrant") is not False and not requests_full_graph():
+    for node in _checkpoint_nodes(module):
+        if node.kwargs.get("use_reentrant") is not False and not _requests_full_graph():
             raise LeaveUncompiled(
                 f"it calls torch.utils.checkpoint with use_reentrant={node.kwargs.get('use_reentrant')}"
                 f"{frames.place(line_of(node))}: a backward inside the backward, which Dynamo's graph does not have"
             )
-    in_closure = [node for node in module.graph.find_nodes(op="placeholder") if is_parameter_or_buffer(node)]
-    replace_checkpoints(module, frozenset(in_closure))
+    in_closure = [node for node in module.graph.find_nodes(op="placeholder") if _is_parameter_or_buffer(node)]
+    _replace_checkpoints(module, frozenset(in_closure))
     return module.forward
 
 
-def checkpoint_nodes(module: fx.GraphModule) -> list[fx.Node]:
+def _checkpoint_nodes(module: fx.GraphModule) -> list[fx.Node]:
     """Return the calls of `torch.utils.checkpoint` in a graph and its subgraphs."""
     parts = [part for part in module.modules() if isinstance(part, fx.GraphModule)]
     node_lists = (part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint) for part in parts)
     return [node for nodes in node_lists for node in nodes]
 
 
-def requests_full_graph() -> bool:
+def _requests_full_graph() -> bool:
     """Whether the program requests one graph (`fullgraph=True`), so that none of its frames can be skipped."""
     return bool(InstructionTranslator.current_tx().one_graph)
 
 
-def is_parameter_or_buffer(node: fx.Node) -> bool:
+def _is_parameter_or_buffer(node: fx.Node) -> bool:
     """Whether a placeholder is a parameter or buffer: a checkpointed function has it in its closure."""
     value = node.meta.get("example_value")
     return isinstance(value, Tensor) and role_of_source(source_of_placeholder(node), value) in ("parameter", "buffer")
 
 
-def replace_checkpoints(part: fx.GraphModule, in_closure: frozenset[fx.Node]) -> None:
+def _replace_checkpoints(part: fx.GraphModule, in_closure: frozenset[fx.Node]) -> None:
     """Put eager's checkpoint into a graph and its subgraphs; `held` are placeholders in a closure."""
     bodies: dict[str, frozenset[fx.Node]] = {}
     for node in part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
@@ -188,14 +188,14 @@ def replace_checkpoints(part: fx.GraphModule, in_closure: frozenset[fx.Node]) ->
         inside = tuple(value in in_closure for value in inputs)
         inner = part.get_submodule(body.target).graph.find_nodes(op="placeholder")
         bodies[body.target] = frozenset(value for value, own in zip(inner, inside, strict=True) if own)
-        node.target, node.args = run_checkpoint, (body, inside, *inputs)
+        node.target, node.args = _run_checkpoint, (body, inside, *inputs)
     for name, child in part.named_children():
         if isinstance(child, fx.GraphModule):
-            replace_checkpoints(child, bodies.get(name, frozenset()))
+            _replace_checkpoints(child, bodies.get(name, frozenset()))
     part.recompile()
 
 
-def run_checkpoint(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, **kwargs: Any) -> Any:
+def _run_checkpoint(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, **kwargs: Any) -> Any:
     """Call `torch.utils.checkpoint.checkpoint` as eager does; arguments marked `inside` go through the closure."""
     own, keywords = TagActivationCheckpoint.divide_kwargs(kwargs)
     own.setdefault("context_fn", body.meta.get(CONTEXT_OF_CHECKPOINT, noop_context_fn))

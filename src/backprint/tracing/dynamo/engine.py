@@ -1,7 +1,7 @@
 """Engine `dynamo`: trace each graph that Dynamo makes of a program to a Pair, and link the Pairs.
 
 The program runs once under Dynamo (`frontend`). Tensors that go from one graph to another are known by identity and
-become Links (`TensorTable`). Each graph is then traced like a program of its own, the last first, because later graphs
+become Links (`_TensorTable`). Each graph is then traced like a program of its own, the last first, because later graphs
 decide which outputs of an earlier one need gradients.
 """
 
@@ -71,7 +71,7 @@ class Holder:
 
 
 @dataclass(slots=True, eq=False)
-class GraphEntry:
+class _GraphEntry:
     """One run of a graph with the names of its inputs and outputs, and its program."""
 
     ran: GraphRun
@@ -83,7 +83,7 @@ class GraphEntry:
     extra: list[tuple[NamedTensor, Tensor]] = field(default_factory=list)
 
 
-class TensorTable:
+class _TensorTable:
     """Identifies tensors while the graphs are entered in the order they ran."""
 
     def __init__(self, program: ScoutedProgram, paths: Mapping[int, str], own: Mapping[int, str]) -> None:
@@ -91,7 +91,7 @@ class TensorTable:
         self.named = {named.name: named for named in program.tensors}
         self.holders = {key: Holder(None, PortKey(self.named[name].role, name), name) for key, name in own.items()}
         self.tensors: list[Tensor] = []
-        self.entries: list[GraphEntry] = []
+        self.entries: list[_GraphEntry] = []
         self.links: list[Link] = []
         self.names_taken = list(program.tensors)
         self.reads_before: list[tuple[str, ValueRead]] = []
@@ -132,7 +132,7 @@ class TensorTable:
         values = {name: ran.values[place] for place, name in enumerate(names) if name is not None}
         part, _ = scout(part_of(self.program, index, ran, names, tuple(named.values()), values))
         self.refuse_attributes(part, user)
-        entry = GraphEntry(ran, tuple(names), part, [], [])
+        entry = _GraphEntry(ran, tuple(names), part, [], [])
         self.entries.append(entry)
         self.enter_mutations(index, entry)
         self.enter_outputs(index, entry)
@@ -143,7 +143,7 @@ class TensorTable:
             if id(tensor) in self.holders:
                 raise CaptureError(f"{user} holds {self.holders[id(tensor)].name} as an attribute, not as an input")
 
-    def enter_mutations(self, index: int, entry: GraphEntry) -> None:
+    def enter_mutations(self, index: int, entry: _GraphEntry) -> None:
         """Move tensors that the graph wrote to its mutation ports; other views of that memory cannot be followed."""
         changed = set(entry.program.changed)
         changed |= {
@@ -172,7 +172,7 @@ class TensorTable:
         seen = [t for entry in self.entries for t in entry.ran.inputs if isinstance(t, Tensor)]
         return [t for t in (*seen, *self.tensors) if id(t) in self.holders]
 
-    def enter_outputs(self, index: int, entry: GraphEntry) -> None:
+    def enter_outputs(self, index: int, entry: _GraphEntry) -> None:
         """Name the outputs of a graph."""
         returned = entry.ran.module.graph.output_node().args[0]
         for node, tensor in zip(returned, entry.ran.outputs, strict=True):
@@ -227,7 +227,7 @@ class TensorTable:
                 self.links[index] = replace(link, port=link.port._replace(name=name), name=name)
         for user in self.entries:
             user.names = tuple(name if known == holder.name else known for known in user.names)
-            user.program = renamed_program(user.program, holder.name, name)
+            user.program = _renamed_program(user.program, holder.name, name)
         self.names_taken.append(NamedTensor(name, "input", False))
         renamed = replace(holder, port=PortKey("output", name), name=name)
         for key, other in self.holders.items():
@@ -248,7 +248,7 @@ class TensorTable:
 
 
 @dataclass(frozen=True, eq=False)
-class GraphProgram:
+class _GraphProgram:
     """A graph's run as a function of its tensors: engine `aot` traces it, and it is the oracle of its Pair.
 
     `places` are the indices of the results that it returns, each with whether it requires grad. `before` are the
@@ -280,10 +280,10 @@ class GraphProgram:
         for place, source in self.after:
             with frames.at_line(source):
                 (results[place] if place >= 0 else own[-1 - place]).item()
-        return [results[place] if asking else without_history(results[place]) for place, asking in self.places]
+        return [results[place] if asking else _without_history(results[place]) for place, asking in self.places]
 
 
-def without_history(value: Any) -> Any:
+def _without_history(value: Any) -> Any:
     """Return a detached tensor; anything else itself."""
     return value.detach() if isinstance(value, Tensor) else value
 
@@ -298,7 +298,7 @@ def part_of(
 ) -> CalledProgram:
     """Return one graph's run as a program."""
     count = len(ran.module.graph.output_node().args[0])
-    graphed = GraphProgram(ran.module, ran.under, tuple((place, True) for place in range(count)))
+    graphed = _GraphProgram(ran.module, ran.under, tuple((place, True) for place in range(count)))
     order = {named.name: place for place, named in enumerate(program.tensors)}
     tensors = tuple(sorted(tensors, key=lambda named: order.get(named.name, len(order))))
     leaves = tuple(value if name is None else Slot(name) for value, name in zip(ran.inputs, names, strict=True))
@@ -316,7 +316,7 @@ def part_of(
     )
 
 
-def renamed_program(program: ScoutedProgram, old: str, new: str) -> ScoutedProgram:
+def _renamed_program(program: ScoutedProgram, old: str, new: str) -> ScoutedProgram:
     """Return a program with one tensor renamed."""
     if old not in program.values:
         return program
@@ -340,7 +340,7 @@ def renamed_program(program: ScoutedProgram, old: str, new: str) -> ScoutedProgr
 
 
 @dataclass(frozen=True, slots=True)
-class TracedPair:
+class _TracedPair:
     """A Pair, the program behind it, the tensors of its constant ports, and its guards."""
 
     pair: Pair
@@ -349,22 +349,22 @@ class TracedPair:
     guards: tuple[Guard, ...]
 
 
-def trace_pairs(book: TensorTable, options: CaptureOptions) -> tuple[TracedPair, ...]:
+def _trace_pairs(book: _TensorTable, options: CaptureOptions) -> tuple[_TracedPair, ...]:
     """Return every graph as a Pair, in the order in which they ran."""
-    refuse_shared_hooks(book)
-    refuse_shared_casts(book)
-    traced: dict[int, TracedPair] = {}
+    _refuse_shared_hooks(book)
+    _refuse_shared_casts(book)
+    traced: dict[int, _TracedPair] = {}
     for index in reversed(range(len(book.entries))):
-        traced[index] = trace_pair(
+        traced[index] = _trace_pair(
             book, index, {later: traced_pair.pair for later, traced_pair in traced.items()}, options
         )
     return tuple(traced[index] for index in range(len(book.entries)))
 
 
-def trace_pair(book: TensorTable, index: int, later: Mapping[int, Pair], options: CaptureOptions) -> TracedPair:
+def _trace_pair(book: _TensorTable, index: int, later: Mapping[int, Pair], options: CaptureOptions) -> _TracedPair:
     """Trace one graph to a Pair; `later` are the Pairs of the graphs after it."""
     entry = book.entries[index]
-    program, places = program_of_pair(book, index, later)
+    program, places = _program_of_pair(book, index, later)
     part, seen = scout(program)
     names = [entry.outputs[place] for place, _ in places]
     specialize = options.specialize or bool(entry.after or (index == 0 and book.reads_before))
@@ -382,19 +382,19 @@ def trace_pair(book: TensorTable, index: int, later: Mapping[int, Pair], options
     )
     assembled = assemble(read_fx(part, traced).joint)
     own = {**assembled.constants, **part.outside}
-    pair, table = with_constants(assembled.pair, index, own)
-    return TracedPair(
+    pair, table = _with_constants(assembled.pair, index, own)
+    return _TracedPair(
         pair,
-        Part(with_renamed_outside(part, table), tuple(names)),
+        Part(_with_renamed_outside(part, table), tuple(names)),
         {table[name]: tensor for name, tensor in own.items()},
         tuple(
-            replace(guard, inputs=program_tensors_behind(book, index, guard.inputs, table))
+            replace(guard, inputs=_program_tensors_behind(book, index, guard.inputs, table))
             for guard in assembled.guards
         ),
     )
 
 
-def refuse_shared_hooks(book: TensorTable) -> None:
+def _refuse_shared_hooks(book: _TensorTable) -> None:
     """Refuse a gradient hook on a tensor that several Pairs use: it would see only a part of the gradient in each."""
     for name in book.program.hooks:
         users = [index for index, entry in enumerate(book.entries) if name in entry.names]
@@ -403,10 +403,10 @@ def refuse_shared_hooks(book: TensorTable) -> None:
             raise CaptureError(f"{name} has a gradient hook and is used by {len(users)} graphs: each sees a part of it")
 
 
-def refuse_shared_casts(book: TensorTable) -> None:
+def _refuse_shared_casts(book: _TensorTable) -> None:
     """Refuse a weight that autocast casts in several graphs: the gradients of the one copy add up before the cast
     back."""
-    casting = [entry for entry in book.entries if runs_under_autocast(entry.ran)]
+    casting = [entry for entry in book.entries if _runs_under_autocast(entry.ran)]
     for entry in casting if torch.is_autocast_cache_enabled() else ():
         for name, tensor, requires_grad in zip(
             entry.names, entry.ran.inputs, entry.ran.requires_grad_before, strict=True
@@ -419,20 +419,20 @@ def refuse_shared_casts(book: TensorTable) -> None:
                 )
 
 
-def runs_under_autocast(ran: GraphRun) -> bool:
+def _runs_under_autocast(ran: GraphRun) -> bool:
     """Whether a graph runs under autocast, or in part."""
     entered = any(node.target is enter_autocast for node in ran.module.graph.nodes)
     return bool(ran.under.autocast) or entered
 
 
-def program_of_pair(
-    book: TensorTable, index: int, later: Mapping[int, Pair]
+def _program_of_pair(
+    book: _TensorTable, index: int, later: Mapping[int, Pair]
 ) -> tuple[CalledProgram, list[tuple[int, bool]]]:
     """Return a Pair's program with the outputs that are used and its reads, and the places of those outputs."""
     entry, program = book.entries[index], book.entries[index].program
     places = used_outputs(book, index, later)
     before = tuple((name, read.source) for name, read in book.reads_before) if index == 0 else ()
-    graphed = GraphProgram(entry.ran.module, entry.ran.under, tuple(places), before, tuple(entry.after))
+    graphed = _GraphProgram(entry.ran.module, entry.ran.under, tuple(places), before, tuple(entry.after))
     known = {named.name for named in program.tensors}
     extra = [(named, value) for named, value in entry.extra if named.name not in known]
     order = {named.name: place for place, named in enumerate(book.program.tensors)}
@@ -451,7 +451,7 @@ def program_of_pair(
     ), places
 
 
-def used_outputs(book: TensorTable, index: int, later: Mapping[int, Pair]) -> list[tuple[int, bool]]:
+def used_outputs(book: _TensorTable, index: int, later: Mapping[int, Pair]) -> list[tuple[int, bool]]:
     """Return the places of a graph's outputs that a link uses, each with whether a gradient comes back."""
     entry, used = book.entries[index], []
     for place, name in enumerate(entry.outputs):
@@ -472,7 +472,7 @@ def has_gradient(link: Link, pairs: Mapping[int, Pair]) -> bool:
     return any(port.name == link.name and result is not None for port, result in ports)
 
 
-def with_constants(pair: Pair, index: int, constants: Mapping[str, Tensor]) -> tuple[Pair, dict[str, str]]:
+def _with_constants(pair: Pair, index: int, constants: Mapping[str, Tensor]) -> tuple[Pair, dict[str, str]]:
     """Return the Pair under its own name, with names for its constants that no other Pair uses."""
     table = {name: f"pair_{index}.{name}" for name in constants}
 
@@ -487,15 +487,15 @@ def with_constants(pair: Pair, index: int, constants: Mapping[str, Tensor]) -> t
     return Pair(f"pair_{index}", forward, other(pair.backward)), table
 
 
-def with_renamed_outside(part: ScoutedProgram, table: Mapping[str, str]) -> ScoutedProgram:
+def _with_renamed_outside(part: ScoutedProgram, table: Mapping[str, str]) -> ScoutedProgram:
     """Name the outside tensors of a Pair's program as its ports."""
     held = {table.get(name, name): tensor for name, tensor in part.outside.items()}
     tensors = tuple(replace(named, name=table.get(named.name, named.name)) for named in part.tensors)
     return replace(part, outside=held, tensors=tensors)
 
 
-def program_tensors_behind(
-    book: TensorTable, index: int, names: Sequence[str], table: Mapping[str, str]
+def _program_tensors_behind(
+    book: _TensorTable, index: int, names: Sequence[str], table: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return the program's own tensors that values of one Pair depend on, through the Pairs before it."""
     names_found: dict[str, None] = {}
@@ -516,19 +516,19 @@ def program_tensors_behind(
 def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
     """Capture a program by engine `dynamo`, with graph breaks and static shapes."""
     scouted, seen = scout(program)
-    check_program(scouted, seen)
+    _check_program(scouted, seen)
     paths = module_paths(program.target())
     record, ready = run_graphs(scouted, paths)
     if not record.ran:
         raise CaptureError(f"Dynamo makes no graph of {program.title}: no tensor operator runs in it")
-    book = TensorTable(scouted, paths, {id(tensor): name for name, tensor in ready.items()})
+    book = _TensorTable(scouted, paths, {id(tensor): name for name, tensor in ready.items()})
     book.enter_reads([first_read for first_read in record.reads if first_read.after == 0])
     for count, ran in enumerate(record.ran, 1):
         book.enter_run(ran)
         book.enter_reads([first_read for first_read in record.reads if first_read.after == count])
     outputs, tree, leaves = book.link_results(record)
     book.add_unused_tensors(ready)
-    traced = trace_pairs(book, options)
+    traced = _trace_pairs(book, options)
     guards = tuple(guard for traced_pair in traced for guard in traced_pair.guards)
     first_read = next((guard for guard in guards if guard.kind in ("value", "shape")), None)
     if options.specialize is False and first_read is not None:
@@ -546,13 +546,13 @@ def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
         guards=(*guards, *flag_guards(program, seen.flags)),
         opaque=tuple(dict.fromkeys(seen.opaque)),
         outcome=seen.outcome,
-        links=needed_links(book, outputs),
+        links=_needed_links(book, outputs),
         breaks=tuple(dict.fromkeys(record.breaks)),
         parts=tuple(traced_pair.part for traced_pair in traced),
     )
 
 
-def check_program(program: ScoutedProgram, seen: Findings) -> None:
+def _check_program(program: ScoutedProgram, seen: Findings) -> None:
     """Refuse by name what Dynamo's graphs would lose."""
     for edge in seen.opaque:
         if edge.kind == "hook" and edge.text == "a tensor hook":
@@ -592,7 +592,7 @@ def run_graphs(program: ScoutedProgram, paths: Mapping[int, str]) -> tuple[Dynam
     return record, ready
 
 
-def needed_links(book: TensorTable, outputs: Sequence[tuple[str, bool]]) -> tuple[Link, ...]:
+def _needed_links(book: _TensorTable, outputs: Sequence[tuple[str, bool]]) -> tuple[Link, ...]:
     """Return the links; none if one Pair's outputs are the program's results."""
     plain = [Link(0, PortKey("output", name), None, name) for name, _ in outputs]
     return () if len(book.entries) == 1 and book.links == plain else tuple(book.links)

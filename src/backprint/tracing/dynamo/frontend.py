@@ -57,7 +57,7 @@ _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
 _FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 
 
-def parts_of_source(source: str) -> list[str]:
+def _parts_of_source(source: str) -> list[str]:
     """Return the parts of `L['self']._modules['fc']._parameters['weight']`: `L self _modules fc _parameters weight`."""
     return [next(filter(None, match.groups()), "") for match in _PART.finditer(source)]
 
@@ -65,7 +65,7 @@ def parts_of_source(source: str) -> list[str]:
 def name_of_source(source: str) -> str:
     """Return the program's own name of a tensor: `fc.weight` in the module itself, `model.fc.weight` elsewhere,
     `batch.x.0`."""
-    root, *parts = parts_of_source(source) or [""]
+    root, *parts = _parts_of_source(source) or [""]
     parts = [part for part in parts if part not in NOT_IN_NAMES]
     if parts[:1] == ["self"] and len(parts) > 1:
         parts = parts[1:]
@@ -75,7 +75,7 @@ def name_of_source(source: str) -> str:
 
 def role_of_source(source: str, value: Any) -> str:
     """Return a tensor's role: `parameter`, `buffer`, `input`, or `constant` if it comes from outside."""
-    parts = parts_of_source(source)
+    parts = _parts_of_source(source)
     if "_parameters" in parts or isinstance(value, nn.Parameter):
         return "parameter"
     if "_buffers" in parts:
@@ -124,16 +124,16 @@ def _line(trace: str, module: str) -> Source | None:
     if place is None:
         return None
     file, line, function = place
-    return frames.source(file, line, function_name(function), module)
+    return frames.source(file, line, _function_name(function), module)
 
 
-def function_name(name: str) -> str:
+def _function_name(name: str) -> str:
     """Return a function's name, also for the rest of it after a graph break."""
     match = _RESUMED.fullmatch(name)
-    return function_name(match[1]) if match else name
+    return _function_name(match[1]) if match else name
 
 
-def qualified_name(name: str) -> str:
+def _qualified_name(name: str) -> str:
     """Return a qualified name without enclosing functions: `make.<locals>.Net.forward` is `Net.forward`."""
     return name.rpartition("<locals>.")[2].replace("<lambda>", "lambda")
 
@@ -154,12 +154,14 @@ def function_of(graph: fx.Graph) -> str:
     now = TracingContext.get_traced_code() if TracingContext.try_get() else None
     if now:
         return (
-            function_name(now[0].co_name) if _RESUMED.fullmatch(now[0].co_name) else qualified_name(now[0].co_qualname)
+            _function_name(now[0].co_name)
+            if _RESUMED.fullmatch(now[0].co_name)
+            else _qualified_name(now[0].co_qualname)
         )
     for node in graph.nodes:
         rows = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))
         if rows:
-            return function_name(rows[0]["function"])
+            return _function_name(rows[0]["function"])
     return "graph"
 
 
@@ -204,7 +206,7 @@ class OuterModes:
             yield
 
 
-def current_modes() -> OuterModes:
+def _current_modes() -> OuterModes:
     """Return the current modes."""
     on = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
     return OuterModes(torch.is_grad_enabled(), tuple((device, torch.get_autocast_dtype(device)) for device in on))
@@ -248,7 +250,7 @@ class DynamoRun:
     breaks: tuple[str, ...] = ()
 
 
-class OutsideWatch(TorchDispatchMode):
+class _OutsideWatch(TorchDispatchMode):
     """Sees operators that run outside the graphs."""
 
     supports_higher_order_operators = True
@@ -266,8 +268,8 @@ class OutsideWatch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = for_program(func, *args, **(kwargs or {}))
         if self.inside and not isinstance(func, HigherOrderOperator) and schema_of(func).name in SILENT_WRITERS:
-            self.record.ran[-1].written |= running_statistics_memory(func, args, kwargs or {})
-        if self.inside or self.refused or is_harmless(func, args, kwargs, result):
+            self.record.ran[-1].written |= _running_statistics_memory(func, args, kwargs or {})
+        if self.inside or self.refused or _is_harmless(func, args, kwargs, result):
             return result
         source = frames.here(self.paths)
         if func is torch.ops.aten._local_scalar_dense.default:
@@ -281,7 +283,7 @@ class OutsideWatch(TorchDispatchMode):
         raise self.refused
 
 
-def running_statistics_memory(func: Any, args: Any, kwargs: Any) -> set[int]:
+def _running_statistics_memory(func: Any, args: Any, kwargs: Any) -> set[int]:
     """Return the memory of a normalisation's running statistics."""
     names = [argument.name for argument in schema_of(func).arguments]
     arguments = dict(zip(names, args, strict=False)) | kwargs
@@ -289,7 +291,7 @@ def running_statistics_memory(func: Any, args: Any, kwargs: Any) -> set[int]:
     return {storage_id(tensor.untyped_storage()) for tensor in statistics if isinstance(tensor, Tensor)}
 
 
-def is_harmless(func: Any, args: Any, kwargs: Any, result: Any) -> bool:
+def _is_harmless(func: Any, args: Any, kwargs: Any, result: Any) -> bool:
     """Whether an operator outside the graphs is Dynamo's own, or only serves a print."""
     if CompileContext.try_get() is not None:
         return True
@@ -308,7 +310,7 @@ def run_under_dynamo(
 ) -> DynamoRun:
     """Run `target(*args, **kwargs)`, and a loss of its result, under Dynamo."""
     record = DynamoRun()
-    outside = OutsideWatch(record, paths)
+    outside = _OutsideWatch(record, paths)
 
     def backend(module: fx.GraphModule, examples: Any) -> Callable[..., Any]:
         def ran(*inputs: Any) -> Any:
@@ -316,15 +318,15 @@ def run_under_dynamo(
 
         return ran
 
-    with without_operator_bodies(), quiet_dynamo(backend), warnings.catch_warnings():
+    with without_operator_bodies(), _quiet_dynamo(backend), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Dynamo's own; the scouting run has shown the program's
         compiled = optimize(backend, dynamic=False, **private_region())
         breaks_before = len(graph_break_reasons)
         try:
             with outside:
-                record.result = for_program(compiled(plain_callable(target)), *args, **kwargs)
+                record.result = for_program(compiled(_plain_callable(target)), *args, **kwargs)
                 if loss is not None:
-                    record.loss = for_program(compiled(plain_callable(loss)), record.result)
+                    record.loss = for_program(compiled(_plain_callable(loss)), record.result)
         except BackprintError:
             raise
         except Exception as error:
@@ -334,41 +336,41 @@ def run_under_dynamo(
             raise outside.refused or CaptureError(
                 f"the program runs, but not through Dynamo: {type(error).__name__}: {first_line}"
             ) from error
-        record.breaks = tuple(map(describe_graph_break, graph_break_reasons[breaks_before:]))
+        record.breaks = tuple(map(_describe_graph_break, graph_break_reasons[breaks_before:]))
     if outside.refused is not None:
         raise outside.refused
     return record
 
 
-def plain_callable(target: Callable[..., Any]) -> Callable[..., Any]:
+def _plain_callable(target: Callable[..., Any]) -> Callable[..., Any]:
     """Return a callable that Dynamo accepts: a module or a function itself, anything else wrapped in a function."""
     if isinstance(target, torch.nn.Module) or hasattr(target, "__code__"):
         return target
     return lambda *args, **kwargs: for_program(target, *args, **kwargs)
 
 
-def run_graph_once(record: DynamoRun, outside: OutsideWatch, module: fx.GraphModule, inputs: tuple[Any, ...]) -> Any:
+def run_graph_once(record: DynamoRun, outside: _OutsideWatch, module: fx.GraphModule, inputs: tuple[Any, ...]) -> Any:
     """Run one graph eagerly, and note its inputs and outputs."""
     was_inside, outside.inside = outside.inside, True
     try:
         tensors = {str(index): tensor for index, tensor in enumerate(inputs) if isinstance(tensor, Tensor)}
         values = {int(index): copied for index, copied in copy_values(tensors).items()}
-        graph_run = GraphRun(module, inputs, values, current_modes(), requires_grad_flags(inputs))
+        graph_run = GraphRun(module, inputs, values, _current_modes(), _requires_grad_flags(inputs))
         record.ran.append(graph_run)
         result = for_program(module, *inputs)
         graph_run.outputs = tuple(result)
-        graph_run.requires_grad_after = requires_grad_flags(inputs)
+        graph_run.requires_grad_after = _requires_grad_flags(inputs)
         return result
     finally:
         outside.inside = was_inside
 
 
-def requires_grad_flags(inputs: tuple[Any, ...]) -> tuple[bool, ...]:
+def _requires_grad_flags(inputs: tuple[Any, ...]) -> tuple[bool, ...]:
     """Return which of these require grad."""
     return tuple(isinstance(value, Tensor) and value.requires_grad for value in inputs)
 
 
-def describe_graph_break(reason: Any) -> str:
+def _describe_graph_break(reason: Any) -> str:
     """Describe a graph break in one line: why, and where in the user's program."""
     reason_text = str(reason.reason).strip().splitlines()[0] if str(reason.reason).strip() else "a graph break"
     message = re.search(r"User-inserted graph break\. Message: (?!None)(.*)", str(reason.reason))
@@ -400,24 +402,24 @@ SETTINGS: Mapping[str, Any] = {
 
 
 @contextlib.contextmanager
-def quiet_dynamo(backend: Callable[..., Any]) -> Iterator[None]:
+def _quiet_dynamo(backend: Callable[..., Any]) -> Iterator[None]:
     """Restore Dynamo's configuration, counters, logs and caches afterwards; entries made for `backend` are removed."""
     compiled_code: list[tuple[Any, Any]] = []
     known_before = known_codes()
-    first_number, aliases = serial(unique_id("backprint")), import_aliases()
+    first_number, aliases = serial(unique_id("backprint")), _import_aliases()
     with without_logs(), counts_restored():
         try:
             with (
                 bytecode_noted(lambda code, out: compiled_code.append((code, out))),
-                config.patch({key: value for key, value in SETTINGS.items() if has_setting(key)}),
+                config.patch({key: value for key, value in SETTINGS.items() if _has_setting(key)}),
             ):
                 yield
         finally:
             forget(backend, compiled_code, known_before)
-            remove_names_left(first_number, aliases)
+            _remove_names_left(first_number, aliases)
 
 
-def has_setting(name: str) -> bool:
+def _has_setting(name: str) -> bool:
     return hasattr(config, name)
 
 
@@ -427,15 +429,15 @@ def serial(name: str) -> int:
     return int(number) if number.isdigit() else -1
 
 
-def import_aliases() -> dict[str, set[str]]:
+def _import_aliases() -> dict[str, set[str]]:
     """Return the names that Dynamo has added to modules for its imports, by module."""
     scopes = {name: vars(module) for name, module in list(sys.modules.items()) if hasattr(module, "__dict__")}
     return {name: {key for key in list(scope) if key.startswith("__import_")} for name, scope in scopes.items()}
 
 
-def remove_names_left(first: int, aliases: Mapping[str, set[str]]) -> None:
+def _remove_names_left(first: int, aliases: Mapping[str, set[str]]) -> None:
     """Remove names that Dynamo has left in modules: new aliases, and names numbered from `first` on."""
-    for name, now in import_aliases().items():
+    for name, now in _import_aliases().items():
         scope = vars(sys.modules[name])
         numbered = {key for key in list(scope) if key.startswith("__builtins_dict__") and serial(key) > first}
         for key in numbered | (now - aliases.get(name, set())):

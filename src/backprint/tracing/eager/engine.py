@@ -22,13 +22,16 @@ from backprint._torch.tensors import storages_filled
 from backprint.common.collector import collector_paused
 from backprint.errors import BackprintError, CaptureError, DataDependentError, is_defect
 from backprint.graph.capture_options import CaptureOptions
+from backprint.graph.cost import is_in_own_backward
 from backprint.graph.keys import PortKey, keyed, tangent_name
-from backprint.graph.nouns import Guard, Pair, Port, Step
+from backprint.graph.nouns import Guard, Pair, Port, Step, refs
+from backprint.graph.steps import used
 from backprint.tracing import frames
 from backprint.tracing.assembly import Joint, Result, assemble
 from backprint.tracing.cut import repartition
 from backprint.tracing.eager.tape import Placement, Recorder, placement_spec
 from backprint.tracing.eager.writer import Writer
+from backprint.tracing.hooks_after import HookEffects, watching_hooks
 from backprint.tracing.non_operator_effects import BodyRecorder, flag_guards, noting_overlap_checks, noting_threads
 from backprint.tracing.program import CalledProgram, ScoutedProgram, free_name
 from backprint.tracing.reach import module_paths, restoring_gradients
@@ -44,11 +47,11 @@ from backprint.values.wrappers import opened
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedStep:
+class _RecordedStep:
     """A recorded step: the program with its outside tensors, and the Placement of each result.
 
     `keys` has the program's name for each key of the tape's ports, `changed` the names of tensors that were written to.
-    `shards` says what a tensor, an output or a gradient is a part of.
+    `shards` says what a tensor, an output or a gradient is a part of, and `hooks` what hooks after accumulation did.
     """
 
     program: ScoutedProgram
@@ -62,18 +65,19 @@ class RecordedStep:
     tree: ResultTree
     leaves: tuple[Any, ...]
     shards: dict[PortKey, str]
+    hooks: HookEffects
 
 
 def by_eager(program: CalledProgram, options: CaptureOptions) -> EngineResult:
     """Capture a program by engine `eager`."""
     with collector_paused():
-        result = result_of_step(record_or_refuse(program), options)
+        result = result_of_step(_record_or_refuse(program), options)
     if options.specialize is False and result.guards:
-        raise DataDependentError(refusal_of_guard(result.guards[0]))
+        raise DataDependentError(_refusal_of_guard(result.guards[0]))
     return result
 
 
-def refusal_of_guard(guard: Guard) -> str:
+def _refusal_of_guard(guard: Guard) -> str:
     """Return the message for a program that reads a value, although the user passed `specialize=False`."""
     where = guard.source
     place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
@@ -86,7 +90,7 @@ def refusal_of_guard(guard: Guard) -> str:
 # ---- The recorded run
 
 
-def record_or_refuse(program: CalledProgram) -> RecordedStep:
+def _record_or_refuse(program: CalledProgram) -> _RecordedStep:
     """Record one live step; refuse a program that raises an error only while it is recorded.
 
     Errors that the untouched program raises too, and defects of Backprint, are raised as they are.
@@ -96,13 +100,13 @@ def record_or_refuse(program: CalledProgram) -> RecordedStep:
     except (BackprintError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        if is_defect(error) or not runs_untouched(program):
+        if is_defect(error) or not _runs_untouched(program):
             raise
         text = f"{program.title} runs, but not while a dispatch mode records it: {type(error).__name__}: {error}"
         raise CaptureError(text) from error
 
 
-def runs_untouched(program: CalledProgram) -> bool:
+def _runs_untouched(program: CalledProgram) -> bool:
     """Whether one eager step of the untouched program ends without an error."""
     try:
         run_step(program)
@@ -111,10 +115,10 @@ def runs_untouched(program: CalledProgram) -> bool:
     return True
 
 
-def record_step(program: CalledProgram) -> RecordedStep:
+def record_step(program: CalledProgram) -> _RecordedStep:
     """Record one live step; everything of the caller's is restored."""
     try:
-        run = record_without_loading(program)
+        run = _record_without_loading(program)
     except RuntimeError as error:
         requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
         if "leaf Variable" not in str(error) or requiring_grad <= program.cloned_in_eager:
@@ -135,10 +139,22 @@ def record_step(program: CalledProgram) -> RecordedStep:
         return record_step(
             replace(program, tensors=own, grad_by_default=False)
         )  # a tensor from outside requires grad, so inputs do not by default
-    return run
+    return run if not program.runs_hooks_after or run.hooks.are_captured else without_hooks_after(run, program)
 
 
-def record_without_loading(program: CalledProgram) -> RecordedStep:
+def without_hooks_after(run: _RecordedStep, program: CalledProgram) -> _RecordedStep:
+    """Return a step without hooks after accumulation that are no part of a capture, recorded again if there are any.
+
+    Hooks that changed nothing stay a part of the program, so that the comparisons on other values see what they do.
+    """
+    if not run.hooks.exist:
+        return run
+    again = record_step(replace(program, runs_hooks_after=False))
+    with_hooks = replace(again.program, runs_hooks_after=not run.hooks.uncapturable)
+    return replace(again, program=with_hooks, hooks=run.hooks)
+
+
+def _record_without_loading(program: CalledProgram) -> _RecordedStep:
     """Record one live step, and again if that loaded Dynamo: the first cannot have run compiled parts as eager code."""
     was_loaded = is_loaded()
     try:
@@ -150,13 +166,14 @@ def record_without_loading(program: CalledProgram) -> RecordedStep:
     return run if was_loaded or not is_loaded() else record_once(program)
 
 
-def record_once(program: CalledProgram) -> RecordedStep:
+def record_once(program: CalledProgram) -> _RecordedStep:
     """Record one live step, without a second try. Function modes are on for the program only, because they are slow."""
     paths = module_paths(program.target())
     with preserving_random_states(), restoring_gradients(program.target()):
         torch.manual_seed(SEED)
         torch.clear_autocast_cache()
-        recorder = Recorder(paths)
+        recorder = Recorder(paths, program.world)
+        values = None if program.world is None else program.current_tensors()
         opener = BodyRecorder(recorder.seen, paths, rewrite=False)
 
         @contextlib.contextmanager
@@ -169,13 +186,13 @@ def record_once(program: CalledProgram) -> RecordedStep:
             stance = eager_stance()
             seeing = noting_threads(recorder.seen, paths), noting_overlap_checks(recorder.seen, paths)
             noting = frames.noting_prints(), storages_filled(recorder.note_filled)
-            with stance, seeing[0], seeing[1], noting[0], noting[1], staged(program) as stage:
+            with stance, seeing[0], seeing[1], noting[0], noting[1], staged(program, values) as stage:
                 return record_backward(run_forward(stage, modes), recorder, opener)
         finally:
             recorder.restore()
 
 
-def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorder) -> RecordedStep:
+def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorder) -> _RecordedStep:
     """Record the backward of a recorded forward."""
     recorder.note_edges_behind_outputs(forward.tensors)
     recorder.note_written()
@@ -194,16 +211,19 @@ def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorde
     requiring_grad = {named.name for named in with_outside_.tensors if named.requires_grad}
     leaves = forward.stage.leaves | {name: tensor for name, tensor in outside.items() if name in requiring_grad}
     shards_of_gradients: dict[str, str] = {}
-    gradients, tangents = backward_placements(
-        with_outside_, recorder, opener, leaves, forward.tensors, shards_of_gradients
-    )
+    # hooks by which a module reduces gradients are a part of every step of ranks
+    watched = leaves if program.runs_hooks_after and not program.accumulates else {}
+    with watching_hooks(watched, recorder.tape.calls) as hooks:
+        gradients, tangents = _backward_placements(
+            with_outside_, recorder, opener, leaves, forward.tensors, shards_of_gradients
+        )
     shards = {
         **keyed("", {name: wrapping.text for name, wrapping in with_outside_.wrappings.items()}),
         **keyed("output", {name: sharding_text(tensor) for name, tensor in forward.tensors.items()}),
         **keyed("gradient", shards_of_gradients),
     }
     changed = effects.changed | written | frozenset(effects.new)
-    return RecordedStep(
+    return _RecordedStep(
         with_outside_,
         recorder,
         keys,
@@ -215,10 +235,11 @@ def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorde
         forward.tree,
         forward.leaves,
         shards,
+        hooks,
     )
 
 
-def backward_placements(
+def _backward_placements(
     program: ScoutedProgram,
     recorder: Recorder,
     opener: BodyRecorder,
@@ -235,7 +256,8 @@ def backward_placements(
     for name, tensor in tangents.items():
         recorder.set_dependencies(tensor, frozenset())
         recorder.add_port(tangent_name(name), tensor)
-    with opener, recorder.backward():
+    fake_mode: Any = contextlib.nullcontext() if program.world is None else program.world.running()
+    with fake_mode, opener, recorder.backward():
         gradients = run_backward(program, leaves, outputs, tangents, shards)
     if not gradients:
         recorder.remove_ports([tangent_name(name) for name in tangents])
@@ -248,18 +270,21 @@ def backward_placements(
 # ---- From the tape to a Pair
 
 
-def result_of_step(run: RecordedStep, options: CaptureOptions) -> EngineResult:
+def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
     """Return the engine's result for a recorded step."""
     program, seen = run.program, run.recorder.seen
-    joint = joint_of(run, as_ran=not options.functional)
+    joint, writer = joint_of(run, as_ran=not options.functional)
     if options.partition is not None:
         joint = repartition(joint, options.partition)
     assembled = assemble(joint)
+    pair = assembled.pair
+    if options.partition is None:
+        pair = Pair(pair.name, pair.forward, pair.backward, lives=tuple(_lives_of(pair, run, writer)))
     changed = frozenset(port.name for port, _ in joint.results if port.role == "mutation")
     groups = tuple(group for group in alias_groups(program.own()) if set(group) & changed)
     return EngineResult(
         program=replace(program, changed=changed, written_alias_groups=groups),
-        pairs=(assembled.pair,),
+        pairs=(pair,),
         outputs=tuple(run.outputs),
         differentiable=tuple(run.tangents),
         tree=run.tree,
@@ -267,10 +292,37 @@ def result_of_step(run: RecordedStep, options: CaptureOptions) -> EngineResult:
         constants=assembled.constants,
         guards=(*assembled.guards, *flag_guards(program, seen.flags)),
         tangents={name: tangent for name, tangent in run.tangents.items() if tangent.layout is not torch.strided},
-        opaque=(*dict.fromkeys(seen.opaque), *hooks_as_edges(program)),
-        reasons_to_prefer_others=tuple(reasons_to_prefer_others(assembled.pair, seen)),
+        opaque=(*dict.fromkeys(seen.opaque), *hooks_as_edges(program), *run.hooks.edges()),
+        reasons_to_prefer_others=(() if run.hooks.are_captured else tuple(reasons_to_prefer_others(pair, seen))),
+        notes=run.hooks.notes(),
         groups=dict(run.recorder.tape.groups),
     )
+
+
+def _lives_of(pair: Pair, run: _RecordedStep, writer: Writer) -> Iterator[tuple[str, str]]:
+    """Yield the values that lived on after their last use in the graphs, each with the last step before it was freed.
+
+    These are values of the forward, of a custom Function's backward, and of a backward that runs in the node of a
+    checkpoint. What is a result, or is updated in place, is left out.
+    """
+    graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
+    steps = [step for graph in graphs for step in graph.steps]
+    order = {step.name: index for index, step in enumerate(steps)}
+    written_in_python = [step for step in graphs[-1].steps if is_in_own_backward(step)]
+    followed = steps if run.recorder.seen.reentrant else [*pair.forward.steps, *written_in_python]
+    lasts = {name: order[step.name] for step in followed for name in (step.name, *used(step))}
+    kept = {name for graph in graphs for result in graph.results for name in refs(result)}
+    after = [""]  # for each call, the step of the Pair that it made, or the next that a call made
+    for name in reversed(writer.ends):
+        after.append(name if name in order else after[-1])
+    after.reverse()
+    for memory, name in writer.made.items():
+        if name not in lasts or name in kept or memory in writer.written:
+            continue
+        freed = min(run.recorder.freed.get(memory, len(writer.ends)), len(writer.ends))  # calls may follow the step
+        last = after[max(freed - 1, 0)]
+        if last and order[last] > lasts[name]:
+            yield name, last
 
 
 SCATTERS = "aten.as_strided_scatter.default"
@@ -288,8 +340,8 @@ def reasons_to_prefer_others(pair: Pair, seen: Observations) -> Iterator[str]:
         yield "the program updates a view in place, and autograd's own backward of that scatters into the storage"
 
 
-def joint_of(run: RecordedStep, as_ran: bool) -> Joint:
-    """Return the Joint of a recorded step."""
+def joint_of(run: _RecordedStep, as_ran: bool) -> tuple[Joint, Writer]:
+    """Return the Joint of a recorded step, and what wrote it."""
     program, tape = run.program, run.recorder.tape
     tangents = {tangent_name(name): name for name in run.tangents}
     fresh = {key: free_name(f"constant_{index}", program.tensors) for index, key in enumerate(tape.constants)}
@@ -298,9 +350,9 @@ def joint_of(run: RecordedStep, as_ran: bool) -> Joint:
     places = {root.key: root.place for roots in tape.ports.values() for root in roots}
     local = {name: writer.locals[key] for key, name in run.keys.items()}
     key_of = {name: key for key, name in run.keys.items()}
-    forward, results = write_forward(run, writer, local, as_ran)
-    backward, gradients = write_backward(run, writer) if run.tangents else ([], [])
-    return Joint(
+    forward, results = _write_forward(run, writer, local, as_ran)
+    backward, gradients = _write_backward(run, writer) if run.tangents else ([], [])
+    joint = Joint(
         inputs=tuple(
             Port(
                 named.name,
@@ -330,10 +382,11 @@ def joint_of(run: RecordedStep, as_ran: bool) -> Joint:
         notes=writer.notes,
         specs=writer.specs(),
     )
+    return joint, writer
 
 
-def write_forward(
-    run: RecordedStep, writer: Writer, local: Mapping[str, str], as_ran: bool
+def _write_forward(
+    run: _RecordedStep, writer: Writer, local: Mapping[str, str], as_ran: bool
 ) -> tuple[list[Step], list[Result]]:
     """Return the Steps of the forward, and its results."""
     tape = run.recorder.tape
@@ -359,7 +412,7 @@ def write_forward(
     return steps, results
 
 
-def write_backward(run: RecordedStep, writer: Writer) -> tuple[list[Step], list[Result]]:
+def _write_backward(run: _RecordedStep, writer: Writer) -> tuple[list[Step], list[Result]]:
     """Return the Steps of the backward, and the gradients in the order of the program's tensors."""
     tape = run.recorder.tape
     steps: list[Step] = []

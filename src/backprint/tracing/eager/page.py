@@ -38,15 +38,15 @@ aten = torch.ops.aten
 
 def changes_arguments(call: TapedCall) -> bool:
     """Whether a call changes some of its arguments."""
-    return bool(schema_of(call.func).is_mutable) or changes_statistics(call)
+    return bool(schema_of(call.func).is_mutable) or _changes_statistics(call)
 
 
-def changes_statistics(call: TapedCall) -> bool:
+def _changes_statistics(call: TapedCall) -> bool:
     """Whether a call changes running statistics that its schema does not mark as written."""
-    return schema_of(call.func).name in SILENT_WRITERS and bool(argument_named(call, "training"))
+    return schema_of(call.func).name in SILENT_WRITERS and bool(_argument_named(call, "training"))
 
 
-def argument_named(call: TapedCall, name: str) -> Any:
+def _argument_named(call: TapedCall, name: str) -> Any:
     """Return an argument by its name in the schema."""
     for index, argument in enumerate(schema_of(call.func).arguments):
         if argument.name == name:
@@ -58,7 +58,7 @@ def argument_named(call: TapedCall, name: str) -> Any:
 
 def changed_arguments(call: TapedCall) -> Iterator[Any]:
     """Yield the tensors that a call writes to; None for an optional one that was left out."""
-    silent = ("running_mean", "running_var") if changes_statistics(call) else ()
+    silent = ("running_mean", "running_var") if _changes_statistics(call) else ()
     for index, argument in enumerate(schema_of(call.func).arguments):
         if argument.name in silent or (argument.alias_info is not None and argument.alias_info.is_write):
             value = call.kwargs.get(argument.name, call.args[index] if index < len(call.args) else None)
@@ -99,8 +99,8 @@ RENAMED: dict[Any, Any] = {aten.bernoulli_.float: aten.bernoulli.p}
 
 def functional_form(call: TapedCall) -> Any:
     """Return the operator that returns what a call writes in place, or None."""
-    if not changes_statistics(call):
-        return functional_of(call.func)
+    if not _changes_statistics(call):
+        return _functional_of(call.func)
     if call.func is aten.native_batch_norm.default and all(type(place) is Placement for place in call.args[3:5]):
         return aten._native_batch_norm_legit_functional.default
     return None
@@ -108,11 +108,11 @@ def functional_form(call: TapedCall) -> Any:
 
 def view_form(call: TapedCall) -> Any:
     """Return the operator that returns the view that a call turns its argument into, as `t` for `t_`, or None."""
-    return functional_of(call.func) or view_function_of(call.func)
+    return _functional_of(call.func) or _view_function_of(call.func)
 
 
 @functools.cache
-def functional_of(func: Any) -> Any:
+def _functional_of(func: Any) -> Any:
     """Return the operator that returns what another writes in place, or None."""
     if func in RENAMED:
         return RENAMED[func]
@@ -134,7 +134,7 @@ def functional_of(func: Any) -> Any:
     return None
 
 
-def view_function_of(func: Any) -> Any:
+def _view_function_of(func: Any) -> Any:
     """Return the out-of-place form of an operator that turns a tensor into a view of itself: `t` for `t_`."""
     name = schema_of(func).name.split("::")[1].removesuffix("_")
     return getattr(getattr(aten, name, None), overload_name_of(func) or "default", None)
@@ -158,7 +158,7 @@ def name_of_result(func: Any) -> str:
 # ---- The geometry of results
 
 
-class ResultGeometry:
+class _ResultGeometry:
     """Computes the Placements of a step's results by running the operator on meta tensors.
 
     `places` has the Placement of each value by name. The results are cached by the geometry of the arguments.
@@ -380,7 +380,7 @@ class Page:
         self.steps: list[Step] = []
         self.notes: dict[str, Note] = {}
         self.places: dict[str, Placement] = {}
-        self.geometry = ResultGeometry(self.places)
+        self.geometry = _ResultGeometry(self.places)
         self.call: TapedCall | None = None
         self.last = ""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import math
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from backprint._torch import pytree
 from backprint._torch.autograd import current_node, next_sequence_number, sequence_number
 from backprint._torch.distributed import (
     GROUP_POSITIONS,
@@ -29,14 +30,17 @@ from backprint._torch.distributed import (
     members_of,
 )
 from backprint._torch.fake import FakeTensor
-from backprint._torch.modes import DisableTorchFunction
+from backprint._torch.modes import DisableTorchFunction, without_modes
 from backprint._torch.operators import HigherOrderOperator, name_of, schema_of
 from backprint._torch.tensors import neg_view, storage_id, version_of
 from backprint.errors import CaptureError, for_program
 from backprint.graph.nouns import ScalarSpec, Source, Spec, TensorSpec
 from backprint.tracing import frames
 from backprint.tracing.custom import decompose_under_mode, is_composite
+from backprint.tracing.fake import FakeWorld
+from backprint.tracing.silent_writes import contents_before, refuse_silent_operator
 from backprint.tracing.watch import SILENT_WRITERS, Watch, count_writes, is_number_read, refuse_nested, storages
+from backprint.values.geometry import contiguous_strides, is_dense, span
 from backprint.values.settings import random_states, state_bytes
 from backprint.values.tree import plain_leaves, strided_parts
 
@@ -144,7 +148,7 @@ def without_gaps(value: Any) -> Any:
     their results without gaps.
     """
     if type(value) is Placement:
-        return value if is_dense(value) else placement_of(meta_tensor(value).clone(), value.device)
+        return value if is_dense(value.shape, value.stride) else placement_of(meta_tensor(value).clone(), value.device)
     return tuple([without_gaps(item) for item in value]) if isinstance(value, tuple) else value
 
 
@@ -158,60 +162,22 @@ def bytes_spanned(place: Placement) -> int:
 
 def elements_spanned(place: Placement) -> int:
     """Return the elements of a storage up to the last that a tensor uses."""
-    if 0 in place.shape:
-        return place.offset
-    stride = place.stride or ()
-    return place.offset + sum((size - 1) * step for size, step in zip(place.shape, stride, strict=True)) + 1
-
-
-def is_dense(place: Placement) -> bool:
-    """Whether a tensor's elements fill their part of the storage, each once."""
-    count = math.prod(place.shape)
-    if count == 0 or place.stride is None:
-        return True
-    sizes = sorted((step, size) for size, step in zip(place.shape, place.stride, strict=True) if size != 1)
-    expected = 1
-    for step, size in sizes:
-        if step != expected:
-            return False
-        expected *= size
-    return True
+    return place.offset + span(place.shape, place.stride)
 
 
 def are_apart(places: Sequence[Placement]) -> bool:
     """Whether no two of these tensors use the same memory: each fills its own part of it."""
-    if not all(place.layout is torch.strided and is_dense(place) for place in places):
+    if not all(place.layout is torch.strided and is_dense(place.shape, place.stride) for place in places):
         return False
     parts = sorted((place.memory, place.offset * place.dtype.itemsize, bytes_spanned(place)) for place in places)
     return all(left[0] != right[0] or left[2] <= right[1] for left, right in itertools.pairwise(parts))
 
 
-def has_internal_overlap(place: Placement) -> bool:
-    """Whether two elements of a tensor use the same memory."""
-    if place.stride is None or 0 in place.shape:
-        return False
-    span = 0
-    for step, size in sorted((step, size) for step, size in zip(place.stride, place.shape, strict=True) if size > 1):
-        if step <= span:
-            return True
-        span += (size - 1) * step
-    return False
-
-
 # ---- Specs of Placements
 
 
-def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a contiguous tensor of this shape."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
-
-
 @functools.lru_cache(maxsize=65536)
-def tensor_spec_at(place: Placement) -> TensorSpec:
+def _tensor_spec_at(place: Placement) -> TensorSpec:
     """Return the spec of a Placement."""
     dtype, device, layout = str(place.dtype)[6:], str(place.device), str(place.layout)[6:]
     if place.stride is None:
@@ -224,7 +190,7 @@ def placement_spec(result: Any) -> Spec:
     """Return the spec of a call's result."""
     match result:
         case Placement():
-            return tensor_spec_at(result._replace(memory=-1))
+            return _tensor_spec_at(result._replace(memory=-1))
         case bool() | int() | float() | complex() | str():
             return ScalarSpec(type(result).__name__)
         case list() | tuple():
@@ -265,7 +231,7 @@ class TapedCall(NamedTuple):
 
 
 @dataclass(slots=True)
-class TapePort:
+class _TapePort:
     """A tensor that no recorded call made: a port of the graph."""
 
     place: Placement
@@ -281,7 +247,7 @@ class Tape:
     """
 
     calls: list[TapedCall] = field(default_factory=list)
-    ports: dict[int, list[TapePort]] = field(default_factory=dict)
+    ports: dict[int, list[_TapePort]] = field(default_factory=dict)
     constants: dict[str, Tensor] = field(default_factory=dict)
     boundary: int | None = None
     start: dict[str, bytes] = field(default_factory=dict)
@@ -302,14 +268,17 @@ class Recorder(Watch):
     def _should_skip_dynamo(cls) -> bool:
         return False  # compiled functions run eagerly here, so Dynamo need not skip any call
 
-    def __init__(self, paths: Mapping[int, str]) -> None:
-        super().__init__(paths)
+    def __init__(self, paths: Mapping[int, str], world: FakeWorld | None = None) -> None:
+        super().__init__(paths, world=world)
+        self.types = PLAIN_TENSOR_TYPES if world is None else WITH_FAKE
         self.tape = Tape(start=own_generators())
         self.memories: dict[int, int] = {}
         self.memory_count = 0
         self.last_node: Any = None
         self.shells: list[tuple[Tensor, Tensor]] = []
         self.filled: set[int] = set()
+        self.followers: list[Any] = []
+        self.freed: dict[int, int] = {}
 
     # ---- Ports and Placements
 
@@ -322,7 +291,7 @@ class Recorder(Watch):
     def add_port(self, key: str, tensor: Tensor) -> None:
         """Make a tensor a port of the graph."""
         place = self.place(tensor)
-        self.tape.ports.setdefault(place.memory, []).append(TapePort(place, key))
+        self.tape.ports.setdefault(place.memory, []).append(_TapePort(place, key))
 
     def remove_ports(self, keys: Collection[str]) -> None:
         """Make these tensors no longer ports."""
@@ -337,7 +306,12 @@ class Recorder(Watch):
                 self.dependencies[key] = names
                 self.alive.append(StorageWeakRef(storage))  # keeps its identity, but not its bytes
                 self.memories[key] = self.memory_count
+                self.follow(storage, self.memory_count)
                 self.memory_count += 1
+
+    def follow(self, storage: Any, memory: int) -> None:
+        """Note how many calls had run when a storage is freed."""
+        self.followers.append(weakref.ref(storage, lambda _: self.freed.setdefault(memory, len(self.tape.calls))))
 
     def place(self, tensor: Tensor) -> Placement:
         """Return the Placement of a tensor."""
@@ -374,7 +348,7 @@ class Recorder(Watch):
 
     def run_and_record(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Run one operator and append it to the tape."""
-        if not PLAIN_TENSOR_TYPES.issuperset(types):
+        if not self.types.issuperset(types):
             # DTensor runs operators on fake tensors to learn the shapes of its results: no value of the program
             return func(*args, **kwargs) if WITH_FAKE.issuperset(types) else NotImplemented
         if is_number_read(func, args):
@@ -391,12 +365,18 @@ class Recorder(Watch):
             call = self.labelled(call, args)
         if call is not None and func is torch.ops.aten._pin_memory.default:  # where a copy lies is no value
             call = call._replace(func=torch.ops.aten.clone.default, args=call.args[:1], kwargs={})
+        if self.world is not None and self.outside_ids:
+            args, kwargs = pytree.tree_map_only(Tensor, self.stand_in, (args, kwargs))
         try:
+            before = contents_before(func, args, kwargs)
             result = for_program(func, *args, **kwargs)
+            refuse_silent_operator(func, before)
         except RuntimeError:
             self.guard_values_of([leaf for leaf in iter_leaves(args, kwargs) if isinstance(leaf, Tensor)])
             raise
         if call is not None:
+            if call.state is not None and self.world is not None:
+                _advance_generator(_generator_of(args, kwargs))
             self.end_call(call, args, kwargs, result)
         return result
 
@@ -414,11 +394,11 @@ class Recorder(Watch):
             return None
         node = current_node()
         recorded_by_autograd = node is None and self.tape.boundary is None and torch.is_grad_enabled()
-        placed_args, placed_kwargs = placements_for_tensors(
+        placed_args, placed_kwargs = _placements_for_tensors(
             (args, kwargs), lambda tensor: self.place_argument(func, tensor, facts.writes, recorded_by_autograd)
         )
-        generator = generator_of(args, kwargs) if facts.draws else None
-        state = generator_state_of_draw(generator, args, kwargs) if facts.draws else None
+        generator = _generator_of(args, kwargs) if facts.draws else None
+        state = _generator_state_of_draw(generator, args, kwargs) if facts.draws else None
         if state is not None and generator is None:
             self.tape.start.setdefault(state.device, state.state)  # this draw is the device's first
         if self.tape.boundary is None and not torch.is_grad_enabled():
@@ -451,14 +431,21 @@ class Recorder(Watch):
                 self.add_span(leaf)
         if facts_of(call.func).writes:
             count_writes(call.func, args)
-        state = None if call.state is None else generator_state_of_draw(generator_of(args, kwargs), args, kwargs)
-        placed_result = placements_for_tensors(result, self.place)
+        state = None if call.state is None else _generator_state_of_draw(_generator_of(args, kwargs), args, kwargs)
+        placed_result = _placements_for_tensors(result, self.place)
         detached = {place.memory for place in placements(call.args, call.kwargs) if place.detached}
         if detached:
             shared = detached if placed_result is None else {place.memory for place in placements(placed_result)}
-            args_, kwargs_ = without_detached_marks((call.args, call.kwargs), shared)
+            args_, kwargs_ = _without_detached_marks((call.args, call.kwargs), shared)
             call = call._replace(args=args_, kwargs=kwargs_)
         self.tape.calls.append(call._replace(result=placed_result, state_after=state))
+
+    def stand_in(self, tensor: Tensor) -> Tensor:
+        fake = super().stand_in(tensor)
+        if fake is not tensor:  # one memory on the tape
+            memory = self.memories[storage_id(tensor.untyped_storage())]
+            self.memories[storage_id(fake.untyped_storage())] = memory
+        return fake
 
     def guard_values_of(self, tensors: list[Tensor]) -> None:
         """Record that these tensors have the values that they have now.
@@ -502,7 +489,7 @@ class Recorder(Watch):
         else:
             self.enter_sparse_from_outside(tensor)
         if self.tape.boundary is not None:
-            whole = whole_storage(tensor) if writes else tensor
+            whole = _whole_storage(tensor) if writes else tensor
             self.add_span(whole)
             self.enter_constant(whole)
             return
@@ -511,6 +498,8 @@ class Recorder(Watch):
     def enter_constant(self, tensor: Tensor) -> None:
         """Enter a tensor that the program's current line, or a kernel, has just made: a port with a copy of its
         value."""
+        if isinstance(tensor, FakeTensor):
+            raise CaptureError("a tensor that no operator made is used, and a fake capture has no values for it")
         self.set_dependencies(tensor, frozenset())
         key = f"fresh {len(self.tape.constants)}"
         self.tape.constants[key] = tensor.detach().clone()
@@ -567,7 +556,7 @@ class Recorder(Watch):
             yield
 
 
-def whole_storage(tensor: Tensor) -> Tensor:
+def _whole_storage(tensor: Tensor) -> Tensor:
     """Return all elements of a tensor's storage as one tensor, of which it is a view: a bucket of DDP is used part by
     part, in any order. A tensor whose storage has no whole number of its elements is returned itself."""
     storage = tensor.untyped_storage() if tensor.layout is torch.strided else None
@@ -576,20 +565,20 @@ def whole_storage(tensor: Tensor) -> Tensor:
     return tensor.detach().as_strided((storage.nbytes() // tensor.element_size(),), (1,), 0)
 
 
-def without_detached_marks(value: Any, memories: Collection[int]) -> Any:
+def _without_detached_marks(value: Any, memories: Collection[int]) -> Any:
     """Clear `detached` of arguments that share memory with a call's result (a view, or an update in place)."""
     if type(value) is Placement:
         return value._replace(detached=False) if value.detached and value.memory in memories else value
     if type(value) is tuple:
-        return tuple([without_detached_marks(item, memories) for item in value])
+        return tuple([_without_detached_marks(item, memories) for item in value])
     if type(value) is list:
-        return [without_detached_marks(item, memories) for item in value]
+        return [_without_detached_marks(item, memories) for item in value]
     if type(value) is dict:
-        return {key: without_detached_marks(item, memories) for key, item in value.items()}
+        return {key: _without_detached_marks(item, memories) for key, item in value.items()}
     return value
 
 
-class OperatorFacts(NamedTuple):
+class _OperatorFacts(NamedTuple):
     """Facts about an operator that recording needs: whether it is recorded, writes arguments, and draws."""
 
     counts: bool
@@ -598,28 +587,28 @@ class OperatorFacts(NamedTuple):
 
 
 @functools.cache
-def facts_of(func: Any) -> OperatorFacts:
+def facts_of(func: Any) -> _OperatorFacts:
     """Return the Facts of an operator; raise for a higher-order one."""
     if isinstance(func, HigherOrderOperator):
         raise CaptureError(f"the higher-order operator {name_of(func)!r} cannot be opened into what it runs")
     silent = schema_of(func).name in SILENT_WRITERS
     draws = torch.Tag.nondeterministic_seeded in func.tags
-    counts = func.namespace not in ("profiler", "_profiler") and schema_of(func).name != "aten::is_pinned"
-    return OperatorFacts(counts, bool(schema_of(func).is_mutable or silent), draws)
+    counts = func.namespace not in ("profiler", "_profiler", "prim") and schema_of(func).name != "aten::is_pinned"
+    return _OperatorFacts(counts, bool(schema_of(func).is_mutable or silent), draws)
 
 
 PLAIN_TENSOR_TYPES = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
 WITH_FAKE = PLAIN_TENSOR_TYPES | {FakeTensor}
 
 
-def generator_of(args: Any, kwargs: Any) -> torch.Generator | None:
+def _generator_of(args: Any, kwargs: Any) -> torch.Generator | None:
     """Return the generator argument of a draw."""
     return kwargs.get("generator") or next((arg for arg in args if isinstance(arg, torch.Generator)), None)
 
 
-def generator_state_of_draw(generator: torch.Generator | None, args: Any, kwargs: Any) -> GeneratorState:
+def _generator_state_of_draw(generator: torch.Generator | None, args: Any, kwargs: Any) -> GeneratorState:
     """Return the state of a draw's generator: its argument's, or that of its device."""
-    device = drawing_device(args, kwargs) if generator is None else generator.device
+    device = _drawing_device(args, kwargs) if generator is None else generator.device
     if generator is not None:
         state = generator.get_state()
     elif device.type in ("cpu", "meta"):
@@ -629,7 +618,13 @@ def generator_state_of_draw(generator: torch.Generator | None, args: Any, kwargs
     return GeneratorState(str(device), state_bytes(state))
 
 
-def drawing_device(args: Any, kwargs: Any) -> torch.device:
+def _advance_generator(generator: torch.Generator | None) -> None:
+    """Advance a generator, as a draw does that has values: so the draws of a fake run are told apart by its states."""
+    with without_modes():
+        torch.empty(1).uniform_(generator=generator)
+
+
+def _drawing_device(args: Any, kwargs: Any) -> torch.device:
     """Return the device that an operator runs on: its argument, or that of its tensors."""
     device = kwargs.get("device") or next(
         (leaf.device for leaf in iter_leaves(args) if isinstance(leaf, Tensor)), "cpu"
@@ -648,7 +643,7 @@ LEAF_TYPES = frozenset({bool, int, float, complex, str, type(None), torch.dtype,
 """Types of arguments that are no tensors and hold none."""
 
 
-def placements_for_tensors(value: Any, placement: Callable[[Tensor], Placement]) -> Any:
+def _placements_for_tensors(value: Any, placement: Callable[[Tensor], Placement]) -> Any:
     """Replace tensors by Placements in arguments or results."""
     kind = type(value)
     if kind in LEAF_TYPES:
@@ -656,11 +651,11 @@ def placements_for_tensors(value: Any, placement: Callable[[Tensor], Placement])
     if kind is Tensor or isinstance(value, Tensor):
         return placement(value)
     if kind is tuple:
-        return tuple([placements_for_tensors(item, placement) for item in value])
+        return tuple([_placements_for_tensors(item, placement) for item in value])
     if kind is list:
-        return [placements_for_tensors(item, placement) for item in value]
+        return [_placements_for_tensors(item, placement) for item in value]
     if kind is dict:
-        return {key: placements_for_tensors(item, placement) for key, item in value.items()}
+        return {key: _placements_for_tensors(item, placement) for key, item in value.items()}
     if isinstance(value, tuple):
-        return tuple([placements_for_tensors(item, placement) for item in value])
+        return tuple([_placements_for_tensors(item, placement) for item in value])
     return value

@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 import torch
 
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Ref
+from backprint.tracing import frames
 from backprint.tracing.eager.page import Page
 from backprint.tracing.eager.tape import (
     Placement,
     Tape,
     TapedCall,
     bytes_spanned,
-    contiguous_strides,
     elements_spanned,
     geometry,
-    has_internal_overlap,
-    is_dense,
     placements,
 )
+from backprint.values.geometry import contiguous_strides, is_dense, overlaps_itself
 
 aten = torch.ops.aten
 
@@ -46,12 +45,12 @@ class ViewOrigin:
     args: tuple[Any, ...] = ()
 
 
-def strided_view(parent: Placement, place: Placement) -> ViewOrigin:
+def _strided_view(parent: Placement, place: Placement) -> ViewOrigin:
     """Return a tensor by its geometry, as a view of a contiguous tensor."""
     return ViewOrigin(parent, aten.as_strided.default, (place.shape, place.stride, place.offset))
 
 
-def view_origin(call: TapedCall, place: Placement, arguments: Sequence[Placement]) -> ViewOrigin:
+def _view_origin(call: TapedCall, place: Placement, arguments: Sequence[Placement]) -> ViewOrigin:
     """Return how a view that a call returned was made from the tensor it views, usually the first argument."""
     parent = next(place_ for place_ in arguments if place_.memory == place.memory)
     if call.func is not aten.as_strided.default and call.args and call.args[0] == parent and not call.kwargs:
@@ -59,7 +58,7 @@ def view_origin(call: TapedCall, place: Placement, arguments: Sequence[Placement
     return ViewOrigin(parent)
 
 
-def part_origin(call: TapedCall, index: int, place: Placement, arguments: Sequence[Placement]) -> ViewOrigin:
+def _part_origin(call: TapedCall, index: int, place: Placement, arguments: Sequence[Placement]) -> ViewOrigin:
     """Return how one of several views that a call returned was made: as a slice or a selection."""
     parent = next(place_ for place_ in arguments if place_.memory == place.memory)
     if call.func is aten.unbind.int:
@@ -123,7 +122,7 @@ REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 
 @dataclass(slots=True)
-class Storage:
+class _Storage:
     """One storage: its base, and the tensors in it.
 
     `names` has the latest name of each tensor, with the `write_count` at which it was set: a name is current if no
@@ -145,34 +144,28 @@ class Storage:
 class Storages:
     """Every storage of strided tensors, by its number.
 
-    With `as_ran` updates stay in place, and a name stays current after a write to its storage. `make_value` makes a
-    value of a storage that is known only as a part of a sparse tensor, or raises; `writes_without_base` counts the
-    writes to such storages.
+    With `as_ran` updates stay in place, and a name stays current after a write to its storage.
     """
 
-    def __init__(self, page: Page, as_ran: bool, elsewhere: Callable[[Placement], None]) -> None:
-        self.page, self.as_ran, self.make_value = page, as_ran, elsewhere
-        self.by_number: dict[int, Storage] = {}
-        self.writes_without_base: dict[int, int] = {}
+    def __init__(self, page: Page, as_ran: bool) -> None:
+        self.page, self.as_ran = page, as_ran
+        self.by_number: dict[int, _Storage] = {}
 
-    def of(self, place: Placement) -> Storage:
+    def of(self, place: Placement) -> _Storage:
         """Return the storage of a tensor."""
+        if place.memory not in self.by_number:
+            _raise_without_maker(place)
         return self.by_number[place.memory]
-
-    def write_count(self, memory: int) -> int:
-        """Return how often a storage has been written to."""
-        storage = self.by_number.get(memory)
-        return self.writes_without_base.get(memory, 0) if storage is None else storage.write_count
 
     # ---- Entering values
 
     def begin(self, name: str, place: Placement, write_count: int = 0) -> None:
         """Start a storage whose content is one value."""
-        self.by_number[place.memory] = Storage(place, write_count, {place: (name, write_count)}, {}, [place])
+        self.by_number[place.memory] = _Storage(place, write_count, {place: (name, write_count)}, {}, [place])
 
     def begin_port(self, name: str, place: Placement) -> None:
         """Enter a port into a storage, alone or with others."""
-        storage = self.by_number.setdefault(place.memory, Storage(place))
+        storage = self.by_number.setdefault(place.memory, _Storage(place))
         if place not in storage.names:
             storage.names[place] = (name, 0)
             storage.roots.append(place)
@@ -183,7 +176,7 @@ class Storages:
         """Enter a value that a call has returned: it starts a storage, or is a view into one."""
         storage = self.by_number.get(place.memory)
         if storage is None:
-            self.begin(name, place, self.write_count(place.memory))
+            self.begin(name, place)
             return
         if not self.has_origin(storage, place):
             if any(argument.memory == place.memory for argument in arguments):
@@ -193,11 +186,11 @@ class Storages:
         if storage.names.get(place, ("", -1))[1] != storage.write_count:
             storage.names[place] = (name, storage.write_count)
 
-    def has_origin(self, storage: Storage, place: Placement) -> bool:
+    def has_origin(self, storage: _Storage, place: Placement) -> bool:
         """Whether it is known where a tensor comes from. A view of a view of a root may be in the place of the root."""
         return place == storage.base or place in storage.origins or place in storage.roots
 
-    def write_base(self, storage: Storage, name: str) -> None:
+    def write_base(self, storage: _Storage, name: str) -> None:
         """Set the new value of a whole storage."""
         storage.write_count += 1
         storage.names[storage.base] = (name, storage.write_count)
@@ -229,9 +222,7 @@ class Storages:
 
     def value_at(self, place: Placement) -> Ref:
         """Return the current value of a tensor."""
-        if place.memory not in self.by_number:
-            self.make_value(place)
-        storage = self.by_number[place.memory]
+        storage = self.of(place)
         known = storage.names.get(place)
         if known is not None and (known[1] == storage.write_count or self.as_ran):
             return Ref(known[0])
@@ -255,21 +246,21 @@ class Storages:
             self.derive_dtype_view(storage, place)
         elif any(place.lazy):
             raise CaptureError(f"a conjugated or negated {str(place.dtype)[6:]} view has no known base: pass a copy")
-        elif storage.sources() == [storage.base] and is_reshaped(storage.base, place):
+        elif storage.sources() == [storage.base] and _is_reshaped(storage.base, place):
             storage.origins[place] = ViewOrigin(storage.base, aten.view.default, (list(place.shape),))
         else:
-            storage.origins[place] = strided_view(self.flatten(place), place)
+            storage.origins[place] = _strided_view(self.flatten(place), place)
         return storage.origins[place]
 
-    def derive_real_view(self, storage: Storage, place: Placement) -> None:
+    def derive_real_view(self, storage: _Storage, place: Placement) -> None:
         """Derive a real view of complex memory: of `view_as_real` of the flat value, by its geometry."""
         whole = self.flatten(storage.base)
         pairs = whole._replace(dtype=place.dtype, shape=(*whole.shape, 2), stride=(2, 1))
         storage.origins[pairs] = ViewOrigin(whole, aten.view_as_real.default)
         if place != pairs:
-            storage.origins[place] = strided_view(pairs, place)
+            storage.origins[place] = _strided_view(pairs, place)
 
-    def derive_dtype_view(self, storage: Storage, place: Placement) -> None:
+    def derive_dtype_view(self, storage: _Storage, place: Placement) -> None:
         """Derive a view with another dtype than its storage's: of the flat value as that dtype, by its geometry."""
         old_size, new_size = storage.base.dtype.itemsize, place.dtype.itemsize
         span = math.ceil(
@@ -284,7 +275,7 @@ class Storages:
         as_dtype = whole._replace(dtype=place.dtype, shape=(whole.shape[0] * old_size // new_size,))
         storage.origins[as_dtype] = ViewOrigin(whole, aten.view.dtype, (place.dtype,))
         if place != as_dtype:
-            storage.origins[place] = strided_view(as_dtype, place)
+            storage.origins[place] = _strided_view(as_dtype, place)
 
     def flatten(self, covering: Placement) -> Placement:
         """Make one flat value the base of a storage, large enough for `covering`; return its Placement.
@@ -303,7 +294,7 @@ class Storages:
             raise CaptureError("tensors share memory under different dtypes and one is changed: pass copies")
         if len(roots) == 1 and is_whole(roots[0], extent):
             name = self.page.emit(aten.view.default, (self.value_at(roots[0]), [extent]), place=flat)
-            storage.origins[roots[0]] = strided_view(flat, roots[0])
+            storage.origins[roots[0]] = _strided_view(flat, roots[0])
         else:
             options = (("dtype", flat.dtype), ("device", flat.device))
             name = self.page.emit(aten.zeros.default, ([extent],), options, place=flat)
@@ -311,7 +302,7 @@ class Storages:
                 value = self.value_at(place)
                 args = (Ref(name), value, place.shape, place.stride, place.offset)
                 name = self.page.emit(aten.as_strided_scatter.default, args, place=flat)
-                storage.origins[place] = strided_view(flat, place)
+                storage.origins[place] = _strided_view(flat, place)
         storage.base = flat
         storage.origins.pop(flat, None)  # the program may have such a view of the former base
         storage.names[flat] = (name, storage.write_count)
@@ -334,7 +325,9 @@ class Storages:
                 self.derive_view(place)
                 return
             place = view.parent
-            if has_internal_overlap(place):  # a value of the parent would have two elements for one place in memory
+            if overlaps_itself(
+                place.shape, place.stride
+            ):  # a value of the parent would have two elements for one place in memory
                 self.derive_view(written)
                 return
 
@@ -379,7 +372,7 @@ class Storages:
         current = self.page.places[name]
         if (
             (current.dtype, current.shape) == (place.dtype, place.shape)
-            and not is_dense(place)
+            and not is_dense(place.shape, place.stride)
             and place != self.of(place).base
         ):
             return name
@@ -406,69 +399,93 @@ class Storages:
 
 
 @dataclass(frozen=True, slots=True)
-class SparseValue:
-    """A sparse tensor's latest name, and the write count of each part's storage at that time.
+class _SparseValue:
+    """A sparse tensor's name.
 
     `positions_vary` says that the positions of its values depend on values that a recipe may resample, `count_varies`
     that their number does.
     """
 
     name: str
-    write_counts: tuple[int, ...]
     positions_vary: bool = False
     count_varies: bool = False
 
 
-class SparseValues:
-    """Every sparse tensor by its Placement, over the `storages` of its parts.
+class _SparseValues:
+    """Every sparse tensor by its Placement. A call that changes one in place is refused.
 
-    A sparse tensor has a value of its own, which is valid until one of its parts is written to; then it is built again
-    from its parts. `constant_memories` are storages whose content a recipe keeps: a tensor that is built from these
-    alone has the same structure on every replay.
+    The indices and values of a sparse tensor are strided tensors, which may be changed: then only a later use of the
+    sparse tensor is refused, with the error in `outdated`. Optimizers such as SparseAdam compute in the memory of
+    values of which they have built a sparse tensor that is gone. A port is always in use, by the caller.
+    `constant_memories` are storages whose content a recipe keeps: a tensor that is built from these alone has the same
+    structure on every replay.
     """
 
     def __init__(self, page: Page, storages: Storages, still: frozenset[int]) -> None:
         self.page, self.storages, self.constant_memories = page, storages, still
-        self.values: dict[Placement, SparseValue] = {}
+        self.values: dict[Placement, _SparseValue] = {}
+        self.outdated: dict[Placement, CaptureError] = {}
+        self.ports: set[Placement] = set()
 
     def value_at(self, place: Placement) -> Ref:
-        """Return the current value of a sparse tensor: its own, or rebuilt from its parts."""
-        known = self.values.get(place)
-        if known is not None and (known.write_counts == self.write_counts(place) or self.storages.as_ran):
-            return Ref(known.name)
-        parts = [self.storages.value_at(part) for part in place.parts]
-        if place.layout is torch.sparse_coo:
-            func = aten._sparse_coo_tensor_unsafe.default
-            options: tuple[tuple[str, Any], ...] = (("is_coalesced", place.coalesced),)
-        else:
-            func = aten._sparse_compressed_tensor_unsafe.default
-            options = (("dtype", place.dtype), ("layout", place.layout), ("device", place.device))
-        name = self.page.emit(func, (*parts, list(place.shape)), options, place)
-        self.enter_value(name, place, [place])
-        return Ref(name)
+        """Return the value of a sparse tensor; raise if one of its parts was changed after it was made."""
+        if place in self.outdated:
+            raise self.outdated[place]
+        if place not in self.values:
+            self.build_compressed(place)
+        return Ref(self.values[place].name)
 
-    def write_counts(self, place: Placement) -> tuple[int, ...]:
-        """Return how often each part's storage has been written to."""
-        return tuple([self.storages.write_count(part.memory) for part in place.parts])
+    def build_compressed(self, place: Placement) -> None:
+        """Build a compressed sparse tensor from its parts, where no recorded call returned it: autograd makes such a
+        gradient below all operators. A COO tensor is always returned by a call."""
+        if place.layout is torch.sparse_coo:
+            _raise_without_maker(place)
+        parts = [self.storages.value_at(part) for part in place.parts]
+        options = (("dtype", place.dtype), ("layout", place.layout), ("device", place.device))
+        func = aten._sparse_compressed_tensor_unsafe.default
+        self.enter_value(self.page.emit(func, (*parts, list(place.shape)), options, place), place, [place])
 
     def begin(self, name: str, place: Placement) -> None:
         """Enter a port that is a sparse tensor."""
-        self.values.setdefault(place, SparseValue(name, self.write_counts(place)))
+        self.ports.add(place)
+        self.values.setdefault(place, _SparseValue(name))
 
     def enter_value(self, name: str, place: Placement, arguments: Sequence[Placement]) -> None:
         """Enter a sparse tensor that a call has returned."""
-        known = self.values.get(place)
-        if known is None or known.write_counts != self.write_counts(place):
-            self.set_value(name, place, self.structure_dependence(place, arguments))
+        if place not in self.values or place in self.outdated:
+            self.values[place] = _SparseValue(name, *self.structure_dependence(place, arguments))
+            self.outdated.pop(place, None)
 
-    def set_value(self, name: str, place: Placement, built: tuple[bool, bool] = (False, False)) -> None:
-        """Set a sparse tensor's new value."""
-        self.page.places[name] = place
-        self.values[place] = SparseValue(name, self.write_counts(place), *built)
+    def note_update(self, call: TapedCall, written: Placement) -> None:
+        """Note that a call has changed a strided tensor, and so each sparse tensor that it is a part of; raise if that
+        is a port."""
+        for place in self.values:
+            if any(part.memory == written.memory for part in place.parts):
+                part = "values" if place.parts[-1].memory == written.memory else "indices"
+                self.outdated[place] = self.refusal(
+                    f"{call.func} changes the {part} of a {str(place.layout)[6:]} tensor in place"
+                    f"{frames.place(call.source)}, and the sparse tensor is still in use",
+                    f"change a clone of the {part}, and build another sparse tensor of that",
+                )
+                if place in self.ports:
+                    raise self.outdated[place]
 
-    def rename(self, place: Placement, name: str) -> None:
-        """Replace the name of a sparse tensor by that of a copy."""
-        self.values[place] = replace(self.values[place], name=name)
+    def refusal_of_update(self, call: TapedCall, place: Placement) -> CaptureError:
+        """Return the error for a call that changes a sparse tensor in place, with the line and what to do."""
+        advice = "write it out of place, as `s = s * 2` for `s.mul_(2)`"
+        if call.sums and call.func is aten.add_.Tensor:
+            advice = "call backward once on the sum of the losses, or zero_grad() before each backward"
+        elif call.func is aten.zero_.default:
+            advice = "make another with torch.zeros_like, or set a gradient to None with zero_grad(set_to_none=True)"
+        layout, where = str(place.layout)[6:], frames.place(call.source)
+        return self.refusal(f"{call.func} changes a {layout} tensor in place{where}", advice)
+
+    def refusal(self, change: str, advice: str) -> CaptureError:
+        """Return the error for a change in place. The other engines take no sparse tensors in a forward."""
+        return CaptureError(
+            f"{change}: sparse tensors are captured where nothing changes them in place; {advice}",
+            every_engine=not self.page.echoes.in_backward,
+        )
 
     def structure_dependence(self, place: Placement, arguments: Sequence[Placement]) -> tuple[bool, bool]:
         """Return whether the positions of a sparse result's values depend on values, and whether their number does."""
@@ -483,55 +500,29 @@ class SparseValues:
         merged = len(known) > 1 or func is aten._coalesce.default
         return loose, any(value.count_varies for value in known) or (merged and loose)
 
-    def using_memory(self, memory: int) -> Iterator[tuple[Placement, SparseValue]]:
-        """Yield the sparse tensors that use a storage, themselves or in a part."""
-        for place, value in list(self.values.items()):
-            if memory in {place.memory, *(part.memory for part in place.parts)}:
-                yield place, value
 
-    # ---- Their parts
-
-    def extract_part(self, place: Placement) -> None:
-        """Make a value of a storage that is known only as a part of a sparse tensor."""
-        for sparse_place, sparse in list(self.values.items()):
-            for index, part in enumerate(sparse_place.parts):
-                if part.memory == place.memory and sparse.write_counts[index] == self.storages.write_count(
-                    place.memory
-                ):
-                    name = self.page.emit(PARTS[sparse_place.layout][index], (Ref(sparse.name),), place=part)
-                    self.storages.enter_value(name, part, (), lambda: ViewOrigin(place))
-                    return
-        raise CaptureError(f"a tensor of shape {list(place.shape)} appears that no operator made")
-
-    def assign_part(self, part: Placement, func: Any, name: str) -> None:
-        """Set the new value of a part of a sparse tensor: `func`, the operator that returns the part, of the value."""
-        if part.memory not in self.storages.by_number:
-            self.storages.writes_without_base[part.memory] = self.storages.write_count(part.memory) + 1
-            return
-        self.storages.prepare(part)
-        self.storages.assign(part, self.page.emit(func, (Ref(name),), place=part))
+def _raise_without_maker(place: Placement) -> NoReturn:
+    """Raise for a tensor that no recorded call returned."""
+    raise CaptureError(f"a tensor of shape {list(place.shape)} appears that no operator made")
 
 
-def constant_memories_of(tape: Tape) -> frozenset[int]:
+def _constant_memories_of(tape: Tape) -> frozenset[int]:
     """Return the storages whose content a recipe keeps: indices of sparse ports, and constants."""
     roots = [root for ports in tape.ports.values() for root in ports]
     indices = {part.memory for root in roots for part in root.place.parts[:-1]}
     return frozenset(indices | {root.place.memory for root in roots if root.key in tape.constants})
 
 
-_ROWS = (aten.crow_indices.default, aten.col_indices.default, aten.values.default)
-_COLUMNS = (aten.ccol_indices.default, aten.row_indices.default, aten.values.default)
-
-PARTS: dict[torch.layout, tuple[Any, ...]] = {
-    torch.sparse_coo: (aten._indices.default, aten._values.default),
-    torch.sparse_csr: _ROWS,
-    torch.sparse_bsr: _ROWS,
-    torch.sparse_csc: _COLUMNS,
-    torch.sparse_bsc: _COLUMNS,
-}
-"""Operators that return the parts of a sparse tensor, in the order in which it is built from them."""
-
-SIZE_DEPENDS_ON_VALUES = frozenset({func for row in PARTS.values() for func in row} | {aten.indices.default})
+SIZE_DEPENDS_ON_VALUES = (
+    aten._indices.default,
+    aten._values.default,
+    aten.indices.default,
+    aten.values.default,
+    aten.crow_indices.default,
+    aten.col_indices.default,
+    aten.ccol_indices.default,
+    aten.row_indices.default,
+)
 """Operators whose result's size is a sparse tensor's number of values."""
 
 SPARSE_FROM_DENSE = (
@@ -553,7 +544,7 @@ def is_whole(place: Placement, extent: int) -> bool:
     return place.offset == 0 and place.stride == contiguous_strides(place.shape) and math.prod(place.shape) == extent
 
 
-def is_reshaped(base: Placement, place: Placement) -> bool:
+def _is_reshaped(base: Placement, place: Placement) -> bool:
     """Whether a tensor has the elements of another in their order, in another shape."""
     extent = elements_spanned(place)
     return is_whole(base, extent) and is_whole(place, extent)
@@ -564,8 +555,8 @@ class CurrentValues:
 
     def __init__(self, page: Page, tape: Tape, as_ran: bool) -> None:
         self.page = page
-        self.storages = Storages(page, as_ran, lambda place: self.sparse.extract_part(place))
-        self.sparse = SparseValues(page, self.storages, constant_memories_of(tape))
+        self.storages = Storages(page, as_ran)
+        self.sparse = _SparseValues(page, self.storages, _constant_memories_of(tape))
 
     def open_ports(self, tape: Tape, locals_: Mapping[str, str]) -> None:
         """Start the storages of ports; `locals_` has the name of each by its key."""
@@ -623,24 +614,21 @@ class CurrentValues:
         """Enter one result of a call, and those inside it."""
         if type(result) is Placement:
             self.page.places[name] = result
-            self.enter_value(name, result, arguments, lambda: view_origin(call, result, arguments))
+            self.enter_value(name, result, arguments, lambda: _view_origin(call, result, arguments))
         elif isinstance(result, (tuple, list)):
             for index, item in enumerate(result):
                 if type(item) is Placement:
                     item_name = self.page.put_item(name, index, item)
                     self.enter_value(
-                        item_name, item, arguments, functools.partial(part_origin, call, index, item, arguments)
+                        item_name, item, arguments, functools.partial(_part_origin, call, index, item, arguments)
                     )
                 elif isinstance(item, (tuple, list)) and any(type(leaf) is Placement for leaf in item):
                     self.enter_result(call, self.page.put_item(name, index, item), item, arguments)
 
     # ---- Ports that updates in place would change
 
-    def copy_ports(self, written: Placement, ports: Collection[str]) -> None:
-        """Emit a clone of each port that an update in place of this tensor would change."""
-        for place, sparse in self.sparse.using_memory(written.memory):
-            if sparse.name in ports:
-                self.sparse.rename(place, self.page.emit(aten.clone.default, (Ref(sparse.name),), place=place))
+    def copy_port(self, written: Placement) -> None:
+        """Emit a clone of the port that an update in place of this tensor would change."""
         storage = self.storages.by_number.get(written.memory)
         if storage is None or storage.write_count:
             return

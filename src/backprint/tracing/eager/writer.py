@@ -31,7 +31,6 @@ from backprint.tracing.eager.page import (
     changed_arguments,
     changes_arguments,
     functional_form,
-    functional_of,
     has_out,
     is_foreach,
     name_of_result,
@@ -47,16 +46,15 @@ from backprint.tracing.eager.tape import (
     TapedCall,
     are_apart,
     geometry,
-    has_internal_overlap,
-    is_dense,
     meta_tensor,
     placement_of,
     placement_spec,
     placements,
     without_gaps,
 )
-from backprint.tracing.eager.values import PARTS, SIZE_DEPENDS_ON_VALUES, CurrentValues, ViewOrigin
+from backprint.tracing.eager.values import SIZE_DEPENDS_ON_VALUES, CurrentValues, ViewOrigin
 from backprint.tracing.watch import CHECKS, reads_values
+from backprint.values.geometry import is_dense, overlaps_itself
 
 # ---- One Step for one call
 
@@ -90,7 +88,7 @@ class CallSteps:
         packed_kwargs = tuple(
             (key, pack(value))
             for key, value in (
-                kwargs_without_generator | dtype_of_factory(func, kwargs_without_generator, spec)
+                kwargs_without_generator | _dtype_of_factory(func, kwargs_without_generator, spec)
             ).items()
         )
         step = Step(name, target_name(func), packed_args, packed_kwargs, spec)
@@ -143,7 +141,7 @@ class CallSteps:
         return self.states[name]
 
 
-def dtype_of_factory(func: Any, kwargs: Mapping[str, Any], spec: Any) -> dict[str, torch.dtype]:
+def _dtype_of_factory(func: Any, kwargs: Mapping[str, Any], spec: Any) -> dict[str, torch.dtype]:
     """Return `dtype=` for a factory whose result has a default dtype that the program had set; else nothing.
 
     A graph that runs alone has torch's usual default dtype.
@@ -174,12 +172,12 @@ class Updates:
         self.page, self.values, self.calls, self.as_ran = page, values, calls, as_ran
         self.storages = values.storages
 
-    def copy_ports(self, tape: Tape, ports: Collection[str]) -> None:
+    def copy_ports(self, tape: Tape) -> None:
         """Copy the ports that updates in place would change."""
         for call in tape.calls:
             for place in changed_arguments(call) if changes_arguments(call) else ():
                 if type(place) is Placement:
-                    self.values.copy_ports(place, ports)
+                    self.values.copy_port(place)
 
     # ---- A tensor that becomes another view
 
@@ -190,8 +188,8 @@ class Updates:
             return
         func = view_form(call)
         if after.layout is not torch.strided:
-            self.write_sparse_update(call, before, func)
-        elif schema_of(call.func).name in ("aten::set_", "aten::resize_") or after.memory != before.memory:
+            raise self.values.sparse.refusal_of_update(call, after)
+        if schema_of(call.func).name in ("aten::set_", "aten::resize_") or after.memory != before.memory:
             self.storages.resize(before, after)
         elif func is None:
             raise CaptureError(f"{call.func} changes a tensor's view in place and has no functional form")
@@ -213,11 +211,9 @@ class Updates:
           functional result has two elements in one place of memory.
         """
         changed = [place for place in changed_arguments(call) if type(place) is Placement]
-        if any(place.layout is not torch.strided for place in changed):
-            if len(changed) != 1 or type(call.result) is not Placement:
-                raise CaptureError(f"{call.func} changes several tensors, sparse ones among them: pass copies")
-            self.write_sparse_update(call, changed[0], functional_of(call.func))
-            return
+        for place in changed:
+            if place.layout is not torch.strided:
+                raise self.values.sparse.refusal_of_update(call, place)
         written = self.results_of_out_call(call) if has_out(call) else []
         written = written or changed
         if self.as_ran:
@@ -225,10 +221,12 @@ class Updates:
         elif len({place.memory for place in written}) < len(written) and (is_foreach(call) or not are_apart(written)):
             for single_call in split_foreach_call(call):
                 self.write_update(single_call)
-        elif any(map(has_internal_overlap, written)):
+        elif any(overlaps_itself(place.shape, place.stride) for place in written):
             self.write_on_whole_copies(call, written)
         else:
             self.write_functional(call, written)
+        for place in changed:
+            self.values.sparse.note_update(call, place)
 
     def results_of_out_call(self, call: TapedCall) -> list[Placement]:
         """Return the results of an `out=` call, which may have resized its tensors."""
@@ -335,7 +333,9 @@ class Updates:
             old = self.values.value_at(place)
             if place not in copies:
                 name = self.page.emit(aten.clone.default, (old,))
-                copies[place] = self.storages.with_geometry_of(name, place, old) if is_dense(place) else name
+                copies[place] = (
+                    self.storages.with_geometry_of(name, place, old) if is_dense(place.shape, place.stride) else name
+                )
         name = self.put_on_copies(call, copies)
         self.page.mark(self.page.steps[-1].name, writes=tuple(copies.values()))
         if any(place not in copies for place in placements(call.result)):
@@ -360,39 +360,6 @@ class Updates:
         """Write the call in place, with copies for some of its arguments."""
         args, kwargs = self.values.refs_for_tensors(call.args, copies), self.values.kwargs_with_refs(call, copies)
         return self.calls.put_call(call, call.func, args, kwargs)
-
-    # ---- Updates of sparse tensors
-
-    def write_sparse_update(self, call: TapedCall, before: Placement, func: Any) -> None:
-        """Write a call that changes a sparse tensor: its values, or which indices and values it has.
-
-        The functional form may return a COO tensor coalesced although the update leaves it uncoalesced; then the update
-        runs in place on a copy.
-        """
-        sparse, place, old = self.values.sparse, call.result, self.values.value_at(before)
-        arguments = placements(call.args, call.kwargs)
-        dependence = sparse.structure_dependence(place, arguments)
-        if self.as_ran:
-            self.write_as_ran(call, [before])
-            sparse.set_value(old.name, place, dependence)
-            return
-        is_view = torch.Tag.inplace_view in call.func.tags
-        same_structure = is_view or call.func is aten._coalesced_.default or place.layout is not torch.sparse_coo
-        if func is not None and same_structure and all(argument.dtype == before.dtype for argument in arguments):
-            names = {argument.name for argument in schema_of(func).arguments}
-            kwargs = {key: value for key, value in self.values.kwargs_with_refs(call).items() if key in names}
-            name = self.calls.put_call(call, func, self.values.refs_for_tensors(call.args), kwargs)
-            self.page.replace_last_step(spec=placement_spec(place))
-        else:
-            name = self.page.emit(aten.clone.default, (old,), place=before)
-            self.put_on_copies(call, {before: name})
-            self.page.mark(self.page.steps[-1].name, writes=(name,))
-        self.page.places[name] = place
-        if call.func is not aten._coalesced_.default:
-            for index, (part, part_before) in enumerate(zip(place.parts, before.parts, strict=True)):
-                if part.memory == part_before.memory and (is_view or index == len(place.parts) - 1):
-                    sparse.assign_part(part, PARTS[place.layout][index], name)
-        sparse.set_value(name, place, dependence)
 
 
 # ---- The writer of a tape
@@ -427,6 +394,9 @@ class Writer:
         self.calls = CallSteps(self.page, start)
         self.updates = Updates(self.page, self.values, self.calls, as_ran)
         self.under_way: set[int] = set()
+        self.made: dict[int, str] = {}
+        self.written: set[int] = set()
+        self.ends: list[str] = []
         self.values.open_ports(tape, self.locals)
 
     # ---- For the engine and for `record`
@@ -436,6 +406,7 @@ class Writer:
         self.page.steps = steps
         for call in calls:
             self.write_call(call)
+            self.note_memory(call)
         self.end_calls()
 
     def end_calls(self) -> None:
@@ -448,7 +419,7 @@ class Writer:
 
     def copy_ports(self, tape: Tape) -> None:
         """Copy the ports that updates in place would change."""
-        self.updates.copy_ports(tape, frozenset(self.locals.values()))
+        self.updates.copy_ports(tape)
 
     def value_at(self, place: Placement) -> Ref:
         """Return the current value of a tensor."""
@@ -514,13 +485,21 @@ class Writer:
         if len(self.page.steps) > steps_before:
             self.echoes.note(call, self.page.last or self.page.steps[-1].name)
 
+    def note_memory(self, call: TapedCall) -> None:
+        """Note the last step so far, the value that is first in each memory, and which memory is written to."""
+        self.ends.append(self.page.steps[-1].name if self.page.steps else "")
+        if changes_arguments(call):
+            self.written |= {place.memory for place in placements(list(changed_arguments(call)))}
+        for place in placements(call.result):
+            self.made.setdefault(place.memory, self.values.latest_name(place))
+
     def note_collective(self, call: TapedCall) -> None:
         """Note the memory of a collective's result until it is waited for; refuse a call that reads it before."""
         if is_collective(call.func):
             self.under_way |= {place.memory for place in placements(call.result)}
         elif is_wait(call.func):
             self.under_way -= {place.memory for place in placements(call.args)}
-        elif self.under_way and not returns_views(call.func):
+        elif self.under_way and not _returns_views(call.func):
             read = {place.memory for place in placements(call.args, call.kwargs)}
             if read & self.under_way:
                 raise CaptureError(
@@ -549,7 +528,7 @@ class Writer:
             call, call.func, self.values.refs_for_tensors(call.args), self.values.kwargs_with_refs(call)
         )
         self.values.enter_results(call, name)
-        if reads_values(call.func) and not indexes_by_integers_only(call):
+        if reads_values(call.func) and not _indexes_by_integers_only(call):
             self.guard_result(name, call.result)
         elif any(place.layout is not torch.strided for place in arguments):
             self.guard_structure(call, name)
@@ -609,7 +588,7 @@ class Writer:
 
 
 @functools.cache
-def returns_views(func: Any) -> bool:
+def _returns_views(func: Any) -> bool:
     """Whether an operator returns views of its arguments, or the arguments themselves, and reads no element."""
     schema = schema_of(func)
     if str(func) in PASSING:
@@ -617,7 +596,7 @@ def returns_views(func: Any) -> bool:
     return not schema.is_mutable and any(part.alias_info is not None for part in schema.returns)
 
 
-def indexes_by_integers_only(call: TapedCall) -> bool:
+def _indexes_by_integers_only(call: TapedCall) -> bool:
     """Whether a call indexes by integers only: their shapes determine the result's size; the size of an index by a mask
     depends on the mask's values."""
     if call.func is not aten.index.Tensor:

@@ -111,14 +111,14 @@ class Messages:
         places = {label: groups[label].index(rank) for label in self.by_group}
         return Peers(
             {
-                label: [exchange_of(row, len(groups[label]), places[label]) for row in rows]
+                label: [_exchange_of(row, len(groups[label]), places[label]) for row in rows]
                 for label, rows in self.by_group.items()
             },
             places,
         )
 
 
-def exchange_of(message: Message, size: int, place: int) -> Exchange:
+def _exchange_of(message: Message, size: int, place: int) -> Exchange:
     """Return a collective of which this process knows what it sent and what it received."""
     sent: list[Tensor | None] = [None] * size
     sent[place] = message.sent

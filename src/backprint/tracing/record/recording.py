@@ -130,7 +130,7 @@ class Recording:
 
     def after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """End the step after an optimizer has stepped, or note that it is due if a backward still runs."""
-        if torch.compiler.is_dynamo_compiling() or self.is_off() or is_inside_another_step(sys._getframe(1)):
+        if torch.compiler.is_dynamo_compiling() or self.is_off() or _is_inside_another_step(sys._getframe(1)):
             return
         if current_node() is not None or self.depth[threading.get_ident()]:
             self.step_is_due = True
@@ -169,7 +169,7 @@ class Recording:
             self.recorder.drop_step("a backward runs in another thread than the step")
         elif recorder is not None and self.depth[recorder.thread] == 1:
             roots = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-            with without_any_mode():
+            with _without_any_mode():
                 recorder.enter_backward(roots, grad_tensors is not None)
 
     def before_grad(
@@ -192,7 +192,7 @@ class Recording:
             if error is not None:
                 recorder.drop_step(f"its backward raised {type(error).__name__}: {error}")
             else:
-                with without_any_mode():
+                with _without_any_mode():
                     recorder.leave_backward()
         if self.step_is_due or (backward and self.is_without_optimizer()):
             self.step_is_due = False
@@ -222,7 +222,7 @@ class Recording:
 
     def begin_step(self) -> None:
         """Start to record, below all modes of the script: modes that it enters and leaves stay on top."""
-        with without_any_mode():  # the imports of our modules must not be seen by a mode either
+        with _without_any_mode():  # the imports of our modules must not be seen by a mode either
             from backprint.tracing.record.steps import LiveRecorder
 
             recorder = LiveRecorder()
@@ -234,7 +234,7 @@ class Recording:
             self.around.enter_context(storages_filled(recorder.note_filled))
             self.around.enter_context(waiting_in(recorder.waiting))
         self.drop_on_compiled_calls()
-        with dispatch_modes_off():
+        with _dispatch_modes_off():
             push_mode(recorder)
 
     def drop_on_compiled_calls(self) -> None:
@@ -263,7 +263,7 @@ class Recording:
         """Remove finished recorders from this thread's mode stack; inside a backward that must wait."""
         if self.finished and self.depth[threading.get_ident()] < 2 and current_node() is None:
             done = [mode for mode in self.finished if mode.thread == threading.get_ident()]
-            with dispatch_modes_off(done):
+            with _dispatch_modes_off(done):
                 self.finished = [mode for mode in self.finished if mode not in done]
 
     def end_step(self) -> None:
@@ -284,7 +284,7 @@ class Recording:
         if settings.ONE_AT_A_TIME.is_held_here():  # the proof would deadlock
             raise CaptureError("the step ran inside a capture or a proof of the script's own")
         number = self.count
-        with without_any_mode():
+        with _without_any_mode():
             from backprint.tracing.record.steps import capture_of_step, names_in_frames
 
             names = names_in_frames(sys._getframe(1))
@@ -307,7 +307,7 @@ class Recording:
             ended.wait()  # Python 3.11 takes a thread for ended once `join` was interrupted
             thread.join()
         except BaseException:  # Ctrl-C, or an error of the script's own handler
-            end_thread(thread, ended)
+            _end_thread(thread, ended)
             self.count = number + 1
             if failed:
                 self.report_dropped(number, "the script was interrupted while the step was proved and saved")
@@ -353,7 +353,7 @@ CHILDREN = "; processes that it starts are not recorded: start them with a launc
 """What a script is told that has started processes, and has made no step."""
 
 
-def is_inside_another_step(frame: FrameType | None) -> bool:
+def _is_inside_another_step(frame: FrameType | None) -> bool:
     """Whether the optimizer that has stepped is a part of another, whose step ends later: PyTorch wraps the step of
     each in the same function."""
     steps = 0
@@ -367,7 +367,7 @@ HOOKED_STEPS = sys.modules[torch.optim.Optimizer.__module__].__file__
 """The file of the function in which PyTorch wraps the step of every optimizer."""
 
 
-def end_thread(thread: threading.Thread, ended: threading.Event) -> None:
+def _end_thread(thread: threading.Thread, ended: threading.Event) -> None:
     """Raise KeyboardInterrupt in a thread, and wait until it has ended, which an event says.
 
     A thread that runs torch's operators while the process ends aborts it, and would leave a sample half written.
@@ -384,14 +384,14 @@ def end_thread(thread: threading.Thread, ended: threading.Event) -> None:
 
 
 @contextlib.contextmanager
-def without_any_mode() -> Iterator[None]:
+def _without_any_mode() -> Iterator[None]:
     """Run a block without modes of the script's or ours, and without autograd."""
-    with DisableTorchFunction(), dispatch_modes_off(), torch.no_grad():
+    with DisableTorchFunction(), _dispatch_modes_off(), torch.no_grad():
         yield
 
 
 @contextlib.contextmanager
-def dispatch_modes_off(without: Sequence[Any] = ()) -> Iterator[None]:
+def _dispatch_modes_off(without: Sequence[Any] = ()) -> Iterator[None]:
     """Turn dispatch modes off in this block and on after it, except those in `without`.
 
     Entering a `TorchDispatchMode` sets a process-wide flag that makes Dynamo and Inductor behave differently, so modes

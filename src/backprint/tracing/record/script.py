@@ -7,24 +7,61 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import importlib
 import importlib.util
 import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
-from backprint.errors import UsageError, describe_error
+from backprint.errors import UsageError, chained, describe_error, without_own_frames
 
 
-def check_script(script: Any) -> None:
-    """Raise if there is no such file."""
-    if not Path(script).is_file():
-        raise UsageError(f"{script}: no such file")
+@dataclass(frozen=True, slots=True)
+class _Script:
+    """A program to run as `__main__`: the file of its code, and its spec if it is run by a module's name."""
+
+    name: str
+    path: str
+    spec: ModuleSpec | None = None
+
+
+def script_at(place: Any) -> _Script:
+    """Return the script of a file, with its path as Python sets it: `..` and links stay in it."""
+    if not Path(place).is_file():
+        raise UsageError(f"{place}: no such file")
+    return _Script(os.path.basename(place), str(Path.cwd() / place))
+
+
+def script_of_module(name: str) -> _Script:
+    """Return the script that `python -m NAME` runs: the module, or `__main__` of a package. Nothing is imported."""
+    spec = _spec_of_module(name)
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = _spec_of_module(f"{name}.__main__")
+    if spec is None or not isinstance(spec.loader, SourceFileLoader) or spec.origin is None:
+        raise UsageError(
+            f"-m {name}: there is no such module of Python source in {os.getcwd()} or on sys.path; name it as for "
+            "`python -m`"
+        )
+    return _Script(name, spec.origin, spec)
+
+
+def _spec_of_module(name: str) -> ModuleSpec | None:
+    """Return where a module is, from the current folder on; the packages that it is in are not imported."""
+    places: Sequence[str] | None = [os.getcwd(), *sys.path]
+    spec, parts = None, name.split(".")
+    for count in range(1, len(parts) + 1):
+        spec = None if places is None else PathFinder.find_spec(".".join(parts[:count]), places)
+        if spec is None:
+            return None
+        places = spec.submodule_search_locations
+    return spec
 
 
 def check_steps(steps: tuple[int, int]) -> None:
@@ -33,48 +70,50 @@ def check_steps(steps: tuple[int, int]) -> None:
         raise UsageError(f"steps {steps[0]}:{steps[1]}: the first must be before the last, from 0 on")
 
 
-def run_as_main(script: Any, arguments: Sequence[str], stay: bool) -> None:
-    """Run a script as `python SCRIPT ARGUMENTS` does; its errors, and its exit, are raised.
+def run_as_main(script: _Script, place: str, arguments: Sequence[str], stay: bool) -> None:
+    """Run a script as `python PLACE ARGUMENTS` or `python -m NAME ARGUMENTS` does; its errors, and its exit, are
+    raised.
 
     With `stay`, `__main__`, arguments and path are left for the threads and exit handlers that the script leaves
     behind.
     """
-    path = path_of(script)
-    module = main_module(path)
+    module = _main_module(script)
     before = sys.argv, list(sys.path), sys.orig_argv, sys.modules["__main__"]
-    sys.argv = [str(script), *arguments]
     before_module = sys.orig_argv.index("-m") if "-m" in sys.orig_argv else 1
-    sys.orig_argv = [*sys.orig_argv[:before_module], *sys.argv]
+    called = [place] if script.spec is None else ["-m", script.name]
+    sys.orig_argv = [*sys.orig_argv[:before_module], *called, *arguments]
+    sys.argv = [called[0], *arguments]
     if not sys.flags.safe_path:
-        sys.path[:1] = [str(Path(path).resolve().parent)]
-    sys.modules["__main__"] = module
+        sys.path[:1] = [os.getcwd() if script.spec else str(Path(script.path).resolve().parent)]
     MAIN_MODULES.append(before[-1])  # the module that Python started with, whose frames still run
     try:
-        exec(code_of(path), module.__dict__)
+        if script.spec is not None:  # as Python does, with `-m` as the program's name while its packages are imported
+            if script.spec.parent:
+                importlib.import_module(script.spec.parent)
+            sys.argv[0] = script.path
+        sys.modules["__main__"] = module
+        exec(code_of(script.path), module.__dict__)
     finally:
         if not stay:
             sys.argv, sys.path[:], sys.orig_argv, sys.modules["__main__"] = before
-
-
-def path_of(script: Any) -> str:
-    """Return the path of a script as Python sets it: `..` and links stay in it."""
-    return str(Path.cwd() / script)
 
 
 MAIN_MODULES: list[ModuleType] = []
 """The `__main__` module before that of each script."""
 
 
-def main_module(path: str) -> ModuleType:
+def _main_module(script: _Script) -> ModuleType:
     """Return a `__main__` as Python makes it for a script."""
+    spec = script.spec
     module = ModuleType("__main__")
     module.__dict__.update(
-        __loader__=SourceFileLoader("__main__", path),
-        __spec__=None,
+        __loader__=SourceFileLoader("__main__", script.path) if spec is None else spec.loader,
+        __spec__=spec,
         __annotations__={},
         __builtins__=builtins,
-        __file__=path,
-        __cached__=None,
+        __file__=script.path,
+        __cached__=None if spec is None else spec.cached,
+        __package__=None if spec is None else spec.parent,
     )
     return module
 
@@ -85,50 +124,19 @@ def code_of(path: str) -> CodeType:
 
 
 def traceback_of_script(error: BaseException, path: str) -> TracebackType | None:
-    """Return the traceback that Python would show: from the script's first line on, without our frames."""
+    """Return the traceback that Python would show: from the script's first line on, without our frames. An error of a
+    package that the script is in comes before that line: then all other frames."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != path:
         trace = trace.tb_next
-    return without_own_frames(trace)
-
-
-def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Remove our frames from a traceback, and torch's frames around them."""
-    kept: list[TracebackType] = []
-    ours = False
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        before, ours = ours, file.startswith(HERE)
-        if ours:
-            while kept and kept[-1].tb_frame.f_code.co_filename.endswith(TORCH_FILES_CALLING_US):
-                kept.pop()
-        elif not (before and file.endswith(TORCH_FILES_CALLED_BY_US)):
-            kept.append(trace)
-        trace = trace.tb_next
-    rebuilt = None
-    for entry in reversed(kept):
-        # An interrupt may come at an instruction that Python gives no line: None here, -1 in what is made.
-        rebuilt = TracebackType(
-            rebuilt, entry.tb_frame, entry.tb_lasti, -1 if entry.tb_lineno is None else entry.tb_lineno
-        )
-    return rebuilt
-
-
-HERE = str(Path(__file__).parents[2]) + os.sep
-TORCH_FILES_CALLING_US = (os.path.join("torch", "_compile.py"), os.path.join("_dynamo", "eval_frame.py"))
-TORCH_FILES_CALLED_BY_US = os.path.join("torch", "_ops.py")
+    return without_own_frames(trace or error.__traceback__)
 
 
 def show_without_own_frames(error: BaseException, path: str) -> None:
     """Make Python show an error that ends it without our frames."""
     hook, trace = sys.excepthook, traceback_of_script(error, path)
-    seen, queue = {id(error)}, [error.__cause__, error.__context__]
-    while queue:
-        other = queue.pop()
-        if other is not None and id(other) not in seen:
-            seen.add(id(other))
-            other.__traceback__ = without_own_frames(other.__traceback__)
-            queue += [other.__cause__, other.__context__]
+    for other in chained(error):
+        other.__traceback__ = without_own_frames(other.__traceback__)
 
     def shown(kind: type[BaseException], value: BaseException, whole: TracebackType | None) -> Any:
         sys.excepthook = hook
@@ -161,7 +169,7 @@ def on_import(name: str, act: Callable[[], None]) -> Iterator[None]:
         act()
         yield
         return
-    finder = ImportFinder(name, act)
+    finder = _ImportFinder(name, act)
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -169,7 +177,7 @@ def on_import(name: str, act: Callable[[], None]) -> Iterator[None]:
         finder.leave()
 
 
-class ImportFinder(MetaPathFinder):
+class _ImportFinder(MetaPathFinder):
     """Finds one module through the other finders, and calls `act` after it was loaded."""
 
     def __init__(self, name: str, act: Callable[[], None]) -> None:
@@ -186,11 +194,11 @@ class ImportFinder(MetaPathFinder):
         self.leave()
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader = CallingLoader(spec.loader, self.act)
+            spec.loader = _CallingLoader(spec.loader, self.act)
         return spec
 
 
-class CallingLoader(Loader):
+class _CallingLoader(Loader):
     """Wraps a loader, and calls `act` after it."""
 
     def __init__(self, loader: Loader, act: Callable[[], None]) -> None:

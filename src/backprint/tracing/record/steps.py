@@ -42,7 +42,7 @@ from backprint._torch.operators import is_wait
 from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError, ReplayError, describe_error
 from backprint.graph.keys import PortKey, tangent_name
-from backprint.graph.nouns import Capture, FixedOrigin, Guard, Link, Pair, Port, Rank, Ref, Signature, Spec, Step, refs
+from backprint.graph.nouns import Capture, Guard, Link, Origin, Pair, Port, Rank, Ref, Signature, Spec, Step, refs
 from backprint.graph.steps import used
 from backprint.tracing import frames
 from backprint.tracing.assembly import Joint, Result, assemble
@@ -56,7 +56,6 @@ from backprint.tracing.eager.tape import (
     Tape,
     TapedCall,
     bytes_spanned,
-    is_dense,
     iter_leaves,
 )
 from backprint.tracing.eager.writer import Writer
@@ -66,6 +65,7 @@ from backprint.tracing.record.messages import Messages, empty_result
 from backprint.tracing.watch import Observations, is_number_read, storages
 from backprint.values import settings
 from backprint.values.exchanges import call_of
+from backprint.values.geometry import is_dense
 from backprint.values.memory import has_memory
 from backprint.values.tree import plain_leaves
 from backprint.values.wrappers import is_wrapped, is_wrapper_class, opened, waited
@@ -76,17 +76,17 @@ Named = dict[int, tuple[str, Tensor]]
 """Tensors with their names, by identity; a wrapper by that of the tensor inside, which operators take."""
 
 
-def objects_in_frames(frame: Any) -> list[tuple[str, Any]]:
+def _objects_in_frames(frame: Any) -> list[tuple[str, Any]]:
     """Return what the variables of the user's frames hold, by dotted names."""
     roots: list[tuple[str, Any]] = []
     while frame is not None:
         if frames.is_users(frame.f_code.co_filename):
             roots += variables(frame).items()
         frame = frame.f_back
-    return list(reachable_names(roots))
+    return list(_reachable_names(roots))
 
 
-def paths_of_modules(reachable: Sequence[tuple[str, Any]]) -> dict[int, str]:
+def _paths_of_modules(reachable: Sequence[tuple[str, Any]]) -> dict[int, str]:
     """Return the path of every module, by identity: `model.blocks.0`, as its parameters are named."""
     paths: dict[int, str] = {}
     for prefix, value in reachable:
@@ -102,7 +102,7 @@ UNNAMED = r"[^\w.]+"
 
 def names_in_frames(frame: Any) -> Named:
     """Name tensors after the variables of the user's frames; names in a model come first."""
-    return named_tensors(objects_in_frames(frame))
+    return named_tensors(_objects_in_frames(frame))
 
 
 def named_tensors(reachable: Sequence[tuple[str, Any]]) -> Named:
@@ -135,7 +135,7 @@ def variables(frame: FrameType) -> dict[str, Any]:
     return variables_
 
 
-def reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+def _reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Yield what variables hold, breadth first, and what that holds, by dotted names."""
     queue = [(name, value, 0) for name, value in roots if not name.startswith("__")]
     visited: set[int] = set()
@@ -149,7 +149,7 @@ def reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any
                 queue += [(f"{name}.{key}", child, depth + 1) for key, child in objects_held_by(value)]
 
 
-def names_of_outside_tensors(outside: Sequence[Tensor], leaves: Sequence[Tensor], known: Named) -> dict[str, str]:
+def _names_of_outside_tensors(outside: Sequence[Tensor], leaves: Sequence[Tensor], known: Named) -> dict[str, str]:
     """Return a name for every tensor that a step took from `outside`, by its key; `leaves` has them as the script has
     them, in wrappers or not."""
     names_by_key: dict[str, str] = {}
@@ -295,7 +295,7 @@ class LiveRecorder(Recorder):
         rounds_otherwise = func in ROUNDS_OTHERWISE and torch.is_grad_enabled()
         if rounds_otherwise and any(isinstance(arg, Tensor) and arg.requires_grad for arg in (args[0], *args[2:3])):
             self.drop_step(
-                f"the backward of {ROUNDS_OTHERWISE[func]} rounds differently while it is recorded{place_of_script()}"
+                f"the backward of {ROUNDS_OTHERWISE[func]} rounds differently while it is recorded{_place_of_script()}"
             )
             return None
         if func in ROUNDS_OTHERWISE_TWICE:
@@ -374,7 +374,7 @@ class LiveRecorder(Recorder):
     def write_form(self, form: Callable[..., Any], func: Any, args: Any, kwargs: Any) -> Any:
         """Write a call on the tape in another form, and return what that would return. Nothing of it runs."""
         if str(func) in WITHOUT_INVERSE:
-            raise CaptureError(f"what {func} receives is not found again in what it returns{place_of_script()}")
+            raise CaptureError(f"what {func} receives is not found again in what it returns{_place_of_script()}")
         for leaf in plain_leaves(args, kwargs):
             if isinstance(leaf, Tensor):
                 self.place_argument(func, leaf, True, False)
@@ -436,7 +436,7 @@ class LiveRecorder(Recorder):
             self.set_dependencies(tensor, frozenset())
             self.memories[key] = self.memories[known]
             if self.place(tensor) != self.place(expected):
-                raise CaptureError(f"a collective returned {list(tensor.stride())} strides{place_of_script()}")
+                raise CaptureError(f"a collective returned {list(tensor.stride())} strides{_place_of_script()}")
             self.messages.note_copy(expected, tensor)
 
     def is_known(self, tensor: Tensor) -> bool:
@@ -448,15 +448,15 @@ class LiveRecorder(Recorder):
             return False
         place = self.place(tensor)
         known = self.known.get(place.memory)
-        return known is None or any(contains_memory(known_place, place) for known_place in known)
+        return known is None or any(_contains_memory(known_place, place) for known_place in known)
 
     def enter_outside_tensor(self, func: Any, tensor: Tensor, written: bool) -> None:
-        refuse_freed("a tensor from outside", tensor)
+        _refuse_freed("a tensor from outside", tensor)
         if func is not None and form_of(func) is None and self.messages.is_result_of_callback(tensor):
             raise CaptureError(
                 f"the script uses a tensor of shape {list(tensor.shape)} that no operator of the step has made"
-                f"{place_of_script()}, and has not waited for a collective that returns such a tensor: what a callback "
-                "computes of it is not seen; wait for it (work.wait()) in the step"
+                f"{_place_of_script()}, and has not waited for a collective that returns such a tensor: what a "
+                "callback computes of it is not seen; wait for it (work.wait()) in the step"
             )
         storage = tensor.untyped_storage()
         key = storage_id(storage)
@@ -470,18 +470,18 @@ class LiveRecorder(Recorder):
             self.content_before[key] = storage.clone()
 
     def enter_sparse_from_outside(self, tensor: Tensor) -> None:
-        raise CaptureError(f"the step uses a {str(tensor.layout)[6:]} tensor from outside{place_of_script()}")
+        raise CaptureError(f"the step uses a {str(tensor.layout)[6:]} tensor from outside{_place_of_script()}")
 
     def note_edges_without_grad(self, func: Any, args: Any, kwargs: Any, tensors: list[Tensor]) -> None:
         """Do nothing: opaque edges are found from the nodes behind each loss."""
 
     def know_parameters(self, frame: FrameType) -> None:
         """Enter the script's parameters and the paths of its modules from the start, by the variables of its frames."""
-        reachable = objects_in_frames(frame)
+        reachable = _objects_in_frames(frame)
         for _, value in reachable:
             if isinstance(value, nn.Module) and (why := why_not_recorded(value)):
                 raise CaptureError(why)
-        self.paths = paths_of_modules(reachable)
+        self.paths = _paths_of_modules(reachable)
         for _, tensor in named_tensors(reachable).values():
             if isinstance(tensor, nn.Parameter):
                 self.note_wrappers((tensor,), {})
@@ -524,7 +524,7 @@ class LiveRecorder(Recorder):
         for index, place in mark.after.items():
             gradient = leaves[index].grad
             assert gradient is not None
-            refuse_freed("a gradient", opened(gradient))
+            _refuse_freed("a gradient", opened(gradient))
             mark.shards[index] = sharding_text(gradient)
             if index not in mark.before:
                 mark.given[index] = opened(gradient).detach().clone()
@@ -550,10 +550,10 @@ WITHOUT_INVERSE = frozenset({"_dtensor.shard_dim_alltoall.default"})
 """Operators whose result is computed from what is received, so that this cannot be found in it."""
 
 
-def refuse_freed(what: str, tensor: Tensor | None) -> None:
+def _refuse_freed(what: str, tensor: Tensor | None) -> None:
     """Refuse a tensor whose storage was resized to less than it needs: its values cannot be kept."""
     if tensor is not None and not has_memory(tensor):
-        raise CaptureError(f"the step frees the memory of {what}, or begins without it{place_of_script()}")
+        raise CaptureError(f"the step frees the memory of {what}, or begins without it{_place_of_script()}")
 
 
 def is_sum(call: TapedCall) -> bool:
@@ -562,15 +562,15 @@ def is_sum(call: TapedCall) -> bool:
     return plain and call.sums and type(call.args[1]) is Placement
 
 
-def contains_memory(whole: Placement, part: Placement) -> bool:
+def _contains_memory(whole: Placement, part: Placement) -> bool:
     """Whether every element of a tensor is one of another."""
     if whole == part or whole.stride is None or part.stride is None:
         return whole == part
     begin, first = whole.offset * whole.dtype.itemsize, part.offset * part.dtype.itemsize
-    return is_dense(whole) and begin <= first and bytes_spanned(part) <= bytes_spanned(whole)
+    return is_dense(whole.shape, whole.stride) and begin <= first and bytes_spanned(part) <= bytes_spanned(whole)
 
 
-def place_of_script() -> str:
+def _place_of_script() -> str:
     """Return the script's current line for a message."""
     return frames.place(frames.here({}))
 
@@ -579,7 +579,7 @@ def place_of_script() -> str:
 
 
 @dataclass(slots=True)
-class Segment:
+class _Segment:
     """A segment of the step in one direction; a backward has its roots and its gradients, and what these are parts
     of."""
 
@@ -599,7 +599,7 @@ class Uses:
     last: dict[int, int]
 
 
-def uses_in(calls: Sequence[TapedCall], gradients: Collection[Placement]) -> Uses:
+def _uses_in(calls: Sequence[TapedCall], gradients: Collection[Placement]) -> Uses:
     """Return the Uses: a sum belongs to the segment after the backward if nothing in the backward reads it later."""
     sums = frozenset(index for index, call in enumerate(calls) if is_sum(call) and call.args[0] in gradients)
     last: dict[int, int] = {}
@@ -609,7 +609,7 @@ def uses_in(calls: Sequence[TapedCall], gradients: Collection[Placement]) -> Use
     return Uses(sums, last)
 
 
-class StepWriter:
+class _StepWriter:
     """Writes a step's tape segment by segment."""
 
     def __init__(self, recorder: LiveRecorder, names: Mapping[str, str]) -> None:
@@ -618,7 +618,7 @@ class StepWriter:
         self.fresh = {key: f"constant_{index}" for index, key in enumerate(tape.constants)}
         # draws continue from the script's state, which no seed sets: a replay cannot start from it
         self.writer = Writer(tape, self.names | self.fresh, list(self.names), start={})
-        self.segments: list[Segment] = []
+        self.segments: list[_Segment] = []
         self.late: list[TapedCall] = []
         self.leaving: set[Placement] = set()
 
@@ -634,7 +634,7 @@ class StepWriter:
 
     def forward(self, calls: Sequence[TapedCall]) -> None:
         """Write calls outside a backward; sums that a backward made into `.grad` come first."""
-        segment = Segment([])
+        segment = _Segment([])
         self.writer.forget_views(self.leaving)
         late, self.late = self.late, []
         self.writer.write_into(segment.steps, (*late, *calls))
@@ -642,13 +642,13 @@ class StepWriter:
 
     def backward(self, mark: Backward) -> None:
         """Write one backward: its roots have tangents, and it returns each leaf's own gradient."""
-        segment = Segment([], mark)
+        segment = _Segment([], mark)
         for index, place in enumerate(mark.roots):
             segment.losses["loss" if len(mark.roots) == 1 else f"loss.{index}"] = self.writer.value_at(place).name
         self.writer.write_into(segment.steps)
         added: dict[Placement, str] = {}
         calls = self.recorder.tape.calls[mark.begin : mark.end]
-        uses = uses_in(calls, frozenset(mark.terms))
+        uses = _uses_in(calls, frozenset(mark.terms))
         for index, call in enumerate(calls):
             if self.is_tangent(call, mark, segment):
                 continue
@@ -667,7 +667,7 @@ class StepWriter:
             segment.shards[self.names[f"outside {key}"]] = mark.shards[key]
         self.segments.append(segment)
 
-    def is_tangent(self, call: TapedCall, mark: Backward, segment: Segment) -> bool:
+    def is_tangent(self, call: TapedCall, mark: Backward, segment: _Segment) -> bool:
         """Enter the ones that autograd starts from as the tangent of a loss; return whether the call makes these."""
         if mark.tangents or call.func is not aten.ones_like.default or call.node is not None:
             return False
@@ -685,7 +685,7 @@ class StepWriter:
         for key, tensor in zip(self.names, self.recorder.seen.outside, strict=True):
             value = self.writer.value_at(self.recorder.place(tensor)).name
             if value != self.writer.locals[key]:
-                refuse_freed(self.names[key], tensor)
+                _refuse_freed(self.names[key], tensor)
                 finals[self.names[key]] = (value, tensor.detach().clone())
         return finals
 
@@ -705,17 +705,17 @@ class StepWriter:
 # ---- Segments as linked Pairs
 
 
-class LinkedSegments:
+class _LinkedSegments:
     """The segments as linked Pairs. They are made from the last to the first, because a later one determines which
     values it needs of those before."""
 
-    def __init__(self, step: StepWriter, finals: Mapping[str, tuple[str, Tensor]]) -> None:
+    def __init__(self, step: _StepWriter, finals: Mapping[str, tuple[str, Tensor]]) -> None:
         self.step, self.writer = step, step.writer
         self.constants: dict[str, Tensor] = {}
         self.guards: list[Guard] = []
         self.tangents: set[str] = set()
         self.links: list[Link] = []
-        self.groups: list[list[Segment]] = []
+        self.groups: list[list[_Segment]] = []
         for segment in step.segments:
             if segment.mark is None:
                 self.groups.append([segment])
@@ -736,7 +736,7 @@ class LinkedSegments:
         self.roots = {step.writer.locals[key]: name for key, name in step.names.items()}
         self.fixed = step.writer.constants(step.recorder.tape, step.fresh)
         self.roles = {
-            name: role_of(name, tensor)
+            name: _role_of(name, tensor)
             for name, tensor in zip(step.names.values(), step.recorder.leaves(), strict=True)
         }
         outside = zip(step.names.values(), step.recorder.seen.outside, strict=True)
@@ -772,7 +772,7 @@ class LinkedSegments:
     def joint(self, index: int) -> Joint:
         """Return the Joint of one group, with the outputs that later groups need."""
         forward, *rest = self.groups[index]
-        segment = rest[0] if rest else Segment([])
+        segment = rest[0] if rest else _Segment([])
         losses = self.losses(index)
         changed = self.changed[index]
         passed = [name for name in self.wanted[index] if self.home[name] == (index, 0)]
@@ -868,7 +868,7 @@ class LinkedSegments:
 ROLES = ("parameter", "buffer", "input", "constant")
 
 
-def role_of(name: str, tensor: Tensor) -> str:
+def _role_of(name: str, tensor: Tensor) -> str:
     """Return a tensor's role: parameter, state that stays with the program (buffer), or input of this step."""
     if isinstance(tensor, nn.Parameter):
         return "parameter"
@@ -881,11 +881,11 @@ def role_of(name: str, tensor: Tensor) -> str:
 def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture:
     """Return the Capture of a recorded step."""
     recorder.messages.read_all()
-    step = StepWriter(recorder, names_of_outside_tensors(recorder.seen.outside, recorder.leaves(), names))
+    step = _StepWriter(recorder, _names_of_outside_tensors(recorder.seen.outside, recorder.leaves(), names))
     step.write()
     finals = step.final_values()
     at_begin = dict(zip(step.names.values(), recorder.values_at_begin(), strict=True))
-    linked = LinkedSegments(step, finals)
+    linked = _LinkedSegments(step, finals)
     pairs, links = linked.pairs()
     losses = tuple(link.name for link in links if link.target is None)
     return Capture(
@@ -902,13 +902,13 @@ def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture
         opaque=tuple(dict.fromkeys(recorder.seen.opaque)),
         environment=settings.read_settings(),
         requires=tuple(sorted({target for pair in pairs for target in requirements(pair)})),
-        rank=rank_of_step(recorder),
+        rank=_rank_of_step(recorder),
         peers=recorder.messages.peers(recorder.tape.groups, own_rank()[0]),
-        origin=RecordedOrigin(at_begin, linked.constants, step.outcome(finals, losses), pairs),
+        origin=_RecordedOrigin(at_begin, linked.constants, step.outcome(finals, losses), pairs),
     )
 
 
-def rank_of_step(recorder: LiveRecorder) -> Rank | None:
+def _rank_of_step(recorder: LiveRecorder) -> Rank | None:
     """Return the place of this process among others; None if nothing of the step depends on others."""
     if not recorder.tape.groups and not recorder.wrappers:
         return None
@@ -925,7 +925,7 @@ def own_tangents(names: Collection[str]) -> list[Guard]:
 
 
 @dataclass(slots=True)
-class RecordedPart:
+class _RecordedPart:
     """The oracle of one Pair: the recorded values at its ports, as far as they were kept."""
 
     keys: frozenset[PortKey]
@@ -942,7 +942,7 @@ class RecordedPart:
         )
 
 
-class RecordedOrigin(FixedOrigin):
+class _RecordedOrigin(Origin):
     """The Origin of a recorded Capture: the inputs and results of the step. It cannot run on other values."""
 
     partial = True
@@ -955,7 +955,7 @@ class RecordedOrigin(FixedOrigin):
         self.values_at_begin, self.constants, self.outcome = kept, dict(constants), replace(outcome, gradients=own)
         self.read = read_names | self.constants.keys()
         several = len(pairs) > 1
-        self.parts = tuple(RecordedPart(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
+        self.parts = tuple(_RecordedPart(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
 
     @staticmethod
     def ports(pair: Pair, pairs: Sequence[Pair]) -> frozenset[PortKey]:

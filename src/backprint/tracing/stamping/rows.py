@@ -6,7 +6,7 @@ that may grow from layer to layer. `continue_rows` takes the rows of the two sha
     4 layers:   embed  A B  A B  A B  A B  norm
     5 layers:   embed  A B  A B  A B  A B  A B  norm      one period (A B) more
 
-1. It finds where the deeper model has a period more (`find_repetitions`); that part repeats.
+1. It finds where the deeper model has a period more (`_find_repetitions`); that part repeats.
 2. In a repeating part, an item is a linear function of the layer and of the depth: the number in `blocks.3.weight` or
    `add_17` grows by the same from each layer to the next, and may start elsewhere with one layer more (a backward
    counts down). One or two layers at the ends may be irregular (`IRREGULAR_ENDS`): their items grow with the depth
@@ -50,7 +50,7 @@ class Row(NamedTuple):
     items: tuple[Item, ...]
 
 
-class GrownRow(NamedTuple):
+class _GrownRow(NamedTuple):
     """A row of the whole model: the index of the deeper model's row with the same head, and its items."""
 
     like: int
@@ -62,7 +62,7 @@ class CannotStamp(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Repetition:
+class _Repetition:
     """A part that repeats with a period, and is one period longer in the deeper model.
 
     `start` and `deeper_start` are where it begins in both, `length` is its length in the shallow one.
@@ -74,35 +74,35 @@ class Repetition:
     period: int
 
 
-def continue_rows(shallow: Sequence[Row], deeper: Sequence[Row], layers_more: int, what: str) -> list[GrownRow]:
+def continue_rows(shallow: Sequence[Row], deeper: Sequence[Row], layers_more: int, what: str) -> list[_GrownRow]:
     """Return the rows of the model with `layers_more` layers more than the shallow one; `what` names them in errors."""
     numbers: dict[Any, int] = {}
     left, right = (
         [numbers.setdefault((row.head, len(row.items)), len(numbers)) for row in rows] for rows in (shallow, deeper)
     )
-    continued_rows: list[GrownRow] = []
+    continued_rows: list[_GrownRow] = []
     shallow_at, deeper_at = 0, 0
-    for repetition in find_repetitions(left, right, what):
-        continued_rows += rows_between_repetitions(
+    for repetition in _find_repetitions(left, right, what):
+        continued_rows += _rows_between_repetitions(
             shallow[shallow_at : repetition.start],
             deeper[deeper_at : repetition.deeper_start],
             deeper_at,
             layers_more,
             what,
         )
-        continued_rows += rows_of_repetition(shallow, deeper, repetition, layers_more, what)
+        continued_rows += _rows_of_repetition(shallow, deeper, repetition, layers_more, what)
         shallow_at, deeper_at = (
             repetition.start + repetition.length,
             repetition.deeper_start + repetition.length + repetition.period,
         )
-    continued_rows += rows_between_repetitions(shallow[shallow_at:], deeper[deeper_at:], deeper_at, layers_more, what)
+    continued_rows += _rows_between_repetitions(shallow[shallow_at:], deeper[deeper_at:], deeper_at, layers_more, what)
     return continued_rows
 
 
 # ---- Where rows repeat
 
 
-def find_repetitions(left: Sequence[int], right: Sequence[int], what: str) -> Iterator[Repetition]:
+def _find_repetitions(left: Sequence[int], right: Sequence[int], what: str) -> Iterator[_Repetition]:
     """Yield the parts in which the deeper model has one period more.
 
     The rows are compared from the front. Where they stop being equal, the deeper model has a period more, which must
@@ -111,23 +111,23 @@ def find_repetitions(left: Sequence[int], right: Sequence[int], what: str) -> It
     """
     left_at, right_at, last_end = 0, 0, 0
     while True:
-        equal = length_of_equal_run(left, right, left_at, right_at)
+        equal = _length_of_equal_run(left, right, left_at, right_at)
         left_at, right_at = left_at + equal, right_at + equal
         rows_missing = (len(right) - right_at) - (len(left) - left_at)
         if not rows_missing and left_at == len(left):
             return
-        period = period_of(left, right, left_at, right_at, last_end, rows_missing)
+        period = _period_of(left, right, left_at, right_at, last_end, rows_missing)
         if not period:
             raise CannotStamp(f"{what} with one layer more are not those with one layer less and a repetition")
         start = right_at
         while start > last_end and right[start - 1] == right[start - 1 + period]:
             start -= 1
-        yield Repetition(left_at - (right_at - start), start, right_at - start, period)
+        yield _Repetition(left_at - (right_at - start), start, right_at - start, period)
         right_at += period
         last_end = right_at
 
 
-def length_of_equal_run(left: Sequence[int], right: Sequence[int], at: int, other: int) -> int:
+def _length_of_equal_run(left: Sequence[int], right: Sequence[int], at: int, other: int) -> int:
     """Return how many rows are equal, beginning at two indices."""
     run = 0
     for first, second in zip(left[at:], right[other:], strict=False):
@@ -137,7 +137,7 @@ def length_of_equal_run(left: Sequence[int], right: Sequence[int], at: int, othe
     return run
 
 
-def period_of(left: Sequence[int], right: Sequence[int], at: int, other: int, low: int, missing: int) -> int:
+def _period_of(left: Sequence[int], right: Sequence[int], at: int, other: int, low: int, missing: int) -> int:
     """Return the period that the deeper model has more at two indices; 0 if there is none.
 
     Several may fit: if a layer begins and ends with equal rows, a period of one row does. The period that accounts for
@@ -146,7 +146,7 @@ def period_of(left: Sequence[int], right: Sequence[int], at: int, other: int, lo
     best, best_quality = 0, (False, -1)
     for period in range(1, min(missing, other - low) + 1):
         if right[other - period : other] == right[other : other + period]:
-            run = length_of_equal_run(left, right, at, other + period)
+            run = _length_of_equal_run(left, right, at, other + period)
             quality = (period == missing and run == len(left) - at), run
             if quality > best_quality:
                 best, best_quality = period, quality
@@ -156,19 +156,19 @@ def period_of(left: Sequence[int], right: Sequence[int], at: int, other: int, lo
 # ---- What grows
 
 
-def rows_between_repetitions(
+def _rows_between_repetitions(
     shallow: Sequence[Row], deeper: Sequence[Row], start: int, more: int, what: str
-) -> Iterator[GrownRow]:
+) -> Iterator[_GrownRow]:
     """Yield the rows between repetitions, whose items grow with the depth alone."""
     for place, (left, right) in enumerate(zip(shallow, deeper, strict=True)):
         if left.items == right.items:
-            yield GrownRow(start + place, right.items)
+            yield _GrownRow(start + place, right.items)
         else:
             pairs = zip(left.items, right.items, strict=True)
-            yield GrownRow(start + place, tuple(continue_item(first, second, more, what) for first, second in pairs))
+            yield _GrownRow(start + place, tuple(_continue_item(first, second, more, what) for first, second in pairs))
 
 
-def continue_item(first: Item, second: Item, more: int, what: str) -> Item:
+def _continue_item(first: Item, second: Item, more: int, what: str) -> Item:
     """Return an item that grows with the depth alone: by the same with each layer more."""
     if first == second:
         return second
@@ -176,17 +176,17 @@ def continue_item(first: Item, second: Item, more: int, what: str) -> Item:
     other_texts, other_numbers = divided(second)
     if texts != other_texts or type(first) is not type(second):
         raise CannotStamp(f"{what} have {first!r:.80} with one layer less and {second!r:.80} with one more")
-    return join_numbers(
+    return _join_numbers(
         texts, [x + (y - x) * more for x, y in zip(numbers, other_numbers, strict=True)], type(first) is str
     )
 
 
-def text_without_numbers(text: str) -> tuple[str, ...]:
+def _text_without_numbers(text: str) -> tuple[str, ...]:
     """Return the parts of a text between its numbers, which all layers of one list have in common."""
     return divided(text)[0]
 
 
-def join_numbers(texts: Sequence[str], numbers: Sequence[int], is_text: bool) -> Item:
+def _join_numbers(texts: Sequence[str], numbers: Sequence[int], is_text: bool) -> Item:
     """Return a text with these numbers in it, or the number."""
     if not is_text:
         return numbers[0]
@@ -196,9 +196,9 @@ def join_numbers(texts: Sequence[str], numbers: Sequence[int], is_text: bool) ->
     return "".join(pieces)
 
 
-def rows_of_repetition(
-    shallow: Sequence[Row], deeper: Sequence[Row], repetition: Repetition, more: int, what: str
-) -> Iterator[GrownRow]:
+def _rows_of_repetition(
+    shallow: Sequence[Row], deeper: Sequence[Row], repetition: _Repetition, more: int, what: str
+) -> Iterator[_GrownRow]:
     """Yield the rows of a part that repeats."""
     period, start, first = repetition.period, repetition.deeper_start, repetition.start
     columns = []
@@ -206,13 +206,13 @@ def rows_of_repetition(
         left = [row.items for row in shallow[first + place : first + repetition.length : period]]
         right = [row.items for row in deeper[start + place : start + repetition.length + period : period]]
         items = [
-            continue_column(tuple(x), tuple(y), more, what)
+            _continue_column(tuple(x), tuple(y), more, what)
             for x, y in zip(zip(*left, strict=True), zip(*right, strict=True), strict=True)
         ]
         columns.append(list(zip(*items, strict=True)) if items else [()] * (len(left) + more))
     for count in range(repetition.length + more * period):
         place = count % period
-        yield GrownRow(start + place, columns[place][count // period])
+        yield _GrownRow(start + place, columns[place][count // period])
 
 
 IRREGULAR_ENDS = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (0, 2))
@@ -222,7 +222,7 @@ The first layer often is, because its input is not the output of a layer.
 """
 
 
-def continue_column(left: tuple[Item, ...], right: tuple[Item, ...], more: int, what: str) -> list[Item]:
+def _continue_column(left: tuple[Item, ...], right: tuple[Item, ...], more: int, what: str) -> list[Item]:
     """Return one item of all layers of the whole, from its values in the layers of the two shallow models.
 
     It is constant, or linear in all layers but those at the ends.
@@ -232,18 +232,18 @@ def continue_column(left: tuple[Item, ...], right: tuple[Item, ...], more: int, 
     for begin, end in IRREGULAR_ENDS:
         if len(left) - begin - end < 2:
             continue
-        middle = continue_linearly(left[begin : len(left) - end], right[begin : len(right) - end], more)
+        middle = _continue_linearly(left[begin : len(left) - end], right[begin : len(right) - end], more)
         if middle is not None:
-            first_items = [continue_item(x, y, more, what) for x, y in zip(left[:begin], right[:begin], strict=True)]
+            first_items = [_continue_item(x, y, more, what) for x, y in zip(left[:begin], right[:begin], strict=True)]
             last_items = [
-                continue_item(x, y, more, what)
+                _continue_item(x, y, more, what)
                 for x, y in zip(left[len(left) - end :], right[len(right) - end :], strict=True)
             ]
             return first_items + middle + last_items
     raise CannotStamp(f"{what} do not grow by the same from layer to layer: {', '.join(map(repr, right))}")
 
 
-def continue_linearly(left: Sequence[Item], right: Sequence[Item], more: int) -> list[Item] | None:
+def _continue_linearly(left: Sequence[Item], right: Sequence[Item], more: int) -> list[Item] | None:
     """Return an item of all layers of the whole if it is linear in the layer and in the depth; else None.
 
     With a first value `start` in the shallow model and `second` in the deeper one, the first value at the wanted depth
@@ -272,7 +272,7 @@ def continue_linearly(left: Sequence[Item], right: Sequence[Item], more: int) ->
             else [start_at_depth] * (len(left) + more)
         )
     is_text = str in kinds
-    return [join_numbers(texts, numbers, is_text) for numbers in zip(*columns, strict=True)]
+    return [_join_numbers(texts, numbers, is_text) for numbers in zip(*columns, strict=True)]
 
 
 # ---- The log of a run
@@ -302,7 +302,7 @@ class LoggedWatch(Watch):
         with DisableTorchFunction():
             for name, tensor in named.items():
                 self.rows.append(
-                    Row(("input", tensor_spec(tensor), tensor.requires_grad, text_without_numbers(name)), (name,))
+                    Row(("input", tensor_spec(tensor), tensor.requires_grad, _text_without_numbers(name)), (name,))
                 )
                 self.label(tensor, f"input {name}")
         return super().register_tensors(named, callers)
@@ -339,7 +339,7 @@ class LoggedWatch(Watch):
                     head.append(repr(leaf))
         where = frames.here(self.paths)
         if where is not None:
-            head += (where.file, where.function, where.code, text_without_numbers(where.module))
+            head += (where.file, where.function, where.code, _text_without_numbers(where.module))
             items += (where.line, where.module)
         head_tuple = tuple(head)
         self.rows.append(Row(self.heads.setdefault(head_tuple, head_tuple), tuple(items)))
@@ -389,11 +389,11 @@ class LoggedWatch(Watch):
         if not super().is_of_wrapper(node):
             return False
         kept = {key: value for key, value in vars(node).items() if not isinstance(value, Tensor)}
-        self.nodes_of_wrappers.append((node.name(), ", ".join(map(repr, sorted(map(text_kept, kept.items()))))))
+        self.nodes_of_wrappers.append((node.name(), ", ".join(map(repr, sorted(map(_text_kept, kept.items()))))))
         return True
 
 
-def text_kept(item: tuple[str, Any]) -> str:
+def _text_kept(item: tuple[str, Any]) -> str:
     """Return what an autograd node keeps under a name, as text that is equal for equal values."""
     key, value = item
     if isinstance(value, Wrapping):
@@ -416,10 +416,10 @@ def continue_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Co
     """
     left, right = shallow.joint, deeper.joint
     for joint in (left, right):
-        refuse_unsupported_joint(joint)
-    tags = tags_of(shallow), tags_of(deeper)
+        _refuse_unsupported_joint(joint)
+    tags = _tags_of(shallow), _tags_of(deeper)
 
-    def continued(what: str, rows: Any, part: str) -> Iterator[tuple[Any, GrownRow]]:
+    def continued(what: str, rows: Any, part: str) -> Iterator[tuple[Any, _GrownRow]]:
         """Yield what each row of a part is like in the deeper Joint, and the row."""
         left_part, right_part = getattr(left, part), getattr(right, part)
         rows_before = (
@@ -429,31 +429,31 @@ def continue_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Co
         for row in continue_rows(*rows_before, more, what):
             yield right_part[row.like], row
 
-    names = ValueNames()
-    inputs = tuple(names.port(*step_and_row) for step_and_row in continued("inputs", port_row, "inputs"))
-    constants = continue_constants(left, right, more, content, names)
+    names = _ValueNames()
+    inputs = tuple(names.port(*step_and_row) for step_and_row in continued("inputs", _port_row, "inputs"))
+    constants = _continue_constants(left, right, more, content, names)
     notes: dict[str, Note] = {}
 
     def steps(what: str, part: str) -> Iterator[Step]:
-        for step, row in continued(what, step_row, part):
+        for step, row in continued(what, _step_row, part):
             stamped_step = names.step_of_row(step, row, tags[1])
             if step.name in right.notes:
                 notes[stamped_step.name] = right.notes[step.name]
             yield stamped_step
 
     forward = tuple(steps("steps of the forward", "forward"))
-    results = tuple(names.result(*step_and_row) for step_and_row in continued("results", result_row, "results"))
+    results = tuple(names.result(*step_and_row) for step_and_row in continued("results", _result_row, "results"))
     tangents = tuple(
-        names.port(*step_and_row, stem="tangent_") for step_and_row in continued("tangents", port_row, "tangents")
+        names.port(*step_and_row, stem="tangent_") for step_and_row in continued("tangents", _port_row, "tangents")
     )
     backward = tuple(steps("steps of the backward", "backward"))
-    gradients = tuple(names.result(*step_and_row) for step_and_row in continued("gradients", result_row, "gradients"))
+    gradients = tuple(names.result(*step_and_row) for step_and_row in continued("gradients", _result_row, "gradients"))
     return Joint(
         inputs, forward, results, tangents, backward, gradients, right.same, constants, notes, groups=right.groups
     )
 
 
-def refuse_unsupported_joint(joint: Joint) -> None:
+def _refuse_unsupported_joint(joint: Joint) -> None:
     """Raise if a Joint has anything that is not continued."""
     for what, present in (
         ("subgraphs", joint.subgraphs),
@@ -469,8 +469,8 @@ Content = Callable[[Tensor], bytes | None]
 """Returns the bytes of a tensor's values, if they are known."""
 
 
-def continue_constants(
-    left: Joint, right: Joint, more: int, content: Content, names: ValueNames
+def _continue_constants(
+    left: Joint, right: Joint, more: int, content: Content, names: _ValueNames
 ) -> dict[str, tuple[str, Tensor]]:
     """Return the constant tensors of the whole, each in memory of its own; their values must be known."""
     deeper_constants = list(right.constants.values())
@@ -487,24 +487,24 @@ def continue_constants(
     return constants
 
 
-def tags_of(read: ReadJoint) -> dict[str, str]:
+def _tags_of(read: ReadJoint) -> dict[str, str]:
     """Return the tag of each value of a Joint."""
     joint = read.joint
     forward_names = {local: name for name, local in read.forward.items()}
     backward_names = {local: name for name, local in read.backward.items()}
     tags = {port.local: f"input {port.name}" for port in joint.inputs}
     tags |= {local: f"constant {name}" for local, (name, _) in joint.constants.items()}
-    tags |= {step.name: f"forward {numbered_name(forward_names.get(step.name, step.name))}" for step in joint.forward}
+    tags |= {step.name: f"forward {_numbered_name(forward_names.get(step.name, step.name))}" for step in joint.forward}
     tags |= {port.local: f"tangent {port.name}" for port in joint.tangents}
     tags |= {
-        step.name: f"backward {numbered_name(backward_names.get(step.name, step.name))}" for step in joint.backward
+        step.name: f"backward {_numbered_name(backward_names.get(step.name, step.name))}" for step in joint.backward
     }
     if len(set(tags.values())) < len(tags):
         raise CannotStamp("two values of its graphs have one name")
     return tags
 
 
-def numbered_name(name: str) -> str:
+def _numbered_name(name: str) -> str:
     """Return a name of torch.fx with a number at its end: `mm` is `mm_0`, because `mm_1` follows."""
     if name.endswith("_0"):
         raise CannotStamp(f"the value {name} is numbered 0, which torch.fx never does")
@@ -514,32 +514,32 @@ def numbered_name(name: str) -> str:
 # ---- Ports, results and steps as rows
 
 
-def port_row(port: Port, tags: Mapping[str, str], _: Joint) -> Row:
+def _port_row(port: Port, tags: Mapping[str, str], _: Joint) -> Row:
     """Return an input as a row."""
-    return Row((port.role, port.spec, port.shard, text_without_numbers(port.name)), (tags[port.local], port.name))
+    return Row((port.role, port.spec, port.shard, _text_without_numbers(port.name)), (tags[port.local], port.name))
 
 
-def result_row(result: Result, tags: Mapping[str, str], _: Joint) -> Row:
+def _result_row(result: Result, tags: Mapping[str, str], _: Joint) -> Row:
     """Return a result as a row."""
     port, value = result
     places = [item for _, item in places_of_value(value, "")]
     fractions = tuple(map(repr, (item for item in places if isinstance(item, float))))
     items = (tags[item] if isinstance(item, str) else item for item in places if not isinstance(item, float))
-    head = port.role, port.spec, port.shard, text_without_numbers(port.name), skeleton(value), fractions
+    head = port.role, port.spec, port.shard, _text_without_numbers(port.name), skeleton(value), fractions
     return Row(head, (port.name, *items))
 
 
-def step_row(step: Step, tags: Mapping[str, str], joint: Joint) -> Row:
+def _step_row(step: Step, tags: Mapping[str, str], joint: Joint) -> Row:
     """Return a step as a row. Floats are in the head: they must be equal."""
     places = list(places_of(step))
     fractions = tuple((place, repr(item)) for place, item in places if isinstance(item, float))
-    items = (tag_or_item(place, item, tags) for place, item in places if not isinstance(item, float))
-    module = text_without_numbers(step.source.module) if step.source is not None else ()
+    items = (_tag_or_item(place, item, tags) for place, item in places if not isinstance(item, float))
+    module = _text_without_numbers(step.source.module) if step.source is not None else ()
     echo = None if step.echo is None else (step.echo.kind, len(step.echo.names))
     return Row((token_of(step), module, echo, fractions, joint.notes.get(step.name, NO_NOTE)), tuple(items))
 
 
-def tag_or_item(place: str, item: Any, tags: Mapping[str, str]) -> Any:
+def _tag_or_item(place: str, item: Any, tags: Mapping[str, str]) -> Any:
     """Return the tag of a value that a step names at this place; any other item itself."""
     if isinstance(item, str) and place != "echo.kind" and place.partition(".")[0] in PARTS_WITH_NAMES:
         return tags[item]
@@ -549,7 +549,7 @@ def tag_or_item(place: str, item: Any, tags: Mapping[str, str]) -> Any:
 # ---- Rows as ports, results and steps
 
 
-class ValueNames:
+class _ValueNames:
     """The names of the values so far, by tag: each value has the first name that is free, as in a trace."""
 
     def __init__(self) -> None:
@@ -571,12 +571,12 @@ class ValueNames:
         self.names_by_tag[tag] = self.names.free(wanted)
         return self.names_by_tag[tag]
 
-    def port(self, port: Port, row: GrownRow, stem: str = "") -> Port:
+    def port(self, port: Port, row: _GrownRow, stem: str = "") -> Port:
         """Return the input of a row."""
         tag, name = map(str, row.items)
         return Port(name, port.role, port.spec, self.add(tag, f"{stem}{name}"), port.shard)
 
-    def result(self, result: Result, row: GrownRow) -> Result:
+    def result(self, result: Result, row: _GrownRow) -> Result:
         """Return the result of a row."""
         port, value = result
         name, *rest = row.items
@@ -588,12 +588,12 @@ class ValueNames:
         """Return a number, or the name of a value by its tag."""
         return self.name_of_tag(item) if isinstance(item, str) else item
 
-    def step_of_row(self, step: Step, row: GrownRow, tags: Mapping[str, str]) -> Step:
+    def step_of_row(self, step: Step, row: _GrownRow, tags: Mapping[str, str]) -> Step:
         """Return the step of a row."""
         if step.name not in self.places:
             places = [(place, item) for place, item in places_of(step) if not isinstance(item, float)]
             self.places[step.name] = [
-                (place, item, tag_or_item(place, item, tags) is not item) for place, item in places
+                (place, item, _tag_or_item(place, item, tags) is not item) for place, item in places
             ]
         changed: dict[str, Any] = {}
         for (place, before, named), item in zip(self.places[step.name][1:], row.items[1:], strict=True):

@@ -47,7 +47,7 @@ MIN_LAYERS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class LayerRun:
+class _LayerRun:
     """Equal layers that follow one another in a list of modules."""
 
     place: str
@@ -65,7 +65,7 @@ class LayerRun:
 class Plan:
     """The runs of layers to reduce, which all have one length; or the reason why there are none."""
 
-    runs: tuple[LayerRun, ...] = ()
+    runs: tuple[_LayerRun, ...] = ()
     why: str = ""
 
     @property
@@ -74,25 +74,25 @@ class Plan:
         return self.runs[0].count
 
 
-def find_plan(target: Any) -> Plan:
+def _find_plan(target: Any) -> Plan:
     """Return the runs of equal layers that a callable reaches; of several lengths, those with the most layers."""
-    runs_found: list[LayerRun] = []
+    runs_found: list[_LayerRun] = []
     reasons: list[str] = []
     modules = [(name, value) for name, value in roots(target) if isinstance(value, nn.Module)]
     for name, module in modules:
-        for run in find_runs(module, name, reasons):
+        for run in _find_runs(module, name, reasons):
             runs_found.append(run)
     if not runs_found:
         return Plan(why=reasons[0] if reasons else "")
     lengths = [run.count for run in runs_found]
     depth = max(lengths, key=lambda length: (length * lengths.count(length), length))
     runs = tuple(run for run in runs_found if run.count == depth)
-    why = find_shared_object(modules, runs)
+    why = _find_shared_object(modules, runs)
     return Plan(why=why) if why else Plan(runs)
 
 
 @contextlib.contextmanager
-def layers_reduced(plan: Plan, layers: int) -> Iterator[None]:
+def _layers_reduced(plan: Plan, layers: int) -> Iterator[None]:
     """Leave this many layers of each run in the caller's own lists, and restore the lists at the end."""
     modules_before = [own_modules(run.holder) for run in plan.runs]
     try:
@@ -109,27 +109,27 @@ def layers_reduced(plan: Plan, layers: int) -> Iterator[None]:
 # ---- Runs
 
 
-def find_runs(module: nn.Module, path: str, reasons: list[str]) -> Iterator[LayerRun]:
+def _find_runs(module: nn.Module, path: str, reasons: list[str]) -> Iterator[_LayerRun]:
     """Yield the outermost runs below a module; append to `reasons` why a long list has none."""
     inside = range(0)
     children = [child for child in own_modules(module).values() if child is not None]
     numbered = list(own_modules(module)) == [str(place) for place in range(len(children))]
     if isinstance(module, (nn.ModuleList, nn.Sequential)) and numbered and len(children) >= MIN_LAYERS:
-        inside, reason = longest_run(children)
+        inside, reason = _longest_run(children)
         if len(inside) >= MIN_LAYERS:
-            yield LayerRun(path, module, inside.start, len(inside))
+            yield _LayerRun(path, module, inside.start, len(inside))
         elif reason:
             reasons.append(f"{path}: {reason}")
     for place, (name, child) in enumerate(own_modules(module).items()):
         if child is not None and (len(inside) < MIN_LAYERS or place not in inside):
-            yield from find_runs(child, f"{path}.{name}" if path else name, reasons)
+            yield from _find_runs(child, f"{path}.{name}" if path else name, reasons)
 
 
-def longest_run(children: list[nn.Module]) -> tuple[range, str]:
+def _longest_run(children: list[nn.Module]) -> tuple[range, str]:
     """Return the longest run of equal modules, and the first difference between two of one class."""
     best, start, first_difference = range(1), 0, ""
     for place in range(1, len(children)):
-        if difference := module_difference(children[place - 1], children[place], {}):
+        if difference := _module_difference(children[place - 1], children[place], {}):
             start = place
             if not first_difference and type(children[place - 1]) is type(children[place]):
                 first_difference = f"layers {place - 1} and {place} differ: {difference}"
@@ -138,7 +138,7 @@ def longest_run(children: list[nn.Module]) -> tuple[range, str]:
     return best, first_difference
 
 
-def find_shared_object(modules: list[tuple[str, nn.Module]], runs: tuple[LayerRun, ...]) -> str:
+def _find_shared_object(modules: list[tuple[str, nn.Module]], runs: tuple[_LayerRun, ...]) -> str:
     """Return which tensor or module belongs to two layers, or to a layer and the rest of the model; '' if none does."""
     homes = {f"{run.place}.{place}".strip(".") for run in runs for place in range(run.start, run.start + run.count)}
     owner: dict[int, tuple[str | None, str]] = {}
@@ -203,7 +203,7 @@ COMPARED_BY_EQUALITY = (
 """Types of values that `==` compares."""
 
 
-def module_difference(left: nn.Module, right: nn.Module, compared: Compared) -> str:
+def _module_difference(left: nn.Module, right: nn.Module, compared: Compared) -> str:
     """Return how two modules differ; '' if they differ in nothing but an index."""
     if type(left) is not type(right):
         return f"a {type(left).__name__} and a {type(right).__name__}"
@@ -211,42 +211,42 @@ def module_difference(left: nn.Module, right: nn.Module, compared: Compared) -> 
         hooks, others = (list((getattr(module, name, None) or {}).values()) for module in (left, right))
         if name not in FORWARD_HOOKS and (hooks or others):
             return f"a {type(left).__name__} has hooks"
-        if value_difference(hooks, others, compared):
+        if _value_difference(hooks, others, compared):
             return f"hooks of a {type(left).__name__}"
     for kind in (PARAMETERS, BUFFERS):
-        if difference := mapping_difference(
-            tensor_kinds(getattr(left, kind)), tensor_kinds(getattr(right, kind)), compared
+        if difference := _mapping_difference(
+            _tensor_kinds(getattr(left, kind)), _tensor_kinds(getattr(right, kind)), compared
         ):
             return difference
     ours, theirs = (
         {key: value for key, value in vars(module).items() if key not in INTERNAL} for module in (left, right)
     )
-    return mapping_difference(ours, theirs, compared) or mapping_difference(
+    return _mapping_difference(ours, theirs, compared) or _mapping_difference(
         own_modules(left), own_modules(right), compared
     )
 
 
-def tensor_kinds(tensors: Mapping[str, Tensor | None]) -> dict[str, tuple[TensorSpec, str, bool] | None]:
+def _tensor_kinds(tensors: Mapping[str, Tensor | None]) -> dict[str, tuple[TensorSpec, str, bool] | None]:
     """Return the spec of each tensor, what it is a shard of, and whether it requires grad."""
-    return {name: None if tensor is None else tensor_kind(tensor) for name, tensor in tensors.items()}
+    return {name: None if tensor is None else _tensor_kind(tensor) for name, tensor in tensors.items()}
 
 
-def tensor_kind(tensor: Tensor) -> tuple[TensorSpec, str, bool]:
+def _tensor_kind(tensor: Tensor) -> tuple[TensorSpec, str, bool]:
     """Return the spec of a tensor, what it is a shard of, and whether it requires grad."""
     return tensor_spec(opened(tensor)), sharding_text(tensor), tensor.requires_grad
 
 
-def mapping_difference(left: Mapping[Any, Any], right: Mapping[Any, Any], compared: Compared) -> str:
+def _mapping_difference(left: Mapping[Any, Any], right: Mapping[Any, Any], compared: Compared) -> str:
     """Return how two mappings differ; '' if they do not."""
     if list(left) != list(right):
         return f"{', '.join(map(str, left))} and {', '.join(map(str, right))}"[:200]
     for key, value in left.items():
-        if difference := value_difference(value, right[key], compared):
+        if difference := _value_difference(value, right[key], compared):
             return f"{key}{'.' if isinstance(value, nn.Module) else ': '}{difference}"
     return ""
 
 
-def held_by(function: types.FunctionType) -> dict[str, Any]:
+def _held_by(function: types.FunctionType) -> dict[str, Any]:
     """Return what a function holds beside its code: its defaults, and the variables of functions around it."""
     try:
         around = inspect.getclosurevars(function).nonlocals
@@ -255,7 +255,7 @@ def held_by(function: types.FunctionType) -> dict[str, Any]:
     return {"defaults": function.__defaults__, "options": function.__kwdefaults__, **around}
 
 
-def value_difference(left: Any, right: Any, compared: Compared) -> str:
+def _value_difference(left: Any, right: Any, compared: Compared) -> str:
     """Return how two values differ; '' if they do not. Whole numbers may be one apart."""
     if left is right or (id(left), id(right)) in compared:
         return ""
@@ -265,25 +265,25 @@ def value_difference(left: Any, right: Any, compared: Compared) -> str:
     same: bool | None = None
     match left:
         case nn.Module():
-            return module_difference(left, right, compared)
+            return _module_difference(left, right, compared)
         case Tensor():
-            same = tensor_kind(left) == tensor_kind(right)
+            same = _tensor_kind(left) == _tensor_kind(right)
         case int() if not isinstance(left, bool | enum.Enum):
             same = right in (left, left + 1)
         case float():
             same = repr(left) == repr(right)
         case list() | tuple():
-            return mapping_difference(dict(enumerate(left)), dict(enumerate(right)), compared)
+            return _mapping_difference(dict(enumerate(left)), dict(enumerate(right)), compared)
         case dict():
-            return mapping_difference(left, right, compared)
+            return _mapping_difference(left, right, compared)
         case types.FunctionType():
             if left.__code__ is not right.__code__:
                 return f"{left.__qualname__:.60} and {right.__qualname__:.60}"
-            return mapping_difference(held_by(left), held_by(right), compared)
+            return _mapping_difference(_held_by(left), _held_by(right), compared)
         case types.MethodType():
-            same = left.__func__ is right.__func__ and not value_difference(left.__self__, right.__self__, compared)
+            same = left.__func__ is right.__func__ and not _value_difference(left.__self__, right.__self__, compared)
         case functools.partial():
-            return value_difference(
+            return _value_difference(
                 (left.func, left.args, left.keywords), (right.func, right.args, right.keywords), compared
             )
         case TensorSpec():
@@ -291,7 +291,7 @@ def value_difference(left: Any, right: Any, compared: Compared) -> str:
     if same is None and (isinstance(left, COMPARED_BY_EQUALITY) or type(left).__module__.startswith(PLACEMENTS)):
         same = left == right
     if same is None and hasattr(left, "__dict__"):
-        return mapping_difference(vars(left), vars(right), compared)
+        return _mapping_difference(vars(left), vars(right), compared)
     if same is None:
         return f"values of type {type(left).__name__} cannot be compared"
     return "" if same else f"{left!r:.60} and {right!r:.60}"
@@ -308,7 +308,7 @@ Trace = Callable[[ScoutedProgram, Findings, CaptureOptions], ReadJoint]
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedRun:
+class _LoggedRun:
     """A run of a program, and its log."""
 
     scouted: ScoutedProgram
@@ -317,32 +317,32 @@ class LoggedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class StampAttempt:
+class _StampAttempt:
     """The result of an attempt to stamp, or why there is none. `run` is the run of the whole, if it got that far."""
 
     result: EngineResult | None = None
     why: str = ""
-    run: LoggedRun | None = None
+    run: _LoggedRun | None = None
 
 
-def attempt_stamp(program: CalledProgram, options: CaptureOptions, trace: Trace) -> StampAttempt:
+def attempt_stamp(program: CalledProgram, options: CaptureOptions, trace: Trace) -> _StampAttempt:
     """Stamp a program, if that is sound."""
-    plan = find_plan(program.target())
+    plan = _find_plan(program.target())
     if not plan.runs:
-        return StampAttempt(why=plan.why)
-    whole: LoggedRun | None = None
+        return _StampAttempt(why=plan.why)
+    whole: _LoggedRun | None = None
     try:
-        refuse_call(program, options)
+        _refuse_call(program, options)
         with collector_paused():
-            joint, log = continue_joint_and_log(program, plan, options, trace)
-            whole = run_logged(program)
-            check_log_of_whole(whole, log)
-            return StampAttempt(engine_result_of(program, whole, joint, plan), run=whole)
+            joint, log = _continue_joint_and_log(program, plan, options, trace)
+            whole = _run_logged(program)
+            _check_log_of_whole(whole, log)
+            return _StampAttempt(_engine_result_of(program, whole, joint, plan), run=whole)
     except CannotStamp as error:
-        return StampAttempt(why=str(error), run=whole)
+        return _StampAttempt(why=str(error), run=whole)
 
 
-def refuse_call(program: CalledProgram, options: CaptureOptions) -> None:
+def _refuse_call(program: CalledProgram, options: CaptureOptions) -> None:
     """Raise if a request or a setting makes the graphs of a layer depend on the rest of the model."""
     whole = why_partition_needs_all_layers(options.partition)
     for request, present in (
@@ -360,13 +360,13 @@ def refuse_call(program: CalledProgram, options: CaptureOptions) -> None:
 # ---- With few layers
 
 
-def continue_joint_and_log(
+def _continue_joint_and_log(
     program: CalledProgram, plan: Plan, options: CaptureOptions, trace: Trace
 ) -> tuple[Joint, list[Row]]:
     """Return the Joint and the log that the whole must have, continued from two shallow traces."""
     assert program.world is not None  # it is captured without values
-    known = known_tensors(program)
-    traced = [trace_with_layers(program, plan, layers, known, options, trace) for layers in DEPTHS]
+    known = _known_tensors(program)
+    traced = [_trace_with_layers(program, plan, layers, known, options, trace) for layers in DEPTHS]
     [(first, left), (second, right)] = traced
     layers_more = plan.depth - DEPTHS[0]
     joint = continue_joint(left, right, layers_more, program.world.content_of)
@@ -374,13 +374,13 @@ def continue_joint_and_log(
     return joint, [Row(second.watch.rows[row.like].head, row.items) for row in rows]
 
 
-def trace_with_layers(
+def _trace_with_layers(
     program: CalledProgram, plan: Plan, layers: int, known: Known, options: CaptureOptions, trace: Trace
-) -> tuple[LoggedRun, ReadJoint]:
+) -> tuple[_LoggedRun, ReadJoint]:
     """Return the run and the trace of a program with few layers."""
-    with layers_reduced(plan, layers):
+    with _layers_reduced(plan, layers):
         try:
-            run = run_logged(with_current_state(program, known))
+            run = _run_logged(_with_current_state(program, known))
             refuse_what_no_log_shows(run)
             return run, trace(run.scouted, run.findings, options)
         except CannotStamp:
@@ -396,13 +396,13 @@ Known = Mapping[int, NamedTensor]
 """The tensors of a module, by identity."""
 
 
-def known_tensors(program: CalledProgram) -> Known:
+def _known_tensors(program: CalledProgram) -> Known:
     """Return the module's own tensors."""
     by_name = {named.name: named for named in program.tensors}
     return {id(tensor): by_name[name] for name, tensor in program.wrapped_state().items()}
 
 
-def with_current_state(program: CalledProgram, known: Known) -> CalledProgram:
+def _with_current_state(program: CalledProgram, known: Known) -> CalledProgram:
     """Return the program with the tensors that it has while its lists of layers are reduced."""
     current = program.wrapped_state()
     state = [replace(known[id(tensor)], name=name) for name, tensor in current.items()]
@@ -414,7 +414,7 @@ def with_current_state(program: CalledProgram, known: Known) -> CalledProgram:
     return replace(program, tensors=(*state, *inputs), call_arguments=None, wrappings=wrappings)
 
 
-def run_logged(program: CalledProgram) -> LoggedRun:
+def _run_logged(program: CalledProgram) -> _LoggedRun:
     """Run a program once, and log its operators."""
     watches: list[LoggedWatch] = []
 
@@ -423,10 +423,10 @@ def run_logged(program: CalledProgram) -> LoggedRun:
         return watches[-1]
 
     scouted, findings = scout(program, kind)
-    return LoggedRun(scouted, findings, watches[-1])
+    return _LoggedRun(scouted, findings, watches[-1])
 
 
-def refuse_what_no_log_shows(run: LoggedRun) -> None:
+def refuse_what_no_log_shows(run: _LoggedRun) -> None:
     """Raise if a run does anything that can change the graphs and is not in its log."""
     seen, findings = run.watch.seen, run.findings
     edges = [edge.text for edge in findings.opaque if edge.kind in ("function", "hook")]
@@ -449,20 +449,20 @@ def refuse_what_no_log_shows(run: LoggedRun) -> None:
 # ---- The whole
 
 
-def check_log_of_whole(whole: LoggedRun, log: Sequence[Row]) -> None:
+def _check_log_of_whole(whole: _LoggedRun, log: Sequence[Row]) -> None:
     """Raise unless the log of the whole is the continued log of the shallow runs."""
     refuse_what_no_log_shows(whole)
     rows = whole.watch.rows
     for place, (row, expected) in enumerate(zip(rows, log, strict=False)):
         if row != expected:
             raise CannotStamp(
-                f"operator {place} of the whole is not as in a layer before: {row_difference(row, expected)}"
+                f"operator {place} of the whole is not as in a layer before: {_row_difference(row, expected)}"
             )
     if len(rows) != len(log):
         raise CannotStamp(f"the whole runs {len(rows)} operators, where {len(log)} were expected")
 
 
-def row_difference(row: Row, expected: Row) -> str:
+def _row_difference(row: Row, expected: Row) -> str:
     """Return how two rows of a log differ."""
     here = f"{row.head[0]} at {row.items[-1]!r}" if row.items else str(row.head[0])
     pairs = zip((*row.head, *row.items), (*expected.head, *expected.items), strict=False)
@@ -470,20 +470,20 @@ def row_difference(row: Row, expected: Row) -> str:
     return f"{here} has {first[0]!s:.80}, where {first[1]!s:.80} was expected"
 
 
-def engine_result_of(program: CalledProgram, whole: LoggedRun, joint: Joint, plan: Plan) -> EngineResult:
+def _engine_result_of(program: CalledProgram, whole: _LoggedRun, joint: Joint, plan: Plan) -> EngineResult:
     """Return the engine's result; raise if its graphs do not have the inputs, outputs and gradients of the whole."""
     scouted, findings = whole.scouted, whole.findings
     outcome = findings.outcome
     own_specs = {name: tensor_spec(tensor) for name, tensor in whole.watch.ready.items()}
     outside = {name: port.spec for name, port in zip(scouted.outside, joint.inputs[len(own_specs) :], strict=False)}
-    check_ports("inputs", [(named.name, named.role) for named in scouted.tensors], joint.inputs)
+    _check_ports("inputs", [(named.name, named.role) for named in scouted.tensors], joint.inputs)
     for port in joint.inputs:
         if port.spec != {**outside, **own_specs}[port.name]:
             raise CannotStamp(f"input {port.name} is {own_specs[port.name]}, where {port.spec} was expected")
     results = [(name, "output") for name in outcome.outputs] + [(name, "mutation") for name in outcome.mutations]
-    check_ports("results", results, [port for port, _ in joint.results])
+    _check_ports("results", results, [port for port, _ in joint.results])
     with_gradient = [(named.name, "gradient") for named in scouted.tensors if named.requires_grad]
-    check_ports("gradients", with_gradient if joint.gradients else [], [port for port, _ in joint.gradients])
+    _check_ports("gradients", with_gradient if joint.gradients else [], [port for port, _ in joint.gradients])
     joint = replace(joint, same={named.name: named.other_names for named in scouted.tensors if named.other_names})
     assembled = assemble(joint)
     return EngineResult(
@@ -502,7 +502,7 @@ def engine_result_of(program: CalledProgram, whole: LoggedRun, joint: Joint, pla
     )
 
 
-def check_ports(what: str, expected: Sequence[tuple[str, str]], ports: Sequence[Port]) -> None:
+def _check_ports(what: str, expected: Sequence[tuple[str, str]], ports: Sequence[Port]) -> None:
     """Raise unless ports have these names and roles."""
     present = [(port.name, port.role) for port in ports]
     if present != list(expected):

@@ -1,24 +1,16 @@
 """Restore everything that a program can reach after it has run, and give each run the same random numbers.
 
 Numbers that are not drawn from torch's generators cannot be drawn by a graph, so every run of the program uses the same
-ones (`ForeignRandomStates`). What a run changed and could not be restored is named in a warning.
+ones (`ForeignRandomStates`). What a run changed and is not restored is named in a warning, where it is cheap to see.
 """
 
 from __future__ import annotations
 
-import atexit
-import builtins
 import contextlib
 import contextvars
-import importlib
-import io
 import itertools
-import logging
-import os
 import random
 import sys
-import threading
-import types
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,13 +22,14 @@ from torch import Tensor
 
 from backprint._torch.tensors import storage_id
 from backprint.common.text import printable
-from backprint.errors import CaptureError, for_program
+from backprint.errors import CaptureError
 from backprint.tracing import frames
-from backprint.tracing.reach import is_installed, is_library
-from backprint.tracing.state.process import generator_state, restoring_globals, set_generator_state
+from backprint.tracing.state.named import named_settings
+from backprint.tracing.state.process import restoring_globals
 from backprint.tracing.state.snapshot import Snapshot
 from backprint.tracing.state.tensors import global_hooks, is_plain, untraced
-from backprint.values.settings import OWN, foreign_states, random_state_digest, set_foreign_states
+from backprint.values.objects import generator_state, set_generator_state
+from backprint.values.settings import OWN, foreign_states, hashable_state, random_state_digest, set_foreign_states
 
 # ---- Random numbers that are not torch's
 
@@ -84,29 +77,29 @@ def with_foreign_random_states(
     set_foreign_states(states_to_begin)
     for source, state in () if backward else states.objects.values():
         set_generator_state(source, state)
-    before = generators_in(snapshot)
+    before = _generators_in(snapshot)
     try:
         yield
         states.after = foreign_states()
         states.drawn.update(
             name
             for name, state in states_to_begin.items()
-            if random_state_digest(state) != random_state_digest(states.after[name])
+            if hashable_state(state) != hashable_state(states.after[name])
         )
         for name, source, state in before:
-            if random_state_digest(state) != random_state_digest(generator_state(source)):
+            if hashable_state(state) != hashable_state(generator_state(source)):
                 states.objects.setdefault(name, (source, state))
     finally:
         set_foreign_states(states_of_caller)
 
 
-def generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:
+def _generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:
     """Return the Python and numpy generators that a program reaches, with their states, except the process's own."""
     numpy = sys.modules.get("numpy")
     process_generators = (random._inst, numpy.random.mtrand._rand if numpy else None)
     generators = [
         (name, source)
-        for name, source, _ in (snapshot.generators if snapshot is not None else ())
+        for name, source in (snapshot.generators if snapshot is not None else ())
         if not isinstance(source, torch.Generator) and all(source is not generator for generator in process_generators)
     ]
     return [
@@ -122,13 +115,13 @@ def generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:
 def restoring_everything_reachable(*roots: Any) -> Iterator[Snapshot]:
     """Restore everything that is reachable from these roots afterwards, whatever happens inside.
 
-    A warning names what was changed and could not be restored.
+    A warning names what was changed and is not restored, where it is cheap to see.
     """
-    global_roots = *(("a hook", hook) for hook in global_hooks()), ("the root logger", logging.getLogger())
-    snapshot = Snapshot([*(("", root) for root in roots), *global_roots], first=not OPEN_SNAPSHOTS)
+    snapshot = Snapshot([*(("", root) for root in roots), *(("a hook", hook) for hook in global_hooks())])
+    settings = named_settings()
     OPEN_SNAPSHOTS.append(snapshot)
     try:
-        with restoring_globals(), snapshot_imports(snapshot), without_exit_functions(), note_written_files(snapshot):
+        with restoring_globals(), _refusing_mapped_files():
             try:
                 yield snapshot
             finally:
@@ -138,14 +131,17 @@ def restoring_everything_reachable(*roots: Any) -> Iterator[Snapshot]:
         snapshot.close()
         if OPEN_SNAPSHOTS:
             OPEN_SNAPSHOTS[0].lost |= snapshot.lost
-        elif snapshot.lost:
-            warnings.warn(
-                f"the program was run and has changed what cannot be restored: {changes_listed(snapshot)}",
-                stacklevel=users_level(),
-            )
+        else:
+            changes = [*snapshot.lost.values()]
+            changes += [name for name, value in named_settings().items() if value != settings[name]]
+            if changes:
+                warnings.warn(
+                    f"the program was run and has changed what cannot be restored: {listed(changes)}",
+                    stacklevel=_users_level(),
+                )
 
 
-def users_level() -> int:
+def _users_level() -> int:
     """Return the level of the user's call above the caller, as `warnings.warn` counts levels."""
     frame: Any = sys._getframe(1)
     for level in itertools.count(1):
@@ -158,11 +154,10 @@ def users_level() -> int:
     return 1
 
 
-def changes_listed(snapshot: Snapshot) -> str:
+def listed(changes: list[str]) -> str:
     """Return a list, as text, of what a run has changed for good."""
-    *others, last = list(snapshot.lost.values())[:MOST_NAMED]
-    more = len(snapshot.lost) - MOST_NAMED
-    return "; ".join((*others, last, *([f"and {more} more"] if more > 0 else [])))
+    more = len(changes) - MOST_NAMED
+    return "; ".join((*changes[:MOST_NAMED], *([f"and {more} more"] if more > 0 else [])))
 
 
 MOST_NAMED = 8
@@ -170,90 +165,11 @@ MOST_NAMED = 8
 
 
 @contextlib.contextmanager
-def snapshot_imports(snapshot: Snapshot) -> Iterator[None]:
-    """Add the user's modules that the program imports to the Snapshot, as they are after the import."""
-    if len(OPEN_SNAPSHOTS) > 1:
-        yield  # the outermost Snapshot is told
-        return
-    originals = builtins.__import__, importlib.import_module
-    names, sizes = set(sys.modules), [len(sys.modules)]
-    depth: list[Any] = []  # the imports that are under way: a module is whole when the outermost is over
-
-    def importing(function: Callable[..., Any]) -> Callable[..., Any]:
-        def import_(*args: Any, **kwargs: Any) -> Any:
-            depth.append(None)
-            try:
-                return for_program(function, *args, **kwargs)
-            finally:
-                depth.pop()
-                if not depth and len(sys.modules) != sizes[0]:
-                    sizes[0] = len(sys.modules)
-                    new = [module for name, module in list(sys.modules.items()) if name not in names]
-                    names.update(sys.modules)
-                    modules = [("", module) for module in new if isinstance(module, types.ModuleType)]
-                    snapshot.search(modules, in_run=True)
-
-        return import_
-
-    builtins.__import__, importlib.import_module = importing(originals[0]), importing(originals[1])
-    try:
-        yield
-    finally:
-        builtins.__import__, importlib.import_module = originals
-
-
-@contextlib.contextmanager
-def without_exit_functions() -> Iterator[None]:
-    """Ignore the program's calls of `atexit.register` and `unregister`: they could not be undone, because Python does
-    not say which functions were registered before."""
-    if len(OPEN_SNAPSHOTS) > 1:
-        yield
-        return
-    register, unregister = atexit.register, atexit.unregister
-
-    def register_(function: Any, *args: Any, **kwargs: Any) -> Any:
-        return function if is_users_function(function) else register(function, *args, **kwargs)
-
-    def unregister_(function: Any) -> None:
-        if not is_users_function(function):
-            unregister(function)
-
-    with mock.patch.object(atexit, "register", register_), mock.patch.object(atexit, "unregister", unregister_):
-        yield
-
-
-WRITE_MODES = frozenset("wax+")
-"""Letters of a mode in which a file is opened to be written."""
-
-
-@contextlib.contextmanager
-def note_written_files(snapshot: Snapshot) -> Iterator[None]:
-    """Note the files that the program opens to write, or saves tensors to, because files are not restored.
-
-    A program that maps a file into a tensor is refused before it can write there: a graph has no files.
-    """
-    if len(OPEN_SNAPSHOTS) > 1:
-        yield
-        return
-    open_file, save_tensors, thread = io.open, torch.save, threading.get_ident()
+def _refusing_mapped_files() -> Iterator[None]:
+    """Refuse a program that maps a file into a tensor, before it can write there: a graph has no files."""
     torch_from_file: Callable[..., Any] = torch.from_file
 
-    def note(file: Any, caller: str) -> None:
-        if isinstance(file, (str, bytes, os.PathLike)) and frames.is_users(caller) and threading.get_ident() == thread:
-            path = os.fsdecode(file)
-            if path != os.devnull:
-                snapshot.lost[hash(path)] = f"the file {printable(path)[:200]}, which each run of the program writes to"
-
-    def open_(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        if not WRITE_MODES.isdisjoint(mode):
-            note(file, sys._getframe(1).f_code.co_filename)
-        return open_file(file, mode, *args, **kwargs)
-
-    def save_(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
-        note(f, sys._getframe(1).f_code.co_filename)
-        return save_tensors(obj, f, *args, **kwargs)
-
-    def from_file_(filename: str, *args: Any, **kwargs: Any) -> Any:
+    def from_file(filename: str, *args: Any, **kwargs: Any) -> Any:
         if frames.is_users(sys._getframe(1).f_code.co_filename):
             raise CaptureError(
                 f"the program maps the file {printable(str(filename))[:200]} with torch.from_file"
@@ -262,21 +178,8 @@ def note_written_files(snapshot: Snapshot) -> Iterator[None]:
             )
         return torch_from_file(filename, *args, **kwargs)
 
-    with (
-        mock.patch.object(torch, "from_file", from_file_),
-        mock.patch.object(builtins, "open", open_),
-        mock.patch.object(io, "open", open_),
-        mock.patch.object(torch, "save", save_),
-    ):
+    with mock.patch.object(torch, "from_file", from_file):
         yield
-
-
-def is_users_function(function: Any) -> bool:
-    """Whether a function is the program's, and not one that a library registers once for the process."""
-    function = getattr(function, "__func__", function)
-    if not isinstance(function, types.FunctionType) or is_library(function):
-        return False
-    return not is_installed(str(function.__module__), function.__code__.co_filename)
 
 
 OPEN_SNAPSHOTS: list[Snapshot] = []

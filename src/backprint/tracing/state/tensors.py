@@ -106,7 +106,7 @@ class TensorSnapshot:
         if self.leaf and tensor.is_leaf and tensor.grad is not self.grad:
             tensor.grad = self.grad
         if (backward_hooks(tensor) or None) != self.hooks:
-            restore_hooks(tensor, self.hooks)
+            _restore_hooks(tensor, self.hooks)
         post = post_accumulate_hooks(tensor) if self.leaf else None
         if post is not None and dict(post) != (self.post or {}):
             post.clear()
@@ -115,20 +115,13 @@ class TensorSnapshot:
             set_version_counters((tensor,), (self.version,))
 
 
-def hooks_on(tensor: Tensor) -> list[Any]:
-    """Return the functions that autograd calls for a tensor."""
-    post = post_accumulate_hooks(tensor) if tensor.is_leaf else None
-    return [*(backward_hooks(tensor) or {}).values(), *(post or {}).values()]
-
-
 def global_hooks() -> list[Any]:
     """Return the hooks that run for every module, and those of the caller's block on saved tensors."""
-    modules = module_hooks().values()
     saved = saved_tensor_hooks(False)
-    return [*(hooks for hooks in modules if isinstance(hooks, dict) and hooks), *(saved or ())]
+    return [*module_hooks(), *(saved or ())]
 
 
-def restore_hooks(tensor: Tensor, hooks: dict[int, Any] | None) -> None:
+def _restore_hooks(tensor: Tensor, hooks: dict[int, Any] | None) -> None:
     """Remove the hooks that a run has added, and restore those that it has removed."""
     if backward_hooks(tensor) is not None:
         backward_hooks(tensor).clear()

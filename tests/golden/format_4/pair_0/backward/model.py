@@ -24,26 +24,26 @@ class GraphModule(torch.nn.Module):
         "f32[3, 4] gradient fc.weight",
         "f32[3] gradient fc.bias",
     ):
-        # gradient of mean; make.py:31 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
+        # gradient of mean; make.py:32 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
         expand: "f32[5, 3] stride=[0, 0]" = aten.expand.default(tangent_output_loss, [5, 3])
         div: "f32[5, 3]" = aten.div.Scalar(expand, 15)
-        # gradient of pow_1; make.py:31 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
+        # gradient of pow_1; make.py:32 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
         pow_2: "f32[5, 3]" = aten.pow.Tensor_Scalar(tanh, 1.0)
         mul_1: "f32[5, 3]" = aten.mul.Scalar(pow_2, 2.0)
         mul_2: "f32[5, 3]" = aten.mul.Tensor(div, mul_1)
-        # gradient of mul; make.py:31 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
+        # gradient of mul; make.py:32 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
         mul_3: "f32[5, 3]" = aten.mul.Tensor(tangent_output_logits, constant_0)
-        # sum of gradients of tanh; make.py:31 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
+        # sum of gradients of tanh; make.py:32 in forward: return {"logits": hidden * scale, "loss": hidden.square().mean()}
         add_2: "f32[5, 3]" = aten.add.Tensor(mul_2, mul_3)
-        # gradient of tanh; make.py:30 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
+        # gradient of tanh; make.py:31 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
         tanh_backward: "f32[5, 3]" = aten.tanh_backward.default(add_2, tanh)
-        # gradient of addmm; [fc] make.py:30 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
+        # gradient of addmm; [fc] make.py:31 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
         mm: "f32[5, 4]" = aten.mm.default(tanh_backward, fc_weight)
         t_3: "f32[3, 5] stride=[1, 3]" = aten.t.default(tanh_backward)
         grad_fc_weight: "f32[3, 4]" = aten.mm.default(t_3, add_1)
         sum_1: "f32[1, 3]" = aten.sum.dim_IntList(tanh_backward, [0], True)
         grad_fc_bias: "f32[3]" = aten.view.default(sum_1, [3])
-        # gradient of embedding; [embed] make.py:30 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
+        # gradient of embedding; [embed] make.py:31 in forward: hidden = torch.tanh(self.fc(self.embed(ids) + x.t()))
         grad_embed_weight: "f32[7, 4]" = aten.embedding_dense_backward.default(mm, ids, 7, -1, False)
         return (grad_embed_weight, grad_fc_weight, grad_fc_bias)
 
@@ -107,8 +107,14 @@ def plain(value: Any) -> Any:
     return tuple(map(plain, value)) if isinstance(value, list) else SPELLED.get(value, value)
 
 
-def philox(c0: Any, c1: Any, c2: Any, c3: Any, seed: int) -> tuple[Any, Any, Any, Any]:
-    """Four tensors of 32-bit words for four of counters; a product's wrapped sign bits fall to the mask."""
+Words = tuple[Any, Any, Any, Any]
+
+
+def philox(c0: Any, c1: Any, c2: Any, c3: Any, seed: Any) -> Words:
+    """Four tensors of 32-bit words for four of counters; a product's wrapped sign bits fall to the mask.
+
+    `seed` is a number, or an int64 tensor with one for each counter, its upper half negative.
+    """
     k0, k1 = seed & MASK, seed >> 32 & MASK
     for _ in range(10):
         p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
@@ -119,18 +125,27 @@ def philox(c0: Any, c1: Any, c2: Any, c3: Any, seed: int) -> tuple[Any, Any, Any
     return c0, c1 & MASK, c2, c3 & MASK
 
 
-def draw(recipe: Recipe, turn: Callable[..., Any], dtype: str = "", words: int = 2) -> Any:
-    """The flat storage: `turn` makes each element of one word or two; a counter has those of four elements or two."""
+WORDS = {"normal": 1, "uniform": 2, "integers": 2, "choice": 2, "permutation": 2}  # an element, by kind
+
+
+def counters(recipe: Recipe) -> int:
+    """How many counters a recipe's draw takes: one has the words of four elements or two."""
+    return -(-recipe.extent * (2 if recipe.dtype in PARTS else 1) * WORDS[recipe.kind] // 4)
+
+
+def draw(recipe: Recipe, turn: Callable[..., Any], drawn: Words | None = None, dtype: str = "") -> Any:
+    """The flat storage: `turn` makes each element of its words; `drawn` are those of all counters, if known."""
     part, zero = PARTS.get(recipe.dtype), torch.zeros(1, dtype=torch.int64, device="cpu")
-    size, each = recipe.extent * (2 if part else 1), 4 // words
-    rows = -(-size // each)
-    table = torch.empty(rows, each, dtype=getattr(torch, dtype or part or recipe.dtype), device="cpu")
-    for start in range(0, rows, CHUNK):
+    rows, words = counters(recipe), WORDS[recipe.kind]
+    table = torch.empty(rows, 4 // words, dtype=getattr(torch, dtype or part or recipe.dtype), device="cpu")
+    if drawn is not None:
+        table.copy_(turn(*(torch.stack(drawn[word::words], 1) for word in range(words))))
+    for start in range(0, rows if drawn is None else 0, CHUNK):
         block = torch.arange(start, min(start + CHUNK, rows), device="cpu")
         four = philox(block & MASK, block >> 32, zero, zero, recipe.seed)
-        for column in range(each):
+        for column in range(4 // words):
             table[start : start + CHUNK, column] = turn(*four[column * words : (column + 1) * words])
-    flat = table.flatten()[:size]
+    flat = table.flatten()[: recipe.extent * (2 if part else 1)]
     return torch.view_as_complex(flat.view(-1, 2)) if part else flat
 
 
@@ -145,17 +160,17 @@ def scaled(a: Any, b: Any, span: int) -> Any:
     return a * high + (a * low >> 32 & MASK) + (b * high >> 32 & MASK)
 
 
-def normal(recipe: Recipe, mean: float, std: float, low: float, high: float) -> Any:
+def normal(recipe: Recipe, drawn: Words | None, mean: float, std: float, low: float, high: float) -> Any:
     """Irwin-Hall: a sum of three numbers of 11, 11 and 10 bits, centred, times `std`, plus `mean`, in [low, high]."""
 
     def turn(a: Any) -> Any:
         total = (a & 0x7FF).add_(a >> 11 & 0x7FF).add_(a >> 22, alpha=2).sub_(3070)
         return total.to(real(recipe)).mul_(std * IRWIN_HALL).add_(mean).clamp_(low, high)
 
-    return draw(recipe, turn, words=1)
+    return draw(recipe, turn, drawn)
 
 
-def uniform(recipe: Recipe, low: float, high: float) -> Any:
+def uniform(recipe: Recipe, drawn: Words | None, low: float, high: float) -> Any:
     """Even over [low, high]: 24 random bits an element, 53 for float64."""
 
     def turn(a: Any, b: Any) -> Any:
@@ -163,24 +178,24 @@ def uniform(recipe: Recipe, low: float, high: float) -> Any:
         unit = ((a >> 5) * 2**26 + (b >> 6)).double() * 2**-53 if wide else (a >> 8).float() * 2**-24
         return unit.mul_(high - low).add_(low).clamp_(low, high)
 
-    return draw(recipe, turn)
+    return draw(recipe, turn, drawn)
 
 
-def integers(recipe: Recipe, low: int, high: int) -> Any:
+def integers(recipe: Recipe, drawn: Words | None, low: int, high: int) -> Any:
     """Even over low .. high, both included."""
-    return draw(recipe, lambda a, b: scaled(a, b, high - low + 1) + low)
+    return draw(recipe, lambda a, b: scaled(a, b, high - low + 1) + low, drawn)
 
 
-def choice(recipe: Recipe, values: tuple[Any, ...], weights: tuple[int, ...]) -> Any:
+def choice(recipe: Recipe, drawn: Words | None, values: tuple[Any, ...], weights: tuple[int, ...]) -> Any:
     """One of `values`, as often as its integer weight says."""
     table = torch.tensor(values, dtype=getattr(torch, PARTS.get(recipe.dtype, recipe.dtype)), device="cpu")
     bounds = torch.tensor(weights, dtype=torch.int64, device="cpu").cumsum(0)
-    return draw(recipe, lambda a, b: table[torch.bucketize(scaled(a, b, sum(weights)), bounds, right=True)])
+    return draw(recipe, lambda a, b: table[torch.bucketize(scaled(a, b, sum(weights)), bounds, right=True)], drawn)
 
 
-def permutation(recipe: Recipe, low: int) -> Any:
+def permutation(recipe: Recipe, drawn: Words | None, low: int) -> Any:
     """low .. low + extent - 1, shuffled."""
-    order = draw(recipe, lambda a, b: a << 31 | b >> 1, "int64").argsort(stable=True) + low
+    order = draw(recipe, lambda a, b: a << 31 | b >> 1, drawn, "int64").argsort(stable=True) + low
     return order.to(getattr(torch, recipe.dtype))
 
 
@@ -251,8 +266,11 @@ def sparse(recipe: Recipe, bases: Mapping[str, Any], layout: str, of: tuple[str,
         raise ValueError(f"its parts do not make a {layout} tensor of {list(recipe.shape)}: {cause}") from cause
 
 
-def make(recipe: Recipe, exact: Any = None, bases: Mapping[str, Any] | None = None) -> Any:
-    """The tensor of a recipe on its device: `exact` is its kept data, `bases` has the tensors that it is made of."""
+def make(recipe: Recipe, exact: Any = None, bases: Mapping[str, Any] | None = None, drawn: Words | None = None) -> Any:
+    """The tensor of a recipe on its device: `exact` is its kept data, `bases` has the tensors that it is made of.
+
+    `drawn` are the random words of its counters, if they were drawn with those of other recipes.
+    """
     facts = dict(recipe.facts)
     if recipe.kind == "view":
         return torch.as_strided((bases or {})[facts["of"]], recipe.shape, recipe.stride, recipe.offset)
@@ -260,7 +278,10 @@ def make(recipe: Recipe, exact: Any = None, bases: Mapping[str, Any] | None = No
         return sparse(recipe, bases or {}, **facts)
     if recipe.kind == "none":
         raise ValueError(f"no recipe: {facts.get('why', 'its values were never seen')}")
-    flat = restore(recipe, exact) if recipe.kind == "exact" else DRAWS[recipe.kind](recipe, **facts)
+    if recipe.kind == "exact":
+        flat = restore(recipe, exact)
+    else:
+        flat = DRAWS[recipe.kind](recipe, *([drawn] if recipe.kind in WORDS else []), **facts)
     return flat.to(recipe.device).as_strided(recipe.shape, recipe.stride, recipe.offset)
 
 
@@ -357,6 +378,42 @@ def make_inputs(recipes: Mapping[str, Any], names: Collection[str], exact: Mappi
     return made
 
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+REDUCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "sum": torch.add, "avg": torch.add, "product": torch.mul, "min": torch.minimum, "max": torch.maximum,
+    "band": torch.bitwise_and, "bor": torch.bitwise_or, "bxor": torch.bitwise_xor,
+}  # fmt: skip
+
+
+def reduced(reduction: str, tensors: Sequence[Any]) -> Any:
+    """Return the reduction of tensors, from the first to the last."""
+    total = tensors[0].clone(memory_format=torch.contiguous_format)
+    for tensor in tensors[1:]:
+        total = REDUCTIONS[reduction](total, tensor)
+    return total / len(tensors) if reduction == "avg" else total
+
+
+def received_by(index: int, kind: str, options: Sequence[Sequence[Any]], sent: Sequence[Any]) -> Any:
+    """Return what a member receives, by its place in the group; `options` and `sent` have a row of each member."""
+    tensors = [tensor.detach() for tensor in sent]
+    own = options[index]
+    if kind == "all_reduce":
+        return reduced(own[0], tensors)
+    if kind == "all_gather_into_tensor":
+        return torch.cat([tensor if tensor.dim() else tensor.reshape(1) for tensor in tensors])
+    if kind == "reduce_scatter_tensor":
+        return reduced(own[0], tensors).chunk(len(tensors))[index].clone()
+    if kind == "broadcast":
+        return tensors[own[0]].clone(memory_format=torch.contiguous_format)
+    if kind == "all_to_all_single":
+        parts = [tensor.split(list(row[1]))[index] for row, tensor in zip(options, tensors, strict=True)]
+        return torch.cat(parts)
+    raise ValueError(f"{kind} is not a collective that is known here")
+
 # What follows finds this graph's inputs in the sample's folder, runs it, and prints a digest for each output.
 
 TENSOR = re.compile(r"[a-z]\w*\[(?!(?:[^\]]*, )?0[,\]])")  # how the annotation of a tensor with elements starts
@@ -428,8 +485,10 @@ def earlier(folder, capture, own):
     number = folders.index(own)
     for index, name in enumerate(folders[:number]):
         forward = load(folder / name / "forward" / "model.py")
+        begin(capture, index)
         for role, name, value in forward.run(folder, capture, fed(capture, index, given)):
             given[index, f"{role} {name}"] = value
+    begin(capture, number)
     return fed(capture, number, given)
 
 
@@ -443,6 +502,47 @@ def short(dtype):
     """A dtype as annotations have it: f32, bf16, i64, b8."""
     name, bits = re.fullmatch(r"torch\.([a-z]+)(.*)", str(dtype)).groups()
     return "b8" if name == "bool" else ("bf" if name == "bfloat" else name[0]) + bits.replace("_", "")
+
+
+def begin(capture, number):
+    """Go to the collectives of a pair: those of the pairs before it have been answered in the step."""
+    if capture.get("rank") and "exchanges_before" in capture:
+        before = capture["exchanges_before"][number]
+        torch.ops._c10d_functional.counts = {group: count - 1 for group, count in before.items()}
+
+
+class Others:
+    """In the place of torch's collectives: the other ranks answer with what they sent when this one was captured, or,
+    if that was not kept, with what this one received then."""
+
+    def __init__(self, folder, capture):
+        self.rank, self.known, self.counts = capture["rank"], capture.get("exchanges", {}), {}
+        self.tensors = read_safetensors(folder / "exchanges.safetensors")
+        self.wait_tensor = Overload(torch.ops._c10d_functional.wait_tensor.default)
+
+    def __getattr__(self, kind):
+        return Overload(lambda sent, *options: self.answer(kind, sent, options[-1]))
+
+    def answer(self, kind, sent, group):
+        number = self.counts[group] = self.counts.get(group, -1) + 1
+        if number >= len(self.known.get(group, [])) or self.known[group][number][0] != kind:
+            raise SystemExit(f"collective {number + 1} of {group!r} is {kind} here, and no such one was kept")
+        members = self.rank["groups"][group]
+        place = members.index(self.rank["number"])
+        names = [*(f"sent by {index}" for index in range(len(members))), "received"]
+        kept = [self.tensors.get(f"{group} {number} {name}") for name in names]
+        *everyone, received = [None if tensor is None else tensor.to(sent.device) for tensor in kept]
+        if received is not None and (torch.equal(everyone[place], sent) or any(other is None for other in everyone)):
+            return received.clone()
+        everyone[place] = sent
+        return received_by(place, kind, self.known[group][number][1], everyone)
+
+
+class Overload:
+    """An operator as a graph calls it: `operator.default(...)`."""
+
+    def __init__(self, function):
+        self.default = function
 
 
 def run(folder, capture, known, saved=None):
@@ -487,6 +587,9 @@ def results():
     torch.set_float32_matmul_precision(environment.get("float32_matmul_precision", "highest"))
     deterministic = environment.get("deterministic", "False")
     torch.use_deterministic_algorithms(deterministic != "False", warn_only=deterministic == "warn")
+    if capture.get("rank") and side.name == "forward":
+        others = Others(folder, capture)
+        torch.ops.__dict__["_c10d_functional"] = others
     if side.name == "backward":
         given = load(side.parent / "forward" / "model.py").results()
         saved = {name: value for role, name, value in given if role == "saved"}

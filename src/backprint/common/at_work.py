@@ -1,0 +1,38 @@
+"""The call at work, kept in a file: what ended a sample's process is then known by name.
+
+Only a sample's own process keeps it; in any other, `note` does nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+NAME = "at_work"
+"""The file, in the staging folder of a sample."""
+
+MOST = 200
+"""The most bytes of a name."""
+
+_descriptor: int | None = None
+
+
+def begin(folder: Path) -> None:
+    """Keep the call at work of this process in a file of a folder."""
+    global _descriptor
+    _descriptor = os.open(folder / NAME, os.O_WRONLY | os.O_CREAT, 0o600)
+
+
+def note(name: str) -> None:
+    """Keep the name of a call that begins; '' when it has ended."""
+    if _descriptor is not None:
+        os.pwrite(_descriptor, name.encode()[:MOST].ljust(MOST), 0)
+
+
+def last(folder: Path) -> str:
+    """Return the call that a process was at when it ended; '' if it was at none."""
+    try:
+        with open(folder / NAME, "rb") as file:
+            return file.read(MOST).decode("utf-8", "backslashreplace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,253 @@
+"""A folded graph as a listing for people: a repeated block stands there once, under a line that says how often it runs.
+
+    for i in range(126):  # layers.125 … layers.0
+        # [layers.{125-i}.mlp.down_proj] modeling_llama.py:164 in forward: ...
+        view_{1519+19i}: "bf16[4096, 16384]" = aten.view.default(add_{9+i}, [4096, 16384])  # gradient of mm_{881-7i}
+
+A step keeps the names of the flat text; braces have what differs between the iterations. `{1519+19i}` is a number that
+grows by 19 in each iteration, `{i=0: mul, else add_{3i}}` a value that one iteration takes from elsewhere, and
+`{0.1, 0.3, 0.2}` a list of what the iterations have where there is no rule. Long lists are shortened, for `Graph.code`
+has every step. A listing is not Python, and nothing reads it: the fold that it shows was proved before, as data.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from backprint.errors import GraphError
+from backprint.graph.folding.find import Steps, best_repeat
+from backprint.graph.folding.fold import block_of, folded
+from backprint.graph.folding.nouns import (
+    INDEXES,
+    FoldedGraph,
+    FoldedStep,
+    Index,
+    Item,
+    Loop,
+    Only,
+    Series,
+    divided_text,
+    places_of,
+    series_of,
+    with_places,
+    without_offsets,
+)
+from backprint.graph.nouns import Graph, Port, Ref, Spec
+from backprint.graph.text import (
+    LISTING,
+    emit_class,
+    quote,
+    show,
+    show_comment,
+    show_port,
+    show_spec,
+    show_step,
+    title_text,
+)
+
+MOST = 6
+"""How many values a list has; of a longer one, the first three and the last are shown."""
+
+
+def text_for_people(graph: Graph) -> str:
+    """Return the text of a graph for people: a listing with loops if that saves more than a third of the lines."""
+    flat = graph.code
+    try:
+        listing = listing_of(folded(graph))
+    except GraphError:  # two NaN that are two objects are unequal, so a fold with them cannot be proved
+        return flat
+    return listing if 3 * listing.count("\n") < 2 * flat.count("\n") else flat
+
+
+def listing_of(fold: FoldedGraph) -> str:
+    """Return the listing of a folded graph."""
+    names = {name for port in (*fold.inputs, *fold.outputs) for name in (port.local, port.name)}
+    names |= {*names_of(fold.items, ())}
+    inputs = [(port.local, port) for port in fold.inputs]
+    outputs = [(show(value), port) for value, port in zip(fold.results, fold.outputs, strict=True)]
+    lines = [LISTING, *([f"# {title_text(fold.title)}"] if fold.title else []), ""]
+    lines += [f'{symbol.name}: "{symbol.hint} in [{symbol.low}, {symbol.high}]"' for symbol in fold.symbols]
+    for attribute, subgraph in fold.subgraphs:
+        lines += [*emit_class(subgraph, attribute, ""), ""]
+    lines += ["forward(", *indented(port_lines(inputs, names)), ") -> ("]
+    lines += [*indented(port_lines(outputs, names)), "):"]
+    return "\n".join([*lines, *indented(_item_lines(fold.items, (), names)), ""])
+
+
+def indented(lines: Iterator[str]) -> Iterator[str]:
+    """Yield lines one level deeper."""
+    return (f"    {line}" for line in lines)
+
+
+def names_of(items: Sequence[Item], counts: tuple[int, ...]) -> Iterator[str]:
+    """Yield the names of all values that items compute, in all iterations of the loops around them."""
+    for item in items:
+        match item:
+            case FoldedStep():
+                yield from map(item.name_at, _indexes_of(counts))
+            case Only(_, inner):
+                yield from names_of(inner, counts[:-1])
+            case Loop(count, inner):
+                yield from names_of(inner, (*counts, count))
+
+
+def _indexes_of(counts: Sequence[int]) -> Iterator[Index]:
+    """Yield the iterations of nested loops, in their order."""
+    return itertools.product(*map(range, counts))
+
+
+# ---- Steps and loops
+
+
+def _item_lines(items: Sequence[Item], counts: tuple[int, ...], names: Collection[str]) -> Iterator[str]:
+    """Yield the lines of items; `counts` has how often the loops around them run."""
+    above = NO_LINE
+    for item in items:
+        match item:
+            case FoldedStep():
+                comments = _source_lines(item, counts, names)
+                if comments != above:
+                    yield from comments
+                    above = comments
+                yield _step_line(item, names)
+            case Only(iteration, inner):
+                yield f"if {INDEXES[len(counts) - 1]} == {iteration}:"
+                yield from indented(_item_lines(inner, counts[:-1], names))
+                above = NO_LINE
+            case Loop(count, inner):
+                modules = "" if counts else modules_of(count, inner)
+                yield f"for {INDEXES[len(counts)]} in range({count}):{modules}"
+                yield from indented(_item_lines(inner, (*counts, count), names))
+                above = NO_LINE
+
+
+NO_LINE = ["# -"]
+"""Above steps for which the program has no line."""
+
+
+def modules_of(count: int, items: Sequence[Item]) -> str:
+    """Return the modules that the first and the last iteration of an outermost loop call most, as a comment."""
+    ends = []
+    for iteration in (0, count - 1):
+        blocks = Counter(block_of(item.at((iteration,))) for item in items if isinstance(item, FoldedStep))
+        ends += [block for block, _ in blocks.most_common(1)]
+    return f"  # {ends[0]} … {ends[1]}" if all(ends) and len({*ends}) == 2 else ""
+
+
+def _source_lines(item: FoldedStep, counts: Sequence[int], names: Collection[str]) -> list[str]:
+    """Return the line of the program for a step, and below it those of iterations that have another."""
+    if item.step.source is None:
+        return NO_LINE
+    if not any(place.startswith("source") for place, _ in item.series):
+        return [show_comment(item.step.source, None)]
+    texts = {index: show_comment(item.source_at(index), None) for index in _indexes_of(counts)}
+    series = series_of(texts, counts)
+    odd = [f"# {numbers_of(index)}: {comment.removeprefix('# ')}" for index, comment in series.odd]
+    return [*([str(series)] if series.parts else []), *(line if line != "…" else "# …" for line in shortened(odd))]
+
+
+def _step_line(item: FoldedStep, names: Collection[str]) -> str:
+    """Return a step as one line: its names, its type, its call, and behind it the operator that it is an echo of."""
+    # The operators that a backward names are in the forward: whether it has a `view_0` as well is not known here.
+    step, known = item.step, {"echo": None}
+    braces = {place: in_braces(series, known.get(place[:4], names)) for place, series in item.series}
+    arguments = {
+        place: braces[place] if isinstance(value, str) else Ref(braces[place])
+        for place, value in places_of(step)
+        if place in braces and place.startswith(("args.", "kwargs."))
+    }
+    called = replace(with_places(step, arguments), spec=None)
+    echo = ""
+    if step.echo is not None:
+        related = [braces.get(f"echo.names.{place}", name) for place, name in enumerate(step.echo.names)]
+        echo = f"  # {braces.get('echo.kind', step.echo.kind)} {', '.join(related)}"
+    if step.is_guard:
+        return f"{show_step(called)}{echo}"
+    annotation = f": {quote(spec_text(item, braces))}" if step.spec is not None else ""
+    call = show_step(replace(called, name="_")).removeprefix("_ = ")
+    return f"{braces.get('name', step.name)}{annotation} = {call}{echo}"
+
+
+def spec_text(item: FoldedStep, braces: dict[str, str]) -> str:
+    """Return the type of a step; where a view begins in its memory may differ between iterations."""
+    places = [place for place in braces if place.startswith("spec")]
+    spec: Spec = with_places(item.step, {place: f"OFFSET_{count}_" for count, place in enumerate(places)}).spec
+    text = show_spec(spec)
+    for count, place in enumerate(places):
+        text = text.replace(f"OFFSET_{count}_", braces[place])
+    return text
+
+
+# ---- Ports
+
+
+def port_lines(ports: Sequence[tuple[str, Port]], names: Collection[str]) -> Iterator[str]:
+    """Yield a line for each port, with those that repeat in a loop. A saved value may have any name: in a layer that
+    differs from the others, another operator computes it."""
+    kinds: dict[object, int] = {}
+    tokens = []
+    for name, port in ports:
+        is_free = port.role == "saved" and "." not in port.name
+        texts = None if is_free else (divided_text(name)[0], divided_text(port.name)[0])
+        tokens.append(kinds.setdefault((port.role, without_offsets(port.spec), texts), len(kinds)))
+    rows = [(name, show_port(port).removesuffix(port.name), port.name) for name, port in ports]
+    yield from _row_lines(rows, Steps(tokens, [()] * len(rows), [False] * len(rows)), 0, len(rows), names)
+
+
+def _row_lines(
+    rows: Sequence[tuple[str, str, str]], steps: Steps, low: int, high: int, names: Collection[str]
+) -> Iterator[str]:
+    """Yield the lines of the ports between two places."""
+    while (repeat := best_repeat(steps, low, high, ends=False)) is not None:
+        yield from _row_lines(rows, steps, low, repeat.first, names)
+        yield f"for i in range({len(repeat.rows)}):"
+        for places in zip(*repeat.rows, strict=True):
+            texts = [_column_text(column, names) for column in zip(*(rows[place] for place in places), strict=True)]
+            yield f"    {texts[0]}: {texts[1]}{texts[2]}"
+        low = repeat.end
+    yield from (f"{name}: {kind}{key}" for name, kind, key in rows[low:high])
+
+
+def _column_text(column: Sequence[str], names: Collection[str]) -> str:
+    """Return what the iterations have at one place of a port."""
+    if len({*column}) == 1:
+        return column[0]
+    return in_braces(series_of({(place,): text for place, text in enumerate(column)}, (len(column),)), names)
+
+
+# ---- What differs between iterations
+
+
+def in_braces(series: Series, names: Collection[str] | None) -> str:
+    """Return what the iterations have at one place: `view_{20+12i}`, `{i=0: mul, else add_{3i}}` or `{0.1, 0.3}`.
+
+    `view_0` in a rule stands for a value that is named `view`, if the names of all values are known and none is
+    `view_0`.
+    """
+    odd = []
+    for index, value in series.odd:
+        regular = series.regular(index) if series.parts else None
+        if names is None or regular in names or regular != f"{value}_0":
+            odd.append((index, value if isinstance(value, str) else show(value)))
+    if series.parts:
+        rule = str(series)
+    else:
+        [(rule, count)] = Counter(text for _, text in odd).most_common(1)
+        if 2 * count <= len(odd):
+            return f"{{{', '.join(shortened([text for _, text in odd]))}}}"
+        odd = [(index, text) for index, text in odd if text != rule]
+    exceptions = [f"{numbers_of(index)}: {text}" for index, text in odd]
+    return f"{{{', '.join([*shortened(exceptions), f'else {rule}'])}}}" if exceptions else rule
+
+
+def numbers_of(index: Index) -> str:
+    """Return the numbers of an iteration: `i=3 j=0`."""
+    return " ".join(f"{name}={number}" for name, number in zip(INDEXES, index, strict=False))
+
+
+def shortened(texts: Sequence[str]) -> list[str]:
+    """Return texts, or the first and the last of many."""
+    return [*texts] if len(texts) <= MOST else [*texts[:3], "…", texts[-1]]

@@ -1,0 +1,254 @@
+"""Limits on results, checked before a call is made, so that a sample cannot fill the memory or run without end.
+
+- Numbers, lists and texts: Python's arithmetic has no limit, so `operator.pow(3, 10**8)` or a list that is doubled line
+  by line fills the memory.
+- Tensors: `kron`, `ones(5000000000)` and outer sums do too; and `norm` of a view of 2**40 elements takes no memory and
+  never ends. A call whose tensors' sizes and numbers have a small product has a small result. Any other call is run on
+  meta tensors of the same shapes, once for each combination of shapes. If a result's shape depends on values, its size
+  is unknown.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint._torch.dynamo import not_loading
+from backprint._torch.functorch import is_functorch_tensor
+from backprint._torch.modes import TorchDispatchMode, without_modes
+from backprint._torch.operators import OpOverload, schema_of
+from backprint.common.memory import SMALL, why_too_large
+from backprint.values.tree import plain_leaves
+
+MOST_BITS = 4096
+"""The most bits of an integer that a graph computes."""
+
+MOST_ITEMS = 2**16
+"""The most items of a list that a graph makes; items of nested lists count as often as they occur."""
+
+
+def growth_complaint(target: str, args: Sequence[Any]) -> str:
+    """Return why a call of plain arithmetic is refused: its result could have any size; '' if it may run."""
+    for argument in args:
+        if isinstance(argument, str) and target in GROWS:
+            return f"a text cannot be an operand of {target} in a graph"
+        if isinstance(argument, (list, tuple, dict)) and tree_size(argument) > MOST_ITEMS:
+            return f"a list of more than {MOST_ITEMS:,} items; no graph needs one"
+    return GROWS[target](*args) if target in GROWS and len(args) == 2 else ""
+
+
+def tree_size(value: Any) -> int:
+    """Count the items of a nested value, each as often as it is reached; stops at MOST_ITEMS + 1."""
+    if isinstance(value, (list, tuple)) and not any(isinstance(item, (list, tuple, dict)) for item in value):
+        return len(value) + 1
+    return _tree_size(value, {})
+
+
+def _tree_size(value: Any, known: dict[int, int]) -> int:
+    if not isinstance(value, (list, tuple, dict)):
+        return 1
+    size = known.get(id(value))
+    if size is None:
+        known[id(value)] = MOST_ITEMS + 1  # what holds itself is endless
+        items: Iterable[Any] = (*value, *value.values()) if isinstance(value, dict) else value
+        size = min(1 + sum(_tree_size(item, known) for item in items), MOST_ITEMS + 1)
+        known[id(value)] = size
+    return size
+
+
+def _sum_growth(left: Any, right: Any) -> str:
+    """Return the complaint about `left + right`."""
+    if isinstance(left, (list, tuple)) and tree_size(left) + tree_size(right) > MOST_ITEMS:
+        return f"a list of more than {MOST_ITEMS:,} items; no graph needs one"
+    return ""
+
+
+def _product_growth(left: Any, right: Any) -> str:
+    """Return the complaint about `left * right`."""
+    for items, times in ((left, right), (right, left)):
+        if isinstance(items, (list, tuple)) and isinstance(times, int) and tree_size(items) * times > MOST_ITEMS:
+            return f"a list of {len(items):,} items {times:,} times: more than {MOST_ITEMS:,} items; no graph needs one"
+    if isinstance(left, int) and isinstance(right, int):
+        return _bits_complaint(left.bit_length() + right.bit_length(), "a product")
+    return ""
+
+
+def _power_growth(left: Any, right: Any) -> str:
+    """Return the complaint about `left ** right`."""
+    if isinstance(left, int) and isinstance(right, int):
+        return _bits_complaint(left.bit_length() * abs(right), "a power")
+    return ""
+
+
+def _shift_growth(left: Any, right: Any) -> str:
+    """Return the complaint about `left << right`."""
+    if isinstance(left, int) and isinstance(right, int):
+        return _bits_complaint(left.bit_length() + max(right, 0), "a shift")
+    return ""
+
+
+def _bits_complaint(bits: int, what: str) -> str:
+    """Return the complaint about an integer of that many bits."""
+    return f"{what} of {bits:,} bits; a graph's numbers have at most {MOST_BITS:,}" if bits > MOST_BITS else ""
+
+
+GROWS: Mapping[str, Callable[[Any, Any], str]] = {
+    "operator.add": _sum_growth,
+    "operator.mul": _product_growth,
+    "operator.pow": _power_growth,
+    "operator.lshift": _shift_growth,
+    "operator.mod": lambda left, right: "",
+}
+
+
+# ---- The size of a call's result
+
+SURE = SMALL // 16
+"""A result of so few elements takes less than SMALL bytes, whatever its dtype."""
+
+
+def why_outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return why a call may not run: its result does not fit in memory; '' if it does, or if its size is unknown."""
+    bound = _growth_factors(args)
+    for value in kwargs.values():
+        bound *= _growth_factor(value)
+    if bound <= SURE or not all(map(_has_own_values, plain_leaves(args, kwargs))):
+        return ""
+    try:
+        large, visited = _largest_result(function, call_key(args), call_key(kwargs))
+    except TypeError:  # an argument that cannot be a key
+        return ""
+    return why_too_large(large) or why_too_large(visited, "it visits the elements of a view of")
+
+
+def _growth_factors(items: Sequence[Any]) -> int:
+    """Return the factor by which these arguments together can enlarge a result."""
+    bound = 1
+    for item in items:
+        bound *= _growth_factor(item)
+    return bound
+
+
+def _growth_factor(value: Any) -> int:
+    """Return the factor by which one argument can enlarge a result."""
+    kind = type(value)
+    if kind is Tensor or kind is nn.Parameter:
+        return value.numel() or 1
+    if kind is int:
+        return abs(value) or 1
+    if kind is list or kind is tuple:
+        return _growth_factors(value)
+    if kind is float and value and abs(value) < float("inf"):
+        return int(max(abs(value), 1 / abs(value), 1)) if abs(value) > 1e-300 else 2**63
+    return 1
+
+
+def _has_own_values(leaf: Any) -> bool:
+    """Whether an argument has values of its own: it is neither a symbol nor a tracer's tensor."""
+    kind = type(leaf)
+    if kind is not Tensor and not isinstance(leaf, Tensor):
+        return not isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool))
+    return (
+        (kind is Tensor or kind is nn.Parameter)
+        and not leaf.is_meta
+        and leaf.layout is torch.strided
+        and not leaf.is_quantized
+        and not is_functorch_tensor(leaf)
+    )
+
+
+def call_key(value: Any) -> Any:
+    """Return a call's arguments as a hashable key: tensors by shape, stride and dtype."""
+    kind = type(value)
+    if kind is Tensor or isinstance(value, Tensor):
+        return (TensorMark, value.shape, value.stride(), value.dtype)
+    if kind in PLAIN_KINDS:
+        return (kind, value)
+    if isinstance(value, list):
+        return (_ListMark, *map(call_key, value))
+    if isinstance(value, tuple):
+        return tuple(map(call_key, value))
+    if isinstance(value, Mapping):
+        return tuple((key, call_key(item)) for key, item in value.items())
+    return (kind, value)
+
+
+PLAIN_KINDS = frozenset({int, float, bool, str, type(None), torch.dtype})
+"""Types whose values are their own key."""
+
+
+class _ListMark:
+    """Marks a list in a call's key."""
+
+
+class TensorMark:
+    """Marks a tensor in a call's key."""
+
+
+def _call_from_key(value: Any) -> Any:
+    """Return the arguments that a key stands for, with meta tensors."""
+    if value and value[0] is TensorMark:
+        _, shape, stride, dtype = value
+        return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+    if value and value[0] is _ListMark:
+        return [_call_from_key(item) for item in value[1:]]
+    if len(value) == 2 and isinstance(value[0], type):
+        return torch.device("meta") if isinstance(value[1], torch.device) else value[1]
+    return tuple(map(_call_from_key, value))
+
+
+@functools.lru_cache(maxsize=4096)
+def _largest_result(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[int, int]:
+    """Return the bytes of a call's largest result, 0 where its shape depends on values; and of the elements that it
+    visits."""
+    visits = _VisitedBytes()
+    try:
+        with not_loading(), torch.no_grad(), without_modes(), visits, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            keywords = {key: _call_from_key(item) for key, item in kwargs}
+            positional = _call_from_key(args)
+            if isinstance(function, OpOverload):
+                remaining_arguments = schema_of(function).arguments[len(positional) :]
+                keywords |= {
+                    argument.name: torch.device("meta") for argument in remaining_arguments if argument.name == "device"
+                }
+            result = function(*positional, **keywords)
+    except Exception:  # no meta kernel, or an error: the real call reports it
+        return 0, visits.most
+    return max(map(storage_nbytes, plain_leaves(result)), default=0), visits.most
+
+
+VISITS_FEW_ELEMENTS = frozenset(
+    "new_zeros new_ones new_full new_empty new_empty_strided is_same_size sym_size sym_stride sym_numel size stride "
+    "gather index_select index _unsafe_index embedding take".split()
+)
+"""Operators that visit only some elements of an argument, or none."""
+
+
+class _VisitedBytes(TorchDispatchMode):
+    """A dispatch mode that notes the most bytes of one argument that an operator visits; views visit none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if not func.is_view and func.overloadpacket.__name__ not in VISITS_FEW_ELEMENTS:
+            for leaf in plain_leaves(args, kwargs or {}):
+                if isinstance(leaf, Tensor) and leaf.layout is torch.strided:
+                    self.most = max(self.most, leaf.numel() * leaf.element_size())
+        return func(*args, **(kwargs or {}))
+
+
+def storage_nbytes(leaf: Any) -> int:
+    """Return the bytes of a result's storage, not of its shape: a view of a small tensor may have any shape."""
+    if not isinstance(leaf, Tensor) or leaf.layout is not torch.strided:
+        return 0
+    return leaf.untyped_storage().nbytes()

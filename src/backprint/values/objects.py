@@ -1,0 +1,935 @@
+"""Python's objects: the places where one holds others, and the one walk of everything that some objects lead to.
+
+A Place is where a program keeps something: the attributes of an object, the items of a container, a variable of a
+closure, a slot, the globals of a module, the values of a tensor. It reads what is there, and writes it again later. A
+Walk yields the places that some objects lead to, the nearest first, and sorts objects by the table FORMS. Nothing of an
+object is asked that its class can answer: it may be a proxy, or raise.
+
+- A capture restores the places that its program reaches (`tracing/state`).
+- Each rank of a world has what is in those of the program's own modules (`ranks`).
+- Whose objects are looked at, and which names code mentions, is asked here too (`tracing/reach`).
+"""
+
+from __future__ import annotations
+
+import array
+import builtins
+import contextlib
+import datetime
+import decimal
+import functools
+import inspect
+import io
+import operator
+import random
+import re
+import sys
+import threading
+import types
+import weakref
+from abc import ABC, abstractmethod
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, UntypedStorage, nn
+
+from backprint._torch.operators import is_registration
+from backprint._torch.tensors import backward_hooks, base_of, post_accumulate_hooks
+from backprint.values.settings import hashable_state, state_bytes
+from backprint.values.wrappers import is_wrapped, opened
+
+# ---- Places
+
+NOT_THERE: Any = object()
+"""What is in a variable, a slot or a name before it is assigned."""
+
+NOT_READ: Any = object()
+
+
+class Place(ABC):
+    """Where a program keeps something. `last` is what was read or written last: a value is never changed, and what has
+    not changed is the same value. `name` is what a message calls it."""
+
+    __slots__ = ("last", "name", "owner")
+
+    def __init__(self, owner: Any, name: str = "") -> None:
+        self.owner = owner
+        self.name = name
+        self.last: Any = NOT_READ
+
+    def value(self) -> Any:
+        """Return what is there now."""
+        if self.last is NOT_READ or not self.is_last():
+            self.last = self.read()
+        return self.last
+
+    def put(self, value: Any) -> None:
+        """Put there what `value` returned, where nothing has changed since it was called last."""
+        if self.last is not value:
+            self.write(value)
+            self.last = value
+
+    def restore(self) -> None:
+        """Put there what was there last, whatever has changed since."""
+        if not self.is_last():
+            self.write(self.last)
+
+    def is_last(self) -> bool:
+        """Whether what is there is what was there last."""
+        return self.read() is self.last
+
+    @abstractmethod
+    def read(self) -> Any:
+        """Return what is there now, as a value of its own."""
+
+    @abstractmethod
+    def write(self, value: Any) -> None:
+        """Put there what `read` returned."""
+
+
+class Attributes(Place):
+    """The attributes of an object or a function, in their dictionary."""
+
+    __slots__ = ("table",)
+
+    def __init__(self, owner: Any, table: dict[str, Any], name: str = "") -> None:
+        super().__init__(owner, name)
+        self.table = table
+
+    def is_last(self) -> bool:
+        return _same_items(self.now(), self.last)
+
+    def now(self) -> Any:
+        """Return the dictionary, or those of its items that count."""
+        return self.table
+
+    def read(self) -> dict[str, Any]:
+        return dict(self.now())
+
+    def write(self, value: dict[str, Any]) -> None:
+        now = self.read()
+        for name, held in now.items():
+            if name not in value and not _is_of_process(name, held):
+                self.remove(name)
+        for name, held in value.items():
+            if now.get(name, NOT_THERE) is not held and not _is_of_process(name, now.get(name)):
+                self.set(name, held)
+
+    def set(self, name: str, value: Any) -> None:
+        self.table[name] = value
+
+    def remove(self, name: str) -> None:
+        del self.table[name]
+
+
+class Globals(Attributes):
+    """The globals of a module: all, or those of some names, whether they are assigned yet or not."""
+
+    __slots__ = ("names",)
+
+    def __init__(self, table: dict[str, Any], names: frozenset[str] | None = None) -> None:
+        super().__init__(table, table)
+        self.names = names
+
+    def now(self) -> Any:
+        if self.names is None:
+            return self.table
+        return {name: self.table[name] for name in sorted(self.names.intersection(self.table))}
+
+
+class ClassAttributes(Attributes):
+    """The attributes of a class, whatever its metaclass does when one is set. What Python itself keeps in each class is
+    not written."""
+
+    __slots__ = ()
+
+    def __init__(self, owner: Any, name: str = "") -> None:
+        super().__init__(owner, type.__dict__["__dict__"].__get__(owner), name)
+
+    def is_last(self) -> bool:
+        same_names = len(self.table) == len(self.last) and all(map(operator.is_, self.table, self.last))
+        return same_names and all(map(operator.is_, self.table.values(), self.last.values()))
+
+    def write(self, value: dict[str, Any]) -> None:
+        now = self.read()
+        for name, held in now.items():
+            if name not in value and _is_own_attribute(name, held):
+                type.__delattr__(self.owner, name)
+        for name, held in value.items():
+            if now.get(name, NOT_THERE) is not held and _is_own_attribute(name, held):
+                type.__setattr__(self.owner, name, held)
+
+
+class _OfThread(Attributes):
+    """The attributes of a `threading.local`: a thread has its own dictionary."""
+
+    __slots__ = ()
+
+    def now(self) -> Any:
+        return threading.local.__getattribute__(self.owner, "__dict__")
+
+    def set(self, name: str, value: Any) -> None:
+        self.now()[name] = value
+
+    def remove(self, name: str) -> None:
+        del self.now()[name]
+
+
+def _same_items(table: Any, other: dict[Any, Any]) -> bool:
+    """Whether two dictionaries have the same objects under the same keys, in one order, whatever the class of one
+    does."""
+    if dict.__len__(table) != len(other):
+        return False
+    if not other:
+        return True  # as most tables of hooks are
+    kind = OrderedDict if issubclass(type(table), OrderedDict) else dict
+    return all(map(operator.is_, kind.values(table), other.values())) and all(
+        map(operator.is_, kind.keys(table), other)
+    )
+
+
+def _is_of_process(name: str, value: Any) -> bool:
+    """Whether a name is the process's own: an import, or a registration of operators, sets it once."""
+    return name.startswith("__") or issubclass(type(value), ModuleType) or is_registration(value)
+
+
+def _is_own_attribute(name: str, value: Any) -> bool:
+    """Whether a program may set an attribute of a class: any but what Python itself keeps in each class."""
+    return not name.startswith("__") or type(value) in (FunctionType, property, staticmethod, classmethod)
+
+
+class Items(Place):
+    """What a container holds. `kind` is the class of Python's that its class is or adds to."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, container: Any, kind: type[Any], name: str = "") -> None:
+        super().__init__(container, name)
+        self.kind = kind
+
+    def is_last(self) -> bool:
+        if issubclass(self.kind, dict):
+            return _same_items(self.owner, self.last)
+        if self.kind is array.array:
+            return list(self.owner) == self.last
+        items = self.kind.__iter__(self.owner)
+        return bool(self.kind.__len__(self.owner) == len(self.last)) and all(map(operator.is_, items, self.last))
+
+    def read(self) -> Any:
+        return (
+            dict(self.kind.items(self.owner)) if issubclass(self.kind, dict) else list(self.kind.__iter__(self.owner))
+        )
+
+    def write(self, value: Any) -> None:
+        CLEAR[self.kind](self.owner)
+        FILL[self.kind](self.owner, value)
+
+
+FILL: dict[type[Any], Callable[[Any, Any], Any]] = {
+    OrderedDict: OrderedDict.update,
+    dict: dict.update,
+    list: list.extend,
+    set: set.update,
+    deque: deque.extend,
+    bytearray: bytearray.extend,
+    array.array: array.array.extend,
+}
+"""How each kind of container, whatever its class adds, is filled."""
+
+CLEAR: dict[type[Any], Callable[[Any], Any]] = {
+    OrderedDict: OrderedDict.clear,
+    dict: dict.clear,
+    list: list.clear,
+    set: set.clear,
+    deque: deque.clear,
+    bytearray: bytearray.clear,
+    array.array: lambda container: container.__delitem__(slice(None)),
+}
+
+
+class Cell(Place):
+    """A variable that a function closes over."""
+
+    __slots__ = ()
+
+    def read(self) -> Any:
+        try:
+            return self.owner.cell_contents
+        except ValueError:
+            return NOT_THERE
+
+    def write(self, value: Any) -> None:
+        if value is NOT_THERE:
+            del self.owner.cell_contents
+        else:
+            self.owner.cell_contents = value
+
+
+class Slot(Place):
+    """A slot of an object."""
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, owner: Any, descriptor: Any, name: str = "") -> None:
+        super().__init__(owner, name)
+        self.descriptor = descriptor
+
+    def read(self) -> Any:
+        try:
+            return self.descriptor.__get__(self.owner)
+        except AttributeError:
+            return NOT_THERE
+
+    def write(self, value: Any) -> None:
+        if value is NOT_THERE:
+            self.descriptor.__delete__(self.owner)
+        else:
+            self.descriptor.__set__(self.owner, value)
+
+
+class Content(Place):
+    """The values of a tensor."""
+
+    __slots__ = ()
+
+    def is_last(self) -> bool:
+        is_like = self.owner.shape == self.last.shape and self.owner.dtype == self.last.dtype
+        return is_like and torch.equal(as_bytes(self.owner), as_bytes(self.last))
+
+    def read(self) -> Tensor:
+        held: Tensor = self.owner.detach().clone()
+        return held
+
+    def write(self, value: Tensor) -> None:
+        if self.owner.shape == value.shape and self.owner.dtype == value.dtype:
+            self.owner.data.copy_(value)
+
+
+class Gradient(Place):
+    """The gradient of a tensor."""
+
+    __slots__ = ()
+
+    def read(self) -> Any:
+        return self.owner.grad
+
+    def write(self, value: Any) -> None:
+        self.owner.grad = value
+
+
+def as_bytes(tensor: Tensor) -> Tensor:
+    """Return the bytes of a tensor, in which NaN is equal to itself."""
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+class Array(Place):
+    """The values of a NumPy array whose shape and type stay as they are."""
+
+    __slots__ = ()
+
+    def is_last(self) -> bool:
+        return self.layout() != self.last[1] or self.plain().tobytes() == self.last[0].tobytes()
+
+    def layout(self) -> Any:
+        """Return what the values depend on besides the memory."""
+        return self.owner.shape, self.owner.strides, self.owner.dtype, self.owner.flags.writeable
+
+    def plain(self) -> Any:
+        """Return the array without its class: that of a masked array would fill in."""
+        numpy = sys.modules["numpy"]
+        return self.owner if type(self.owner) is numpy.ndarray else self.owner.view(numpy.ndarray)
+
+    def read(self) -> Any:
+        return self.plain().copy(), self.layout()
+
+    def write(self, value: Any) -> None:
+        self.plain()[...] = value[0]
+
+
+class Unseen(Place):
+    """An object of a C type whose state is in no place: an iterator, a cache, a file, a lock. Nothing is written."""
+
+    __slots__ = ()
+
+    def read(self) -> None:
+        return None
+
+    def write(self, value: Any) -> None:
+        pass
+
+
+# ---- Random generators: torch's, Python's and NumPy's
+
+
+def _numpy_state(source: Any) -> Any:
+    """Return the state of a numpy generator; of a SeedSequence, from which no number is drawn, nothing."""
+    if hasattr(source, "spawn_key"):
+        return None
+    return source.bit_generator.state if hasattr(source, "bit_generator") else getattr(source, "state", None)
+
+
+def _set_numpy_state(source: Any, state: Any) -> None:
+    holder = source.bit_generator if hasattr(source, "bit_generator") else source
+    if state is not None:
+        holder.state = state
+
+
+GENERATORS: dict[Any, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
+    torch.Generator: (lambda source: source.get_state(), lambda source, state: source.set_state(state)),
+    random.Random: (lambda source: source.getstate(), lambda source, state: source.setstate(state)),
+    None: (
+        lambda source: source.get_state() if hasattr(source, "get_state") else _numpy_state(source),
+        lambda source, state: (
+            source.set_state(state) if hasattr(source, "set_state") else _set_numpy_state(source, state)
+        ),
+    ),
+}
+"""How the state of a generator is read and set; None is for numpy's, which may not be installed."""
+
+
+def _is_generator(kind: Any) -> bool:
+    """Whether objects of a class draw random numbers from a state of their own."""
+    if issubclass(kind, random.SystemRandom):
+        return False
+    return issubclass(kind, (torch.Generator, random.Random)) or module_of(kind).startswith("numpy.random")
+
+
+def module_of(kind: Any) -> str:
+    """Return the name of the module of a class; '' if what its class says is no name."""
+    name = kind.__module__
+    return name if isinstance(name, str) else ""
+
+
+def generator_state(source: Any) -> Any:
+    return GENERATORS[_generator_base(source)][0](source)
+
+
+def set_generator_state(source: Any, state: Any) -> None:
+    GENERATORS[_generator_base(source)][1](source, state)
+
+
+def _generator_base(source: Any) -> Any:
+    return next((base for base in (torch.Generator, random.Random) if isinstance(source, base)), None)
+
+
+class Generator(Place):
+    """The state of a random generator of the program's own."""
+
+    __slots__ = ()
+
+    def is_last(self) -> bool:
+        return bool(hashable_state(self.read()) == hashable_state(self.last))
+
+    def read(self) -> Any:
+        state = generator_state(self.owner)
+        return state_bytes(state) if isinstance(state, Tensor) else state
+
+    def write(self, value: Any) -> None:
+        state = torch.frombuffer(bytearray(value), dtype=torch.uint8) if isinstance(value, bytes) else value
+        set_generator_state(self.owner, state)
+
+
+# ---- Which objects hold state that a program could change
+
+STATELESS_TYPES = frozenset(
+    (
+        int,
+        float,
+        complex,
+        bool,
+        str,
+        bytes,
+        type(None),
+        type(Ellipsis),
+        type(NotImplemented),
+        slice,
+        range,
+        torch.dtype,
+        torch.device,
+        torch.layout,
+        torch.memory_format,
+        torch.Size,
+        types.CodeType,
+        types.GetSetDescriptorType,
+        types.MemberDescriptorType,
+        types.WrapperDescriptorType,
+        types.MethodDescriptorType,
+        property,
+        staticmethod,
+        classmethod,
+        datetime.date,
+        datetime.time,
+        datetime.datetime,
+        datetime.timedelta,
+        decimal.Decimal,
+        re.Pattern,
+        operator.attrgetter,
+        operator.itemgetter,
+        operator.methodcaller,
+    )
+)
+"""Types without state that a program could change."""
+
+UNSEARCHED_MODULES = (
+    "torch.fx",
+    "torch.jit",
+    "torch.package",
+    "torch.distributed",
+    "torch.export",
+    "torch.library",
+    "torch.multiprocessing",
+    "threading",
+    "_thread",
+    "concurrent",
+    "asyncio",
+    "multiprocessing",
+    "io",
+    "_io",
+    "socket",
+    "logging",
+    "importlib",
+    "_frozen_importlib",
+    "backprint",
+    "re",
+    "ast",
+    "_pytest",
+    "pytest",
+    "pluggy",
+    "unittest",
+    "abc",
+    "typing",
+    "inspect",
+    "enum",
+    "warnings",
+    "sympy",
+    "rich",
+    "click",
+)
+"""Modules whose objects are not a program's state: machinery, threads, files."""
+
+MACHINERY = ("torch.distributed.fsdp._fully_shard.", "torch.distributed.tensor.", "torch.distributed.device_mesh")
+"""Modules whose objects change with each step and are as before when it has ended: nothing of them is restored."""
+
+
+def _is_machinery(kind: type) -> bool:
+    """Whether a class is of the machinery of sharded training."""
+    return module_of(kind).startswith(MACHINERY) and not issubclass(kind, (nn.Module, Tensor))
+
+
+PRIVATE_PREFIXES = ("torch._", "torch.utils._")
+"""Prefixes of torch's private modules."""
+
+
+def _is_unsearched_module(module: str) -> bool:
+    """Whether objects of a module's classes are not looked into."""
+    return module.startswith(PRIVATE_PREFIXES) or any(
+        module == head or module.startswith(f"{head}.") for head in UNSEARCHED_MODULES
+    )
+
+
+def class_of(value: Any) -> Any:
+    return type(value)
+
+
+@functools.cache
+def is_unsearched_class(kind: Any) -> bool:
+    """Whether objects of a class are not looked into; an `nn.Module` of torch's own machinery still is."""
+    module = module_of(kind)
+    return not issubclass(kind, SEARCHED_CLASSES) and module not in SEARCHED_MODULES and _is_unsearched_module(module)
+
+
+SEARCHED_MODULES = ("asyncio.queues", "asyncio.locks", "concurrent.futures._base", "unittest.mock")
+"""Modules of those that are skipped whose objects hold a program's state as well."""
+
+CLASSES_WITH_SLOTS = (inspect.Signature, inspect.Parameter)
+"""Classes of skipped modules whose slots hold a program's objects."""
+
+SEARCHED_CLASSES = (nn.Module, Tensor, threading.local, threading.Event, threading.Semaphore, *CLASSES_WITH_SLOTS)
+"""Classes of skipped modules whose objects hold a program's state."""
+
+
+STANDARD = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "builtins"}
+
+
+@functools.cache
+def is_users(kind: Any) -> bool:
+    """Whether a class is not Python's, torch's or numpy's."""
+    return (module_of(kind) or "builtins").partition(".")[0] not in STANDARD and not is_unsearched_class(kind)
+
+
+@functools.cache
+def is_installed(module: str, file: str) -> bool:
+    """Whether a module belongs to an installed package: a counter that a package keeps for itself is not a program's
+    state."""
+    above = Path(file).parents
+    depth = module.count(".") + (Path(file).stem == "__init__")
+    return len(above) > depth and _has_packages(above[depth])
+
+
+@functools.cache
+def _has_packages(folder: Path) -> bool:
+    """Whether a folder has installed packages."""
+    return any(folder.glob("*.dist-info"))
+
+
+def is_users_module(module: types.ModuleType) -> bool:
+    """Whether a module is a user's own: not Python's, torch's or numpy's, and not of an installed package."""
+    scope = vars(module)  # a `__getattr__` of the module is the user's code
+    name = str(scope.get("__name__", ""))
+    return not (
+        name.partition(".")[0] in STANDARD
+        or _is_unsearched_module(name)
+        or is_installed(name, str(scope.get("__file__")))
+    )
+
+
+@functools.cache
+def slots_of(kind: Any) -> tuple[tuple[Any, str], ...]:
+    """Return the slots of a user's class, and those of Python's that hold a program's objects."""
+    if not is_users(kind) and kind not in CLASSES_WITH_SLOTS:
+        return ()
+    slots = []
+    for base in kind.__mro__:
+        for slot, value in vars(base).items():
+            if isinstance(value, types.MemberDescriptorType) and (is_users(base) or base in CLASSES_WITH_SLOTS):
+                slots.append((value, slot))
+    return tuple(slots)
+
+
+@functools.cache
+def names_in_code(code: types.CodeType) -> tuple[str, ...]:
+    """Return the names that a function's code uses, nested functions included."""
+    names = dict.fromkeys(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= dict.fromkeys(names_in_code(constant))
+    return tuple(names)
+
+
+@functools.cache
+def _names_mentioned(code: types.CodeType) -> tuple[str, ...]:
+    """Return the names and the texts like names in a function's code: `globals()["COUNT"]` names a global too."""
+    names = dict.fromkeys(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= dict.fromkeys(_names_mentioned(constant))
+        elif isinstance(constant, str) and constant.isidentifier():
+            names[constant] = None
+    return tuple(names)
+
+
+def is_library(function: types.FunctionType) -> bool:
+    """Whether a function is Python's, torch's or numpy's own."""
+    return str(function.__module__ or "").partition(".")[0] in STANDARD
+
+
+@functools.cache
+def _is_iterators_class(kind: Any) -> bool:
+    """Whether objects of a class are iterators of a C type, whose position is no attribute. A file is none, and
+    a proxy is what it stands for."""
+    step = getattr(kind, "__next__", None)
+    return isinstance(step, types.WrapperDescriptorType) and not issubclass(kind, (io.IOBase, *PROXIES))
+
+
+PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
+
+
+def is_iterator(value: Any) -> bool:
+    """Whether a value is an iterator of a C type."""
+    return _is_iterators_class(class_of(value))
+
+
+def attributes_of(value: Any) -> dict[str, Any] | None:
+    """Return the dictionary of an object's attributes, if it has one. A class may have a property of that name, which
+    is not asked."""
+    if issubclass(type(value), threading.local):
+        return threading.local.__getattribute__(value, "__dict__")
+    descriptor = _attributes_in(class_of(value))
+    table = None if descriptor is None else descriptor.__get__(value)
+    return table if type(table) is dict else None
+
+
+@functools.cache
+def _attributes_in(kind: Any) -> Any:
+    """Return what reads the dictionary of attributes of the objects of a class; None if they have none."""
+    for base in type.__dict__["__mro__"].__get__(kind):
+        descriptor = type.__dict__["__dict__"].__get__(base).get("__dict__")
+        if type(descriptor) in (types.GetSetDescriptorType, types.MemberDescriptorType) and base is not type:
+            return descriptor
+    return None
+
+
+# ---- The walk
+
+MOST_OBJECTS = 200_000
+"""The most objects that a Walk looks at."""
+
+MOST_ITEMS = 10_000
+"""The most items of a container that are looked into."""
+
+
+class Walk:
+    """A walk of everything that some objects lead to. `seen` has each object by its identity, `names` those that code
+    mentions, `modules` the user's modules, and `libraries` the names of other modules that were come across."""
+
+    def __init__(self) -> None:
+        self.queue: deque[tuple[str, Any]] = deque()
+        self.seen: dict[int, Any] = {id(vars(builtins)): vars(builtins)}
+        self.names: set[str] = set()
+        self.scopes: dict[int, set[str]] = {}
+        self.modules: dict[int, ModuleType] = {}
+        self.libraries: set[str] = set()
+
+    def places(self, roots: Iterable[tuple[str, Any]]) -> Iterator[Place]:
+        """Yield the places that these objects, each with a name, lead to and that no walk before has."""
+        self.queue.extend(roots)
+        while self.queue:
+            while self.queue and len(self.seen) < MOST_OBJECTS:
+                name, value = self.queue.popleft()
+                if type(value) not in STATELESS_TYPES and id(value) not in self.seen:
+                    self.seen[id(value)] = value
+                    yield from getattr(self, form_of(class_of(value)))(name, value)
+            self.queue.clear()
+            for module in self.modules.values():
+                yield from self.named_globals(vars(module), self.names)
+
+    def push(self, name: str, value: Any) -> None:
+        """Look at a value later."""
+        if type(value) not in STATELESS_TYPES and id(value) not in self.seen:
+            self.queue.append((name, value))
+
+    def push_all(self, name: str, items: Iterable[tuple[Any, Any]]) -> None:
+        """Look at values with their keys later."""
+        for key, value in items:
+            if type(value) not in STATELESS_TYPES and id(value) not in self.seen:
+                self.queue.append((f"{name}.{key}" if name else str(key), value))
+
+    # One function for each form of objects
+
+    def nothing_of(self, name: str, value: Any) -> Iterator[Place]:
+        return iter(())
+
+    def unseen(self, name: str, value: Any) -> Iterator[Place]:
+        yield Unseen(value, name)
+
+    def places_of_reference(self, name: str, reference: Any) -> Iterator[Place]:
+        self.push(name, reference())
+        return iter(())
+
+    def places_of_tensor(self, name: str, tensor: Tensor) -> Iterator[Place]:
+        yield Content(tensor, name)
+        if tensor.is_leaf and tensor.grad is not None:
+            self.push(f"{name}.grad", tensor.grad)
+        if is_wrapped(tensor):
+            self.push(name, opened(tensor))  # which has the memory
+        if base_of(tensor) is not None:
+            self.push(f"{name}._base", base_of(tensor))
+        for hook in _hooks_on(tensor):
+            self.push(f"{name}'s hook", hook)
+        yield from self.places_of_attributes(name, tensor)
+
+    def places_of_storage(self, name: str, storage: UntypedStorage) -> Iterator[Place]:
+        yield Content(torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage), name)
+
+    def places_of_generator(self, name: str, source: Any) -> Iterator[Place]:
+        yield Generator(source, name)
+        yield from self.places_of_attributes(name, source)
+
+    def places_of_array(self, name: str, held: Any) -> Iterator[Place]:
+        yield Array(held, name)
+        if held.dtype.hasobject and held.size <= MOST_ITEMS:
+            self.push_all(name, enumerate(held.flat))
+        yield from self.places_of_attributes(name, held)
+
+    def places_of_module(self, name: str, module: ModuleType) -> Iterator[Place]:
+        """Look at those globals of a user's module later that are named anywhere in the code that is looked at."""
+        if is_users_module(module):
+            self.modules[id(module)] = module
+        else:
+            self.libraries.add(str(vars(module).get("__name__")))
+        return iter(())
+
+    def places_of_container(self, name: str, container: Any) -> Iterator[Place]:
+        kind = next(known for known in FILL if issubclass(type(container), known))
+        yield Items(container, kind, name)
+        if kind.__len__(container) <= MOST_ITEMS:
+            if issubclass(kind, dict):
+                self.push_all(name, kind.items(container))
+                self.push_all(name, ((f"key {index}", key) for index, key in enumerate(kind.keys(container))))
+            else:
+                self.push_all(name, enumerate(kind.__iter__(container)))
+        if type(container) not in FILL:
+            yield from self.places_of_attributes(name, container)
+
+    def places_of_tuple(self, name: str, items: Any) -> Iterator[Place]:
+        kind = tuple if issubclass(type(items), tuple) else frozenset
+        if kind.__len__(items) <= MOST_ITEMS:
+            self.push_all(name, enumerate(kind.__iter__(items)))
+        if type(items) is not kind:
+            yield from self.places_of_attributes(name, items)
+
+    def places_of_mapping(self, name: str, mapping: Any) -> Iterator[Place]:
+        self.push_all(name, mapping.items())
+        return iter(())
+
+    def places_of_proxy(self, name: str, proxy: Any) -> Iterator[Place]:
+        """Look at the object that a weak proxy stands for later: its methods are that object's."""
+        with contextlib.suppress(Exception):  # the object is gone, or answers in its own way
+            self.push(name, proxy.__repr__.__self__)
+        return iter(())
+
+    def places_of_bound(self, name: str, bound: Any) -> Iterator[Place]:
+        """Look at the object that a method, or a builtin function such as `[].append`, is bound to."""
+        if not issubclass(type(bound.__self__), ModuleType):
+            self.push(name, bound.__self__)
+        self.push(name, getattr(bound, "__func__", None))
+        return iter(())
+
+    def places_of_partial(self, name: str, partial: Any) -> Iterator[Place]:
+        self.push_all(name, enumerate(partial.args))
+        self.push(name, partial.keywords)
+        self.push(name, partial.func)
+        yield from self.places_of_attributes(name, partial)
+
+    def places_of_cache(self, name: str, cache: Any) -> Iterator[Place]:
+        yield Unseen(cache, name)
+        yield from self.places_of_attributes(name, cache)
+
+    def places_of_function(self, name: str, function: FunctionType) -> Iterator[Place]:
+        """Yield the places of a function: its closure, and the globals that it names."""
+        scope, code = function.__globals__, function.__code__
+        if code.co_filename == contextlib.__file__:
+            self.skip_generators(function)
+        for key, cell in zip(code.co_freevars, function.__closure__ or (), strict=False):
+            if id(cell) not in self.seen:
+                self.seen[id(cell)] = cell
+                yield (place := Cell(cell, key))
+                self.push(key, place.read())
+        self.push_all(name, enumerate(function.__defaults__ or ()))
+        self.push(name, function.__kwdefaults__)
+        self.push(name, vars(function))
+        if _is_unsearched_module(str(scope.get("__name__", ""))) or is_library(function):
+            return
+        names = _names_mentioned(code)
+        self.names.update(names)
+        yield from self.named_globals(scope, names)
+        for key in names:
+            if key not in scope:
+                module = sys.modules.get(key)  # which the function may import
+                self.push(key, module if isinstance(module, ModuleType) else None)
+
+    def skip_generators(self, function: FunctionType) -> None:
+        """Skip the generator of a context manager used as a decorator: each call makes a new one, so this one never
+        runs."""
+        for cell in function.__closure__ or ():
+            generator = getattr(Cell(cell).read(), "gen", None)
+            if isinstance(generator, types.GeneratorType):
+                self.seen[id(generator)] = generator
+
+    def named_globals(self, scope: dict[str, Any], names: Iterable[str]) -> Iterator[Place]:
+        """Yield the place of those globals that are named for the first time, whether they are assigned yet or not."""
+        known = self.scopes.setdefault(id(scope), set())
+        if new := frozenset(names) - known:
+            known |= new
+            yield Globals(scope, new)
+            for key in sorted(new.intersection(scope)):
+                if is_iterator(scope[key]) and is_installed(str(scope.get("__name__")), str(scope.get("__file__"))):
+                    continue  # a counter that a package keeps for itself
+                self.push(key, scope[key])
+
+    def places_of_class(self, name: str, kind: type) -> Iterator[Place]:
+        """Yield the attributes of a user's class and of its bases, and look at what its functions reach later."""
+        for base in type.__dict__["__mro__"].__get__(kind):
+            if not is_users(base) or (base is not kind and id(base) in self.seen):
+                continue
+            self.seen[id(base)] = base
+            yield (place := ClassAttributes(base, name))
+            for key, value in place.table.items():
+                for part in parts_of_attribute(value) if _is_own_attribute(key, value) else ():
+                    self.push(key, part)
+            if is_users(class_of(base)):
+                self.push(type(base).__name__, type(base))
+
+    def places_of_object(self, name: str, value: Any) -> Iterator[Place]:
+        """Yield the attributes and the slots of an object; an object without any is of a C type."""
+        places = list(self.places_of_attributes(name, value))
+        if not places and attributes_of(value) is None:
+            yield Unseen(value, name)
+        yield from places
+
+    def places_of_attributes(self, name: str, value: Any) -> Iterator[Place]:
+        kind = class_of(value)
+        table = attributes_of(value)
+        if table is not None and id(table) not in self.seen:
+            self.seen[id(table)] = table
+            yield (_OfThread if issubclass(kind, threading.local) else Attributes)(value, table, name)
+            self.push_all(name, list(table.items()))
+        for descriptor, key in slots_of(kind):
+            yield (slot := Slot(value, descriptor, key))
+            self.push(f"{name}.{key}", slot.read())
+        if is_users(kind):
+            yield Slot(value, CLASS, name)
+            self.push(name, kind)
+
+
+CLASS: Any = object.__dict__["__class__"]
+"""The class of an object, which a program can set as a slot."""
+
+
+def parts_of_attribute(value: Any) -> tuple[Any, ...]:
+    """Return what an attribute of a class holds: the functions of a property, that of a method, or the value itself."""
+    if issubclass(type(value), property):
+        return value.fget, value.fset, value.fdel
+    return (value.__func__,) if type(value) in (staticmethod, classmethod) else (value,)
+
+
+def _hooks_on(tensor: Tensor) -> list[Any]:
+    """Return the functions that autograd calls for a tensor."""
+    post = post_accumulate_hooks(tensor) if tensor.is_leaf else None
+    return [*(backward_hooks(tensor) or {}).values(), *(post or {}).values()]
+
+
+def _is_array(kind: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and issubclass(kind, numpy.ndarray)
+
+
+CACHE: Any = functools._lru_cache_wrapper
+
+
+def among(*kinds: Any) -> Callable[[Any], bool]:
+    return lambda kind: issubclass(kind, kinds)
+
+
+FORMS: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (_is_machinery, "nothing_of"),
+    (among(*PROXIES), "places_of_proxy"),
+    (among(weakref.ref), "places_of_reference"),
+    (among(Tensor), "places_of_tensor"),
+    (among(UntypedStorage), "places_of_storage"),
+    (_is_generator, "places_of_generator"),
+    (_is_array, "places_of_array"),
+    (among(ModuleType), "places_of_module"),
+    (among(type), "places_of_class"),
+    (_is_iterators_class, "unseen"),
+    (is_unsearched_class, "unseen"),
+    (among(*FILL), "places_of_container"),
+    (among(tuple, frozenset), "places_of_tuple"),
+    (among(FunctionType), "places_of_function"),
+    (among(types.MethodType, types.BuiltinFunctionType, types.MethodWrapperType), "places_of_bound"),
+    (among(types.MappingProxyType), "places_of_mapping"),
+    (among(functools.partial), "places_of_partial"),
+    (among(CACHE), "places_of_cache"),
+    (among(object), "places_of_object"),
+)
+"""What a Walk does with the objects of a class; the first row that fits counts."""
+
+
+@functools.cache
+def form_of(kind: Any) -> str:
+    """Return the function of a Walk for the objects of a class."""
+    return next(form for fits, form in FORMS if fits(kind))
