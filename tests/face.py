@@ -141,6 +141,7 @@ if TYPE_CHECKING:
     from backprint.corpus.report import against as report_against
     from backprint.derivatives import beside, duals
     from backprint.derivatives.check import LIMIT, check_pair
+    from backprint.derivatives.forms import OWN, lstm_layer, lstm_layer_backward
     from backprint.derivatives.setting import make_setting
     from backprint.diff.differences import compare_captures
     from backprint.diff.matching import common_places
@@ -396,7 +397,7 @@ if TYPE_CHECKING:
     from backprint.kernels.reports import chosen_ranks, report_of_folders
     from backprint.kernels.work import column_of_derivatives
     from backprint.lowering import operators as lowering_operators
-    from backprint.lowering.operators import OWN, decompositions_of, lstm_layer, lstm_layer_backward, replace_views
+    from backprint.lowering.operators import decompositions_of, replace_views
     from backprint.lowering.operators import lower as operators_lower
     from backprint.lowering.subjects import BenchGraph, bench_graphs, draws, seed_generators, state_of, take_out_draws
     from backprint.measuring import clocks, transfer

@@ -7,9 +7,9 @@ has eager's results.
 - `trial`: one compiler on one sample. `asking`: the compiler's process, seen from the judging one; `performer`: that
   process. `contents`: the inputs of timed calls.
 - `solved`: a solution, which is a forward and a backward of the user's own; the judge of tasks judges it.
-- `widened`: whether a compiled backward is the derivative of the compiled forward, in float64. `differentiated`:
-  whether a compiler that differentiates a forward by itself does so as autograd. `gradients`: a forward and its
-  gradients, as both processes compute them.
+- `widened`: whether a compiled backward is the derivative of the compiled forward, in float64; `compiled`: its
+  gradients, in the place of the captured ones. `differentiated`: whether a compiler that differentiates a forward by
+  itself does so as autograd. `gradients`: a forward and its gradients, as both processes compute them.
 - `judge`: eager's results, and which results are right. `examine`: calls on contents that are drawn anew. `edges`,
   `resized`: edge values among inputs, other sizes. `timing`: time in turns with eager.
 - `compilers/`: the table of compilers.

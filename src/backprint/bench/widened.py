@@ -3,7 +3,7 @@ not seen.
 
 The compiler's process compiles the two graphs of a Pair once more, with float64 for every floating-point dtype, and
 joins them as a step. The judging process draws inputs near the captured ones and tangents, from seeds that no other
-process has, sends them as contents of a call, and judges what comes back (`derivatives/compiled`).
+process has, sends them as contents of a call, and judges what comes back (`compiled`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ from typing import Any
 
 from backprint.bench.asking import CompilerProcess
 from backprint.bench.cells import BenchDerivative
-from backprint.bench.contents import ALL
-from backprint.bench.examine import inputs_of, step_told
-from backprint.derivatives.check import DRAWS
-from backprint.derivatives.compiled import (
+from backprint.bench.compiled import (
     CompiledDerivative,
     Returned,
     derivative_of_compiled,
@@ -26,6 +23,9 @@ from backprint.derivatives.compiled import (
     values_for_pairs,
     wide_pairs,
 )
+from backprint.bench.contents import ALL
+from backprint.bench.examine import inputs_of, step_told
+from backprint.derivatives.check import DRAWS
 from backprint.derivatives.setting import CannotTell, Setting, with_one_name
 from backprint.errors import RefusedError
 from backprint.graph.keys import PortKey

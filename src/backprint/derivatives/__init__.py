@@ -6,8 +6,7 @@
   goes wrong, by its echoes. `marks`: gradients that are equal in any layout. `hostile`: tangents of other kinds, and
   inputs at which a backward may go wrong. `live`: the program itself with other tangents, and called again. `alone`:
   each custom Function by itself. `reads`: numbers that a program reads out of its inputs. `kept`: the word of a sample.
-- `beside`: its word beside that of a Verdict. `compiled`: the gradients of a compiled forward and backward, in the
-  place of the captured ones.
+- `beside`: its word beside that of a Verdict. `forms`: operators written with common ones.
 - `function`: a function alone against a reference (`bp.check`). `called`: its call, run on other values. `compared`:
   its results beside the reference's. `otherwise`: how far other rounding moves the reference's. `unusual`: other
   tangents and inputs. `usage`: other ways to call it. `masks`: NaN where a mask hides it. `differences`: the

@@ -23,11 +23,11 @@ from backprint._torch.autograd import load_tangent_decompositions
 from backprint._torch.dynamo import not_loading
 from backprint._torch.operators import OpOverload, decomposition_table, schema_of
 from backprint._torch.pytree import tree_flatten, tree_map, tree_unflatten
+from backprint.derivatives.forms import OWN, RECURRENT
 from backprint.errors import BackprintError, ReplayError, for_program
 from backprint.fx.values import check_call, check_guard_step, resolve, value_evaluator
 from backprint.graph.nouns import Graph, Step, TensorSpec
 from backprint.graph.text import show_step
-from backprint.lowering.operators import OWN, RECURRENT
 from backprint.replaying.run import AS_WRITTEN, feed, last_uses, subgraphs, taken_dtype, unscaled, updated_scale
 from backprint.replaying.scatter import can_be_an_update
 from backprint.values.tree import plain_leaves

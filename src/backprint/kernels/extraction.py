@@ -23,6 +23,7 @@ from backprint._torch.inductor import devices_not_switched, kernels_compiled_by
 from backprint._torch.modes import TorchDispatchMode
 from backprint._torch.operators import HigherOrderOperator, schema_if_any, schema_of
 from backprint.common.text import check_choice
+from backprint.derivatives import forms
 from backprint.errors import BackprintError, RefusedError, UsageError, for_program, is_defect
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
 from backprint.graph.sizes import hints
@@ -42,7 +43,6 @@ from backprint.kernels.nouns import (
 )
 from backprint.kernels.prepare import PortLayout, PreparedGraph, prepared_graph
 from backprint.kernels.read import kernels_of_wrapper
-from backprint.lowering import operators
 
 # ------------------------------------------------------------------ the calls of a wrapper, recorded on meta tensors
 
@@ -251,7 +251,7 @@ def without_gpu() -> Any:
 
 # ------------------------------------------------------------------ the kernels of one graph
 
-FORMS: Mapping[Any, Any] = {**operators.ATTENTION, **operators.RECURRENT}
+FORMS: Mapping[Any, Any] = {**forms.ATTENTION, **forms.RECURRENT}
 """Operators that only a CPU has -> their forms with common operators."""
 
 CPU_ONLY = ("mkldnn", "_for_cpu", "mkl::", "onednn")

@@ -23,6 +23,7 @@ from torch import Tensor, fx
 
 from backprint._torch.operators import schema_if_any
 from backprint.common.text import BENCH_DIRECTIONS
+from backprint.derivatives.forms import OWN
 from backprint.errors import RefusedError
 from backprint.fx.to_fx import to_fx
 from backprint.fx.values import resolve
@@ -31,7 +32,6 @@ from backprint.graph.operators import operators
 from backprint.graph.sizes import unguarded_graph
 from backprint.graph.steps import SAVING, needed, used
 from backprint.graph.text import HEADER, emit_class
-from backprint.lowering.operators import OWN
 from backprint.sample.alone import make_inputs
 from backprint.sample.export import content_of, graphs_needed, recipes_needed
 from backprint.sample.rerun import EagerRun, Program

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, fx
 
 from backprint.bench.compilers.exchange import exchanged, exported
-from backprint.lowering.operators import APART
+from backprint.derivatives.forms import APART
 
 LIBRARIES: list[Any] = []
 """What declares overloads; they last as long as it does."""

@@ -1,0 +1,805 @@
+"""Forms of operators: each written with common operators of torch, which others can differentiate or translate.
+
+Torch has no decomposition of these, or one that is wrong in some case: attention that returns its logarithm, the
+backwards of convolutions and poolings, writes by an index, the LSTM of a CPU. The derivative of a graph along a
+direction goes through them (`duals`), and so do formats that lack the operators.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint._torch.graphs import without_tracing
+from backprint.errors import RefusedError
+
+
+def untraced() -> AbstractContextManager[None]:
+    """Return a context in which torch.fx's tracing records no call."""
+    return without_tracing()
+
+
+# ------------------------------------------------------------------ attention on a CPU
+#
+# The operator returns the logarithm of each row's sum; torch's own decomposition returns the weights. A row that the
+# mask hides completely is zero in eager, and its logarithm is 0 or -inf by version: here such a row is zero, and its
+# logarithm -inf.
+
+aten = torch.ops.aten
+
+LOW = (torch.float16, torch.bfloat16)
+
+
+def scores(query: Tensor, key: Tensor, is_causal: bool, mask: Tensor | None, scale: float | None) -> Tensor:
+    """Return the scaled products of queries and keys, with the mask added."""
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    products = (query @ repeated(key, query).transpose(-1, -2)) * factor
+    if is_causal:
+        seen = torch.ones(list(products.shape[-2:]), dtype=torch.bool, device=query.device).tril()
+        products = torch.where(seen, products, float("-inf"))
+    if mask is None:
+        return products
+    if mask.dtype == torch.bool:
+        return torch.where(mask, products, float("-inf"))
+    return products + mask.to(products.dtype)
+
+
+def repeated(heads: Tensor, query: Tensor) -> Tensor:
+    """Return keys or values with as many heads as the query, which may have several to each of theirs."""
+    times = query.shape[1] // heads.shape[1]
+    return heads if times == 1 else heads.repeat_interleave(times, 1)
+
+
+def summed(gradient: Tensor, heads: Tensor) -> Tensor:
+    """Return the gradient of heads that were repeated."""
+    times = gradient.shape[1] // heads.shape[1]
+    return gradient if times == 1 else gradient.unflatten(1, (heads.shape[1], times)).sum(2)
+
+
+def weights(scored: Tensor, logarithm: Tensor) -> Tensor:
+    """Return the weights of attention; zero in a row that the mask hides completely."""
+    finite = torch.where(logarithm == float("-inf"), 0.0, logarithm)
+    return (scored - finite.unsqueeze(-1)).exp()
+
+
+def _refuse_dropout(dropout: float) -> None:
+    """Raise if attention draws random numbers."""
+    if dropout:
+        raise RefusedError(f"attention with dropout_p={dropout} draws random numbers, which no exchange format can")
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the output and the logarithm of each row's sum."""
+    _refuse_dropout(dropout_p)
+    dtype = query.dtype
+    query, key, value = (widened(tensor) for tensor in (query, key, value))
+    scored = scores(query, key, is_causal, attn_mask, scale)
+    logarithm = torch.logsumexp(scored, -1)
+    return (weights(scored, logarithm) @ repeated(value, query)).to(dtype), logarithm
+
+
+def attention_backward(
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of query, key and value."""
+    _refuse_dropout(dropout_p)
+    dtype = query.dtype
+    gradient, query, key, value, out = (widened(tensor) for tensor in (gradient, query, key, value, out))
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    weighed = weights(scores(query, key, is_causal, attn_mask, scale), logsumexp)
+    of_weights = gradient @ repeated(value, query).transpose(-1, -2)
+    of_scores = weighed * (of_weights - (gradient * out).sum(-1, keepdim=True))
+    of_query = (of_scores @ repeated(key, query)) * factor
+    of_key = summed((of_scores.transpose(-1, -2) @ query) * factor, key)
+    of_value = summed(weighed.transpose(-1, -2) @ gradient, value)
+    return of_query.to(dtype), of_key.to(dtype), of_value.to(dtype)
+
+
+def widened(value: Tensor) -> Tensor:
+    """Return a half-precision tensor in float32, in which eager adds up too."""
+    return value.float() if value.dtype in LOW else value
+
+
+ATTENTION: Mapping[Any, Any] = {
+    aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: attention_backward,
+}
+
+
+# ------------------------------------------------------------------ the backward of convolutions, as convolutions
+
+
+@dataclass(frozen=True, slots=True)
+class _Convolving:
+    """The numbers of a convolution, one of each for every dimension of space."""
+
+    stride: Sequence[int]
+    padding: Sequence[int]
+    dilation: Sequence[int]
+    groups: int
+
+    def over(self, value: Tensor, weight: Tensor) -> Tensor:
+        """Return the convolution of a value."""
+        return aten.convolution.default(
+            value, weight, None, self.stride, self.padding, self.dilation, False, [0] * len(self.stride), self.groups
+        )
+
+
+def convolution_backward(
+    gradient: Tensor,
+    value: Tensor,
+    weight: Tensor,
+    bias_sizes: Sequence[int] | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+    *,
+    apart: bool = False,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Return the gradients of input, weight and bias; None where the output mask is False.
+
+    `apart` convolves each group by itself, for a format that has no transposed convolution of groups.
+    """
+    sides = value.dim() - 2
+    stride, padding, dilation = (
+        list(numbers_of_kind) * (sides // len(numbers_of_kind)) for numbers_of_kind in (stride, padding, dilation)
+    )
+    numbers = _Convolving(stride, padding, dilation, groups)
+    of_value = of_weight = of_bias = None
+    if output_mask[0]:
+        way = forward_of if transposed else backward_of
+        of_value = (_group_by_group(way) if apart and not transposed else way)(gradient, weight, numbers, value.shape)
+    if output_mask[1]:
+        source, target = (gradient, value) if transposed else (value, gradient)
+        of_weight = _weight_gradient(source, target, numbers, weight.shape)
+    if output_mask[2]:
+        of_bias = gradient.sum([0, *range(2, 2 + sides)])
+    return of_value, of_weight, of_bias
+
+
+def backward_of(gradient: Tensor, weight: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
+    """Return the gradient of a convolution's input: a transposed convolution."""
+    reached = [
+        (gradient.shape[2 + i] - 1) * step - 2 * pad + far * (weight.shape[2 + i] - 1) + 1
+        for i, (step, pad, far) in enumerate(zip(numbers.stride, numbers.padding, numbers.dilation, strict=True))
+    ]
+    more = [size - end for size, end in zip(shape[2:], reached, strict=True)]
+    return aten.convolution.default(
+        gradient, weight, None, numbers.stride, numbers.padding, numbers.dilation, True, more, numbers.groups
+    )
+
+
+def _group_by_group(way: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return a function for the gradient of a convolution's input that computes each group by itself."""
+
+    def gradient_of(gradient: Tensor, weight: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
+        single = replace(numbers, groups=1)
+        pairs = zip(gradient.chunk(numbers.groups, 1), weight.chunk(numbers.groups, 0), strict=True)
+        return torch.cat([way(part, its, single, shape) for part, its in pairs], 1)
+
+    return gradient_of
+
+
+def forward_of(gradient: Tensor, weight: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
+    """Return the gradient of a transposed convolution's input: a convolution."""
+    return _crop_space(numbers.over(gradient, weight), shape[2:])
+
+
+def _weight_gradient(source: Tensor, target: Tensor, numbers: _Convolving, shape: Sequence[int]) -> Tensor:
+    """Return the gradient of a weight: one convolution, in which batch and channels change places.
+
+    Each group of channels is convolved apart, so channels of the result are moved from within groups to between them.
+    """
+    groups, count = numbers.groups, source.shape[0]
+    inside, outside = source.shape[1] // groups, target.shape[1] // groups
+    space, over = list(source.shape[2:]), list(target.shape[2:])
+    left = source.reshape(count, groups, inside, *space).transpose(0, 2).reshape(inside, groups * count, *space)
+    right = target.transpose(0, 1).reshape(groups * outside, count, *over)
+    swapped = _Convolving(numbers.dilation, numbers.padding, numbers.stride, groups)
+    gradient = _crop_space(swapped.over(left, right), shape[2:])
+    return gradient.transpose(0, 1).reshape(list(shape))
+
+
+def _crop_space(value: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Return the first elements along each dimension of space."""
+    for place, size in enumerate(sizes):
+        if value.shape[2 + place] != size:
+            value = value.narrow(2 + place, 0, size)
+    return value
+
+
+CONVOLUTIONS: Mapping[Any, Any] = {aten.convolution_backward.default: convolution_backward}
+
+APART: Mapping[Any, Any] = {aten.convolution_backward.default: functools.partial(convolution_backward, apart=True)}
+"""The backward for a format that has no transposed convolution of groups."""
+
+
+# ------------------------------------------------------------------ indices, embeddings and strides
+
+
+def embedding_dense_backward(
+    gradient: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+) -> Tensor:
+    """Return the gradient of an embedding's weight: each row is added where it was taken from."""
+    size = gradient.shape[indices.dim() :].numel()
+    gradient = gradient.reshape(-1, size)
+    flat = indices.reshape(-1, 1).to(torch.int64)
+    if scale_grad_by_freq:
+        ones = torch.ones([flat.shape[0]], dtype=gradient.dtype, device=gradient.device)
+        zeros = torch.zeros([num_weights], dtype=gradient.dtype, device=gradient.device)
+        counts = zeros.scatter_add(0, flat.squeeze(-1), ones)
+        gradient = gradient / counts.gather(0, flat.squeeze(-1)).unsqueeze(-1)
+    if padding_idx >= 0:
+        gradient = torch.where(flat == padding_idx, 0.0, gradient)
+    rows = torch.zeros([num_weights, size], dtype=gradient.dtype, device=gradient.device)
+    return rows.scatter_add(0, flat.expand_as(gradient), gradient)
+
+
+def index_put(value: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    """Return a tensor with values written at indices: one scatter over the indexed dimensions."""
+    indexed = {side: index_tensor for side, index_tensor in enumerate(indices) if index_tensor is not None}
+    if any(index_tensor.dtype in (torch.bool, torch.uint8) for index_tensor in indexed.values()):
+        return _masked_put(value, indexed, values, accumulate)
+    places = torch.broadcast_tensors(*indexed.values())
+    # Indices of several dimensions become one index into the rows that these dimensions span: exchange formats have
+    # scatter along one dimension only.
+    linear = torch.zeros_like(places[0], dtype=torch.int64)
+    for side, place in zip(indexed, places, strict=True):
+        size = value.shape[side]
+        linear = linear * size + torch.where(place < 0, place + size, place)
+    others = [side for side in range(value.dim()) if side not in indexed]
+    order = [*indexed, *others]
+    rest = [value.shape[side] for side in others]
+    sizes = [value.shape[side] for side in indexed]
+    rows = value.permute(order).reshape([torch.Size(sizes).numel(), torch.Size(rest).numel()])
+    written = _placed_first(values, places[0].shape, list(indexed), others, value.shape)
+    written = written.reshape([linear.numel(), rows.shape[1]]).to(value.dtype)
+    at = linear.reshape(-1, 1).expand_as(written)
+    put = rows.scatter_add(0, at, written) if accumulate else rows.scatter(0, at, written)
+    back = [order.index(side) for side in range(value.dim())]
+    return put.reshape([*sizes, *rest]).permute(back)
+
+
+def _placed_first(
+    values: Tensor, shape: Sequence[int], sides: list[int], others: list[int], whole: Sequence[int]
+) -> Tensor:
+    """Return the values of a write with the dimensions of the indices first."""
+    adjacent = sides == list(range(sides[0], sides[-1] + 1))
+    before = [whole[side] for side in others if adjacent and side < sides[0]]
+    after = [whole[side] for side in others if not adjacent or side > sides[0]]
+    spread = values.expand([*before, *shape, *after])
+    index_sides = range(len(before), len(before) + len(shape))
+    return spread.permute([*index_sides, *range(len(before)), *range(len(before) + len(shape), spread.dim())])
+
+
+def _masked_put(value: Tensor, masks: Mapping[int, Tensor], values: Tensor, accumulate: bool) -> Tensor:
+    """Return a tensor with one value written where a mask is true."""
+    if len(masks) > 1 or values.numel() != 1:
+        raise RefusedError("aten.index_put writes several values by a mask, whose count is in no exchange format")
+    ((side, mask),) = masks.items()
+    shape = [1] * side + list(mask.shape) + [1] * (value.dim() - side - mask.dim())
+    chosen = mask.to(torch.bool).reshape(shape)
+    written = values.reshape([1] * value.dim()).to(value.dtype)
+    return torch.where(chosen, value + written if accumulate else written, value)
+
+
+def as_strided(value: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
+    """Return a view by strides as a gather: a format knows no strides."""
+    order, places = _strided_places(value, size, stride, storage_offset)
+    return value.permute(order).reshape([-1]).index_select(0, places).reshape(list(size))
+
+
+def as_strided_scatter(
+    value: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """Return a tensor with values written to a view by strides: a scatter."""
+    order, places = _strided_places(value, size, stride, storage_offset)
+    dense = value.permute(order)
+    put = dense.reshape([-1]).scatter(0, places, source.expand(list(size)).reshape([-1]))
+    return put.reshape(list(dense.shape)).permute([order.index(side) for side in range(value.dim())])
+
+
+def _strided_places(
+    value: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
+) -> tuple[list[int], Tensor]:
+    """Return the order of the dimensions as a tensor lies in memory, and the flat places there of a view by strides."""
+    start = value.storage_offset()
+    offset = (start if storage_offset is None else storage_offset) - start
+    order = sorted(range(value.dim()), key=lambda side: (-value.stride(side), side))
+    last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+    if not value.permute(order).is_contiguous() or offset < 0 or last >= max(value.numel(), 1):
+        raise RefusedError(
+            f"aten.as_strided reads beside a tensor of sizes {list(value.shape)} and strides {list(value.stride())}: "
+            f"sizes {list(size)}, strides {list(stride)}, offset {offset}"
+        )
+    with untraced():
+        places = torch.full([1] * len(size), offset, dtype=torch.int64, device=value.device)
+        for side, (length, step) in enumerate(zip(size, stride, strict=True)):
+            shape = [1] * side + [length] + [1] * (len(size) - side - 1)
+            places = places + torch.arange(length, device=value.device).reshape(shape) * step
+        return order, places.reshape([-1])
+
+
+def shrink_backward(gradient: Tensor, value: Tensor, lambd: float) -> Tensor:
+    """Return the gradient of hard and soft shrinking: none within `lambd` of zero."""
+    return torch.where((value >= -lambd) & (value <= lambd), 0.0, gradient)
+
+
+INDEXING: Mapping[Any, Any] = {
+    aten.embedding_dense_backward.default: embedding_dense_backward,
+    aten.index_put.default: index_put,
+    aten._unsafe_index_put.default: index_put,
+    aten.as_strided.default: as_strided,
+    aten.as_strided_scatter.default: as_strided_scatter,
+    aten.hardshrink_backward.default: shrink_backward,
+    aten.softshrink_backward.default: shrink_backward,
+}
+
+
+# ------------------------------------------------------------------ pooling and resizing, and their backward
+#
+# The gradient of a largest value is added at the place of that value. Averages and resizing are linear in each
+# dimension: their backward is the transpose of their response to the rows of an identity matrix.
+
+# -------------------------------------------------------------- largest values
+
+
+def _largest_backward(sides: int) -> Callable[..., Tensor]:
+    """Return the backward of pooling for the largest values over the last `sides` dimensions."""
+
+    def backward(gradient: Tensor, value: Tensor, *rest: Any) -> Tensor:
+        places = rest[-1]
+        kept = list(value.shape[:-sides])
+        space = value.shape[-sides:].numel()
+        zeros = torch.zeros([*kept, space], dtype=gradient.dtype, device=gradient.device)
+        added = zeros.scatter_add(-1, places.reshape([*kept, -1]), gradient.reshape([*kept, -1]))
+        return added.reshape(list(value.shape))
+
+    return backward
+
+
+def _adaptive_max_pool(sides: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Return pooling for the largest values to a given size: a gather of each window, whose sizes differ."""
+
+    def pool(value: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
+        kept = list(value.shape[:-sides])
+        with untraced():
+            windows = _window_places(list(value.shape[-sides:]), list(output_size)).to(value.device)
+        window_values = value.reshape([*kept, -1]).index_select(-1, windows.reshape([-1]))
+        largest, places = window_values.reshape([*kept, *windows.shape]).max(-1)
+        indices = windows.expand([*kept, *windows.shape]).gather(-1, places.unsqueeze(-1)).squeeze(-1)
+        return largest.reshape([*kept, *output_size]), indices.reshape([*kept, *output_size])
+
+    return pool
+
+
+def _window_places(space: Sequence[int], reached: Sequence[int]) -> Tensor:
+    """Return the flat places of the elements of each window; a short window repeats its last ones."""
+    places = torch.zeros([1, 1], dtype=torch.int64)
+    for size, count in zip(space, reached, strict=True):
+        starts = [place * size // count for place in range(count)]
+        ends = [-(-(place + 1) * size // count) for place in range(count)]
+        longest = max((end - start for start, end in zip(starts, ends, strict=True)), default=0)
+        rows = [[min(start + i, end - 1) for i in range(longest)] for start, end in zip(starts, ends, strict=True)]
+        side = torch.tensor(rows, dtype=torch.int64).reshape(1, count, 1, longest)
+        places = (places[:, None, :, None] * size + side).flatten(2).flatten(0, 1)
+    return places
+
+
+# -------------------------------------------------------------- averages
+
+
+def _avg_pool_backward(sides: int) -> Callable[..., Tensor]:
+    """Return the backward of average pooling: a transposed convolution with ones."""
+
+    def backward(
+        gradient: Tensor,
+        value: Tensor,
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        padding: Sequence[int],
+        ceil_mode: bool,
+        count_include_pad: bool,
+        divisor_override: int | None,
+    ) -> Tensor:
+        kernel, padding = _each_side(kernel, sides), _each_side(padding, sides)
+        steps = _each_side(stride, sides) if len(stride) else kernel
+        size, reached = list(value.shape[-sides:]), list(gradient.shape[-sides:])
+        scaled = gradient.reshape([-1, 1, *reached])
+        for side in range(sides):
+            counts = lengths(size[side], reached[side], kernel[side], steps[side], padding[side], count_include_pad)
+            if divisor_override is None:
+                scaled = scaled / along(counts, side, sides, gradient)
+        scaled = scaled / divisor_override if divisor_override is not None else scaled
+        ones = torch.ones([1, 1, *kernel], dtype=gradient.dtype, device=gradient.device)
+        spread = aten.convolution.default(scaled, ones, None, steps, [0] * sides, [1] * sides, True, [0] * sides, 1)
+        for side in range(sides):
+            spread = _crop_or_pad(spread, 2 + side, padding[side], size[side])
+        return spread.reshape(list(value.shape))
+
+    return backward
+
+
+def _each_side(numbers: Sequence[int], sides: int) -> list[int]:
+    """Return one number for each dimension of space."""
+    return list(numbers) * (sides // len(numbers))
+
+
+def lengths(size: int, reached: int, kernel: int, step: int, pad: int, padded: bool) -> list[int]:
+    """Return by how many elements each window divides along one dimension."""
+    counts = []
+    for place in range(reached):
+        start = place * step - pad
+        end = min(start + kernel, size + pad)
+        counts.append(end - start if padded else min(end, size) - max(start, 0))
+    return counts
+
+
+def along(counts: Sequence[int], side: int, sides: int, like: Tensor) -> Any:
+    """Return one number for each place of a dimension, as a tensor that broadcasts; one number if all are equal."""
+    if len(set(counts)) == 1:
+        return counts[0]
+    with untraced():
+        shape = [1] * side + [len(counts)] + [1] * (sides - side - 1)
+        return torch.tensor(counts, dtype=like.dtype, device=like.device).reshape(shape)
+
+
+def _crop_or_pad(value: Tensor, side: int, start: int, size: int) -> Tensor:
+    """Return `size` elements along a dimension, with zeros after its end."""
+    missing = start + size - value.shape[side]
+    if missing > 0:
+        shape = [missing if place == side else length for place, length in enumerate(value.shape)]
+        value = torch.cat([value, torch.zeros(shape, dtype=value.dtype, device=value.device)], side)
+    return value if start == 0 and value.shape[side] == size else value.narrow(side, start, size)
+
+
+# -------------------------------------------------------------- linear in each dimension
+
+
+def _response(make: Callable[[Tensor], Tensor], size: int, like: Tensor) -> Tensor:
+    """Return the results of an operator on the rows of an identity matrix, as a constant of the graph."""
+    with untraced():
+        dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+        rows = torch.eye(size, dtype=dtype, device=like.device).reshape(size, 1, size)
+        return make(rows).reshape(size, -1).to(like.dtype)
+
+
+def _spread_back(gradient: Tensor, side: int, matrix: Tensor) -> Tensor:
+    """Return the gradient along one dimension, from the response to each of its elements."""
+    size, reached = matrix.shape
+    times = reached // size
+    with untraced():
+        rows = torch.eye(size, dtype=matrix.dtype, device=matrix.device).repeat_interleave(max(times, 1), 1)
+        repeated = torch.equal(matrix, rows)
+    if repeated:
+        return gradient if times == 1 else gradient.unflatten(side, [size, times]).sum(side)
+    return (gradient.transpose(side, -1) @ matrix.transpose(0, 1)).transpose(side, -1)
+
+
+def _adaptive_avg_pool(sides: int) -> Callable[..., Tensor]:
+    """Return the average pooling to a given size over the last `sides` dimensions."""
+
+    def pool(value: Tensor, output_size: Sequence[int]) -> Tensor:
+        for side, size in zip(range(-sides, 0), output_size, strict=True):
+            value = averaged(value, side, size)
+        return value
+
+    return pool
+
+
+def averaged(value: Tensor, side: int, size: int) -> Tensor:
+    """Return the averages along one dimension."""
+    length = value.shape[side]
+    if length == size:
+        return value
+    if length % size == 0:
+        return value.unflatten(side, [size, length // size]).mean(side)
+    matrix = _response(lambda rows: aten._adaptive_avg_pool2d(rows.unsqueeze(1), [1, size]), length, value)
+    return (value.transpose(side, -1) @ matrix).transpose(side, -1)
+
+
+def _adaptive_avg_pool_backward(sides: int) -> Callable[..., Tensor]:
+    """Return the backward of average pooling to a given size."""
+
+    def backward(gradient: Tensor, value: Tensor) -> Tensor:
+        for side in range(-sides, 0):
+            gradient = _averaged_back(gradient, side, value.shape[side])
+        return gradient
+
+    return backward
+
+
+def _averaged_back(gradient: Tensor, side: int, length: int) -> Tensor:
+    """Return the gradient of the averages along one dimension."""
+    size = gradient.shape[side]
+    if length == size:
+        return gradient
+    if length % size == 0:
+        times = length // size
+        shape = list(gradient.shape)
+        place = gradient.dim() + side
+        repeated = (gradient / times).unsqueeze(place + 1).expand([*shape[: place + 1], times, *shape[place + 1 :]])
+        return repeated.reshape([*shape[:place], length, *shape[place + 1 :]])
+    matrix = _response(lambda rows: aten._adaptive_avg_pool2d(rows.unsqueeze(1), [1, size]), length, gradient)
+    return _spread_back(gradient, side, matrix)
+
+
+def _resize_backward(sides: int, resize: Callable[..., Tensor], corners: bool) -> Callable[..., Tensor]:
+    """Return the backward of an operator that resizes each dimension by one-dimensional `resize`."""
+
+    def backward(gradient: Tensor, output_size: Sequence[int], input_size: Sequence[int], *rest: Any) -> Tensor:
+        options = rest[:1] if corners else ()
+        scales = [*rest[len(options) :], *[None] * sides]
+        for number, side in enumerate(range(-sides, 0)):
+            length, size, scale = input_size[side], output_size[side], scales[number]
+
+            def resized(rows: Tensor, size: int = size, scale: float | None = scale) -> Tensor:
+                return resize(rows, size, *options, scale)
+
+            gradient = _spread_back(gradient, side, _response(resized, length, gradient))
+        return gradient
+
+    return backward
+
+
+def _resize_row(operator: Any) -> Callable[..., Tensor]:
+    """Return a one-dimensional resizing by an operator of that many dimensions."""
+
+    def resize(rows: Tensor, size: int, *options: Any) -> Tensor:
+        return operator(rows, [size], *options)
+
+    return resize
+
+
+def _resize_row_flat(operator: Any) -> Callable[..., Tensor]:
+    """Return a one-dimensional resizing by an operator of two dimensions."""
+
+    def resize(rows: Tensor, size: int, corners: bool, scale: float | None) -> Tensor:
+        return operator(rows.unsqueeze(1), [1, size], corners, None, scale)
+
+    return resize
+
+
+def _pad_backward(sides: int, pad: Any) -> Callable[..., Tensor]:
+    """Return the backward of padding with values of the input."""
+
+    def backward(gradient: Tensor, value: Tensor, padding: Sequence[int]) -> Tensor:
+        for number, side in enumerate(range(-1, -sides - 1, -1)):
+            ends = list(padding[2 * number : 2 * number + 2])
+            padded = functools.partial(pad, padding=ends)
+            gradient = _spread_back(gradient, side, _response(padded, value.shape[side], gradient))
+        return gradient
+
+    return backward
+
+
+def _refuse_antialias(*arguments: Any, **options: Any) -> Tensor:
+    """Raise: no form of this operator's backward is known."""
+    raise RefusedError("the backward of resizing with antialias=True has no form that exchange formats have")
+
+
+def _resizings() -> dict[Any, Any]:
+    """Return the backward of each operator that resizes."""
+    backwards: dict[Any, Any] = {}
+    for sides, exact in itertools.product((1, 2, 3), ("", "_exact")):
+        name = f"{'_' if exact else ''}upsample_nearest{exact}"
+        forward = getattr(aten, f"{name}1d").default
+        backwards[getattr(aten, f"{name}{sides}d_backward").default] = _resize_backward(
+            sides, _resize_row(forward), False
+        )
+    row = _resize_row(aten.upsample_linear1d.default)
+    for sides, name in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d")):
+        backwards[getattr(aten, f"upsample_{name}_backward").default] = _resize_backward(sides, row, True)
+    cubic = _resize_row_flat(aten.upsample_bicubic2d.default)
+    backwards[aten.upsample_bicubic2d_backward.default] = _resize_backward(2, cubic, True)
+    backwards[aten._upsample_bilinear2d_aa_backward.default] = _refuse_antialias
+    backwards[aten._upsample_bicubic2d_aa_backward.default] = _refuse_antialias
+    return backwards
+
+
+POOLING: Mapping[Any, Any] = {
+    aten.max_pool2d_with_indices_backward.default: _largest_backward(2),
+    aten.max_pool3d_with_indices_backward.default: _largest_backward(3),
+    aten.adaptive_max_pool2d_backward.default: _largest_backward(2),
+    aten.adaptive_max_pool3d_backward.default: _largest_backward(3),
+    aten.adaptive_max_pool2d.default: _adaptive_max_pool(2),
+    aten.adaptive_max_pool3d.default: _adaptive_max_pool(3),
+    aten.fractional_max_pool2d_backward.default: _largest_backward(2),
+    aten.fractional_max_pool3d_backward.default: _largest_backward(3),
+    aten.avg_pool2d_backward.default: _avg_pool_backward(2),
+    aten.avg_pool3d_backward.default: _avg_pool_backward(3),
+    aten._adaptive_avg_pool2d.default: _adaptive_avg_pool(2),
+    aten._adaptive_avg_pool3d.default: _adaptive_avg_pool(3),
+    aten._adaptive_avg_pool2d_backward.default: _adaptive_avg_pool_backward(2),
+    aten._adaptive_avg_pool3d_backward.default: _adaptive_avg_pool_backward(3),
+    **_resizings(),
+    **{
+        getattr(aten, f"{kind}_pad{sides}d_backward").default: _pad_backward(
+            sides, getattr(aten, f"{kind}_pad1d").default
+        )
+        for kind in ("replication", "reflection")
+        for sides in (1, 2, 3)
+    },
+}
+
+
+# ------------------------------------------------------------------ the LSTM of a CPU
+#
+# The operator runs one layer in one direction over all steps of time; here each step is written out. The operator keeps
+# what its backward needs in a workspace of bytes, whose size differs between machines. Here the backward computes the
+# gates again, and the workspace is empty.
+
+LSTM = 2
+"""The mode of the operator that is an LSTM; others are a GRU and plain recurrences."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LstmStep:
+    """One step of time: the values of its gates, the state before it, and the cell after it."""
+
+    input: Tensor
+    forget: Tensor
+    candidate: Tensor
+    output: Tensor
+    hidden: Tensor
+    cell: Tensor
+    after: Tensor
+    """The hyperbolic tangent of the cell after the step."""
+
+
+def lstm_layer(
+    x: Tensor,
+    weight0: Tensor,
+    weight1: Tensor,
+    weight2: Tensor,
+    weight3: Tensor,
+    hx_: Tensor,
+    cx_: Tensor,
+    reverse: bool,
+    batch_sizes: Sequence[int],
+    mode: int,
+    hidden_size: int,
+    num_layers: int,
+    has_biases: bool,
+    bidirectional: bool,
+    batch_first: bool,
+    train: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the hidden states in the order of time, the last hidden state, the last cell, and an empty workspace."""
+    _refuse_others(mode, batch_sizes)
+    biases = (weight2, weight3) if has_biases else ()
+    steps, hidden, cell = unrolled(x, weight0, weight1, biases, hx_, cx_, reverse)
+    hidden_states = [*(step.hidden for step in steps[1:]), hidden]
+    states = torch.stack(hidden_states[::-1] if reverse else hidden_states).to(x.dtype)
+    workspace = torch.zeros([0], dtype=torch.uint8, device=x.device)
+    return states, hidden.to(x.dtype).reshape(hx_.shape), cell.to(x.dtype).reshape(cx_.shape), workspace
+
+
+def lstm_layer_backward(
+    x: Tensor,
+    weight1: Tensor,
+    weight2: Tensor,
+    weight3: Tensor,
+    weight4: Tensor,
+    hx_: Tensor,
+    cx_tmp: Tensor,
+    output: Tensor,
+    hy_: Tensor,
+    cy_: Tensor,
+    grad_output: Tensor | None,
+    grad_hy: Tensor | None,
+    grad_cy: Tensor | None,
+    reverse: bool,
+    mode: int,
+    hidden_size: int,
+    num_layers: int,
+    has_biases: bool,
+    train: bool,
+    bidirectional: bool,
+    batch_sizes: Sequence[int],
+    batch_first: bool,
+    workspace: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return the gradients of the input, both weights, both biases, the first hidden state and the first cell."""
+    _refuse_others(mode, batch_sizes)
+    biases = (weight3, weight4) if has_biases else ()
+    steps, hidden, _ = unrolled(x, weight1, weight2, biases, hx_, cx_tmp, reverse)
+    of_hidden, of_cell = (
+        torch.zeros_like(hidden) if state is None else widened(state).reshape(hidden.shape)
+        for state in (grad_hy, grad_cy)
+    )
+    of_gates: list[Tensor] = []
+    for place, step in reversed(list(enumerate(steps))):
+        if grad_output is not None:
+            of_hidden = of_hidden + widened(grad_output[-1 - place if reverse else place])
+        of_step, of_cell = _gates_backward(step, of_hidden, of_cell)
+        of_hidden = of_step @ widened(weight2)
+        of_gates.append(of_step)
+    gates = torch.stack(of_gates if reverse else of_gates[::-1])
+    before = torch.stack([step.hidden for step in (reversed(steps) if reverse else steps)])
+    rows = gates.flatten(0, 1)
+    of_input = gates @ widened(weight1)
+    of_weights = rows.t() @ widened(x).flatten(0, 1), rows.t() @ before.flatten(0, 1)
+    of_bias = rows.sum(0)
+    # The biases are added to one another, so they have one gradient. All are in the dtype of the computation: the
+    # operator too returns float32 for half precision.
+    return of_input, *of_weights, of_bias, of_bias, of_hidden.reshape(hx_.shape), of_cell.reshape(cx_tmp.shape)
+
+
+def unrolled(
+    x: Tensor, of_input: Tensor, of_hidden: Tensor, biases: Sequence[Tensor], hx: Tensor, cx: Tensor, reverse: bool
+) -> tuple[list[_LstmStep], Tensor, Tensor]:
+    """Return the steps in the order in which they are computed, the last hidden state and the last cell."""
+    hidden, cell = (widened(state).reshape(state.shape[-2:]) for state in (hx, cx))
+    entering = widened(x) @ widened(of_input).t()
+    for bias in biases:
+        entering = entering + widened(bias)
+    steps = []
+    for place in range(x.shape[0]):
+        gates = entering[-1 - place if reverse else place] + hidden @ widened(of_hidden).t()
+        first, forget, candidate, last = gates.chunk(4, -1)
+        opened = first.sigmoid(), forget.sigmoid(), candidate.tanh(), last.sigmoid()
+        after = opened[1] * cell + opened[0] * opened[2]
+        steps.append(_LstmStep(*opened, hidden, cell, after.tanh()))
+        hidden, cell = opened[3] * steps[-1].after, after
+    return steps, hidden, cell
+
+
+def _gates_backward(step: _LstmStep, of_hidden: Tensor, of_cell: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients of a step's gates, before their functions, and of the cell before it."""
+    of_cell = of_cell + of_hidden * step.output * (1 - step.after * step.after)
+    parts = (
+        of_cell * step.candidate * step.input * (1 - step.input),
+        of_cell * step.cell * step.forget * (1 - step.forget),
+        of_cell * step.input * (1 - step.candidate * step.candidate),
+        of_hidden * step.after * step.output * (1 - step.output),
+    )
+    return torch.cat(parts, -1), of_cell * step.forget
+
+
+def _refuse_others(mode: int, batch_sizes: Sequence[int]) -> None:
+    """Raise RefusedError unless it is an LSTM over sequences of one length."""
+    if mode != LSTM:
+        raise RefusedError(f"aten.mkldnn_rnn_layer with mode={mode} is no LSTM (mode 2), and has no form here")
+    if batch_sizes:
+        raise RefusedError("aten.mkldnn_rnn_layer over packed sequences (batch_sizes) has no form here: pad them")
+
+
+RECURRENT: Mapping[Any, Any] = {
+    aten.mkldnn_rnn_layer.default: lstm_layer,
+    aten.mkldnn_rnn_layer_backward.default: lstm_layer_backward,
+}
+
+
+OWN: Mapping[Any, Callable[..., Any]] = {**CONVOLUTIONS, **POOLING, **ATTENTION, **INDEXING}
+"""All of them but those of the LSTM, whose workspace is another."""
