@@ -19,8 +19,8 @@ from backprint.derivatives.called import run_forward
 from backprint.derivatives.checked import OK, WRONG
 from backprint.derivatives.compared import Result, Subject, distance, of_reference
 from backprint.derivatives.reproduced import Fault
-from backprint.sample.judged import OtherRounding
 from backprint.values.closeness import NUDGES, TIMES
+from backprint.values.rounding import OtherRounding
 
 DETAIL = "the reference moves as far if its operators round otherwise"
 

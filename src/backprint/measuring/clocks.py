@@ -250,7 +250,13 @@ ORIGINALS = _relied_on()
 """The functions of RELIED_ON when this module was imported."""
 
 
-BESIDE = ("backprint.bench", "backprint.measuring", "backprint.sample", "backprint.tasks")
+BESIDE = (
+    "backprint.bench",
+    "backprint.measuring",
+    "backprint.sample",
+    "backprint.tasks",
+    "backprint.values.rounding",
+)
 """How the names of modules begin that work beside a compiler or a solution."""
 
 

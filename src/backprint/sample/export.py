@@ -45,6 +45,7 @@ TEXTS = (
     "sample/generator.py",
     "sample/rerun.py",
     "sample/judged.py",
+    "values/rounding.py",
     "values/closeness.py",
 )
 """The modules whose functions a file may have; a name of an earlier one goes before that of a later one."""

@@ -32,7 +32,6 @@ from backprint.sample.judged import (
     MISSED,
     TIED,
     WIDE,
-    OtherRounding,
     apart,
     filled_memory,
     first_line,
@@ -43,6 +42,7 @@ from backprint.sample.judged import (
 )
 from backprint.sample.rerun import Program, copies, number_or_tensor
 from backprint.values.closeness import TIMES, TOLERANCE, nudge
+from backprint.values.rounding import OtherRounding
 
 BACKEND, GRAPHS, LINKS, SHOWN, SEED, NAME = None, {}, {}, [], 0, ""
 

@@ -7,7 +7,8 @@
   `written_unseen`: writes that autograd does not see.
 - `likeness`: values that are not tensors, described as JSON and compared.
 - `bounds`: how large the result of a call may be.
-- `closeness`: how far apart two tensors are. `statistics`: minimum, maximum, norm, NaN and Inf of one.
+- `closeness`: how far apart two tensors are. `rounding`: a run that rounds in another way. `statistics`: minimum,
+  maximum, norm, NaN and Inf of one.
 - `settings`: everything besides its inputs that a result depends on: threads, precision, random states.
 - `wrappers`: tensors that wrap another, such as a DTensor its shard. `exchanges`: what ranks send each other;
   `combine`: what each receives.
