@@ -201,8 +201,6 @@ if TYPE_CHECKING:
         memory_line,
         memory_line_of_step,
         operator_calls,
-        operator_name,
-        specs_of,
         step_costs,
         storage_bytes,
         storages_of,
@@ -278,7 +276,7 @@ if TYPE_CHECKING:
         with_symbols,
         without_saved,
     )
-    from backprint.graph.steps import behind, live, mapped, used
+    from backprint.graph.steps import behind, live, mapped, operator_name, specs_of, used
     from backprint.graph.text import (
         HEADER,
         MAX_CHARACTERS,

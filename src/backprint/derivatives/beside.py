@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import repeat
 
 from backprint.derivatives.check import CAPTURED_FIRST, derivatives_of
-from backprint.graph.cost import specs_of, tensors_in
 from backprint.graph.nouns import Capture
 from backprint.graph.sizes import at_hints
+from backprint.graph.steps import specs_of, tensors_in
 from backprint.graph.verdicts import CANNOT_TELL, Derivative, Verdict, worst_derivative
 
 LARGE = 4_000_000

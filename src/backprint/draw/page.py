@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 from backprint.common.text import amount, policy_digest, printable
 from backprint.draw.layout import DrawnPair, FlowLine, Layout, drawn_pair
 from backprint.draw.scene import NO_VALUE, Scene, bytes_of, scene_of
-from backprint.graph.cost import LiveSpan, is_view, memory_line, specs_of, storages_of
+from backprint.graph.cost import LiveSpan, is_view, memory_line, storages_of
 from backprint.graph.fits import needs_of
 from backprint.graph.nouns import Capture, Graph, Pair, Source
 from backprint.graph.sizes import at_hints
+from backprint.graph.steps import specs_of
 from backprint.graph.text import emit_class, show, show_spec
 from backprint.graph.together import guard_texts
 from backprint.graph.traffic import traffic_texts

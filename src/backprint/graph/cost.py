@@ -38,7 +38,7 @@ from backprint.graph.nouns import (
 )
 from backprint.graph.operators import operators
 from backprint.graph.sizes import at_hints
-from backprint.graph.steps import used
+from backprint.graph.steps import UNWRITTEN, is_in_own_backward, operator_name, specs_of, tensors_in, used
 
 # ---- FLOPs of products, as `torch.utils.flop_counter.FlopCounterMode` counts them
 # Two numbers of torch's counter are more than what is computed, and are kept so that both tools agree: causal attention
@@ -48,11 +48,6 @@ from backprint.graph.steps import used
 Shape = tuple[int, ...]
 Specs = Mapping[str, Spec]
 Formula = Callable[[Step, Specs], int]
-
-
-def specs_of(graph: Graph) -> dict[str, Spec]:
-    """Return the spec of each value."""
-    return {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
 
 
 def flops_of(step: Step, specs: Specs) -> int:
@@ -82,30 +77,10 @@ def shape(value: Value, specs: Specs) -> Shape:
     return tuple(s if isinstance(s, int) else 1 for s in spec.shape) if isinstance(spec, TensorSpec) else ()
 
 
-def operator_name(target: str) -> str:
-    """Return an operator's name without its namespace and overload, the same for its in-place form and for lists."""
-    space, _, rest = target.partition(".")
-    if space in ("operator", "math"):
-        return rest
-    if target.startswith("torch.ops."):
-        return target
-    name = rest.split(".")[0].removeprefix("special_").removeprefix("_foreach_")
-    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
-
-
 def arguments_of(step: Step) -> Iterator[Value]:
     """Yield the arguments, by position and by keyword."""
     yield from step.args
     yield from (value for _, value in step.kwargs)
-
-
-def tensors_in(spec: Spec) -> Iterator[TensorSpec]:
-    """Yield the tensors of a spec."""
-    if isinstance(spec, TensorSpec):
-        yield spec
-    elif isinstance(spec, tuple):
-        for part in spec:
-            yield from tensors_in(part)
 
 
 def numel_of(value: Value, specs: Specs) -> int:
@@ -575,10 +550,6 @@ def _step_cost(step: Step, specs: Specs, subgraphs: Mapping[str, Graph]) -> Step
     return StepCost(flops, sum(read.values()), written)
 
 
-UNWRITTEN = frozenset("empty empty_like empty_strided empty_permuted new_empty new_empty_strided".split())
-"""Operators that make a tensor, and write nothing into it."""
-
-
 def graphs_in(step: Step, subgraphs: Mapping[str, Graph]) -> list[Graph]:
     """Return the subgraphs that a step runs."""
     return [subgraphs[leaf.name] for value in arguments_of(step) for leaf in leaves(value) if type(leaf) is Sub]
@@ -883,11 +854,6 @@ def _kept_by_nodes(graph: Graph, seen: bool) -> dict[str, int]:
         for name in (name for index in node for name in used(graph.steps[index]) if name not in inside):
             kept[name] = max(kept.get(name, 0), node[-1])
     return kept
-
-
-def is_in_own_backward(step: Step) -> bool:
-    """Whether a step is of the code of a custom Function's backward; a node of torch's own has the forward's line."""
-    return step.source is not None and step.source.function == "backward"
 
 
 def nodes_of(steps: Sequence[Step]) -> Iterator[list[int]]:

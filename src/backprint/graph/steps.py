@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 
 from backprint.common.names import free_name
-from backprint.graph.nouns import Dict, Graph, List, Ref, Slice, Step, Value, refs
+from backprint.graph.nouns import Dict, Graph, List, Ref, Slice, Spec, Step, TensorSpec, Value, refs
 from backprint.graph.operators import operators
 
 READING = "aten._local_scalar_dense.default"
@@ -85,3 +85,40 @@ def with_names(value: Value, named: Callable[[str], Value]) -> Value:
         case Dict(pairs):
             return Dict(tuple((with_names(key, named), with_names(item, named)) for key, item in pairs))
     return value
+
+
+# ---- Specs of values, and names of operators
+
+
+def specs_of(graph: Graph) -> dict[str, Spec]:
+    """Return the spec of each value."""
+    return {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
+
+
+def tensors_in(spec: Spec) -> Iterator[TensorSpec]:
+    """Yield the tensors of a spec."""
+    if isinstance(spec, TensorSpec):
+        yield spec
+    elif isinstance(spec, tuple):
+        for part in spec:
+            yield from tensors_in(part)
+
+
+def operator_name(target: str) -> str:
+    """Return an operator's name without its namespace and overload, the same for its in-place form and for lists."""
+    space, _, rest = target.partition(".")
+    if space in ("operator", "math"):
+        return rest
+    if target.startswith("torch.ops."):
+        return target
+    name = rest.split(".")[0].removeprefix("special_").removeprefix("_foreach_")
+    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+
+
+UNWRITTEN = frozenset("empty empty_like empty_strided empty_permuted new_empty new_empty_strided".split())
+"""Operators that make a tensor, and write nothing into it."""
+
+
+def is_in_own_backward(step: Step) -> bool:
+    """Whether a step is of the code of a custom Function's backward; a node of torch's own has the forward's line."""
+    return step.source is not None and step.source.function == "backward"

@@ -32,13 +32,11 @@ from backprint.graph.cost import (
     read_at,
     shape,
     slices_of,
-    specs_of,
-    tensors_in,
     values_read,
 )
 from backprint.graph.nouns import Graph, Ref, Spec, Step, Value, refs
 from backprint.graph.sizes import at_hints, unguarded_graph
-from backprint.graph.steps import free, mapped, with_names
+from backprint.graph.steps import free, mapped, specs_of, tensors_in, with_names
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from backprint.common.text import check_choice
 from backprint.errors import BackprintError, GraphError, RefusedError
 from backprint.fx.to_fx import to_fx
 from backprint.graph.capture_options import CaptureOptions
-from backprint.graph.cost import specs_of
 from backprint.graph.keys import PortKey, keyed, of_role, with_tangents
 from backprint.graph.nouns import (
     Capture,
@@ -41,7 +40,7 @@ from backprint.graph.nouns import (
     leaves,
 )
 from backprint.graph.sizes import at_capture, held_constant
-from backprint.graph.steps import behind, free, live, mapped, used
+from backprint.graph.steps import behind, free, live, mapped, specs_of, used
 from backprint.graph.verdicts import PortVerdict, Verdict, worst
 from backprint.parts.cuts import ForwardPart, Piece, Split, SplitPart, kind_of, plan
 from backprint.parts.flow import (

@@ -7,8 +7,8 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from backprint.common.text import amount
-from backprint.graph.cost import specs_of
 from backprint.graph.nouns import COLLECTIVES, Capture, TensorSpec, refs
+from backprint.graph.steps import specs_of
 from backprint.graph.text import show_port, show_step
 from backprint.graph.traffic import Rates, Timeline, sides_of, sizes_of_groups, timeline, traffic_of
 

@@ -18,11 +18,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from backprint.graph.cost import UNWRITTEN, operator_name
 from backprint.graph.keys import PortKey
 from backprint.graph.links import consumers, feeds, free_ports, results
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Source, Step, leaves, refs
-from backprint.graph.steps import used
+from backprint.graph.steps import UNWRITTEN, operator_name, used
 from backprint.replaying.draws import Draw
 from backprint.replaying.observed import values_watched
 from backprint.replaying.results import Results

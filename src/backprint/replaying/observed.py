@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.graph.cost import UNWRITTEN, operator_name
 from backprint.graph.nouns import Capture, Graph
+from backprint.graph.steps import UNWRITTEN, operator_name
 from backprint.replaying.run import WATCHER, Watcher
 from backprint.replaying.whole import replay
 from backprint.values.statistics import Stats, stats_of

@@ -7,8 +7,9 @@ import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from backprint.graph.cost import is_view, specs_of
+from backprint.graph.cost import is_view
 from backprint.graph.nouns import Graph, Port, TensorSpec
+from backprint.graph.steps import specs_of
 from backprint.graph.text import HEADER, emit_class
 from backprint.sample import alone
 from backprint.sample.generator import Recipe

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from backprint.graph.cost import flops_of_steps, saved_by_line, specs_of
+from backprint.graph.cost import flops_of_steps, saved_by_line
 from backprint.graph.folding.find import Repeat, loops_of
 from backprint.graph.folding.fold import block_of, steps_of
 from backprint.graph.folding.nouns import Index, series_of
 from backprint.graph.nouns import Graph, Pair, Port, Ref, Spec, Step, Value, refs
 from backprint.graph.sizes import at_hints
+from backprint.graph.steps import specs_of
 
 # ---- Stretches
 

@@ -22,10 +22,9 @@ from backprint._torch.tensors import storages_filled
 from backprint.common.collector import collector_paused
 from backprint.errors import BackprintError, CaptureError, DataDependentError, is_defect
 from backprint.graph.capture_options import CaptureOptions
-from backprint.graph.cost import is_in_own_backward
 from backprint.graph.keys import PortKey, keyed, tangent_name
 from backprint.graph.nouns import Guard, Pair, Port, Step, refs
-from backprint.graph.steps import used
+from backprint.graph.steps import is_in_own_backward, used
 from backprint.tracing import frames
 from backprint.tracing.assembly import Joint, Result, assemble
 from backprint.tracing.cut import repartition
