@@ -130,7 +130,7 @@ def capture(
     from backprint import calls
     from backprint.errors import UsageError
     from backprint.graph.capture_options import DEFAULTS
-    from backprint.target import capture_named_target, capture_with_recipes, resolve_options
+    from backprint.replaying.proven import capture_with_recipes, resolve_options
 
     options = {option: arguments[option] for option in DEFAULTS}
     calls.check_name(name)
@@ -142,6 +142,8 @@ def capture(
 
             calls.check_options_of_ranks(resolve_options(options))
             return capture_world_of_factory(os.fspath(target), resolve_options(options))
+        from backprint.target import capture_named_target
+
         return capture_named_target(target, args, kwargs, options)
     resolved = resolve_options(options)
     warn_with_this_torch()

@@ -8,23 +8,17 @@ command line and for corpora. It imports torch when a TARGET is read.
 from __future__ import annotations
 
 import contextlib
-import importlib
-import importlib.util
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from backprint.common.factories import find_factory
 from backprint.common.formats import BACKPRINT, FORMATS, GRAPHNET, format_of
-from backprint.common.text import check_sequence
 from backprint.errors import SampleError, UsageError
-from backprint.graph.capture_options import DEFAULTS, CaptureOptions
+from backprint.graph.capture_options import DEFAULTS
 from backprint.graph.nouns import Capture
-
-if TYPE_CHECKING:
-    from backprint.sample.inputs import Inputs
-    from backprint.values.exchanges import Peers
+from backprint.replaying.proven import capture_with_recipes, resolve_options, with_advice_on_ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,25 +217,7 @@ READERS: Mapping[str, Callable[[Path, bool, str | None, str | None, bool], Targe
 # ---- Factories
 
 
-NEEDS_GROUP = ("Default process group has not been initialized", "Error initializing torch.distributed")
-"""How PyTorch's errors begin that say that a program needs a process group."""
-
-
-@contextlib.contextmanager
-def _with_advice_on_ranks() -> Iterator[None]:
-    """Say what to do where a program raises because it has no process group."""
-    try:
-        yield
-    except ValueError as error:
-        if not str(error).startswith(NEEDS_GROUP):
-            raise
-        raise UsageError(
-            f"the program is one of several ranks ({error}): capture them all here, without a process group, with "
-            "world=2 (--world 2), or run it under torchrun, where it has one"
-        ) from error
-
-
-@_with_advice_on_ranks()
+@with_advice_on_ranks()
 def target_of_factory(text: str, fake: bool, device: str | None, mode: str | None) -> Target:
     """Call the factory of a TARGET: it returns a callable, arguments and keyword arguments; with `fake`, no values."""
     factory = find_factory(text)
@@ -257,25 +233,13 @@ def target_of_factory(text: str, fake: bool, device: str | None, mode: str | Non
                 with _unallocated_if(fake):
                     model, args, kwargs = move_to_device(device, model, args, kwargs)
             title = getattr(model, "__name__", type(model).__name__)
+            from backprint.values.tree import strided_tensors
+
             size = sum(tensor.nbytes for tensor in strided_tensors(model, args, kwargs))
             return Target(title, model, args, kwargs, "factory", bytes=size, mode=mode, fake=fake)
     raise UsageError(
         f"{text}: the factory must return (model, args) or (model, args, kwargs), not {_describe_type(result)}"
     )
-
-
-def strided_tensors(*values: Any) -> list[Any]:
-    """Return the tensors among a model's state and its arguments, each once."""
-    import torch
-
-    from backprint._torch.pytree import tree_leaves
-
-    leaves = tree_leaves(values)
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    for leaf in leaves:
-        if isinstance(leaf, torch.nn.Module):
-            tensors += [*leaf.parameters(), *leaf.buffers()]
-    return list({id(tensor): tensor for tensor in tensors if tensor.layout is torch.strided}.values())
 
 
 def _unallocated_if(fake: bool) -> Any:
@@ -314,119 +278,3 @@ def _describe_type(value: Any) -> str:
         if isinstance(value, tuple)
         else f"a {type(value).__name__}"
     )
-
-
-def find_factory(text: str) -> Callable[..., Any]:
-    """Find the function that `file.py:name` or `package.module:name` names. The file is imported, and so executed."""
-    place, colon, name = text.rpartition(":")
-    if not colon or not name.isidentifier():
-        raise UsageError(
-            f"{text!r} is not a TARGET: write file.py:factory, package.module:factory, or the folder of a sample"
-        )
-    module = _import_file(Path(place)) if place.endswith(".py") else _import_by_name(place)
-    factory = getattr(module, name, None)
-    if not callable(factory):
-        names = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
-        raise UsageError(f"{place} has no function {name!r}; it has {names[:300] or 'none'}")
-    return factory
-
-
-def _import_file(path: Path) -> Any:
-    """Import a Python file, with its folder on sys.path as for a script."""
-    if not path.is_file():
-        raise UsageError(f"{path}: no such file")
-    sys.path.insert(0, str(path.resolve().parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{path}: Python cannot import it")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    try:
-        spec.loader.exec_module(module)
-    except ImportError as error:
-        if "no known parent package" not in str(error) or not (path.resolve().parent / "__init__.py").is_file():
-            raise
-        del sys.modules[path.stem]
-        return _import_of_package(path.resolve())
-    return module
-
-
-def _import_of_package(path: Path) -> Any:
-    """Import a file that has relative imports as the module that it is of its package."""
-    root, names = path.parent, [path.stem]
-    while (root / "__init__.py").is_file():
-        names.insert(0, root.name)
-        root = root.parent
-    sys.path[0] = str(root)
-    return importlib.import_module(".".join(names))
-
-
-def _import_by_name(name: str) -> Any:
-    """Import a module by its dotted name, with the current folder on sys.path."""
-    sys.path.insert(0, "")
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{name}: no module {error.name!r} (the current folder is searched first)") from error
-
-
-# ---- Captures, and their options
-
-
-@_with_advice_on_ranks()
-def capture_with_recipes(
-    target: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    options: CaptureOptions,
-    recipes: Inputs | None = None,
-    peers: Peers | None = None,
-) -> Capture:
-    """Return the Capture of a call; `recipes` are those that made its tensors, if any did, and `peers` answer its
-    collectives."""
-    from backprint.replaying.at_capture import held_against_program
-    from backprint.sample.inputs import with_recipes
-    from backprint.tracing.entry import capture_call
-
-    return with_recipes(capture_call(target, args, kwargs, options, held_against_program, peers), recipes)
-
-
-LOSSES = ("sum", "mean")
-"""Losses of the first floating-point output."""
-
-
-def resolve_options(options: Mapping[str, Any]) -> CaptureOptions:
-    """Return the options of a call with losses and decompositions resolved by name; a string instead of a sequence of
-    names is refused."""
-    check_sequence("allow", options.get("allow"))
-    check_sequence("meant", options.get("meant"))
-    check_sequence("decompose", options.get("decompose"))
-    resolved = dict(options)
-    if isinstance(resolved.get("loss"), str):
-        resolved["loss"] = loss_of(resolved["loss"])
-    if isinstance(resolved.get("decompose"), (tuple, list)):
-        from backprint.tracing.custom import decompositions_of
-
-        resolved["decompose"] = decompositions_of(resolved["decompose"]) or None
-    return CaptureOptions(**resolved)
-
-
-def loss_of(text: str | None) -> Any:
-    """Return a loss by name, or a function of the user's."""
-    if text is None:
-        return None
-    if text in LOSSES:
-        return lambda output: getattr(_first_tensor(output), text)()
-    return find_factory(text)
-
-
-def _first_tensor(output: Any) -> Any:
-    """Return the first floating-point tensor of a result."""
-    import torch
-
-    from backprint._torch.pytree import tree_leaves
-
-    for leaf in tree_leaves(output):
-        if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
-            return leaf
-    raise UsageError("loss: the output holds no floating-point tensor")

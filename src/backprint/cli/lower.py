@@ -76,9 +76,9 @@ def lowered_sample(place: str, gpu: str, allow: tuple[str, ...]) -> Lowered:
 
 def lowered_factory(target: str, lengths: str | None, sums: str, gpu: str) -> Lowered:
     """Return the program of a factory in kernels."""
+    from backprint.common.factories import find_factory
     from backprint.errors import UsageError
     from backprint.kernels import lower
-    from backprint.target import find_factory
 
     factory = find_factory(target)
 

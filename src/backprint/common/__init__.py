@@ -6,7 +6,8 @@
 - `memory`: how much memory there is for one result. `at_work`: the call that a sample's process was at when it ended.
 - `names`: names that are not taken yet. `text`: a stranger's text made printable, large numbers as short texts, and
   the words that options accept.
-- `formats`: which format of sample a folder holds, by the names of its files.
+- `factories`: the function that a text names. `formats`: which format of sample a folder holds, by the names of its
+  files.
 - `tried`: the versions of torch that Backprint was tried with.
 - `web_page`: one HTML file, saved, opened or shown. `collector`: work without Python's garbage collector.
 """

@@ -91,7 +91,7 @@ def verb_of(text: str) -> Verb:
     """
     if (known := known_verb(text)) is not None:
         return known
-    from backprint.target import find_factory
+    from backprint.common.factories import find_factory
 
     function = find_factory(text)
     return Verb(function, getattr(function, "warm", versions))

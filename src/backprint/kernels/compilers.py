@@ -111,7 +111,7 @@ def _setting_of(text: str) -> tuple[str, Any]:
 
 def own_compiler(text: str) -> KernelCompiler:
     """Return a compiler that is a function of the caller's; its module is imported."""
-    from backprint.target import find_factory
+    from backprint.common.factories import find_factory
 
     function = find_factory(text)
 

@@ -33,7 +33,7 @@ from backprint.errors import BackprintError, CaptureError, RanksError, describe_
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture
 from backprint.ranks.sharded import WARM_UP, step_among_others
-from backprint.target import capture_with_recipes
+from backprint.replaying.proven import capture_with_recipes
 from backprint.tracing import frames
 from backprint.tracing.entry import check_options
 from backprint.tracing.program import CalledProgram, read_call

@@ -22,7 +22,7 @@ from backprint.graph.nouns import Capture
 from backprint.ranks.kept import Kept, Value, with_own_copies, with_values
 from backprint.ranks.meeting import Among, Meeting
 from backprint.ranks.turns import Turns, raise_with_rank, set_state_of_process, state_of_process
-from backprint.target import capture_with_recipes, strided_tensors
+from backprint.replaying.proven import capture_with_recipes
 from backprint.tracing.captured import LiveProgram
 from backprint.tracing.collectives import Answered, Functional
 from backprint.tracing.entry import check_options, refuse_modules
@@ -33,6 +33,7 @@ from backprint.tracing.watch import SEED
 from backprint.tracing.witness import run_step
 from backprint.values.exchanges import Peers
 from backprint.values.settings import outside_modes, preserving_random_states
+from backprint.values.tree import strided_tensors
 from backprint.values.wrappers import opened
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from backprint.common.factories import find_factory
 from backprint.common.folders import unfinished_folder
 from backprint.common.formats import CAPTURE, WORLD
 from backprint.errors import RanksError, SampleError, UsageError
@@ -46,7 +47,6 @@ from backprint.sample.metadata import MAX_RANKS, Field, Witness, errors_with_pat
 from backprint.sample.place import check_place, settle
 from backprint.sample.recipes import DRAWN_KINDS
 from backprint.saving import write_sample
-from backprint.target import find_factory
 from backprint.tracing.program import Outcome
 from backprint.values.exchanges import Exchange, answered_by
 from backprint.values.settings import preserving_random_states

@@ -230,3 +230,13 @@ FLAGS: Mapping[str, Callable[[Tensor], Any]] = {
     "is in shared memory": lambda tensor: tensor.is_shared(),
 }
 """The facts about an argument that a program can read besides its values, shape and strides."""
+
+
+def strided_tensors(*values: Any) -> list[Any]:
+    """Return the tensors among a model's state and its arguments, each once."""
+    leaves = pytree.tree_leaves(values)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    for leaf in leaves:
+        if isinstance(leaf, torch.nn.Module):
+            tensors += [*leaf.parameters(), *leaf.buffers()]
+    return list({id(tensor): tensor for tensor in tensors if tensor.layout is torch.strided}.values())
