@@ -22,20 +22,19 @@ if TYPE_CHECKING:
         check,
         export,
         fake,
-        forward_backward_graphs,
-        inference_graph,
         load,
-        load_world,
         parse,
-        record,
         replay,
         run,
         save,
-        split,
     )
     from backprint.graph.nouns import Capture
     from backprint.jobs.by_path import derivative, power, verify
+    from backprint.kernel_graphs import forward_backward_graphs, inference_graph
     from backprint.kernels import lower
+    from backprint.parts.split import split
+    from backprint.ranks.world import load_world
+    from backprint.recorded import record
     from backprint.regions import region
     from backprint.swapping import swap
     from backprint.version import __version__
@@ -80,9 +79,14 @@ _MODULE_OF = {
     "Capture": "graph.nouns",
     "__version__": "version",
     "derivative": "jobs.by_path",
+    "forward_backward_graphs": "kernel_graphs",
+    "inference_graph": "kernel_graphs",
+    "load_world": "ranks.world",
     "lower": "kernels",
     "power": "jobs.by_path",
+    "record": "recorded",
     "region": "regions",
+    "split": "parts.split",
     "swap": "swapping",
     "verify": "jobs.by_path",
 }

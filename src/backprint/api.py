@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from backprint._torch.operators import OpOverload, OpOverloadPacket
     from backprint.derivatives.checked import CheckReport
     from backprint.graph.verdicts import Derivative, Power, Verdict
-    from backprint.parts.cuts import Split
     from backprint.ranks.world import World
     from backprint.replaying.observed import ValueStats
     from backprint.replaying.whole import Replayed
@@ -182,99 +180,6 @@ def release(capture: Capture) -> None:
     capture.origin.release()
 
 
-def record(
-    script: str | os.PathLike[str],
-    arguments: Sequence[str] = (),
-    steps: tuple[int, int] = (1, 2),
-    done: Callable[[int, Capture], None] | None = None,
-    *,
-    module: bool = False,
-    tell: Callable[[str], None] | None = None,
-    stay: bool = False,
-) -> list[Capture]:
-    """Run an unmodified training script, and capture its steps from `steps[0]` to before `steps[1]`, counted from 0.
-
-    With `module`, `script` is the name of a module, which is run as `python -m NAME` runs it. A step ends with an
-    optimizer's step: forward, backward and update are linked Pairs. `done` is called with each step's number and
-    Capture while the script still runs. The script prints, raises and computes as without Backprint: if a step cannot
-    be captured, a warning names the cause, or `tell` is called with it. With `stay` the script's `__main__`, `sys.argv`
-    and `sys.path` stay in place, for a process that ends with it.
-    """
-    from backprint.common.text import check_sequence
-    from backprint.tracing.record import script as script_runner
-
-    check_sequence("arguments", arguments)
-    place = os.fspath(script)
-    program = script_runner.script_of_module(place) if module else script_runner.script_at(place)
-    script_runner.check_steps(steps)
-    captures: list[Capture] = []
-    messages: list[str] = []
-    recordings: list[Any] = []
-    report = tell or messages.append
-
-    def prove_and_keep(number: int, capture: Capture) -> None:
-        from backprint.saving import proven_step
-
-        whole = proven_step(capture)
-        if done is None:
-            captures.append(whole)
-        else:
-            done(number, whole)
-
-    def begin() -> None:
-        from backprint.tracing.record.recording import Recording
-
-        recordings.append(Recording(steps, prove_and_keep, report))
-        recordings[0].open()
-
-    name = program.name
-    process = os.getpid()
-    try:
-        with script_runner.on_import("torch", script_runner.reporting_errors(begin, report)):
-            script_runner.run_as_main(program, place, arguments, stay)
-    finally:
-        if os.getpid() == process:  # a child that the script forked ends here too
-            for recording in recordings:
-                recording.close()
-            for text in (
-                recordings[0].missing(name) if recordings else [f"{name} made no step: it did not import torch"]
-            ):
-                report(text)
-        for text in messages:
-            warnings.warn(text, stacklevel=2)
-    return captures
-
-
-@with_frames_of_program
-def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> fx.Graph:
-    """Return the forward of `fn(*inputs)` as a torch.fx.Graph, for kernel writers.
-
-    `inputs` are examples, whose shapes and dtypes count: one tensor for two arguments is two inputs. An argument that
-    is no tensor is a constant of the graph, and no input of it; parameters and buffers are inputs. The graph returns
-    tensors alone: a result that is None has no place among them. The new value of a state `v`, which the program writes
-    to, is a result `new_v`. `graph.owning_module(*tensors)` runs the graph.
-    """
-    from backprint.kernel_graphs import inference_graph as make
-
-    return make(fn, inputs)
-
-
-@with_frames_of_program
-def forward_backward_graphs(
-    fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Sequence[bool] | None = None, *, partition: Any = None
-) -> tuple[fx.Graph, fx.Graph]:
-    """Return the forward and the backward of `fn(*inputs)`, each a torch.fx.Graph.
-
-    The forward returns outputs, new values of states, and saved values. The backward takes the saved values, under the
-    same names, then a tangent for each differentiable output. It returns a gradient for each input that requires grad,
-    None where no output depends on it. Inputs and results are else as `bp.inference_graph` has them. `partition` is the
-    option of `bp.capture`.
-    """
-    from backprint.kernel_graphs import forward_backward_graphs as make
-
-    return make(fn, inputs, requires_grad, partition)
-
-
 @with_frames_of_program
 def replay(
     capture: Capture,
@@ -328,7 +233,7 @@ def verify(
     check_capture(capture, "verify")
     check_sequence("draws", draws)
     if trace is not False:
-        from backprint.saving import verify_stamped
+        from backprint.replaying.proven import verify_stamped
 
         return [verify_stamped(capture, trace)]
     return with_derivatives(capture, prove(capture, tuple(draws or DRAWS)), derivative)
@@ -426,20 +331,6 @@ def power(capture: Capture, power: str = "own", *, seconds: float | None = None,
     return power_of(capture, power, seconds=seconds, count=count)
 
 
-def split(capture: Capture, by: str, *, data: str = "seed") -> Split:
-    """Cut a Capture into parts, each a Capture of its own that is proven: `.parts`, and `.joined`, linked again.
-
-    `by` is `"range:N"`, `"ranges:0-10,10-25"`, `"operators[:A,B,C]"`, `"module[:DEPTH]"`, `"fold"` or `"saved[:N]"`,
-    as for `backprint corpus split`. `data` says how a part keeps its inputs: recipes fitted to the values that the
-    whole had at its borders (`"seed"`), those values (`"exact"`), or neither (`"none"`).
-    """
-    from backprint.calls import check_capture
-    from backprint.parts.split import split_capture as into_parts
-
-    check_capture(capture, "split")
-    return into_parts(capture, by, data)
-
-
 def fake() -> AbstractContextManager[None]:
     """Build models and inputs of any size without allocating them: `with bp.fake(): model = Big(config)`.
 
@@ -517,13 +408,6 @@ def export(
     check_export_call(capture, path, backend, direction, data, allow)
     capture_ = capture if isinstance(capture, Capture) else load(capture, allow)
     return saving.write_file(capture_, path, backend, direction, data, allow, overwrite)
-
-
-def load_world(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> World:
-    """Read the samples of all ranks of a step, as `World.save` has written them. Runs none of their code."""
-    from backprint.ranks.world import load_world as read
-
-    return read(path, allow)
 
 
 def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:

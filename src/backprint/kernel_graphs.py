@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import Tensor, fx
 
-from backprint.errors import CaptureError, DataDependentError, UsageError
+from backprint.errors import CaptureError, DataDependentError, UsageError, with_frames_of_program
 from backprint.fx.to_fx import to_fx
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, TensorSpec, Value
@@ -25,8 +25,15 @@ from backprint.replaying.proven import capture_with_recipes
 from backprint.values.tree import with_distinct_tensors
 
 
+@with_frames_of_program
 def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> fx.Graph:
-    """Return the forward of `fn(*inputs)` alone."""
+    """Return the forward of `fn(*inputs)` as a torch.fx.Graph, for kernel writers.
+
+    `inputs` are examples, whose shapes and dtypes count: one tensor for two arguments is two inputs. An argument that
+    is no tensor is a constant of the graph, and no input of it; parameters and buffers are inputs. The graph returns
+    tensors alone: a result that is None has no place among them. The new value of a state `v`, which the program writes
+    to, is a result `new_v`. `graph.owning_module(*tensors)` runs the graph.
+    """
     capture = captured(fn, inputs, False)
     graph = _with_results(capture.pairs[0].forward, "output", "mutation")
     carrying = {port.local for port in graph.inputs if is_differentiable(port.spec)}
@@ -40,10 +47,17 @@ def inference_graph(fn: Callable[..., Any], inputs: Sequence[Any]) -> fx.Graph:
     return _fx_graph(renamed(graph, _names_of_new_states(graph)), capture)
 
 
+@with_frames_of_program
 def forward_backward_graphs(
-    fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Any = None, partition: Any = None
+    fn: Callable[..., Any], inputs: Sequence[Any], requires_grad: Sequence[bool] | None = None, *, partition: Any = None
 ) -> tuple[fx.Graph, fx.Graph]:
-    """Return the forward and the backward of `fn(*inputs)`."""
+    """Return the forward and the backward of `fn(*inputs)`, each a torch.fx.Graph.
+
+    The forward returns outputs, new values of states, and saved values. The backward takes the saved values, under the
+    same names, then a tangent for each differentiable output. It returns a gradient for each input that requires grad,
+    None where no output depends on it. Inputs and results are else as `bp.inference_graph` has them. `partition` is the
+    option of `bp.capture`.
+    """
     capture = captured(fn, inputs, _flags_of_tensors(inputs, requires_grad), partition)
     [pair] = capture.pairs
     if pair.backward is None:

@@ -1,5 +1,5 @@
 """`bp.save`: prove a Capture on inputs from its recipes, and write it as a sample or as GraphNet's trees. Choose
-the inputs of `bp.export`, and prove a recorded step before it is taken.
+the inputs of `bp.export`.
 
 This joins `replaying/`, which proves, and the rooms that write.
 """
@@ -16,11 +16,11 @@ from backprint.common.text import check_choice
 from backprint.derivatives.beside import with_worst_derivative
 from backprint.derivatives.check import RECIPE_FIRST
 from backprint.derivatives.kept import digest_of_graphs
-from backprint.errors import CaptureError, SampleError, UsageError, is_defect
+from backprint.errors import SampleError, UsageError, is_defect
 from backprint.graph.keys import PortKey, PortValues, is_tangent
-from backprint.graph.links import collective_steps, free_ports
-from backprint.graph.nouns import Capture, Graph, InputRecipes, stamp_of
-from backprint.graph.verdicts import NOT_THE_DERIVATIVE, REFUTED, Power, Verdict
+from backprint.graph.links import free_ports
+from backprint.graph.nouns import Capture, Graph, InputRecipes
+from backprint.graph.verdicts import NOT_THE_DERIVATIVE, Power, Verdict
 from backprint.graphnet.write import graphnet_writer, write_trees
 from backprint.replaying.annotations import with_found_annotations
 from backprint.replaying.attest import Attested, attest, port_values, verdict_json
@@ -28,14 +28,14 @@ from backprint.replaying.draws import draw_from_recipes
 from backprint.replaying.run import run_graph
 from backprint.replaying.verify import checked_run, verify_capture
 from backprint.sample.export import check_export, without_exact, write_export
-from backprint.sample.inputs import Inputs, fit_inputs, with_recipes, without_data
+from backprint.sample.inputs import Inputs, fit_inputs, without_data
 from backprint.sample.load import load
 from backprint.sample.place import check_place
 from backprint.sample.save import check_custom, write_staged
 from backprint.values import settings
 from backprint.values.exchanges import alike, answered_by
 
-__all__ = ["check_custom", "proven_step", "write_file", "write_layout", "write_sample"]
+__all__ = ["check_custom", "write_file", "write_layout", "write_sample"]
 
 
 @settings.making_on_cpu
@@ -166,34 +166,6 @@ def _with_proof_on_recipes(capture: Capture, data: str, power: str) -> tuple[Inp
     ) from causes[-1]
 
 
-def proven_step(recorded: Capture) -> Capture:
-    """Return a recorded step with recipes if its replay returns what the script computed; raise if not."""
-    capture = with_recipes(recorded)
-    verdicts = verify_capture(capture, ("captured",))
-    _check_sent(capture)
-    for verdict in verdicts:
-        if verdict.verdict in REFUTED:
-            unseen = (
-                ""
-                if capture.peers is None
-                else ". What other threads compute, and callbacks of a collective, is not seen"
-            )
-            raise CaptureError(f"its replay is not what the script computed: {verdict.name}: {verdict.detail}{unseen}")
-    return capture
-
-
-def _check_sent(capture: Capture) -> None:
-    """Raise if the graphs of a rank have sent something else than the script did, where that matters."""
-    differing = getattr(capture.peers, "differing", ())
-    for key, (step, is_used) in collective_steps(capture).items() if differing else ():
-        if key in differing and (is_used or "broadcast" not in step.target):
-            place = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
-            raise CaptureError(
-                f"{step.name}{place} over {key[0]!r} sends other values than the script did: something writes to what "
-                "is sent where it is not seen, as NumPy, another thread or the callback of a collective do"
-            )
-
-
 @settings.making_on_cpu
 def write_layout(
     capture: Capture | str | os.PathLike[str],
@@ -244,33 +216,3 @@ def _loose_run(capture: Capture) -> Callable[[Graph, Mapping[str, Any]], tuple[A
             return run_graph(graph, values, strict=False)
 
     return run
-
-
-def verify_stamped(stamped: Capture, trace: Capture | bool) -> Verdict:
-    """Compare a stamped Capture with a trace in full, which is made here of its program unless it is given."""
-    from backprint.replaying.verify import against_trace
-    from backprint.tracing.captured import LiveProgram
-    from backprint.tracing.entry import capture_call
-
-    check_trace(stamped, trace)
-    if isinstance(trace, Capture):
-        return against_trace(stamped, trace)
-    assert isinstance(stamped.origin, LiveProgram)  # its program is alive
-    call = stamped.origin.call()
-    return against_trace(stamped, capture_call(*call, replace(stamped.origin.options, stamp=False)))
-
-
-def check_trace(stamped: Capture, trace: Capture | bool) -> None:
-    """Raise unless a stamped Capture is to be compared with a trace in full, and there is one or can be one."""
-    if not stamp_of(stamped.notes):
-        raise UsageError(f"trace= is for a stamped capture, and {stamped.name} was not stamped: verify it without")
-    if isinstance(trace, Capture):
-        if stamp_of(trace.notes):
-            raise UsageError(f"trace={trace.name} is stamped itself: capture the program with stamp=False")
-    elif trace is not True:
-        raise UsageError(f"trace={trace!r:.80} is neither True nor a Capture of the same program with stamp=False")
-    elif not stamped.origin.alive:
-        raise UsageError(
-            f"trace=True needs the program of {stamped.name}, which is gone: capture it again with stamp=False, and "
-            "pass that Capture as `trace`"
-        )

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint.calls import check_capture
 from backprint.common.text import check_choice
 from backprint.errors import BackprintError, GraphError, RefusedError
 from backprint.fx.to_fx import to_fx
@@ -581,6 +582,17 @@ def _gradients_against_whole(
 
 SLICED = "its backward is the whole's own steps"
 DERIVED = "its backward is captured again from its forward"
+
+
+def split(capture: Capture, by: str, *, data: str = "seed") -> Split:
+    """Cut a Capture into parts, each a Capture of its own that is proven: `.parts`, and `.joined`, linked again.
+
+    `by` is `"range:N"`, `"ranges:0-10,10-25"`, `"operators[:A,B,C]"`, `"module[:DEPTH]"`, `"fold"` or `"saved[:N]"`,
+    as for `backprint corpus split`. `data` says how a part keeps its inputs: recipes fitted to the values that the
+    whole had at its borders (`"seed"`), those values (`"exact"`), or neither (`"none"`).
+    """
+    check_capture(capture, "split")
+    return split_capture(capture, by, data)
 
 
 def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:

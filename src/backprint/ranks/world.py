@@ -309,7 +309,8 @@ def _save_world(world: World, path: str | os.PathLike[str], data: str, overwrite
 
 
 def load_world(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> World:
-    """Read the samples of all ranks: those that a World has written, or each rank's process its own."""
+    """Read the samples of all ranks of a step, as `World.save` or each rank's process has written them. Runs none of
+    their code."""
     folder = Path(path)
     if not is_world(folder):
         inside = sorted(str(place) for place in folder.glob("*") if place.is_dir() and is_world(place))

@@ -1,20 +1,24 @@
 """A call captured by an engine and held against the program: what `bp.capture` does with a callable.
 
 This joins `tracing/`, which gives a Capture, and the proof of it. Options that a user writes as text are resolved here.
-It imports torch when it is called.
+A recorded step is proven before it is taken, and a stamped Capture is compared with a trace in full. It imports torch
+when it is called.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from backprint.common.factories import find_factory
 from backprint.common.text import check_sequence
-from backprint.errors import UsageError
+from backprint.errors import CaptureError, UsageError
 from backprint.graph.capture_options import CaptureOptions
-from backprint.graph.nouns import Capture
+from backprint.graph.links import collective_steps
+from backprint.graph.nouns import Capture, stamp_of
+from backprint.graph.verdicts import REFUTED, Verdict
 
 if TYPE_CHECKING:
     from backprint.sample.inputs import Inputs
@@ -95,3 +99,70 @@ def _first_tensor(output: Any) -> Any:
         if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
             return leaf
     raise UsageError("loss: the output holds no floating-point tensor")
+
+
+# ---- Steps of a training script
+
+
+def proven_step(recorded: Capture) -> Capture:
+    """Return a recorded step with recipes if its replay returns what the script computed; raise if not."""
+    from backprint.replaying.verify import verify_capture
+    from backprint.sample.inputs import with_recipes
+
+    capture = with_recipes(recorded)
+    verdicts = verify_capture(capture, ("captured",))
+    _check_sent(capture)
+    for verdict in verdicts:
+        if verdict.verdict in REFUTED:
+            unseen = (
+                ""
+                if capture.peers is None
+                else ". What other threads compute, and callbacks of a collective, is not seen"
+            )
+            raise CaptureError(f"its replay is not what the script computed: {verdict.name}: {verdict.detail}{unseen}")
+    return capture
+
+
+def _check_sent(capture: Capture) -> None:
+    """Raise if the graphs of a rank have sent something else than the script did, where that matters."""
+    differing = getattr(capture.peers, "differing", ())
+    for key, (step, is_used) in collective_steps(capture).items() if differing else ():
+        if key in differing and (is_used or "broadcast" not in step.target):
+            place = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
+            raise CaptureError(
+                f"{step.name}{place} over {key[0]!r} sends other values than the script did: something writes to what "
+                "is sent where it is not seen, as NumPy, another thread or the callback of a collective do"
+            )
+
+
+# ---- Stamped captures
+
+
+def verify_stamped(stamped: Capture, trace: Capture | bool) -> Verdict:
+    """Compare a stamped Capture with a trace in full, which is made here of its program unless it is given."""
+    from backprint.replaying.verify import against_trace
+    from backprint.tracing.captured import LiveProgram
+    from backprint.tracing.entry import capture_call
+
+    check_trace(stamped, trace)
+    if isinstance(trace, Capture):
+        return against_trace(stamped, trace)
+    assert isinstance(stamped.origin, LiveProgram)  # its program is alive
+    call = stamped.origin.call()
+    return against_trace(stamped, capture_call(*call, replace(stamped.origin.options, stamp=False)))
+
+
+def check_trace(stamped: Capture, trace: Capture | bool) -> None:
+    """Raise unless a stamped Capture is to be compared with a trace in full, and there is one or can be one."""
+    if not stamp_of(stamped.notes):
+        raise UsageError(f"trace= is for a stamped capture, and {stamped.name} was not stamped: verify it without")
+    if isinstance(trace, Capture):
+        if stamp_of(trace.notes):
+            raise UsageError(f"trace={trace.name} is stamped itself: capture the program with stamp=False")
+    elif trace is not True:
+        raise UsageError(f"trace={trace!r:.80} is neither True nor a Capture of the same program with stamp=False")
+    elif not stamped.origin.alive:
+        raise UsageError(
+            f"trace=True needs the program of {stamped.name}, which is gone: capture it again with stamp=False, and "
+            "pass that Capture as `trace`"
+        )

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from backprint import api
 from backprint.common.files import read_json, write_file
 from backprint.errors import BackprintError, ReplayError, UsageError
 from backprint.graph.nouns import Capture
@@ -23,6 +22,7 @@ from backprint.jobs.apart import ask, run_apart, write_result
 from backprint.jobs.find import samples_in
 from backprint.jobs.task import Task as SampleTask
 from backprint.jobs.verbs import load_only
+from backprint.parts.split import split
 from backprint.target import capture_target, read_capture, read_target
 from backprint.tasks.folder import read_facts
 from backprint.tasks.nouns import Task, TaskSet
@@ -227,11 +227,11 @@ def parts_of(capture: Capture, by: str) -> Iterator[tuple[str, Capture, str, int
         yield "", capture, "", 1
         return
     try:
-        split = api.split(capture, by)
+        whole = split(capture, by)
     except UsageError:
         yield "", capture, "", 1
         return
-    for part in split.parts:
+    for part in whole.parts:
         if part.wanted:
             why = "" if part.verdict.good else f"{part.verdict.verdict}: {part.verdict.detail}"
             yield f"{part.label} {part.index}", part.capture, why, part.count

@@ -33,6 +33,7 @@ from backprint.graph.nouns import Capture, Graph, Port, TensorSpec
 from backprint.graph.sizes import at_hints
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE
 from backprint.measuring.roofline import Work, least_step_work, least_work
+from backprint.parts.split import split
 from backprint.sample.inputs import fit
 from backprint.sample.place import settle
 from backprint.tasks.nouns import FORMAT, Task, TaskPort, TaskTolerance, TaskWork
@@ -47,7 +48,7 @@ def part_of(capture: Capture, part: str) -> Capture:
     """Return the part that a text names: a module's path, or a cut of `bp.split` and a number, as in `fold@0`."""
     cut, separator, number = part.rpartition("@")
     if separator and number.isdigit():
-        parts = [piece for piece in api.split(capture, cut).parts if piece.wanted]
+        parts = [piece for piece in split(capture, cut).parts if piece.wanted]
         if int(number) >= len(parts):
             raise UsageError(f"part={part!r}: by {cut!r} there are {len(parts)} parts, from 0 on")
         chosen = parts[int(number)]
@@ -60,7 +61,7 @@ def part_of(capture: Capture, part: str) -> Capture:
     (start, stop), label = spans[0], f"steps {spans[0][0]}-{spans[0][1]}"
     if (start, stop) == (0, len(capture.pairs[0].forward.steps)):
         return capture
-    pieces = api.split(capture, f"ranges:{start}-{stop}").parts
+    pieces = split(capture, f"ranges:{start}-{stop}").parts
     chosen = next(piece for piece in pieces if piece.wanted and piece.label == label)
     captured = proven(chosen.capture, chosen.verdict.good, f"{chosen.verdict.verdict}: {chosen.verdict.detail}")
     return replace(captured, name=f"{capture.name} {part}")
