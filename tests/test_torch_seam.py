@@ -80,8 +80,8 @@ ALLOWED = {
     "kernels/read.py": NAMES_IN_KERNELS,
     "sample/exported.py": RUNS_ALONE,
     "sample/generator.py": RUNS_ALONE,
-    "sample/judged.py": RUNS_ALONE,
     "values/objects.py": "the beginnings of the names of torch's modules",
+    "values/rounding.py": RUNS_ALONE,
     "tracing/state/restore.py": "numpy's own generator",
 }
 """The files of other rooms that say private names, with the reason."""
