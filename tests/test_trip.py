@@ -82,10 +82,8 @@ def taken() -> list[str]:
 
 
 def is_handed(code: CodeType) -> bool:
-    """Whether a function is handed down: a mode, which torch calls, a Capture's origin, a Protocol of `graph`, or the
-    proof, which `capture_with_recipes` hands to the engines."""
-    handed = ("__torch_function__", "__torch_dispatch__", "held_against_program")
-    return code.co_name in handed or code.co_qualname.startswith("LiveProgram.")
+    """Whether a function is handed down: a mode, which torch calls, or a Capture's origin, a Protocol of `graph`."""
+    return code.co_name in ("__torch_function__", "__torch_dispatch__") or code.co_qualname.startswith("LiveProgram.")
 
 
 def floor(file: str) -> int:

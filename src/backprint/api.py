@@ -128,7 +128,7 @@ def capture(
     from backprint import calls
     from backprint.errors import UsageError
     from backprint.graph.capture_options import DEFAULTS
-    from backprint.replaying.proven import capture_with_recipes, resolve_options
+    from backprint.proven import capture_with_recipes, resolve_options
 
     options = {option: arguments[option] for option in DEFAULTS}
     calls.check_name(name)
@@ -233,7 +233,7 @@ def verify(
     check_capture(capture, "verify")
     check_sequence("draws", draws)
     if trace is not False:
-        from backprint.replaying.proven import verify_stamped
+        from backprint.proven import verify_stamped
 
         return [verify_stamped(capture, trace)]
     return with_derivatives(capture, prove(capture, tuple(draws or DRAWS)), derivative)

@@ -40,7 +40,7 @@ def record(
     report = tell or messages.append
 
     def prove_and_keep(number: int, capture: Capture) -> None:
-        from backprint.replaying.proven import proven_step
+        from backprint.proven import proven_step
 
         whole = proven_step(capture)
         if done is None:

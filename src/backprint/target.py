@@ -18,7 +18,7 @@ from backprint.common.formats import BACKPRINT, FORMATS, GRAPHNET, format_of
 from backprint.errors import SampleError, UsageError
 from backprint.graph.capture_options import DEFAULTS
 from backprint.graph.nouns import Capture
-from backprint.replaying.proven import capture_with_recipes, resolve_options, with_advice_on_ranks
+from backprint.proven import capture_with_recipes, resolve_options, with_advice_on_ranks
 
 
 @dataclass(frozen=True, slots=True)

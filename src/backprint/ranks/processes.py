@@ -32,8 +32,8 @@ from backprint._torch.distributed import (
 from backprint.errors import BackprintError, CaptureError, RanksError, describe_error
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture
+from backprint.proven import capture_with_recipes
 from backprint.ranks.sharded import WARM_UP, step_among_others
-from backprint.replaying.proven import capture_with_recipes
 from backprint.tracing import frames
 from backprint.tracing.entry import check_options
 from backprint.tracing.program import CalledProgram, read_call

@@ -19,10 +19,10 @@ from backprint._torch.fake import FakeTensor, set_device_guards
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture
+from backprint.proven import capture_with_recipes
 from backprint.ranks.kept import Kept, Value, with_own_copies, with_values
 from backprint.ranks.meeting import Among, Meeting
 from backprint.ranks.turns import Turns, raise_with_rank, set_state_of_process, state_of_process
-from backprint.replaying.proven import capture_with_recipes
 from backprint.tracing.captured import LiveProgram
 from backprint.tracing.collectives import Answered, Functional
 from backprint.tracing.entry import check_options, refuse_modules
