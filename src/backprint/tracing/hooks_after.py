@@ -96,7 +96,11 @@ def nodes_kept(leaves: Mapping[str, Tensor]) -> list[str]:
         # A node that somebody keeps has one more reference than that of a new tensor. So has one of a graph that is
         # alive, or of DistributedDataParallel, which C++ keeps: only then are all objects searched, which takes longer.
         new = sys.getrefcount(_node_of(torch.zeros(1, requires_grad=True)))
-        plain = {name: leaf for name, leaf in leaves.items() if type(leaf) in (Tensor, nn.Parameter) and leaf.is_leaf}
+        plain = {
+            name: leaf
+            for name, leaf in leaves.items()
+            if type(leaf) in (Tensor, nn.Parameter) and leaf.is_leaf and leaf.requires_grad
+        }
         nodes = {name: _node_of(leaf) for name, leaf in plain.items() if sys.getrefcount(_node_of(leaf)) > new}
     if not nodes:
         return []
