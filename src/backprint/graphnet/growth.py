@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import copy
 import functools
 import operator
 import types
@@ -13,29 +15,12 @@ import torch.nn.functional as F
 
 from backprint._torch.operators import all_schemas
 from backprint.errors import ReplayError
-from backprint.graphnet.code import (
-    Assign,
-    Attribute,
-    Augment,
-    Const,
-    Expr,
-    FunctionCall,
-    Item,
-    Items,
-    MethodCall,
-    ModelProgram,
-    Name,
-    Operation,
-    SliceExpr,
-    Statement,
-    Unary,
-)
+from backprint.graphnet.code import ModelProgram, Statement, call_node, is_slice, name_node, placed
 from backprint.values.bounds import MOST_ITEMS, growth_complaint, tree_size
 
-# ---- Arithmetic that may make a number, a list or a text grow without end
 # `ValueKinds` knows of each name whether it is a tensor, a number, or may be anything. Arithmetic on a known tensor
 # stays as it is written, so that tracers and tracebacks see it in `model.py`; any other calls a function below, which
-# refuses results beyond the limits of `values.bounds`.
+# refuses results beyond the limits of `values.bounds`. `bounded_lines` puts these calls into a program.
 
 
 # ---- What a value may be
@@ -121,44 +106,45 @@ class ValueKinds:
 
     def after(self, line: Statement) -> None:
         """Set the kinds of the names that a line binds."""
-        if isinstance(line, Assign):
-            kind = self.of(line.value)
-            for target in line.targets:
-                self.bind(target, line.value, kind)
-        elif isinstance(line, Augment) and isinstance(line.target, Name):
-            self.names[line.target.id] = self.of(Operation(line.kind, line.target, line.value))
+        match line:
+            case ast.Assign(targets=targets, value=value):
+                kind = self.of(value)
+                for target in targets:
+                    self.bind(target, value, kind)
+            case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
+                self.names[name] = self.of(ast.BinOp(name_node(name), op, value))
 
-    def bind(self, target: Expr, value: Expr | None, kind: str) -> None:
+    def bind(self, target: ast.expr, value: ast.expr | None, kind: str) -> None:
         match target, value:
-            case Name(name), _:
+            case ast.Name(id=name), _:
                 self.names[name] = kind
-            case Items(items=targets), Items(items=values) if len(targets) == len(values):
+            case ast.Tuple(elts=targets), ast.Tuple(elts=values) | ast.List(elts=values) if len(targets) == len(values):
                 for element, kind in zip(targets, [self.of(item) for item in values], strict=True):
                     self.bind(element, None, kind)
-            case Items(items=targets), _:
+            case ast.Tuple(elts=targets), _:
                 element_kind = {TENSOR: TENSOR, TENSORS: TENSOR, NUMBERS: NUMBER}.get(kind, ANY)
                 for element in targets:
                     self.bind(element, None, element_kind)
 
-    def of(self, value: Expr) -> str:
+    def of(self, value: ast.expr) -> str:
         """Return the kind of an expression."""
         match value:
-            case Name(name):
+            case ast.Name(id=name):
                 return self.names.get(name, ANY)
-            case Const(value=bool() | int() | float() | complex()):
+            case ast.Constant(value=bool() | int() | float() | complex()):
                 return NUMBER
-            case FunctionCall(target=target):
+            case ast.Call(func=ast.Name(id=target)):
                 return _function_returns(target)
-            case MethodCall(of=of, name=name):
+            case ast.Call(func=ast.Attribute(value=of, attr=name)):
                 return _tensor_method_returns(name) if self.of(of) == TENSOR else _method_returns(name)
-            case Attribute(of=of, name=name):
+            case ast.Attribute(value=of, attr=name):
                 return self.attribute(self.of(of), name)
-            case Item(of=of, index=index):
+            case ast.Subscript(value=of, slice=index):
                 return self.item(self.of(of), index)
-            case Unary(of=of):
+            case ast.UnaryOp(operand=of):
                 kind = self.of(of)
                 return kind if kind in (TENSOR, NUMBER) else ANY
-            case Operation(left=left, right=right):
+            case ast.BinOp(left=left, right=right) | ast.Compare(left=left, comparators=[right]):
                 kinds = {self.of(left), self.of(right)}
                 return TENSOR if TENSOR in kinds else NUMBER if kinds == {NUMBER} else ANY
         return ANY
@@ -169,38 +155,102 @@ class ValueKinds:
             return TENSOR if kind == TENSOR or name not in ALSO_PLAIN else ANY
         return NUMBERS if name == "shape" else NUMBER if name in ("ndim", "itemsize", "nbytes") else ANY
 
-    def item(self, kind: str, index: Expr) -> str:
+    def item(self, kind: str, index: ast.expr) -> str:
         """Return the kind of an item of a value."""
         if kind in (TENSOR, TENSORS):
-            return TENSOR if kind == TENSOR or (isinstance(index, Const) and type(index.value) is int) else TENSORS
-        return kind if kind != NUMBERS else NUMBERS if isinstance(index, SliceExpr) else NUMBER
+            one = isinstance(index, ast.Constant) and type(index.value) is int
+            return TENSOR if kind == TENSOR or one else TENSORS
+        return kind if kind != NUMBERS else NUMBERS if is_slice(index) else NUMBER
 
     # ---- what is watched
 
-    def is_watched(self, operation: str, left: Expr, right: Expr) -> bool:
+    def is_watched(self, operation: ast.operator, left: ast.expr, right: ast.expr) -> bool:
         """Whether the result of arithmetic may grow without end, as far as kinds tell."""
         kinds = {self.of(left), self.of(right)}
-        if operation not in WATCHED or TENSOR in kinds:
+        if type(operation) not in WATCHED or TENSOR in kinds:
             return False
-        constants = [side.value for side in (left, right) if isinstance(side, Const)]
-        if operation == "Add":
-            return NUMBER not in kinds
-        if operation == "Mod":
-            return self.of(left) != NUMBER
+        constants = [side.value for side in (left, right) if isinstance(side, ast.Constant)]
+        match operation:
+            case ast.Add():
+                return NUMBER not in kinds
+            case ast.Mod():
+                return self.of(left) != NUMBER
         small = any(isinstance(side, float) or (isinstance(side, int) and abs(side) <= 64) for side in constants)
-        return not (operation == "Mult" and kinds == {NUMBER} and small)
+        return not (isinstance(operation, ast.Mult) and kinds == {NUMBER} and small)
 
-    def may_nest(self, items: Iterable[Expr]) -> bool:
+    def may_nest(self, items: Iterable[ast.expr]) -> bool:
         """Whether an item of a list may itself be a list behind a name."""
         return any(
-            self.of(item) in (ANY, TENSORS, NUMBERS) and not isinstance(item, (Const, SliceExpr)) for item in items
+            self.of(item) in (ANY, TENSORS, NUMBERS) and not isinstance(item, ast.Constant) and not is_slice(item)
+            for item in items
         )
+
+
+def bounded_lines(program: ModelProgram) -> list[Statement]:
+    """Return a copy of a program's lines in which what may grow without end is a call of a function of BOUNDED."""
+    kinds, lines = ValueKinds(program), list[Statement]()
+    for line, copied in zip(program.lines, program.copied_lines(), strict=True):
+        lines.append(placed(_BoundCalls(kinds).visit(copied), line.lineno))
+        kinds.after(line)
+    return lines
+
+
+class _BoundCalls(ast.NodeTransformer):
+    """Puts the calls into one line. A node is judged before its parts are changed, because the kinds are the program's
+    own."""
+
+    def __init__(self, kinds: ValueKinds) -> None:
+        self.kinds = kinds
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        watched = self.kinds.is_watched(node.op, node.left, node.right)
+        self.generic_visit(node)
+        return call_node(WATCHED[type(node.op)], node.left, node.right) if watched else node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        """`target += value`; where it may grow without end, `target = bounded_iadd(target, value)`."""
+        if not self.kinds.is_watched(node.op, node.target, node.value):
+            self.generic_visit(node)
+            return node
+        before = copy.deepcopy(node.target)
+        before.ctx = ast.Load()
+        assignment = ast.Assign([node.target], call_node(IN_PLACE[type(node.op)], before, node.value))
+        self.generic_visit(assignment)
+        return assignment
+
+    def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Dict) -> ast.expr:
+        items = node.values if isinstance(node, ast.Dict) else node.elts
+        nests = not isinstance(getattr(node, "ctx", None), ast.Store) and self.kinds.may_nest(items)
+        self.generic_visit(node)
+        return call_node(ITEMS, node) if nests else node
+
+    visit_List = visit_Dict = visit_Tuple
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """Writing to an item requires a tensor, because a list could come to hold itself."""
+        other = isinstance(node.ctx, ast.Store) and self.kinds.of(node.value) != TENSOR
+        self.generic_visit(node)
+        node.value = call_node(REQUIRED, node.value) if other else node.value
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """A method that is arithmetic requires a tensor; the list that `tolist` returns is bounded."""
+        if not isinstance(method := node.func, ast.Attribute):
+            self.generic_visit(node)
+            return node
+        arithmetic = method.attr.startswith("__") and method.attr != "__getitem__"
+        other = arithmetic and self.kinds.of(method.value) != TENSOR
+        self.generic_visit(node)
+        if method.attr == "tolist" and not node.args and not node.keywords:
+            return call_node(TOLIST, method.value)
+        method.value = call_node(REQUIRED, method.value) if other else method.value
+        return node
 
 
 # ---- What watches where it runs
 
 
-def bounded(name: str) -> Callable[[Any, Any], Any]:
+def _bounded(name: str) -> Callable[[Any, Any], Any]:
     """Return the function of this name of the module `operator`, which refuses a result that would pass a limit."""
     function: Callable[[Any, Any], Any] = getattr(operator, name)
     target = f"operator.{name.removeprefix('i')}"
@@ -210,45 +260,41 @@ def bounded(name: str) -> Callable[[Any, Any], Any]:
             raise ReplayError(complaint)
         return function(left, right)
 
-    call.__name__ = f"bounded_{name}"
     return call
 
 
-WATCHED = {
-    "Add": bounded("add"),
-    "Mult": bounded("mul"),
-    "Pow": bounded("pow"),
-    "LShift": bounded("lshift"),
-    "Mod": bounded("mod"),
-}
-"""Arithmetic that may grow without end; `%` also formats texts."""
-
-IN_PLACE = {
-    "Add": bounded("iadd"),
-    "Mult": bounded("imul"),
-    "Pow": bounded("ipow"),
-    "LShift": bounded("ilshift"),
-    "Mod": bounded("imod"),
-}
-"""The same in place."""
-
-
-def bounded_items(items: Any) -> Any:
+def _bounded_items(items: Any) -> Any:
     """Return a tuple, list or dictionary, unless the lists in it make it too long."""
     if tree_size(items) > MOST_ITEMS:
         raise ReplayError(f"a list of more than {MOST_ITEMS:,} items, with those of its lists; no graph needs one")
     return items
 
 
-def require_tensor(value: Any) -> Any:
+def _require_tensor(value: Any) -> Any:
     """Return a tensor, and refuse any other value: a list that is written to could come to hold itself."""
     if not isinstance(value, torch.Tensor):
         raise ReplayError(f"a {type(value).__name__} where a graph has a tensor")
     return value
 
 
-def bounded_tolist(tensor: Any) -> Any:
+def _bounded_tolist(tensor: Any) -> Any:
     """`tensor.tolist()`, unless the list would be too long."""
-    if require_tensor(tensor).numel() > MOST_ITEMS:
+    if _require_tensor(tensor).numel() > MOST_ITEMS:
         raise ReplayError(f"a list of {tensor.numel():,} items; a graph may make one of {MOST_ITEMS:,}")
     return tensor.tolist()
+
+
+OPERATORS = {ast.Add: "add", ast.Mult: "mul", ast.Pow: "pow", ast.LShift: "lshift", ast.Mod: "mod"}
+"""Arithmetic that may grow without end; `%` also formats texts."""
+
+WATCHED = {kind: f"bounded.{name}" for kind, name in OPERATORS.items()}
+IN_PLACE = {kind: f"bounded.i{name}" for kind, name in OPERATORS.items()}
+ITEMS, REQUIRED, TOLIST = "bounded.items", "bounded.tensor", "bounded.tolist"
+
+BOUNDED: Mapping[str, Callable[..., Any]] = {
+    ITEMS: _bounded_items,
+    REQUIRED: _require_tensor,
+    TOLIST: _bounded_tolist,
+    **{name: _bounded(name.removeprefix("bounded.")) for name in (*WATCHED.values(), *IN_PLACE.values())},
+}
+"""The functions that the changed lines call, by their names there."""
