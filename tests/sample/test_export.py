@@ -263,7 +263,7 @@ def test_a_model_that_is_copied_elsewhere_says_what_to_do(tmp_path: Path) -> Non
         shutil.copy(sample / "pair_0" / side / "model.py", tmp_path / "model.py")
         done = alone(tmp_path / "model.py")
         assert (done.returncode, done.stdout) == (1, "")
-        assert "capture.json is not there" in done.stderr
+        assert "run_sample.py is not there" in done.stderr
         assert "backprint export SAMPLE -o repro.py" in done.stderr
         assert "Traceback" not in done.stderr
 

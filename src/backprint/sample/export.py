@@ -33,16 +33,14 @@ from backprint.graph.nouns import Capture, Graph, InputRecipes, TensorSpec, cust
 from backprint.graph.operators import operators
 from backprint.graph.sizes import at_hints, unguarded_graph
 from backprint.graph.text import emit_class, title_text
-from backprint.sample.alone import RANKS
-from backprint.sample.generator import DRAWS, Recipe, restore
+from backprint.run_sample import DRAWS, RANKS, Recipe, restore
 from backprint.sample.inputs import Inputs, fitted_facts, geometry
 from backprint.sample.recipes import bases_of, derive, to_json
 from backprint.sample.save import write_tensors
 
 TEXTS = (
     "sample/exported.py",
-    "sample/alone.py",
-    "sample/generator.py",
+    "run_sample.py",
     "sample/rerun.py",
     "sample/judged.py",
     "values/closeness.py",

@@ -25,8 +25,7 @@ from pathlib import Path
 import torch
 from torch import inf
 
-from backprint.sample.alone import ports, printed_line, read_safetensors
-from backprint.sample.generator import digest
+from backprint.run_sample import digest, number_or_tensor, ports, printed_line, read_safetensors
 from backprint.sample.judged import (
     HALVES,
     MISSED,
@@ -41,7 +40,7 @@ from backprint.sample.judged import (
     text_of_kind,
     widen,
 )
-from backprint.sample.rerun import Program, copies, number_or_tensor
+from backprint.sample.rerun import Program, copies
 from backprint.values.closeness import TIMES, TOLERANCE, nudge
 
 BACKEND, GRAPHS, LINKS, SHOWN, SEED, NAME = None, {}, {}, [], 0, ""
