@@ -37,7 +37,7 @@ from backprint.graphnet.code import ForwardArgument, ModelProgram, call_node, co
 from backprint.graphnet.emit import NORMS, compile_program
 from backprint.graphnet.metas import Known, Meta, Use, read_sample_text, read_symbol_examples
 from backprint.graphnet.read import GraphNetSample, NamedInput, SamplePlan, plan_of
-from backprint.sample.generator import Recipe
+from backprint.run_sample import Recipe
 from backprint.sample.inputs import Inputs, fit, recipe_at
 from backprint.sample.recipes import FLOATS, INTEGERS, derive
 from backprint.values.bounds import storage_nbytes, why_outgrown

@@ -40,7 +40,7 @@ from backprint.graphnet.metas import (
     read_sample_text,
     read_symbol_examples,
 )
-from backprint.sample.standalone import FOOTER, MARKER
+from backprint.sample.ending import MARKER, ending
 
 # ---- The program's own names behind GraphNet's
 # `L_self_modules_stem_modules_conv1_parameters_weight_` is `stem.conv1.weight`. Dynamo mangles the whole path of a
@@ -689,7 +689,7 @@ def _read_graph_text(text: str) -> Graph:
     """Parse the text of a Graph into one that takes and returns tensors alone, at the sizes of its capture."""
     body, marker, rest = text.partition(MARKER)
     graph = parse(without_movable_devices(body))
-    if marker and marker + rest != FOOTER:
+    if marker and marker + rest != ending(graph):
         number = body.count("\n") + 1
         raise RefusedError(
             f"line {number}: the lines below the graph are not those that samples of this version end with"

@@ -18,7 +18,7 @@ from backprint.replaying.draws import Draw, random_tangents
 from backprint.replaying.other_inputs import HELD
 from backprint.replaying.results import Results, against, differing, is_inexact, results_by_port, unsteady
 from backprint.replaying.verify import attempt, keep_worst
-from backprint.sample.generator import digest
+from backprint.run_sample import digest
 from backprint.sample.redraws import disturbed, nudged
 from backprint.values import settings
 from backprint.values.tree import alias_groups, copy_values

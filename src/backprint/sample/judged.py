@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from backprint.sample.generator import parts
+from backprint.run_sample import parts
 from backprint.sample.rerun import EagerRun, copies, rebuilt
 from backprint.values.closeness import NUDGES, SMALL, TIMES, TOLERANCE, distance, nudge, same_bits
 

@@ -41,7 +41,6 @@ in a replay, an argument that is neither a value nor the object of the captured 
 - `bounds`: how large the result of a call may be.
 - `closeness`: how far apart two tensors are. `statistics`: minimum, maximum, norm, NaN and Inf of one.
 - `settings`: everything besides its inputs that a result depends on: threads, precision, random states.
-- `wrappers`: tensors that wrap another, such as a DTensor its shard. `exchanges`: what ranks send each other;
-  `combine`: what each receives.
+- `wrappers`: tensors that wrap another, such as a DTensor its shard. `exchanges`: what ranks send each other.
 - `tensor_files`: safetensors files, written without NumPy.
 """
