@@ -35,7 +35,7 @@ from backprint.tracing.hooks_after import HookEffects, watching_hooks
 from backprint.tracing.non_operator_effects import BodyRecorder, flag_guards, noting_overlap_checks, noting_threads
 from backprint.tracing.program import CalledProgram, ScoutedProgram, free_name
 from backprint.tracing.reach import module_paths, restoring_gradients
-from backprint.tracing.request import EngineResult
+from backprint.tracing.request import CONTROL_FLOW, VIEW_UPDATE, Doubt, EngineResult
 from backprint.tracing.running import run_backward, staged
 from backprint.tracing.scout import hooks_as_edges, shared_and_written, with_outside, without_gradients_of_shared
 from backprint.tracing.watch import SEED, Observations
@@ -335,7 +335,7 @@ def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
         guards=(*assembled.guards, *flag_guards(program, seen.flags)),
         tangents={name: tangent for name, tangent in run.tangents.items() if tangent.layout is not torch.strided},
         opaque=(*dict.fromkeys(seen.opaque), *hooks_as_edges(program), *run.hooks.edges()),
-        reasons_to_prefer_others=(() if run.hooks.are_captured else tuple(reasons_to_prefer_others(pair, seen))),
+        doubts=() if run.hooks.are_captured else tuple(_doubts(pair, seen)),
         notes=run.hooks.notes(),
         groups=dict(run.recorder.tape.groups),
     )
@@ -370,16 +370,14 @@ def _lives_of(pair: Pair, run: _RecordedStep, writer: Writer) -> Iterator[tuple[
 SCATTERS = "aten.as_strided_scatter.default"
 
 
-def reasons_to_prefer_others(pair: Pair, seen: Observations) -> Iterator[str]:
-    """Yield each part of a capture that another engine may express better.
-
-    Autograd's own backward of an update of a view scatters into the whole storage (`CopySlices`).
-    """
+def _doubts(pair: Pair, seen: Observations) -> Iterator[Doubt]:
+    """Yield each part of a capture that another engine may express better."""
     for name, source in seen.opened:
-        yield f"{name}{frames.place(source)} is captured as the operators that its body ran"
+        yield Doubt(CONTROL_FLOW, f"{name}{frames.place(source)} is captured as the operators that its body ran")
     steps = () if pair.backward is None else pair.backward.steps
     if any(step.target == SCATTERS for step in steps) and all(step.target != SCATTERS for step in pair.forward.steps):
-        yield "the program updates a view in place, and autograd's own backward of that scatters into the storage"
+        reason = "the program updates a view in place, and autograd's own backward of that scatters into the storage"
+        yield Doubt(VIEW_UPDATE, reason)  # by the node `CopySlices`
 
 
 def joint_of(run: _RecordedStep, as_ran: bool) -> tuple[Joint, Writer]:
