@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
+import torch
 
+import backprint as bp
 from face import (
     ENGINES,
     OTHER_ENGINE,
@@ -79,6 +84,8 @@ def test_where_no_capture_is_used_the_gravest_error_is_raised() -> None:
     reads = [failed(engine, REFUSED, DataDependentError("reads")) for engine in ("eager", "aot")]
     with pytest.raises(DataDependentError, match=r"^no engine captures f: refused by eager$"):
         choose("f", reads)
+    with pytest.raises(DataDependentError, match=r"^no engine captures f: refused by eager$"):
+        choose("f", [failed("aot", "checkpoints"), *reads])  # no reason why there is no capture
 
 
 def test_another_engine_is_asked_by_the_cause() -> None:
@@ -99,6 +106,25 @@ def test_a_fake_program_that_checkpoints_goes_to_eager_and_back_if_it_cannot_be_
     assert other_engine([*candidates, made("eager")], lacking) == ""
     assert other_engine([*candidates, failed("eager")], lacking) == "aot"
     assert other_engine([*candidates, failed("eager"), failed("aot")], lacking) == ""
+
+
+def test_no_other_engine_is_asked_where_the_program_itself_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def asking(engine: str) -> Callable[..., Any]:
+        make = ENGINES[engine].make
+
+        def made_by(*args: Any) -> Any:
+            asked.append(engine)
+            return make(*args)
+
+        return made_by
+
+    for name, engine in ENGINES.items():
+        monkeypatch.setitem(ENGINES, name, replace(engine, make=asking(name)))
+    with pytest.raises(IndexError):
+        bp.capture(lambda x: (x,)[1], torch.ones(2))
+    assert asked == ["eager"]
 
 
 def test_every_search_ends() -> None:

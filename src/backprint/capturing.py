@@ -132,13 +132,13 @@ def choose(title: str, candidates: Sequence[Candidate]) -> Capture:
                 reasons = {other.engine: other.reason for other in candidates[:index]}
                 reasons.pop(candidate.engine, "")
                 return replace(candidate.capture, why=tuple(f"{name}: {reason}" for name, reason in reasons.items()))
-    asked = [candidate for candidate in candidates if candidate.cause != UNSUPPORTED]
+    asked = [candidate for candidate in candidates if candidate.cause not in (UNSUPPORTED, CHECKPOINTS)]
     if defect := next((candidate.error for candidate in asked if candidate.cause == DEFECT), None):
         raise defect
     first = asked[0].error
     if first is not None and not isinstance(first, CaptureError):
         raise first
-    kind = CaptureError if first is None else type(first)
+    kind = DataDependentError if isinstance(first, DataDependentError) else CaptureError
     reasons = {candidate.engine: candidate.reason for candidate in asked}
     if len(set(reasons.values())) == 1 or all(isinstance(candidate.error, DataDependentError) for candidate in asked):
         raise kind(f"no engine captures {title}: {next(iter(reasons.values()))}") from first
