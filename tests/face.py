@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from backprint.bench.trial import tried as trial_tried
     from backprint.bench.widened import WideGraphs
     from backprint.bench.wrong_backward import SmallestPart, has_fault, smallest_part, write_part
+    from backprint.capturing import OTHER_ENGINE, Candidate, choose, other_engine
     from backprint.cli import VERBS, main, say, show
     from backprint.cli.bench_compare import command as bench_compare_command
     from backprint.cli.bench_report import command as bench_report_command
@@ -170,6 +171,7 @@ if TYPE_CHECKING:
         BackprintError,
         CaptureError,
         CheckError,
+        DataDependentError,
         GraphError,
         PlaceError,
         PrivateApiError,
@@ -480,7 +482,7 @@ if TYPE_CHECKING:
     from backprint.tracing.record import recording, steps
     from backprint.tracing.record.script import traceback_of_script
     from backprint.tracing.record.steps import LiveRecorder
-    from backprint.tracing.request import EngineResult
+    from backprint.tracing.request import Doubt, EngineResult
     from backprint.tracing.stamping import stamp
     from backprint.tracing.stamping.rows import CannotStamp, Row, continue_rows
     from backprint.values import settings

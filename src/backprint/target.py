@@ -384,11 +384,10 @@ def capture_with_recipes(
 ) -> Capture:
     """Return the Capture of a call; `recipes` are those that made its tensors, if any did, and `peers` answer its
     collectives."""
-    from backprint.replaying.at_capture import held_against_program
+    from backprint.capturing import capture_call
     from backprint.sample.inputs import with_recipes
-    from backprint.tracing.entry import capture_call
 
-    return with_recipes(capture_call(target, args, kwargs, options, held_against_program, peers), recipes)
+    return with_recipes(capture_call(target, args, kwargs, options, peers=peers), recipes)
 
 
 LOSSES = ("sum", "mean")

@@ -50,7 +50,7 @@ In the order of one call:
   operators. `derivatives`: operators without a derivative.
 - `scout`: one watched run before a trace. `refusals`: programs of which a trace would lose a part, refused by name.
 - The engines: `eager/`, `aot/` (with `fake` for models without values and `stamping/` for deep ones), `dynamo/`.
-  `request` has the options and the result of an engine, `entry` the table of engines, and chooses.
+  `request` has the result of an engine, `entry` the table of engines and what is checked before one is asked.
 - `cut`: partition functions, which choose the values that are saved. `assembly`: the Pair of a recorded forward and
   backward, the one place where the two are tied. `captured`: the Capture of an engine's result, with the program that
   it was traced from.

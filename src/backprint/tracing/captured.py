@@ -50,12 +50,8 @@ def capture_of(
     result: EngineResult,
     engine: str,
     options: CaptureOptions,
-    reasons: tuple[str, ...] = (),
 ) -> Capture:
-    """Return the Capture of an engine's result.
-
-    `reasons` say why earlier engines did not capture the program, `options` are those of the call.
-    """
+    """Return the Capture of an engine's result; `options` are those of the call."""
     if engine != "eager" or options.order == 2:
         result = without_hooks_after(result, engine, options)
     program = result.program
@@ -73,7 +69,6 @@ def capture_of(
         signature=signature,
         links=result.links,
         breaks=result.breaks,
-        why=reasons,
         guards=(
             *result.guards,
             *(Guard("same", f"{left} is {right}", (left, right)) for left, right in signature.same),
