@@ -292,7 +292,7 @@ def _by_engine(request: _Request) -> Capture:
     return candidate.capture
 
 
-def _by_auto(request: _Request) -> Capture:
+def _by_auto(request: _Request, requested: Mapping[str, str]) -> Capture:
     """Return the capture of engine `eager`, or of the engine that an option or the cause of a doubt calls for.
 
     Values that the program reads become constants with guards, unless the user passes `specialize=False`. A defect of
@@ -302,7 +302,6 @@ def _by_auto(request: _Request) -> Capture:
     if not request.options.fake:
         specialize = request.options.specialize is not False
         request = replace(request, options=replace(request.options, specialize=specialize))
-    requested = requests_of_call(request.program, request.options)
     lacking = {name: reason for name, engine in ENGINES.items() if (reason := engine.lacks(requested))}
     engine = next(name for name in ENGINES if name not in lacking)
     before = list(ENGINES)[: list(ENGINES).index(engine)]
@@ -321,10 +320,8 @@ def _attempt(request: _Request, engine: str, before: Sequence[str]) -> Candidate
         request = replace(request, options=replace(options, engine=engine))
     try:
         return _candidate(request, engine)
-    except UsageError:
-        raise
     except Exception as error:  # a refusal, an error of torch's or of the program's own, or a defect of ours
-        if isinstance(error, CaptureError) and error.every_engine:
+        if isinstance(error, UsageError) or (isinstance(error, CaptureError) and error.every_engine):
             raise
         failed = _failed(engine, error)
         if failed.cause == DEFECT:
@@ -458,7 +455,8 @@ def _capture_once(
         )
 
     program = read(options.fake, peers)
-    check_engine(options.engine, requests_of_call(program, options))
+    requested = requests_of_call(program, options)
+    check_engine(options.engine, requested)
     with (
         preserving_random_states(),
         refuse_callers_modes(),
@@ -471,4 +469,4 @@ def _capture_once(
         request = _Request(program, replace(options, engine=engine_of_ranks(program, options.engine)), proved)
         if request.options.engine == "aot" and program.peers is not None:
             return _among_ranks(request, read(fake=True))
-        return _by_auto(request) if request.options.engine == "auto" else _by_engine(request)
+        return _by_auto(request, requested) if request.options.engine == "auto" else _by_engine(request)
