@@ -219,6 +219,10 @@ class _CodeReader:
     def refused(self, node: Any, why: str) -> RefusedError:
         return RefusedError(f"line {node.lineno}: {why}")
 
+    def odd(self, node: Any, why: str) -> RefusedError:
+        """A refusal that quotes the source text of a node."""
+        return self.refused(node, f"{self.source_of(node)!r}: {why}")
+
     # ---- the file, the class, the function
 
     def program(self, tree: ast.Module) -> ModelProgram:
@@ -302,9 +306,7 @@ class _CodeReader:
             case ast.Assign(targets=targets, value=value):
                 expression = self.expr(value)
                 if _holds_text(expression):
-                    raise self.refused(
-                        node, f"{self.source_of(node)!r}: a text is an argument or a key in a graph, not a value"
-                    )
+                    raise self.odd(node, "a text is an argument or a key in a graph, not a value")
                 return ast.Assign([self.target(target) for target in targets], expression)
             case ast.AugAssign(target=target, op=op, value=value):
                 if type(op).__name__ not in BINARY or not isinstance(target, (ast.Name, ast.Subscript)):
@@ -321,9 +323,7 @@ class _CodeReader:
             case ast.Return(value=value) if last:
                 return ast.Return(ast.Constant(None) if value is None else self.expr(value))
         kind = type(node).__name__
-        raise self.refused(
-            node, f"{self.source_of(node)!r}: a graph is straight-line code, and a {kind} is not allowed in it"
-        )
+        raise self.odd(node, f"a graph is straight-line code, and a {kind} is not allowed in it")
 
     def target(self, node: ast.expr) -> ast.Name | ast.Subscript | ast.Tuple:
         match node:
@@ -336,14 +336,14 @@ class _CodeReader:
                 return item
             case ast.Tuple(elts=items) | ast.List(elts=items):
                 return ast.Tuple([self.target(item) for item in items], ast.Store())
-        raise self.refused(node, f"{self.source_of(node)!r}: a line binds names and items of values alone")
+        raise self.odd(node, "a line binds names and items of values alone")
 
     # ---- expressions
 
     def expr(self, node: ast.expr) -> ast.expr:
         read = EXPRESSIONS.get(type(node))
         if read is None:
-            raise self.refused(node, f"{self.source_of(node)!r}: a {type(node).__name__} is not part of a graph")
+            raise self.odd(node, f"a {type(node).__name__} is not part of a graph")
         self.depth += 1
         if self.depth > MAX_EXPRESSION_DEPTH:
             raise self.refused(node, f"an expression is nested more than {MAX_EXPRESSION_DEPTH} deep")
@@ -393,9 +393,7 @@ class _CodeReader:
         if self.is_global(node, dotted := _dotted(node.func)):
             return self.function_call(node, dotted)
         if not isinstance(node.func, ast.Attribute):
-            raise self.refused(
-                node, f"{self.source_of(node)!r}: only functions of torch and methods of tensors are called"
-            )
+            raise self.odd(node, "only functions of torch and methods of tensors are called")
         name = node.func.attr
         if f"Tensor.{name}" not in callables():
             raise self.refused(node, f"the method .{name:.80}() is not a known tensor method")
@@ -422,11 +420,11 @@ class _CodeReader:
         keywords: list[ast.keyword] = []
         for keyword in node.keywords:
             if keyword.arg is None:
-                raise self.refused(node, f"{self.source_of(node)!r}: ** is not part of a graph")
+                raise self.odd(node, "** is not part of a graph")
             if keyword.arg.startswith("__"):  # the compiler refuses `__debug__`, as no other name
                 raise self.refused(node, f"{keyword.arg!r:.80} is reserved and cannot name an argument")
             if any(keyword.arg == other.arg for other in keywords):
-                raise self.refused(node, f"{self.source_of(node)!r}: a keyword stands twice")
+                raise self.odd(node, "a keyword stands twice")
             argument = self.expr(keyword.value)
             keywords.append(
                 ast.keyword(keyword.arg, _without_device(argument) if keyword.arg == "device" else argument)
@@ -453,7 +451,7 @@ class _CodeReader:
     def slice_call(self, node: ast.Call) -> ast.expr:
         args, keywords = self.arguments(node)
         if keywords or not 1 <= len(args) <= 3:
-            raise self.refused(node, f"{self.source_of(node)!r}: slice takes one to three values")
+            raise self.odd(node, "slice takes one to three values")
         bounds = [ast.Constant(None), *args] if len(args) == 1 else args
         return call_node(SLICE, *bounds, *(ast.Constant(None) for _ in range(3 - len(bounds))))
 
@@ -462,7 +460,7 @@ class _CodeReader:
         match node:
             case ast.Call(args=[ast.Constant(value=str(text))], keywords=[]) if text.strip().lower() in SPELLED:
                 return ast.Constant(SPELLED[text.strip().lower()])
-        raise self.refused(node, f"{self.source_of(node)!r}: float() spells inf and nan alone, as float('-inf')")
+        raise self.odd(node, "float() spells inf and nan alone, as float('-inf')")
 
     def binary(self, node: ast.BinOp) -> ast.expr:
         """Copy arithmetic. A text could grow to any size; `growth` bounds numbers and lists when the line runs."""
@@ -471,9 +469,7 @@ class _CodeReader:
             raise self.refused(node, f"the operator {kind} is not part of a graph")
         left, right = self.expr(node.left), self.expr(node.right)
         if _holds_text(left) or _holds_text(right):
-            raise self.refused(
-                node, f"{self.source_of(node)!r}: texts are not added, multiplied or filled in, in a graph"
-            )
+            raise self.odd(node, "texts are not added, multiplied or filled in, in a graph")
         return ast.BinOp(left, node.op, right)
 
     def unary(self, node: ast.UnaryOp) -> ast.expr:
@@ -489,9 +485,7 @@ class _CodeReader:
 
     def compare(self, node: ast.Compare) -> ast.expr:
         if len(node.ops) > 1 or type(node.ops[0]).__name__ not in COMPARE:
-            raise self.refused(
-                node, f"{self.source_of(node)!r}: a graph compares two values by ==, !=, <, <=, >, >=, is"
-            )
+            raise self.odd(node, "a graph compares two values by ==, !=, <, <=, >, >=, is")
         return ast.Compare(self.expr(node.left), node.ops, self.exprs(node.comparators))
 
     def subscript(self, node: ast.Subscript) -> ast.Subscript:
