@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from backprint import target, torch_backend
+    from backprint import run_sample, target, torch_backend
     from backprint._torch import (
         aot,
         autograd,
@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from backprint.bench.trial import tried as trial_tried
     from backprint.bench.widened import WideGraphs
     from backprint.bench.wrong_backward import SmallestPart, has_fault, smallest_part, write_part
+    from backprint.capturing import OTHER_ENGINE, Candidate, choose, other_engine
     from backprint.cli import VERBS, main, say, show
     from backprint.cli.bench_compare import command as bench_compare_command
     from backprint.cli.bench_report import command as bench_report_command
@@ -171,6 +172,7 @@ if TYPE_CHECKING:
         BackprintError,
         CaptureError,
         CheckError,
+        DataDependentError,
         GraphError,
         PlaceError,
         PrivateApiError,
@@ -445,18 +447,17 @@ if TYPE_CHECKING:
     from backprint.report.formats import GROUP, SCRIPT, STYLE, batches, policy_digest, render_csv, text_of
     from backprint.report.nouns import Column, Report, cell_text
     from backprint.report.terminal import on_terminal
-    from backprint.sample import generator, metadata, standalone
+    from backprint.run_sample import Recipe, printed_line, received_by
+    from backprint.run_sample import digest as generator_digest
+    from backprint.sample import metadata
     from backprint.sample import save as sample_save
-    from backprint.sample.alone import printed_line
-    from backprint.sample.generator import Recipe
-    from backprint.sample.generator import digest as generator_digest
+    from backprint.sample.ending import MARKER, ending
     from backprint.sample.inputs import Inputs, exact_data, fit, fit_all, recipe_at
     from backprint.sample.judged import Eager, apart, judged
     from backprint.sample.metadata import read_json
     from backprint.sample.recipes import KINDS, PARTS_OF, from_json, make, make_all, redraw, to_json
     from backprint.sample.redraws import another, disturbed, nudged, units
     from backprint.sample.rerun import EagerRun, copies, laid, rebuilt, unguarded
-    from backprint.sample.standalone import FOOTER, MARKER
     from backprint.saving import write_layout as saving_write_layout
     from backprint.target import capture_target, read_target
     from backprint.tasks.edges import EDGES, MOST_INPUTS
@@ -480,14 +481,13 @@ if TYPE_CHECKING:
     from backprint.tracing.record import recording, steps
     from backprint.tracing.record.script import traceback_of_script
     from backprint.tracing.record.steps import LiveRecorder
-    from backprint.tracing.request import EngineResult
+    from backprint.tracing.request import Doubt, EngineResult
     from backprint.tracing.stamping import stamp
     from backprint.tracing.stamping.rows import CannotStamp, Row, continue_rows
     from backprint.values import settings
     from backprint.values.bounds import MOST_ITEMS, why_outgrown
     from backprint.values.closeness import TOLERANCE
     from backprint.values.closeness import same_bits as closeness_same_bits
-    from backprint.values.combine import received_by
     from backprint.values.exchanges import Call, Exchange, Peers, received_without
     from backprint.values.geometry import are_contiguous, contiguous_strides, is_dense, overlaps_itself, span
     from backprint.values.likeness import DescribeState, describe_value

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import doctest
+import importlib
 import importlib.util
 import inspect
 from pathlib import Path
@@ -63,3 +65,14 @@ def test_tests_take_the_inside_of_backprint_from_one_place() -> None:
                 assert not str(node.module).startswith("backprint"), f"{path.name}, line {node.lineno}: see face.py"
                 used |= {alias.name for alias in node.names} if node.module == "face" else set()
     assert used == set(face.PLACES)
+
+
+CORE = ("graph", "values", "_torch", "tracing", "replaying", "sample", "derivatives")
+
+
+@pytest.mark.parametrize("room", CORE)
+def test_each_room_of_the_core_says_why_it_is_there_with_an_example_that_runs(room: str) -> None:
+    package = importlib.import_module(f"backprint.{room}")
+    results = doctest.testmod(package, raise_on_error=False)
+    assert results.attempted >= 4, results
+    assert not results.failed, results

@@ -79,7 +79,7 @@ ALLOWED = {
     "kernels/normal_order.py": NAMES_IN_KERNELS,
     "kernels/read.py": NAMES_IN_KERNELS,
     "sample/exported.py": RUNS_ALONE,
-    "sample/generator.py": RUNS_ALONE,
+    "run_sample.py": RUNS_ALONE,
     "values/objects.py": "the beginnings of the names of torch's modules",
     "values/rounding.py": RUNS_ALONE,
     "tracing/state/restore.py": "numpy's own generator",

@@ -97,7 +97,7 @@ def capture(
 
     Options:
 
-    - `engine`: how to trace: `"eager"`, `"aot"`, `"dynamo"`, or `"auto"`, the first that captures the whole program.
+    - `engine`: how to trace: `"eager"`, `"aot"`, `"dynamo"`, or `"auto"`: `"eager"`, unless the call needs another.
     - `partition`: what is saved for the backward: `"min-cut"`, `"default"`, or a partition function of PyTorch's form.
     - `decompose`: functions by operator, or names whose decompositions PyTorch has: `decompose=("aten::gelu",)`.
     - `mode`: captures the module in `"train"` or `"eval"` mode; by default, as it is.

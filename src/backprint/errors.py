@@ -108,10 +108,11 @@ class PrivateApiError(BackprintError):
 
 # ---- Defects of Backprint
 #
-# An engine may refuse a program, the program may raise, and torch may fail to trace it: `auto` then tries the next
-# engine, and says why. A defect of Backprint is none of these. It is raised where one engine was requested; `auto`
-# warns with its traceback, and tries the next. Who raised an error is read from the innermost frame of its traceback.
-# Operators have no frames: a function of Backprint that calls one for the program does so through `for_program`.
+# An engine may refuse a program, the program may raise, and torch may fail to trace it: `auto` then asks another engine
+# if the cause calls for one, and says why. A defect of Backprint is none of these. It is raised where one engine was
+# requested; `auto` warns with its traceback, and asks another. Who raised an error is read from the innermost frame of
+# its traceback. Operators have no frames: a function of Backprint that calls one for the program does so through
+# `for_program`.
 
 OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 EXAMPLES = os.path.join(OURS, "examples", "")

@@ -53,11 +53,10 @@ def capture_with_recipes(
 ) -> Capture:
     """Return the Capture of a call; `recipes` are those that made its tensors, if any did, and `peers` answer its
     collectives."""
-    from backprint.replaying.at_capture import held_against_program
+    from backprint.capturing import capture_call
     from backprint.sample.inputs import with_recipes
-    from backprint.tracing.entry import capture_call
 
-    return with_recipes(capture_call(target, args, kwargs, options, held_against_program, peers), recipes)
+    return with_recipes(capture_call(target, args, kwargs, options, peers=peers), recipes)
 
 
 LOSSES = ("sum", "mean")
@@ -140,16 +139,16 @@ def _check_sent(capture: Capture) -> None:
 
 def verify_stamped(stamped: Capture, trace: Capture | bool) -> Verdict:
     """Compare a stamped Capture with a trace in full, which is made here of its program unless it is given."""
+    from backprint.capturing import capture_call
     from backprint.replaying.verify import against_trace
     from backprint.tracing.captured import LiveProgram
-    from backprint.tracing.entry import capture_call
 
     check_trace(stamped, trace)
     if isinstance(trace, Capture):
         return against_trace(stamped, trace)
     assert isinstance(stamped.origin, LiveProgram)  # its program is alive
     call = stamped.origin.call()
-    return against_trace(stamped, capture_call(*call, replace(stamped.origin.options, stamp=False)))
+    return against_trace(stamped, capture_call(*call, replace(stamped.origin.options, stamp=False), proved=False))
 
 
 def check_trace(stamped: Capture, trace: Capture | bool) -> None:

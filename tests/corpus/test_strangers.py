@@ -245,6 +245,17 @@ def test_captured_by_the_command_line_each_costs_a_line(name: str, strangers: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_command_lower_runs_a_sample_in_a_process_of_its_own(strangers: Path, tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    out = tmp_path / "kernels.py"
+    place = place_of(strangers, "sizes of nested tensors")
+    result = CliRunner().invoke(main, ["lower", str(place), "-o", str(out), "--check"])
+    assert (result.exit_code, out.exists()) == (1, False)
+    assert f"{place} could not be lowered: killed by SIGSEGV" in str(result.exception) + result.output
+    assert CliRunner().invoke(main, ["lower", str(strangers / "zz good"), "-o", str(out)]).exit_code == 0
+    assert "triton" in out.read_text()
+
+
 def test_what_is_only_read_is_read_at_once(strangers: Path) -> None:
     for place in strangers.iterdir():
         result = CliRunner().invoke(main, ["show", str(place), "--summary"])

@@ -109,6 +109,14 @@ def naive_norm(x: Tensor) -> Tensor:
     return (x - mean) * (x.square().mean(-1, keepdim=True) - mean.square() + 1e-5).rsqrt()
 
 
+def naive_softmax(x: Tensor) -> Tensor:
+    return x.exp() / x.exp().sum(-1, keepdim=True)
+
+
+def softmax(x: Tensor) -> Tensor:
+    return x.softmax(-1)
+
+
 def norm(x: Tensor) -> Tensor:
     return F.layer_norm(x, x.shape[-1:])
 
@@ -154,6 +162,7 @@ WRONG: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Tensor, ...
         "written",
     ),
     "naive variance": (naive_norm, norm, (drawn(6, 8),), "forward, a large mean in x"),
+    "overflows": (naive_softmax, softmax, (drawn(6, 8),), "forward, a large mean in x"),
 }
 
 

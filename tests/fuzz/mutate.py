@@ -18,14 +18,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from seeds import Files
+from seeds import Files, end_of
 
 from backprint.graph.nouns import ATOMS, DEVICES, DTYPES, ECHOES, HIGHER, LAYOUTS, PLAIN_TARGETS, ROLES, SCALARS
 from backprint.graph.operators import operators
 from backprint.graph.verdicts import VERDICTS
 from backprint.graphnet.code import callables
+from backprint.sample.ending import MARKER
 from backprint.sample.recipes import KINDS
-from backprint.sample.standalone import MARKER
 
 Draw = random.Random
 ODD_FILES = ("missing", "folder", "link", "pipe")
@@ -480,7 +480,7 @@ def changed_text(draw: Draw, text: str, corpus: Mapping[str, Files], path: str) 
         said = "\n".join(lines)
         if tries == 1 or is_python(said):
             break
-    return said + marker + rest
+    return said + end_of(said) if marker else said
 
 
 def is_python(text: str) -> bool:

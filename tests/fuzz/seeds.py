@@ -5,8 +5,8 @@
 writes tests/fuzz/corpus/*.json again, one sample a file: its texts by their paths.
 
 They are kept, because what a seed number of the fuzz makes of them has to be the same with every torch. Numbers are
-added by hand: a seed that changes, changes what all numbers mean. The lines that every `model.py` of ours ends with
-are not kept, `FOOTER` stands for them; bytes are kept as base64.
+added by hand: a seed that changes, changes what all numbers mean. The lines that a `model.py` of ours ends with are
+not kept, `<FOOTER>` stands for them; bytes are kept as base64.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ import torch
 from torch import nn
 
 import backprint as bp
-from backprint.sample.standalone import FOOTER
+from backprint.errors import BackprintError
+from backprint.graph.nouns import Graph
+from backprint.graph.text import parse
+from backprint.sample.ending import MARKER, RUNNER, ending
 
 CORPUS = Path(__file__).parent / "corpus"
 MARK = "<FOOTER>"
 Files = dict[str, Any]
 """A sample: what its files hold, texts or bytes, by their paths."""
 
-LEFT_OUT = ("graph_hash.txt", "input_tensor_constraints.py", "weight_meta.py", "input_meta.py", "graph_net.json")
-"""What stands in a direction's folder for GraphNet's tools: reading a sample of ours does not look at it."""
+FOR_GRAPHNET = ("graph_hash.txt", "input_tensor_constraints.py", "weight_meta.py", "input_meta.py", "graph_net.json")
+LEFT_OUT = (*FOR_GRAPHNET, RUNNER)
+"""What is there for GraphNet's tools, and to run a graph alone: reading a sample of ours does not look at it."""
 
 
 def seeds() -> dict[str, Files]:
@@ -47,7 +51,8 @@ def packed(files: Files) -> str:
         if isinstance(content, bytes):
             rows[name] = {"base64": base64.b64encode(content).decode()}
         elif isinstance(content, str):
-            rows[name] = {"lines": content.replace(FOOTER, MARK).split("\n")}
+            graph, marker, _ = content.partition(MARKER)
+            rows[name] = {"lines": (content.replace(end_of(graph), MARK) if marker else content).split("\n")}
         else:
             rows[name] = {"odd": content}
     return json.dumps(rows, indent=0, ensure_ascii=True)
@@ -63,8 +68,17 @@ def content_of(row: Mapping[str, Any]) -> Any:
         case {"base64": said}:
             return base64.b64decode(said)
         case {"lines": lines}:
-            return "\n".join(lines).replace(MARK, FOOTER)
+            text = "\n".join(lines)
+            return text.replace(MARK, end_of(text.partition(MARK)[0])) if MARK in text else text
     return row["odd"]
+
+
+def end_of(text: str) -> str:
+    """The lines below a graph's text; those of a graph without ports where the text is none that is read."""
+    try:
+        return ending(parse(text))
+    except (BackprintError, RecursionError, MemoryError, ValueError):
+        return ending(Graph((), (), (), ()))
 
 
 def read(folder: Path, whole: bool) -> Files:

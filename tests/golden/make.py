@@ -1,5 +1,5 @@
-"""Write the golden sample of today's format: `python tests/golden/make.py`, where the format, or the code that ends
-every `model.py`, has changed.
+"""Write the golden sample of today's format: `python tests/golden/make.py`, where the format, or the end of a
+`model.py`, has changed.
 
 Until the first release no other sample is read. What a release has written stays as it is for good:
 `tests/sample/test_sample.py` reads it and proves it again.

@@ -13,6 +13,7 @@ import pytest
 import torch
 from subjects.graphnet_samples import ROWS, Handmade, integers, write_sample
 
+import backprint as bp
 from face import (
     ModelProgram,
     RefusedError,
@@ -53,6 +54,8 @@ GROWS = {
     "one line": (["t = (1, 2)", "t = (t * 60, t) * 60", "t = (t * 60, t) * 60"], "a list of"),
     "a list by its method": (["t = [1]", "t = t.__mul__(1000000000000)"], "a list where a graph has a tensor"),
     "a list in itself": (["t = [1, 2]", "t[0] = t", "u = torch.tensor(t)"], "a list where a graph has a tensor"),
+    "a list by a tensor": (["t = [0] * torch.tensor(1000000000000)"], "a list or a text and a tensor"),
+    "a text by a tensor": (["s = L_x_.type()", "s = s * torch.tensor(1000000000000)"], "a list or a text and a tensor"),
     "a text": (["s = L_x_.type()", *["s = s + s"] * DOUBLE], "a text cannot be an operand of operator.add"),
     "a text by a number": (["s = L_x_.type()", "s = s * 1000000000000"], "a text cannot be an operand of operator.mul"),
     "a text in place": (["s = L_x_.type()", *["s += s"] * DOUBLE], "a text cannot be an operand of operator.add"),
@@ -66,6 +69,9 @@ GROWS = {
     "a shift of True": (["n = True << 100000000000"], "a shift of"),
     "products": (["n = 3", *["n = n * n"] * DOUBLE], "a product of"),
     "what an index is": (["n = L_x_.type().index('F')", "n = 9", *["n = n * n"] * DOUBLE], "a product of"),
+    "a list in itself by addition": (["t = [1, 2]", "t += [t]"], "with those of its lists"),
+    "what is returned": (["t = [0] * 30000", "return (t, t, t)"], "with those of its lists"),
+    "what is an argument": (["t = [0] * 30000", "y = torch.tensor([t, t, t])"], "with those of its lists"),
     "a tensor as a list": (
         ["y = torch.ones(1).expand(10000000000)", "t = y.tolist()"],
         "a list of 10,000,000,000 items; a graph may make one of 65,536",
@@ -76,8 +82,11 @@ GROWS = {
 @pytest.mark.parametrize("case", GROWS)
 def test_what_grows_without_end_is_refused_and_says_at_what(case: str, tmp_path: Path) -> None:
     lines, words = GROWS[case]
+    if not lines[-1].startswith("return"):
+        lines = [*lines, LAST]
+    place = write_sample(Handmade(ROWS, "\n".join(lines)), tmp_path / "made")
     with pytest.raises(ReplayError, match=words):
-        run(sample(tmp_path, *lines))
+        run(place)
 
 
 def test_plain_lists_and_numbers_are_as_they_were(tmp_path: Path) -> None:
@@ -105,15 +114,35 @@ def program(*lines: str) -> ModelProgram:
     return read_code(head + "".join(f"        {line}\n" for line in lines))
 
 
-def made_of(parsed: ModelProgram) -> set[str]:
-    """The names of what its function calls of ours and torch's."""
-    return set(compile_program(parsed, {"x": "x"}, {}, "model.py", "cpu").__code__.co_names)
+@pytest.mark.parametrize("engine", ["eager", "aot", "dynamo"])
+def test_bounded_arithmetic_on_tensors_is_at_its_own_line(engine: str, tmp_path: Path) -> None:
+    lines = ("a, b = L_x_.chunk(2)", "y = a + b * 2", "z = y ** y", "z += b", "w = torch.cat([z, L_x_])")
+    last = "return (w * L_self_parameters_w_,)"
+    place = write_sample(Handmade(ROWS, "\n".join((*lines, last))), tmp_path / "made")
+    [pair] = bp.capture(place, engine=engine).pairs
+    where = {step.target.split(".")[1]: step.source for step in pair.forward.steps if step.source is not None}
+    assert {Path(source.file).name for source in where.values()} == {"model.py"}
+    first = where["split"].line
+    assert [where[name].line - first for name in ("pow", "cat")] == [2, 4]
+    assert {step.source.line - first for step in pair.forward.steps if step.source is not None} == {0, 1, 2, 3, 4, 5}
 
 
-def test_arithmetic_on_tensors_is_left_as_it_is() -> None:
-    lines = ("a, b = x.chunk(2)", "y = a + b * 2", "y = torch.relu(y) ** y", "y += b", "y[0] = 1")
-    assert made_of(program(*lines, "z = [x, y]", "return (y,)")) == {"chunk", "torch_relu"}
-    assert made_of(program("t = (1,)", "t = t + t", "return t")) == {"bounded_add"}
+def test_bounds_fix_no_symbolic_size() -> None:
+    lines = ("a = n * 2 + 1", "b = x.size(0) * 3 % 5", "y = x.view(n, -1) * a + b", "z = torch.cat([y, y])")
+    head = "import torch\n\n\nclass GraphModule(torch.nn.Module):\n    def forward(self, n: torch.SymInt, x):\n"
+    parsed = read_code(head + "".join(f"        {line}\n" for line in (*lines, "return (z,)")))
+    forward = compile_program(parsed, {"n": "n", "x": "x"}, {}, "model.py", "cpu")
+    graphs: list[str] = []
+
+    def backend(module: Any, inputs: Any) -> Any:
+        graphs.append(module.code)
+        return module
+
+    compiled = torch.compile(forward, backend=backend, dynamic=True, fullgraph=True)
+    for n, rows in ((4, 8), (5, 10)):
+        torch.testing.assert_close(compiled(None, n, torch.ones(rows, 3)), forward(None, n, torch.ones(rows, 3)))
+    assert len(graphs) == 1
+    assert "bit_length" not in graphs[0]
 
 
 LARGE = {

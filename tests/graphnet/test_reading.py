@@ -329,6 +329,13 @@ def test_a_name_may_shadow_what_stands_outside(tmp_path: Path) -> None:
     assert run(sample(tmp_path, *lines, rows=rows))[1].shape == (2, 3)
 
 
+def test_an_input_may_be_called_torch(tmp_path: Path) -> None:
+    rows = [floats("L_torch_", 2, data="[-1.0, 1.0]"), floats("L_slice_", 2), weight("w", 2)]
+    place = sample(tmp_path, "return (torch.relu(L_torch_)[slice(1, None)], L_slice_ * w)", rows=rows)
+    assert list(build_sample(read_graphnet(place)).inputs) == ["torch", "slice"]
+    assert run(place)[0].tolist() == [1.0]
+
+
 def test_an_input_may_have_the_name_that_another_has_in_the_code(tmp_path: Path) -> None:
     rows = [floats("x", 2, original_name='"y"', data="[1.0, 2.0]"), floats("L_x_", 2, data="[3.0, 4.0]")]
     place = sample(tmp_path, "return (x, L_x_)", rows=rows)

@@ -20,7 +20,7 @@ from subjects.forked import run_python
 from torch import Tensor, nn
 
 import backprint as bp
-from face import FOOTER, MARKER, MAX_CHARACTERS, main, metadata
+from face import MARKER, MAX_CHARACTERS, main, metadata
 
 DEEP = 100_000
 RUN = "open('CANARY', 'w').close()"
@@ -204,7 +204,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     "a statement before the class": (above_class(RUN), FORWARD, "is outside the class"),
     "another import": (text(FORWARD, lambda text: text.replace("import math", "import os", 1)), FORWARD, "header"),
     "an altered ending": (
-        text(FORWARD, lambda text: text.replace("    main()\n", f"    {RUN}\n")),
+        text(FORWARD, lambda text: text.replace('    names["main"]', f'    {RUN}\n    names["main"]')),
         FORWARD,
         "are not those that samples of this version end with; nothing was run",
     ),
@@ -213,7 +213,11 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         FORWARD,
         "are not those that samples of",
     ),
-    "two endings": (text(FORWARD, lambda text: f"{text}{RUN}\n\n{FOOTER}"), FORWARD, "are not those that samples of"),
+    "two endings": (
+        text(FORWARD, lambda text: f"{text}{RUN}\n\n{MARKER}{text.partition(MARKER)[2]}"),
+        FORWARD,
+        "are not those that samples of",
+    ),
     "an ending that says it is another's": (
         text(FORWARD, lambda text: text.replace(MARKER, f"{RUN}\n{MARKER}", 1)),
         FORWARD,
@@ -236,7 +240,7 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     ),
     "a byte order mark": (raw(FORWARD, lambda data: b"\xef\xbb\xbf" + data), FORWARD, "U+FEFF"),
     "truncated in the graph": (raw(FORWARD, lambda data: data[:700]), FORWARD, "truncated"),
-    "truncated in the ending": (raw(FORWARD, lambda data: data[:-700]), FORWARD, "are not those that samples of"),
+    "truncated in the ending": (raw(FORWARD, lambda data: data[:-200]), FORWARD, "are not those that samples of"),
     "empty": (raw(FORWARD, lambda data: b""), FORWARD, "truncated"),
     "very long": (
         raw(FORWARD, lambda data: data + b" " * 4 * MAX_CHARACTERS),

@@ -27,10 +27,10 @@ from face import (
     fit,
     fit_all,
     from_json,
-    generator,
     make,
     make_all,
     redraw,
+    run_sample,
     to_json,
 )
 from face import generator_digest as digest
@@ -171,12 +171,12 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 )
 def test_philox_gives_the_published_answers(word, seed, answer):
     """Philox4x32-10's known answers, from Random123's kat_vectors."""
-    assert tuple(one.item() for one in generator.philox(*words(word, word, word, word), seed)) == answer
+    assert tuple(one.item() for one in run_sample.philox(*words(word, word, word, word), seed)) == answer
 
 
 def test_philox_gives_the_published_answer_for_digits_of_pi():
     counter = words(0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
-    answer = generator.philox(*counter, 0x299F31D0 << 32 | 0xA4093822)
+    answer = run_sample.philox(*counter, 0x299F31D0 << 32 | 0xA4093822)
     assert tuple(one.item() for one in answer) == (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)
 
 
@@ -188,12 +188,12 @@ def test_each_kind_and_dtype_makes_the_golden_bits(kind, dtype):
 def test_the_table_of_golden_bits_is_whole():
     assert set(DIGESTS) == set(CASES)
     rest = {"exact", "view", "sparse", "none"}
-    assert set(KINDS) == set(generator.DRAWS) | rest == set(FACTS) | rest
+    assert set(KINDS) == set(run_sample.DRAWS) | rest == set(FACTS) | rest
 
 
 @pytest.mark.parametrize("chunk", [3, 64, 2**20])
 def test_chunks_are_no_part_of_the_draw(chunk, monkeypatch):
-    monkeypatch.setattr(generator, "CHUNK", chunk)
+    monkeypatch.setattr(run_sample, "CHUNK", chunk)
     for kind in ("normal", "integers", "permutation"):
         assert digest(make(sample_recipe(kind, FACTS[kind][0][0]))) == DIGESTS[kind, FACTS[kind][0][0]]
 
@@ -551,7 +551,7 @@ def test_a_sparse_tensor_keeps_its_places_and_draws_its_values(layout, dtype):
     again = make_all({name: redraw(recipe, 1) for name, recipe in recipes.items()}, kept)["x"]
     assert (made.layout, made.dtype, made.shape) == (tensor.layout, tensor.dtype, tensor.shape)
     for other in (made, again):
-        assert all(map(torch.equal, generator.parts(tensor)[:-1], generator.parts(other)[:-1]))
+        assert all(map(torch.equal, run_sample.parts(tensor)[:-1], run_sample.parts(other)[:-1]))
     assert len({digest(each) for each in (tensor, made, again)}) == 3
     exact = fit_all({"x": tensor}, 3, exact=["x"])
     assert digest(make_all(exact, exact_data({"x": tensor}, exact))["x"]) == digest(tensor)
@@ -666,7 +666,7 @@ def test_recipes_come_back_from_json_equal():
     for recipe in recipes:
         text = json.dumps(to_json(recipe), allow_nan=False)
         assert from_json(json.loads(text)) == recipe
-        assert generator.parse(json.loads(text)) == recipe
+        assert run_sample.parse(json.loads(text)) == recipe
 
 
 GOOD = to_json(sample_recipe("normal", "float32"))

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import backprint as bp
 from face import generator_digest as digest
-from face import metadata, standalone
+from face import metadata
 from face import sample_save as save_module
 
 # ------------------------------------------------------------------ what is captured
@@ -481,8 +481,8 @@ def test_an_ending_of_another_version_is_refused(one: Made, tmp_path: Path) -> N
     for side in ("forward", "backward"):
         model = tmp_path / "sample" / "pair_0" / side / "model.py"
         text = model.read_text()
-        assert standalone.FOOTER in text
-        model.write_text(text.replace("def main():", "def main():  # as it was"))
+        assert text.endswith('names["main"](GraphModule, __file__)\n')
+        model.write_text(text.replace("(GraphModule, __file__)", "(GraphModule, __file__)  # as it was"))
     with pytest.raises(
         bp.errors.RefusedError, match=r"model\.py: line \d+: the lines below .*capture the program again"
     ):

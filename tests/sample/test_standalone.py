@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import math
+import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +17,28 @@ import torch
 from safetensors.torch import save_file
 from subjects.forked import run_python
 
+import backprint as bp
 from face import (
-    FOOTER,
     MARKER,
     Graph,
     Port,
     Recipe,
     Ref,
+    ScalarSpec,
     Step,
     TensorSpec,
+    ending,
     exact_data,
     fit,
     fit_all,
     make_all,
     parse,
+    run_sample,
     to_json,
 )
 from face import generator_digest as digest
 
+END = ending(Graph((), (), (), ()))
 HEADER = "import torch\nfrom torch import inf, nan\naten = torch.ops.aten\n\n\n"
 
 FORWARD = """class GraphModule(torch.nn.Module):
@@ -67,14 +74,15 @@ BACKWARD = """class GraphModule(torch.nn.Module):
 
 
 def write(folder: Path, recipes: dict[str, Recipe], exact: dict[str, torch.Tensor], **graphs: str) -> None:
-    """A sample's folder, as far as the footer looks at it."""
+    """A sample's folder, as far as `run_sample.py` looks at it."""
     rows = {name: to_json(recipe) for name, recipe in recipes.items()}
     (folder / "capture.json").write_text(json.dumps({"seed": 7, "recipes": rows}, allow_nan=False))
     if exact:
         save_file(exact, folder / "tensors.safetensors")
     for direction, graph in graphs.items():
         (folder / "pair_0" / direction).mkdir(parents=True)
-        (folder / "pair_0" / direction / "model.py").write_text(HEADER + graph + FOOTER)
+        (folder / "pair_0" / direction / "model.py").write_text(HEADER + graph + END)
+    shutil.copyfile(run_sample.__file__, folder / "run_sample.py")
 
 
 def play(folder: Path, direction: str = "forward") -> Any:
@@ -220,11 +228,73 @@ def test_damaged_exact_data_is_refused(damage, tmp_path):
     assert ("its exact data is not there" if broken is None else "tensors.safetensors is damaged") in done.stderr
 
 
-def test_the_footer_is_python_that_imports_torch_and_the_standard_library_alone() -> None:
-    assert FOOTER.startswith(MARKER + "\n")
-    assert FOOTER.count(MARKER) == 1
-    tree = ast.parse(FOOTER)
+def test_the_runner_imports_torch_and_the_standard_library_alone() -> None:
+    tree = ast.parse(Path(run_sample.__file__).read_text())
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.split(".")[0] for name in names} - set(sys.stdlib_module_names) == {"torch"}
-    assert all(len(line) <= 120 for line in FOOTER.splitlines())
+
+
+def test_every_sample_has_the_runner_as_it_is_here(tmp_path: Path) -> None:
+    path = bp.capture(torch.sin, torch.randn(3), requires_grad=True).save(tmp_path / "sample", power="none")
+    assert (path / "run_sample.py").read_bytes() == Path(run_sample.__file__).read_bytes()
+
+
+def test_two_samples_run_in_one_process(pair, tmp_path_factory) -> None:
+    """Each `model.py` executes the runner of its own sample, and no module is left behind."""
+    other = tmp_path_factory.mktemp("other")
+    recipes = fit_all({"x": torch.randn(3)}, 0)
+    write(other, recipes, {}, forward=identity(recipes))
+    places = [str(folder / "pair_0" / "forward" / "model.py") for folder in (pair[0], other)]
+    code = "import runpy, sys\nfor place in sys.argv[1:]: runpy.run_path(place, run_name='__main__')"
+    done = run_python(["-c", code, *places], flags=["-I"], cwd="/")
+    assert done.stdout == play(pair[0]).stdout + play(other).stdout, done.stderr
+    assert len(done.stdout.splitlines()) == 5
+    assert not [*pair[0].rglob("*.pyc"), *other.rglob("*.pyc")]
+
+
+def test_reading_a_sample_neither_runs_nor_asks_for_the_runner(tmp_path: Path) -> None:
+    path = bp.capture(torch.sin, torch.randn(3), requires_grad=True).save(tmp_path / "sample", power="none")
+    for text in ("raise SystemExit(99)", "this is not Python"):
+        (path / "run_sample.py").write_text(text)
+        assert bp.verify(bp.load(path))[0].verdict == "bitwise"
+    (path / "run_sample.py").unlink()
+    assert bp.verify(bp.load(path))[0].verdict == "bitwise"
+
+
+NUMBERS = (
+    Port("x", "input", TensorSpec("float32", (2, 3), (1, 2)), "x"),
+    Port("n", "input", ScalarSpec("SymInt", "s0"), "n"),
+)
+
+
+def test_the_end_of_a_graph_is_python_with_what_tools_need_that_know_tensors_alone() -> None:
+    for inputs in ((), NUMBERS):
+        end = ending(Graph(inputs, (), (), ()))
+        assert end.startswith(MARKER + "\n")
+        assert end.count(MARKER) == 1
+        ast.parse(end)
+        assert all(len(line) <= 120 for line in end.splitlines())
+        assert ("class GraphModule(GraphModule)" in end) == bool(inputs)
+    many = tuple(replace(NUMBERS[1], name=f"number_{i}", local=f"number_{i}") for i in range(60))
+    ast.parse(end := ending(Graph(many, (), (), ())))
+    assert all(len(line) <= 120 for line in end.splitlines())
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_folder_of_its_own_runs_under_other_tools(dynamic: bool, tmp_path: Path) -> None:
+    """A direction that was copied out of its sample: what GraphNet imports needs no other file."""
+    x = torch.randn(4, 6).t()
+    capture = bp.capture(lambda x: x.sin().reshape(-1) * x.shape[0], x, requires_grad=True, dynamic=dynamic)
+    path = capture.save(tmp_path / "sample", power="none")
+    text = (path / "pair_0" / "backward" / "model.py").read_text()
+    assert "class GraphModule(GraphModule)" in text
+    space: dict[str, Any] = {"__name__": "model"}
+    exec(text, space)  # their loader sets no __file__
+    names = inspect.signature(space["GraphModule"].forward).parameters
+    numbers = [port for port in capture.pairs[0].backward.inputs if isinstance(port.spec, ScalarSpec)]
+    given = {port.local: torch.tensor({"s0": 6, "s1": 4}[port.spec.expression]) for port in numbers}
+    given |= {"x": x.contiguous(), "tangent_output": torch.ones(24)}
+    assert set(names) == {"self", *given}
+    [gradient] = space["GraphModule"]()(**given)
+    assert torch.equal(gradient, x.cos() * 6)

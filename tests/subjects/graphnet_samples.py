@@ -420,6 +420,8 @@ HOSTILE: Mapping[str, tuple[str, str]] = {
     "metaclass": (body().replace("torch.nn.Module)", "torch.nn.Module, metaclass=print)"), "no decorators or keywords"),
     "other_base": (body().replace("(torch.nn.Module)", "(torch.nn.Sequential)"), "one base, torch.nn.Module"),
     "annotation": (body().replace("L_x_: torch.Tensor", "L_x_: print"), "the annotation 'print'"),
+    "annotation_call": (body().replace("L_x_: torch.Tensor", "L_x_: print(1)"), "the annotation 'print(1)'"),
+    "reserved_keyword": (body("f = torch.relu(L_x_, __debug__=1)"), "'__debug__' is reserved"),
     "syntax": ("class GraphModule(torch.nn.Module:\n", "not Python"),
     "empty": ("", "no class GraphModule"),
     "control_character": (body("f = 1 \x0c"), "U+000C"),

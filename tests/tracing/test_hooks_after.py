@@ -114,3 +114,27 @@ def test_a_hook_that_is_left_out_is_said(
     sample = bp.load(bp.save(capture, tmp_path / "sample"))
     assert sample.notes == capture.notes
     assert note in sample.verify(derivative=True)[0].detail
+
+
+def test_a_hook_on_an_accumulating_node_is_said(tmp_path: Path) -> None:
+    model = nn.Linear(4, 2)
+    node = model.weight.expand_as(model.weight).grad_fn.next_functions[0][0]  # as libraries for training do
+    node.register_prehook(lambda gradients: (gradients[0] * 10,))
+    capture = bp.capture(model, torch.randn(3, 4))
+    begins = (
+        "hooks of AccumulateGrad nodes are not a part of this capture: the program keeps the AccumulateGrad node of"
+    )
+    (note,) = capture.notes
+    assert note.startswith(f"{begins} weight, which may have hooks")
+    (verdict,) = capture.verify(derivative=True)
+    assert note in verdict.detail
+    assert verdict.derivative is not None
+    assert note in verdict.derivative.detail
+    assert note in bp.load(bp.save(capture, tmp_path / "sample")).verify()[0].detail
+
+
+def test_a_node_that_nobody_keeps_is_not_said() -> None:
+    model, x = nn.Linear(4, 2), torch.randn(3, 4)
+    output = model(x)  # a graph that is alive has the node, too
+    assert bp.capture(model, x).notes == ()
+    output.sum().backward()

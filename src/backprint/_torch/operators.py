@@ -273,9 +273,6 @@ NAMES = {
         (private.CAPTURE,),
         holds=keys_of_devices_are_known,
     ),
-    "all_schemas": Private(
-        "torch._C._jit_get_all_schemas", "Return the schema of every operator that torch knows.", (private.GRAPHNET,)
-    ),
     "core_decompositions": Private(
         "torch._decomp.core_aten_decompositions",
         "Return the decompositions to the operators of Core ATen.",

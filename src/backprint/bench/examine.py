@@ -38,7 +38,7 @@ from backprint.graph.steps import used
 from backprint.lowering.subjects import BenchStep, RandomState, inputs_of_results, random_now, state_of
 from backprint.measuring.clocks import CheatFound
 from backprint.measuring.transfer import HeldBudget, ResultKind, UnsentValue, kind_of_result, read_results, slot_offsets
-from backprint.sample.alone import ports
+from backprint.run_sample import ports
 from backprint.sample.judged import within_tolerance
 from backprint.sample.rerun import copies
 

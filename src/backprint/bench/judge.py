@@ -34,7 +34,7 @@ from backprint.lowering.subjects import (
 from backprint.measuring.clocks import CheatFound
 from backprint.measuring.contents import STEPS, redrawn
 from backprint.replaying.results import moves, strength
-from backprint.sample.alone import make_inputs
+from backprint.run_sample import make_inputs
 from backprint.sample.export import content_of, graphs_needed, recipes_needed
 from backprint.sample.judged import (
     Eager,

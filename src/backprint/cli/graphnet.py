@@ -60,22 +60,11 @@ def sample_numbers(place: Path) -> dict[str, Any]:
 
 def lines_and_calls(sample: Any) -> tuple[int, Counter[str]]:
     """Return how many lines a sample's program has, and how often each function is called."""
+    from backprint.graphnet.code import count_calls
+
     if sample.graph is not None:
         return len(sample.graph.steps), Counter(step.target for step in sample.graph.steps if not step.is_guard)
     return len(sample.program.lines), count_calls(sample.program)  # without trust, code that is not parsed was refused
-
-
-def count_calls(program: Any) -> Counter[str]:
-    """Count the calls of each function and method."""
-    from backprint.graphnet.code import FunctionCall, MethodCall, located_expressions
-
-    calls: Counter[str] = Counter()
-    for _, value in located_expressions(program):
-        if isinstance(value, FunctionCall):
-            calls[value.target] += 1
-        elif isinstance(value, MethodCall):
-            calls[f".{value.name}"] += 1
-    return calls
 
 
 def print_sample(row: dict[str, Any]) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from backprint.cli.options import ALLOW
+from backprint.cli.options import ALLOW, TIMEOUT
 from backprint.cli.say import echo
+from backprint.jobs.apart import ask, write_result
+from backprint.jobs.task import Task
+from backprint.jobs.verbs import load_only
 
 if TYPE_CHECKING:
     from backprint.kernels.lowered import Lowered
@@ -41,9 +45,17 @@ if TYPE_CHECKING:
 )
 @click.option("--gpu", default="cuda:90", show_default=True, help="The GPU that Inductor writes kernels for.")
 @ALLOW
+@TIMEOUT
 @click.option("--check", is_flag=True, help="Run the file, and compare outputs and gradients with eager.")
 def command(
-    target: str, out: Path, lengths: str | None, sums: str, gpu: str, allow: tuple[str, ...], check: bool
+    target: str,
+    out: Path,
+    lengths: str | None,
+    sums: str,
+    gpu: str,
+    allow: tuple[str, ...],
+    timeout: float,
+    check: bool,
 ) -> None:
     """Write a program as Triton kernels, in a file that needs torch and triton alone.
 
@@ -51,27 +63,56 @@ def command(
     takes a number and the program loops over the first dimension of its arguments, it becomes one kernel a direction,
     for every number of steps. If it does not loop, the kernels are Inductor's, for every such number. If the factory
     takes no number, or the target is a sample, they are Inductor's, for the captured sizes. No GPU is needed, to check
-    the file neither: Triton's interpreter runs it. What cannot be lowered is refused by name. Exit code 1 if it is
-    refused, or a check finds a difference.
+    the file neither: Triton's interpreter runs it. What cannot be lowered is refused by name. A sample runs in a
+    process of its own, for at most --timeout seconds. Exit code 1 if the target is refused, or a check finds a
+    difference.
     """
-    lowered = (
-        lowered_sample(target, gpu, allow) if Path(target).is_dir() else lowered_factory(target, lengths, sums, gpu)
-    )
-    lowered.save(out)
-    echo(f"{out}: {lowered.explain()}", lines=True)
+    if Path(target).is_dir():
+        written = _of_sample(Path(target), {"gpu": gpu, "allow": allow, "check": check}, timeout)
+    else:
+        written = _written(lowered_factory(target, lengths, sums, gpu), check)
+    out.write_text(written["source"], encoding="utf-8")
+    echo(f"{out}: {written['explained']}", lines=True)
     if check:
-        comparison = lowered.check()
-        echo(str(comparison), lines=True)
-        if not comparison.ok:
+        echo(written["compared"], lines=True)
+        if not written["ok"]:
             raise SystemExit(1)
 
 
-def lowered_sample(place: str, gpu: str, allow: tuple[str, ...]) -> Lowered:
-    """Return a sample in Inductor's kernels."""
+def _written(lowered: Lowered, check: bool) -> dict[str, Any]:
+    """Return the text of a file of kernels, what is said of it, and how it compares with eager if it is to be run."""
+    comparison = lowered.check() if check else None
+    return {
+        "source": lowered.source,
+        "explained": lowered.explain(),
+        "compared": str(comparison),
+        "ok": comparison is None or comparison.ok,
+    }
+
+
+def _of_sample(place: Path, options: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    """Return what `_written` does of a sample, which a process of its own runs."""
+    from backprint.errors import ReplayError
+
+    answer = ask("backprint.cli.lower:lowered_apart", place, {**options, "allow": list(options["allow"])}, timeout)
+    if answer.content is None:
+        raise ReplayError(f"{place} could not be lowered: {answer.ended}")
+    result: dict[str, Any] = answer.content["result"]
+    return result
+
+
+def lowered_apart(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """Lower a sample to Inductor's kernels, in its own process, and write the result as the answer."""
     from backprint.api import load
     from backprint.kernels import lower
 
-    return lower(load(place, allow=allow), target=gpu)
+    def result() -> dict[str, Any]:
+        return _written(lower(load(task.path, allow=options["allow"]), target=options["gpu"]), options["check"])
+
+    return write_result(staging, result)
+
+
+lowered_apart.warm = load_only  # type: ignore[attr-defined]  # what its worker loads first
 
 
 def lowered_factory(target: str, lengths: str | None, sums: str, gpu: str) -> Lowered:

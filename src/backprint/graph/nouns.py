@@ -1084,6 +1084,8 @@ IN_FULL = "traced in full, not stamped: "
 HOOKS_LEFT_OUT = "register_post_accumulate_grad_hook is not a part of this capture"
 """How the note of a Capture begins that is without the program's hooks after accumulation."""
 
+NODES_LEFT_OUT = "hooks of AccumulateGrad nodes are not a part of this capture"
+"""How the note of a Capture begins whose program keeps such nodes."""
 
 WITHOUT_CHECKPOINTS = (
     "these graphs are without the program's checkpoints, which AOTAutograd does not trace: they save what the program "
@@ -1108,7 +1110,7 @@ def stamp_of(notes: Iterable[str]) -> str:
 
 def left_out_of(notes: Iterable[str]) -> list[str]:
     """Return the notes on what a Capture is without, which a verdict repeats."""
-    return [note for note in notes if note.startswith(HOOKS_LEFT_OUT)]
+    return [note for note in notes if note.startswith((HOOKS_LEFT_OUT, NODES_LEFT_OUT))]
 
 
 # ---- What is legal in a graph: tables of names, targets, devices and sizes

@@ -7,6 +7,7 @@ trusts it; a note of the sample then says so.
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
 import re
@@ -32,11 +33,11 @@ from backprint.common.text import check_choice
 from backprint.errors import SampleError
 from backprint.graph.nouns import Graph
 from backprint.graphnet import emit
-from backprint.graphnet.code import ForwardArgument, FunctionCall, ModelProgram, Name, Return, located_expressions
-from backprint.graphnet.emit import NORMS, calls_to, compile_program
+from backprint.graphnet.code import ForwardArgument, ModelProgram, call_node, count_calls, name_node, placed
+from backprint.graphnet.emit import NORMS, compile_program
 from backprint.graphnet.metas import Known, Meta, Use, read_sample_text, read_symbol_examples
 from backprint.graphnet.read import GraphNetSample, NamedInput, SamplePlan, plan_of
-from backprint.sample.generator import Recipe
+from backprint.run_sample import Recipe
 from backprint.sample.inputs import Inputs, fit, recipe_at
 from backprint.sample.recipes import FLOATS, INTEGERS, derive
 from backprint.values.bounds import storage_nbytes, why_outgrown
@@ -152,19 +153,12 @@ def _uses_values_of(program: ModelProgram, names: Sequence[str]) -> bool:
     value of `x` another name, so the uses of `y` are looked for too."""
     variables = set(names)
     for line in program.lines:
-        value = line.value
-        if isinstance(value, Name) and value.id in variables:
-            for target in getattr(line, "targets", ()):
-                variables |= {target.id} if isinstance(target, Name) else set()
-    return any(
-        isinstance(expression, Name) and expression.id in variables and not _is_renaming_line(program, line)
-        for line, expression in located_expressions(program)
-    )
-
-
-def _is_renaming_line(program: ModelProgram, line_number: int) -> bool:
-    """Whether a line only gives a value another name: `y = x`."""
-    return any(line.line == line_number and isinstance(line.value, Name) for line in program.lines)
+        if isinstance(line.value, ast.Name):
+            if line.value.id in variables and isinstance(line, ast.Assign):
+                variables |= {target.id for target in line.targets if isinstance(target, ast.Name)}
+        elif any(isinstance(node, ast.Name) and node.id in variables for node in ast.walk(line)):
+            return True
+    return False
 
 
 # ---- Runs on meta tensors
@@ -246,7 +240,7 @@ def shape_argument(argument: ForwardArgument, metas: Mapping[str, Meta], numbers
 
 def _find_untrainable(program: ModelProgram, metas: Mapping[str, Meta], numbers: Mapping[str, Any]) -> _ShapeRun:
     """Find the lines whose batch norm cannot run in training mode, because it has only one value per channel."""
-    return _run_on_shapes(program, metas, numbers) if calls_to(program, NORMS) else _ShapeRun(None)
+    return _run_on_shapes(program, metas, numbers) if count_calls(program).keys() & set(NORMS) else _ShapeRun(None)
 
 
 def _batch_norm_in_train_if_possible(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -698,8 +692,8 @@ def program_that_calls(sample: GraphNetSample, function: Callable[..., Any]) -> 
     """Return a program that only calls a function with all arguments of the sample, and a table with this function. The
     function runs a Graph, or is the module of a file that was executed."""
     arguments = sample.arguments
-    call = FunctionCall(EXECUTED, (), tuple((argument.name, Name(argument.name)) for argument in arguments))
-    return ModelProgram(arguments, (Return(1, call),)), {EXECUTED: function}
+    call = call_node(EXECUTED, **{argument.name: name_node(argument.name) for argument in arguments})
+    return ModelProgram(arguments, (placed(ast.Return(call), 1),)), {EXECUTED: function}
 
 
 def _execute_model(path: Path, fake: MakeFakeMode | None = None) -> nn.Module:

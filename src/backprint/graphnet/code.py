@@ -12,19 +12,30 @@ pickles, raw memory, hooks, threads or callables. What is not in the grammar is 
     z = y.to(device=device(type="cuda", index=0), dtype=torch.float16)
     return (z,)
 
-`emit` compiles a ModelProgram to a function, `training` rewrites it, `uses` finds what it does with its inputs.
+The lines of a ModelProgram are Python's own syntax tree, and every node in it is made here: a node of the file that no
+function below copies is in no program. Four things are written in one way, whatever the file has:
+
+- A function or a constant of torch is one `ast.Name` with its dots: `Name("torch.conv2d")`. No identifier has a dot,
+  so whatever the file binds, such a name is a global, and what has no dot is a value.
+- Each slice is a call of `SLICE` with three arguments: `x[1:]` is `x[slice(1, None, None)]`.
+- Each device but `meta` is the name `DEVICE`, or `DEVICE_TEXT` where the file has a text: `emit` says which it is.
+- `inf`, `nan` and negative numbers are constants.
+
+`emit` compiles a ModelProgram to a function, and rewrites it to a mode; `read` finds what it does with its inputs.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from backprint.errors import GraphError, RefusedError
 from backprint.graph.nouns import ATOMS, MAX_INTEGER
@@ -35,165 +46,8 @@ MAX_STRING = 4096
 
 # ---- Nouns
 
-
-@dataclass(frozen=True, slots=True)
-class Const:
-    """A number, a string, a bool, None or `...`."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A value that an earlier line named, or an argument."""
-
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Torch:
-    """A constant of torch: `float32`, `strided`, `channels_last`."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceExpr:
-    """A device that the code names, replaced by the device asked for. `object`: a torch.device, not a text."""
-
-    name: str
-    object: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionCall:
-    """A call of a function of the table, by its dotted name."""
-
-    target: str
-    args: tuple[Expr, ...]
-    kwargs: tuple[tuple[str, Expr], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class MethodCall:
-    """A call of a tensor method of the table."""
-
-    of: Expr
-    name: str
-    args: tuple[Expr, ...]
-    kwargs: tuple[tuple[str, Expr], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """An attribute of a value: `.T`, `.shape`."""
-
-    of: Expr
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """Arithmetic or a comparison, by the name of its `ast` class: `Add`, `Lt`."""
-
-    kind: str
-    left: Expr
-    right: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Unary:
-    """`-x`, `~x`, `+x`, `not x`."""
-
-    kind: str
-    of: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """`x[index]`."""
-
-    of: Expr
-    index: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class SliceExpr:
-    """`slice(start, stop, step)`, or `start:stop:step`."""
-
-    start: Expr
-    stop: Expr
-    step: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Items:
-    """A tuple or a list of expressions."""
-
-    items: tuple[Expr, ...]
-    list: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """A dictionary of expressions."""
-
-    pairs: tuple[tuple[Expr, Expr], ...]
-
-
-Expr: TypeAlias = (
-    Const
-    | Name
-    | Torch
-    | DeviceExpr
-    | FunctionCall
-    | MethodCall
-    | Attribute
-    | Operation
-    | Unary
-    | Item
-    | SliceExpr
-    | Items
-    | Pairs
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Assign:
-    """`a = b = value`; a target is a Name, an Item, or Items of these."""
-
-    line: int
-    targets: tuple[Expr, ...]
-    value: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Augment:
-    """`a += value`: in place on a tensor, then the name is bound again."""
-
-    line: int
-    target: Expr
-    kind: str
-    value: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Do:
-    """An expression that is evaluated for its effect."""
-
-    line: int
-    value: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Return:
-    """The last statement: what forward returns."""
-
-    line: int
-    value: Expr
-
-
-Statement: TypeAlias = Assign | Augment | Do | Return
+Statement: TypeAlias = ast.Assign | ast.AugAssign | ast.Expr | ast.Return
+"""A line of a program. The target of an AugAssign is a Name or a Subscript; only the last line is a Return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +61,17 @@ class ForwardArgument:
 
 @dataclass(frozen=True, slots=True)
 class ModelProgram:
-    """A parsed `model.py`: the arguments of its forward, and its statements, the last of which returns."""
+    """A `model.py` that was read: the arguments of its forward, and its lines, the last of which returns.
+
+    Python's nodes can be changed, but nobody changes these: a rewriter works on `copied_lines`.
+    """
 
     arguments: tuple[ForwardArgument, ...]
     lines: tuple[Statement, ...]
+
+    def copied_lines(self) -> tuple[Statement, ...]:
+        """Return a copy of the lines, which may be changed."""
+        return copy.deepcopy(self.lines)
 
 
 # ---- What is legal
@@ -221,6 +82,9 @@ def callables() -> frozenset[str]:
     """Return the functions and methods that a graph may call: `torch.conv2d`, `Tensor.view`."""
     return frozenset(Path(__file__).with_name("callables.txt").read_text(encoding="ascii").splitlines())
 
+
+SLICE, DEVICE, DEVICE_TEXT, META = "builtins.slice", "torch.device", "torch.device.type", "torch.device.meta"
+"""The names by which programs have slices and devices; META is the device `meta`, which no other replaces."""
 
 NOISE = frozenset(
     {
@@ -276,6 +140,52 @@ KINDS = {
 }
 DEVICES = frozenset({"cpu", "cuda", "xpu", "mps", "npu", "hpu"})
 _DEVICE = re.compile(rf"(?:{'|'.join(sorted(DEVICES))})(?::\d{{1,3}})?")
+AUTOCAST = "torch.amp.autocast_mode._enter_autocast"
+
+
+# ---- Making nodes, and looking for calls
+
+
+def name_node(name: str) -> ast.Name:
+    """Return the node of a name that is read."""
+    return ast.Name(name, ast.Load())
+
+
+def call_node(target: str, /, *args: ast.expr, **kwargs: ast.expr) -> ast.Call:
+    """Return a call of a function by its dotted name."""
+    return ast.Call(name_node(target), list(args), [ast.keyword(key, item) for key, item in kwargs.items()])
+
+
+def method_node(of: ast.expr, name: str, *args: ast.expr) -> ast.Call:
+    """Return a call of a method."""
+    return ast.Call(ast.Attribute(of, name, ast.Load()), list(args), [])
+
+
+def placed(statement: Any, line: int) -> Any:
+    """Return a statement whose nodes all have this line as their place, as tracebacks show it."""
+    for node in ast.walk(statement):
+        if isinstance(node, (ast.stmt, ast.expr, ast.keyword)):
+            node.lineno = node.end_lineno = line
+            node.col_offset = node.end_col_offset = 0
+    return statement
+
+
+def is_slice(node: ast.expr) -> bool:
+    """Whether a node of a program is a slice."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == SLICE
+
+
+def count_calls(program: ModelProgram) -> Counter[str]:
+    """Count the calls of each function and method: `torch.conv2d`, `.view`."""
+    calls: Counter[str] = Counter()
+    for line in program.lines:
+        for node in ast.walk(line):
+            match node:
+                case ast.Call(func=ast.Name(id=target)) if target != SLICE:
+                    calls[target] += 1
+                case ast.Call(func=ast.Attribute(attr=name)):
+                    calls[f".{name}"] += 1
+    return calls
 
 
 # ---- Reading
@@ -291,7 +201,7 @@ def read_code(text: str) -> ModelProgram:
 
 
 class _CodeReader:
-    """Parses one text; keeps its lines and the names bound so far."""
+    """Checks the tree of one text, and copies what is allowed; keeps its lines and the names bound so far."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
@@ -308,6 +218,10 @@ class _CodeReader:
 
     def refused(self, node: Any, why: str) -> RefusedError:
         return RefusedError(f"line {node.lineno}: {why}")
+
+    def odd(self, node: Any, why: str) -> RefusedError:
+        """A refusal that quotes the source text of a node."""
+        return self.refused(node, f"{self.source_of(node)!r}: {why}")
 
     # ---- the file, the class, the function
 
@@ -340,7 +254,7 @@ class _CodeReader:
     def forward_of(self, cls: ast.ClassDef) -> ast.FunctionDef:
         """Return the class's only function, forward."""
         plain = not (cls.decorator_list or cls.keywords or getattr(cls, "type_params", None)) and len(cls.bases) == 1
-        if not plain or self.dotted(cls.bases[0]) not in ("torch.nn.Module", "torch.nn.modules.module.Module"):
+        if not plain or _dotted(cls.bases[0]) not in ("torch.nn.Module", "torch.nn.modules.module.Module"):
             raise self.refused(cls, "a graph's class has one base, torch.nn.Module, and no decorators or keywords")
         match cls.body:
             case [ast.FunctionDef(name="forward") as function]:
@@ -360,19 +274,25 @@ class _CodeReader:
         stored = (child for child in ast.walk(node) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store))
         self.locals = {child.arg for child in spec.args[1:]} | {child.id for child in stored}
         arguments = tuple(self.argument(arg) for arg in spec.args[1:])
-        lines = tuple(self.line(child, last=child is node.body[-1]) for child in node.body)
-        if not isinstance(lines[-1], Return):
+        last = node.body[-1]
+        lines: tuple[Statement, ...] = tuple(placed(self.line(line, line is last), line.lineno) for line in node.body)
+        if not isinstance(lines[-1], ast.Return):
             raise GraphError(f"line {node.lineno}: forward does not return")
         return ModelProgram(arguments, lines)
 
     def argument(self, node: ast.arg) -> ForwardArgument:
-        annotation = self.dotted(node.annotation) if node.annotation is not None else ""
-        if annotation and annotation not in KINDS:
-            raise self.refused(node, f"the annotation {annotation!r:.80} is not one of {', '.join(KINDS)}")
+        match node.annotation:
+            case None | ast.Constant(value=str()):
+                kind = ""
+            case ast.expr() as annotation:
+                words = _dotted(annotation) or self.source_of(annotation)
+                if words not in KINDS:
+                    raise self.refused(node, f"the annotation {words!r:.80} is not one of {', '.join(KINDS)}")
+                kind = KINDS[words]
         if node.arg in self.bound:
             raise self.refused(node, f"forward takes {node.arg!r:.80} twice")
         self.bind(node, node.arg)
-        return ForwardArgument(node.arg, KINDS.get(annotation or "", ""), node.lineno)
+        return ForwardArgument(node.arg, kind, node.lineno)
 
     def bind(self, node: Any, name: str) -> None:
         if name in RESERVED or name.startswith("__") or len(name) > MAX_STRING:
@@ -382,51 +302,48 @@ class _CodeReader:
     # ---- lines
 
     def line(self, node: ast.stmt, last: bool) -> Statement:
-        at = node.lineno
         match node:
             case ast.Assign(targets=targets, value=value):
                 expression = self.expr(value)
                 if _holds_text(expression):
-                    raise self.refused(
-                        node, f"{self.source_of(node)!r}: a text is an argument or a key in a graph, not a value"
-                    )
-                return Assign(at, tuple(map(self.target, targets)), expression)
+                    raise self.odd(node, "a text is an argument or a key in a graph, not a value")
+                return ast.Assign([self.target(target) for target in targets], expression)
             case ast.AugAssign(target=target, op=op, value=value):
-                kind = type(op).__name__
-                if kind not in BINARY or not isinstance(target, (ast.Name, ast.Subscript)):
+                if type(op).__name__ not in BINARY or not isinstance(target, (ast.Name, ast.Subscript)):
                     raise self.refused(
                         node, f"{self.source_of(node)!r} is not an in-place update of a value or an item"
                     )
-                where = self.name(target) if isinstance(target, ast.Name) else self.expr(target)
-                if isinstance(where, Const):
+                updated = self.expr(target)
+                if not isinstance(updated, (ast.Name, ast.Subscript)):
                     raise self.refused(node, f"{self.source_of(node)!r} updates a constant")
-                return Augment(at, where, kind, self.expr(value))
+                updated.ctx = ast.Store()
+                return ast.AugAssign(updated, op, self.expr(value))
             case ast.Expr(value=value):
-                return Do(at, self.expr(value))
+                return ast.Expr(self.expr(value))
             case ast.Return(value=value) if last:
-                return Return(at, Const(None) if value is None else self.expr(value))
+                return ast.Return(ast.Constant(None) if value is None else self.expr(value))
         kind = type(node).__name__
-        raise self.refused(
-            node, f"{self.source_of(node)!r}: a graph is straight-line code, and a {kind} is not allowed in it"
-        )
+        raise self.odd(node, f"a graph is straight-line code, and a {kind} is not allowed in it")
 
-    def target(self, node: ast.expr) -> Expr:
+    def target(self, node: ast.expr) -> ast.Name | ast.Subscript | ast.Tuple:
         match node:
             case ast.Name(id=name):
                 self.bind(node, name)
-                return Name(name)
+                return ast.Name(name, ast.Store())
             case ast.Subscript():
-                return self.expr(node)
+                item = self.subscript(node)
+                item.ctx = ast.Store()
+                return item
             case ast.Tuple(elts=items) | ast.List(elts=items):
-                return Items(tuple(map(self.target, items)))
-        raise self.refused(node, f"{self.source_of(node)!r}: a line binds names and items of values alone")
+                return ast.Tuple([self.target(item) for item in items], ast.Store())
+        raise self.odd(node, "a line binds names and items of values alone")
 
     # ---- expressions
 
-    def expr(self, node: ast.expr) -> Expr:
+    def expr(self, node: ast.expr) -> ast.expr:
         read = EXPRESSIONS.get(type(node))
         if read is None:
-            raise self.refused(node, f"{self.source_of(node)!r}: a {type(node).__name__} is not part of a graph")
+            raise self.odd(node, f"a {type(node).__name__} is not part of a graph")
         self.depth += 1
         if self.depth > MAX_EXPRESSION_DEPTH:
             raise self.refused(node, f"an expression is nested more than {MAX_EXPRESSION_DEPTH} deep")
@@ -434,179 +351,190 @@ class _CodeReader:
         self.depth -= 1
         return expression
 
-    def constant(self, node: ast.Constant) -> Expr:
+    def exprs(self, nodes: Iterable[ast.expr]) -> list[ast.expr]:
+        return [self.expr(node) for node in nodes]
+
+    def constant(self, node: ast.Constant) -> ast.expr:
         value = node.value
         if isinstance(value, bytes) or (isinstance(value, str) and len(value) > MAX_STRING):
             raise self.refused(node, f"a constant of {len(value):,} characters or bytes is not part of a graph")
         if type(value) is int and not -MAX_INTEGER <= value < MAX_INTEGER:
             raise self.refused(node, f"an integer of {value.bit_length():,} bits is not part of a graph")
-        return Const(value)
+        return ast.Constant(value)
 
-    def name(self, node: ast.Name) -> Expr:
+    def name(self, node: ast.Name) -> ast.expr:
         if node.id in self.bound:
-            return Name(node.id)
+            return name_node(node.id)
         if node.id in CONSTANTS and self.is_global(node, node.id):
-            return Const(CONSTANTS[node.id])
+            return ast.Constant(CONSTANTS[node.id])
         raise self.refused(node, f"{node.id!r:.80} is not a value that an earlier line names")
 
     def is_global(self, node: ast.expr, dotted: str) -> bool:
-        """Return True; raise where a later line binds the name, so that Python does not see what is outside."""
-        if (root := dotted.split(".")[0]) in self.locals:
+        """Whether a dotted name is outside of forward; raise where a later line binds it: to Python it is local."""
+        root = dotted.split(".")[0]
+        if not dotted or root in self.bound:
+            return False
+        if root in self.locals:
             raise self.refused(node, f"{root!r:.80} is used before a line binds it")
         return True
 
-    def attribute(self, node: ast.Attribute) -> Expr:
-        if (dotted := self.dotted(node)) and dotted.split(".")[0] not in self.bound:
-            self.is_global(node, dotted)
+    def attribute(self, node: ast.Attribute) -> ast.expr:
+        if self.is_global(node, dotted := _dotted(node)):
             if dotted in CONSTANTS:
-                return Const(CONSTANTS[dotted])
+                return ast.Constant(CONSTANTS[dotted])
             if dotted.removeprefix("torch.") in ATOMS and dotted.startswith("torch."):
-                return Torch(dotted.removeprefix("torch."))
+                return name_node(dotted)
             raise self.refused(node, f"{dotted!r:.120} is not a constant of torch; a function has to be called")
         if node.attr not in ATTRIBUTES:
             raise self.refused(node, f"the attribute .{node.attr:.80} is not one of {', '.join(sorted(ATTRIBUTES))}")
-        return Attribute(self.expr(node.value), node.attr)
+        return ast.Attribute(self.expr(node.value), node.attr, ast.Load())
 
-    def call(self, node: ast.Call) -> Expr:
-        dotted = self.dotted(node.func)
-        if dotted and dotted.split(".")[0] not in self.bound:
-            self.is_global(node, dotted)
+    def call(self, node: ast.Call) -> ast.expr:
+        if self.is_global(node, dotted := _dotted(node.func)):
             return self.function_call(node, dotted)
         if not isinstance(node.func, ast.Attribute):
-            raise self.refused(
-                node, f"{self.source_of(node)!r}: only functions of torch and methods of tensors are called"
-            )
+            raise self.odd(node, "only functions of torch and methods of tensors are called")
         name = node.func.attr
         if f"Tensor.{name}" not in callables():
             raise self.refused(node, f"the method .{name:.80}() is not a known tensor method")
-        return _with_device_exprs(MethodCall(self.expr(node.func.value), name, *self.arguments(node)))
+        of, (args, keywords) = self.expr(node.func.value), self.arguments(node)
+        if name in ("cuda", "cpu") and not keywords and len(args) < 2:
+            return method_node(of, "to", name_node(DEVICE_TEXT))
+        if name == "to":
+            args[:1] = map(_without_device, args[:1])
+        return ast.Call(ast.Attribute(of, name, ast.Load()), args, keywords)
 
-    def function_call(self, node: ast.Call, dotted: str) -> Expr:
+    def function_call(self, node: ast.Call, dotted: str) -> ast.expr:
         if dotted in NOISE:
-            return Const(None)
-        if dotted in ("device", "torch.device"):
-            return self.device(node)
-        if dotted == "slice":
-            return self.slice_call(node)
-        if dotted == "float":
-            return self.spelled(node)
+            return ast.Constant(None)
+        if dotted in OWN_FORMS:
+            return OWN_FORMS[dotted](self, node)
         if dotted not in callables():
             raise self.refused(node, f"{dotted!r:.120} is not a known tensor function")
-        return _with_device_exprs(FunctionCall(dotted, *self.arguments(node)))
+        args, keywords = self.arguments(node)
+        if dotted == AUTOCAST:
+            args[:1] = map(_without_device, args[:1])
+        return ast.Call(name_node(dotted), args, keywords)
 
-    def arguments(self, node: ast.Call) -> tuple[tuple[Expr, ...], tuple[tuple[str, Expr], ...]]:
-        if any(keyword.arg is None for keyword in node.keywords):
-            raise self.refused(node, f"{self.source_of(node)!r}: ** is not part of a graph")
-        if len({keyword.arg for keyword in node.keywords}) < len(node.keywords):
-            raise self.refused(node, f"{self.source_of(node)!r}: a keyword stands twice")
-        kwargs = tuple((cast(str, keyword.arg), self.expr(keyword.value)) for keyword in node.keywords)
-        return tuple(map(self.expr, node.args)), kwargs
+    def arguments(self, node: ast.Call) -> tuple[list[ast.expr], list[ast.keyword]]:
+        keywords: list[ast.keyword] = []
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise self.odd(node, "** is not part of a graph")
+            if keyword.arg.startswith("__"):  # the compiler refuses `__debug__`, as no other name
+                raise self.refused(node, f"{keyword.arg!r:.80} is reserved and cannot name an argument")
+            if any(keyword.arg == other.arg for other in keywords):
+                raise self.odd(node, "a keyword stands twice")
+            argument = self.expr(keyword.value)
+            keywords.append(
+                ast.keyword(keyword.arg, _without_device(argument) if keyword.arg == "device" else argument)
+            )
+        return self.exprs(node.args), keywords
 
-    def device(self, node: ast.Call) -> Expr:
+    def device(self, node: ast.Call) -> ast.expr:
         """`device("cuda:0")`, `device(type="cuda", index=0)`."""
-        args, kwargs = self.arguments(node)
-        arguments = dict(zip(("type", "index"), args, strict=False)) | dict(kwargs)
-        kind, index = arguments.pop("type", None), arguments.pop("index", Const(None))
-        if isinstance(kind, DeviceExpr):
-            kind = Const(kind.name)
-        match kind, index:
-            case Const(value=str(text)), Const(value=None) if not arguments and (
-                _DEVICE.fullmatch(text) or text == "meta"
+        args, keywords = self.arguments(node)
+        arguments = dict(zip(("type", "index"), args, strict=False)) | {str(word.arg): word.value for word in keywords}
+        match arguments.pop("type", None), arguments.pop("index", ast.Constant(None)):
+            case ast.Constant(value="meta"), ast.Constant(value=None) if not arguments:
+                return name_node(META)
+            case ast.Constant(value=str(text)), ast.Constant(value=None) if not arguments and _DEVICE.fullmatch(text):
+                return name_node(DEVICE)
+            case ast.Constant(value=str(text)), ast.Constant(value=int(number)) if (
+                not arguments and text in DEVICES and number >= 0
             ):
-                return DeviceExpr(text)
-            case Const(value=str(text)), Const(value=int(number)) if not arguments and text in DEVICES and number >= 0:
-                return DeviceExpr(f"{text}:{number}")
+                return name_node(DEVICE)
+            case ast.Name(id="torch.device" | "torch.device.meta" as name), ast.Constant(value=None) if not arguments:
+                return name_node(name)
         raise self.refused(node, f"{self.source_of(node)!r} is not a device: write device(type='cuda', index=0)")
 
-    def slice_call(self, node: ast.Call) -> Expr:
-        args, kwargs = self.arguments(node)
-        if kwargs or not 1 <= len(args) <= 3:
-            raise self.refused(node, f"{self.source_of(node)!r}: slice takes one to three values")
-        none = Const(None)
-        start, stop, step = (none, *args, none) if len(args) == 1 else (*args, none)[:3]
-        return SliceExpr(start, stop, step)
+    def slice_call(self, node: ast.Call) -> ast.expr:
+        args, keywords = self.arguments(node)
+        if keywords or not 1 <= len(args) <= 3:
+            raise self.odd(node, "slice takes one to three values")
+        bounds = [ast.Constant(None), *args] if len(args) == 1 else args
+        return call_node(SLICE, *bounds, *(ast.Constant(None) for _ in range(3 - len(bounds))))
 
-    def spelled(self, node: ast.Call) -> Expr:
+    def spelled(self, node: ast.Call) -> ast.expr:
         """`float("inf")` and its like."""
         match node:
             case ast.Call(args=[ast.Constant(value=str(text))], keywords=[]) if text.strip().lower() in SPELLED:
-                return Const(SPELLED[text.strip().lower()])
-        raise self.refused(node, f"{self.source_of(node)!r}: float() spells inf and nan alone, as float('-inf')")
+                return ast.Constant(SPELLED[text.strip().lower()])
+        raise self.odd(node, "float() spells inf and nan alone, as float('-inf')")
 
-    def binary(self, node: ast.BinOp) -> Expr:
+    def binary(self, node: ast.BinOp) -> ast.expr:
+        """Copy arithmetic. A text could grow to any size; `growth` bounds numbers and lists when the line runs."""
         kind = type(node.op).__name__
         if kind not in BINARY:
             raise self.refused(node, f"the operator {kind} is not part of a graph")
-        operation = Operation(kind, self.expr(node.left), self.expr(node.right))
-        self.check_growth(node, operation)
-        return operation
+        left, right = self.expr(node.left), self.expr(node.right)
+        if _holds_text(left) or _holds_text(right):
+            raise self.odd(node, "texts are not added, multiplied or filled in, in a graph")
+        return ast.BinOp(left, node.op, right)
 
-    def check_growth(self, node: ast.BinOp, operation: Operation) -> None:
-        """Raise where a text could grow to any size; `emit` bounds numbers and lists when the line runs."""
-        if _holds_text(operation.left) or _holds_text(operation.right):
-            raise self.refused(
-                node, f"{self.source_of(node)!r}: texts are not added, multiplied or filled in, in a graph"
-            )
-
-    def unary(self, node: ast.UnaryOp) -> Expr:
+    def unary(self, node: ast.UnaryOp) -> ast.expr:
         kind = type(node.op).__name__
         if kind not in UNARY:
             raise self.refused(node, f"the operator {kind} is not part of a graph")
         if kind == "USub" and isinstance(node.operand, ast.Constant) and node.operand.value == MAX_INTEGER:
-            return Const(-MAX_INTEGER)
-        operand = self.expr(node.operand)
-        if kind == "USub" and isinstance(operand, Const) and type(operand.value) in (int, float):
-            return Const(-operand.value)
-        return Unary(kind, operand)
+            return ast.Constant(-MAX_INTEGER)
+        match operand := self.expr(node.operand):
+            case ast.Constant(value=int() | float() as number) if kind == "USub" and type(number) is not bool:
+                return ast.Constant(-number)
+        return ast.UnaryOp(node.op, operand)
 
-    def compare(self, node: ast.Compare) -> Expr:
-        kind = type(node.ops[0]).__name__
-        if len(node.ops) > 1 or kind not in COMPARE:
-            raise self.refused(
-                node, f"{self.source_of(node)!r}: a graph compares two values by ==, !=, <, <=, >, >=, is"
-            )
-        return Operation(kind, self.expr(node.left), self.expr(node.comparators[0]))
+    def compare(self, node: ast.Compare) -> ast.expr:
+        if len(node.ops) > 1 or type(node.ops[0]).__name__ not in COMPARE:
+            raise self.odd(node, "a graph compares two values by ==, !=, <, <=, >, >=, is")
+        return ast.Compare(self.expr(node.left), node.ops, self.exprs(node.comparators))
 
-    def subscript(self, node: ast.Subscript) -> Expr:
-        return Item(self.expr(node.value), self.expr(node.slice))
+    def subscript(self, node: ast.Subscript) -> ast.Subscript:
+        return ast.Subscript(self.expr(node.value), self.expr(node.slice), ast.Load())
 
-    def slice(self, node: ast.Slice) -> Expr:
-        start, stop, step = (
-            Const(None) if bound is None else self.expr(bound) for bound in (node.lower, node.upper, node.step)
-        )
-        return SliceExpr(start, stop, step)
+    def slice(self, node: ast.Slice) -> ast.expr:
+        bounds = (node.lower, node.upper, node.step)
+        return call_node(SLICE, *(ast.Constant(None) if bound is None else self.expr(bound) for bound in bounds))
 
-    def items(self, node: ast.Tuple | ast.List) -> Expr:
-        return Items(tuple(map(self.expr, node.elts)), isinstance(node, ast.List))
+    def items(self, node: ast.Tuple | ast.List) -> ast.expr:
+        return type(node)(self.exprs(node.elts), ast.Load())
 
-    def pairs(self, node: ast.Dict) -> Expr:
-        if any(key is None for key in node.keys):
+    def pairs(self, node: ast.Dict) -> ast.expr:
+        keys = [key for key in node.keys if key is not None]
+        if len(keys) < len(node.keys):
             raise self.refused(node, "** is not part of a graph")
-        keys = [self.expr(key) for key in node.keys if key is not None]
-        return Pairs(tuple(zip(keys, map(self.expr, node.values), strict=True)))
-
-    def dotted(self, node: ast.expr) -> str:
-        """`a.b.c` as a text; '' where the node is not a dotted name."""
-        parts: list[str] = []
-        while isinstance(node, ast.Attribute):
-            parts.append(node.attr)
-            node = node.value
-            if len(parts) > 8:
-                return ""
-        return ".".join(reversed([*parts, node.id])) if isinstance(node, ast.Name) else ""
+        return ast.Dict([*self.exprs(keys)], self.exprs(node.values))
 
 
-def _holds_text(value: Expr) -> bool:
+def _dotted(node: ast.expr) -> str:
+    """`a.b.c` as a text; '' where the node is not a dotted name."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+        if len(parts) > 8:
+            return ""
+    return ".".join(reversed([*parts, node.id])) if isinstance(node, ast.Name) else ""
+
+
+def _holds_text(node: ast.expr) -> bool:
     """Whether an expression is a text, or a tuple or list that holds one."""
-    match value:
-        case Const(value=str()):
+    match node:
+        case ast.Constant(value=str()):
             return True
-        case Items(items=items):
+        case ast.Tuple(elts=items) | ast.List(elts=items):
             return any(map(_holds_text, items))
     return False
 
 
-EXPRESSIONS: Mapping[type[ast.expr], Callable[[_CodeReader, Any], Expr]] = {
+def _without_device(node: ast.expr) -> ast.expr:
+    """Return DEVICE_TEXT for a text that names a device, as in `x.to("cuda:0")`; any other expression as it is."""
+    match node:
+        case ast.Constant(value=str(text)) if _DEVICE.fullmatch(text):
+            return name_node(DEVICE_TEXT)
+    return node
+
+
+EXPRESSIONS: Mapping[type[ast.expr], Callable[[_CodeReader, Any], ast.expr]] = {
     ast.Constant: _CodeReader.constant,
     ast.Name: _CodeReader.name,
     ast.Attribute: _CodeReader.attribute,
@@ -620,76 +548,12 @@ EXPRESSIONS: Mapping[type[ast.expr], Callable[[_CodeReader, Any], Expr]] = {
     ast.List: _CodeReader.items,
     ast.Dict: _CodeReader.pairs,
 }
+"""The expressions of a graph, and what checks and copies each."""
 
-
-# ---- Devices as texts
-
-AUTOCAST = "torch.amp.autocast_mode._enter_autocast"
-
-
-def _with_device_exprs(call: FunctionCall | MethodCall) -> FunctionCall | MethodCall:
-    """Return the call with DeviceExprs for texts that name a device: `device="cuda"`, `x.to("cuda:0")`, `x.cuda()`."""
-    if isinstance(call, MethodCall) and call.name in ("cuda", "cpu") and not call.kwargs and len(call.args) < 2:
-        return MethodCall(call.of, "to", (DeviceExpr(call.name, object=False),))
-    args = call.args
-    if (isinstance(call, MethodCall) and call.name == "to") or (
-        isinstance(call, FunctionCall) and call.target == AUTOCAST
-    ):
-        args = (*map(_as_device_expr, args[:1]), *args[1:])
-    kwargs = tuple((key, _as_device_expr(value) if key == "device" else value) for key, value in call.kwargs)
-    if isinstance(call, MethodCall):
-        return MethodCall(call.of, call.name, args, kwargs)
-    return FunctionCall(call.target, args, kwargs)
-
-
-def _as_device_expr(value: Expr) -> Expr:
-    """Return a DeviceExpr for a text that names a device; any other expression as it is."""
-    match value:
-        case Const(value=str(text)) if _DEVICE.fullmatch(text):
-            return DeviceExpr(text, object=False)
-    return value
-
-
-# ---- Walking
-
-
-def _nested_expressions(value: Expr) -> Iterator[Expr]:
-    """Yield an expression and all expressions inside it, outermost first."""
-    yield value
-    for part in subexpressions(value):
-        yield from _nested_expressions(part)
-
-
-def subexpressions(value: Expr) -> Iterator[Expr]:
-    """Yield the direct operands of an expression."""
-    match value:
-        case Const() | Name() | Torch() | DeviceExpr():
-            return
-        case Items(items=items):
-            yield from items
-        case Pairs(pairs=pairs):
-            for pair in pairs:
-                yield from pair
-        case FunctionCall(args=args, kwargs=kwargs):
-            yield from args
-            yield from (item for _, item in kwargs)
-        case MethodCall(of=of, args=args, kwargs=kwargs):
-            yield of
-            yield from args
-            yield from (item for _, item in kwargs)
-        case _:
-            for field in fields(value):
-                part = getattr(value, field.name)
-                if not isinstance(part, str):
-                    yield part
-
-
-def located_expressions(program: ModelProgram) -> Iterator[tuple[int, Expr]]:
-    """Yield every expression of a program with its line; also those in targets."""
-    for line in program.lines:
-        if isinstance(line, Assign):
-            for target in line.targets:
-                yield from ((line.line, expression) for expression in _nested_expressions(target))
-        if isinstance(line, Augment):
-            yield from ((line.line, expression) for expression in _nested_expressions(line.target))
-        yield from ((line.line, expression) for expression in _nested_expressions(line.value))
+OWN_FORMS: Mapping[str, Callable[[_CodeReader, ast.Call], ast.expr]] = {
+    "device": _CodeReader.device,
+    "torch.device": _CodeReader.device,
+    "slice": _CodeReader.slice_call,
+    "float": _CodeReader.spelled,
+}
+"""Calls that a program has in another form."""

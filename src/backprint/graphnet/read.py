@@ -5,11 +5,12 @@ Nothing of the folder is executed, and no tensor is made.
 
 from __future__ import annotations
 
+import ast
 import keyword
 import math
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,23 +22,13 @@ from backprint.graph.sizes import at_capture, contiguous_inputs, tensors_alone
 from backprint.graph.steps import live
 from backprint.graph.text import HEADER, parse
 from backprint.graphnet.code import (
-    Assign,
-    Augment,
-    Const,
-    DeviceExpr,
-    Expr,
+    DEVICE,
+    DEVICE_TEXT,
+    META,
     ForwardArgument,
-    FunctionCall,
-    Item,
-    Items,
-    MethodCall,
     ModelProgram,
-    Name,
-    Operation,
-    SliceExpr,
-    Unary,
+    is_slice,
     read_code,
-    subexpressions,
 )
 from backprint.graphnet.metas import (
     UNTYPED,
@@ -49,7 +40,7 @@ from backprint.graphnet.metas import (
     read_sample_text,
     read_symbol_examples,
 )
-from backprint.sample.standalone import FOOTER, MARKER
+from backprint.sample.ending import MARKER, ending
 
 # ---- The program's own names behind GraphNet's
 # `L_self_modules_stem_modules_conv1_parameters_weight_` is `stem.conv1.weight`. Dynamo mangles the whole path of a
@@ -338,14 +329,16 @@ def uses_of(program: ModelProgram, metas: Mapping[str, Meta]) -> dict[str, Use]:
     """Find what the program does with each argument, by its name in the code."""
     walk = _UseWalk([argument.name for argument in program.arguments], metas)
     for line in program.lines:
-        seen = walk.visit(line.value)
-        if isinstance(line, Assign):
-            for target in line.targets:
-                walk.bind(target, line.value, seen)
-        elif isinstance(line, Augment):
-            walk.take(Operation(line.kind, line.target, line.value))
-            if isinstance(line.target, Name):
-                walk.env[line.target.id] = walk.result(Operation(line.kind, line.target, line.value))
+        seen = walk.visit(line.value) if line.value is not None else ()
+        match line:
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    walk.bind(target, value, seen)
+            case ast.AugAssign(target=target, op=op, value=value):
+                operation = ast.BinOp(target, op, value)
+                walk.take(operation)
+                if isinstance(target, ast.Name):
+                    walk.env[target.id] = walk.result(operation)
     return {argument.name: walk.use(argument.name) for argument in program.arguments}
 
 
@@ -383,30 +376,32 @@ class _UseWalk:
         """Return the Use found for an input."""
         return Use(frozenset(self.kinds.get(name, ())), self.below.get(name))
 
-    def bind(self, target: Expr, value: Expr, seen: tuple[_ShownInput, ...]) -> None:
+    def bind(self, target: ast.expr, value: ast.expr, seen: tuple[_ShownInput, ...]) -> None:
         """Bind a target to the inputs that a value shows."""
         match target, value:
-            case Name(name), _:
+            case ast.Name(id=name), _:
                 self.env[name] = seen
-            case Items(items=targets), Items(items=values) if len(targets) == len(values):
+            case ast.Tuple(elts=targets), ast.Tuple(elts=values) | ast.List(elts=values) if len(targets) == len(values):
                 for element, other in zip(targets, values, strict=True):
                     self.bind(element, other, self.result(other))
-            case Items(items=targets), _:
+            case ast.Tuple(elts=targets), _:
                 for element in targets:
                     self.bind(element, value, tuple(replace(shown, own_shape=False) for shown in seen))
-            case Item(of=of, index=index), _:
-                self.take(Item(of, index))
+            case ast.Subscript(), _:
+                self.take(target)
 
-    def visit(self, value: Expr) -> tuple[_ShownInput, ...]:
+    def visit(self, value: ast.expr) -> tuple[_ShownInput, ...]:
         """Note what an expression does with inputs, inner expressions first; returns the inputs that it shows."""
-        for part in subexpressions(value):
-            self.visit(part)
+        for part in ast.iter_child_nodes(value):
+            inner = part.value if isinstance(part, ast.keyword) else part
+            if isinstance(inner, ast.expr):
+                self.visit(inner)
         self.take(value)
         return self.result(value)
 
     # ---- The inputs whose values an expression has
 
-    def result(self, value: Expr) -> tuple[_ShownInput, ...]:
+    def result(self, value: ast.expr) -> tuple[_ShownInput, ...]:
         """Return the inputs whose values an expression has, merged and counted."""
         shown = self.shown(value)
         if len(shown) > 1:
@@ -416,95 +411,106 @@ class _UseWalk:
             raise RefusedError(f"following the inputs through the lines takes more than {MOST_STEPS:,} steps")
         return shown
 
-    def shown(self, value: Expr) -> tuple[_ShownInput, ...]:
+    def shown(self, value: ast.expr) -> tuple[_ShownInput, ...]:
         """Return the inputs whose values an expression has, as often as they occur in it."""
         match value:
-            case Name(name):
+            case ast.Name(id=name):
                 return self.env.get(name, ())
-            case MethodCall(of=of, name=name) if name in KEEPS:
+            case ast.Call(func=ast.Attribute(value=of, attr=name)) if name in KEEPS:
                 return self.kept(of, name)
-            case FunctionCall(target=target, args=(of, *_)) if _last_name(target) in KEEPS:
+            case ast.Call(func=ast.Name(id=target), args=[of, *_]) if _last_name(target) in KEEPS:
                 return self.kept(of, _last_name(target))
-            case Item(of=of) | FunctionCall(target="torch.nn.functional.pad" | "torch._C._nn.pad", args=(of, *_)):
+            case (
+                ast.Subscript(value=of)
+                | ast.Call(func=ast.Name(id="torch.nn.functional.pad" | "torch._C._nn.pad"), args=[of, *_])
+            ):
                 return tuple(replace(shown, own_shape=False) for shown in self.result(of))
-            case FunctionCall(target="torch.cat" | "torch.stack" | "torch.concat", args=(Items(items=items), *_)):
+            case ast.Call(
+                func=ast.Name(id="torch.cat" | "torch.stack" | "torch.concat"),
+                args=[ast.Tuple(elts=items) | ast.List(elts=items), *_],
+            ):
                 return tuple(replace(shown, own_shape=False) for item in items for shown in self.result(item))
-            case Operation(kind="Add" | "Sub" as kind, left=left, right=Const(value=int() | float() as number)):
-                more = number if kind == "Add" else -number
+            case ast.BinOp(
+                left=left, op=ast.Add() | ast.Sub() as op, right=ast.Constant(value=int() | float() as number)
+            ):
+                more = number if isinstance(op, ast.Add) else -number
                 return tuple(replace(shown, added=shown.added + more) for shown in self.result(left))
-            case Operation(kind="Add", right=right):
+            case ast.BinOp(op=ast.Add(), right=right):
                 return tuple(replace(shown, summed=True) for shown in self.result(right))
         return ()
 
-    def kept(self, of: Expr, name: str) -> tuple[_ShownInput, ...]:
+    def kept(self, of: ast.expr, name: str) -> tuple[_ShownInput, ...]:
         """Return the inputs of an argument that a method or function of KEEPS rearranges."""
         own = name in OWN_SHAPE
         return tuple(replace(shown, own_shape=shown.own_shape and own) for shown in self.result(of))
 
     # ---- Calls that limit the values of an input
 
-    def take(self, value: Expr) -> None:
+    def take(self, value: ast.expr) -> None:
         """Note what one expression does with the inputs in its operands."""
         match value:
-            case MethodCall(of=of, name=name, args=args, kwargs=kwargs):
-                self.called(f"Tensor.{name}", (of, *args), dict(kwargs))
-            case FunctionCall(target=target, args=args, kwargs=kwargs):
-                self.called(target, args, dict(kwargs))
-            case Operation(kind="Div" | "FloorDiv" | "Mod", right=right):
+            case ast.Call(func=ast.Attribute(value=of, attr=name), args=args, keywords=keywords):
+                self.called(f"Tensor.{name}", [of, *args], keywords)
+            case ast.Call(func=ast.Name(id=target), args=args, keywords=keywords):
+                self.called(target, args, keywords)
+            case ast.BinOp(op=ast.Div() | ast.FloorDiv() | ast.Mod(), right=right):
                 self.note(right, "positive")
-            case Operation(kind="Pow", left=left, right=Const(value=float() as power)) if not power.is_integer():
-                self.note(left, "positive")
-            case Operation(kind="Sub", left=Const(value=1 | 1.0), right=right):
+            case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=float() as power)):
+                if not power.is_integer():
+                    self.note(left, "positive")
+            case ast.BinOp(left=ast.Constant(value=1 | 1.0), op=ast.Sub(), right=right):
                 self.note(right, "flag")
-            case Unary(kind="Invert", of=of):
+            case ast.UnaryOp(op=ast.Invert(), operand=of):
                 self.note(of, "mask")
-            case Item(of=of, index=index):
+            case ast.Subscript(value=of, slice=index):
                 self.indexed(of, index)
 
-    def called(self, target: str, args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> None:
+    def called(self, target: str, args: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> None:
         """Note what a call does with its arguments, by the tables."""
         name = _last_name(target)
+        kwargs = {str(keyword.arg): keyword.value for keyword in keywords}
         for places, kind, of in TAKES.get(target, TAKES.get(name, ())):
             for argument in _given_at(places, args, kwargs):
                 self.note(argument, kind)
                 if of is not None and of < len(args):
                     self.bound(argument, self.size(args[of], 0))
-        if name == "one_hot" and len(args) > 1 and isinstance(args[1], Const) and isinstance(args[1].value, int):
-            self.bound(args[0], args[1].value if args[1].value > 0 else None)
+        match name, args:
+            case "one_hot", [indices, ast.Constant(value=int(classes)), *_]:
+                self.bound(indices, classes if classes > 0 else None)
         if name in INDEXED:
             place, dim = INDEXED[name]
             for argument in _given_at((place, "index"), args, kwargs):
                 self.note(argument, "index")
                 for where in _given_at((dim, "dim"), args, kwargs):
-                    if isinstance(where, Const) and isinstance(where.value, int):
+                    if isinstance(where, ast.Constant) and isinstance(where.value, int):
                         self.bound(argument, self.size(args[0], where.value))
         if name in SOFTMAX and args:
             for shown in self.result(args[0]):
                 if shown.summed:
                     self.kinds.setdefault(shown.name, set()).add("additive")
 
-    def indexed(self, of: Expr, index: Expr) -> None:
+    def indexed(self, of: ast.expr, index: ast.expr) -> None:
         """Note the indices in brackets."""
-        items = index.items if isinstance(index, Items) else (index,)
+        items = index.elts if isinstance(index, (ast.Tuple, ast.List)) else [index]
         for dim, item in enumerate(items):
-            if not isinstance(item, (Const, SliceExpr)):
+            if not isinstance(item, ast.Constant) and not is_slice(item):
                 self.note(item, "index")
                 self.bound(item, self.size(of, dim))
 
-    def note(self, value: Expr, kind: str) -> None:
+    def note(self, value: ast.expr, kind: str) -> None:
         """Note a use of the inputs that a value shows."""
         for shown in self.result(value):
             if not shown.summed:
                 self.kinds.setdefault(shown.name, set()).add(kind)
 
-    def bound(self, value: Expr, size: int | None) -> None:
+    def bound(self, value: ast.expr, size: int | None) -> None:
         """Bound the inputs that a value shows by `size`, less what was added to them."""
         for shown in self.result(value):
             if size is not None and not shown.summed and math.isfinite(shown.added):
                 most = size - int(shown.added)
                 self.below[shown.name] = min(most, self.below.get(shown.name, most))
 
-    def size(self, value: Expr, dim: int) -> int | None:
+    def size(self, value: ast.expr, dim: int) -> int | None:
         """Return the size of a dimension, where the value has the shape of an input."""
         own = [self.metas[shown.name] for shown in self.result(value) if shown.own_shape and shown.name in self.metas]
         shapes = [meta.shape for meta in own]
@@ -517,7 +523,9 @@ def _last_name(target: str) -> str:
     return rest[-1] if name == "default" and rest else name
 
 
-def _given_at(places: tuple[int | str, ...], args: tuple[Expr, ...], kwargs: Mapping[str, Expr]) -> Iterator[Expr]:
+def _given_at(
+    places: tuple[int | str, ...], args: Sequence[ast.expr], kwargs: Mapping[str, ast.expr]
+) -> Iterator[ast.expr]:
     """Yield the arguments given at any of these positions and keywords."""
     for place in places:
         if isinstance(place, int) and place < len(args):
@@ -651,14 +659,14 @@ def _is_cut(place: Path, title: str) -> bool:
 ALIASES = HEADER.rstrip("\n").rpartition("\n")[2]
 """The line of the header that no code of GraphNet's own has."""
 
-DEVICE = re.compile(r"torch\.device\('([a-z]+)(?::(\d+))?'\)")
+_DEVICE = re.compile(r"torch\.device\('([a-z]+)(?::(\d+))?'\)")
 MOVABLE_DEVICE = re.compile(r'\bdevice\(type="([a-z]+)"(?:, index=(\d+))?\)')
 IMPORT, MOVABLE_IMPORT = "from torch import inf, nan\n", "from torch import device, inf, nan\n"
 
 
 def with_movable_devices(text: str) -> str:
     """Return the text of a graph with its devices written as GraphNet's tools find them."""
-    text = DEVICE.sub(lambda match: f'device(type="{match[1]}"' + (f", index={match[2]})" if match[2] else ")"), text)
+    text = _DEVICE.sub(lambda match: f'device(type="{match[1]}"' + (f", index={match[2]})" if match[2] else ")"), text)
     return text.replace(IMPORT, MOVABLE_IMPORT, 1)
 
 
@@ -681,7 +689,7 @@ def _read_graph_text(text: str) -> Graph:
     """Parse the text of a Graph into one that takes and returns tensors alone, at the sizes of its capture."""
     body, marker, rest = text.partition(MARKER)
     graph = parse(without_movable_devices(body))
-    if marker and marker + rest != FOOTER:
+    if marker and marker + rest != ending(graph):
         number = body.count("\n") + 1
         raise RefusedError(
             f"line {number}: the lines below the graph are not those that samples of this version end with"
@@ -892,44 +900,41 @@ def sample_identity(folder: Path, exact: bool) -> tuple[str, int]:
 
 def _program_text(program: ModelProgram) -> str:
     """Return a program as a text without names, line numbers, devices, and the lines that only free values."""
-    numbers: dict[str, str] = {}
-
-    def bind(target: Any, to: str = "") -> str:
-        match target:
-            case Name(id=name):
-                numbers[name] = to or f"%{next(fresh)}"
-                return numbers[name]
-            case Items(items=items):
-                return f"({', '.join(map(bind, items))})"
-        return text_of(target)
-
-    def text_of(value: Any) -> str:
-        match value:
-            case Name(id=name):
-                return numbers[name]
-            case DeviceExpr():
-                return "device"
-            case tuple():
-                return f"({', '.join(map(text_of, value))})"
-            case _ if is_dataclass(value):
-                parts = (text_of(getattr(value, item.name)) for item in fields(value) if item.name != "line")
-                return f"{type(value).__name__}({', '.join(parts)})"
-        return repr(value)
-
-    fresh = count()
-    lines = [f"{bind(Name(argument.name))} {argument.kind}" for argument in program.arguments]
-    for line in program.lines:
+    renamer = _Renamer()
+    lines = [f"{renamer.bind(argument.name)} {argument.kind}" for argument in program.arguments]
+    for line in program.copied_lines():
         match line:
-            case Assign(targets=targets, value=Const(value=None)) if all(
-                isinstance(target_name, Name) for target_name in targets
+            case ast.Assign(targets=targets, value=ast.Constant(value=None)) if all(
+                isinstance(target, ast.Name) for target in targets
             ):
-                for target in targets:
-                    bind(target, "None")
-            case Assign(targets=targets, value=value):
-                text = text_of(value)
-                lines.append(f"{' = '.join(map(bind, targets))} = {text}")
-            case Augment(target=target, kind=kind, value=value):
-                lines.append(f"{text_of(target)} {kind}= {text_of(value)}")
+                renamer.numbers |= {target.id: "None" for target in targets if isinstance(target, ast.Name)}
             case _:
-                lines.append(text_of(line))
+                lines.append(ast.dump(renamer.visit(line)))
     return "\n".join(lines)
+
+
+class _Renamer(ast.NodeTransformer):
+    """Numbers the values of a program in the order in which lines bind them; all devices have one name."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, str] = dict.fromkeys((DEVICE_TEXT, META), DEVICE)
+        self.fresh = count()
+
+    def bind(self, name: str) -> str:
+        self.numbers[name] = f"%{next(self.fresh)}"
+        return self.numbers[name]
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign:
+        node.value = self.visit(node.value)  # before the targets, which may bind a name that it reads
+        node.targets = [self.visit(target) for target in node.targets]
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AugAssign:
+        """The name of an update in place stands for the same value after it."""
+        node.target.ctx = ast.Load()
+        self.generic_visit(node)
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        name = self.bind(node.id) if isinstance(node.ctx, ast.Store) else self.numbers.get(node.id, node.id)
+        return ast.Name(name, node.ctx)

@@ -32,7 +32,7 @@ from backprint.graph.operators import operators
 from backprint.graph.sizes import unguarded_graph
 from backprint.graph.steps import SAVING, needed, used
 from backprint.graph.text import HEADER, emit_class
-from backprint.sample.alone import make_inputs
+from backprint.run_sample import make_inputs
 from backprint.sample.export import content_of, graphs_needed, recipes_needed
 from backprint.sample.rerun import EagerRun, Program
 from backprint.values.tree import strided_parts

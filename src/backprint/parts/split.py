@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from backprint.calls import check_capture
+from backprint.capturing import capture_call
 from backprint.common.text import check_choice
 from backprint.errors import BackprintError, GraphError, RefusedError
 from backprint.fx.to_fx import to_fx
@@ -61,7 +62,6 @@ from backprint.parts.flow import (
     with_steps_of_saved,
 )
 from backprint.replaying.arguments import tangent_as
-from backprint.replaying.at_capture import held_against_program
 from backprint.replaying.draws import draw_from_recipes
 from backprint.replaying.results import compare
 from backprint.replaying.run import perform_steps, run_graph, subgraphs
@@ -69,7 +69,6 @@ from backprint.replaying.verify import verify_capture
 from backprint.sample.inputs import Inputs, exact_data, fit_all, fit_inputs, without_data
 from backprint.sample.recipes import derive
 from backprint.sample.rerun import laid
-from backprint.tracing.entry import capture_call
 from backprint.tracing.program import Outcome
 from backprint.values import settings
 from backprint.values.settings import set_random_states
@@ -415,7 +414,6 @@ def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, t
             name="part",
             allow=tuple(target for _, target in custom_operators(graph)),
         ),
-        check=held_against_program,
     )
     return renamed(captured_again.pairs[0], graph, title)
 

@@ -24,7 +24,7 @@ from backprint._torch.operators import schema_of
 from backprint._torch.pytree import tree_map
 from backprint.graph.capture_options import CaptureOptions
 from backprint.ranks.sharded import Call, RankPlace
-from backprint.sample.generator import digest
+from backprint.run_sample import digest
 from backprint.tracing.collectives import Answered
 from backprint.tracing.running import tangent_of
 from backprint.tracing.watch import SEED

@@ -15,8 +15,8 @@ from backprint.errors import RanksError
 from backprint.graph.links import collective_steps
 from backprint.graph.nouns import Capture
 from backprint.ranks.turns import Turns, waits_in
+from backprint.run_sample import received_by
 from backprint.tracing import frames
-from backprint.values.combine import received_by
 from backprint.values.exchanges import Call, Exchange, mismatch
 
 Key = tuple[int, str, tuple[int, ...], int]

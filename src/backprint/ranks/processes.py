@@ -34,10 +34,10 @@ from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture
 from backprint.proven import capture_with_recipes
 from backprint.ranks.sharded import WARM_UP, step_among_others
+from backprint.run_sample import received_by
 from backprint.tracing import frames
 from backprint.tracing.entry import check_options
 from backprint.tracing.program import CalledProgram, read_call
-from backprint.values.combine import received_by
 from backprint.values.exchanges import Call, Exchange, Peers, mismatch
 from backprint.values.wrappers import is_wrapped
 

@@ -18,7 +18,7 @@ from backprint.replaying.draws import Draw, random_tangents
 from backprint.replaying.other_inputs import HELD
 from backprint.replaying.results import Results, against, differing, is_inexact, results_by_port, unsteady
 from backprint.replaying.verify import attempt, keep_worst
-from backprint.sample.generator import digest
+from backprint.run_sample import digest
 from backprint.sample.redraws import disturbed, nudged
 from backprint.values import settings
 from backprint.values.tree import alias_groups, copy_values
@@ -72,49 +72,69 @@ def held_against_program(capture: Capture, program: Any) -> Proof:
     verdicts: dict[PortKey, PortVerdict] = {}
     values = program.values()
     with settings.preserving_random_states():
-        captured = _differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), verdicts)
-        if not captured and (first_difference := _differs_from_first(capture, program, values)):
-            identity = by_identity(capture, program, values)
-            return Proof(tuple(verdicts.values()), identity=identity, moved=first_difference)
-        # Tangents are drawn here, so that a backward that ignores them is seen. A guard that reads a tangent may refuse
-        # these; then those of the recorded backward are used.
-        if captured and _reads_tangents(capture):
-            captured = _differs_on(capture, Draw("captured", values, None, capture.seed), verdicts)
-        if captured:
-            return Proof(tuple(verdicts.values()), captured, identity=by_identity(capture, program, values))
-        if program.unguarded:
+        proof = _on_captured_values(capture, program, values, verdicts)
+        if proof is None and program.unguarded:
             return Proof(tuple(verdicts.values()), "", program.unguarded[0], _every_input(capture, values))
-        is_light = sum(value.numel() for value in values.values()) <= LIGHT
-        if is_light and program.ran_on_aliases and (identity := by_identity(capture, program, values)):
-            return Proof(tuple(verdicts.values()), identity=identity)
-        others = [*redraws(capture, values, is_light), *_guarded_redraws(capture, values, is_light)]
-        reseeded = Draw("reseeded", values, None, capture.seed + 1, anew=True)
-        reseeded_difference = _differs_on(capture, reseeded, {}) if is_light or not others else ""
-        only_captured: list[str] = []
-        for other in others if not reseeded_difference else ():
-            compared = False
-            for new_values in other.tries:
-                draw = Draw(other.name, {**values, **new_values}, random_tangents(capture, 2), capture.seed + 1)
-                difference = _compared_on(capture, draw, verdicts if other.name == "redrawn" else {})
-                compared |= difference is not None
-                if not difference:
-                    continue
-                if identity := by_identity(capture, program, values):
-                    return Proof(tuple(verdicts.values()), identity=identity)
-                if not is_light and (reseeded_difference := _differs_on(capture, reseeded, {})):
-                    break
-                difference = f"the program reads them in a way that Backprint does not see: on others, {difference}"
-                pins = tuple((name, digest(values[name])) for name in to_blame(capture, values, draw, new_values))
-                return Proof(tuple(verdicts.values()), "", difference, pins)
-            only_captured += () if compared else other.alone
-        if reseeded_difference:
-            reseeded_difference = (
-                f"under another seed, {reseeded_difference}: Backprint does not see all random numbers that are drawn"
-            )
-            return Proof(tuple(verdicts.values()), reseeded_difference, identity=by_identity(capture, program, values))
-    generators = program.own_generators()
-    pins = _every_input(capture, values) if generators else ()
-    return Proof(tuple(verdicts.values()), pins=pins, drawn=generators, alone=guards_alone(capture, only_captured))
+        proof = proof or _on_other_values(capture, values, verdicts)
+        differs = proof.captured or proof.redrawn or proof.moved
+        if differs or (program.ran_on_aliases and _is_light(values)):
+            proof = replace(proof, identity=by_identity(capture, program, values))
+    if not differs and (generators := program.own_generators()):
+        proof = replace(proof, pins=_every_input(capture, values), drawn=generators)
+    return replace(proof, ports=tuple(verdicts.values()))
+
+
+def _is_light(values: Mapping[str, Tensor]) -> bool:
+    """Whether these are few elements in total."""
+    return sum(value.numel() for value in values.values()) <= LIGHT
+
+
+def _on_captured_values(
+    capture: Capture, program: Any, values: dict[str, Tensor], verdicts: dict[PortKey, PortVerdict]
+) -> Proof | None:
+    """Return what differs on the captured values, or from the program's first run; None if nothing."""
+    # Tangents are drawn here, so that a backward that ignores them is seen. A guard that reads a tangent may refuse
+    # these; then those of the recorded backward are used.
+    difference = _differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), verdicts)
+    if not difference:
+        moved = _differs_from_first(capture, program, values)
+        return Proof((), moved=moved) if moved else None
+    if _reads_tangents(capture):
+        difference = _differs_on(capture, Draw("captured", values, None, capture.seed), verdicts)
+    return Proof((), difference) if difference else None
+
+
+def _on_other_values(capture: Capture, values: dict[str, Tensor], verdicts: dict[PortKey, PortVerdict]) -> Proof:
+    """Return what differs on other inputs or under another seed, or the inputs that have no other values.
+
+    Another seed comes first where that costs little, and else if a difference may be due to it.
+    """
+    is_light = _is_light(values)
+    others = [*redraws(capture, values, is_light), *_guarded_redraws(capture, values, is_light)]
+    reseeded = Draw("reseeded", values, None, capture.seed + 1, anew=True)
+    if (is_light or not others) and (of_seed := _differs_on(capture, reseeded, {})):
+        return _under_another_seed(of_seed)
+    only_captured: list[str] = []
+    for other in others:
+        compared = False
+        for new_values in other.tries:
+            draw = Draw(other.name, {**values, **new_values}, random_tangents(capture, 2), capture.seed + 1)
+            difference = _compared_on(capture, draw, verdicts if other.name == "redrawn" else {})
+            compared |= difference is not None
+            if not difference:
+                continue
+            if not is_light and (of_seed := _differs_on(capture, reseeded, {})):
+                return _under_another_seed(of_seed)
+            pins = tuple((name, digest(values[name])) for name in to_blame(capture, values, draw, new_values))
+            reason = f"the program reads them in a way that Backprint does not see: on others, {difference}"
+            return Proof((), redrawn=reason, pins=pins)
+        only_captured += () if compared else other.alone
+    return Proof((), alone=guards_alone(capture, only_captured))
+
+
+def _under_another_seed(difference: str) -> Proof:
+    """Return the Proof of a Capture that differs with other random numbers."""
+    return Proof((), f"under another seed, {difference}: Backprint does not see all random numbers that are drawn")
 
 
 def _differs_from_first(capture: Capture, program: Any, values: Mapping[str, Tensor]) -> str:
@@ -197,13 +217,13 @@ def to_blame(capture: Capture, values: Mapping[str, Tensor], draw: Draw, moved: 
 
 
 def _differs_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str:
-    """Compare on one draw, and keep the verdicts in `found`; return what differs, '' if nothing, or if nothing was
+    """Compare on one draw, and keep the verdicts in `verdicts`; return what differs, '' if nothing, or if nothing was
     compared."""
     return _compared_on(capture, draw, verdicts) or ""
 
 
 def _compared_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str | None:
-    """Compare on one draw, and keep the verdicts in `found`; return what differs, None if nothing could be compared.
+    """Compare on one draw, and keep the verdicts in `verdicts`; return what differs, None if nothing could be compared.
 
     On other inputs than the captured ones a Capture may raise, which is not silently wrong.
     """

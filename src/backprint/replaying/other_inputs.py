@@ -17,7 +17,7 @@ from backprint.graph.nouns import Capture, Graph, Port, Symbol, TensorSpec
 from backprint.graph.sizes import at, evaluate, known, outside, sizes_in_words
 from backprint.replaying.results import Row, numbers_of
 from backprint.replaying.whole import SIZE
-from backprint.sample.generator import digest
+from backprint.run_sample import digest
 from backprint.sample.redraws import others_together, units
 
 # ---- The second draw: inputs of a sample that have one value everywhere get different values

@@ -13,7 +13,7 @@ from torch import Tensor
 from backprint.graph.keys import PortKey, keyed
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import REFUTED, UNSTEADY, PortVerdict, safe_number
-from backprint.sample.generator import digest
+from backprint.run_sample import digest
 from backprint.values.closeness import TOLERANCE, distance, same_bits
 from backprint.values.tree import join_sparse, strided_parts
 

@@ -21,7 +21,7 @@ from backprint.graph.sizes import evaluate, known, sizes_in_words
 from backprint.replaying.arguments import State, name_tangents, tangent_as, values_of
 from backprint.replaying.results import Results, results_by_port
 from backprint.replaying.run import check_saved, run_graph, sizes_of
-from backprint.sample.generator import digest
+from backprint.run_sample import digest
 from backprint.values.exchanges import ANSWER, answered_by
 from backprint.values.settings import (
     OWN,

@@ -1,9 +1,9 @@
-"""Write a Capture as one short Python file that needs only torch: its graphs, its inputs, and what compares them.
+"""Write a Capture as one Python file that needs only torch: its graphs, its inputs, and what compares them.
 
 The file is for a bug report. Below its graphs and its inputs it has those functions of `exported`, and of the modules
-that this imports, which its case needs. Its inputs are those of the sample, bit for bit. Graphs are written without
-guards, which hold on these inputs, and at the sizes of the capture. Exact data up to MOST_INSIDE are in the file, more
-are in a safetensors file beside it. No graph is run to write the file, and its text is emitted from the parsed graph.
+that this imports, which it needs. Its inputs are those of the sample, bit for bit. Graphs are written without guards,
+which hold on these inputs, and at the sizes of the capture. Exact data up to MOST_INSIDE are in the file, more are in a
+safetensors file beside it. No graph is run to write the file, and its text is emitted from the parsed graph.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import base64
 import functools
 import os
 import pprint
-import re
 import symtable
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,29 +25,26 @@ import torch
 from torch import Tensor
 
 from backprint.errors import PlaceError, RefusedError, UsageError
-from backprint.graph.depends import bare_operator
 from backprint.graph.keys import is_tangent, tangent_name
 from backprint.graph.links import feeds, held_exact, results
-from backprint.graph.nouns import Capture, Graph, InputRecipes, TensorSpec, custom_operators, refuse_collectives
-from backprint.graph.operators import operators
+from backprint.graph.nouns import Capture, Graph, InputRecipes, TensorSpec, refuse_collectives
 from backprint.graph.sizes import at_hints, unguarded_graph
 from backprint.graph.text import emit_class, title_text
-from backprint.sample.alone import RANKS
-from backprint.sample.generator import DRAWS, Recipe, restore
+from backprint.run_sample import DRAWS, RANKS, Recipe, restore
 from backprint.sample.inputs import Inputs, fitted_facts, geometry
 from backprint.sample.recipes import bases_of, derive, to_json
 from backprint.sample.save import write_tensors
 
 TEXTS = (
-    "sample/exported.py",
-    "sample/alone.py",
-    "sample/generator.py",
+    "run_sample.py",
+    "values/closeness.py",
+    "values/rounding.py",
     "sample/rerun.py",
     "sample/judged.py",
-    "values/rounding.py",
-    "values/closeness.py",
+    "sample/exported.py",
 )
-"""The modules whose functions a file may have; a name of an earlier one goes before that of a later one."""
+"""The modules whose functions a file may have, each after those that it imports; a later one's name goes before that of
+an earlier one."""
 
 MOST_INSIDE = 64 * 1024
 """The largest exact data, in characters of base64, that is written into the file itself."""
@@ -58,9 +54,6 @@ FEW = 32
 
 NUMBERS = {torch.float64: 17, **dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), 9)}
 """How many digits tell the numbers of a dtype apart."""
-
-ALLOCATES = re.compile(r"(new_)?empty|resize")
-"""Operators that return memory as it is."""
 
 Graphs: TypeAlias = Mapping[str, tuple[int, Graph]]
 """Graphs by their titles (`pair_0 forward`), each with the number of its Pair."""
@@ -195,32 +188,6 @@ def _tangent_strides(graphs: Graphs) -> Iterator[tuple[str, list[int]]]:
                 yield f"{index} {port.name}", list(geometry(spec)[1])
 
 
-# ---- What it needs
-
-
-def needs_of(graphs: Graphs, hidden: bool, linked: bool) -> set[str]:
-    """Return the conditions of `exported` that hold."""
-    all_graphs = [graph for _, graph in graphs.values()]
-    ports = [port for graph in all_graphs for port in (*graph.inputs, *graph.outputs)]
-    specs = [port.spec for port in ports if isinstance(port.spec, TensorSpec)]
-    steps = [step for graph in all_graphs for step in graph.steps]
-    inside = any(graph.subgraphs or any(custom_operators(graph)) for graph in all_graphs)  # what is not known may draw
-    drawn = inside or any("r" in operators().get(step.target, "") for step in steps)
-    held = {
-        "draws": drawn,
-        "surely": not drawn,
-        "single": not linked,
-        "linked": linked,
-        "dense": all(spec.layout == "strided" for spec in specs),
-        "sparse": any(spec.layout != "strided" for spec in specs),
-        "hidden": hidden,
-        "numbers": len(specs) < len(ports),
-        "indices": any(re.match("int|uint|bool", spec.dtype) for spec in specs),
-        "unwritten": inside or any(map(ALLOCATES.match, map(bare_operator, steps))),
-    }
-    return {name for name, holds in held.items() if holds}
-
-
 # ---- As text
 
 
@@ -243,16 +210,19 @@ def file_text(
     title = f"{title_text(capture.name)}: captured with torch {title_text(str(environment.get('torch', '')))}"
     facts = {
         "GRAPHS": "{" + ", ".join(f"{title!r}: {name}" for title, name in names.items()) + "}",
-        **({"SHOWN": repr(list(shown))} if len(shown) < len(graphs) else {}),
+        "SHOWN": repr(list(shown)),
         **({"LINKS": f"(\n{_links_text(capture, graphs)}\n)"} if linked else {}),
-        "NAME, SEED, BACKEND": f"{title!r}, {capture.seed!r}, {backend!r}",
+        "NAME": repr(title),
+        "SEED": repr(capture.seed),
+        "BACKEND": repr(backend),
     }
     settings = "".join(f"    {line}\n" for line in _prepare_lines(capture, recipes)) or "    pass\n"
     own = f"\n\ndef make_inputs():\n{inputs}\n\ndef prepare():\n{settings}\n\n"
     own += "\n".join(f"{name} = {text}" for name, text in facts.items())
     kinds = {recipe.kind for recipe in recipes.values()}
-    parts = _parts_needed(f"{own}\nmain()", needs_of(graphs, len(shown) < len(graphs), linked), kinds)
-    body = f'{program}{own}\n\n{BELOW}\n\n\n{parts}\n\nif __name__ == "__main__":\n    main()\n'
+    start = "main(run_linked_graphs)" if linked else "main(run_graphs)"
+    parts = _parts_needed(f"{own}\n{start}", kinds)
+    body = f'{program}{own}\n\n{BELOW}\n\n\n{parts}\n\nif __name__ == "__main__":\n    {start}\n'
     return docstring(capture, backend, about) + imports(body) + body
 
 
@@ -443,14 +413,15 @@ def imported() -> Mapping[str, str]:
     return statements
 
 
-def _parts_needed(calling: str, needs: Collection[str], kinds: Collection[str]) -> str:
+def _parts_needed(calling: str, kinds: Collection[str]) -> str:
     """Return the functions that a text needs, and the constants and functions that these need, as in the modules; of
     the draws those of these kinds."""
     parts: dict[str, str] = {}
     for module in TEXTS:
-        lines = [line.partition("  # if: ")[0] for line in text_of(module).splitlines() if _line_needed(line, needs)]
-        for node in ast.parse("\n".join(lines)).body:
-            parts.setdefault(name_of(node), "\n".join(lines_of(node, lines)))
+        lines = text_of(module).splitlines()
+        for node in ast.parse(text_of(module)).body:
+            parts.pop(name_of(node), None)
+            parts[name_of(node)] = "\n".join(lines_of(node, lines))
     draws = "".join(f"    {kind!r}: {draw.__name__},\n" for kind, draw in DRAWS.items() if kind in kinds)
     parts["DRAWS"] = f"DRAWS = {{\n{draws}}}"
     own = {name_of(node) for node in ast.parse(calling).body}
@@ -474,12 +445,6 @@ def _globals_read(text: str) -> list[str]:
 def is_global(table: symtable.SymbolTable, symbol: symtable.Symbol) -> bool:
     """Whether a name is read in a scope and is its module's."""
     return symbol.is_referenced() and (symbol.is_global() or table.get_type() == "module")
-
-
-def _line_needed(line: str, needs: Collection[str]) -> bool:
-    """Whether a line is in the file: it has no condition, or one that holds."""
-    _, marked, need = line.partition("  # if: ")
-    return not marked or need in needs
 
 
 def lines_of(node: ast.stmt, lines: Sequence[str]) -> Sequence[str]:

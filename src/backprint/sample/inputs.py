@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint import run_sample
 from backprint.common.memory import why_too_large
 from backprint.common.names import free_name
 from backprint.errors import SampleError, UsageError
@@ -19,8 +20,7 @@ from backprint.graph.keys import output_of, tangent_name, with_tangents
 from backprint.graph.links import free_ports, held_exact, specs
 from backprint.graph.nouns import Capture, InputRecipes, Spec, TensorSpec
 from backprint.graph.sizes import at_hints
-from backprint.sample import generator
-from backprint.sample.generator import Recipe
+from backprint.run_sample import Recipe
 from backprint.sample.recipes import (
     COMPLEX,
     DRAWN_KINDS,
@@ -293,7 +293,7 @@ def _as_tril(seen: _SeenValues) -> Facts | None:
 
 def drawn_alike(seen: _SeenValues, kind: str, facts: Facts) -> bool:
     """Whether these facts draw exactly the elements seen."""
-    drawn = generator.DRAWS[kind](Recipe(kind, seen.dtype, (seen.size,), (1,), extent=seen.size), **facts)
+    drawn = run_sample.DRAWS[kind](Recipe(kind, seen.dtype, (seen.size,), (1,), extent=seen.size), **facts)
     return torch.equal(bits_of(drawn.to(seen.flat.device)), bits_of(seen.flat))
 
 
@@ -373,7 +373,7 @@ def opens(tensor: Tensor) -> bool:
         return False
     names = {str(index): part for index, part in enumerate(strided_parts(tensor))}
     try:
-        generator.make(_sparse_recipe("", tensor, (), tuple(names)), None, names)
+        run_sample.make(_sparse_recipe("", tensor, (), tuple(names)), None, names)
     except ValueError:
         return False
     return True

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from backprint.sample.generator import parts
+from backprint.run_sample import parts
 from backprint.sample.rerun import EagerRun, copies, rebuilt
 from backprint.values.closeness import NUDGES, SMALL, TIMES, TOLERANCE, distance, nudge, same_bits
 from backprint.values.rounding import OtherRounding

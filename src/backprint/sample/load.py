@@ -1,6 +1,6 @@
 """Load a sample as a Capture. None of its code runs: metadata is checked at once, each graph when it is first used.
 
-This module needs no torch until tensors are read.
+This module needs no torch until tensors are read. It does not read `run_sample.py`, which is for `python model.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from backprint.graph.keys import tangent_name
 from backprint.graph.links import check_links, tensors_in
 from backprint.graph.nouns import Capture, Deferred, Graph, Link, Pair, TensorSpec, allowed, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
+from backprint.sample.ending import MARKER, ending
 from backprint.sample.exchanges import stored_peers
 from backprint.sample.kept import kept_bytes, plain_file, read_tensors
 from backprint.sample.metadata import (
@@ -31,13 +32,12 @@ from backprint.sample.metadata import (
     read_json,
     read_verdict,
 )
-from backprint.sample.standalone import FOOTER, MARKER
 from backprint.values.geometry import contiguous_strides, span
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from backprint.sample.generator import Recipe
+    from backprint.run_sample import Recipe
     from backprint.sample.inputs import Inputs
 
 
@@ -122,7 +122,7 @@ def _read_pair(folder: Path, index: int, row: Field, facts: Mapping[str, Any], a
 
 
 def _read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Graph:
-    """Return the graph in a `model.py`; the text after it must be the ending of every sample."""
+    """Return the graph in a `model.py`; the text after it must be the end that the graph has."""
     text = read_text(path, 4 * MAX_CHARACTERS)
     body, marker, rest = text.partition(MARKER)
     if not marker:
@@ -134,8 +134,8 @@ def _read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gr
         raise RefusedError(f"{path}: {error}") from None
     except Exception as error:
         raise SampleError(f"{path}: {error}") from None
-    if marker + rest != FOOTER:
-        line = body.count("\n") + 1 + first_difference(marker + rest, FOOTER)
+    if marker + rest != (expected := ending(graph)):
+        line = body.count("\n") + 1 + first_difference(marker + rest, expected)
         raise RefusedError(
             f"{path}: line {line}: the lines below the graph are not those that samples of this version end with; "
             "nothing was run: if another version saved it, capture the program again"

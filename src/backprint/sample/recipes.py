@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backprint import run_sample
 from backprint.errors import ReplayError, SampleError
 from backprint.graph.nouns import DEVICES
-from backprint.sample import generator
-from backprint.sample.generator import PARTS, WORDS, Recipe, Words, parse
+from backprint.run_sample import PARTS, WORDS, Recipe, Words, parse
 from backprint.values.geometry import span
 
 # ---- JSON
@@ -292,7 +292,7 @@ def make(
     if recipe.kind in RANKS:
         _check_bases(recipe, bases or {})
     try:
-        return generator.make(recipe, exact, bases, drawn)
+        return run_sample.make(recipe, exact, bases, drawn)
     except (ValueError, TypeError, OverflowError) as cause:
         raise SampleError(f"a recipe of kind {recipe.kind!r} cannot be made: {cause}") from cause
     except (RuntimeError, AssertionError) as cause:  # out of memory; no such device in this build of torch
@@ -329,19 +329,19 @@ def make_all(recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor]) -> dict
     return {name: tensors[name] for name in recipes}
 
 
-FEW_COUNTERS = generator.CHUNK // 4
+FEW_COUNTERS = run_sample.CHUNK // 4
 """Recipes that take up to so many counters are drawn together: each alone would be a hundred calls on little data."""
 
 
 def _words_of_many(recipes: Sequence[Recipe]) -> Iterator[Words | None]:
     """Yield the random words of each recipe, those of many small ones drawn in one call; None for a recipe that draws
     nothing, or so much that it is drawn alone."""
-    counts = [generator.counters(recipe) if recipe.kind in DRAWN_KINDS else 0 for recipe in recipes]
+    counts = [run_sample.counters(recipe) if recipe.kind in DRAWN_KINDS else 0 for recipe in recipes]
     counts = [count if count <= FEW_COUNTERS else 0 for count in counts]
     start = 0
     while start < len(recipes):
         end, total = start + 1, counts[start]
-        while end < len(recipes) and total + counts[end] <= generator.CHUNK:
+        while end < len(recipes) and total + counts[end] <= run_sample.CHUNK:
             end, total = end + 1, total + counts[end]
         yield from _words_of_group([recipe.seed for recipe in recipes[start:end]], counts[start:end])
         start = end
@@ -354,7 +354,7 @@ def _words_of_group(seeds: Sequence[int], counts: Sequence[int]) -> Iterator[Wor
     starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
     zero = torch.zeros_like(starts)
     index = torch.arange(len(starts), device="cpu") - starts
-    four = generator.philox(index, zero, zero, zero, signed.repeat_interleave(lengths))
+    four = run_sample.philox(index, zero, zero, zero, signed.repeat_interleave(lengths))
     for count, *words in zip(counts, *(column.split(counts) for column in four), strict=True):
         yield tuple(words) if count else None
 

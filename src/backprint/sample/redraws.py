@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from backprint.sample import generator
-from backprint.sample.generator import Recipe
+from backprint import run_sample
+from backprint.run_sample import Recipe
 from backprint.sample.recipes import DRAWN_KINDS, FLOATS, INTEGERS, bases_of, derive, make, make_all, redraw
 from backprint.values.tree import strided_parts
 
@@ -99,13 +99,13 @@ def sparse(
     fresh = another((values,), recipes, {values: old}, seed, step=step)
     if fresh is None:
         return None
-    return {name: generator.make(recipes[name], None, {**dict(zip(places, kept, strict=True)), **fresh})}
+    return {name: run_sample.make(recipes[name], None, {**dict(zip(places, kept, strict=True)), **fresh})}
 
 
 def laid(unit: tuple[str, ...], recipes: Mapping[str, Recipe], name: str, fresh: Tensor) -> dict[str, Tensor]:
     """Return a tensor with its recipe's strides, and its views."""
     base = whole(recipes[name], fresh)
-    return {member: base if member == name else generator.make(recipes[member], None, {name: base}) for member in unit}
+    return {member: base if member == name else run_sample.make(recipes[member], None, {name: base}) for member in unit}
 
 
 def nudged(tensor: Tensor, seed: int, step: float) -> Tensor | None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from backprint.sample.alone import ports
+from backprint.run_sample import number_or_tensor, ports
 
 
 @dataclass(frozen=True)
@@ -153,11 +153,6 @@ def is_plain(value: Any, pointers: Sequence[int]) -> bool:
 def compressed(value: Any) -> bool:
     """Whether a value is a sparse tensor that `deepcopy` does not support."""
     return isinstance(value, torch.Tensor) and value.layout not in (torch.strided, torch.sparse_coo)
-
-
-def number_or_tensor(spec: str, value: Any) -> Any:
-    """Return an input as its port expects it: the recipe of a number makes a tensor."""
-    return value.item() if spec.startswith("Sym") and isinstance(value, torch.Tensor) else value
 
 
 def total(terms: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,11 @@ from backprint.graph.links import claims_of, collectives_before
 from backprint.graph.nouns import Capture, Graph, InputRecipes, allowed
 from backprint.graph.sizes import at_hints
 from backprint.graph.text import emit
+from backprint.sample.ending import RUNNER, ending
 from backprint.sample.exchanges import FILE, exchanges_json, known_exchanges, tensors_of_exchanges
 from backprint.sample.metadata import describe, write_json
 from backprint.sample.place import settle
 from backprint.sample.recipes import to_json
-from backprint.sample.standalone import FOOTER
 from backprint.values.tensor_files import write_safetensors
 
 WriteOtherFormat = Callable[[Path, Capture, str, Graph, str, PortValues], None]
@@ -98,6 +99,7 @@ def fill(
             before = collectives_before(capture)
             content["exchanges_before"] = [before[index, "forward"] for index in range(len(capture.pairs))]
         write_tensors(folder / FILE, tensors_of_exchanges(exchanges))
+    (folder / RUNNER).write_bytes(files("backprint").joinpath(RUNNER).read_bytes())
     write_json(folder / CAPTURE, content)
 
 
@@ -120,10 +122,10 @@ def write_side(
 
 
 def _model_text(capture: Capture, side: str, graph: Graph) -> str:
-    """Return the text of `model.py`: a docstring, the graph, and the code that runs it alone."""
+    """Return the text of `model.py`: a docstring, the graph, and the end."""
     torch_version = dict(capture.environment).get("torch", "")
     title = f"{capture.name}, {side}. Captured by Backprint with engine {capture.engine}, torch {torch_version}."
-    return emit(graph, title) + "\n\n" + FOOTER
+    return emit(graph, title) + "\n\n" + ending(graph)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

@@ -24,7 +24,7 @@ from backprint.derivatives.hostile import repeated_indices
 from backprint.derivatives.setting import is_inexact, own_source
 from backprint.derivatives.unusual import FAIR, MEANS, OF_FLOAT16, SIZES, is_integer
 from backprint.derivatives.usage import SMALLER
-from backprint.errors import UsageError
+from backprint.errors import UsageError, is_defect
 from backprint.swapping.measures import apart
 from backprint.swapping.places import Place
 from backprint.swapping.proved import ALONE, CALLS, GRADIENT, LOSS, SETTINGS, WRITTEN, SwapProof
@@ -362,7 +362,9 @@ class Pass:
         push_mode(seen)
         try:
             results_of(program, call, values, self.step.seed)
-        except Exception:  # the user's module may raise anything, and with_other_calls says so
+        except Exception as error:  # the user's module may raise anything, and with_other_calls says so
+            if is_defect(error):
+                raise
             return
         finally:
             pop_mode()

@@ -7,12 +7,12 @@ import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from backprint import run_sample
 from backprint.graph.cost import is_view
 from backprint.graph.nouns import Graph, Port, TensorSpec
 from backprint.graph.steps import specs_of
 from backprint.graph.text import HEADER, emit_class
-from backprint.sample import alone
-from backprint.sample.generator import Recipe
+from backprint.run_sample import Recipe
 from backprint.tasks.nouns import Task, TaskPort, TaskWork
 
 # ---- reference.py: the graphs as functions
@@ -255,9 +255,9 @@ def inputs_text(task: Task, recipes: Mapping[str, Recipe], rules: Sequence[tuple
     ]
     text = "\n".join(lines) + "\n" + "\n".join(DRAWS[kind].rstrip() + "\n" for kind in kinds)
     if "kept" in kinds:
-        names = ", ".join(f'"{short}": "{name}"' for short, name in alone.SAFE_DTYPES.items())
+        names = ", ".join(f'"{short}": "{name}"' for short, name in run_sample.SAFE_DTYPES.items())
         text += f"\n\nSAFE_DTYPES = {{{names}}}\n\n\n"
-        text += inspect.getsource(alone.read_safetensors).replace(": Path) -> dict[str, Any]", ")")
+        text += inspect.getsource(run_sample.read_safetensors).replace(": Path) -> dict[str, Any]", ")")
     return text + "\n" + VARIANTS
 
 

@@ -18,7 +18,7 @@ from backprint.errors import CaptureError, ReplayError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import NO_FUNCTIONS, Capture, Guard, Origin, Pair, Rank, Signature, custom_operators
 from backprint.graph.verdicts import PortVerdict
-from backprint.tracing.hooks_after import hooks_of_leaves, left_out
+from backprint.tracing.hooks_after import hooks_of_leaves, left_out, note_on_nodes
 from backprint.tracing.program import A_TENSOR, CalledProgram, Outcome, ScoutedProgram, Slot
 from backprint.tracing.reach import names_of_outside
 from backprint.tracing.refusals import real_own_tensors
@@ -50,12 +50,8 @@ def capture_of(
     result: EngineResult,
     engine: str,
     options: CaptureOptions,
-    reasons: tuple[str, ...] = (),
 ) -> Capture:
-    """Return the Capture of an engine's result.
-
-    `reasons` say why earlier engines did not capture the program, `options` are those of the call.
-    """
+    """Return the Capture of an engine's result; `options` are those of the call."""
     if engine != "eager" or options.order == 2:
         result = without_hooks_after(result, engine, options)
     program = result.program
@@ -73,7 +69,6 @@ def capture_of(
         signature=signature,
         links=result.links,
         breaks=result.breaks,
-        why=reasons,
         guards=(
             *result.guards,
             *(Guard("same", f"{left} is {right}", (left, right)) for left, right in signature.same),
@@ -89,7 +84,7 @@ def capture_of(
         requires=tuple(sorted({target for pair in result.pairs for target in requirements(pair)})),
         seed=SEED,
         fake=program.world is not None,
-        notes=(*result.notes, *_note_without_backward(result, options)),
+        notes=(*result.notes, *note_on_nodes(_leaves_of(program)), *_note_without_backward(result, options)),
         rank=_rank_of(result),
         peers=program.peers,
         origin=LiveProgram(result, options),
@@ -117,13 +112,18 @@ def _note_without_backward(result: EngineResult, options: CaptureOptions) -> tup
 def without_hooks_after(result: EngineResult, engine: str, options: CaptureOptions) -> EngineResult:
     """Return the result of an engine that sees no hooks after accumulation, with a note if the program has some."""
     program = result.program
-    tensors = {**program.wrapped_state(), **program.outside, **program.own()}
-    hooks = hooks_of_leaves({named.name: tensors[named.name] for named in program.tensors if named.requires_grad})
+    hooks = hooks_of_leaves(_leaves_of(program))
     if not hooks or program.accumulates:
         return result
     who = "with order=2" if options.order == 2 else f"by engine {engine!r}, but by 'eager'"
     note = left_out(hooks, f"is not captured {who}")
     return replace(result, program=replace(program, runs_hooks_after=False), notes=(*result.notes, note))
+
+
+def _leaves_of(program: CalledProgram) -> dict[str, Tensor]:
+    """Return the program's own tensors that require grad."""
+    tensors = {**program.wrapped_state(), **program.outside, **program.own()}
+    return {named.name: tensors[named.name] for named in program.tensors if named.requires_grad}
 
 
 def _rank_of(result: EngineResult) -> Rank | None:

@@ -1,21 +1,29 @@
-"""Hooks that `register_post_accumulate_grad_hook` has made: which of them a capture has, and what it says of others.
+"""Hooks that run when autograd accumulates a gradient: which of them a capture has, and what it says of others.
 
-Autograd calls such a hook when it has put a gradient into `.grad`. One that changes `.grad` is captured with the
-backward. One that clears `.grad`, or changes a parameter, as an optimizer in the backward does, leaves no gradient to
-capture: the capture has the gradient that autograd gave the hook, and a note. One that only looks is not captured.
+Autograd calls a hook of `register_post_accumulate_grad_hook` when it has put a gradient into `.grad`. One that changes
+`.grad` is captured with the backward. One that clears `.grad`, or changes a parameter, as an optimizer in the backward
+does, leaves no gradient to capture: the capture has the gradient that autograd gave the hook, and a note. One that only
+looks is not captured.
+
+A hook may also be registered on the node that accumulates, as some libraries for distributed training do:
+`p.expand_as(p).grad_fn.next_functions[0][0].register_hook(reduce)`. PyTorch does not show the hooks of a node. But they
+last only while the program keeps the node, and a node that is kept is found.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from backprint._torch.tensors import post_accumulate_hooks, version_of
-from backprint.graph.nouns import HOOKS_LEFT_OUT, OpaqueEdge
+from backprint.graph.nouns import HOOKS_LEFT_OUT, NODES_LEFT_OUT, OpaqueEdge
 from backprint.tracing.frames import line_of_definition, place
 from backprint.tracing.running import same_content
 from backprint.tracing.state.tensors import untraced
@@ -67,6 +75,50 @@ def hooks_of_leaves(leaves: Mapping[str, Tensor]) -> dict[str, str]:
     """Return the leaves with hooks after accumulation, each with the place of its first hook."""
     hooks = {name: post_accumulate_hooks(leaf) if leaf.is_leaf else None for name, leaf in leaves.items()}
     return {name: place_of(next(iter(table.values()))) for name, table in hooks.items() if table}
+
+
+def note_on_nodes(leaves: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """Return the note on leaves whose accumulating node the program keeps: it may have hooks."""
+    names = nodes_kept(leaves)
+    if not names:
+        return ()
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return (
+        f"{NODES_LEFT_OUT}: the program keeps the AccumulateGrad node of {', '.join(names[:3])}{more}, which may have "
+        "hooks. The gradients are those that autograd gives the node; to capture what such a hook does, register it on "
+        "the tensor, by register_hook or register_post_accumulate_grad_hook",
+    )
+
+
+def nodes_kept(leaves: Mapping[str, Tensor]) -> list[str]:
+    """Return the leaves whose AccumulateGrad node an object or a running function refers to."""
+    with untraced(), torch.enable_grad():
+        # A node that somebody keeps has one more reference than that of a new tensor. So has one of a graph that is
+        # alive, or of DistributedDataParallel, which C++ keeps: only then are all objects searched, which takes longer.
+        new = sys.getrefcount(_node_of(torch.zeros(1, requires_grad=True)))
+        plain = {
+            name: leaf
+            for name, leaf in leaves.items()
+            if type(leaf) in (Tensor, nn.Parameter) and leaf.is_leaf and leaf.requires_grad
+        }
+        nodes = {name: _node_of(leaf) for name, leaf in plain.items() if sys.getrefcount(_node_of(leaf)) > new}
+    if not nodes:
+        return []
+    kept: set[int] = set()
+    for referrer in gc.get_referrers(*nodes.values()):
+        if referrer is not nodes:
+            kept.update(map(id, gc.get_referents(referrer)))
+    frame = sys._getframe(1)
+    while frame is not None:
+        kept.update(map(id, frame.f_locals.values()))
+        frame = frame.f_back  # type: ignore[assignment]  # None above the outermost
+    return [name for name, node in nodes.items() if id(node) in kept]
+
+
+def _node_of(leaf: Tensor) -> Any:
+    """Return the node that accumulates the gradient of a leaf that requires grad."""
+    node: Any = leaf.view_as(leaf).grad_fn
+    return node.next_functions[0][0]
 
 
 def place_of(hook: Any) -> str:

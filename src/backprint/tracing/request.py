@@ -16,7 +16,21 @@ from backprint.values.results import ResultTree
 
 
 class HasCheckpoints(CaptureError):
-    """A fake program checkpoints, which AOTAutograd does not trace; engine `eager` is tried first."""
+    """A fake program checkpoints, which AOTAutograd does not trace; engine `eager` is asked first."""
+
+
+CONTROL_FLOW = "control flow"
+"""A control flow operator (`torch.cond`, `map`) was recorded as the operators that its body ran."""
+VIEW_UPDATE = "view update"
+"""Autograd's backward of an update of a view scatters into the whole storage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why another engine may capture a program better: the cause, and the reason as a text with its place."""
+
+    cause: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +40,8 @@ class EngineResult:
     `outputs` names the result's tensors in order, `differentiable` those that have tangents; `tree` and `leaves` are
     the result's structure, with `A_TENSOR` in the place of each tensor. `tangents` has an example for each sparse
     output with a tangent, because a spec does not say where its values are. `unguarded` are reads of values that
-    no guard checks. `reasons_to_prefer_others` name parts that another engine may express better: higher-order
-    operators (`torch.cond`) whose body was recorded instead, and the backward of an update of a view. `notes` say how
-    the graphs were made. `groups` has the ranks in each group of processes that a collective of the graphs runs in.
+    no guard checks. `doubts` name parts that another engine may express better. `notes` say how the graphs were made.
+    `groups` has the ranks in each group of processes that a collective of the graphs runs in.
     """
 
     program: ScoutedProgram
@@ -46,7 +59,7 @@ class EngineResult:
     parts: tuple[Part, ...] = ()
     outcome: Outcome | None = None
     unguarded: tuple[str, ...] = ()
-    reasons_to_prefer_others: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
     notes: tuple[str, ...] = ()
     groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 

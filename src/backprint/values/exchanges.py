@@ -1,7 +1,7 @@
 """Collectives by their values: what each member of a group sent, and what each receives.
 
-An Exchange is one collective of one run. `combine.received_by` computes it from what the members sent, wherever that
-comes from: from threads that have met, or from an earlier run (`Peers`).
+An Exchange is one collective of one run. `run_sample.received_by` computes what a member receives from what all of them
+sent, wherever that comes from: from threads that have met, or from an earlier run (`Peers`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from backprint._torch.distributed import GROUP_POSITIONS, label_of
 from backprint.errors import CaptureError, ReplayError
-from backprint.values.combine import received_by
+from backprint.run_sample import received_by
 
 
 @dataclass(frozen=True, slots=True)

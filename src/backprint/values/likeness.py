@@ -35,6 +35,7 @@ from backprint._torch import pytree
 from backprint._torch.fake import FakeTensor
 from backprint._torch.operators import OpOverload, OpOverloadPacket
 from backprint._torch.tensors import backward_hooks
+from backprint.values.objects import attributes_with_slots
 
 # ---- Plain values, and the parts of objects
 
@@ -116,31 +117,6 @@ def is_of_numpy(value: Any, *names: str) -> bool:
     """Whether a value is of one of these types of numpy, which need not be installed."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, tuple(getattr(numpy, name) for name in names))
-
-
-def attributes_of(value: Any) -> dict[str, Any] | None:
-    """Return the attributes of an object itself; None where it has neither `__dict__` nor slots."""
-    kind: Any = type(value)
-    slots = [name for class_ in kind.__mro__ for name in _slot_names(class_)]
-    dictionary = getattr(value, "__dict__", None) if _has_plain_dict(kind) else None
-    if dictionary is None and not slots:
-        return None
-    attributes = {name: getattr(value, name) for name in slots if hasattr(value, name)}
-    return attributes | dict(dictionary or {})
-
-
-@functools.cache
-def _has_plain_dict(kind: Any) -> bool:
-    """Whether `__dict__` is where objects of a class keep their attributes, and no property of the class's own."""
-    return not any(isinstance(vars(class_).get("__dict__"), property) for class_ in kind.__mro__)
-
-
-def _slot_names(kind: type) -> Iterator[str]:
-    """Yield the attributes that a class keeps in slots."""
-    slots = kind.__dict__.get("__slots__", ())
-    for name in (slots,) if isinstance(slots, str) else tuple(slots):
-        if name not in ("__dict__", "__weakref__"):
-            yield name if not name.startswith("__") or name.endswith("__") else f"_{kind.__name__.lstrip('_')}{name}"
 
 
 def _is_heap_type(kind: type) -> bool:
@@ -248,10 +224,10 @@ def _describe_composed(value: Any, state: DescribeState, argument: bool) -> Desc
                 factory = getattr(value, "default_factory", None)
                 default = {} if factory is None else {"default factory": factory}
                 return with_parts(head, items, default, state, argument, list(value))
-            own = attributes_of(value) if isinstance(value, (list, tuple)) else {"context": spec.context}
+            own = attributes_with_slots(value) if isinstance(value, (list, tuple)) else {"context": spec.context}
             return with_parts(head, items, own or {}, state, argument)
     if dataclasses.is_dataclass(value) and all(map(is_python_class, kind.__mro__)):
-        return with_parts({"dataclass": name_of(kind)}, [], attributes_of(value) or {}, state)
+        return with_parts({"dataclass": name_of(kind)}, [], attributes_with_slots(value) or {}, state)
     return _describe_live(value, state, contents_of(value))
 
 
@@ -347,9 +323,9 @@ def contents_of(value: Any) -> dict[str, Any]:
         return {"function": value.func, "arguments": (value.args, value.keywords)}
     if isinstance(value, (set, frozenset)):  # sorted: their own order may be that of addresses
         items = sorted(value, key=lambda item: json.dumps(describe_value(item, DescribeState(str), False).like))
-        return (attributes_of(value) or {}) | {"items": items}
+        return (attributes_with_slots(value) or {}) | {"items": items}
     is_of_python = kind.__module__.partition(".")[0] in sys.stdlib_module_names
-    attributes = {} if is_of_python else attributes_of(value) or {}
+    attributes = {} if is_of_python else attributes_with_slots(value) or {}
     if is_of_numpy(value, "ndarray") and not value.dtype.hasobject:
         content = sys.modules["numpy"].ndarray.tobytes(value)  # a masked array's own sets its fill value
         return attributes | {"values": [str(value.dtype), value.shape, value.strides, content]}

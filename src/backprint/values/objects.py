@@ -588,16 +588,40 @@ def is_users_module(module: types.ModuleType) -> bool:
 
 
 @functools.cache
+def slots_in(kind: Any) -> tuple[tuple[Any, str], ...]:
+    """Return the slots of the objects of a class, each with its name. A C type has members of the same kind, which are
+    no slots."""
+    return tuple(
+        (value, name)
+        for base in kind.__mro__
+        if "__slots__" in vars(base)
+        for name, value in vars(base).items()
+        if isinstance(value, types.MemberDescriptorType)
+    )
+
+
+@functools.cache
 def slots_of(kind: Any) -> tuple[tuple[Any, str], ...]:
     """Return the slots of a user's class, and those of Python's that hold a program's objects."""
     if not is_users(kind) and kind not in CLASSES_WITH_SLOTS:
         return ()
-    slots = []
-    for base in kind.__mro__:
-        for slot, value in vars(base).items():
-            if isinstance(value, types.MemberDescriptorType) and (is_users(base) or base in CLASSES_WITH_SLOTS):
-                slots.append((value, slot))
-    return tuple(slots)
+    return tuple(
+        (slot, name)
+        for slot, name in slots_in(kind)
+        if is_users(slot.__objclass__) or slot.__objclass__ in CLASSES_WITH_SLOTS
+    )
+
+
+def attributes_with_slots(value: Any) -> dict[str, Any] | None:
+    """Return the attributes of an object, those in slots first; None where it has neither a dictionary nor slots."""
+    table, slots = attributes_of(value), slots_in(class_of(value))
+    if table is None and not slots:
+        return None
+    attributes = {}
+    for slot, name in slots:
+        with contextlib.suppress(AttributeError):  # nothing is assigned to it
+            attributes[name] = slot.__get__(value)
+    return attributes | (table or {})
 
 
 @functools.cache

@@ -12,7 +12,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
-import functools
 import gc
 import logging
 import sys
@@ -28,7 +27,8 @@ from torch import Tensor, nn
 from backprint._torch import pytree
 from backprint._torch.modules import REGISTRIES
 from backprint.errors import CaptureError
-from backprint.values.likeness import EXACT, TORCH_ATTRIBUTE_PREFIXES, attributes_of, is_of_numpy, is_python_class
+from backprint.values.likeness import EXACT, TORCH_ATTRIBUTE_PREFIXES, is_of_numpy, is_python_class
+from backprint.values.objects import attributes_with_slots, slots_in
 from backprint.values.tree import key_text, leaf_paths, number_duplicates, printable_name
 
 MAX_OBJECTS = 100_000
@@ -242,7 +242,7 @@ def _key_name(key: Any) -> str:
 
 def own_attributes(value: Any) -> dict[str, Any]:
     """Return the attributes of an object; those of a dataclass in the order of its definition."""
-    attributes = attributes_of(value) or {}
+    attributes = attributes_with_slots(value) or {}
     declared = [row.name for row in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
     return {name: attributes[name] for name in dict.fromkeys((*declared, *attributes)) if name in attributes}
 
@@ -486,17 +486,10 @@ def _set_attribute(copy: Any, name: str, value: Any) -> None:
     registers parameters."""
     attributes = getattr(copy, "__dict__", None)
     kind: Any = type(copy)
-    if attributes is None or name in _names_of_slots(kind):
+    if attributes is None or any(name == slot for _, slot in slots_in(kind)):
         object.__setattr__(copy, name, value)
     else:
         attributes[name] = value
-
-
-@functools.cache
-def _names_of_slots(kind: Any) -> frozenset[str]:
-    """Return the names of the attributes that objects of a class keep in slots."""
-    slot = types.MemberDescriptorType
-    return frozenset(name for class_ in kind.__mro__ for name, value in vars(class_).items() if isinstance(value, slot))
 
 
 # ---- The structure of an object, for a sample

@@ -34,7 +34,7 @@ from backprint.tracing.hooks_after import HookEffects, watching_hooks
 from backprint.tracing.non_operator_effects import BodyRecorder, flag_guards, noting_overlap_checks, noting_threads
 from backprint.tracing.program import CalledProgram, ScoutedProgram, free_name
 from backprint.tracing.reach import module_paths, restoring_gradients
-from backprint.tracing.request import EngineResult
+from backprint.tracing.request import CONTROL_FLOW, VIEW_UPDATE, Doubt, EngineResult
 from backprint.tracing.running import run_backward, staged
 from backprint.tracing.scout import hooks_as_edges, shared_and_written, with_outside, without_gradients_of_shared
 from backprint.tracing.watch import SEED, Observations
@@ -114,59 +114,101 @@ def _runs_untouched(program: CalledProgram) -> bool:
     return True
 
 
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One recorded run of a program: its step, or the error that ended it; `loaded_dynamo` says that it loaded
+    Dynamo."""
+
+    program: CalledProgram
+    loaded_dynamo: bool
+    run: _RecordedStep | None = None
+    error: Exception | None = None
+
+
 def record_step(program: CalledProgram) -> _RecordedStep:
-    """Record one live step; everything of the caller's is restored."""
-    try:
-        run = _record_without_loading(program)
-    except RuntimeError as error:
-        requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
-        if "leaf Variable" not in str(error) or requiring_grad <= program.cloned_in_eager:
-            raise
-        return record_step(
-            replace(
-                program,
-                cloned_when_traced=program.cloned_when_traced | requiring_grad,
-                cloned_in_eager=program.cloned_in_eager | requiring_grad,
-            )
-        )
-    if fewer := program.grad_by_default and without_gradients_of_shared(
-        program, shared_and_written(run.program, run.changed)
-    ):
-        return record_step(fewer)
-    own = run.program.tensors[: len(program.tensors)]
-    if program.grad_by_default and own != program.tensors:
-        return record_step(
-            replace(program, tensors=own, grad_by_default=False)
-        )  # a tensor from outside requires grad, so inputs do not by default
-    return run if not program.runs_hooks_after or run.hooks.are_captured else without_hooks_after(run, program)
-
-
-def without_hooks_after(run: _RecordedStep, program: CalledProgram) -> _RecordedStep:
-    """Return a step without hooks after accumulation that are no part of a capture, recorded again if there are any.
-
-    Hooks that changed nothing stay a part of the program, so that the comparisons on other values see what they do.
-    """
-    if not run.hooks.exist:
+    """Record one live step, and again while a row of RETRIES has a reason; everything of the caller's is restored."""
+    hooks: HookEffects | None = None
+    while True:
+        was_loaded = is_loaded()
+        try:
+            run = record_once(program)
+        except Exception as error:
+            again = _retried(_Attempt(program, not was_loaded and is_loaded(), error=error))
+            if again is None:
+                raise
+        else:
+            again = _retried(_Attempt(program, not was_loaded and is_loaded(), run))
+            if again is None:
+                break
+            if program.runs_hooks_after and not again.runs_hooks_after:
+                hooks = run.hooks
+        program = again
+    if hooks is None:
         return run
-    again = record_step(replace(program, runs_hooks_after=False))
-    with_hooks = replace(again.program, runs_hooks_after=not run.hooks.uncapturable)
-    return replace(again, program=with_hooks, hooks=run.hooks)
+    # Hooks that changed nothing stay a part of the program, so that the comparisons on other values see what they do.
+    return replace(run, program=replace(run.program, runs_hooks_after=not hooks.uncapturable), hooks=hooks)
 
 
-def _record_without_loading(program: CalledProgram) -> _RecordedStep:
-    """Record one live step, and again if that loaded Dynamo: the first cannot have run compiled parts as eager code."""
-    was_loaded = is_loaded()
-    try:
-        run = record_once(program)
-    except Exception:  # of the program, which the second run raises again
-        if was_loaded or not is_loaded():
-            raise
-        return record_once(program)
-    return run if was_loaded or not is_loaded() else record_once(program)
+def _retried(attempt: _Attempt) -> CalledProgram | None:
+    """Return the program as it is to be recorded again; None if the attempt stands."""
+    return next(filter(None, (retry(attempt) for retry in RETRIES)), None)
+
+
+def _with_dynamo_loaded(attempt: _Attempt) -> CalledProgram | None:
+    """The run loaded Dynamo, so it cannot have run compiled parts as eager code: record the same program again."""
+    return attempt.program if attempt.loaded_dynamo else None
+
+
+def _with_clones_of_leaves(attempt: _Attempt) -> CalledProgram | None:
+    """The program writes to leaves that require grad, which autograd forbids: run it on clones of them."""
+    program = attempt.program
+    requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
+    forbidden = isinstance(attempt.error, RuntimeError) and "leaf Variable" in str(attempt.error)
+    if not forbidden or requiring_grad <= program.cloned_in_eager:
+        return None
+    return replace(
+        program,
+        cloned_when_traced=program.cloned_when_traced | requiring_grad,
+        cloned_in_eager=program.cloned_in_eager | requiring_grad,
+    )
+
+
+def _without_gradients_of_shared(attempt: _Attempt) -> CalledProgram | None:
+    """The program writes to memory that tensors share, and they require grad by default only: they do not."""
+    if attempt.run is None or not attempt.program.grad_by_default:
+        return None
+    shared = shared_and_written(attempt.run.program, attempt.run.changed)
+    return without_gradients_of_shared(attempt.program, shared)
+
+
+def _without_default_gradients(attempt: _Attempt) -> CalledProgram | None:
+    """A tensor from outside the call requires grad, so the inputs do not by default."""
+    program, run = attempt.program, attempt.run
+    if run is None or not program.grad_by_default or run.program.tensors[: len(program.tensors)] == program.tensors:
+        return None
+    return replace(program, tensors=run.program.tensors[: len(program.tensors)], grad_by_default=False)
+
+
+def _without_hooks_after(attempt: _Attempt) -> CalledProgram | None:
+    """Hooks after accumulation exist, and are no part of a capture: they do not run."""
+    hooks = None if attempt.run is None else attempt.run.hooks
+    if hooks is None or not attempt.program.runs_hooks_after or hooks.are_captured or not hooks.exist:
+        return None
+    return replace(attempt.program, runs_hooks_after=False)
+
+
+RETRIES = (
+    _with_dynamo_loaded,
+    _with_clones_of_leaves,
+    _without_gradients_of_shared,
+    _without_default_gradients,
+    _without_hooks_after,
+)
+"""Reasons to record a program again: each returns how it is to run then, None where it does not apply."""
 
 
 def record_once(program: CalledProgram) -> _RecordedStep:
-    """Record one live step, without a second try. Function modes are on for the program only, because they are slow."""
+    """Record one live step. Function modes are on for the program only, because they are slow."""
     paths = module_paths(program.target())
     with preserving_random_states(), restoring_gradients(program.target()):
         torch.manual_seed(SEED)
@@ -292,7 +334,7 @@ def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
         guards=(*assembled.guards, *flag_guards(program, seen.flags)),
         tangents={name: tangent for name, tangent in run.tangents.items() if tangent.layout is not torch.strided},
         opaque=(*dict.fromkeys(seen.opaque), *hooks_as_edges(program), *run.hooks.edges()),
-        reasons_to_prefer_others=(() if run.hooks.are_captured else tuple(reasons_to_prefer_others(pair, seen))),
+        doubts=() if run.hooks.are_captured else tuple(_doubts(pair, seen)),
         notes=run.hooks.notes(),
         groups=dict(run.recorder.tape.groups),
     )
@@ -327,16 +369,14 @@ def _lives_of(pair: Pair, run: _RecordedStep, writer: Writer) -> Iterator[tuple[
 SCATTERS = "aten.as_strided_scatter.default"
 
 
-def reasons_to_prefer_others(pair: Pair, seen: Observations) -> Iterator[str]:
-    """Yield each part of a capture that another engine may express better.
-
-    Autograd's own backward of an update of a view scatters into the whole storage (`CopySlices`).
-    """
+def _doubts(pair: Pair, seen: Observations) -> Iterator[Doubt]:
+    """Yield each part of a capture that another engine may express better."""
     for name, source in seen.opened:
-        yield f"{name}{frames.place(source)} is captured as the operators that its body ran"
+        yield Doubt(CONTROL_FLOW, f"{name}{frames.place(source)} is captured as the operators that its body ran")
     steps = () if pair.backward is None else pair.backward.steps
     if any(step.target == SCATTERS for step in steps) and all(step.target != SCATTERS for step in pair.forward.steps):
-        yield "the program updates a view in place, and autograd's own backward of that scatters into the storage"
+        reason = "the program updates a view in place, and autograd's own backward of that scatters into the storage"
+        yield Doubt(VIEW_UPDATE, reason)  # by the node `CopySlices`
 
 
 def joint_of(run: _RecordedStep, as_ran: bool) -> tuple[Joint, Writer]:
