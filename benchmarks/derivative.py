@@ -61,7 +61,7 @@ from backprint.derivatives.setting import (
 )
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture, Graph, Pair, Step, TensorSpec
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE
 from backprint.replaying.power import widened
 
@@ -528,7 +528,9 @@ def changed(setting: Setting, backward: Graph) -> float:
     for once, scale in product(drawn, (1.0, SCALE)):
         tangents = {name: tangent * scale for name, tangent in once.items()}
         passed = replace(setting, tangents=tangents).backward_inputs
-        right, returned = (returned_by(graph, passed) for graph in (setting.backward, at_hints(widened(backward))))
+        right, returned = (
+            returned_by(graph, passed) for graph in (setting.backward, at_example_sizes(widened(backward)))
+        )
         largest = max(float(gradient.norm()) for gradient in right.values() if gradient is not None)
         for name in setting.gradients:
             expected, other = right[name], returned[name]

@@ -266,7 +266,7 @@ if TYPE_CHECKING:
     from backprint.graph.sizes import (
         at,
         at_capture,
-        at_hints,
+        at_example_sizes,
         evaluate,
         implied,
         in_general_form,
@@ -436,8 +436,8 @@ if TYPE_CHECKING:
     from backprint.regions.pictures import drawn_pass
     from backprint.replaying.draws import Draw, draw_from_recipes
     from backprint.replaying.observed import observed_values
-    from backprint.replaying.oracles import rounding_forgiven, second_opinion, sizes_of
     from backprint.replaying.power import power_of
+    from backprint.replaying.references import rounding_forgiven, second_opinion, sizes_of
     from backprint.replaying.results import Results, compare
     from backprint.replaying.results import against as results_against
     from backprint.replaying.run import feed, perform_steps, run_graph, subgraphs
@@ -489,8 +489,8 @@ if TYPE_CHECKING:
     from backprint.values.closeness import TOLERANCE
     from backprint.values.closeness import same_bits as closeness_same_bits
     from backprint.values.exchanges import Call, Exchange, Peers, received_without
+    from backprint.values.fingerprint import DescribeState, describe_value
     from backprint.values.geometry import are_contiguous, contiguous_strides, is_dense, overlaps_itself, span
-    from backprint.values.likeness import DescribeState, describe_value
     from backprint.values.memory import bits_of, memory_spans, overlapping_pairs
     from backprint.values.objects import Globals, Items
     from backprint.values.results import outputs_of

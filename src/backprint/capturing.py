@@ -379,7 +379,7 @@ def _among_ranks(request: _Request, without_values: CalledProgram) -> Capture:
                 f"{what}: engine 'aot' traces a rank without values, as a fake capture; engine 'eager' captures it",
                 every_engine=True,
             ) from error
-    scouted = replace(
+    observed = replace(
         result.program,
         target=program.target,
         values=program.values,
@@ -387,7 +387,7 @@ def _among_ranks(request: _Request, without_values: CalledProgram) -> Capture:
         peers=program.peers,
         world=None,
     )
-    capture = capture_of(replace(result, program=scouted, outcome=None), "aot", options)
+    capture = capture_of(replace(result, program=observed, outcome=None), "aot", options)
     candidate = _judged(capture, _proof_of(request, capture))
     if candidate.capture is None or candidate.doubts:
         raise CaptureError(

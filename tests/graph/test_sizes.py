@@ -20,7 +20,7 @@ from face import (
     Symbol,
     TensorSpec,
     at,
-    at_hints,
+    at_example_sizes,
     evaluate,
     implied,
     outside,
@@ -128,7 +128,7 @@ def test_symbols_are_renamed_everywhere_and_declared_where_they_are_used() -> No
 
 
 def test_a_graph_at_its_example_sizes_has_numbers_only() -> None:
-    graph = at_hints(with_symbols(sized("s0", "s1"), (Symbol("s0", 3), Symbol("s1", 4)), {}))
+    graph = at_example_sizes(with_symbols(sized("s0", "s1"), (Symbol("s0", 3), Symbol("s1", 4)), {}))
     assert graph.inputs[0].spec == TensorSpec("float32", (3, 12), (4, 1))
     assert graph.symbols == ()
     assert at(TensorSpec("float32", ("s0", "s9")), {"s0": 2}) == TensorSpec("float32", (2, "s9"))

@@ -54,6 +54,16 @@ GROWS = {
     "one line": (["t = (1, 2)", "t = (t * 60, t) * 60", "t = (t * 60, t) * 60"], "a list of"),
     "a list by its method": (["t = [1]", "t = t.__mul__(1000000000000)"], "a list where a graph has a tensor"),
     "a list in itself": (["t = [1, 2]", "t[0] = t", "u = torch.tensor(t)"], "a list where a graph has a tensor"),
+    "slices of slices": (
+        [
+            "s = slice(1)",
+            *["s = slice(s, s, s)"] * DOUBLE,
+            "t = slice(1)",
+            *["t = slice(t, t, t)"] * DOUBLE,
+            "u = s == t",
+        ],
+        "a slice is a bound of a slice",
+    ),
     "a list by a tensor": (["t = [0] * torch.tensor(1000000000000)"], "a list or a text and a tensor"),
     "a text by a tensor": (["s = L_x_.type()", "s = s * torch.tensor(1000000000000)"], "a list or a text and a tensor"),
     "a text": (["s = L_x_.type()", *["s = s + s"] * DOUBLE], "a text cannot be an operand of operator.add"),

@@ -323,7 +323,7 @@ def test_a_default_that_is_an_object_may_be_passed_or_left_out() -> None:
     assert torch.equal(bp.replay(bp.capture(f, X, engine="aot"), X).outputs, X * 2)
 
 
-def test_attributes_may_have_the_names_of_a_likeness() -> None:
+def test_attributes_may_have_the_names_of_a_fingerprint() -> None:
     value = types.SimpleNamespace(tensor=1, live=2, of=[3], keys=4)
     for argument in (value, Config(value), {"tensor": "x", "live": 1}):
         capture = bp.capture(ignoring, X, argument, engine="aot")
@@ -687,10 +687,10 @@ def test_a_live_capture_runs_on_its_captured_inputs() -> None:
     assert capture.inputs()["input"].shape == X.shape
 
 
-# ------------------------------------------------------------------ likenesses
+# ------------------------------------------------------------------ fingerprints
 
 
-def test_a_likeness_is_json_and_the_same_in_another_process() -> None:
+def test_a_fingerprint_is_json_and_the_same_in_another_process() -> None:
     text = (
         "[{'a': 1.5, 'b': ('x', None)}, range(3), b'z', slice(1, None), enum.Enum('K', {'A': 1}).A, "
         "np.float32(0.1), torch.relu, math.pow, collections.OrderedDict(k=2**5000), [[1]] * 600]"
@@ -699,7 +699,7 @@ def test_a_likeness_is_json_and_the_same_in_another_process() -> None:
     here = describe_value(eval(text, names), DescribeState(lambda index: index)).like
     code = (
         "import collections, enum, json, math, torch, numpy as np; "
-        "from backprint.values.likeness import DescribeState, describe_value; "
+        "from backprint.values.fingerprint import DescribeState, describe_value; "
         f"value = eval({text!r}, {{**globals(), '__name__': 'users'}}); "
         "print(json.dumps(describe_value(value, DescribeState(lambda index: index)).like))"
     )

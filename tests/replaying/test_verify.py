@@ -127,7 +127,7 @@ def test_a_check_without_power_is_flagged() -> None:
 
 
 def test_the_second_opinion_would_call_an_opaque_capture_wrong() -> None:
-    """Why autograd of the plain forward is no oracle: here it gives other gradients than the program."""
+    """Why autograd of the plain forward is no reference: here it gives other gradients than the program."""
     from face import draw_from_recipes, second_opinion
 
     def f(x: Tensor) -> Tensor:

@@ -572,7 +572,7 @@ def test_a_capture_with_an_opaque_edge_whose_model_is_gone_is_unproven() -> None
     capture.release()
     (verdict,) = capture.verify()
     assert verdict.verdict == "unproven"
-    assert "no oracle" in verdict.detail
+    assert "no reference" in verdict.detail
 
 
 def test_a_sample_with_an_opaque_edge_is_proved_by_its_witness(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from subjects.forked import run_python
 from torch import Tensor, nn
 
 import backprint as bp
-from face import at_hints, parse
+from face import at_example_sizes, parse
 
 Sizes = tuple[int, ...]
 
@@ -148,7 +148,7 @@ def test_one_capture_replays_on_every_size(name: str) -> None:
     for graph in (pair.forward, pair.backward):
         assert parse(graph.code) == graph
         assert parse(graph.code).hash() == graph.hash()
-        assert not at_hints(graph).symbols
+        assert not at_example_sizes(graph).symbols
     for sizes in (first, *others):
         args = inputs(*sizes)
         torch.manual_seed(7)

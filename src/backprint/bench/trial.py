@@ -47,7 +47,7 @@ from backprint.bench.timing import time_pair
 from backprint.common.text import BENCH_DIRECTIONS
 from backprint.errors import BackprintError, SampleError
 from backprint.graph.nouns import Capture
-from backprint.graph.sizes import at_hints, unguarded_graph
+from backprint.graph.sizes import at_example_sizes, unguarded_graph
 from backprint.jobs import processes
 from backprint.jobs.processes import ChildEnd, in_child
 from backprint.jobs.task import Task, failure, one_line, stage
@@ -586,10 +586,10 @@ def _blank_cell_of(capture: Capture, title: str, compiler: str) -> BenchCell:
 
     name, _, direction = title.partition(" ")
     pair = capture.pairs[int(name.removeprefix("pair_"))]
-    forward, steps = at_hints(pair.forward), len(pair.forward.steps)
+    forward, steps = at_example_sizes(pair.forward), len(pair.forward.steps)
     work = least_work(without_saved_results(forward))
     if direction == STEP and pair.backward is not None:
-        work, steps = least_step_work(forward, at_hints(pair.backward)), steps + len(pair.backward.steps)
+        work, steps = least_step_work(forward, at_example_sizes(pair.backward)), steps + len(pair.backward.steps)
     known: dict[str, Any] = dict(flops=work.flops, moved_bytes=work.bytes, flops_by_dtype=work.flops_by_dtype)
     return BenchCell("", title, direction, compiler, "", steps=steps, **known)
 

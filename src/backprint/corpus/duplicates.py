@@ -29,7 +29,7 @@ from backprint.errors import NO_SPACE, BackprintError, SampleError, UsageError
 from backprint.graph.cost import flops_of_steps
 from backprint.graph.folding.stretches import StretchGraphs, module_of_loop, module_of_stretch, stretches_of
 from backprint.graph.nouns import Capture, Graph
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.graph.verdicts import PROVED, proof_arguments, rank, why_no_proof
 from backprint.jobs.find import MAIN, Job, find
 from backprint.jobs.find import file_digest as sha256
@@ -328,14 +328,14 @@ def member_of(folder: Path, job: Job, by: str) -> _Member:
 
 def _capture_member(folder: Path, name: str, by: str) -> _Member:
     """Return the key of a Backprint sample: its graphs in canonical form, as in a run's ledger."""
-    from backprint.graph.sizes import at_hints
+    from backprint.graph.sizes import at_example_sizes
 
     capture = load_to_compare(folder)
     sizes = by == "exact"
     forwards = [pair.forward for pair in capture.pairs]
     backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
     hashes = [joined_hash([graph.hash(sizes=sizes) for graph in side]) or "" for side in (forwards, backwards)]
-    inputs = sum(map(nbytes, (port for graph in forwards for port in at_hints(graph).inputs)))
+    inputs = sum(map(nbytes, (port for graph in forwards for port in at_example_sizes(graph).inputs)))
     verdict = capture.verdict or {}
     return _Member(name, ("graphs", *hashes), str(verdict.get("verdict", "")), _lacks_proof(verdict), inputs)
 
@@ -521,7 +521,7 @@ def note_parts(task: Task, options: Options, staging: Path) -> Row:
 
 def _parts_of_graph(graph: Graph, direction: str, sample: str, sizes: bool) -> Iterator[SharedPart]:
     """Yield a part for each stretch of a graph, at the sizes of the capture."""
-    graph = at_hints(graph)
+    graph = at_example_sizes(graph)
     graphs = StretchGraphs(graph)
     for loop, group in groupby(stretches_of(graph), lambda stretch: stretch.loop):
         stretches = list(group)

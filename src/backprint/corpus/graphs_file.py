@@ -20,7 +20,7 @@ from backprint.corpus.duplicates import load_to_compare
 from backprint.errors import BackprintError, SampleError, UsageError
 from backprint.graph.cost import step_costs, total_cost
 from backprint.graph.nouns import Graph, Port, TensorSpec
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.graph.text import show_spec
 from backprint.graph.verdicts import VERDICTS, has_proof
 from backprint.jobs.ledger import Ledger, place_of, source_of
@@ -186,7 +186,7 @@ def _columns_of_sample(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _columns_of_graph(graph: Graph) -> dict[str, Any]:
     """Return the columns of one graph."""
-    fixed, cost = at_hints(graph), total_cost(step_costs(graph))
+    fixed, cost = at_example_sizes(graph), total_cost(step_costs(graph))
     saved = [port for port in (*fixed.inputs, *fixed.outputs) if port.role == "saved"]
     return {
         "text": encodable(graph.code),

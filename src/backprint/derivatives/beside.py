@@ -8,7 +8,7 @@ from itertools import repeat
 
 from backprint.derivatives.check import CAPTURED_FIRST, derivatives_of
 from backprint.graph.nouns import Capture
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.graph.steps import specs_of, tensors_in
 from backprint.graph.verdicts import CANNOT_TELL, Derivative, Verdict, worst_derivative
 
@@ -56,7 +56,7 @@ def is_small(capture: Capture) -> bool:
         return False
     elements = 0
     for pair in capture.pairs:
-        for spec in specs_of(at_hints(pair.forward)).values():
+        for spec in specs_of(at_example_sizes(pair.forward)).values():
             elements += sum(tensor.numel for tensor in tensors_in(spec))
             if elements >= LARGE:
                 return False

@@ -21,7 +21,7 @@ from backprint.errors import BackprintError, GraphError, GuardError, ReplayError
 from backprint.fx.values import resolve
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Pair, Port, Ref, Step, TensorSpec, Value
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.graph.steps import mapped, with_names
 from backprint.replaying.power import widened
 from backprint.replaying.run import check_saved
@@ -111,7 +111,7 @@ def widened_pair(pair: Pair) -> tuple[Graph, Graph]:
     """Return forward and backward in float64, at the captured sizes."""
     if pair.backward is None:
         raise CannotTell("it has no backward")
-    forward, backward = at_hints(widened_graph(pair.forward)), at_hints(widened_graph(pair.backward))
+    forward, backward = at_example_sizes(widened_graph(pair.forward)), at_example_sizes(widened_graph(pair.backward))
     return without_reads(forward), without_reads(backward)
 
 

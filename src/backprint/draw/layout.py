@@ -34,7 +34,7 @@ from backprint.draw.scene import (
 )
 from backprint.graph.cost import StepCost, each_storage, held_storages, step_costs, storages_of
 from backprint.graph.nouns import Graph, Pair, TensorSpec
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.graph.text import show_spec
 
 # ---- Rows
@@ -473,7 +473,7 @@ def _named_lines(
 
 def _saved_tensors_sized(forward: Graph, scene: Scene) -> Iterator[_SavedBytes]:
     """Yield what each saved tensor takes; memory that several share counts for the first."""
-    graph = at_hints(forward)
+    graph = at_example_sizes(forward)
     storages, sizes = storages_of(graph)
     for key in held_storages(graph, storages):
         sizes.pop(key, None)

@@ -23,7 +23,7 @@ from backprint.draw.scene import NO_VALUE, Scene, bytes_of, scene_of
 from backprint.graph.cost import LiveSpan, is_view, memory_line, storages_of
 from backprint.graph.fits import needs_of
 from backprint.graph.nouns import Capture, Graph, Pair, Source
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.graph.steps import specs_of
 from backprint.graph.text import emit_class, show, show_spec
 from backprint.graph.together import guard_texts
@@ -269,7 +269,7 @@ def pair_data(pair: Pair) -> dict[str, Any]:
 
 def graphs_of(pair: Pair) -> list[Graph]:
     """Return the graphs of a Pair, at the sizes of the capture."""
-    return [at_hints(graph) for graph in (pair.forward, pair.backward) if graph is not None]
+    return [at_example_sizes(graph) for graph in (pair.forward, pair.backward) if graph is not None]
 
 
 def _views_of(pair: Pair) -> list[bool]:

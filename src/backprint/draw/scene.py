@@ -17,7 +17,7 @@ from backprint.graph.folding.find import Node, Repeat, Steps, loops_of
 from backprint.graph.folding.fold import token_of
 from backprint.graph.folding.nouns import divided_text
 from backprint.graph.nouns import Dict, Graph, List, Pair, Port, Ref, Slice, Source, Spec, Step, TensorSpec, Value, refs
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.graph.text import show
 
 # ---- Nodes, ports and bridges
@@ -140,7 +140,7 @@ def shared_memory(graph: Graph) -> dict[str, list[str]]:
     written = {name for step in graph.steps for name in _updated_names(step)}
     if not written:
         return {}
-    storages, _ = storages_of(at_hints(graph))
+    storages, _ = storages_of(at_example_sizes(graph))
     names_in: dict[str, list[str]] = {}
     for name, of_value in storages.items():
         for key in each_storage(of_value):

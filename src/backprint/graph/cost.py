@@ -37,7 +37,7 @@ from backprint.graph.nouns import (
     refs,
 )
 from backprint.graph.operators import operators
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.graph.steps import UNWRITTEN, is_in_own_backward, operator_name, specs_of, tensors_in, used
 
 # ---- FLOPs of products, as `torch.utils.flop_counter.FlopCounterMode` counts them
@@ -517,7 +517,7 @@ FREE = StepCost()
 
 def step_costs(graph: Graph) -> tuple[StepCost, ...]:
     """Return the cost of each step of a graph, at its captured sizes."""
-    fixed = at_hints(graph)
+    fixed = at_example_sizes(graph)
     specs, subgraphs = specs_of(fixed), dict(fixed.subgraphs)
     return tuple(_step_cost(step, specs, subgraphs) for step in fixed.steps)
 
@@ -673,7 +673,7 @@ def _runs_in_order(graphs: Iterable[tuple[int, str, Graph | None]]) -> list[Run]
     for pair, direction, graph in graphs:
         if graph is not None:
             start = runs[-1].stop if runs else 0
-            runs.append(Run(pair, direction, at_hints(graph), start, start + len(graph.steps)))
+            runs.append(Run(pair, direction, at_example_sizes(graph), start, start + len(graph.steps)))
     return runs
 
 
@@ -1051,7 +1051,7 @@ class Summary:
 
 def summarize(pair: Pair) -> Summary:
     """Return the numbers of a Pair, at its captured sizes."""
-    forward, backward = at_hints(pair.forward), at_hints(pair.backward) if pair.backward else None
+    forward, backward = at_example_sizes(pair.forward), at_example_sizes(pair.backward) if pair.backward else None
     parameters = [spec for port in forward.by_role("parameter") if isinstance(spec := port.spec, TensorSpec)]
     results = [result for port, result in zip(forward.outputs, forward.results, strict=True) if port.role == "saved"]
     kinds, back_kinds = _cost_by_kind(forward), _cost_by_kind(backward) if backward else ()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from backprint.graph.cost import LiveSpan, MemoryLine, Run, memory_line_of_step, runs_of
 from backprint.graph.nouns import Capture, Step, TensorSpec
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _trained_elements(capture: Capture) -> int:
             continue
         results = zip(pair.backward.outputs, pair.backward.results, strict=True)
         trained = {port.name for port, value in results if port.role == "gradient" and value is not None}
-        for port in at_hints(pair.forward).inputs:
+        for port in at_example_sizes(pair.forward).inputs:
             if port.role == "parameter" and port.name in trained and isinstance(port.spec, TensorSpec):
                 elements[port.name] = port.spec.numel
     return sum(elements.values())

@@ -29,7 +29,7 @@ from backprint.graph.nouns import (
     TensorSpec,
     refs,
 )
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.graph.steps import used
 from backprint.graph.text import show_port, show_spec
 
@@ -90,11 +90,11 @@ def specs(capture: Capture) -> dict[str, Spec]:
     specs_by_name: dict[str, Spec] = {}
     for link in results(capture):
         pair = capture.pairs[link.source] if link.source is not None else None
-        ports = at_hints(pair.forward).outputs if pair is not None else tuple(free_ports(capture))
+        ports = at_example_sizes(pair.forward).outputs if pair is not None else tuple(free_ports(capture))
         role = link.port.role if link.source is not None else None
         specs_by_name[link.name] = next(p.spec for p in ports if p.name == link.port.name and role in (None, p.role))
     for pair in capture.pairs:
-        for port in at_hints(pair.backward).by_role("tangent") if pair.backward is not None else ():
+        for port in at_example_sizes(pair.backward).by_role("tangent") if pair.backward is not None else ():
             specs_by_name.setdefault(port.name, port.spec)
     return specs_by_name
 
@@ -247,8 +247,8 @@ BACKWARD = (("saved", "tangent", "constant", "rng"), ("gradient",))
 
 def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction]:
     """Compare both directions of a Pair: the backward takes what the forward saves, and gradients are of inputs."""
-    forward = at_hints(pair.forward)
-    backward = at_hints(pair.backward) if pair.backward is not None else None
+    forward = at_example_sizes(pair.forward)
+    backward = at_example_sizes(pair.backward) if pair.backward is not None else None
     yield from _of_direction("forward", forward, FORWARD)
     fed = {link.name for link in feeds(capture, index)}
     if backward is None:
@@ -338,7 +338,7 @@ def _of_signature(capture: Capture) -> Iterator[Contradiction]:
 
 
 def tensors_in(like: Any) -> Iterator[str]:
-    """Yield the ports in a likeness of an argument."""
+    """Yield the ports in a fingerprint of an argument."""
     if isinstance(like, dict):
         if isinstance(like.get("tensor"), str):
             yield like["tensor"]
@@ -356,7 +356,7 @@ def _of_witness(capture: Capture) -> Iterator[Contradiction]:
         return
     pair = capture.pairs[0]
     for graph in (pair.forward, pair.backward):
-        for port in at_hints(graph).outputs if graph is not None else ():
+        for port in at_example_sizes(graph).outputs if graph is not None else ():
             row = capture.witness.get(str(port.key))
             spec = port.spec
             if row is None or row.get("none") or not isinstance(spec, TensorSpec):

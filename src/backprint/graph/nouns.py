@@ -728,10 +728,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One parameter of a call: its name (`*args`, `**kwargs` with their stars), and a likeness of its argument.
+    """One parameter of a call: its name (`*args`, `**kwargs` with their stars), and a fingerprint of its argument.
 
-    A likeness is JSON in which `{"tensor": NAME}` stands for the port of that name. An `optional` parameter's default
-    is the captured value; a `keyword` parameter can be passed only by name.
+    A fingerprint is JSON in which `{"tensor": NAME}` stands for the port of that name. An `optional` parameter's
+    default is the captured value; a `keyword` parameter can be passed only by name.
     """
 
     name: str
@@ -832,7 +832,7 @@ UNFITTED: InputRecipes = _Unfitted()
 
 
 # ---- Origins: the program behind a Capture
-# While the program lives, it is the oracle of every proof. A traced program, a recorded step and a part of a Capture
+# While the program lives, it is the reference of every proof. A traced program, a recorded step and a part of a Capture
 # are each a class of their own above; a Capture that was read from disk has `GONE`.
 
 if TYPE_CHECKING:

@@ -219,7 +219,7 @@ def outside(symbols: Sequence[Symbol], sizes: Sizes) -> Symbol | None:
 # ---- Graphs
 
 
-def hints(graph: Graph) -> dict[str, int]:
+def example_sizes(graph: Graph) -> dict[str, int]:
     """Return the sizes at capture."""
     return {symbol.name: symbol.hint for symbol in graph.symbols}
 
@@ -233,11 +233,11 @@ def at(spec: Spec, sizes: Sizes) -> Spec:
     return _mapped(spec, number)
 
 
-def at_hints(graph: Graph) -> Graph:
+def at_example_sizes(graph: Graph) -> Graph:
     """Return the graph with the sizes it had at capture; without symbols, itself."""
     if not graph.symbols:
         return graph
-    sizes = hints(graph)
+    sizes = example_sizes(graph)
     return replace(_with_specs(graph, lambda spec: at(spec, sizes)), symbols=())
 
 
@@ -310,7 +310,7 @@ def _with_specs(graph: Graph, function: Callable[[Spec], Spec]) -> Graph:
 
 def at_capture(graph: Graph) -> Graph:
     """Return the graph with every size that it takes, computes or returns as a constant; other values stay."""
-    sizes = hints(graph)
+    sizes = example_sizes(graph)
     constants: dict[str, Value] = {}
 
     def learn(name: str, spec: Spec) -> bool:
@@ -413,7 +413,7 @@ def contiguous_inputs(graph: Graph) -> Graph:
 
 def unguarded_graph(graph: Graph) -> Graph:
     """Return the graph that compilers are given: at its captured sizes, without guards and dead code."""
-    fixed = at_hints(graph)
+    fixed = at_example_sizes(graph)
     return live(replace(fixed, steps=tuple(step for step in fixed.steps if not step.is_guard)))
 
 

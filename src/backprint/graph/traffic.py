@@ -13,7 +13,7 @@ from backprint.common.text import amount
 from backprint.graph.cost import StepCost, step_costs
 from backprint.graph.keys import number_of
 from backprint.graph.nouns import COLLECTIVES, Capture, Graph, Pair, Source, Step, TensorSpec, refs
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.graph.steps import used
 
 
@@ -54,9 +54,9 @@ def traffic_of(capture: Capture) -> Iterator[Traffic]:
 
 def sides_of(pair: Pair) -> Iterator[tuple[str, Graph]]:
     """Yield the graphs of a Pair, at the sizes of the capture."""
-    yield "forward", at_hints(pair.forward)
+    yield "forward", at_example_sizes(pair.forward)
     if pair.backward is not None:
-        yield "backward", at_hints(pair.backward)
+        yield "backward", at_example_sizes(pair.backward)
 
 
 def _traffic_of_step(step: Step, side: str, sizes: Mapping[str, int]) -> Traffic:

@@ -28,6 +28,7 @@ OPERATORS = {ast.Add: "add", ast.Mult: "mul", ast.Pow: "pow", ast.LShift: "lshif
 BOUNDED_BY = {kind: f"bounded.{name}" for kind, name in OPERATORS.items()}
 IN_PLACE = {kind: f"bounded.i{name}" for kind, name in OPERATORS.items()}
 TIMES, ITEMS, REQUIRED, TOLIST = "bounded.times", "bounded.items", "bounded.tensor", "bounded.tolist"
+FLAT_SLICE = "bounded.slice"
 
 
 def bounded_lines(program: ModelProgram) -> list[Statement]:
@@ -40,10 +41,10 @@ class _BoundCalls(ast.NodeTransformer):
 
     def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Dict) -> ast.expr:
         """A list is bounded where it is made, if an item may itself be a list."""
-        self.generic_visit(node)
         items = node.values if isinstance(node, ast.Dict) else node.elts
         target = not isinstance(node, ast.Dict) and isinstance(node.ctx, ast.Store)
         flat = all(isinstance(item, ast.Constant) or is_slice(item) for item in items)
+        self.generic_visit(node)
         return node if target or flat else call_node(ITEMS, node)
 
     visit_List = visit_Dict = visit_Tuple
@@ -73,8 +74,10 @@ class _BoundCalls(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """A method that is arithmetic requires a tensor; the list that `tolist` returns is bounded."""
+        """A method that is arithmetic requires a tensor; the list that `tolist` returns is bounded; slices are flat."""
         self.generic_visit(node)
+        if is_slice(node) and not all(isinstance(bound, ast.Constant) for bound in node.args):
+            return call_node(FLAT_SLICE, *node.args)
         match node:
             case ast.Call(func=ast.Attribute(value=of, attr="tolist"), args=[], keywords=[]):
                 return call_node(TOLIST, of)
@@ -128,6 +131,14 @@ def _bounded_items(items: Any) -> Any:
     return items
 
 
+def _flat_slice(start: Any, stop: Any, step: Any) -> slice:
+    """Return a slice, unless a bound could hold others: two slices of slices are compared bound by bound."""
+    for bound in (start, stop, step):
+        if isinstance(bound, (slice, dict, *PLAIN)):
+            raise ReplayError(f"a {type(bound).__name__} is a bound of a slice; no graph needs that")
+    return slice(start, stop, step)
+
+
 def _require_tensor(value: Any) -> Any:
     """Return a tensor, and refuse any other value: a list that is written to could come to hold itself."""
     if not isinstance(value, torch.Tensor):
@@ -147,6 +158,7 @@ BOUNDED: Mapping[str, Callable[..., Any]] = {
     ITEMS: _bounded_items,
     REQUIRED: _require_tensor,
     TOLIST: _bounded_tolist,
+    FLAT_SLICE: _flat_slice,
     **{name: _bounded(name.removeprefix("bounded.")) for name in (*BOUNDED_BY.values(), *IN_PLACE.values())},
 }
 """The functions that the changed lines call, by their names there."""

@@ -23,10 +23,10 @@ from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, Symbol, Tens
 from backprint.graph.sizes import (
     FUNCTIONS,
     at_capture,
-    at_hints,
+    at_example_sizes,
     contiguous_inputs,
     evaluate,
-    hints,
+    example_sizes,
     known,
     names_in,
     permuted,
@@ -209,9 +209,9 @@ def _describe_inputs(
 
 def _meta_rows(graph: Graph, values: PortValues, exact: Collection[str], whole: int) -> tuple[MetaRow, ...]:
     """Return a row for each input; tensors of fewer than `whole` elements are written out."""
-    sizes = hints(graph)
+    sizes = example_sizes(graph)
     rows = []
-    for port in at_hints(graph).inputs:
+    for port in at_example_sizes(graph).inputs:
         value = values.get(port.key)
         if isinstance(port.spec, TensorSpec):
             rows.append(_tensor_row(port, value, MOST if _must_be_exact(port, exact) else whole))
@@ -377,7 +377,7 @@ def _constraints_text(graph: Graph) -> str:
     rows = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
     plain = {
         port.local: ", ".join(
-            str(size) if _is_plain_size(size) else str(evaluate(size, hints(graph))) for size in shape
+            str(size) if _is_plain_size(size) else str(evaluate(size, example_sizes(graph))) for size in shape
         )
         for port in rows
         for shape in [getattr(port.spec, "shape", ())]

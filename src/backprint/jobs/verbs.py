@@ -412,13 +412,13 @@ def capture_columns(capture: Any) -> Row:
     """Return the columns of a Capture."""
     from backprint.graph.cost import MOST_FLOPS, step_costs, total_cost, usage_of
     from backprint.graph.links import free_ports
-    from backprint.graph.sizes import at_hints
+    from backprint.graph.sizes import at_example_sizes
 
     forwards = [pair.forward for pair in capture.pairs]
     backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
-    hinted = {port.name: port for graph in forwards for port in at_hints(graph).inputs}
+    hinted = {port.name: port for graph in forwards for port in at_example_sizes(graph).inputs}
     inputs = [hinted.get(port.name, port) for port in free_ports(capture)]
-    outputs = [port for graph in map(at_hints, forwards) for port in graph.outputs]
+    outputs = [port for graph in map(at_example_sizes, forwards) for port in graph.outputs]
     gradients = {port.name for graph in backwards for port in graph.outputs if port.role == "gradient"}
     cost = total_cost(cost for graph in (*forwards, *backwards) for cost in step_costs(graph))
     return dict(

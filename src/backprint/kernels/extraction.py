@@ -26,7 +26,7 @@ from backprint.common.text import check_choice
 from backprint.derivatives import forms
 from backprint.errors import BackprintError, RefusedError, UsageError, for_program, is_defect
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
-from backprint.graph.sizes import hints
+from backprint.graph.sizes import example_sizes
 from backprint.kernels.build_triton import with_grids
 from backprint.kernels.compilers import KernelCompiler, inductor, kernel_compiler
 from backprint.kernels.inductor import LIKE, InductorCode, isa_in_use, lowering_for, result_like
@@ -422,7 +422,7 @@ def _guard_lines(graph: Graph) -> tuple[str, ...]:
     """Return the conditions of the kernels as lines: the values of symbolic sizes, and the graph's guards."""
     from backprint.graph.text import show_step
 
-    sizes = (f"{name} == {size}" for name, size in hints(graph).items())
+    sizes = (f"{name} == {size}" for name, size in example_sizes(graph).items())
     return (*sizes, *(show_step(step) for step in graph.steps if step.is_guard))
 
 

@@ -30,7 +30,7 @@ from backprint.errors import BackprintError, RefusedError, is_defect
 from backprint.fx.to_fx import Examples, to_fx
 from backprint.graph.canonical import is_effect, mutated
 from backprint.graph.nouns import Graph, Port, ScalarSpec, Step, TensorSpec, Value, refs
-from backprint.graph.sizes import at_hints, evaluate, hints, known
+from backprint.graph.sizes import at_example_sizes, evaluate, example_sizes, known
 from backprint.kernels.nouns import KernelTarget
 from backprint.lowering.operators import replace_views
 
@@ -197,7 +197,7 @@ def prepared_graph(
 
     load_inductor("lowering")  # not loaded by what follows, which needs it
 
-    sizes, sized = ({}, graph) if symbols else (hints(graph), at_hints(graph))
+    sizes, sized = ({}, graph) if symbols else (example_sizes(graph), at_example_sizes(graph))
     module = to_fx(in_canonical_order(sized), symbols)
     device = torch.device("cuda", 0) if target.device == "cuda" else torch.device("cpu")
     remarks = _sizes_note(sizes), _guards_note(graph), move_to_device(module, device), use_captured_sizes(module)

@@ -35,7 +35,7 @@ from backprint.graph.cost import (
     values_read,
 )
 from backprint.graph.nouns import Graph, Ref, Spec, Step, Value, refs
-from backprint.graph.sizes import at_hints, unguarded_graph
+from backprint.graph.sizes import at_example_sizes, unguarded_graph
 from backprint.graph.steps import free, mapped, specs_of, tensors_in, with_names
 
 
@@ -69,7 +69,7 @@ def graph_flops(graph: Graph) -> Counter[str]:
 
     A branch, or a loop that may end at once, counts none.
     """
-    fixed, total = at_hints(graph), Counter[str]()
+    fixed, total = at_example_sizes(graph), Counter[str]()
     specs, subgraphs = specs_of(fixed), dict(fixed.subgraphs)
     for step in fixed.steps:
         if step.target.endswith((".cond", ".while_loop")):

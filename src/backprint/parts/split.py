@@ -201,8 +201,8 @@ def identifier(name: str) -> str:
 class PartOrigin(Origin):
     """The program behind a part, as the Origin of its Capture.
 
-    If the part has an opaque edge, autograd of its forward is not an oracle. Then the part, which was proven on the
-    whole's own values, is its own oracle on other values.
+    If the part has an opaque edge, autograd of its forward is not a reference. Then the part, which was proven on the
+    whole's own values, is its own reference on other values.
     """
 
     def __init__(self, pair: Pair, values: Mapping[str, Any], differentiable: tuple[str, ...], opaque: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from backprint.ranks.reached import Reached, globals_assigned_in, is_own
 from backprint.tracing.state.tensors import untraced
-from backprint.values.objects import CACHE, Attributes, Cell, Items, Place, Slot, is_iterator
+from backprint.values.objects import CACHE, Attributes, Cell, Items, Place, SlotAttribute, is_iterator
 from backprint.values.settings import foreign_states, hashable_state, set_foreign_states
 
 Value = tuple[Place, Any]
@@ -80,7 +80,7 @@ def with_own_copies(values: Sequence[Value], count: int = 1) -> list[list[Value]
     used = [
         number
         for number, (place, value) in enumerate(values)
-        if isinstance(place, (Attributes, Items, Cell, Slot)) and any(map(_is_used_up, items_of(place, value)))
+        if isinstance(place, (Attributes, Items, Cell, SlotAttribute)) and any(map(_is_used_up, items_of(place, value)))
     ]
     rows = [list(values) for _ in range(count)]
     for row in rows:

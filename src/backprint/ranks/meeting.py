@@ -14,7 +14,7 @@ from backprint._torch.distributed import label_of, members_of
 from backprint.errors import RanksError
 from backprint.graph.links import collective_steps
 from backprint.graph.nouns import Capture
-from backprint.ranks.turns import Turns, waits_in
+from backprint.ranks.turns import RankTurns, waits_in
 from backprint.run_sample import received_by
 from backprint.tracing import frames
 from backprint.values.exchanges import Call, Exchange, mismatch
@@ -36,7 +36,7 @@ class Sent:
 class Meeting:
     """The collectives that wait for members, by key. Where graphs run, no line of a program is known (`replays`)."""
 
-    def __init__(self, turns: Turns[Any], replays: bool = False) -> None:
+    def __init__(self, turns: RankTurns[Any], replays: bool = False) -> None:
         self.turns, self.replays = turns, replays
         self.open: dict[Key, Sent] = {}
 

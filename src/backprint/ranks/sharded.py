@@ -22,7 +22,7 @@ from backprint.graph.nouns import Capture
 from backprint.proven import capture_with_recipes
 from backprint.ranks.kept import Kept, Value, with_own_copies, with_values
 from backprint.ranks.meeting import Among, Meeting
-from backprint.ranks.turns import Turns, raise_with_rank, set_state_of_process, state_of_process
+from backprint.ranks.turns import RankTurns, raise_with_rank, set_state_of_process, state_of_process
 from backprint.tracing.captured import LiveProgram
 from backprint.tracing.collectives import Answered, Functional
 from backprint.tracing.entry import check_options, refuse_modules
@@ -120,7 +120,7 @@ def in_ranks(
     """Do some work in every rank, among each other, on the calls that `make` makes in each; return what it returns.
     Collectives of `make` are answered in a mode of the class `answered`; `loss` is a function that the work calls."""
     set_device_guards()
-    turns: Turns[T] = Turns(size, (make, loss))
+    turns: RankTurns[T] = RankTurns(size, (make, loss))
     meeting = Meeting(turns)
     owners: dict[int, tuple[Tensor, int]] = {}
 

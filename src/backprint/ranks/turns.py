@@ -55,7 +55,7 @@ class Stopped(BaseException):
     """Ends a rank because another has failed; no handler of the program catches it."""
 
 
-class Turns(Generic[T]):
+class RankTurns(Generic[T]):
     """The threads of one run of all ranks.
 
     `running` is the rank whose turn it is, `waiting` what each rank waits for, in words; a rank that waits for nothing

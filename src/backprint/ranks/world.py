@@ -38,7 +38,7 @@ from backprint.ranks.text import (
     totals_of_traffic,
     world_text,
 )
-from backprint.ranks.turns import Turns
+from backprint.ranks.turns import RankTurns
 from backprint.ranks.whole import AgainstWhole, against_whole
 from backprint.replaying.results import Results, against, against_rows, numbers_of, results_by_port, witnessed
 from backprint.replaying.whole import replay_values
@@ -204,7 +204,7 @@ def replayed_together(
 ) -> list[Results]:
     """Run the graphs of all ranks; their collectives are computed where they meet, or come to what `arrived` in the
     step, if that is the same but for rounding."""
-    turns: Turns[Results] = Turns(len(ranks))
+    turns: RankTurns[Results] = RankTurns(len(ranks))
     meeting = Meeting(turns, replays=True)
 
     def replayed(rank: int) -> Results:

@@ -422,7 +422,7 @@ class UserNames:
             self.modules[name] = weakref.ref(module)
 
     def keep(self, tensors: Mapping[str, Tensor]) -> None:
-        """Keep the names of tensors from outside; the first tensor of a name keeps it."""
+        """Keep the names of external tensors; the first tensor of a name keeps it."""
         for name, tensor in tensors.items():
             self.tensors.setdefault(name, weakref.ref(tensor))
 

@@ -27,7 +27,7 @@ not hold for the new inputs. What the environment has to do with a result (threa
 at the capture, and a difference that it explains is named.
 
 - `run`: one Graph. `whole`: a Capture, its Pairs joined by links. `arguments`: a call compared with the captured one.
-- `oracles`: what results are compared with. `results`: results compared port by port, and their digests.
+- `references`: what results are compared with. `results`: results compared port by port, and their digests.
 - `draws`, `other_inputs`: the sets of inputs that a Capture is proved on. `annotations`: every value compared with the
   annotation of its step.
 - `verify`: proofs. `at_capture`: the proof before an engine's capture is accepted. `attest`: what a sample keeps of it.

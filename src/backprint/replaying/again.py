@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from backprint._torch.modules import own_buffers, own_modules, own_parameters
 from backprint.graph.nouns import Capture, Graph, Port, ScalarSpec, TensorSpec, filled
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.replaying.run import At, feed, perform_steps, subgraphs
 from backprint.replaying.scatter import SCATTER, scattered_in_place
 
@@ -69,7 +69,7 @@ def module_of(
 ) -> tuple[nn.Module, dict[str, Any], tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
     """Return the module of a Capture's only forward, its inputs by name, and (name, reason) of the tensors that require
     grad and of those that do not."""
-    graph = at_hints(forward)
+    graph = at_example_sizes(forward)
     ports = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
     asks, rests = asking(ports, capture.pairs[0].backward)
     tensors = capture.recipes.make(names=[port.name for port in ports])

@@ -22,17 +22,17 @@ from backprint.graph.nouns import Argument, Capture, Guard, Port, Spec, TensorSp
 from backprint.graph.sizes import evaluate, known
 from backprint.replaying.run import sizes_of
 from backprint.sample.recipes import DRAWN_KINDS
-from backprint.values.geometry import contiguous_strides
-from backprint.values.likeness import (
+from backprint.values.fingerprint import (
     DescribeState,
     Like,
     describe_value,
+    fingerprint_differences,
+    fingerprint_text,
     holds_live_value,
-    likeness_differences,
-    likeness_text,
     rest_by_name,
     rest_in_order,
 )
+from backprint.values.geometry import contiguous_strides
 from backprint.values.memory import memory_spans, overlapping_pairs
 from backprint.values.tree import FLAGS, flatten_with_path, leaf_name, positional
 
@@ -416,11 +416,13 @@ def _check_missing(row: Argument, values: Mapping[str, Tensor]) -> None:
         return
     if has_tensors(row.like):
         return  # each of its tensors may be given by the name of its port
-    raise GuardError(f"argument {row.name!r} was {likeness_text(row.like)} at capture and is missing now: pass it too")
+    raise GuardError(
+        f"argument {row.name!r} was {fingerprint_text(row.like)} at capture and is missing now: pass it too"
+    )
 
 
 def has_tensors(like: Like) -> bool:
-    """Whether a likeness contains tensors of the call."""
+    """Whether a fingerprint contains tensors of the call."""
     if isinstance(like, dict):
         return "tensor" in like or any(map(has_tensors, like.values()))
     return isinstance(like, list) and any(map(has_tensors, like))
@@ -440,7 +442,7 @@ def matched(row: Argument, passed_leaves: Sequence[tuple[Any, Any]], live: Seque
     else:
         now = likes[0][1]
     bare = row.name.lstrip("*")
-    for path, what in likeness_differences(row.like, now, bare):
+    for path, what in fingerprint_differences(row.like, now, bare):
         name = path.removeprefix(f"{bare}.") if row.name.startswith("**") else path
         raise GuardError(f"argument {name!r} {what}: capture again with it")
     if live or holds_live_value(row.like):
@@ -449,7 +451,7 @@ def matched(row: Argument, passed_leaves: Sequence[tuple[Any, Any]], live: Seque
 
 
 def _tensor_names(like: Like) -> Iterator[Any]:
-    """Yield the names of the tensors in a likeness, in order."""
+    """Yield the names of the tensors in a fingerprint, in order."""
     if isinstance(like, dict):
         if "tensor" in like:
             yield like["tensor"]

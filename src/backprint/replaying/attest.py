@@ -23,7 +23,9 @@ from backprint.graph.verdicts import (
 from backprint.replaying.annotations import Notes
 from backprint.replaying.draws import Draw, draw_from_recipes, second_draw
 from backprint.replaying.nonfinite import nonfinite_text
-from backprint.replaying.oracles import (
+from backprint.replaying.other_inputs import GIVEN, SECOND, given_row, second_values
+from backprint.replaying.power import power_of, why_without_power
+from backprint.replaying.references import (
     against_autograd,
     against_kept,
     against_results,
@@ -31,8 +33,6 @@ from backprint.replaying.oracles import (
     eager,
     part_eager,
 )
-from backprint.replaying.other_inputs import GIVEN, SECOND, given_row, second_values
-from backprint.replaying.power import power_of, why_without_power
 from backprint.replaying.results import Row, numbers_of, witnessed
 from backprint.replaying.verify import CheckedRun, attempt, base_of, checked_run, keep_worst, resize, summed_up
 from backprint.replaying.whole import Replayed

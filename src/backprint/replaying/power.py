@@ -41,7 +41,7 @@ from backprint.graph.nouns import (
     TensorSpec,
     Value,
 )
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.graph.verdicts import Moved, PortVerdict, Power, Trial, side_of, unmoved_ports
 from backprint.replaying.other_inputs import held_by_guards, unchecked_inputs
 from backprint.replaying.results import Results, is_inexact, moved, moves, stands, strength
@@ -551,7 +551,7 @@ class _PowerMeasurement:
 
     def run_at_neutral_point(self) -> Base | str:
         """Run the Capture in float64 on neutral values. A number that the program reads stays: a guard compares it."""
-        saved = [port.spec for pair in self.capture.pairs for port in at_hints(pair.forward).by_role("saved")]
+        saved = [port.spec for pair in self.capture.pairs for port in at_example_sizes(pair.forward).by_role("saved")]
         saved_bytes = sum(spec.nbytes for spec in saved if isinstance(spec, TensorSpec))
         input_bytes = sum(part.nbytes for value in self.base.values.values() for part in strided_parts(value))
         if saved_bytes + input_bytes > MOST_BYTES:

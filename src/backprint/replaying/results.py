@@ -22,7 +22,7 @@ from backprint.values.tree import join_sparse, strided_parts
 
 
 def compare(name: str, role: str, value: Tensor | None, expected: Tensor | None) -> PortVerdict:
-    """Compare a port with its oracle."""
+    """Compare a port with its reference."""
     if value is None or expected is None:
         same = value is None and expected is None
         detail = (
@@ -247,9 +247,9 @@ def against(results: Results, wanted: Results) -> list[PortVerdict]:
     return [compare(key.name, key.role, results.get(key), wanted.get(key)) for key in keys]
 
 
-def kept_results(oracle: Any, results: Results, wanted: Results) -> Results:
-    """Return the results that an oracle, an Origin or a part of one, has: a recorded step kept only some of them."""
-    return {key: value for key, value in results.items() if key in wanted} if oracle.partial else results
+def kept_results(reference: Any, results: Results, wanted: Results) -> Results:
+    """Return the results that a reference, an Origin or a part of one, has: a recorded step kept only some of them."""
+    return {key: value for key, value in results.items() if key in wanted} if reference.partial else results
 
 
 def differing(verdicts: Sequence[PortVerdict]) -> str:

@@ -1,6 +1,6 @@
 """Proofs: compare a Capture's results with the original program's, on every possible draw of inputs.
 
-The oracle is the program in eager. While it lives, it runs here; from disk, the witness kept at save (digests, norms
+The reference is the program in eager. While it lives, it runs here; from disk, the witness kept at save (digests, norms
 and leading values of its results on the recipe's inputs) replaces it. A fake Capture has nothing to be compared with; a
 stamped one can be compared with a trace of the whole program.
 """
@@ -33,9 +33,9 @@ from backprint.replaying.annotations import Notes
 from backprint.replaying.annotations import holding_annotations as annotations_checked
 from backprint.replaying.draws import DRAWS, Draw, draws_at_other_sizes, draws_of
 from backprint.replaying.nonfinite import nonfinite_text
-from backprint.replaying.oracles import against_autograd, against_kept, against_program, part_verdicts, program_fails
 from backprint.replaying.other_inputs import SECOND, unchecked_inputs, why_unchecked
 from backprint.replaying.power import Base, power_of, why_without_power, with_power
+from backprint.replaying.references import against_autograd, against_kept, against_program, part_verdicts, program_fails
 from backprint.replaying.results import Results, witnessed
 from backprint.replaying.whole import Replayed, refuse_users_mode, replay_values
 from backprint.values import settings
@@ -237,7 +237,7 @@ def attempt(capture: Capture, draw: Draw, details: list[str]) -> _Attempt | None
 
 
 def compared(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
-    """Compare the results on one draw with the best oracle for it; no verdicts if there is none."""
+    """Compare the results on one draw with the best reference for it; no verdicts if there is none."""
     if capture.origin.alive:
         witness = PROGRAM if draw.name == "captured" else REDRAWN
         return witnessed(against_program(capture, draw, results, details), witness)

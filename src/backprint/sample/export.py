@@ -28,7 +28,7 @@ from backprint.errors import PlaceError, RefusedError, UsageError
 from backprint.graph.keys import is_tangent, tangent_name
 from backprint.graph.links import feeds, held_exact, results
 from backprint.graph.nouns import Capture, Graph, InputRecipes, TensorSpec, refuse_collectives
-from backprint.graph.sizes import at_hints, unguarded_graph
+from backprint.graph.sizes import at_example_sizes, unguarded_graph
 from backprint.graph.text import emit_class, title_text
 from backprint.run_sample import DRAWS, RANKS, Recipe, restore
 from backprint.sample.inputs import Inputs, fitted_facts, geometry
@@ -182,7 +182,7 @@ def content_of(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe]) 
 def _tangent_strides(graphs: Graphs) -> Iterator[tuple[str, list[int]]]:
     """Yield the strides that the backwards expect of their tangents, at the sizes of the capture."""
     for index, graph in graphs.values():
-        for port in at_hints(graph).by_role("tangent"):
+        for port in at_example_sizes(graph).by_role("tangent"):
             spec = port.spec
             if isinstance(spec, TensorSpec) and all(type(n) is int for n in (*spec.shape, *(spec.stride or ()))):
                 yield f"{index} {port.name}", list(geometry(spec)[1])

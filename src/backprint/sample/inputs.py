@@ -19,7 +19,7 @@ from backprint.errors import SampleError, UsageError
 from backprint.graph.keys import output_of, tangent_name, with_tangents
 from backprint.graph.links import free_ports, held_exact, specs
 from backprint.graph.nouns import Capture, InputRecipes, Spec, TensorSpec
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.run_sample import Recipe
 from backprint.sample.recipes import (
     COMPLEX,
@@ -662,7 +662,7 @@ def _tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
     gradients."""
     known = specs(capture)
     for pair in capture.pairs:  # a tangent has its port's strides, which may differ from the output's
-        ports = at_hints(pair.backward).by_role("tangent") if pair.backward is not None else ()
+        ports = at_example_sizes(pair.backward).by_role("tangent") if pair.backward is not None else ()
         known |= {port.name: port.spec for port in ports}
     tangent_names = [port.name for pair in capture.pairs if pair.backward for port in pair.backward.by_role("tangent")]
     recipes: dict[str, Recipe] = {}

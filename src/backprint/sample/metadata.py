@@ -31,14 +31,14 @@ MAX_DEPTH = 40
 """How deep the structure of a result may be nested."""
 
 MAX_LIKENESS = 250
-"""How deep a likeness may be nested. A likeness is a description of an argument's value as JSON
-(`values/likeness.py`)."""
+"""How deep a fingerprint may be nested. A fingerprint is a description of an argument's value as JSON
+(`values/fingerprint.py`)."""
 
 MAX_RANKS = 2**20
 """The most ranks of a distributed step."""
 
 MAX_TEXT = 8192
-"""The most characters of a text in a likeness."""
+"""The most characters of a text in a fingerprint."""
 
 MAX_NUMBER = 2**63
 """All whole numbers are below this one."""
@@ -285,21 +285,22 @@ def _read_argument(field: Field) -> Argument:
 
 
 def _read_like(field: Field, depth: int = 0) -> Any:
-    """Return a likeness, which describes the value of an argument: a text, or an object or a list of likenesses."""
+    """Return a fingerprint, which describes the value of an argument: a text, or an object or a list of
+    fingerprints."""
     if depth > MAX_LIKENESS:
         raise SampleError(f"{field.path[:80]}: nested too deeply")
     match field.value:
         case str():
             return field.free_text(MAX_TEXT)
         case bool() | None:
-            raise SampleError(f"{field.path}: {field.value!r} is not the likeness of a value")
+            raise SampleError(f"{field.path}: {field.value!r} is not the fingerprint of a value")
         case int():
             return field.expect(int)
         case list():
             return [_read_like(item, depth + 1) for item in field.items()]
         case dict():
             return {key: _read_like(Field(item, f"{field.path}.{key}"), depth + 1) for key, item in field.value.items()}
-    raise SampleError(f"{field.path}: {str(field.value)[:80]!r} is not the likeness of a value")
+    raise SampleError(f"{field.path}: {str(field.value)[:80]!r} is not the fingerprint of a value")
 
 
 def _read_alias(field: Field) -> tuple[str, str, int]:

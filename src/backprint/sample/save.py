@@ -16,7 +16,7 @@ from backprint.errors import PlaceError, RefusedError, SampleError
 from backprint.graph.keys import PortValues
 from backprint.graph.links import claims_of, collectives_before
 from backprint.graph.nouns import Capture, Graph, InputRecipes, allowed
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.graph.text import emit
 from backprint.sample.ending import RUNNER, ending
 from backprint.sample.exchanges import FILE, exchanges_json, known_exchanges, tensors_of_exchanges
@@ -116,7 +116,7 @@ def write_side(
     folder.mkdir(parents=True)
     (folder / "model.py").write_text(text, encoding="utf-8")
     write_other_format(folder, capture, f"{capture.name}_{side}", graph, text, values)
-    saved = sum(getattr(port.spec, "nbytes", 0) for port in at_hints(graph).outputs if port.role == "saved")
+    saved = sum(getattr(port.spec, "nbytes", 0) for port in at_example_sizes(graph).outputs if port.role == "saved")
     counts = {"steps": len(graph.steps), "inputs": len(graph.inputs), "outputs": len(graph.outputs)}
     return {**counts, "saved_bytes": saved, **claims_of(graph)}
 

@@ -121,10 +121,10 @@ SubjectOf = Callable[[Mapping[str, Tensor]], Subject]
 def other_sizes(program: TaskProgram, subject_of: SubjectOf, seed: int) -> Iterator[Result]:
     """Yield rows for other sizes, at which a solution must be right; one that refuses them is wrong."""
     symbols = program.forward.symbols
-    hints = {symbol.name: symbol.hint for symbol in symbols}
-    tried = [hints]
+    example_sizes = {symbol.name: symbol.hint for symbol in symbols}
+    tried = [example_sizes]
     for sizes in sizes_to_try(symbols):
-        together = sizes, *({**hints, symbol.name: sizes[symbol.name]} for symbol in symbols[:MOST_SYMBOLS])
+        together = sizes, *({**example_sizes, symbol.name: sizes[symbol.name]} for symbol in symbols[:MOST_SYMBOLS])
         for some in together:
             if some in tried:
                 continue

@@ -28,7 +28,7 @@ from backprint.measuring.clocks import CheatFound
 from backprint.measuring.transfer import HeldBudget, UnsentValue, put_inputs
 from backprint.tasks.program import TaskProgram
 from backprint.tasks.solver import PR_SET_DUMPABLE, begin
-from backprint.values.likeness import bytes_of
+from backprint.values.fingerprint import bytes_of
 from backprint.values.memory import as_bytes
 
 MOST_KEPT = 2000

@@ -30,7 +30,7 @@ from backprint.derivatives.compared import (
 from backprint.derivatives.setting import drawn_like, is_inexact, wide
 from backprint.errors import BackprintError, RefusedError, UsageError
 from backprint.graph.nouns import Capture, Graph, Port, TensorSpec
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE
 from backprint.measuring.roofline import Work, least_step_work, least_work
 from backprint.parts.split import split
@@ -100,7 +100,7 @@ def task_of(program: TaskProgram, name: str, occurs: int = 1) -> Task:
         values = captured_values(program)
         tolerances, powerless = tried(program, values)
         dtypes = _other_dtypes(program, values)
-    forward, backward = at_hints(program.forward), at_hints(program.backward)
+    forward, backward = at_example_sizes(program.forward), at_example_sizes(program.backward)
     verdicts = derivatives_of(program.capture)
     return Task(
         format=FORMAT,
@@ -305,7 +305,7 @@ def texts_of_task(task: Task, program: TaskProgram) -> dict[str, str]:
         with preserving_random_states():
             values = captured_values(program)
         recipes |= {name: fit(values[name], 0) for name in program.draws}
-    rules = [(port.role, port) for port in at_hints(program.forward).inputs]
+    rules = [(port.role, port) for port in at_example_sizes(program.forward).inputs]
     return {
         REFERENCE: reference_text(task, program.forward, program.backward, program.wanted),
         INPUTS: inputs_text(task, recipes, rules),

@@ -19,7 +19,7 @@ from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import NO_FUNCTIONS, Capture, Guard, Origin, Pair, Rank, Signature, custom_operators
 from backprint.graph.verdicts import PortVerdict
 from backprint.tracing.hooks_after import hooks_of_leaves, left_out, note_on_nodes
-from backprint.tracing.program import A_TENSOR, CalledProgram, Outcome, ScoutedProgram, Slot
+from backprint.tracing.program import A_TENSOR, CalledProgram, ObservedProgram, Outcome, TensorSlot
 from backprint.tracing.reach import names_of_outside
 from backprint.tracing.refusals import real_own_tensors
 from backprint.tracing.request import EngineResult
@@ -38,7 +38,7 @@ from backprint.tracing.state.tensors import untraced
 from backprint.tracing.watch import SEED
 from backprint.tracing.witness import run_forward, run_step
 from backprint.values import settings
-from backprint.values.likeness import DescribeState, describe_value, likeness_differences
+from backprint.values.fingerprint import DescribeState, describe_value, fingerprint_differences
 from backprint.values.memory import Overlap, has_memory, is_small, memory_spans, overlapping_pairs
 from backprint.values.results import ResultTree
 from backprint.values.settings import STATE_OF, outside_modes, preserving_random_states
@@ -166,7 +166,7 @@ WHY_GENERATOR_IS_PINNED = "the program draws from it, and the numbers that it dr
 """Why a generator that is not torch's is pinned."""
 
 
-def _aliases_of(program: ScoutedProgram, same: Sequence[tuple[str, str]]) -> tuple[Overlap, ...] | None:
+def _aliases_of(program: ObservedProgram, same: Sequence[tuple[str, str]]) -> tuple[Overlap, ...] | None:
     """Return the tensors of a call that share memory with others, or with tensors that the program reads from
     outside."""
     if program.call_arguments is None:
@@ -180,7 +180,7 @@ def _constant_leaves(program: CalledProgram) -> tuple[tuple[str, str], ...]:
     return tuple(
         (name, repr(leaf)[:200])
         for name, leaf in zip(program.leaf_names, program.leaves, strict=True)
-        if not isinstance(leaf, Slot)
+        if not isinstance(leaf, TensorSlot)
     )
 
 
@@ -316,7 +316,7 @@ class _ProgramCall:
 
 
 class LiveProgram(Origin):
-    """The program that a Capture was traced from, which runs again as the oracle of proofs.
+    """The program that a Capture was traced from, which runs again as the reference of proofs.
 
     It is mutable: a run stores its result in it, and `release` drops the program.
     """
@@ -411,7 +411,7 @@ class LiveProgram(Origin):
         return tensors
 
     def own_values(self, tensor: Tensor) -> Tensor:
-        """Return a tensor from outside of the call with the values that it has now: where ranks share a process, small
+        """Return an external tensor with the values that it has now: where ranks share a process, small
         ones have the rank's own values only in its place."""
         return tensor.clone() if self.program.peers is not None and is_small(tensor) else tensor
 
@@ -457,13 +457,13 @@ class LiveProgram(Origin):
         if len(self.last_leaves) != len(self.captured_leaves):
             return f"the result has {len(self.captured_leaves)} leaves, and the program returns {len(self.last_leaves)}"
         for index, (ours, theirs) in enumerate(zip(self.captured_leaves, self.last_leaves, strict=True)):
-            for path, text in likeness_differences(ours, theirs):
+            for path, text in fingerprint_differences(ours, theirs):
                 return f"leaf {index} of the result, which is no tensor, differs{path and ' in ' + path[1:]}: {text}"
         return ""
 
     @staticmethod
     def describe_leaves(leaves: Sequence[Any], tree: ResultTree) -> tuple[Any, ...]:
-        """Return likenesses of all that a result holds besides tensors: a replay returns these parts as captured."""
+        """Return fingerprints of all that a result holds besides tensors: a replay returns these parts as captured."""
         describing = DescribeState(lambda _: "")
         return tuple(describe_value(value, describing, False).like for value in (*leaves, *tree.templates))
 
@@ -475,7 +475,7 @@ class LiveProgram(Origin):
         return self.structure.rebuild(leaves[1:] if loss else leaves)
 
 
-def _unreachable_constants(program: ScoutedProgram) -> dict[str, Tensor]:
+def _unreachable_constants(program: ObservedProgram) -> dict[str, Tensor]:
     """Return the constants that are not reachable from the program: it makes them without an operator (`frombuffer`, a
     pool of memory), so a run on other values cannot replace them."""
     names = names_of_outside(program.target()) if program.outside and program.world is None else {}
@@ -487,7 +487,7 @@ def _unreachable_constants(program: ScoutedProgram) -> dict[str, Tensor]:
     }
 
 
-def _without_default_gradients(program: ScoutedProgram) -> ScoutedProgram:
+def _without_default_gradients(program: ObservedProgram) -> ObservedProgram:
     """Return the program without the default `requires_grad` of its arguments, which applies if no tensor requires
     grad."""
     if not program.grad_by_default:
@@ -499,7 +499,7 @@ def _without_default_gradients(program: ScoutedProgram) -> ScoutedProgram:
     return replace(program, tensors=tensors, grad_by_default=False)
 
 
-def shared_with_arguments(program: ScoutedProgram) -> dict[str, Tensor]:
+def shared_with_arguments(program: ObservedProgram) -> dict[str, Tensor]:
     """Return copies of the tensors that share memory with an argument without being one; the copies share it too."""
     own = real_own_tensors(program)
     groups = [group for group in alias_groups(own) if 0 < len(set(group) & set(program.values)) < len(group)]

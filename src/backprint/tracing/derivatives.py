@@ -17,7 +17,7 @@ from backprint.graph.nouns import Source
 from backprint.tracing import frames
 from backprint.tracing.custom import without_operator_bodies
 from backprint.tracing.program import CalledProgram
-from backprint.tracing.scout import run_watched
+from backprint.tracing.warm_up import run_watched
 from backprint.tracing.watch import Watch
 
 MISSING_DERIVATIVE = re.compile(

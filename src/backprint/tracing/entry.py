@@ -17,8 +17,8 @@ from backprint._torch.modules import COMPILED
 from backprint.common.text import printable
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.capture_options import CaptureOptions
-from backprint.tracing.cut import PARTITIONS
 from backprint.tracing.eager.engine import by_eager
+from backprint.tracing.partition import PARTITIONS
 from backprint.tracing.program import CalledProgram
 from backprint.tracing.request import EngineResult
 

@@ -1,10 +1,10 @@
 """The program as the user has it: a callable, its named tensors, and how it is called.
 
 A CalledProgram describes a call. `read_call` makes it before the program runs, because the program may change its
-arguments. A ScoutedProgram adds the findings of a first run: which tensors the program reads from outside, and which it
-changes. Every engine traces a ScoutedProgram, and every proof compares its results with those of the program itself,
-which `witness.py` runs. Both are immutable. The callable and the objects that the caller passed are in a HeldTarget,
-which drops them when the capture is done.
+arguments. An ObservedProgram adds the findings of a first run: which tensors the program reads from outside, and which
+it changes. Every engine traces an ObservedProgram, and every proof compares its results with those of the program
+itself, which `witness.py` runs. Both are immutable. The callable and the objects that the caller passed are in a
+HeldTarget, which drops them when the capture is done.
 """
 
 from __future__ import annotations
@@ -31,7 +31,14 @@ from backprint.tracing.state.process import GLOBALS, SWITCHES
 from backprint.tracing.state.restore import ForeignRandomStates
 from backprint.tracing.state.snapshot import Snapshot
 from backprint.values.exchanges import Others
-from backprint.values.likeness import DescribeState, Like, describe_value, holds_live_value, rest_by_name, rest_in_order
+from backprint.values.fingerprint import (
+    DescribeState,
+    Like,
+    describe_value,
+    holds_live_value,
+    rest_by_name,
+    rest_in_order,
+)
 from backprint.values.memory import MemorySpan, has_memory, memory_spans
 from backprint.values.results import NO_RESULT, ResultTree
 from backprint.values.tree import bind_names, copy_values, flatten_with_path, leaf_name
@@ -53,13 +60,13 @@ class NamedTensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class TensorSlot:
     """Stands for a tensor among the pytree leaves of a call. `name` is the name of the tensor."""
 
     name: str
 
 
-A_TENSOR = Slot("")
+A_TENSOR = TensorSlot("")
 """Stands for a tensor among the pytree leaves of a result. It has no name: the leaves are in the order of the
 outputs."""
 
@@ -234,7 +241,7 @@ class CalledProgram:
         return self.tensors_in_order(self.target.own if isinstance(self.target, CallersObjects) else {})
 
     def all_tensors(self) -> dict[str, Tensor]:
-        """Return every named tensor as it is now, fake or real: live state, outside tensors, and the inputs as
+        """Return every named tensor as it is now, fake or real: live state, external tensors, and the inputs as
         captured."""
         return self.tensors_in_order({})
 
@@ -261,8 +268,8 @@ class CalledProgram:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ScoutedProgram(CalledProgram):
-    """A program with the findings of its first run: `tensors` and `hooks` include those of tensors from outside."""
+class ObservedProgram(CalledProgram):
+    """A program with the findings of its first run: `tensors` and `hooks` include those of external tensors."""
 
     outside: dict[str, Tensor] = field(default_factory=dict)
     changed: frozenset[str] = frozenset()
@@ -270,10 +277,10 @@ class ScoutedProgram(CalledProgram):
     accumulates: bool = False
 
 
-def scouted_program(program: CalledProgram, **findings: Any) -> ScoutedProgram:
+def observed_program(program: CalledProgram, **findings: Any) -> ObservedProgram:
     """Return a program with the findings of a run."""
     values = {field_.name: getattr(program, field_.name) for field_ in fields(program)}
-    return ScoutedProgram(**{**values, **findings})
+    return ObservedProgram(**{**values, **findings})
 
 
 def called_program(program: CalledProgram, **changes: Any) -> CalledProgram:
@@ -301,11 +308,11 @@ def hooks_of(tensor: Tensor) -> list[Any]:
 
 def nontensor_arguments(program: CalledProgram) -> list[Any]:
     """Return the pytree leaves of the arguments that are not tensors."""
-    return [leaf for leaf in program.leaves if not isinstance(leaf, Slot)]
+    return [leaf for leaf in program.leaves if not isinstance(leaf, TensorSlot)]
 
 
-# ---- The arguments of a call
-# A likeness is a description of a value as JSON (`values/likeness.py`), with which a replay compares its own arguments.
+# ---- The arguments of a call A fingerprint is a description of a value as JSON (`values/fingerprint.py`), with which a
+# replay compares its own arguments.
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,7 +493,7 @@ class _ArgumentReader:
     values: dict[str, Tensor] = field(default_factory=dict)
 
     def read_leaf(self, name: str, leaf: Any) -> Any:
-        """Return a leaf, or a Slot if it is a tensor."""
+        """Return a leaf, or a TensorSlot if it is a tensor."""
         if not isinstance(leaf, Tensor):
             return leaf
         check_tensor(name, leaf, self.fake)
@@ -499,7 +506,7 @@ class _ArgumentReader:
         else:
             index = next(i for i, named in enumerate(self.tensors) if named.name == first_name)
             self.tensors[index] = replace(self.tensors[index], other_names=(*self.tensors[index].other_names, name))
-        return Slot(first_name)
+        return TensorSlot(first_name)
 
 
 def _callers_objects(

@@ -1,4 +1,4 @@
-"""Everything that a callable can reach: names for tensors from outside its call, and objects with state."""
+"""Everything that a callable can reach: names for external tensors, and objects with state."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from backprint.errors import CaptureError
 from backprint.graph.nouns import Guard, Link, OpaqueEdge, Pair
-from backprint.tracing.program import Outcome, ScoutedProgram
+from backprint.tracing.program import ObservedProgram, Outcome
 from backprint.tracing.witness import run_step
 from backprint.values.results import ResultTree
 
@@ -44,7 +44,7 @@ class EngineResult:
     `groups` has the ranks in each group of processes that a collective of the graphs runs in.
     """
 
-    program: ScoutedProgram
+    program: ObservedProgram
     pairs: tuple[Pair, ...]
     outputs: tuple[str, ...]
     differentiable: tuple[str, ...]
@@ -66,10 +66,10 @@ class EngineResult:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The program behind one of several Pairs, as the oracle of that Pair alone; `outputs` are the port names of its
+    """The program behind one of several Pairs, as the reference of that Pair alone; `outputs` are the port names of its
     results."""
 
-    program: ScoutedProgram
+    program: ObservedProgram
     outputs: tuple[str, ...]
     partial: ClassVar[bool] = False
 

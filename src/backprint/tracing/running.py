@@ -35,7 +35,7 @@ from backprint.tracing.program import (
     CalledProgram,
     CallersObjects,
     NamedTensor,
-    Slot,
+    TensorSlot,
     hooks_of,
     nontensor_arguments,
     state_of,
@@ -234,7 +234,7 @@ def with_values(
     table: dict[int, Tensor] | None = None,
     passed: Mapping[str, Tensor] | None = None,
 ) -> Iterator[None]:
-    """Set the program's state and outside tensors to these values while its forward and backward run.
+    """Set the program's state and external tensors to these values while its forward and backward run.
 
     A backward may recompute parts of the forward (checkpointing), so this spans both. With a `table`, the caller has
     already entered a Substitute mode with it. `passed` has wrappers instead of the values inside.
@@ -285,7 +285,7 @@ def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     held = program.target
     if isinstance(held, CallersObjects):
         own_leaves, structure = pytree.tree_flatten(held.call)
-        wanted = [values[leaf.name] if isinstance(leaf, Slot) else leaf for leaf in program.leaves]
+        wanted = [values[leaf.name] if isinstance(leaf, TensorSlot) else leaf for leaf in program.leaves]
         if (
             structure == program.structure
             and len(own_leaves) == len(wanted)
@@ -297,7 +297,7 @@ def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
 
 def call_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     """Return the arguments and keyword arguments of the program's call, with these values."""
-    leaves = [values[leaf.name] if isinstance(leaf, Slot) else leaf for leaf in program.leaves]
+    leaves = [values[leaf.name] if isinstance(leaf, TensorSlot) else leaf for leaf in program.leaves]
     return pytree.tree_unflatten(leaves, program.structure)
 
 
@@ -616,7 +616,7 @@ class Staged:
         return {**touched, **new}
 
     def in_memory_of(self, outside: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """Yield the program's other tensors that share memory with tensors from outside."""
+        """Yield the program's other tensors that share memory with external tensors."""
         memories = _storage_ids(outside.values()) - _storage_ids(self.ready.values())
         known = {id(tensor) for tensor in (*self.program.own().values(), *self.ready.values(), *outside.values())}
         yield from _tensors_in_storages(memories, self.reached, known)

@@ -1,4 +1,4 @@
-"""A dispatch mode that watches one run: tensors from outside, tensors that it changes, and values that it reads.
+"""A dispatch mode that watches one run: external tensors, tensors that it changes, and values that it reads.
 
 A tensor whose memory was not made during the run comes from outside (a closure, a global, a plain attribute). If the
 program writes to it, its bytes are restored. `non_operator_effects` sees what is no operator.
@@ -146,7 +146,7 @@ class Reading:
 class Observations:
     """The observations of a watched run.
 
-    `outside` are tensors from outside the call, `requires_grad_before` their flags by identity, `written` the
+    `outside` are external tensors, `requires_grad_before` their flags by identity, `written` the
     identities of those that the run wrote to. `readings` are reads of values by operators, `reads_without_operator` the
     others, by function and line. `threads`, `assigned` and `packs` are the lines that start a thread, assign to `.data`
     and hook saved tensors. `accumulates` says that autograd accumulated into a leaf, `reentrant` that a reentrant
@@ -522,11 +522,11 @@ class Watch(TorchDispatchMode):
         return OpaqueEdge("function", f"{node.name()} is a custom autograd.Function", source, tuple(sorted(lines)))
 
     def note_written(self) -> None:
-        """Note which tensors from outside the run has written to."""
+        """Note which external tensors the run has written to."""
         self.seen.written = {id(tensor) for tensor, version in self.versions if version_of(tensor) != version}
 
     def restore(self) -> None:
-        """Restore the caller's memory that the run wrote to, and the gradients of outside tensors."""
+        """Restore the caller's memory that the run wrote to, and the gradients of external tensors."""
         for key, content in self.content_before.items():
             if not is_copied(key):  # a Snapshot has put it back, and knows it from before the run
                 restore_bytes(self.callers[key], content)

@@ -1,4 +1,4 @@
-"""One run of the untouched program: the witness, which is the oracle of every proof."""
+"""One run of the untouched program: the witness, which is the reference of every proof."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def run_step(
     tangents: Mapping[str, Tensor | None] | None = None,
     anew: bool = False,
 ) -> Outcome:
-    """Run one eager step on these values (None: as captured), the oracle of every proof. Everything is restored."""
+    """Run one eager step on these values (None: as captured), the reference of every proof. Everything is restored."""
     with preserving_random_states(), staged(program, values, anew) as stage:
         forward = run_forward(stage)
         effects = forward.effects()

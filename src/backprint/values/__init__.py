@@ -37,7 +37,7 @@ in a replay, an argument that is neither a value nor the object of the captured 
 - `results`: a program's result taken apart into tensors and what holds them, and put together again.
 - `geometry`: what shapes and strides say. `memory`: which bytes a tensor occupies, and which tensors overlap.
   `written_unseen`: writes that autograd does not see.
-- `likeness`: values that are not tensors, described as JSON and compared.
+- `fingerprint`: values that are not tensors, described as JSON and compared.
 - `bounds`: how large the result of a call may be.
 - `closeness`: how far apart two tensors are. `rounding`: a run that rounds in another way. `statistics`: minimum,
   maximum, norm, NaN and Inf of one.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 5e-3, "bfloat16": 4e-2}
-"""How far a port may be from its oracle, relative to its largest value, and still be `close`."""
+"""How far a port may be from its reference, relative to its largest value, and still be `close`."""
 
 NOTHING = 1e-30
 """Errors are relative to this if the largest value is 0."""

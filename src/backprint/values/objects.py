@@ -269,7 +269,7 @@ class Cell(Place):
             self.owner.cell_contents = value
 
 
-class Slot(Place):
+class SlotAttribute(Place):
     """A slot of an object."""
 
     __slots__ = ("descriptor",)
@@ -893,10 +893,10 @@ class Walk:
             yield (_OfThread if issubclass(kind, threading.local) else Attributes)(value, table, name)
             self.push_all(name, list(table.items()))
         for descriptor, key in slots_of(kind):
-            yield (slot := Slot(value, descriptor, key))
+            yield (slot := SlotAttribute(value, descriptor, key))
             self.push(f"{name}.{key}", slot.read())
         if is_users(kind):
-            yield Slot(value, CLASS, name)
+            yield SlotAttribute(value, CLASS, name)
             self.push(name, kind)
 
 

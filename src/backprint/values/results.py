@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from backprint._torch import pytree
 from backprint._torch.modules import REGISTRIES
 from backprint.errors import CaptureError
-from backprint.values.likeness import EXACT, TORCH_ATTRIBUTE_PREFIXES, is_of_numpy, is_python_class
+from backprint.values.fingerprint import EXACT, TORCH_ATTRIBUTE_PREFIXES, is_of_numpy, is_python_class
 from backprint.values.objects import attributes_with_slots, slots_in
 from backprint.values.tree import key_text, leaf_paths, number_duplicates, printable_name
 

@@ -23,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Turns:
+class ThreadTurns:
     """A lock that one thread holds at a time, any number of times, or the threads of one party together.
 
     The ranks of one step are threads that take turns by themselves: each waits for the others inside a proof.
@@ -72,7 +72,7 @@ def of_party(party: object) -> Iterator[None]:
         PARTIES.party = before
 
 
-ONE_AT_A_TIME = Turns()
+ONE_AT_A_TIME = ThreadTurns()
 """The lock of a capture or a proof: both change state that torch keeps process-wide, so threads take turns."""
 
 Setting = tuple[Callable[[], object], Callable[[str], object]]

@@ -17,7 +17,7 @@ from backprint.graph.folding.find import Repeat, loops_of
 from backprint.graph.folding.fold import block_of, steps_of
 from backprint.graph.folding.nouns import Index, series_of
 from backprint.graph.nouns import Graph, Pair, Port, Ref, Spec, Step, Value, refs
-from backprint.graph.sizes import at_hints
+from backprint.graph.sizes import at_example_sizes
 from backprint.graph.steps import specs_of
 
 # ---- Stretches
@@ -136,10 +136,10 @@ class _PartCost:
 
 def part_costs(pair: Pair) -> tuple[_PartCost, ...]:
     """Return the cost of each outermost loop of a Pair, at the sizes of the capture."""
-    forward = at_hints(pair.forward)
+    forward = at_example_sizes(pair.forward)
     parts = [*_costs_of_graph("forward", forward)]
     if pair.backward is not None:
-        parts += _costs_of_graph("backward", at_hints(pair.backward))
+        parts += _costs_of_graph("backward", at_example_sizes(pair.backward))
     return tuple(parts)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from backprint.api import capture
 from backprint.errors import BackprintError, RefusedError
 from backprint.graph.nouns import Capture, Graph, Pair, ScalarSpec, Spec, TensorSpec
-from backprint.graph.sizes import hints, known
+from backprint.graph.sizes import example_sizes, known
 from backprint.graph.steps import used
 from backprint.graph.text import show_step
 from backprint.kernels.compilers import inductor_version
@@ -158,7 +158,7 @@ def pair_of(item: Capture) -> Pair:
         raise RefusedError(f"the program depends on {guards[0].text}: the kernels could not know")
     pair = item.pairs[0]
     for graph in graphs_of(pair):
-        sizes = hints(graph)
+        sizes = example_sizes(graph)
         specs = {step.name: step.spec for step in graph.steps} | {port.local: port.spec for port in graph.inputs}
         for step in graph.steps:
             known_sizes = [_is_size(specs.get(name), sizes) for name in used(step)]

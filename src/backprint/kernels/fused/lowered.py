@@ -8,7 +8,7 @@ from math import prod
 
 from backprint.errors import RefusedError, UsageError
 from backprint.graph.nouns import Capture, Pair
-from backprint.graph.sizes import hints
+from backprint.graph.sizes import example_sizes
 from backprint.kernels.checking.check import lifted_graph
 from backprint.kernels.fused.file_text import FusedFile, returned, words_of
 from backprint.kernels.fused.kernel_text import FusedKernel, FusedText
@@ -135,7 +135,7 @@ class LoweredGraph(Lowered):
     def cases(self, sizes: Sequence[int]) -> list[Case]:
         """Return the program on several inputs."""
         if self.make_inputs is not None:
-            captured = max(hints(self.capture.pairs[0].forward).values(), default=1)
+            captured = max(example_sizes(self.capture.pairs[0].forward).values(), default=1)
             taken = sizes or self.file.taken(SIZES) or [captured]
             return [case_of_function(self, f"size {size}", self.make_inputs(size)) for size in taken]
         known = self.capture.recipes

@@ -12,48 +12,48 @@ from backprint.tracing.aot.from_fx import read_fx
 from backprint.tracing.aot.trace import Traced, trace
 from backprint.tracing.assembly import assemble
 from backprint.tracing.non_operator_effects import flag_guards
-from backprint.tracing.program import CalledProgram, ScoutedProgram
+from backprint.tracing.program import CalledProgram, ObservedProgram
 from backprint.tracing.refusals import describe_unchecked_reads
 from backprint.tracing.request import EngineResult, HasCheckpoints
-from backprint.tracing.scout import Findings, scout
 from backprint.tracing.stamping.stamp import attempt_stamp
+from backprint.tracing.warm_up import Findings, warm_up
 
 
 def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
     """Capture a program by engine `aot`; stamp it if it is fake and has many equal layers."""
     if not options.fake or not options.stamp:
         with collector_paused() if options.fake else contextlib.nullcontext():
-            scouted, seen = scout(program)
-        return _traced_in_full(program, options, scouted, seen)
+            observed, seen = warm_up(program)
+        return _traced_in_full(program, options, observed, seen)
     with collector_paused():
         attempt = attempt_stamp(
-            program, options, lambda *scouted_call: read_fx(scouted_call[0], _traced_by(*scouted_call))
+            program, options, lambda *observed_call: read_fx(observed_call[0], _traced_by(*observed_call))
         )
         if attempt.result is not None:
             return attempt.result
-        scouted, seen = (attempt.run.scouted, attempt.run.findings) if attempt.run is not None else scout(program)
-    result = _traced_in_full(program, options, scouted, seen)
+        observed, seen = (attempt.run.observed, attempt.run.findings) if attempt.run is not None else warm_up(program)
+    result = _traced_in_full(program, options, observed, seen)
     return replace(result, notes=(f"{IN_FULL}{attempt.why}", *result.notes)) if attempt.why else result
 
 
-def _traced_by(scouted: ScoutedProgram, seen: Findings, options: CaptureOptions) -> Traced:
+def _traced_by(observed: ObservedProgram, seen: Findings, options: CaptureOptions) -> Traced:
     """Trace a program that has run."""
     specialize = bool(options.specialize)
-    return trace(scouted, seen, specialize, options.partition, options.decompose, options.dynamic)
+    return trace(observed, seen, specialize, options.partition, options.decompose, options.dynamic)
 
 
 def _traced_in_full(
-    program: CalledProgram, options: CaptureOptions, scouted: ScoutedProgram, seen: Findings
+    program: CalledProgram, options: CaptureOptions, observed: ObservedProgram, seen: Findings
 ) -> EngineResult:
     """Return the capture of a program that has run."""
-    if options.fake and options.engine == "auto" and (seen.checkpoints or scouted.accumulates):
+    if options.fake and options.engine == "auto" and (seen.checkpoints or observed.accumulates):
         raise HasCheckpoints(WITHOUT_CHECKPOINTS)
     with collector_paused():
-        traced = _traced_by(scouted, seen, options)
-        joint = read_fx(scouted, traced).joint
+        traced = _traced_by(observed, seen, options)
+        joint = read_fx(observed, traced).joint
         assembled = assemble(joint)
     return EngineResult(
-        program=scouted,
+        program=observed,
         pairs=(assembled.pair,),
         outputs=tuple(name for name, role in traced.outputs if role == "output"),
         differentiable=traced.tangents,

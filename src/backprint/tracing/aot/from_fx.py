@@ -22,7 +22,7 @@ from backprint.graph.steps import READING, used
 from backprint.tracing import frames
 from backprint.tracing.aot.trace import NOTE_KEY, OWN_LINE_KEY, Traced
 from backprint.tracing.assembly import Joint, Note, Result
-from backprint.tracing.program import ScoutedProgram
+from backprint.tracing.program import ObservedProgram
 from backprint.tracing.watch import Reading
 
 SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -41,7 +41,7 @@ class ReadJoint:
     backward: dict[str, str]
 
 
-def read_fx(program: ScoutedProgram, traced: Traced) -> ReadJoint:
+def read_fx(program: ObservedProgram, traced: Traced) -> ReadJoint:
     """Return the Joint of a traced program."""
     names = Names()
     lines = forward_lines(traced)
@@ -120,7 +120,7 @@ def _refuse_other_collectives(step: Step) -> None:
 # ---- Forward
 
 
-def input_ports(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[Port, ...]:
+def input_ports(program: ObservedProgram, traced: Traced, side: Side) -> tuple[Port, ...]:
     """Return a port for each named tensor."""
     ports = []
     placeholders = traced.forward.graph.find_nodes(op="placeholder")
@@ -303,7 +303,7 @@ def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]
     return tuple(ports)
 
 
-def gradients_of(program: ScoutedProgram, traced: Traced, side: Side) -> tuple[Result, ...]:
+def gradients_of(program: ObservedProgram, traced: Traced, side: Side) -> tuple[Result, ...]:
     """Return the gradients of the tensors that require grad, in input order."""
     assert traced.backward is not None
     requiring_grad = {named.name for named in program.tensors if named.requires_grad}

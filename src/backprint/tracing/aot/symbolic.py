@@ -19,7 +19,7 @@ from backprint.errors import CaptureError, GraphError, RefusedError, UsageError
 from backprint.graph.nouns import Guard, Source, Symbol, check_local
 from backprint.graph.sizes import FUNCTIONS, evaluate
 from backprint.tracing import frames
-from backprint.tracing.program import ScoutedProgram
+from backprint.tracing.program import ObservedProgram
 
 Dims = dict[str, dict[int, str]]
 """For each input with symbolic sizes: its dimensions, each with the user's name for it or ''."""
@@ -40,7 +40,7 @@ class SizeFindings:
 # ---- Which dimensions
 
 
-def dimensions(program: ScoutedProgram, dynamic: Any) -> Dims:
+def dimensions(program: ObservedProgram, dynamic: Any) -> Dims:
     """Return the dimensions that `dynamic` requests: all of every input, or the named ones."""
     if not dynamic:
         return {}
@@ -160,7 +160,7 @@ class Sizes(ShapeEnv):
         return self.dims[place[0]][place[1]]
 
 
-def sizes(program: ScoutedProgram, dynamic: Any, paths: Mapping[int, str]) -> Sizes | None:
+def sizes(program: ObservedProgram, dynamic: Any, paths: Mapping[int, str]) -> Sizes | None:
     """Return the ShapeEnv of the symbols that `dynamic` requests; None if no size is symbolic."""
     if not dynamic:
         return None
@@ -224,15 +224,17 @@ def findings_of(sizes: Sizes | None) -> SizeFindings:
     return SizeFindings(symbols, tuple(reversed(by_text.values())), table)
 
 
-def check_guard(guard: Guard, hints: Mapping[str, int]) -> None:
+def check_guard(guard: Guard, example_sizes: Mapping[str, int]) -> None:
     """Check that a replay can evaluate a guard, and that the captured sizes meet it."""
     condition = guard.text.rpartition("] == ")[2]
     try:
-        holds = bool(evaluate(condition, hints))
+        holds = bool(evaluate(condition, example_sizes))
     except GraphError as error:
         raise CaptureError(f"tracing found the condition {guard.text}, which a sample cannot keep: {error}") from None
     if not holds:
-        raise CaptureError(f"tracing found the condition {guard.text}, which the captured sizes do not meet: {hints}")
+        raise CaptureError(
+            f"tracing found the condition {guard.text}, which the captured sizes do not meet: {example_sizes}"
+        )
 
 
 def names_of(sizes: Sizes) -> dict[Any, str]:

@@ -2,7 +2,7 @@
 
 AOTAutograd needs a function of flat tensors without aliases among its results. So the traced function returns clones,
 which carry a mark and are removed from the joint graph. Values that the program reads are those of a run before the
-trace (the scouting run), and become guards.
+trace (the warm-up run), and become guards.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ from backprint.graph.nouns import Source
 from backprint.tracing import frames
 from backprint.tracing.aot import symbolic
 from backprint.tracing.custom import call_for_mode, decompose_under_mode, is_composite
-from backprint.tracing.cut import partition_joint
 from backprint.tracing.fake import (
     UNKNOWN_VALUES,
     FakeWorld,
@@ -53,7 +52,8 @@ from backprint.tracing.fake import (
     replaced_dispatch,
 )
 from backprint.tracing.non_operator_effects import rewrite_for_tracing
-from backprint.tracing.program import A_TENSOR, ScoutedProgram, nontensor_arguments
+from backprint.tracing.partition import partition_joint
+from backprint.tracing.program import A_TENSOR, ObservedProgram, nontensor_arguments
 from backprint.tracing.reach import module_paths, tensors_of
 from backprint.tracing.running import (
     SubstituteTensors,
@@ -65,8 +65,8 @@ from backprint.tracing.running import (
     with_clones,
     with_values,
 )
-from backprint.tracing.scout import Findings
 from backprint.tracing.state.restore import restoring_everything_reachable
+from backprint.tracing.warm_up import Findings
 from backprint.tracing.watch import CHECK, CHECKS, SEED, Reading, describe_reading_without_values, reads_values
 from backprint.values.results import NO_RESULT, ResultTree
 from backprint.values.wrappers import is_wrapper_class, opened, opened_by_autograd
@@ -198,7 +198,7 @@ def _number_place(tensor: Tensor) -> tuple[Any, ...]:
 
 
 class _RecordedFakes:
-    """A FakeTensorMode in which operators that need values return what the scouting run read.
+    """A FakeTensorMode in which operators that need values return what the warm-up run read.
 
     With `real`, the values of fake tensors are computed too, where those of all arguments are known. The mode stays an
     ordinary FakeTensorMode whose `dispatch` is replaced, because higher-order operators recognise modes by type.
@@ -263,7 +263,7 @@ class _RecordedFakes:
 
 
 class _ReadingReplay(TorchDispatchMode):
-    """A dispatch mode that answers operators that read values with the readings of the scouting run, in order."""
+    """A dispatch mode that answers operators that read values with the readings of the warm-up run, in order."""
 
     def __init__(
         self, readings: Sequence[Reading], fake: _RecordedFakes, specialize: bool, paths: Mapping[int, str]
@@ -312,7 +312,7 @@ class _ReadingReplay(TorchDispatchMode):
         return result
 
     def next_reading(self, func: Any) -> Reading:
-        """Return the next reading of the scouting run at this line.
+        """Return the next reading of the warm-up run at this line.
 
         Readings that are skipped are checks that an operator runs on real values only, as `one_hot` does.
         """
@@ -377,7 +377,7 @@ class _TracedFunction:
     """
 
     def __init__(
-        self, program: ScoutedProgram, readings: Sequence[Reading], specialize: bool, real: bool, dynamic: Any = False
+        self, program: ObservedProgram, readings: Sequence[Reading], specialize: bool, real: bool, dynamic: Any = False
     ) -> None:
         self.program, self.specialize = program, specialize
         self.readings = tuple(readings)
@@ -484,11 +484,11 @@ def _leaf_without_tensor(leaf: Any) -> Any:
     return A_TENSOR if isinstance(leaf, Tensor) else leaf
 
 
-def _names_sharing_memory(program: ScoutedProgram) -> tuple[str, ...]:
+def _names_sharing_memory(program: ObservedProgram) -> tuple[str, ...]:
     return tuple(name for group in program.written_alias_groups for name in group)
 
 
-def sharing_memory(program: ScoutedProgram, values: dict[str, Tensor]) -> dict[str, Tensor]:
+def sharing_memory(program: ObservedProgram, values: dict[str, Tensor]) -> dict[str, Tensor]:
     """Make tensors share memory as in the caller's program: views of one base, filled from each tensor."""
     real = program.values
     for group in program.written_alias_groups:
@@ -627,7 +627,7 @@ def _tangents_of_joint(run: _TracedFunction, joint: torch.fx.GraphModule) -> tup
 
 
 def trace(
-    program: ScoutedProgram,
+    program: ObservedProgram,
     seen: Findings,
     specialize: bool = False,
     partition: str | Callable[..., Any] | None = None,
@@ -646,7 +646,7 @@ def trace(
 
 
 def _trace_values(
-    program: ScoutedProgram, seen: Findings, specialize: bool, partition: Any, decompose: Any, dynamic: Any
+    program: ObservedProgram, seen: Findings, specialize: bool, partition: Any, decompose: Any, dynamic: Any
 ) -> Traced:
     """Trace without values; if that fails and the user specializes, trace with values too."""
     try:
@@ -713,7 +713,7 @@ def tracing(run: _TracedFunction) -> Iterator[contextlib.ExitStack]:
         yield stack
 
 
-def _late_reading_message(program: ScoutedProgram, error: Any) -> str:
+def _late_reading_message(program: ObservedProgram, error: Any) -> str:
     place = frames.place(frames.source_of_error(error, module_paths(program.target())))
     return (
         f"{error.func} reads values that tracing does not have{place}, inside an operator or its backward. "
@@ -721,7 +721,7 @@ def _late_reading_message(program: ScoutedProgram, error: Any) -> str:
     )
 
 
-def _count_leaf_casts(program: ScoutedProgram, joint: torch.fx.GraphModule) -> int:
+def _count_leaf_casts(program: ObservedProgram, joint: torch.fx.GraphModule) -> int:
     """Count the casts of a program's own leaves in a traced forward."""
     requiring_grad = {index for index, named in enumerate(program.tensors) if named.requires_grad}
     casts = joint.graph.find_nodes(op="call_function", target=torch.ops.aten._to_copy.default)

@@ -41,7 +41,7 @@ from backprint.tracing.dynamo.frontend import (
     set_node_sources,
     source_of_placeholder,
 )
-from backprint.tracing.program import CalledProgram, HeldTarget, NamedTensor, Slot, check_tensor, free_name
+from backprint.tracing.program import CalledProgram, HeldTarget, NamedTensor, TensorSlot, check_tensor, free_name
 from backprint.values.settings import outside_modes, preserving_random_states
 from backprint.values.tree import copy_values
 
@@ -99,7 +99,7 @@ def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) ->
         check_tensor(name, value)
         tensors.append(NamedTensor(name, role_of_source(source, value), training and value.requires_grad))
         values[name] = value
-        leaves.append(Slot(name))
+        leaves.append(TensorSlot(name))
     own = {named.name for named in tensors if named.role == "parameter"}
     copies = copy_values({name: value for name, value in values.items() if name not in own})
     _, structure = pytree.tree_flatten((tuple(leaves), {}))

@@ -43,16 +43,16 @@ from backprint.tracing.program import (
     CalledProgram,
     HeldTarget,
     NamedTensor,
-    ScoutedProgram,
-    Slot,
+    ObservedProgram,
+    TensorSlot,
     called_program,
     free_name,
 )
 from backprint.tracing.reach import compiled_parts, module_paths
 from backprint.tracing.request import EngineResult, Part
 from backprint.tracing.running import check_loss, own_arguments, staged
-from backprint.tracing.scout import Findings, scout
 from backprint.tracing.state.restore import with_foreign_random_states
+from backprint.tracing.warm_up import Findings, warm_up
 from backprint.tracing.watch import SEED
 from backprint.values.results import ResultTree, outputs_of
 from backprint.values.settings import preserving_random_states
@@ -76,7 +76,7 @@ class _GraphEntry:
 
     ran: GraphRun
     names: tuple[str | None, ...]
-    program: ScoutedProgram
+    program: ObservedProgram
     outputs: list[str]
     requires_grad: list[bool]
     after: list[tuple[int, Source | None]] = field(default_factory=list)
@@ -86,7 +86,7 @@ class _GraphEntry:
 class _TensorTable:
     """Identifies tensors while the graphs are entered in the order they ran."""
 
-    def __init__(self, program: ScoutedProgram, paths: Mapping[int, str], own: Mapping[int, str]) -> None:
+    def __init__(self, program: ObservedProgram, paths: Mapping[int, str], own: Mapping[int, str]) -> None:
         self.program, self.paths = program, paths
         self.named = {named.name: named for named in program.tensors}
         self.holders = {key: Holder(None, PortKey(self.named[name].role, name), name) for key, name in own.items()}
@@ -130,14 +130,14 @@ class _TensorTable:
                 self.links.append(Link(holder.pair, holder.port, index, holder.name))
         set_node_sources(ran.module, functools.partial(line_with_path, paths=self.paths))
         values = {name: ran.values[place] for place, name in enumerate(names) if name is not None}
-        part, _ = scout(part_of(self.program, index, ran, names, tuple(named.values()), values))
+        part, _ = warm_up(part_of(self.program, index, ran, names, tuple(named.values()), values))
         self.refuse_attributes(part, user)
         entry = _GraphEntry(ran, tuple(names), part, [], [])
         self.entries.append(entry)
         self.enter_mutations(index, entry)
         self.enter_outputs(index, entry)
 
-    def refuse_attributes(self, part: ScoutedProgram, user: str) -> None:
+    def refuse_attributes(self, part: ObservedProgram, user: str) -> None:
         """Refuse a graph with one of the program's tensors as an attribute: it would become a constant."""
         for tensor in part.outside.values():
             if id(tensor) in self.holders:
@@ -249,7 +249,7 @@ class _TensorTable:
 
 @dataclass(frozen=True, eq=False)
 class _GraphProgram:
-    """A graph's run as a function of its tensors: engine `aot` traces it, and it is the oracle of its Pair.
+    """A graph's run as a function of its tensors: engine `aot` traces it, and it is the reference of its Pair.
 
     `places` are the indices of the results that it returns, each with whether it requires grad. `before` are the
     program's own tensors that are read before the graph runs; they are additional arguments. `after` are the indices of
@@ -289,7 +289,7 @@ def _without_history(value: Any) -> Any:
 
 
 def part_of(
-    program: ScoutedProgram,
+    program: ObservedProgram,
     index: int,
     ran: GraphRun,
     names: Sequence[str | None],
@@ -301,7 +301,7 @@ def part_of(
     graphed = _GraphProgram(ran.module, ran.under, tuple((place, True) for place in range(count)))
     order = {named.name: place for place, named in enumerate(program.tensors)}
     tensors = tuple(sorted(tensors, key=lambda named: order.get(named.name, len(order))))
-    leaves = tuple(value if name is None else Slot(name) for value, name in zip(ran.inputs, names, strict=True))
+    leaves = tuple(value if name is None else TensorSlot(name) for value, name in zip(ran.inputs, names, strict=True))
     shared = [name for name in program.hooks if name in values]
     return CalledProgram(
         target=HeldTarget(graphed),
@@ -316,7 +316,7 @@ def part_of(
     )
 
 
-def _renamed_program(program: ScoutedProgram, old: str, new: str) -> ScoutedProgram:
+def _renamed_program(program: ObservedProgram, old: str, new: str) -> ObservedProgram:
     """Return a program with one tensor renamed."""
     if old not in program.values:
         return program
@@ -328,7 +328,7 @@ def _renamed_program(program: ScoutedProgram, old: str, new: str) -> ScoutedProg
         program,
         tensors=tuple(replace(named, name=other(named.name)) for named in program.tensors),
         values={other(name): value for name, value in program.values.items()},
-        leaves=tuple(Slot(other(leaf.name)) if isinstance(leaf, Slot) else leaf for leaf in program.leaves),
+        leaves=tuple(TensorSlot(other(leaf.name)) if isinstance(leaf, TensorSlot) else leaf for leaf in program.leaves),
         leaf_names=tuple(map(other, program.leaf_names)),
         cloned_when_traced=frozenset(map(other, program.cloned_when_traced)),
         changed=frozenset(map(other, program.changed)),
@@ -365,7 +365,7 @@ def _trace_pair(book: _TensorTable, index: int, later: Mapping[int, Pair], optio
     """Trace one graph to a Pair; `later` are the Pairs of the graphs after it."""
     entry = book.entries[index]
     program, places = _program_of_pair(book, index, later)
-    part, seen = scout(program)
+    part, seen = warm_up(program)
     names = [entry.outputs[place] for place, _ in places]
     specialize = options.specialize or bool(entry.after or (index == 0 and book.reads_before))
     traced = trace(part, seen, specialize, options.partition, options.decompose)
@@ -439,7 +439,7 @@ def _program_of_pair(
     tensors = sorted(
         (*program.tensors, *(named for named, _ in extra)), key=lambda named: order.get(named.name, len(order))
     )
-    leaves = (*program.leaves, *map(Slot, graphed.extra))
+    leaves = (*program.leaves, *map(TensorSlot, graphed.extra))
     return called_program(
         program,
         target=HeldTarget(graphed),
@@ -487,8 +487,8 @@ def _with_constants(pair: Pair, index: int, constants: Mapping[str, Tensor]) -> 
     return Pair(f"pair_{index}", forward, other(pair.backward)), table
 
 
-def _with_renamed_outside(part: ScoutedProgram, table: Mapping[str, str]) -> ScoutedProgram:
-    """Name the outside tensors of a Pair's program as its ports."""
+def _with_renamed_outside(part: ObservedProgram, table: Mapping[str, str]) -> ObservedProgram:
+    """Name the external tensors of a Pair's program as its ports."""
     held = {table.get(name, name): tensor for name, tensor in part.outside.items()}
     tensors = tuple(replace(named, name=table.get(named.name, named.name)) for named in part.tensors)
     return replace(part, outside=held, tensors=tensors)
@@ -515,13 +515,13 @@ def _program_tensors_behind(
 
 def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
     """Capture a program by engine `dynamo`, with graph breaks and static shapes."""
-    scouted, seen = scout(program)
-    _check_program(scouted, seen)
+    observed, seen = warm_up(program)
+    _check_program(observed, seen)
     paths = module_paths(program.target())
-    record, ready = run_graphs(scouted, paths)
+    record, ready = run_graphs(observed, paths)
     if not record.ran:
         raise CaptureError(f"Dynamo makes no graph of {program.title}: no tensor operator runs in it")
-    book = _TensorTable(scouted, paths, {id(tensor): name for name, tensor in ready.items()})
+    book = _TensorTable(observed, paths, {id(tensor): name for name, tensor in ready.items()})
     book.enter_reads([first_read for first_read in record.reads if first_read.after == 0])
     for count, ran in enumerate(record.ran, 1):
         book.enter_run(ran)
@@ -536,7 +536,7 @@ def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
             f"the program reads {first_read.text}{frames.place(first_read.source)}, and specialize=False"
         )
     return EngineResult(
-        program=scouted,
+        program=observed,
         pairs=tuple(traced_pair.pair for traced_pair in traced),
         outputs=tuple(name for name, _ in outputs),
         differentiable=tuple(name for name, requires_grad in outputs if requires_grad),
@@ -552,7 +552,7 @@ def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
     )
 
 
-def _check_program(program: ScoutedProgram, seen: Findings) -> None:
+def _check_program(program: ObservedProgram, seen: Findings) -> None:
     """Refuse by name what Dynamo's graphs would lose."""
     for edge in seen.opaque:
         if edge.kind == "hook" and edge.text == "a tensor hook":
@@ -568,7 +568,7 @@ def _check_program(program: ScoutedProgram, seen: Findings) -> None:
         raise CaptureError(f"{name} is compiled already: capture a program that is not")
 
 
-def run_graphs(program: ScoutedProgram, paths: Mapping[int, str]) -> tuple[DynamoRun, dict[str, Tensor]]:
+def run_graphs(program: ObservedProgram, paths: Mapping[int, str]) -> tuple[DynamoRun, dict[str, Tensor]]:
     """Run the program's own forward under Dynamo, on its own tensors; return the run and these tensors by name."""
     if outside := sorted(set(program.outside) & program.cloned_when_traced):
         raise CaptureError(

@@ -319,7 +319,7 @@ def run_under_dynamo(
         return ran
 
     with without_operator_bodies(), _quiet_dynamo(backend), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Dynamo's own; the scouting run has shown the program's
+        warnings.simplefilter("ignore")  # Dynamo's own; the warm-up run has shown the program's
         compiled = optimize(backend, dynamic=False, **private_region())
         breaks_before = len(graph_break_reasons)
         try:

@@ -27,16 +27,16 @@ from backprint.graph.nouns import Guard, Pair, Port, Step, refs
 from backprint.graph.steps import is_in_own_backward, used
 from backprint.tracing import frames
 from backprint.tracing.assembly import Joint, Result, assemble
-from backprint.tracing.cut import repartition
-from backprint.tracing.eager.tape import Placement, Recorder, placement_spec
+from backprint.tracing.eager.tape import Recorder, StorageView, placement_spec
 from backprint.tracing.eager.writer import Writer
 from backprint.tracing.hooks_after import HookEffects, watching_hooks
 from backprint.tracing.non_operator_effects import BodyRecorder, flag_guards, noting_overlap_checks, noting_threads
-from backprint.tracing.program import CalledProgram, ScoutedProgram, free_name
+from backprint.tracing.partition import repartition
+from backprint.tracing.program import CalledProgram, ObservedProgram, free_name
 from backprint.tracing.reach import module_paths, restoring_gradients
 from backprint.tracing.request import CONTROL_FLOW, VIEW_UPDATE, Doubt, EngineResult
 from backprint.tracing.running import run_backward, staged
-from backprint.tracing.scout import hooks_as_edges, shared_and_written, with_outside, without_gradients_of_shared
+from backprint.tracing.warm_up import hooks_as_edges, shared_and_written, with_outside, without_gradients_of_shared
 from backprint.tracing.watch import SEED, Observations
 from backprint.tracing.witness import ForwardRun, run_forward, run_step
 from backprint.values.results import ResultTree
@@ -47,19 +47,19 @@ from backprint.values.wrappers import opened
 
 @dataclass(frozen=True, slots=True)
 class _RecordedStep:
-    """A recorded step: the program with its outside tensors, and the Placement of each result.
+    """A recorded step: the program with its external tensors, and the StorageView of each result.
 
     `keys` has the program's name for each key of the tape's ports, `changed` the names of tensors that were written to.
     `shards` says what a tensor, an output or a gradient is a part of, and `hooks` what hooks after accumulation did.
     """
 
-    program: ScoutedProgram
+    program: ObservedProgram
     recorder: Recorder
     keys: dict[str, str]
-    outputs: dict[str, Placement]
-    mutations: dict[str, Placement]
+    outputs: dict[str, StorageView]
+    mutations: dict[str, StorageView]
     changed: frozenset[str]
-    gradients: dict[str, Placement | None]
+    gradients: dict[str, StorageView | None]
     tangents: dict[str, Tensor]
     tree: ResultTree
     leaves: tuple[Any, ...]
@@ -281,13 +281,13 @@ def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorde
 
 
 def _backward_placements(
-    program: ScoutedProgram,
+    program: ObservedProgram,
     recorder: Recorder,
     opener: BodyRecorder,
     leaves: Mapping[str, Tensor],
     outputs: Mapping[str, Tensor],
     shards: dict[str, str],
-) -> tuple[dict[str, Placement | None], dict[str, Tensor]]:
+) -> tuple[dict[str, StorageView | None], dict[str, Tensor]]:
     """Record autograd's own backward; return where the gradients are, and the tangents of the outputs that have one."""
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
     wanted = [named for named in program.tensors if named.requires_grad]
@@ -314,7 +314,7 @@ def _backward_placements(
 def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
     """Return the engine's result for a recorded step."""
     program, seen = run.program, run.recorder.seen
-    joint, writer = joint_of(run, as_ran=not options.functional)
+    joint, writer = joint_of(run, in_place=not options.functional)
     if options.partition is not None:
         joint = repartition(joint, options.partition)
     assembled = assemble(joint)
@@ -379,17 +379,17 @@ def _doubts(pair: Pair, seen: Observations) -> Iterator[Doubt]:
         yield Doubt(VIEW_UPDATE, reason)  # by the node `CopySlices`
 
 
-def joint_of(run: _RecordedStep, as_ran: bool) -> tuple[Joint, Writer]:
+def joint_of(run: _RecordedStep, in_place: bool) -> tuple[Joint, Writer]:
     """Return the Joint of a recorded step, and what wrote it."""
     program, tape = run.program, run.recorder.tape
     tangents = {tangent_name(name): name for name in run.tangents}
     fresh = {key: free_name(f"constant_{index}", program.tensors) for index, key in enumerate(tape.constants)}
     ports = run.keys | {key: f"tangent_{name}" for key, name in tangents.items()} | fresh
-    writer = Writer(tape, ports, list(run.keys), tape.start, as_ran)
+    writer = Writer(tape, ports, list(run.keys), tape.start, in_place)
     places = {root.key: root.place for roots in tape.ports.values() for root in roots}
     local = {name: writer.locals[key] for key, name in run.keys.items()}
     key_of = {name: key for key, name in run.keys.items()}
-    forward, results = _write_forward(run, writer, local, as_ran)
+    forward, results = _write_forward(run, writer, local, in_place)
     backward, gradients = _write_backward(run, writer) if run.tangents else ([], [])
     joint = Joint(
         inputs=tuple(
@@ -425,13 +425,13 @@ def joint_of(run: _RecordedStep, as_ran: bool) -> tuple[Joint, Writer]:
 
 
 def _write_forward(
-    run: _RecordedStep, writer: Writer, local: Mapping[str, str], as_ran: bool
+    run: _RecordedStep, writer: Writer, local: Mapping[str, str], in_place: bool
 ) -> tuple[list[Step], list[Result]]:
     """Return the Steps of the forward, and its results."""
     tape = run.recorder.tape
     steps: list[Step] = []
     writer.write_into(steps)
-    if as_ran:
+    if in_place:
         writer.copy_ports(tape)
     writer.write_into(steps, tape.calls[: tape.boundary])
     results: list[Result] = [
@@ -441,7 +441,7 @@ def _write_forward(
         )
         for name, place in run.outputs.items()
     ]
-    port_names: dict[Placement, set[str]] = {}  # two inputs may lie in one place
+    port_names: dict[StorageView, set[str]] = {}  # two inputs may lie in one place
     for name, place in run.mutations.items():
         port_names.setdefault(place, set()).update([local[name]] if name in local else [])
     for name, place in run.mutations.items():

@@ -20,7 +20,7 @@ from backprint.tracing.assembly import Note
 from backprint.tracing.eager.tape import (
     CPU,
     NoFunctionalForm,
-    Placement,
+    StorageView,
     TapedCall,
     iter_leaves,
     meta_tensor,
@@ -62,7 +62,7 @@ def changed_arguments(call: TapedCall) -> Iterator[Any]:
     for index, argument in enumerate(schema_of(call.func).arguments):
         if argument.name in silent or (argument.alias_info is not None and argument.alias_info.is_write):
             value = call.kwargs.get(argument.name, call.args[index] if index < len(call.args) else None)
-            yield from value if isinstance(value, (list, tuple)) and type(value) is not Placement else [value]
+            yield from value if isinstance(value, (list, tuple)) and type(value) is not StorageView else [value]
 
 
 def has_out(call: TapedCall) -> bool:
@@ -101,7 +101,7 @@ def functional_form(call: TapedCall) -> Any:
     """Return the operator that returns what a call writes in place, or None."""
     if not _changes_statistics(call):
         return _functional_of(call.func)
-    if call.func is aten.native_batch_norm.default and all(type(place) is Placement for place in call.args[3:5]):
+    if call.func is aten.native_batch_norm.default and all(type(place) is StorageView for place in call.args[3:5]):
         return aten._native_batch_norm_legit_functional.default
     return None
 
@@ -159,23 +159,23 @@ def name_of_result(func: Any) -> str:
 
 
 class _ResultGeometry:
-    """Computes the Placements of a step's results by running the operator on meta tensors.
+    """Computes the StorageViews of a step's results by running the operator on meta tensors.
 
-    `places` has the Placement of each value by name. The results are cached by the geometry of the arguments.
+    `places` has the StorageView of each value by name. The results are cached by the geometry of the arguments.
     """
 
-    def __init__(self, places: Mapping[str, Placement]) -> None:
+    def __init__(self, places: Mapping[str, StorageView]) -> None:
         self.places = places
         self.cache: dict[Any, Any] = {}
 
-    def placement(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Placement:
-        """Return the Placement of the one result of a step."""
+    def placement(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> StorageView:
+        """Return the StorageView of the one result of a step."""
         placement = self.results(func, tuple(args), kwargs)
-        assert type(placement) is Placement
+        assert type(placement) is StorageView
         return placement
 
     def results(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        """Return the results of a step as Placements."""
+        """Return the results of a step as StorageViews."""
         kwargs = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
         key = (func, self.key(args), self.key(kwargs))
         if key not in self.cache:
@@ -236,7 +236,7 @@ class Echoes:
     stand for values that were computed alike, also those that each layer of the forward computes, such as a mask.
     """
 
-    def __init__(self, latest: Callable[[Placement], str]) -> None:
+    def __init__(self, latest: Callable[[StorageView], str]) -> None:
         self.latest = latest
         self.in_backward = False
         self.calls_by_node: dict[int, WrittenCall] = {}
@@ -314,10 +314,10 @@ class Echoes:
         running statistics that its first run has changed.
         """
         number = self.keys.setdefault(key, len(self.keys))
-        taken = {leaf.memory for leaf in iter_leaves((call.args, call.kwargs)) if type(leaf) is Placement}
+        taken = {leaf.memory for leaf in iter_leaves((call.args, call.kwargs)) if type(leaf) is StorageView}
         changed = list(iter_leaves(list(changed_arguments(call)))) if changes_arguments(call) else []
         for index, leaf in enumerate([*iter_leaves(call.result), *changed]):
-            if type(leaf) is not Placement:
+            if type(leaf) is not StorageView:
                 continue
             if leaf.memory not in taken or (leaf in changed and leaf.memory in self.contents):
                 self.contents[leaf.memory] = f"{index} of call {number}"
@@ -328,8 +328,8 @@ class Echoes:
         return repr((call.func, self.with_contents(call.args), self.with_contents(call.kwargs), call.state))
 
     def with_contents(self, value: Any) -> Any:
-        """Replace the memory of Placements by what it holds."""
-        if type(value) is Placement:
+        """Replace the memory of StorageViews by what it holds."""
+        if type(value) is StorageView:
             return (self.contents.get(value.memory, value.memory), *value[1:])
         if isinstance(value, (tuple, list)):
             return [self.with_contents(item) for item in value]
@@ -343,7 +343,7 @@ class Echoes:
         """
         sides = []
         for place in call.args[:2]:
-            if type(place) is not Placement:
+            if type(place) is not StorageView:
                 return ""
             node = self.node_of_value.get(self.latest(place))
             if node is None or node not in self.calls_by_node:
@@ -351,7 +351,7 @@ class Echoes:
             sides.append(
                 (
                     node,
-                    {place_ for place_ in iter_leaves(self.calls_by_node[node][1].args) if type(place_) is Placement},
+                    {place_ for place_ in iter_leaves(self.calls_by_node[node][1].args) if type(place_) is StorageView},
                 )
             )
         if sides[0][0] == sides[1][0] and sides[0][0] != call.node:
@@ -372,14 +372,14 @@ class Page:
     """Writes Steps, for one call of the tape after another.
 
     `steps` is the direction that is being written and `call` the call; both change while a tape is written. `places`
-    has the Placement of every value by name, `notes` what the text of a step does not show.
+    has the StorageView of every value by name, `notes` what the text of a step does not show.
     """
 
     def __init__(self, names: Names, echoes: Echoes) -> None:
         self.names, self.echoes = names, echoes
         self.steps: list[Step] = []
         self.notes: dict[str, Note] = {}
-        self.places: dict[str, Placement] = {}
+        self.places: dict[str, StorageView] = {}
         self.geometry = _ResultGeometry(self.places)
         self.call: TapedCall | None = None
         self.last = ""
@@ -398,9 +398,9 @@ class Page:
         self.steps.append(step)
 
     def emit(
-        self, func: Any, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]] = (), place: Placement | None = None
+        self, func: Any, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]] = (), place: StorageView | None = None
     ) -> str:
-        """Append a step that the tape does not have; without a Placement, it is computed on meta tensors."""
+        """Append a step that the tape does not have; without a StorageView, it is computed on meta tensors."""
         place = place or self.geometry.placement(func, args, dict(kwargs))
         name = self.names.free(name_of_result(func), avoid=BUILTINS)
         packed_args = tuple([pack(value) for value in args])
@@ -413,17 +413,17 @@ class Page:
         """Append a step that takes an item of another step's tuple."""
         local = self.names.free(f"{name}_{index}")
         self.put(Step(local, "operator.getitem", (Ref(name), index), (), placement_spec(item)))
-        if type(item) is Placement:
+        if type(item) is StorageView:
             self.places[local] = item
         return local
 
     def put_items(self, name: str, results: Any) -> list[tuple[str, Any]]:
         """Return a name for each tensor among a step's results, lists included; '' for other values."""
-        if type(results) is Placement:
+        if type(results) is StorageView:
             return [(name, results)]
         items: list[tuple[str, Any]] = []
         for index, item in enumerate(results):
-            if type(item) is Placement:
+            if type(item) is StorageView:
                 items.append((self.put_item(name, index, item), item))
             elif isinstance(item, tuple):
                 inner_tuple = self.put_item(name, index, item)

@@ -1,8 +1,8 @@
 """The recorder of one real step: every operator in order, forward and backward, on a Tape.
 
-A tensor on a tape is a Placement: its storage and its geometry in it. Python's identity would not work, because
+A tensor on a tape is a StorageView: its storage and its geometry in it. Python's identity would not work, because
 autograd returns a saved tensor as a new object; its memory is the same. No tensor is kept alive. A sparse tensor's
-Placement has those of its indices and values, which are strided tensors.
+StorageView has those of its indices and values, which are strided tensors.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from backprint.values.settings import random_states, state_bytes
 from backprint.values.tree import plain_leaves, strided_parts
 
 
-class Placement(NamedTuple):
-    """The storage and the geometry of a tensor. Two tensors with one Placement have the same elements.
+class StorageView(NamedTuple):
+    """The storage and the geometry of a tensor. Two tensors with one StorageView have the same elements.
 
     A sparse tensor's `memory` is that of its values as a negative number, which no strided tensor has. `parts` are the
-    Placements of its indices and values. `detached` marks an argument that does not require grad and uses memory of
+    StorageViews of its indices and values. `detached` marks an argument that does not require grad and uses memory of
     arguments that do.
     """
 
@@ -70,13 +70,13 @@ class NoFunctionalForm(CaptureError):
     """An update has no operator that returns the new value instead, so the graph runs it in place on a copy."""
 
 
-# ---- Placements among other arguments
+# ---- StorageViews among other arguments
 
 
 def iter_leaves(*values: Any) -> Iterator[Any]:
-    """Yield the leaves of nested arguments; a Placement is a leaf."""
+    """Yield the leaves of nested arguments; a StorageView is a leaf."""
     for value in values:
-        if type(value) is not Placement and isinstance(value, (tuple, list)):
+        if type(value) is not StorageView and isinstance(value, (tuple, list)):
             yield from iter_leaves(*value)
         elif isinstance(value, dict):
             yield from iter_leaves(*value.values())
@@ -84,16 +84,16 @@ def iter_leaves(*values: Any) -> Iterator[Any]:
             yield value
 
 
-def placements(*values: Any) -> list[Placement]:
+def placements(*values: Any) -> list[StorageView]:
     """Return the tensors among nested arguments."""
-    return [leaf for leaf in iter_leaves(*values) if type(leaf) is Placement]
+    return [leaf for leaf in iter_leaves(*values) if type(leaf) is StorageView]
 
 
-# ---- Placements from tensors, and tensors from Placements
+# ---- StorageViews from tensors, and tensors from StorageViews
 
 
-def meta_tensor(place: Placement) -> Tensor:
-    """Return a meta tensor with a Placement's geometry."""
+def meta_tensor(place: StorageView) -> Tensor:
+    """Return a meta tensor with a StorageView's geometry."""
     if place.layout is not torch.strided:
         raise NoFunctionalForm(f"a {str(place.layout)[6:]} tensor has no place to foresee")
     meta = torch.empty_strided(place.shape, place.stride or (), dtype=place.dtype, device="meta")
@@ -111,11 +111,11 @@ def with_device_index(device: torch.device) -> torch.device:
     return torch.device(device.type, torch.get_device_module(device).current_device())
 
 
-def placement_of(tensor: Tensor, device: torch.device = CPU) -> Placement:
-    """Return the Placement of a tensor that is on no tape; a meta tensor stands for a tensor on `device`."""
+def placement_of(tensor: Tensor, device: torch.device = CPU) -> StorageView:
+    """Return the StorageView of a tensor that is on no tape; a meta tensor stands for a tensor on `device`."""
     if tensor.layout is not torch.strided:
         raise NoFunctionalForm(f"a {str(tensor.layout)[6:]} tensor has no place to foresee")
-    return Placement(
+    return StorageView(
         -1,
         tensor.dtype,
         tuple(tensor.shape),
@@ -127,13 +127,13 @@ def placement_of(tensor: Tensor, device: torch.device = CPU) -> Placement:
     )
 
 
-def geometry(place: Placement) -> tuple[Any, ...]:
+def geometry(place: StorageView) -> tuple[Any, ...]:
     """Return a tensor's dtype, shape and strides, without its storage."""
     return place.dtype, place.shape, place.stride, place.lazy
 
 
 def placement_tree(value: Any, device: torch.device) -> Any:
-    """Return a result with the Placements of its tensors, also inside tuples."""
+    """Return a result with the StorageViews of its tensors, also inside tuples."""
     if isinstance(value, Tensor):
         return placement_of(value, device)
     if isinstance(value, (tuple, list)):
@@ -142,12 +142,12 @@ def placement_tree(value: Any, device: torch.device) -> Any:
 
 
 def without_gaps(value: Any) -> Any:
-    """Return the Placements of new tensors, with strides that leave no gaps.
+    """Return the StorageViews of new tensors, with strides that leave no gaps.
 
     A meta kernel may return the strides of an argument, such as those of an expanded tensor; real kernels allocate
     their results without gaps.
     """
-    if type(value) is Placement:
+    if type(value) is StorageView:
         return value if is_dense(value.shape, value.stride) else placement_of(meta_tensor(value).clone(), value.device)
     return tuple([without_gaps(item) for item in value]) if isinstance(value, tuple) else value
 
@@ -155,17 +155,17 @@ def without_gaps(value: Any) -> Any:
 # ---- The part of a storage that a tensor uses
 
 
-def bytes_spanned(place: Placement) -> int:
+def bytes_spanned(place: StorageView) -> int:
     """Return the bytes of a storage up to the last that a tensor uses."""
     return elements_spanned(place) * place.dtype.itemsize
 
 
-def elements_spanned(place: Placement) -> int:
+def elements_spanned(place: StorageView) -> int:
     """Return the elements of a storage up to the last that a tensor uses."""
     return place.offset + span(place.shape, place.stride)
 
 
-def are_apart(places: Sequence[Placement]) -> bool:
+def are_apart(places: Sequence[StorageView]) -> bool:
     """Whether no two of these tensors use the same memory: each fills its own part of it."""
     if not all(place.layout is torch.strided and is_dense(place.shape, place.stride) for place in places):
         return False
@@ -173,12 +173,12 @@ def are_apart(places: Sequence[Placement]) -> bool:
     return all(left[0] != right[0] or left[2] <= right[1] for left, right in itertools.pairwise(parts))
 
 
-# ---- Specs of Placements
+# ---- Specs of StorageViews
 
 
 @functools.lru_cache(maxsize=65536)
-def _tensor_spec_at(place: Placement) -> TensorSpec:
-    """Return the spec of a Placement."""
+def _tensor_spec_at(place: StorageView) -> TensorSpec:
+    """Return the spec of a StorageView."""
     dtype, device, layout = str(place.dtype)[6:], str(place.device), str(place.layout)[6:]
     if place.stride is None:
         return TensorSpec(dtype, place.shape, None, 0, device, layout)
@@ -189,7 +189,7 @@ def _tensor_spec_at(place: Placement) -> TensorSpec:
 def placement_spec(result: Any) -> Spec:
     """Return the spec of a call's result."""
     match result:
-        case Placement():
+        case StorageView():
             return _tensor_spec_at(result._replace(memory=-1))
         case bool() | int() | float() | complex() | str():
             return ScalarSpec(type(result).__name__)
@@ -209,7 +209,7 @@ class GeneratorState(NamedTuple):
 
 
 class TapedCall(NamedTuple):
-    """One operator call. Tensors are Placements; `node` is the autograd node whose backward it is part of.
+    """One operator call. Tensors are StorageViews; `node` is the autograd node whose backward it is part of.
 
     `sums` says that autograd accumulates into a leaf's gradient, `grad` that autograd records the call. `state` is the
     generator's state before a random draw, `state_after` its state afterwards; `own` says that the generator was the
@@ -234,7 +234,7 @@ class TapedCall(NamedTuple):
 class _TapePort:
     """A tensor that no recorded call made: a port of the graph."""
 
-    place: Placement
+    place: StorageView
     key: str
 
 
@@ -280,7 +280,7 @@ class Recorder(Watch):
         self.followers: list[Any] = []
         self.freed: dict[int, int] = {}
 
-    # ---- Ports and Placements
+    # ---- Ports and StorageViews
 
     def register_tensors(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Recorder:
         super().register_tensors(named, callers)
@@ -313,21 +313,21 @@ class Recorder(Watch):
         """Note how many calls had run when a storage is freed."""
         self.followers.append(weakref.ref(storage, lambda _: self.freed.setdefault(memory, len(self.tape.calls))))
 
-    def place(self, tensor: Tensor) -> Placement:
-        """Return the Placement of a tensor."""
+    def place(self, tensor: Tensor) -> StorageView:
+        """Return the StorageView of a tensor."""
         dtype_and_shape = tensor.dtype, tuple(tensor.shape)
         if tensor.layout is not torch.strided:
             places = tuple([self.place(part) for part in strided_parts(tensor)])
             memory = -1 - places[-1].memory
             coalesced = tensor.layout is torch.sparse_coo and tensor.is_coalesced()
-            return Placement(
+            return StorageView(
                 memory, *dtype_and_shape, None, 0, tensor.device, tensor.layout, (False, False), places, coalesced
             )
         key = storage_id(tensor.untyped_storage())
         if key not in self.memories:
             self.set_dependencies(tensor, frozenset())
         if not tensor.is_complex() and not tensor.is_neg():
-            return Placement(
+            return StorageView(
                 self.memories[key],
                 *dtype_and_shape,
                 tensor.stride(),
@@ -338,7 +338,7 @@ class Recorder(Watch):
             )
         lazy = tensor.is_conj(), tensor.is_neg()
         stride, offset = tensor.stride(), tensor.storage_offset()
-        return Placement(self.memories[key], *dtype_and_shape, stride, offset, tensor.device, tensor.layout, lazy)
+        return StorageView(self.memories[key], *dtype_and_shape, stride, offset, tensor.device, tensor.layout, lazy)
 
     # ---- One operator
 
@@ -458,8 +458,8 @@ class Recorder(Watch):
                 self.enter_constant(copy)
                 self.run_and_record(torch.ops.aten.equal.default, (), (tensor, copy), {})
 
-    def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> Placement:
-        """Return the Placement of an argument of a call. A tensor of unknown memory comes from outside."""
+    def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> StorageView:
+        """Return the StorageView of an argument of a call. A tensor of unknown memory comes from outside."""
         keys = [storage_id(storage) for storage in storages(tensor)]
         if keys[-1] in self.filled:
             self.enter_unwritten(tensor, keys[-1])
@@ -567,7 +567,7 @@ def _whole_storage(tensor: Tensor) -> Tensor:
 
 def _without_detached_marks(value: Any, memories: Collection[int]) -> Any:
     """Clear `detached` of arguments that share memory with a call's result (a view, or an update in place)."""
-    if type(value) is Placement:
+    if type(value) is StorageView:
         return value._replace(detached=False) if value.detached and value.memory in memories else value
     if type(value) is tuple:
         return tuple([_without_detached_marks(item, memories) for item in value])
@@ -643,8 +643,8 @@ LEAF_TYPES = frozenset({bool, int, float, complex, str, type(None), torch.dtype,
 """Types of arguments that are no tensors and hold none."""
 
 
-def _placements_for_tensors(value: Any, placement: Callable[[Tensor], Placement]) -> Any:
-    """Replace tensors by Placements in arguments or results."""
+def _placements_for_tensors(value: Any, placement: Callable[[Tensor], StorageView]) -> Any:
+    """Replace tensors by StorageViews in arguments or results."""
     kind = type(value)
     if kind in LEAF_TYPES:
         return value

@@ -20,7 +20,7 @@ from backprint.graph.nouns import Ref
 from backprint.tracing import frames
 from backprint.tracing.eager.page import Page
 from backprint.tracing.eager.tape import (
-    Placement,
+    StorageView,
     Tape,
     TapedCall,
     bytes_spanned,
@@ -40,17 +40,17 @@ aten = torch.ops.aten
 class ViewOrigin:
     """How a tensor was made from another of the same storage; without a `func`, by no known operator."""
 
-    parent: Placement
+    parent: StorageView
     func: Any = None
     args: tuple[Any, ...] = ()
 
 
-def _strided_view(parent: Placement, place: Placement) -> ViewOrigin:
+def _strided_view(parent: StorageView, place: StorageView) -> ViewOrigin:
     """Return a tensor by its geometry, as a view of a contiguous tensor."""
     return ViewOrigin(parent, aten.as_strided.default, (place.shape, place.stride, place.offset))
 
 
-def _view_origin(call: TapedCall, place: Placement, arguments: Sequence[Placement]) -> ViewOrigin:
+def _view_origin(call: TapedCall, place: StorageView, arguments: Sequence[StorageView]) -> ViewOrigin:
     """Return how a view that a call returned was made from the tensor it views, usually the first argument."""
     parent = next(place_ for place_ in arguments if place_.memory == place.memory)
     if call.func is not aten.as_strided.default and call.args and call.args[0] == parent and not call.kwargs:
@@ -58,7 +58,7 @@ def _view_origin(call: TapedCall, place: Placement, arguments: Sequence[Placemen
     return ViewOrigin(parent)
 
 
-def _part_origin(call: TapedCall, index: int, place: Placement, arguments: Sequence[Placement]) -> ViewOrigin:
+def _part_origin(call: TapedCall, index: int, place: StorageView, arguments: Sequence[StorageView]) -> ViewOrigin:
     """Return how one of several views that a call returned was made: as a slice or a selection."""
     parent = next(place_ for place_ in arguments if place_.memory == place.memory)
     if call.func is aten.unbind.int:
@@ -130,13 +130,13 @@ class _Storage:
     made as views: ports, and results of operators that hide how they were made.
     """
 
-    base: Placement
+    base: StorageView
     write_count: int = 0
-    names: dict[Placement, tuple[str, int]] = field(default_factory=dict)
-    origins: dict[Placement, ViewOrigin] = field(default_factory=dict)
-    roots: list[Placement] = field(default_factory=list)
+    names: dict[StorageView, tuple[str, int]] = field(default_factory=dict)
+    origins: dict[StorageView, ViewOrigin] = field(default_factory=dict)
+    roots: list[StorageView] = field(default_factory=list)
 
-    def sources(self) -> list[Placement]:
+    def sources(self) -> list[StorageView]:
         """Return the tensors that are not known as views of others, the base first."""
         return [place for place in dict.fromkeys((self.base, *self.roots)) if place not in self.origins]
 
@@ -144,14 +144,14 @@ class _Storage:
 class Storages:
     """Every storage of strided tensors, by its number.
 
-    With `as_ran` updates stay in place, and a name stays current after a write to its storage.
+    With `in_place` updates stay in place, and a name stays current after a write to its storage.
     """
 
-    def __init__(self, page: Page, as_ran: bool) -> None:
-        self.page, self.as_ran = page, as_ran
+    def __init__(self, page: Page, in_place: bool) -> None:
+        self.page, self.in_place = page, in_place
         self.by_number: dict[int, _Storage] = {}
 
-    def of(self, place: Placement) -> _Storage:
+    def of(self, place: StorageView) -> _Storage:
         """Return the storage of a tensor."""
         if place.memory not in self.by_number:
             _raise_without_maker(place)
@@ -159,11 +159,11 @@ class Storages:
 
     # ---- Entering values
 
-    def begin(self, name: str, place: Placement, write_count: int = 0) -> None:
+    def begin(self, name: str, place: StorageView, write_count: int = 0) -> None:
         """Start a storage whose content is one value."""
         self.by_number[place.memory] = _Storage(place, write_count, {place: (name, write_count)}, {}, [place])
 
-    def begin_port(self, name: str, place: Placement) -> None:
+    def begin_port(self, name: str, place: StorageView) -> None:
         """Enter a port into a storage, alone or with others."""
         storage = self.by_number.setdefault(place.memory, _Storage(place))
         if place not in storage.names:
@@ -171,7 +171,7 @@ class Storages:
             storage.roots.append(place)
 
     def enter_value(
-        self, name: str, place: Placement, arguments: Sequence[Placement], view: Callable[[], ViewOrigin]
+        self, name: str, place: StorageView, arguments: Sequence[StorageView], view: Callable[[], ViewOrigin]
     ) -> None:
         """Enter a value that a call has returned: it starts a storage, or is a view into one."""
         storage = self.by_number.get(place.memory)
@@ -186,7 +186,7 @@ class Storages:
         if storage.names.get(place, ("", -1))[1] != storage.write_count:
             storage.names[place] = (name, storage.write_count)
 
-    def has_origin(self, storage: _Storage, place: Placement) -> bool:
+    def has_origin(self, storage: _Storage, place: StorageView) -> bool:
         """Whether it is known where a tensor comes from. A view of a view of a root may be in the place of the root."""
         return place == storage.base or place in storage.origins or place in storage.roots
 
@@ -195,14 +195,14 @@ class Storages:
         storage.write_count += 1
         storage.names[storage.base] = (name, storage.write_count)
 
-    def enter_view(self, name: str, place: Placement, view: ViewOrigin) -> None:
+    def enter_view(self, name: str, place: StorageView, view: ViewOrigin) -> None:
         """Enter a tensor that has become another view of its storage (`t_`), under this name."""
         storage = self.of(place)
         if not self.has_origin(storage, place):
             storage.origins[place] = view
         storage.names[place] = (name, storage.write_count)
 
-    def forget_views(self, kept: Collection[Placement] = ()) -> None:
+    def forget_views(self, kept: Collection[StorageView] = ()) -> None:
         """Forget the names of views, so that the next read derives them again, except those in `kept`, which have names
         of their own."""
         for storage in self.by_number.values():
@@ -213,18 +213,18 @@ class Storages:
                 if place == storage.base or place in kept or place not in origins or origins[place].func is None
             }
 
-    def latest_name(self, place: Placement) -> str:
+    def latest_name(self, place: StorageView) -> str:
         """Return a tensor's latest name, or ''."""
         storage = self.by_number.get(place.memory)
         return storage.names.get(place, ("", 0))[0] if storage else ""
 
     # ---- Reading
 
-    def value_at(self, place: Placement) -> Ref:
+    def value_at(self, place: StorageView) -> Ref:
         """Return the current value of a tensor."""
         storage = self.of(place)
         known = storage.names.get(place)
-        if known is not None and (known[1] == storage.write_count or self.as_ran):
+        if known is not None and (known[1] == storage.write_count or self.in_place):
             return Ref(known[0])
         view = storage.origins.get(place)
         view = view if view is not None and view.func is not None else self.derive_view(place)
@@ -233,7 +233,7 @@ class Storages:
         storage.names[place] = (name, storage.write_count)
         return Ref(name)
 
-    def derive_view(self, place: Placement) -> ViewOrigin:
+    def derive_view(self, place: StorageView) -> ViewOrigin:
         """Return how to derive a tensor, which no recorded operator made, from its storage by its geometry alone."""
         storage = self.of(place)
         if place.detached:
@@ -252,7 +252,7 @@ class Storages:
             storage.origins[place] = _strided_view(self.flatten(place), place)
         return storage.origins[place]
 
-    def derive_real_view(self, storage: _Storage, place: Placement) -> None:
+    def derive_real_view(self, storage: _Storage, place: StorageView) -> None:
         """Derive a real view of complex memory: of `view_as_real` of the flat value, by its geometry."""
         whole = self.flatten(storage.base)
         pairs = whole._replace(dtype=place.dtype, shape=(*whole.shape, 2), stride=(2, 1))
@@ -260,7 +260,7 @@ class Storages:
         if place != pairs:
             storage.origins[place] = _strided_view(pairs, place)
 
-    def derive_dtype_view(self, storage: _Storage, place: Placement) -> None:
+    def derive_dtype_view(self, storage: _Storage, place: StorageView) -> None:
         """Derive a view with another dtype than its storage's: of the flat value as that dtype, by its geometry."""
         old_size, new_size = storage.base.dtype.itemsize, place.dtype.itemsize
         span = math.ceil(
@@ -277,8 +277,8 @@ class Storages:
         if place != as_dtype:
             storage.origins[place] = _strided_view(as_dtype, place)
 
-    def flatten(self, covering: Placement) -> Placement:
-        """Make one flat value the base of a storage, large enough for `covering`; return its Placement.
+    def flatten(self, covering: StorageView) -> StorageView:
+        """Make one flat value the base of a storage, large enough for `covering`; return its StorageView.
 
         Two inputs may be views of one memory, of which the graph knows no common tensor. Zeros are filled from each of
         them (`as_strided_scatter`; one that is all of the memory is viewed), and all are views of the result from then
@@ -310,7 +310,7 @@ class Storages:
 
     # ---- Writing
 
-    def prepare(self, place: Placement) -> None:
+    def prepare(self, place: StorageView) -> None:
         """Make sure that a write to this tensor can be scattered up to the base of its storage.
 
         Each view on the way must have an inverse. If one has none, the written tensor is derived from the flat value
@@ -331,14 +331,14 @@ class Storages:
                 self.derive_view(written)
                 return
 
-    def assign(self, place: Placement, name: str) -> None:
+    def assign(self, place: StorageView, name: str) -> None:
         """Set the new value of a tensor, and of all tensors that share its storage.
 
         The value goes up from view to parent until the base has a new one. All other names of the storage are out of
         date then, except those of the tensors on the way.
         """
         storage = self.of(place)
-        new_names: dict[Placement, str] = {}
+        new_names: dict[StorageView, str] = {}
         while True:
             if self.has_geometry_of(name, place):
                 new_names[place] = name
@@ -360,12 +360,12 @@ class Storages:
             func, args = INVERSE[view.func](view, Ref(name))
         return self.with_geometry_of(self.page.emit(func, args), view.parent, parent)
 
-    def has_geometry_of(self, name: str, place: Placement) -> bool:
+    def has_geometry_of(self, name: str, place: StorageView) -> bool:
         """Whether a value has a tensor's geometry. Lazy conjugation may be done already: the elements are the same."""
         geometry_of_value = geometry(self.page.places[name])
         return geometry_of_value in (geometry(place), geometry(place._replace(lazy=(False, False))))
 
-    def with_geometry_of(self, name: str, place: Placement, old: Ref) -> str:
+    def with_geometry_of(self, name: str, place: StorageView, old: Ref) -> str:
         """Return a value that has the dtype, shape and strides of the tensor that it is written to."""
         if self.has_geometry_of(name, place):
             return name
@@ -378,7 +378,7 @@ class Storages:
             return name
         return self.page.emit(aten.copy.default, (old, Ref(name)), place=place)
 
-    def resize(self, before: Placement, after: Placement) -> None:
+    def resize(self, before: StorageView, after: StorageView) -> None:
         """Enter a tensor that has another size, or another tensor's memory."""
         storage = self.by_number.get(after.memory)
         if storage is not None and after in storage.names:
@@ -388,7 +388,7 @@ class Storages:
         if bytes_spanned(after) > max(map(bytes_spanned, known), default=-1):
             self.begin_uninitialized(after, 0 if storage is None else storage.write_count + 1)
 
-    def begin_uninitialized(self, place: Placement, write_count: int) -> None:
+    def begin_uninitialized(self, place: StorageView, write_count: int) -> None:
         """Start a storage of a new size, whose content is undefined until written."""
         options = (("dtype", place.dtype), ("device", place.device))
         args = (list(place.shape), list(place.stride or ()))
@@ -412,7 +412,7 @@ class _SparseValue:
 
 
 class _SparseValues:
-    """Every sparse tensor by its Placement. A call that changes one in place is refused.
+    """Every sparse tensor by its StorageView. A call that changes one in place is refused.
 
     The indices and values of a sparse tensor are strided tensors, which may be changed: then only a later use of the
     sparse tensor is refused, with the error in `outdated`. Optimizers such as SparseAdam compute in the memory of
@@ -423,11 +423,11 @@ class _SparseValues:
 
     def __init__(self, page: Page, storages: Storages, still: frozenset[int]) -> None:
         self.page, self.storages, self.constant_memories = page, storages, still
-        self.values: dict[Placement, _SparseValue] = {}
-        self.outdated: dict[Placement, CaptureError] = {}
-        self.ports: set[Placement] = set()
+        self.values: dict[StorageView, _SparseValue] = {}
+        self.outdated: dict[StorageView, CaptureError] = {}
+        self.ports: set[StorageView] = set()
 
-    def value_at(self, place: Placement) -> Ref:
+    def value_at(self, place: StorageView) -> Ref:
         """Return the value of a sparse tensor; raise if one of its parts was changed after it was made."""
         if place in self.outdated:
             raise self.outdated[place]
@@ -435,7 +435,7 @@ class _SparseValues:
             self.build_compressed(place)
         return Ref(self.values[place].name)
 
-    def build_compressed(self, place: Placement) -> None:
+    def build_compressed(self, place: StorageView) -> None:
         """Build a compressed sparse tensor from its parts, where no recorded call returned it: autograd makes such a
         gradient below all operators. A COO tensor is always returned by a call."""
         if place.layout is torch.sparse_coo:
@@ -445,18 +445,18 @@ class _SparseValues:
         func = aten._sparse_compressed_tensor_unsafe.default
         self.enter_value(self.page.emit(func, (*parts, list(place.shape)), options, place), place, [place])
 
-    def begin(self, name: str, place: Placement) -> None:
+    def begin(self, name: str, place: StorageView) -> None:
         """Enter a port that is a sparse tensor."""
         self.ports.add(place)
         self.values.setdefault(place, _SparseValue(name))
 
-    def enter_value(self, name: str, place: Placement, arguments: Sequence[Placement]) -> None:
+    def enter_value(self, name: str, place: StorageView, arguments: Sequence[StorageView]) -> None:
         """Enter a sparse tensor that a call has returned."""
         if place not in self.values or place in self.outdated:
             self.values[place] = _SparseValue(name, *self.structure_dependence(place, arguments))
             self.outdated.pop(place, None)
 
-    def note_update(self, call: TapedCall, written: Placement) -> None:
+    def note_update(self, call: TapedCall, written: StorageView) -> None:
         """Note that a call has changed a strided tensor, and so each sparse tensor that it is a part of; raise if that
         is a port."""
         for place in self.values:
@@ -470,7 +470,7 @@ class _SparseValues:
                 if place in self.ports:
                     raise self.outdated[place]
 
-    def refusal_of_update(self, call: TapedCall, place: Placement) -> CaptureError:
+    def refusal_of_update(self, call: TapedCall, place: StorageView) -> CaptureError:
         """Return the error for a call that changes a sparse tensor in place, with the line and what to do."""
         advice = "write it out of place, as `s = s * 2` for `s.mul_(2)`"
         if call.sums and call.func is aten.add_.Tensor:
@@ -487,7 +487,7 @@ class _SparseValues:
             every_engine=not self.page.echoes.in_backward,
         )
 
-    def structure_dependence(self, place: Placement, arguments: Sequence[Placement]) -> tuple[bool, bool]:
+    def structure_dependence(self, place: StorageView, arguments: Sequence[StorageView]) -> tuple[bool, bool]:
         """Return whether the positions of a sparse result's values depend on values, and whether their number does."""
         func = None if self.page.call is None else self.page.call.func
         known = [self.values[value] for value in arguments if value in self.values]
@@ -501,7 +501,7 @@ class _SparseValues:
         return loose, any(value.count_varies for value in known) or (merged and loose)
 
 
-def _raise_without_maker(place: Placement) -> NoReturn:
+def _raise_without_maker(place: StorageView) -> NoReturn:
     """Raise for a tensor that no recorded call returned."""
     raise CaptureError(f"a tensor of shape {list(place.shape)} appears that no operator made")
 
@@ -539,23 +539,23 @@ SPARSE_FROM_DENSE = (
 # ---- All tensors of a tape
 
 
-def is_whole(place: Placement, extent: int) -> bool:
+def is_whole(place: StorageView, extent: int) -> bool:
     """Whether a tensor is contiguous and has all elements of a storage, up to `extent`, each once."""
     return place.offset == 0 and place.stride == contiguous_strides(place.shape) and math.prod(place.shape) == extent
 
 
-def _is_reshaped(base: Placement, place: Placement) -> bool:
+def _is_reshaped(base: StorageView, place: StorageView) -> bool:
     """Whether a tensor has the elements of another in their order, in another shape."""
     extent = elements_spanned(place)
     return is_whole(base, extent) and is_whole(place, extent)
 
 
 class CurrentValues:
-    """The current value of each tensor, by its Placement: ports at first, then the results of calls."""
+    """The current value of each tensor, by its StorageView: ports at first, then the results of calls."""
 
-    def __init__(self, page: Page, tape: Tape, as_ran: bool) -> None:
+    def __init__(self, page: Page, tape: Tape, in_place: bool) -> None:
         self.page = page
-        self.storages = Storages(page, as_ran)
+        self.storages = Storages(page, in_place)
         self.sparse = _SparseValues(page, self.storages, _constant_memories_of(tape))
 
     def open_ports(self, tape: Tape, locals_: Mapping[str, str]) -> None:
@@ -571,19 +571,19 @@ class CurrentValues:
 
     # ---- Reading
 
-    def value_at(self, place: Placement) -> Ref:
+    def value_at(self, place: StorageView) -> Ref:
         """Return the current value of a tensor."""
         return self.storages.value_at(place) if place.layout is torch.strided else self.sparse.value_at(place)
 
-    def latest_name(self, place: Placement) -> str:
+    def latest_name(self, place: StorageView) -> str:
         """Return a tensor's latest name, or ''."""
         sparse_value = self.sparse.values.get(place)
         return self.storages.latest_name(place) if sparse_value is None else sparse_value.name
 
-    def refs_for_tensors(self, value: Any, copies: Mapping[Placement, str] | None = None) -> Any:
+    def refs_for_tensors(self, value: Any, copies: Mapping[StorageView, str] | None = None) -> Any:
         """Replace tensors in arguments by their current values, or by `copies` of tensors that are changed."""
         kind = type(value)
-        if kind is Placement:
+        if kind is StorageView:
             return Ref(copies[value]) if copies and value in copies else self.value_at(value)
         if kind is tuple:
             return tuple([self.refs_for_tensors(item, copies) for item in value])
@@ -591,43 +591,44 @@ class CurrentValues:
             return [self.refs_for_tensors(item, copies) for item in value]
         return value
 
-    def kwargs_with_refs(self, call: TapedCall, copies: Mapping[Placement, str] | None = None) -> dict[str, Any]:
+    def kwargs_with_refs(self, call: TapedCall, copies: Mapping[StorageView, str] | None = None) -> dict[str, Any]:
         """Replace tensors in a call's keyword arguments by their current values, or by `copies`."""
         return {key: self.refs_for_tensors(value, copies) for key, value in call.kwargs.items()}
 
     # ---- The results of a call
 
-    def enter_value(self, name: str, place: Placement, arguments: Sequence[Placement], view: Any) -> None:
-        """Enter a value at a Placement; `view` returns its ViewOrigin if it shares memory with one of the arguments."""
+    def enter_value(self, name: str, place: StorageView, arguments: Sequence[StorageView], view: Any) -> None:
+        """Enter a value at a StorageView; `view` returns its ViewOrigin if it shares memory with one of the
+        arguments."""
         if place.layout is torch.strided:
             self.storages.enter_value(name, place, arguments, view)
         else:
             self.sparse.enter_value(name, place, arguments)
 
-    def enter_results(self, call: TapedCall, name: str, excluded: Collection[Placement] = ()) -> None:
+    def enter_results(self, call: TapedCall, name: str, excluded: Collection[StorageView] = ()) -> None:
         """Enter the results of a call: new storages, or views of its arguments (those in `excluded` left out)."""
         self.enter_result(
             call, name, call.result, [place for place in placements(call.args, call.kwargs) if place not in excluded]
         )
 
-    def enter_result(self, call: TapedCall, name: str, result: Any, arguments: Sequence[Placement]) -> None:
+    def enter_result(self, call: TapedCall, name: str, result: Any, arguments: Sequence[StorageView]) -> None:
         """Enter one result of a call, and those inside it."""
-        if type(result) is Placement:
+        if type(result) is StorageView:
             self.page.places[name] = result
             self.enter_value(name, result, arguments, lambda: _view_origin(call, result, arguments))
         elif isinstance(result, (tuple, list)):
             for index, item in enumerate(result):
-                if type(item) is Placement:
+                if type(item) is StorageView:
                     item_name = self.page.put_item(name, index, item)
                     self.enter_value(
                         item_name, item, arguments, functools.partial(_part_origin, call, index, item, arguments)
                     )
-                elif isinstance(item, (tuple, list)) and any(type(leaf) is Placement for leaf in item):
+                elif isinstance(item, (tuple, list)) and any(type(leaf) is StorageView for leaf in item):
                     self.enter_result(call, self.page.put_item(name, index, item), item, arguments)
 
     # ---- Ports that updates in place would change
 
-    def copy_port(self, written: Placement) -> None:
+    def copy_port(self, written: StorageView) -> None:
         """Emit a clone of the port that an update in place of this tensor would change."""
         storage = self.storages.by_number.get(written.memory)
         if storage is None or storage.write_count:

@@ -41,7 +41,7 @@ from backprint.tracing.eager.page import (
 from backprint.tracing.eager.tape import (
     GeneratorState,
     NoFunctionalForm,
-    Placement,
+    StorageView,
     Tape,
     TapedCall,
     are_apart,
@@ -165,18 +165,18 @@ aten = torch.ops.aten
 class Updates:
     """Writes updates in place as new values of storages.
 
-    With `as_ran` the operators stay in place, and inputs that they would change are copied first.
+    With `in_place` the operators stay in place, and inputs that they would change are copied first.
     """
 
-    def __init__(self, page: Page, values: CurrentValues, calls: CallSteps, as_ran: bool) -> None:
-        self.page, self.values, self.calls, self.as_ran = page, values, calls, as_ran
+    def __init__(self, page: Page, values: CurrentValues, calls: CallSteps, in_place: bool) -> None:
+        self.page, self.values, self.calls, self.in_place = page, values, calls, in_place
         self.storages = values.storages
 
     def copy_ports(self, tape: Tape) -> None:
         """Copy the ports that updates in place would change."""
         for call in tape.calls:
             for place in changed_arguments(call) if changes_arguments(call) else ():
-                if type(place) is Placement:
+                if type(place) is StorageView:
                     self.values.copy_port(place)
 
     # ---- A tensor that becomes another view
@@ -210,13 +210,13 @@ class Updates:
         - the same operator, in place, on a copy of the whole storage, if a tensor overlaps itself (`expand`): no
           functional result has two elements in one place of memory.
         """
-        changed = [place for place in changed_arguments(call) if type(place) is Placement]
+        changed = [place for place in changed_arguments(call) if type(place) is StorageView]
         for place in changed:
             if place.layout is not torch.strided:
                 raise self.values.sparse.refusal_of_update(call, place)
         written = self.results_of_out_call(call) if has_out(call) else []
         written = written or changed
-        if self.as_ran:
+        if self.in_place:
             self.write_as_ran(call, written)
         elif len({place.memory for place in written}) < len(written) and (is_foreach(call) or not are_apart(written)):
             for single_call in split_foreach_call(call):
@@ -228,7 +228,7 @@ class Updates:
         for place in changed:
             self.values.sparse.note_update(call, place)
 
-    def results_of_out_call(self, call: TapedCall) -> list[Placement]:
+    def results_of_out_call(self, call: TapedCall) -> list[StorageView]:
         """Return the results of an `out=` call, which may have resized its tensors."""
         results, before = placements(call.result), set(changed_arguments(call))
         for place in results:
@@ -239,7 +239,7 @@ class Updates:
                 self.storages.begin_uninitialized(place, 0)
         return results
 
-    def write_as_ran(self, call: TapedCall, written: Sequence[Placement]) -> None:
+    def write_as_ran(self, call: TapedCall, written: Sequence[StorageView]) -> None:
         """Write an update in place, as it ran."""
         names = tuple(self.values.value_at(place).name for place in written)
         name = self.calls.put_call(
@@ -249,7 +249,7 @@ class Updates:
         if any(leaf not in written for leaf in placements(call.result)):
             self.values.enter_results(call, name)
 
-    def write_functional(self, call: TapedCall, written: Sequence[Placement]) -> None:
+    def write_functional(self, call: TapedCall, written: Sequence[StorageView]) -> None:
         """Write an update as the operator that returns the new value, or in place on copies if there is none.
 
         Whether there is one is known only when it is tried: a meta kernel may fail, or return another geometry. Then
@@ -273,7 +273,7 @@ class Updates:
         `aten.copy` would do for every copy, but it takes the old value of x too, which would be kept alive for nothing.
         """
         place, source = call.args[:2]
-        if type(source) is not Placement or place.shape != source.shape or place.dtype != source.dtype:
+        if type(source) is not StorageView or place.shape != source.shape or place.dtype != source.dtype:
             return False
         if place.device != source.device or place.lazy != source.lazy or place.layout is not torch.strided:
             return False
@@ -284,7 +284,7 @@ class Updates:
         self.storages.assign(place, name)
         return True
 
-    def write_new_values(self, call: TapedCall, func: Any, written: Sequence[Placement]) -> None:
+    def write_new_values(self, call: TapedCall, func: Any, written: Sequence[StorageView]) -> None:
         """Write an update as `func`, which returns the new values: last, after the results that the call has too.
 
         So `_native_batch_norm_legit_functional` returns the three results of a batch norm, then the two new running
@@ -326,9 +326,9 @@ class Updates:
 
     # ---- Updates without a functional form
 
-    def write_on_copies(self, call: TapedCall, written: Sequence[Placement]) -> None:
+    def write_on_copies(self, call: TapedCall, written: Sequence[StorageView]) -> None:
         """Write an update in place on copies, which then are the new values of the tensors."""
-        copies: dict[Placement, str] = {}
+        copies: dict[StorageView, str] = {}
         for place in written:
             old = self.values.value_at(place)
             if place not in copies:
@@ -343,7 +343,7 @@ class Updates:
         for place, copy in copies.items():
             self.storages.assign(place, copy)
 
-    def write_on_whole_copies(self, call: TapedCall, written: Sequence[Placement]) -> None:
+    def write_on_whole_copies(self, call: TapedCall, written: Sequence[StorageView]) -> None:
         """Write an update of a tensor that overlaps itself in place, on a view of a copy of its whole storage."""
         wholes, views = {}, {}
         for place in written:
@@ -356,7 +356,7 @@ class Updates:
         for whole, copy in wholes.items():
             self.storages.assign(whole, copy)
 
-    def put_on_copies(self, call: TapedCall, copies: Mapping[Placement, str]) -> str:
+    def put_on_copies(self, call: TapedCall, copies: Mapping[StorageView, str]) -> str:
         """Write the call in place, with copies for some of its arguments."""
         args, kwargs = self.values.refs_for_tensors(call.args, copies), self.values.kwargs_with_refs(call, copies)
         return self.calls.put_call(call, call.func, args, kwargs)
@@ -372,7 +372,7 @@ class Writer:
     """Writes the calls of a tape as Steps, one segment after another.
 
     `ports` has a name for the port of each key, and those in `always_ports` are ports whether a call uses them or not.
-    With `as_ran` the operators stay in place, and inputs that they would change are copied first. `start` is the
+    With `in_place` the operators stay in place, and inputs that they would change are copied first. `start` is the
     generator state that a replay's draws start from.
     """
 
@@ -382,17 +382,17 @@ class Writer:
         ports: Mapping[str, str],
         always_ports: Sequence[str],
         start: Mapping[str, bytes],
-        as_ran: bool = False,
+        in_place: bool = False,
     ) -> None:
-        self.as_ran = as_ran
+        self.in_place = in_place
         names = Names()
         keys = dict.fromkeys((*always_ports, *(root.key for roots in tape.ports.values() for root in roots)))
         self.locals = {key: names.free(ports[key]) for key in keys}
         self.echoes = Echoes(lambda place: self.values.latest_name(place))
         self.page = Page(names, self.echoes)
-        self.values = CurrentValues(self.page, tape, as_ran)
+        self.values = CurrentValues(self.page, tape, in_place)
         self.calls = CallSteps(self.page, start)
-        self.updates = Updates(self.page, self.values, self.calls, as_ran)
+        self.updates = Updates(self.page, self.values, self.calls, in_place)
         self.under_way: set[int] = set()
         self.made: dict[int, str] = {}
         self.written: set[int] = set()
@@ -421,24 +421,24 @@ class Writer:
         """Copy the ports that updates in place would change."""
         self.updates.copy_ports(tape)
 
-    def value_at(self, place: Placement) -> Ref:
+    def value_at(self, place: StorageView) -> Ref:
         """Return the current value of a tensor."""
         return self.values.value_at(place)
 
-    def add(self, call: TapedCall, left: str | None, place: Placement) -> str:
+    def add(self, call: TapedCall, left: str | None, place: StorageView) -> str:
         """Add a tensor's current value to a value, as a part of this call; without a value, return the tensor's."""
         self.page.set_call(call)
         term = self.value_at(place)
         return term.name if left is None else self.page.emit(aten.add.Tensor, (Ref(left), term))
 
-    def begin_value(self, wanted: str, place: Placement) -> str:
+    def begin_value(self, wanted: str, place: StorageView) -> str:
         """Make a tensor an input from here on; return its name."""
         local = self.page.names.free(wanted)
         self.values.storages.begin(local, place)
         self.page.places[local] = place
         return local
 
-    def forget_views(self, kept: Collection[Placement]) -> None:
+    def forget_views(self, kept: Collection[StorageView]) -> None:
         """Forget the names of views, so that the next read derives them again, except those in `kept`, which have names
         of their own."""
         self.values.storages.forget_views(kept)
@@ -517,7 +517,7 @@ class Writer:
     def write_plain(self, call: TapedCall) -> None:
         """Write a call that changes nothing."""
         arguments = placements(call.args, call.kwargs)
-        if type(call.result) is Placement and call.result in arguments:
+        if type(call.result) is StorageView and call.result in arguments:
             return
         if call.func is aten.as_strided.default:
             self.restride_after_write(call.result)
@@ -533,14 +533,14 @@ class Writer:
         elif any(place.layout is not torch.strided for place in arguments):
             self.guard_structure(call, name)
 
-    def restride_after_write(self, place: Placement) -> None:
+    def restride_after_write(self, place: StorageView) -> None:
         """Enter the view that `as_strided` returns, if its storage was written to.
 
         `as_strided` sees the whole storage and not only its argument. In the graph, a value after a write has a storage
         of its own, so the view is derived from the flat value of the program's storage.
         """
         storage = self.values.storages.of(place)
-        if self.as_ran or not storage.write_count:
+        if self.in_place or not storage.write_count:
             return
         if place != storage.base:
             self.values.storages.derive_view(place)
@@ -566,8 +566,8 @@ class Writer:
 
     def guard_result(self, name: str, result: Any) -> None:
         """Guard the value that the program read."""
-        if type(result) is Placement or isinstance(result, (tuple, list)):
-            items = [result] if type(result) is Placement else [item for item in result if type(item) is Placement]
+        if type(result) is StorageView or isinstance(result, (tuple, list)):
+            items = [result] if type(result) is StorageView else [item for item in result if type(item) is StorageView]
             for item in items:
                 self.page.put_guard("assert_shape", self.value_at(item), tuple(item.shape))
         elif isinstance(result, float) and math.isnan(result):

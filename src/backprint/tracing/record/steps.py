@@ -51,8 +51,8 @@ from backprint.tracing.custom import decompose_under_mode, is_composite
 from backprint.tracing.eager.tape import (
     PLAIN_TENSOR_TYPES,
     WITH_FAKE,
-    Placement,
     Recorder,
+    StorageView,
     Tape,
     TapedCall,
     bytes_spanned,
@@ -196,19 +196,19 @@ ROUNDS_OTHERWISE_TWICE = {aten.cumprod.default: "cumprod", aten._linalg_det.defa
 class Backward:
     """One `backward()` of a step: its place in the tape, its roots, and the gradients it computed.
 
-    `before` and `after` are the Placements of the leaves' gradients, `terms` what autograd added to existing gradients.
-    `given` is what this backward added for each leaf, `shards` what that is a part of, `tangents` whether the script
-    passed any.
+    `before` and `after` are the StorageViews of the leaves' gradients, `terms` what autograd added to existing
+    gradients. `given` is what this backward added for each leaf, `shards` what that is a part of, `tangents` whether
+    the script passed any.
     """
 
     begin: int
-    roots: list[Placement]
+    roots: list[StorageView]
     losses: list[Tensor]
     tangents: bool
-    before: dict[int, Placement] = field(default_factory=dict)
-    terms: dict[Placement, Tensor] = field(default_factory=dict)
+    before: dict[int, StorageView] = field(default_factory=dict)
+    terms: dict[StorageView, Tensor] = field(default_factory=dict)
     end: int = 0
-    after: dict[int, Placement] = field(default_factory=dict)
+    after: dict[int, StorageView] = field(default_factory=dict)
     given: dict[int, Tensor] = field(default_factory=dict)
     shards: dict[int, str] = field(default_factory=dict)
 
@@ -232,7 +232,7 @@ class LiveRecorder(Recorder):
         self.pid, self.thread = os.getpid(), threading.get_ident()
         self.backwards: list[Backward] = []
         self.outside_at_begin: list[Tensor] = []
-        self.known: dict[int, list[Placement]] = {}
+        self.known: dict[int, list[StorageView]] = {}
         self.messages = Messages()
         self.wrappers: dict[int, Tensor] = {}
         self.shards: dict[int, str] = {}
@@ -318,10 +318,10 @@ class LiveRecorder(Recorder):
             terms[call.args[0]] = terms[call.args[0]] + term if call.args[0] in terms else term.clone()
         super().end_call(call, args, kwargs, result)
         for place in iter_leaves(self.tape.calls[-1].result):
-            if type(place) is Placement and place.memory in self.known:
+            if type(place) is StorageView and place.memory in self.known:
                 self.known[place.memory].append(place)
 
-    def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> Placement:
+    def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> StorageView:
         if self.messages.unread and tensor.layout is torch.strided and not leaves_values_unread(func):
             self.messages.read(tensor)
         key = storage_id(storages(tensor)[-1])
@@ -487,8 +487,8 @@ class LiveRecorder(Recorder):
                 self.note_wrappers((tensor,), {})
                 self.place_of(opened(tensor))
 
-    def place_of(self, tensor: Tensor) -> Placement:
-        """Return the Placement of a tensor; one of unknown memory comes from outside."""
+    def place_of(self, tensor: Tensor) -> StorageView:
+        """Return the StorageView of a tensor; one of unknown memory comes from outside."""
         if not self.is_known(tensor):
             self.enter_unknown_tensor(None, tensor, False)
         return self.place(tensor)
@@ -496,11 +496,11 @@ class LiveRecorder(Recorder):
     # ---- Backwards
 
     def leaves(self) -> list[Tensor]:
-        """Return the tensors from outside as the script has them: in wrappers, or not."""
+        """Return the external tensors as the script has them: in wrappers, or not."""
         return [self.wrappers.get(id(tensor), tensor) for tensor in self.seen.outside]
 
-    def gradients(self) -> dict[int, Placement]:
-        """Return the Placements of the gradients of the tensors seen so far."""
+    def gradients(self) -> dict[int, StorageView]:
+        """Return the StorageViews of the gradients of the tensors seen so far."""
         leaves = [(index, leaf) for index, leaf in enumerate(self.leaves()) if leaf.is_leaf and leaf.requires_grad]
         return {index: self.place_of(opened(leaf.grad)) for index, leaf in leaves if leaf.grad is not None}
 
@@ -533,7 +533,7 @@ class LiveRecorder(Recorder):
                 mark.given[index] = mark.terms[place]
 
     def values_at_begin(self) -> list[Tensor]:
-        """Return the tensors from outside as they were when the step began."""
+        """Return the external tensors as they were when the step began."""
         tensors = []
         for tensor in self.outside_at_begin:
             storage = self.content_before.get(storage_id(tensor.untyped_storage()))
@@ -559,10 +559,10 @@ def _refuse_freed(what: str, tensor: Tensor | None) -> None:
 def is_sum(call: TapedCall) -> bool:
     """Whether a call accumulates into the gradient of a leaf."""
     plain = call.func is aten.add_.Tensor and len(call.args) == 2 and not call.kwargs
-    return plain and call.sums and type(call.args[1]) is Placement
+    return plain and call.sums and type(call.args[1]) is StorageView
 
 
-def _contains_memory(whole: Placement, part: Placement) -> bool:
+def _contains_memory(whole: StorageView, part: StorageView) -> bool:
     """Whether every element of a tensor is one of another."""
     if whole == part or whole.stride is None or part.stride is None:
         return whole == part
@@ -599,13 +599,13 @@ class Uses:
     last: dict[int, int]
 
 
-def _uses_in(calls: Sequence[TapedCall], gradients: Collection[Placement]) -> Uses:
+def _uses_in(calls: Sequence[TapedCall], gradients: Collection[StorageView]) -> Uses:
     """Return the Uses: a sum belongs to the segment after the backward if nothing in the backward reads it later."""
     sums = frozenset(index for index, call in enumerate(calls) if is_sum(call) and call.args[0] in gradients)
     last: dict[int, int] = {}
     for index, call in enumerate(calls):
         arguments = call.args[1:] if index in sums else (call.args, call.kwargs)
-        last |= {leaf.memory: index for leaf in iter_leaves(*arguments) if type(leaf) is Placement}
+        last |= {leaf.memory: index for leaf in iter_leaves(*arguments) if type(leaf) is StorageView}
     return Uses(sums, last)
 
 
@@ -620,7 +620,7 @@ class _StepWriter:
         self.writer = Writer(tape, self.names | self.fresh, list(self.names), start={})
         self.segments: list[_Segment] = []
         self.late: list[TapedCall] = []
-        self.leaving: set[Placement] = set()
+        self.leaving: set[StorageView] = set()
 
     # ---- Segments
 
@@ -646,7 +646,7 @@ class _StepWriter:
         for index, place in enumerate(mark.roots):
             segment.losses["loss" if len(mark.roots) == 1 else f"loss.{index}"] = self.writer.value_at(place).name
         self.writer.write_into(segment.steps)
-        added: dict[Placement, str] = {}
+        added: dict[StorageView, str] = {}
         calls = self.recorder.tape.calls[mark.begin : mark.end]
         uses = _uses_in(calls, frozenset(mark.terms))
         for index, call in enumerate(calls):
@@ -680,7 +680,7 @@ class _StepWriter:
     # ---- What the step came to
 
     def final_values(self) -> dict[str, tuple[str, Tensor]]:
-        """Return the tensors from outside that the step changed, by name: their last value's name, and the value."""
+        """Return the external tensors that the step changed, by name: their last value's name, and the value."""
         finals = {}
         for key, tensor in zip(self.names, self.recorder.seen.outside, strict=True):
             value = self.writer.value_at(self.recorder.place(tensor)).name
@@ -926,7 +926,7 @@ def own_tangents(names: Collection[str]) -> list[Guard]:
 
 @dataclass(slots=True)
 class _RecordedPart:
-    """The oracle of one Pair: the recorded values at its ports, as far as they were kept."""
+    """The reference of one Pair: the recorded values at its ports, as far as they were kept."""
 
     keys: frozenset[PortKey]
     outcome: Outcome

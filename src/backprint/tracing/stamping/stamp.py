@@ -31,13 +31,13 @@ from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Port, TensorSpec, stamp_note
 from backprint.tracing.aot.from_fx import ReadJoint
 from backprint.tracing.assembly import Joint, assemble
-from backprint.tracing.cut import why_partition_needs_all_layers
 from backprint.tracing.non_operator_effects import flag_guards
-from backprint.tracing.program import CalledProgram, NamedTensor, ScoutedProgram
+from backprint.tracing.partition import why_partition_needs_all_layers
+from backprint.tracing.program import CalledProgram, NamedTensor, ObservedProgram
 from backprint.tracing.reach import roots
 from backprint.tracing.request import EngineResult
-from backprint.tracing.scout import Findings, scout
 from backprint.tracing.stamping.rows import CannotStamp, LoggedWatch, Row, continue_joint, continue_rows
+from backprint.tracing.warm_up import Findings, warm_up
 from backprint.values.wrappers import opened
 
 # ---- Runs of equal layers
@@ -303,7 +303,7 @@ DEPTHS = (4, 5)
 """How many layers the two traces have. The first and the last layer are often irregular, and two between them would fit
 any linear growth."""
 
-Trace = Callable[[ScoutedProgram, Findings, CaptureOptions], ReadJoint]
+Trace = Callable[[ObservedProgram, Findings, CaptureOptions], ReadJoint]
 """Traces a program that has run."""
 
 
@@ -311,7 +311,7 @@ Trace = Callable[[ScoutedProgram, Findings, CaptureOptions], ReadJoint]
 class _LoggedRun:
     """A run of a program, and its log."""
 
-    scouted: ScoutedProgram
+    observed: ObservedProgram
     findings: Findings
     watch: LoggedWatch
 
@@ -382,7 +382,7 @@ def _trace_with_layers(
         try:
             run = _run_logged(_with_current_state(program, known))
             refuse_what_no_log_shows(run)
-            return run, trace(run.scouted, run.findings, options)
+            return run, trace(run.observed, run.findings, options)
         except CannotStamp:
             raise
         except Exception as error:  # a refusal, or the program's own, which takes the number of its layers for granted
@@ -422,8 +422,8 @@ def _run_logged(program: CalledProgram) -> _LoggedRun:
         watches.append(LoggedWatch(*arguments))
         return watches[-1]
 
-    scouted, findings = scout(program, kind)
-    return _LoggedRun(scouted, findings, watches[-1])
+    observed, findings = warm_up(program, kind)
+    return _LoggedRun(observed, findings, watches[-1])
 
 
 def refuse_what_no_log_shows(run: _LoggedRun) -> None:
@@ -438,9 +438,9 @@ def refuse_what_no_log_shows(run: _LoggedRun) -> None:
         ("it uses the autograd graph (grad_fn), which can have hooks", seen.nodes),
         (f"{reads[0]} reads values of an input" if reads else "", reads),
         ("it reads values unseen", findings.reads_without_operator),
-        ("it draws from a generator that is not torch's", run.scouted.foreign_random.pins()),
-        ("it writes to parts of memory that its arguments share", run.scouted.written_alias_groups),
-        ("it writes to arguments that require grad", run.scouted.cloned_when_traced),
+        ("it draws from a generator that is not torch's", run.observed.foreign_random.pins()),
+        ("it writes to parts of memory that its arguments share", run.observed.written_alias_groups),
+        ("it writes to arguments that require grad", run.observed.cloned_when_traced),
     ):
         if present:
             raise CannotStamp(reason)
@@ -472,22 +472,22 @@ def _row_difference(row: Row, expected: Row) -> str:
 
 def _engine_result_of(program: CalledProgram, whole: _LoggedRun, joint: Joint, plan: Plan) -> EngineResult:
     """Return the engine's result; raise if its graphs do not have the inputs, outputs and gradients of the whole."""
-    scouted, findings = whole.scouted, whole.findings
+    observed, findings = whole.observed, whole.findings
     outcome = findings.outcome
     own_specs = {name: tensor_spec(tensor) for name, tensor in whole.watch.ready.items()}
-    outside = {name: port.spec for name, port in zip(scouted.outside, joint.inputs[len(own_specs) :], strict=False)}
-    _check_ports("inputs", [(named.name, named.role) for named in scouted.tensors], joint.inputs)
+    outside = {name: port.spec for name, port in zip(observed.outside, joint.inputs[len(own_specs) :], strict=False)}
+    _check_ports("inputs", [(named.name, named.role) for named in observed.tensors], joint.inputs)
     for port in joint.inputs:
         if port.spec != {**outside, **own_specs}[port.name]:
             raise CannotStamp(f"input {port.name} is {own_specs[port.name]}, where {port.spec} was expected")
     results = [(name, "output") for name in outcome.outputs] + [(name, "mutation") for name in outcome.mutations]
     _check_ports("results", results, [port for port, _ in joint.results])
-    with_gradient = [(named.name, "gradient") for named in scouted.tensors if named.requires_grad]
+    with_gradient = [(named.name, "gradient") for named in observed.tensors if named.requires_grad]
     _check_ports("gradients", with_gradient if joint.gradients else [], [port for port, _ in joint.gradients])
-    joint = replace(joint, same={named.name: named.other_names for named in scouted.tensors if named.other_names})
+    joint = replace(joint, same={named.name: named.other_names for named in observed.tensors if named.other_names})
     assembled = assemble(joint)
     return EngineResult(
-        program=scouted,
+        program=observed,
         pairs=(assembled.pair,),
         outputs=tuple(outcome.outputs),
         differentiable=tuple(port.name for port in joint.tangents),

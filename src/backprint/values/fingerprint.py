@@ -1,16 +1,17 @@
-"""Likenesses: values of a call that are no tensors, described as JSON, so that a replay can compare its own with them.
+"""Fingerprints: values of a call that are no tensors, described as JSON, so that a replay can compare its own with
+them.
 
-A likeness is a text for a plain value (`3`, `'abc'`, `torch.float32`, `torch.nn.functional.gelu`), or an object that
+A fingerprint is a text for a plain value (`3`, `'abc'`, `torch.float32`, `torch.nn.functional.gelu`), or an object that
 says what a value is, and what it is made of:
 
     {"container": "list", "of": ["1", "2"]}                   {"tensor": "x", "keys": ["lengths"], "of": ["3"]}
     {"container": "dict", "keys": ["'k'"], "of": ["3"]}       {"enum": "config.Mode.ADD", "of": ["1"]}
     {"dataclass": "config.Cfg", "keys": ["k"], "of": ["3"]}   {"live": "text.Vocabulary", "keys": [...], "of": [...]}
 
-Plain values, enums, dataclasses and containers of pytree are compared by their likenesses, which are the same in any
+Plain values, enums, dataclasses and containers of pytree are compared by their fingerprints, which are the same in any
 process; large ones are replaced by a digest. A tensor of the call is described by its place in the call. Anything else
 is `live`: the value itself is kept, and compared by identity while the captured program lives. Its attributes and items
-are in the likeness only so that a change of them since the capture is seen: equal ones do not make two values equal.
+are in the fingerprint only so that a change of them since the capture is seen: equal ones do not make two values equal.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from backprint.values.objects import attributes_with_slots
 # ---- Plain values, and the parts of objects
 
 Like = Any
-"""A likeness: a text, or a JSON object."""
+"""A fingerprint: a text, or a JSON object."""
 
 MAX_TEXT = 2000
 """The longest text, in characters, that is kept whole; of a longer one, its beginning and its digest are kept."""
@@ -58,7 +59,7 @@ LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "torchgen", "functorch
 
 
 def plain_text(value: Any) -> Like | None:
-    """Return the likeness of a plain value; None of any other."""
+    """Return the fingerprint of a plain value; None of any other."""
     kind = type(value)
     if kind in EXACT:  # Python refuses to print a very long int in decimal
         return _shorten_text(hex(value) if kind is int and abs(value) >= 2**1024 else repr(value))
@@ -83,10 +84,10 @@ def _shorten_text(text: str) -> Like:
     """Return a text, or of a long one its beginning and its digest."""
     if len(text) <= MAX_TEXT:
         return text
-    return {"text": text[:60], "length": len(text), "digest": _likeness_digest(text.encode(errors="surrogatepass"))}
+    return {"text": text[:60], "length": len(text), "digest": _fingerprint_digest(text.encode(errors="surrogatepass"))}
 
 
-def _likeness_digest(like: Like) -> str:
+def _fingerprint_digest(like: Like) -> str:
     """Return the SHA-256 of JSON or of bytes, in 32 hex digits."""
     content = like if isinstance(like, bytes) else json.dumps(like, sort_keys=True).encode()
     return hashlib.sha256(content).hexdigest()[:32]
@@ -130,7 +131,7 @@ def is_python_class(kind: type) -> bool:
     return kind is object or (_is_heap_type(kind) and not has_c_constructor)
 
 
-# ---- Likenesses
+# ---- Fingerprints
 
 MAX_PARTS = 500
 """The most parts of a value that are kept; a larger one without tensors is replaced by its digest."""
@@ -169,7 +170,7 @@ class DescribeState:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A likeness, its number of parts, and whether it holds tensors of the call or live values."""
+    """A fingerprint, its number of parts, and whether it holds tensors of the call or live values."""
 
     like: Like
     parts: int = 1
@@ -194,7 +195,7 @@ def describe_value(value: Any, state: DescribeState, argument: bool = True) -> D
         state.above.pop()
     if described.parts > MAX_PARTS and not described.held:
         size = f" of {len(value)}" if hasattr(value, "__len__") else ""
-        described = Described({"large": f"{name_of(type(value))}{size}", "digest": _likeness_digest(described.like)})
+        described = Described({"large": f"{name_of(type(value))}{size}", "digest": _fingerprint_digest(described.like)})
     if len(state.tensors) == tensors_before:
         state.known[id(value)] = value, described
     return described
@@ -209,7 +210,7 @@ def _describe_composed(value: Any, state: DescribeState, argument: bool) -> Desc
         state.classes[id(kind)] = kind
     if isinstance(value, torch.Generator):
         return Described(
-            {"generator": str(value.device), "digest": _likeness_digest(bytes(value.get_state().tolist()))}
+            {"generator": str(value.device), "digest": _fingerprint_digest(bytes(value.get_state().tolist()))}
         )
     if isinstance(value, enum.Enum):
         return with_parts({"enum": f"{name_of(kind)}.{value.name}"}, [value.value], {}, state)
@@ -255,12 +256,12 @@ def with_parts(
 
 
 def rest_in_order(likes: Sequence[tuple[Any, Like]]) -> Like:
-    """Return the likeness of `*args`, of the keys and likenesses of its values."""
+    """Return the fingerprint of `*args`, of the keys and fingerprints of its values."""
     return {"container": "tuple", "of": [like for _, like in likes]}
 
 
 def rest_by_name(likes: Sequence[tuple[Any, Like]]) -> Like:
-    """Return the likeness of `**kwargs`."""
+    """Return the fingerprint of `**kwargs`."""
     return {"container": "dict", "keys": [repr(key) for key, _ in likes], "of": [like for _, like in likes]}
 
 
@@ -275,7 +276,7 @@ def _describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> Des
             content = plain.clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8)
         shape = ", ".join(map(str, value.shape))
         head = {"values": f"{str(value.dtype)[6:]}[{shape}]", "stride": list(value.stride())}
-        head["digest"] = _likeness_digest(bytes_of(content))
+        head["digest"] = _fingerprint_digest(bytes_of(content))
     else:
         return _describe_live(value, state, {})
     attributes = {} if isinstance(value, FakeTensor) else vars(value)
@@ -305,7 +306,7 @@ def _describe_live(value: Any, state: DescribeState, contents: Mapping[str, Any]
     head = {"live": name_of(value if isinstance(value, NAMED) else type(value))}
     described = with_parts(head, [], contents, state)
     if described.parts > MAX_PARTS:
-        return Described(head | {"digest": _likeness_digest(described.like)}, held=True)
+        return Described(head | {"digest": _fingerprint_digest(described.like)}, held=True)
     return Described(described.like, described.parts, held=True)
 
 
@@ -360,31 +361,31 @@ PICKLING = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__
 """Methods that pickle calls."""
 
 
-# ---- Differences between two likenesses
+# ---- Differences between two fingerprints
 
 
-def likeness_differences(was: Like, now: Like, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield where two likenesses differ: the path inside the value, and both values in words."""
+def fingerprint_differences(was: Like, now: Like, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield where two fingerprints differ: the path inside the value, and both values in words."""
     if not (isinstance(was, dict) and isinstance(now, dict) and kind_of(was) == kind_of(now)):
         if was != now:
-            yield path, f"was {likeness_text(was)} at capture and is {likeness_text(now)} now"
+            yield path, f"was {fingerprint_text(was)} at capture and is {fingerprint_text(now)} now"
         return
     left, right = parts_of(was), parts_of(now)
     for key in dict.fromkeys((*left, *right)):
         where = f"{path}.{_key_in_path(json.loads(key))}"
         if key not in right:
-            yield where, f"was {likeness_text(left[key])} at capture and is missing now"
+            yield where, f"was {fingerprint_text(left[key])} at capture and is missing now"
         elif key not in left:
-            yield where, f"was not there at capture and is {likeness_text(right[key])} now"
+            yield where, f"was not there at capture and is {fingerprint_text(right[key])} now"
         else:
-            yield from likeness_differences(left[key], right[key], where)
+            yield from fingerprint_differences(left[key], right[key], where)
     if left.keys() == right.keys() and list(left) != list(right):
         before, after = (", ".join(_key_in_path(json.loads(key)) for key in keys) for keys in (left, right))
         yield path, f"had the keys {before} in this order at capture and has {after} now"
 
 
 def kind_of(like: Mapping[str, Like]) -> tuple[Any, ...]:
-    """Return what must be equal before the parts of two likenesses can be compared; tensors may have other names."""
+    """Return what must be equal before the parts of two fingerprints can be compared; tensors may have other names."""
     return "tensor" in like, {key: fact for key, fact in like.items() if key not in ("tensor", "keys", "of")}
 
 
@@ -397,12 +398,12 @@ def parts_of(like: Mapping[str, Like]) -> dict[str, Like]:
 
 def _key_in_path(like: Like) -> str:
     """Return a key as a step of a path: texts without their quotes, attributes without their dot."""
-    text = likeness_text(like)
+    text = fingerprint_text(like)
     return text[1:-1] if text[:1] in "'\"" else text.removeprefix(".")
 
 
-def likeness_text(like: Like) -> str:
-    """Return a likeness in at most 80 characters."""
+def fingerprint_text(like: Like) -> str:
+    """Return a fingerprint in at most 80 characters."""
     match like:
         case {"tensor": _}:
             return "a tensor"
@@ -418,12 +419,12 @@ def likeness_text(like: Like) -> str:
             return str(text)[:80]
         case {"dataclass": kind} | {"method": kind} | {"live": kind}:
             named = zip(like.get("keys", ()), like.get("of", ()), strict=True)
-            return f"{kind}({', '.join(f'{_key_in_path(key)}={likeness_text(part)}' for key, part in named)})"[:80]
+            return f"{kind}({', '.join(f'{_key_in_path(key)}={fingerprint_text(part)}' for key, part in named)})"[:80]
     return str(like)[:80]
 
 
 def holds_live_value(like: Like) -> bool:
-    """Whether a likeness contains a value that is compared by identity."""
+    """Whether a fingerprint contains a value that is compared by identity."""
     if isinstance(like, dict):
         return "live" in like or any(map(holds_live_value, like.values()))
     return isinstance(like, list) and any(map(holds_live_value, like))

@@ -18,11 +18,11 @@ from backprint.tracing.non_operator_effects import watching_program
 from backprint.tracing.program import (
     CalledProgram,
     NamedTensor,
+    ObservedProgram,
     Outcome,
-    ScoutedProgram,
     free_name,
     hooks_of,
-    scouted_program,
+    observed_program,
 )
 from backprint.tracing.reach import compiled_parts, module_paths, names_of_outside, restoring_gradients, roots
 from backprint.tracing.refusals import (
@@ -57,7 +57,7 @@ class Findings:
     checkpoints: bool
 
 
-def scout(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[ScoutedProgram, Findings]:
+def warm_up(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[ObservedProgram, Findings]:
     """Run a program once under a Watch (or a subclass, `kind`); return the program with its outside and changed
     tensors, and the other findings."""
     watch, outcome = _watched_step(program, kind)
@@ -67,12 +67,12 @@ def scout(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[S
     refuse_layouts(program, outcome.outputs)
     shared = shared_and_written(with_outside_tensors, outcome.mutations)
     if fewer := without_gradients_of_shared(program, shared):
-        return scout(fewer, kind)
+        return warm_up(fewer, kind)
     wanted = {named.name for named in with_outside_tensors.tensors if named.requires_grad}
     refuse_shared(program, shared, wanted)
     changed = frozenset(name for name in outcome.mutations if name in wanted)
     written = {name for name, tensor in with_outside_tensors.outside.items() if id(tensor) in seen.written}
-    scouted = replace(
+    observed = replace(
         with_outside_tensors,
         cloned_when_traced=changed | outcome.written_with_grad | frozenset(with_outside_tensors.hooks),
         cloned_in_eager=changed | outcome.written_with_grad,
@@ -84,7 +84,7 @@ def scout(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[S
         f"outside {index}": named.name
         for index, named in enumerate(with_outside_tensors.tensors[len(program.tensors) :])
     }
-    return scouted, Findings(
+    return observed, Findings(
         outcome,
         tuple(_with_names_of_outside(reading, names) for reading in seen.readings),
         (*seen.opaque, *hooks_as_edges(with_outside_tensors)),
@@ -173,8 +173,8 @@ def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> t
         watch.restore()
 
 
-def with_outside(program: CalledProgram, seen: Observations) -> ScoutedProgram:
-    """Add the tensors from outside to the program's named tensors; they require grad as before the run."""
+def with_outside(program: CalledProgram, seen: Observations) -> ObservedProgram:
+    """Add the external tensors to the program's named tensors; they require grad as before the run."""
     outside, requires_grad = seen.outside, seen.requires_grad_before
     tensors = list(program.tensors)
     outside_by_name: dict[str, Tensor] = {}
@@ -193,4 +193,4 @@ def with_outside(program: CalledProgram, seen: Observations) -> ScoutedProgram:
         **program.hooks,
         **{name: tuple(hooks_of(tensor)) for name, tensor in outside_by_name.items() if hooks_of(tensor)},
     }
-    return scouted_program(program, tensors=tuple(tensors), outside=outside_by_name, hooks=hooks)
+    return observed_program(program, tensors=tuple(tensors), outside=outside_by_name, hooks=hooks)

@@ -124,7 +124,7 @@ def nudged(values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
     return moved
 
 
-# ---- The oracles
+# ---- The references
 
 
 def program_fails(capture: Capture, draw: Draw) -> bool:
@@ -218,20 +218,20 @@ def against_kept(capture: Capture, draw: Draw, results: Results) -> list[PortVer
 
 
 def against_autograd(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
-    """Compare gradients with autograd of the saved forward, as a second opinion. Outputs have no oracle left.
+    """Compare gradients with autograd of the saved forward, as a second opinion. Outputs have no reference left.
 
     Autograd sees only the forward's operators. With an opaque edge, such as a custom `autograd.Function` or a `no_grad`
     island, its gradient is not the program's, so nothing is compared: a backward that is right would be called wrong.
     """
     if capture.links:
-        details.append("no oracle: the program is gone, and each pair is checked alone")
-        return _no_oracle(results)
+        details.append("no reference: the program is gone, and each pair is checked alone")
+        return _no_reference(results)
     if capture.opaque:
         edge = capture.opaque[0]
         details.append(
-            f"no oracle: the program is gone, and autograd of its forward would not see {edge.text} ({edge.kind})"
+            f"no reference: the program is gone, and autograd of its forward would not see {edge.text} ({edge.kind})"
         )
-        return _no_oracle(results)
+        return _no_reference(results)
     pair = capture.pairs[0]
     details.append("the program is gone: checked against autograd of the saved forward alone")
     torch.manual_seed(draw.seed)
@@ -252,8 +252,8 @@ def _by_autograd(
     try:
         expected = second_opinion(pair, differentiable, same, values, tangents)
     except RuntimeError as error:  # also of a kernel in autograd's own backward
-        details.append(f"no oracle: autograd of the forward of {pair.name} fails ({str(error)[:160]})")
-        return _no_oracle(results)
+        details.append(f"no reference: autograd of the forward of {pair.name} fails ({str(error)[:160]})")
+        return _no_reference(results)
     return _gradients_alone(against(results, expected))
 
 
@@ -267,9 +267,9 @@ def _gradients_alone(verdicts: Sequence[PortVerdict]) -> list[PortVerdict]:
     ]
 
 
-def _no_oracle(results: Results) -> list[PortVerdict]:
+def _no_reference(results: Results) -> list[PortVerdict]:
     """Return an `unproven` verdict for every port."""
-    return [PortVerdict(key.name, key.role, "unproven", "no oracle") for key in results]
+    return [PortVerdict(key.name, key.role, "unproven", "no reference") for key in results]
 
 
 def second_opinion(
@@ -324,8 +324,8 @@ def part_verdicts(capture: Capture, index: int, pair_run: PairRun, draw: str, de
         return []
     pair = capture.pairs[index]
     if capture.opaque or pair.backward is None:
-        details.append("no oracle: the program is gone, and autograd of this pair's forward cannot replace it")
-        return _no_oracle(results)
+        details.append("no reference: the program is gone, and autograd of this pair's forward cannot replace it")
+        return _no_reference(results)
     details.append("the program is gone: checked against autograd of the saved forward alone")
     with _quiet_generators(pair_run.random):
         same = {right: left for left, right in capture.signature.same if left in pair_run.values}
@@ -344,10 +344,10 @@ def _part_against_program(capture: Capture, index: int, pair_run: PairRun) -> li
 
 def part_eager(capture: Capture, index: int, pair_run: PairRun) -> Results:
     """Return the results of eager autograd of the program behind one Pair, on the Pair's values."""
-    oracle = capture.origin.parts[index]
+    reference = capture.origin.parts[index]
     with _quiet_generators(pair_run.random):
         try:
-            outcome = oracle.run_step(pair_run.values, pair_run.tangents)
+            outcome = reference.run_step(pair_run.values, pair_run.tangents)
         except BackprintError:
             raise
         except Exception as error:  # the graph may raise anything, but its Pair did not
@@ -356,7 +356,7 @@ def part_eager(capture: Capture, index: int, pair_run: PairRun) -> Results:
             name = capture.pairs[index].name
             raise ReplayError(f"the program behind {name} failed: {type(error).__name__}: {error}") from error
     written = {name: pair_run.values[name] for name in pair_run.mutations if name in pair_run.values}
-    no_gradients: dict[str, Tensor | None] = {} if oracle.partial else dict.fromkeys(pair_run.gradients or {})
+    no_gradients: dict[str, Tensor | None] = {} if reference.partial else dict.fromkeys(pair_run.gradients or {})
     return results_by_port(outcome.outputs, {**written, **outcome.mutations}, {**no_gradients, **outcome.gradients})
 
 
