@@ -4,7 +4,7 @@
 #   make venv PYTHON=python3.12     another Python, 3.11 or newer
 #   make compat BUILD=2.15.0        the suite on another build of torch, in an environment of its own; without BUILD on all
 #   make compat COMPAT=--keep       the same, and its options: python scripts/compat.py --help
-#   make page                       builds src/backprint/draw/page.js and page.css from page/
+#   make page                       builds src/backprint/tools/draw/page.js and page.css from page/
 #   make pictures                   takes the pictures of a page in the docs anew, light and dark
 #   make browser                    uses pages in headless Chromium, as a person does
 #   make plain                      what a user installs and nothing more, in an environment of its own
@@ -79,14 +79,14 @@ page/node_modules/.installed: page/package-lock.json page/.npmrc
 	@touch $@
 
 page: page/node_modules/.installed
-	@$(NPM) run --silent build -- "$(CURDIR)/src/backprint/draw"
+	@$(NPM) run --silent build -- "$(CURDIR)/src/backprint/tools/draw"
 
 # The page that is shipped is the build of its sources.
 page-check: page/node_modules/.installed
 	@$(NPM) run --silent types
 	@rm -rf build/page-check && mkdir -p build/page-check
 	@$(NPM) run --silent build -- "$(CURDIR)/build/page-check"
-	@for name in page.js page.css; do cmp build/page-check/$$name src/backprint/draw/$$name || { echo "src/backprint/draw/$$name is not the build of page/; run: make page" >&2; exit 1; }; done
+	@for name in page.js page.css; do cmp build/page-check/$$name src/backprint/tools/draw/$$name || { echo "src/backprint/tools/draw/$$name is not the build of page/; run: make page" >&2; exit 1; }; done
 
 CHROMIUM := (for name in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$name > /dev/null && exit; done; false)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from backprint.examples import convnet, gpt
-from backprint.torch_backend import backend
+from backprint.tools.torch_backend import backend
 
 STEPS = 20
 

@@ -24,13 +24,13 @@ from typing import Any
 import torch
 
 import backprint as bp
-from backprint.bench import performer
-from backprint.bench.compilers.table import compiler_named
-from backprint.bench.judge import PartJudge
-from backprint.bench.trial import TrialPlan, tried
-from backprint.jobs.turns import GraphClock, Turns, turns_folder
-from backprint.measuring import clocks
-from backprint.sample.rerun import EagerRun, Program
+from backprint.tools.bench import performer
+from backprint.tools.bench.compilers.table import compiler_named
+from backprint.tools.bench.judge import PartJudge
+from backprint.tools.bench.trial import TrialPlan, tried
+from backprint.tools.export.rerun import EagerRun, Program
+from backprint.tools.jobs.turns import GraphClock, Turns, turns_folder
+from backprint.tools.measuring import clocks
 
 
 class Spent:

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, fx, nn
 
 import backprint as bp
-from backprint.bench.compilers.table import compiler_named
-from backprint.bench.trial import TrialPlan, tried
-from backprint.jobs.turns import GraphClock, Turns, turns_folder
+from backprint.tools.bench.compilers.table import compiler_named
+from backprint.tools.bench.trial import TrialPlan, tried
+from backprint.tools.jobs.turns import GraphClock, Turns, turns_folder
 
 
 class Residual(nn.Module):

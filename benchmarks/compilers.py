@@ -93,7 +93,7 @@ def graphnet_list(root: Path, count: int) -> list[str]:
     """The sample of each kind of model whose tensors are the smallest, at most LARGEST; families in turn."""
     from graphnet import kind_of
 
-    from backprint.graphnet.metas import listed_bytes
+    from backprint.tools.graphnet.metas import listed_bytes
 
     smallest: dict[tuple[str, str], tuple[int, str]] = {}
     for model in sorted(root.glob("**/model.py")):
@@ -111,7 +111,7 @@ def graphnet_list(root: Path, count: int) -> list[str]:
 
 def take_quickest(captured: Path, out: Path, count: int) -> None:
     """Copy the samples with a backward that were captured in the least time."""
-    from backprint.jobs.ledger import Ledger
+    from backprint.tools.jobs.ledger import Ledger
 
     with Ledger.reading(captured) as ledger:
         rows = [row for row in ledger.rows(order="seconds") if row["verdict"] in ("bitwise", "close")]

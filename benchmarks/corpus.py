@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from backprint.jobs.ledger import NAME
-from backprint.jobs.processes import GIB, Limits, cores, status
-from backprint.jobs.run import Begun, RunPlan, Written, run_plan
+from backprint.tools.jobs.ledger import NAME
+from backprint.tools.jobs.processes import GIB, Limits, cores, status
+from backprint.tools.jobs.run import Begun, RunPlan, Written, run_plan
 
 VERB = """
 def verb(task, options, staging):
@@ -75,7 +75,7 @@ def on_ray(verb: str) -> Iterator[Any]:
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     from ray.cluster_utils import Cluster as Nodes
 
-    from backprint.jobs.ray import cluster
+    from backprint.tools.jobs.ray import cluster
 
     node = {"num_cpus": 1, "object_store_memory": 100 << 20, "memory": 2 * GIB, "node_ip_address": "127.0.0.1"}
     nodes = Nodes(initialize_head=True, head_node_args=node | {"include_dashboard": False})

@@ -46,24 +46,16 @@ from planting import changes_of, swaps_of
 from torch import nn
 
 import backprint as bp
-from backprint.derivatives import check
-from backprint.derivatives.check import SCALE
-from backprint.derivatives.locate import Search
-from backprint.derivatives.marks import is_nonzero
-from backprint.derivatives.setting import (
-    CannotTell,
-    Setting,
-    drawn_like,
-    make_setting,
-    returned_by,
-    rounded,
-    values_of,
-)
+from backprint.derive import check
+from backprint.derive.check import SCALE
+from backprint.derive.locate import Search
+from backprint.derive.marks import is_nonzero
+from backprint.derive.setting import CannotTell, Setting, drawn_like, make_setting, returned_by, rounded, values_of
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture, Graph, Pair, Step, TensorSpec
 from backprint.graph.sizes import at_example_sizes
 from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE
-from backprint.replaying.power import widened
+from backprint.prove.power import widened
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -362,7 +354,7 @@ def swapped(pair: Pair, graph: Graph) -> Iterator[Fault]:
 
 def names_taken(step: Step) -> list[str]:
     """Return the names of the values that a step takes."""
-    from backprint.derivatives.echoes import names_in
+    from backprint.derive.echoes import names_in
 
     return names_in(step)
 

@@ -80,8 +80,8 @@ def print_operators(names: Sequence[str]) -> None:
     from torch.testing._internal.common_methods_invocations import op_db
     from triton.runtime.interpreter import GridExecutor
 
-    from backprint.kernels.checking.interpreter import patch_interpreter
-    from backprint.kernels.checking.memory import launch_of
+    from backprint.tools.kernels.checking.interpreter import patch_interpreter
+    from backprint.tools.kernels.checking.memory import launch_of
 
     warnings.simplefilter("ignore")
     patch_interpreter()
@@ -122,7 +122,7 @@ def outcome(info: Any) -> str:
 
     import backprint as bp
     from backprint.errors import BackprintError
-    from backprint.kernels.lowered_check import row_of
+    from backprint.tools.kernels.lowered_check import row_of
 
     samples = info.sample_inputs("cpu", torch.float32, requires_grad=info.supports_autograd)
     sample = next((item for item in samples if isinstance(item.input, torch.Tensor) and item.input.numel()), None)

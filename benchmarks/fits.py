@@ -1,6 +1,6 @@
 """`backprint fits`, held against the storages that live while PyTorch runs the same step in eager mode.
 
-Each of 41 programs is captured, or recorded with its optimizer, and judged by `backprint.graph.fits`. Then the
+Each of 41 programs is captured, or recorded with its optimizer, and judged by `backprint.tools.cost.fits`. Then the
 program runs alone under a mode that follows every storage, from the operator that makes it until PyTorch frees it. What
 lives at the peak is compared: parameters, buffers, inputs, gradients, saved values, temporaries. What an allocator or a
 kernel takes for itself counts on neither side.
@@ -31,7 +31,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 import backprint as bp
-from backprint.graph.fits import needs_of
+from backprint.tools.cost.fits import needs_of
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 

@@ -234,7 +234,7 @@ def limit(root: Path, listed: Path) -> None:
     """Seconds of one eager step of each sample, its inputs already made."""
     import torch
 
-    from backprint.target import read_target
+    from backprint.tools.target import read_target
 
     torch.set_num_threads(1)
     total = 0.0
@@ -345,8 +345,8 @@ def compared_with_whole(folder: Path, cut: Any) -> tuple[float, str]:
     import torch
 
     import backprint as bp
-    from backprint.graphnet import read_graphnet
-    from backprint.graphnet.read import plan_of
+    from backprint.tools.graphnet import read_graphnet
+    from backprint.tools.graphnet.read import plan_of
 
     raw = {named.name: named.raw for named in plan_of(read_graphnet(folder)).inputs}
     [pair] = bp.capture(folder).pairs

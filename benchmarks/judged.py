@@ -41,12 +41,12 @@ from judged_compilers import RIGHT, WRONG, Kind, floats
 from torch import Tensor, nn
 
 import backprint as bp
-from backprint.bench.cells import RIGHT as RIGHT_OUTCOMES
-from backprint.bench.cells import STOPPED, BenchCell
-from backprint.bench.trial import CELLS, bench_sample, load_all, read_cells
 from backprint.common.text import BENCH_DIRECTIONS
-from backprint.jobs.task import Task
-from backprint.lowering.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps
+from backprint.tools.bench.cells import RIGHT as RIGHT_OUTCOMES
+from backprint.tools.bench.cells import STOPPED, BenchCell
+from backprint.tools.bench.trial import CELLS, bench_sample, load_all, read_cells
+from backprint.tools.jobs.task import Task
+from backprint.tools.lowering.subjects import BenchGraph, BenchStep, bench_graphs, bench_steps
 
 KINDS = {**WRONG, **RIGHT}
 

@@ -27,9 +27,9 @@ from typing import Any
 import torch
 
 import backprint as bp
-from backprint.kernels.build_triton import built
-from backprint.kernels.extraction import capture_kernels
-from backprint.kernels.nouns import Kernel, target_named
+from backprint.tools.kernels.build_triton import built
+from backprint.tools.kernels.extraction import capture_kernels
+from backprint.tools.kernels.nouns import Kernel, target_named
 
 TARGETS = "cpu", "cuda:80", "cuda:90"
 GRAPHNET = 100

@@ -99,7 +99,7 @@ def model_kernels(names: Iterable[str], targets: Iterable[str]) -> Iterator[tupl
     import kernel_models
 
     import backprint as bp
-    from backprint.kernels.extraction import capture_kernels
+    from backprint.tools.kernels.extraction import capture_kernels
 
     for name, make in kernel_models.MODELS.items():
         if names and name not in names:
@@ -131,7 +131,7 @@ def checked_alone(model: str, kernels: list[Any]) -> AloneRow:
 
 def save_kernels(kernels: list[Any], folder: Path) -> None:
     """Write each kernel as a file of its own, and what the reference needs."""
-    from backprint.kernels.alone import alone_text
+    from backprint.tools.kernels.alone import alone_text
 
     rows = []
     for number, kernel in enumerate(kernels):
@@ -188,8 +188,8 @@ def difference(one: torch.Tensor, other: torch.Tensor) -> float:
 
 def run_reference(folder: Path) -> None:
     """Run the kernels as the wrapper has them on the arguments that the files made."""
-    from backprint.kernels.inductor import lowering_for
-    from backprint.kernels.nouns import Kernel, target_named
+    from backprint.tools.kernels.inductor import lowering_for
+    from backprint.tools.kernels.nouns import Kernel, target_named
 
     for number, row in enumerate(json.loads((folder / "kernels.json").read_text())):
         kernel = Kernel(**row)
@@ -206,7 +206,7 @@ def wrapper_cpp(kernel: Any) -> Callable[[list[Any]], Iterator[dict[str, Any]]]:
 
     from torch._inductor.codecache import CppPythonBindingsCodeCache
 
-    from backprint.kernels.alone_file import cpp_signature
+    from backprint.tools.kernels.alone_file import cpp_signature
 
     call = CppPythonBindingsCodeCache.load_pybinding(ast.literal_eval(kernel.declared), kernel.source)
     names = [name for name, _ in cpp_signature(kernel)[1]]
@@ -221,7 +221,7 @@ def wrapper_cpp(kernel: Any) -> Callable[[list[Any]], Iterator[dict[str, Any]]]:
 
 def wrapper_triton(kernel: Any) -> Callable[[list[Any]], Iterator[dict[str, Any]]]:
     """Return what runs a Triton kernel with Inductor's own autotuner, grids and helpers, in the interpreter."""
-    from backprint.kernels.build_triton import grid_of, loaded_kernel
+    from backprint.tools.kernels.build_triton import grid_of, loaded_kernel
 
     libdevice_of_numpy()
     whole_arrays()
@@ -318,9 +318,9 @@ def whole_arrays() -> None:
 
 def same_ptx(kernels: list[Any]) -> tuple[int, int]:
     """Return how many configurations there are, and of how many the file's PTX is the wrapper's."""
-    from backprint.kernels.alone import alone_text
-    from backprint.kernels.build_triton import built
-    from backprint.kernels.nouns import target_named
+    from backprint.tools.kernels.alone import alone_text
+    from backprint.tools.kernels.build_triton import built
+    from backprint.tools.kernels.nouns import target_named
 
     count = same = 0
     for kernel in kernels:
@@ -348,7 +348,7 @@ def file_ptx(text: str, folder: Path, capability: int, kernel: Any) -> Iterator[
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    from backprint.kernels.build_triton import loaded_kernel
+    from backprint.tools.kernels.build_triton import loaded_kernel
 
     aligned = loaded_kernel(kernel).triton_meta["configs"][0]
     for one in module.CONFIGURATIONS:

@@ -18,8 +18,8 @@ from pathlib import Path
 from kernel_models import MODELS
 
 import backprint as bp
-from backprint.kernels.extraction import capture_kernels
-from backprint.kernels.nouns import CaptureKernels
+from backprint.tools.kernels.extraction import capture_kernels
+from backprint.tools.kernels.nouns import CaptureKernels
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 

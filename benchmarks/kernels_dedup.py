@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from backprint.kernels.groups import grouped_kernels
-from backprint.kernels.normal import normal_form
-from backprint.kernels.nouns import Kernel
-from backprint.kernels.read import kernels_of_wrapper
+from backprint.tools.kernels.groups import grouped_kernels
+from backprint.tools.kernels.normal import normal_form
+from backprint.tools.kernels.nouns import Kernel
+from backprint.tools.kernels.read import kernels_of_wrapper
 
 SOURCES = Path(__file__).parents[1] / "tests" / "kernels" / "sources"
 PER_SAMPLE = 20

@@ -35,10 +35,10 @@ from loop_programs import PROGRAMS, STATE
 
 import backprint as bp
 from backprint.errors import BackprintError
-from backprint.kernels.alone_file import least_bytes
-from backprint.kernels.loops.call import call_of
-from backprint.kernels.lowered import counted
-from backprint.kernels.lowered_check import widened
+from backprint.tools.kernels.alone_file import least_bytes
+from backprint.tools.kernels.loops.call import call_of
+from backprint.tools.kernels.lowered import counted
+from backprint.tools.kernels.lowered_check import widened
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:

@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 import backprint as bp
-from backprint.bench.shrinking import MinifiedGraph, minify_graph
-from backprint.lowering.subjects import bench_graphs
+from backprint.tools.bench.shrinking import MinifiedGraph, minify_graph
+from backprint.tools.lowering.subjects import bench_graphs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from subjects.faults import FAULTS, gated_stack

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 import backprint as bp
-from backprint.draw.page import page_data, page_html
+from backprint.tools.draw.page import page_data, page_html
 
 PAGE = Path(__file__).parents[1] / "page"
 BARS = {"MB": 15, "first": 2, "open": 0.3, "search": 0.2}

@@ -30,8 +30,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
-from backprint.diff.page import diff_data
-from backprint.draw.page import page_data, page_html
+from backprint.tools.diff.page import diff_data
+from backprint.tools.draw.page import page_data, page_html
 
 CHECK = Path(__file__).parents[1] / "page" / "check.mjs"
 

@@ -36,9 +36,9 @@ import backprint as bp
 from backprint.common.formats import has_graphnet
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import Power
-from backprint.graphnet.read import plan_of, read_graphnet
-from backprint.replaying.power import power_of
+from backprint.prove.power import power_of
 from backprint.sample.inputs import Inputs, held_exact, recipe_at
+from backprint.tools.graphnet.read import plan_of, read_graphnet
 
 Row = dict[str, Any]
 

@@ -28,7 +28,7 @@ from power import drawn
 import backprint as bp
 from backprint.cli.power import measured
 from backprint.cli.verify import rows_of_sample
-from backprint.target import capture_target, read_target
+from backprint.tools.target import capture_target, read_target
 
 Row = dict[str, Any]
 GOOD = ("bitwise", "close")

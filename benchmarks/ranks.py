@@ -41,7 +41,7 @@ from subjects.sharded import Program, programs
 from subjects.sharding_bugs import BUGS, Bug
 
 import backprint as bp
-from backprint.graph.traffic import bytes_by_group, sides_of, traffic_of
+from backprint.tools.cost.traffic import bytes_by_group, sides_of, traffic_of
 
 # ---- Programs
 

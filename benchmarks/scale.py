@@ -75,8 +75,8 @@ def measure(layers: int, place: Path) -> dict[str, Any]:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     import backprint as bp
-    from backprint.tracing import cut
-    from backprint.tracing.aot import engine
+    from backprint.trace import cut
+    from backprint.trace.aot import engine
 
     spent = dict.fromkeys(STAGES, 0.0)
     start = time.perf_counter()

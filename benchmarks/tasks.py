@@ -37,17 +37,17 @@ from planting import changes_of, swaps_of, with_step
 from torch import Tensor
 
 import backprint as bp
-from backprint.derivatives.called import Program, run_forward
-from backprint.derivatives.setting import drawn_like, is_inexact, wide
+from backprint.derive.called import Program, run_forward
+from backprint.derive.setting import drawn_like, is_inexact, wide
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture, Graph, Ref, TensorSpec
-from backprint.tasks.folder import ReadTask, read_task
-from backprint.tasks.judge import judge, judge_together
-from backprint.tasks.program import Reference, TaskProgram, captured_values, fresh_values, program_of
-from backprint.tasks.sets import parts_of
-from backprint.tasks.solver import solution_of_text
-from backprint.tasks.text import reference_text
-from backprint.tasks.writing import hash_of_program, named, write_task
+from backprint.tools.tasks.folder import ReadTask, read_task
+from backprint.tools.tasks.judge import judge, judge_together
+from backprint.tools.tasks.program import Reference, TaskProgram, captured_values, fresh_values, program_of
+from backprint.tools.tasks.sets import parts_of
+from backprint.tools.tasks.solver import solution_of_text
+from backprint.tools.tasks.text import reference_text
+from backprint.tools.tasks.writing import hash_of_program, named, write_task
 
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -35,8 +35,8 @@ NOT_PLAIN = ("numpy", "pyarrow", "ray", "resvg_py", "onnx", "openvino", "jax", "
 """Packages that a plain install does not have."""
 
 OF_EXTRAS = {
-    "bench.compilers.": "compilers",
-    "kernels.checking.interpreter": "triton, numpy",
+    "tools.bench.compilers.": "compilers",
+    "tools.kernels.checking.interpreter": "triton, numpy",
 }
 """Modules that import what an extra brings; they are imported only where it is used, and say its name."""
 

@@ -53,7 +53,7 @@ def run_page(page: Path, place: Path) -> subprocess.CompletedProcess[str]:
         plain: Any = dict(capture_output=True, text=True, timeout=600, check=False)
         return subprocess.run(command, cwd=place, env=path, **plain)
     known = forked.servers(((), forked.COMMANDS), (("-P",), forked.WORKERS), forked.FILES)
-    loaded = f"{forked.LOADED},backprint.tracing.entry"
+    loaded = f"{forked.LOADED},backprint.trace.entry"
     environment = {**path, forked.SERVERS: known}
     return forked.run_python([pages.__file__, page], flags=STRICT, cwd=place, env=environment, loaded=loaded)
 

@@ -44,8 +44,11 @@ def module_names(source: Path) -> dict[str, Path]:
 
 
 def room_of(module: str) -> str:
-    """The room of a module; the package itself is the room `backprint`."""
-    return module.split(".")[0] if module and module != "types" else "backprint"
+    """The room of a module; the package itself is the room `backprint`, and a room of tools is `tools/NAME`."""
+    if not module or module == "types":
+        return "backprint"
+    first, *rest = module.split(".")
+    return f"{first}/{rest[0]}" if first == "tools" and rest else first
 
 
 def imported(tree: ast.Module, package: tuple[str, ...], modules: dict[str, Path]) -> Iterator[tuple[int, str]]:
@@ -82,7 +85,7 @@ def parsed(path: Path) -> ast.Module:
 def imports_of(source: Path, types: bool = True) -> Iterator[tuple[str, Path, int, str]]:
     """Each import of one module by another: the module, its file, the line, and the module that is imported."""
     modules = module_names(source)
-    known = modules | {room: source for room in FLOORS if room != "backprint"} | {"": source}
+    known = modules | {room.replace("/", "."): source for room in FLOORS if room != "backprint"} | {"": source}
     for module, path in modules.items():
         package = ("backprint", *path.relative_to(source).parts[:-1])
         tree = parsed(path) if types else without_types(parsed(path))
@@ -179,14 +182,15 @@ def test_the_docstring_of_a_package_names_its_files() -> None:
     ("place", "text", "culprit"),
     [
         ("errors.py", "from backprint.graph import Graph", "graph (floor"),
-        ("graph/text.py", "import backprint.tracing.aot", "tracing (floor"),
+        ("graph/text.py", "import backprint.trace.aot", "trace (floor"),
         ("graph/text.py", "from ..sample.save import write", "sample (floor"),
         ("common/text.py", "from backprint.values.tree import bind_names", "values (floor"),
-        ("graph/__init__.py", "from .. import replaying", "replaying (floor"),
+        ("graph/__init__.py", "from .. import prove", "prove (floor"),
         ("graph/text.py", "import backprint as bp", "backprint (floor"),
-        ("tracing/aot.py", "def f():\n    from backprint.replaying import run", "replaying (floor"),
-        ("sample/load.py", "if TYPE_CHECKING:\n    from backprint.replaying import run", "replaying (floor"),
-        ("corpus/run.py", "from backprint.kernels.nouns import Kernel", "kernels (floor"),
+        ("trace/aot.py", "def f():\n    from backprint.prove import run", "prove (floor"),
+        ("sample/load.py", "if TYPE_CHECKING:\n    from backprint.prove import run", "prove (floor"),
+        ("tools/corpus/run.py", "from backprint.tools.kernels.nouns import Kernel", "tools/kernels (floor"),
+        ("derive/duals.py", "from backprint.tools.lowering import operators", "tools/lowering (floor"),
         ("api.py", "from backprint.cli import main", "cli (floor"),
     ],
 )
@@ -202,11 +206,11 @@ def test_an_import_upwards_or_sideways_is_caught(tmp_path: Path, place: str, tex
     [
         ("graph/text.py", "import ast, torch.fx\nfrom backprint.errors import GraphError\nfrom .port import Port"),
         (
-            "replaying/verify.py",
+            "prove/verify.py",
             "from backprint.sample import load, recipes\nfrom backprint.sample.recipes import make",
         ),
-        ("tracing/aot.py", "from backprint.values.tree import bind_names\nfrom .. import values"),
-        ("api.py", "from backprint import errors, graph, replaying, sample, tracing"),
+        ("trace/aot.py", "from backprint.values.tree import bind_names\nfrom .. import values"),
+        ("api.py", "from backprint import errors, graph, prove, sample, trace"),
         ("cli/show.py", "import backprint as bp\nfrom backprint import load\nfrom backprint.api import save"),
     ],
 )
@@ -242,7 +246,7 @@ def loads_torch(statement: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "statement", ["import backprint", "import backprint.torch_backend", HELP], ids=["import", "backend", "help"]
+    "statement", ["import backprint", "import backprint.tools.torch_backend", HELP], ids=["import", "backend", "help"]
 )
 def test_the_front_door_is_light(statement: str) -> None:
     assert not loads_torch(statement)

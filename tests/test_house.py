@@ -15,7 +15,7 @@ import pytest
 import backprint as bp
 import face
 
-FACES = ("", "bench", "corpus", "kernels", "draw", "diff", "regions", "jobs")
+FACES = ("", *(f"tools.{name}" for name in "bench corpus kernels draw diff record regions jobs".split()))
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -25,7 +25,7 @@ def test_what_a_face_exports_is_not_a_module_too(face: str) -> None:
     module = importlib.import_module(name)
     values = {key: getattr(module, key) for key in [*vars(module), *getattr(module, "__all__", ())]}
     functions = [key for key, value in values.items() if callable(value) and not isinstance(value, ModuleType)]
-    assert {"capture", "run", "extract", "draw", "compare", "region", "run_corpus"} & set(functions)
+    assert {"capture", "run", "extract", "draw", "compare", "record", "region", "run_corpus"} & set(functions)
     assert [key for key in functions if importlib.util.find_spec(f"{name}.{key}") is not None] == []
 
 
@@ -67,7 +67,7 @@ def test_tests_take_the_inside_of_backprint_from_one_place() -> None:
     assert used == set(face.PLACES)
 
 
-CORE = ("graph", "values", "_torch", "tracing", "replaying", "sample", "derivatives")
+CORE = ("graph", "values", "_torch", "trace", "prove", "sample", "derive")
 
 
 @pytest.mark.parametrize("room", CORE)

@@ -69,20 +69,20 @@ NAMES_IN_KERNELS = "names in the sources of Inductor's kernels, which are read a
 WORDS = "a text that users read"
 
 ALLOWED = {
-    "bench/compilers/experimental.py": "an option of ExecuTorch",
-    "graphnet/code.py": NAMES_IN_SAMPLES,
-    "graphnet/emit.py": NAMES_IN_SAMPLES,
-    "graphnet/read.py": NAMES_IN_SAMPLES,
-    "kernels/checking/interpreter.py": "parts of Triton's interpreter",
-    "kernels/compilers.py": WORDS,
-    "kernels/inductor.py": "a symbol of torch's C++ library",
-    "kernels/normal_order.py": NAMES_IN_KERNELS,
-    "kernels/read.py": NAMES_IN_KERNELS,
-    "sample/exported.py": RUNS_ALONE,
+    "tools/bench/compilers/experimental.py": "an option of ExecuTorch",
+    "tools/graphnet/code.py": NAMES_IN_SAMPLES,
+    "tools/graphnet/emit.py": NAMES_IN_SAMPLES,
+    "tools/graphnet/read.py": NAMES_IN_SAMPLES,
+    "tools/kernels/checking/interpreter.py": "parts of Triton's interpreter",
+    "tools/kernels/compilers.py": WORDS,
+    "tools/kernels/inductor.py": "a symbol of torch's C++ library",
+    "tools/kernels/normal_order.py": NAMES_IN_KERNELS,
+    "tools/kernels/read.py": NAMES_IN_KERNELS,
+    "tools/export/exported.py": RUNS_ALONE,
     "run_sample.py": RUNS_ALONE,
     "values/objects.py": "the beginnings of the names of torch's modules",
     "values/rounding.py": RUNS_ALONE,
-    "tracing/state/restore.py": "numpy's own generator",
+    "trace/state/restore.py": "numpy's own generator",
 }
 """The files of other rooms that say private names, with the reason."""
 

@@ -55,7 +55,7 @@ def test_an_error_of_the_program_is_shown_without_our_frames(run: Callable[[], A
 def test_a_defect_of_ours_is_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     space: dict[str, Any] = {}
     exec(compile("def planted(*_):\n    return {}['absent']\n", os.path.join(OURS, "planted.py"), "exec"), space)
-    monkeypatch.setattr("backprint.capturing.requests_of_call", space["planted"])
+    monkeypatch.setattr("backprint.prove.capturing.requests_of_call", space["planted"])
     with pytest.raises(KeyError) as caught:
         bp.capture(wrong_shape, torch.randn(3, 7))
     assert len(own_lines(caught.value)) > 3

@@ -6,7 +6,7 @@ torch 2.13.0, torchax 0.0.13, jax 0.10.2: relative error 0.85. One group, or one
 import jax
 import torch
 
-from backprint.bench.compilers.xla import declare_named_overloads
+from backprint.tools.bench.compilers.xla import declare_named_overloads
 
 declare_named_overloads()  # torch 2.13 dropped names that torchax 0.0.13 needs when it is imported
 from torchax.export import exported_program_to_jax  # noqa: E402

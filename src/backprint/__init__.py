@@ -16,7 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from backprint import bench, corpus, diff, draw, errors, kernels, regions, tasks, types
+    from backprint import errors, types
     from backprint.api import (
         capture,
         check,
@@ -29,14 +29,15 @@ if TYPE_CHECKING:
         save,
     )
     from backprint.graph.nouns import Capture
-    from backprint.jobs.by_path import derivative, power, verify
-    from backprint.kernel_graphs import forward_backward_graphs, inference_graph
-    from backprint.kernels import lower
-    from backprint.parts.split import split
-    from backprint.ranks.world import load_world
-    from backprint.recorded import record
-    from backprint.regions import region
-    from backprint.swapping import swap
+    from backprint.tools import bench, corpus, diff, draw, kernels, regions, tasks
+    from backprint.tools.jobs.by_path import derivative, power, verify
+    from backprint.tools.kernel_graphs import forward_backward_graphs, inference_graph
+    from backprint.tools.kernels import lower
+    from backprint.tools.parts.split import split
+    from backprint.tools.ranks.world import load_world
+    from backprint.tools.record import record
+    from backprint.tools.regions import region
+    from backprint.tools.swap import swap
     from backprint.version import __version__
 
 __all__ = [
@@ -73,22 +74,24 @@ __all__ = [
     "verify",
 ]
 
-_MODULES = ("bench", "corpus", "diff", "draw", "errors", "kernels", "regions", "tasks", "types")
+_MODULES = ("errors", "types")
+
+_TOOLS = ("bench", "corpus", "diff", "draw", "kernels", "regions", "tasks")
 
 _MODULE_OF = {
     "Capture": "graph.nouns",
     "__version__": "version",
-    "derivative": "jobs.by_path",
-    "forward_backward_graphs": "kernel_graphs",
-    "inference_graph": "kernel_graphs",
-    "load_world": "ranks.world",
-    "lower": "kernels",
-    "power": "jobs.by_path",
-    "record": "recorded",
-    "region": "regions",
-    "split": "parts.split",
-    "swap": "swapping",
-    "verify": "jobs.by_path",
+    "derivative": "tools.jobs.by_path",
+    "forward_backward_graphs": "tools.kernel_graphs",
+    "inference_graph": "tools.kernel_graphs",
+    "load_world": "tools.ranks.world",
+    "lower": "tools.kernels",
+    "power": "tools.jobs.by_path",
+    "record": "tools.record",
+    "region": "tools.regions",
+    "split": "tools.parts.split",
+    "swap": "tools.swap",
+    "verify": "tools.jobs.by_path",
 }
 """The modules of the names that are neither modules themselves nor functions of `backprint.api`."""
 
@@ -97,6 +100,8 @@ def __getattr__(name: str) -> Any:
     """Import what has this name when it is first asked for."""
     if name in _MODULES:
         return importlib.import_module(f"backprint.{name}")
+    if name in _TOOLS:
+        return importlib.import_module(f"backprint.tools.{name}")
     if name in __all__:
         value = getattr(importlib.import_module(f"backprint.{_MODULE_OF.get(name, 'api')}"), name)
         globals()[name] = value

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from torch import Tensor, dtype, fx
 
     from backprint._torch.operators import OpOverload, OpOverloadPacket
-    from backprint.derivatives.checked import CheckReport
+    from backprint.derive.checked import CheckReport
     from backprint.graph.verdicts import Derivative, Power, Verdict
-    from backprint.ranks.world import World
-    from backprint.replaying.observed import ValueStats
-    from backprint.replaying.whole import Replayed
+    from backprint.prove.observed import ValueStats
+    from backprint.prove.whole import Replayed
+    from backprint.tools.ranks.world import World
 
     Operator: TypeAlias = "OpOverload | OpOverloadPacket"
     RequiresGrad: TypeAlias = bool | Iterable[str] | Sequence[bool] | Mapping[str, bool] | None
@@ -125,10 +125,10 @@ def capture(
     `device="cuda"` moves the program and its inputs first, and `trust=True` executes code that the parser refuses.
     """
     arguments = dict(locals())
-    from backprint import calls
     from backprint.errors import UsageError
+    from backprint.graph import calls
     from backprint.graph.capture_options import DEFAULTS
-    from backprint.proven import capture_with_recipes, resolve_options
+    from backprint.prove.proven import capture_with_recipes, resolve_options
 
     options = {option: arguments[option] for option in DEFAULTS}
     calls.check_name(name)
@@ -136,11 +136,11 @@ def capture(
     if isinstance(target, (str, os.PathLike)):
         calls.check_requires_grad(requires_grad)
         if world is not None:
-            from backprint.ranks.world import capture_world_of_factory
+            from backprint.tools.ranks.world import capture_world_of_factory
 
             calls.check_options_of_ranks(resolve_options(options))
             return capture_world_of_factory(os.fspath(target), resolve_options(options))
-        from backprint.target import capture_named_target
+        from backprint.tools.target import capture_named_target
 
         return capture_named_target(target, args, kwargs, options)
     resolved = resolve_options(options)
@@ -150,14 +150,14 @@ def capture(
     calls.check_requires_grad(requires_grad)
     args, kwargs = calls.arguments_of(target, args, kwargs, options, DEFAULTS)
     if world is not None:
-        from backprint.ranks.world import capture_world
+        from backprint.tools.ranks.world import capture_world
 
         calls.check_options_of_ranks(resolved)
         return capture_world(target, args, kwargs, resolved)
     try:
         if resolved.fake or not is_among_processes():
             return capture_with_recipes(target, args, kwargs, resolved)
-        from backprint.ranks.processes import capture_in_processes
+        from backprint.tools.ranks.processes import capture_in_processes
 
         return capture_in_processes(target, args, kwargs, resolved)
     except Exception as error:
@@ -195,8 +195,8 @@ def replay(
     values. Without arguments a Capture runs on its own inputs: those it was captured on, from disk those of its
     recipes. `bp.replay(capture, args=(x,), kwargs={"state": s})` is always unambiguous.
     """
-    from backprint import calls
-    from backprint.replaying.whole import replay as replay_call
+    from backprint.graph import calls
+    from backprint.prove.whole import replay as replay_call
 
     calls.check_capture(capture, "replay")
     calls.check_spelled(args, kwargs)
@@ -209,7 +209,7 @@ def replay(
 
 def run(graph: Graph, inputs: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
     """Run one direction alone, on inputs by port name or in port order."""
-    from backprint.replaying.run import run_graph
+    from backprint.prove.run import run_graph
 
     return run_graph(graph, inputs)
 
@@ -223,17 +223,17 @@ def verify(
     derivative: bool | None = None,
 ) -> list[Verdict]:
     """Prove a Capture in this process; `bp.verify`, which also takes a path, says what the arguments mean."""
-    from backprint.calls import check_capture
     from backprint.common.text import check_sequence
-    from backprint.derivatives.beside import with_derivatives
-    from backprint.replaying.draws import DRAWS
-    from backprint.replaying.verify import verify_capture as prove
+    from backprint.derive.beside import with_derivatives
+    from backprint.graph.calls import check_capture
+    from backprint.prove.draws import DRAWS
+    from backprint.prove.verify import verify_capture as prove
 
     warn_with_this_torch()
     check_capture(capture, "verify")
     check_sequence("draws", draws)
     if trace is not False:
-        from backprint.proven import verify_stamped
+        from backprint.prove.proven import verify_stamped
 
         return [verify_stamped(capture, trace)]
     return with_derivatives(capture, prove(capture, tuple(draws or DRAWS)), derivative)
@@ -259,7 +259,7 @@ def derivative(
 ) -> list[Derivative]:
     """Say in this process whether each backward is the derivative of its forward: see `bp.derivative`."""
     from backprint.common.text import check_sequence
-    from backprint.derivatives.check import derivatives_of
+    from backprint.derive.check import derivatives_of
     from backprint.errors import UsageError
 
     check_sequence("meant", meant)
@@ -302,8 +302,8 @@ def check(
     returns the report all the same. Inputs, gradients and random states stay as they are. `bp.check(fn, args=(x,),
     kwargs={"order": 3}, like=reference)` is always unambiguous.
     """
-    from backprint import calls
-    from backprint.derivatives.function import check_function
+    from backprint.derive.function import check_function
+    from backprint.graph import calls
 
     calls.check_function_call(fn, like, dtypes, order, times)
     calls.check_requires_grad(requires_grad)
@@ -324,8 +324,8 @@ def check(
 @with_frames_of_program
 def power(capture: Capture, power: str = "own", *, seconds: float | None = None, count: int | None = None) -> Power:
     """Measure in this process how far results move when inputs are redrawn: see `bp.power`."""
-    from backprint.calls import check_capture
-    from backprint.replaying.power import power_of
+    from backprint.graph.calls import check_capture
+    from backprint.prove.power import power_of
 
     check_capture(capture, "power")
     return power_of(capture, power, seconds=seconds, count=count)
@@ -338,7 +338,7 @@ def fake() -> AbstractContextManager[None]:
     (`torch.linspace`, `torch.arange`, `torch.tensor`) keep theirs, so code may read them. A device that this machine
     does not have is replaced by the CPU. Capture the model with `bp.capture(model, ..., fake=True)`.
     """
-    from backprint.tracing.fake import fake as build
+    from backprint.trace.fake import fake as build
 
     return build()
 
@@ -365,10 +365,10 @@ def save(
     """
     from pathlib import Path
 
-    from backprint import saving
-    from backprint.calls import check_save
     from backprint.common.text import check_choice, check_sequence
     from backprint.errors import UsageError
+    from backprint.graph.calls import check_save
+    from backprint.tools.export import saving
 
     check_save(capture, path)
     check_choice("layout", layout)
@@ -402,8 +402,8 @@ def export(
     Below the graphs and the inputs, the file has only those functions that these need; they are Backprint's own, by
     which `bench` and `minify` judge. Nothing of a sample is run to write it.
     """
-    from backprint import saving
-    from backprint.calls import check_export_call
+    from backprint.graph.calls import check_export_call
+    from backprint.tools.export import saving
 
     check_export_call(capture, path, backend, direction, data, allow)
     capture_ = capture if isinstance(capture, Capture) else load(capture, allow)
@@ -416,8 +416,8 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
     What runs the Capture runs it in this process, which a stranger's graph may end as any PyTorch program may:
     `bp.verify(path)`, `bp.power(path)` and `bp.derivative(path)` run it in a process of its own.
     """
-    from backprint.calls import check_load
     from backprint.common.text import check_sequence
+    from backprint.graph.calls import check_load
     from backprint.sample.load import load as read
 
     check_load(path)
@@ -444,7 +444,7 @@ def parse(text: str, allow: Sequence[str] = ()) -> Graph:
 def inputs(capture: Capture) -> dict[str, Tensor]:
     """Return the tensors that a Capture's recipes make, by the program's own names: parameters, buffers, inputs,
     constants."""
-    from backprint.replaying.arguments import recipe_inputs
+    from backprint.prove.arguments import recipe_inputs
 
     return recipe_inputs(capture)
 
@@ -454,6 +454,6 @@ def observed(capture: Capture) -> ValueStats:
 
     The keys are (number of the Pair, 0 for its forward or 1 for its backward, name of the value).
     """
-    from backprint.replaying.observed import observed_values
+    from backprint.prove.observed import observed_values
 
     return observed_values(capture)

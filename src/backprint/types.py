@@ -3,34 +3,34 @@
 Importing this module loads torch.
 """
 
-from backprint.bench.cells import BenchCell, BenchOutput, BenchTiming
-from backprint.bench.minify_sample import MinifiedSample
-from backprint.bench.runs import BenchRun
 from backprint.common.web_page import WebPage
-from backprint.corpus.graphs_file import Exported
-from backprint.derivatives.checked import CheckReport, CheckRow
-from backprint.diff.nouns import Diff
+from backprint.derive.checked import CheckReport, CheckRow
 from backprint.graph.folding.nouns import FoldedGraph
 from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Capture, Graph, Guard, Link, Pair, Port, Rank, Signature, Step, TensorSpec
 from backprint.graph.verdicts import Derivative, PortVerdict, Power, Trial, Verdict, WrongGradient
-from backprint.jobs import CorpusRun
-from backprint.kernels.fused.lowered import LoweredGraph
-from backprint.kernels.loops.lowered import LoweredLoop
-from backprint.kernels.loops.traffic import Traffic
-from backprint.kernels.lowered import Lowered
-from backprint.kernels.lowered_build import BuiltFunction
-from backprint.kernels.lowered_check import LoweredCheck, LoweredRow
-from backprint.kernels.nouns import CaptureKernels, Kernel
-from backprint.ranks.whole import AgainstWhole
-from backprint.ranks.world import World
-from backprint.regions.context import Region
-from backprint.replaying.whole import Replayed
-from backprint.swapping.gain import SwapGain
-from backprint.swapping.places import SwappedPlace
-from backprint.swapping.proved import SwapProof
-from backprint.swapping.swapped import Swapped
-from backprint.tasks.nouns import Task, TaskReport, TaskSet
+from backprint.prove.whole import Replayed
+from backprint.tools.bench.cells import BenchCell, BenchOutput, BenchTiming
+from backprint.tools.bench.minify_sample import MinifiedSample
+from backprint.tools.bench.runs import BenchRun
+from backprint.tools.corpus.graphs_file import Exported
+from backprint.tools.diff.nouns import Diff
+from backprint.tools.jobs import CorpusRun
+from backprint.tools.kernels.fused.lowered import LoweredGraph
+from backprint.tools.kernels.loops.lowered import LoweredLoop
+from backprint.tools.kernels.loops.traffic import Traffic
+from backprint.tools.kernels.lowered import Lowered
+from backprint.tools.kernels.lowered_build import BuiltFunction
+from backprint.tools.kernels.lowered_check import LoweredCheck, LoweredRow
+from backprint.tools.kernels.nouns import CaptureKernels, Kernel
+from backprint.tools.ranks.whole import AgainstWhole
+from backprint.tools.ranks.world import World
+from backprint.tools.regions.context import Region
+from backprint.tools.swap.gain import SwapGain
+from backprint.tools.swap.places import SwappedPlace
+from backprint.tools.swap.proved import SwapProof
+from backprint.tools.swap.swapped import Swapped
+from backprint.tools.tasks.nouns import Task, TaskReport, TaskSet
 
 __all__ = [
     "AgainstWhole",

@@ -358,7 +358,7 @@ def found_by_the_collector(module: fx.GraphModule, inputs: Sequence[Any]) -> Com
 
 @cheat
 def replaces_the_bench(module: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
-    bench = sys.modules["backprint.bench.performer"]
+    bench = sys.modules["backprint.tools.bench.performer"]
     bench.timed = lambda function, values, short: (1, function(*values))  # type: ignore[attr-defined]
     return module.forward
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from subjects.ledgers import ledger
 
-from backprint.bench.cells import BenchCell, BenchOutput, BenchTiming
-from backprint.bench.scores import TOLERANCES, tolerance_at
-from backprint.jobs.find import unescape
+from backprint.tools.bench.cells import BenchCell, BenchOutput, BenchTiming
+from backprint.tools.bench.scores import TOLERANCES, tolerance_at
+from backprint.tools.jobs.find import unescape
 
 META: dict[str, Any] = {
     "format": 1,

@@ -244,8 +244,9 @@ def test_a_log_of_a_run_has_the_scores_of_the_run(tmp_path: Path, interpretation
 def test_reading_and_reporting_load_no_torch(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", varied_cells(["eager", "inductor"]))
     text = (
-        "import sys; from backprint.bench.reports import bench_report; from backprint.bench.runs import read_run;"
-        "from backprint.bench.compare import compare_runs; run = read_run(sys.argv[1]); bench_report(run);"
+        "import sys; from backprint.tools.bench.reports import bench_report;"
+        "from backprint.tools.bench.runs import read_run; from backprint.tools.bench.compare import compare_runs;"
+        "run = read_run(sys.argv[1]); bench_report(run);"
         "compare_runs(run, run); sys.exit('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", text, str(folder)], capture_output=True, text=True, check=False)

@@ -137,7 +137,7 @@ def test_extras_of_the_table_are_declared() -> None:
 
 def test_nothing_is_imported_to_learn_what_is_installed() -> None:
     code = (
-        "import sys\nfrom backprint.bench.compilers.table import *\n"
+        "import sys\nfrom backprint.tools.bench.compilers.table import *\n"
         "for row in COMPILERS.values():\n"
         "    try: check_installed(compiler_named(row.name))\n"
         "    except Exception: pass\n"

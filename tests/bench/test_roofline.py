@@ -353,7 +353,7 @@ def test_torchs_counter_has_no_operator_that_is_not_counted() -> None:
 
 
 def test_work_needs_no_torch() -> None:
-    code = "import sys, backprint.measuring.roofline; sys.exit('torch' in sys.modules)"
+    code = "import sys, backprint.tools.measuring.roofline; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -397,7 +397,7 @@ def test_peaks_are_measured_and_threads_are_put_back() -> None:
 
 @pytest.mark.slow
 def test_a_process_of_its_own_prints_its_peaks() -> None:
-    command = [sys.executable, "-m", "backprint.measuring.peaks", "1", "cpu"]
+    command = [sys.executable, "-m", "backprint.tools.measuring.peaks", "1", "cpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     printed = json.loads(done.stdout)
     assert printed["torch"] == torch.__version__

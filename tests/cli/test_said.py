@@ -82,7 +82,7 @@ def raw_prints(path: Path) -> list[str]:
 
 
 def test_everything_is_printed_through_one_helper() -> None:
-    files = [*(SOURCE / "cli").glob("*.py"), SOURCE / "jobs" / "progress.py"]
+    files = [*(SOURCE / "cli").glob("*.py"), SOURCE / "tools" / "jobs" / "progress.py"]
     found = [line for path in files if path.name != "say.py" for line in raw_prints(path)]
     assert found == ["progress.py: Console(stderr=True)"]
     assert raw_prints(SOURCE / "cli" / "say.py"), "this test can see one"
@@ -290,11 +290,11 @@ def interrupted(*_: Any, **__: Any) -> None:
 @pytest.mark.parametrize(
     ("verb", "hook", "said"),
     [
-        (["capture", "{}", "-o", "out"], "backprint.jobs.apart.outcome_of", "nothing was written"),
-        (["verify", "{}", "{}"], "backprint.jobs.apart.outcome_of", "0 of 2 samples were checked"),
-        (["power", "{}"], "backprint.jobs.apart.outcome_of", "0 of 1 samples were measured"),
+        (["capture", "{}", "-o", "out"], "backprint.tools.jobs.apart.outcome_of", "nothing was written"),
+        (["verify", "{}", "{}"], "backprint.tools.jobs.apart.outcome_of", "0 of 2 samples were checked"),
+        (["power", "{}"], "backprint.tools.jobs.apart.outcome_of", "0 of 1 samples were measured"),
         (["show", "{}"], "backprint.load", "nothing was changed"),
-        (["corpus", "dedup", "{}", "-o", "out"], "backprint.corpus.duplicates.dedup", "the same command goes on"),
+        (["corpus", "dedup", "{}", "-o", "out"], "backprint.tools.corpus.duplicates.dedup", "the same command goes on"),
         (["doctor"], "backprint.cli.doctor.CHECKS.items", "nothing was changed"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

@@ -35,9 +35,9 @@ from subjects.corpora import compared, corpus, files, rows
 
 from backprint.cli import main as backprint
 from backprint.errors import SampleError, UsageError
-from backprint.jobs.ledger import NAME, Ledger
-from backprint.jobs.places import WORK
-from backprint.jobs.processes import FREE
+from backprint.tools.jobs.ledger import NAME, Ledger
+from backprint.tools.jobs.places import WORK
+from backprint.tools.jobs.processes import FREE
 
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
@@ -243,7 +243,7 @@ def processes_of(token: str, out: Path) -> list[str]:
             said = Path("/proc", name, "environ").read_bytes()
             line = Path("/proc", name, "cmdline").read_bytes()
             own = f"{TOKEN}={token}\0".encode() in said + b"\0"
-            if line and (own or (b"backprint.jobs.worker" in line and os.fsencode(out) in said)):
+            if line and (own or (b"backprint.tools.jobs.worker" in line and os.fsencode(out) in said)):
                 found.append(line.replace(b"\0", b" ").decode(errors="replace")[:200])
     return found
 

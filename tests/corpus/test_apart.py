@@ -16,7 +16,7 @@ from face import main, run_apart
 
 DEEDS = """
 import json, os, signal, time
-from backprint.jobs.apart import write_answer
+from backprint.tools.jobs.apart import write_answer
 
 def deed(task, options, staging):
     name = task.path.name

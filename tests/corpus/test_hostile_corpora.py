@@ -93,7 +93,7 @@ def test_the_last_of_what_a_failed_sample_printed_is_kept(out: Path) -> None:
 
 
 def test_a_worker_that_is_stopped_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backprint.jobs.pool.SILENCE", 1.0)
+    monkeypatch.setattr("backprint.tools.jobs.pool.SILENCE", 1.0)
     found = worked(corpus(tmp_path / "samples", ["stop_its_worker", "good"]), tmp_path / "out")
     assert found["good"]["verdict"] == "bitwise"
     # The sample itself goes on, but nobody is left to hear of it.

@@ -56,7 +56,7 @@ def test_after_the_clock_was_set_back_nothing_runs_for_less_than_no_time(
     with opened(tmp_path) as ledger:
         ledger.add(JOBS)
         ledger.begin("f/a")
-        monkeypatch.setattr("backprint.jobs.progress.time.time", lambda: 1.0)
+        monkeypatch.setattr("backprint.tools.jobs.progress.time.time", lambda: 1.0)
         assert progress.state(tmp_path)["running"] == [{"sample": "f/a", "seconds": 0.0}]
 
 

@@ -213,7 +213,7 @@ def test_what_one_engine_has_wrong_another_captures(tmp_path: Path, monkeypatch:
 def test_what_the_proof_of_a_sample_refutes_is_tried_with_another_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backprint.replaying.at_capture.held_against_program", lambda capture, program: None)
+    monkeypatch.setattr("backprint.prove.at_capture.held_against_program", lambda capture, program: None)
     monkeypatch.setitem(ENGINES, "eager", doubling("eager"))
     task = Task("sample", str(graphnet(tmp_path / "sample")), kind="graphnet")
     _, options = resolve_verb("backward", {})

@@ -172,7 +172,7 @@ def just_begun(raylet: int) -> bool:
     """Whether a sample has begun on a node, and is far from its end."""
     for pid in processes.descendants(raylet):
         with contextlib.suppress(OSError):
-            at_work = b"backprint.jobs.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            at_work = b"backprint.tools.jobs.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
             for cell in processes.children(pid) if at_work else []:
                 begun = int(Path(f"/proc/{cell}/stat").read_text().rpartition(")")[2].split()[19])
                 return time.clock_gettime(time.CLOCK_BOOTTIME) - begun / os.sysconf("SC_CLK_TCK") < 0.25
@@ -311,7 +311,10 @@ def left_of(out: Path) -> list[str]:
     for name in os.listdir("/proc"):
         with contextlib.suppress(OSError):
             said = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
-            if b"backprint.jobs.worker" in said and str(out).encode() in Path("/proc", name, "environ").read_bytes():
+            if (
+                b"backprint.tools.jobs.worker" in said
+                and str(out).encode() in Path("/proc", name, "environ").read_bytes()
+            ):
                 found.append(name)
     return found
 
@@ -329,7 +332,7 @@ def test_limits_are_a_share_of_the_smallest_node(cluster: Any) -> None:
 
 CONNECTING = """
 import os, signal, sys
-from backprint.jobs import ray
+from backprint.tools.jobs import ray
 
 ray.connected = lambda address: os.kill(os.getpid(), int(sys.argv[1]))
 ray.cluster(None, "verb", {}, (1.0, None, None))

@@ -101,13 +101,13 @@ def test_an_end_between_a_sample_and_its_row(
 
     with monkeypatch.context() as patch:
         if where == "before the rename":
-            patch.setattr("backprint.jobs.run.place_folder", die)
+            patch.setattr("backprint.tools.jobs.run.place_folder", die)
         elif where == "after the rename":
             patch.setattr(Ledger, "finish", die)
         else:
-            patch.setattr("backprint.jobs.ledger.encode_value", die)
+            patch.setattr("backprint.tools.jobs.ledger.encode_value", die)
         if how == "killed":  # nothing tidies up: the rows stay as they are
-            patch.setattr("backprint.jobs.run.reset_running", lambda ledger: None)
+            patch.setattr("backprint.tools.jobs.run.reset_running", lambda ledger: None)
         with pytest.raises(Killed):
             worked(source, tmp_path / "out", "logged", jobs=1, log=str(log))
     states = {row["state"] for row in rows(tmp_path / "out").values()}

@@ -116,7 +116,7 @@ Room = namedtuple("Room", "f_bavail f_frsize")
 def test_a_full_disk_is_no_samples_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, out = corpus(tmp_path / "src", ["a", "fill", "z"]), tmp_path / "out"
     with monkeypatch.context() as patch:
-        patch.setattr("backprint.jobs.run.os.statvfs", lambda place: Room(1, 1 << 20))
+        patch.setattr("backprint.tools.jobs.run.os.statvfs", lambda place: Room(1, 1 << 20))
         with pytest.raises(PlaceError, match=r"cannot be written to: 0\.00 GiB are left.*goes on from here"):
             worked(source, out, jobs=1)
     assert {name: row["state"] for name, row in rows(out).items()} == {"a": "done", "fill": "todo", "z": "todo"}
@@ -135,7 +135,7 @@ def test_no_space_for_what_came_of_a_sample_ends_the_run(
 
     with monkeypatch.context() as patch:
         if where == "place_folder":
-            patch.setattr("backprint.jobs.run.place_folder", full)
+            patch.setattr("backprint.tools.jobs.run.place_folder", full)
         else:
             patch.setattr(Ledger, "finish", full)
         with pytest.raises(PlaceError, match="No space left on device; once it can be, the same command goes on"):
@@ -169,7 +169,7 @@ def test_a_name_that_cannot_be_written_is_the_samples_own(tmp_path: Path, monkey
     def long(*_: object) -> None:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
 
-    monkeypatch.setattr("backprint.jobs.run.place_folder", long)
+    monkeypatch.setattr("backprint.tools.jobs.run.place_folder", long)
     [row] = worked(corpus(tmp_path / "src", ["a"]), tmp_path / "out").values()
     assert (row["verdict"], row["cause"]) == ("failed", "not written")
 

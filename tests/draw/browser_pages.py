@@ -19,8 +19,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import backprint as bp
-from backprint.diff.page import diff_data
-from backprint.draw.page import page_data, page_html
+from backprint.tools.diff.page import diff_data
+from backprint.tools.draw.page import page_data, page_html
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&amp;\u202egpj.exe\u05d0\u05d1"
 

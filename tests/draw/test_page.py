@@ -47,7 +47,9 @@ def test_numbers_that_are_not_json_are_refused() -> None:
 
 
 def test_the_shipped_files_are_small_name_no_host_and_carry_the_licences() -> None:
-    script, style = (files("backprint.draw").joinpath(name).read_text("utf-8") for name in ("page.js", "page.css"))
+    script, style = (
+        files("backprint.tools.draw").joinpath(name).read_text("utf-8") for name in ("page.js", "page.css")
+    )
     assert len(script.encode()) <= 200_000
     for name in ("preact", "d3-zoom", "d3-selection"):
         assert f"{name} " in script[:20_000]

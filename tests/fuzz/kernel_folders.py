@@ -16,8 +16,8 @@ from whole import Broken, printed
 
 from backprint.cli import kernels_dedup, kernels_find, kernels_report
 from backprint.errors import BackprintError
-from backprint.kernels.groups import KernelGroups, write_layout
-from backprint.kernels.index import KernelIndex, find_uses, index_runs
+from backprint.tools.kernels.groups import KernelGroups, write_layout
+from backprint.tools.kernels.index import KernelIndex, find_uses, index_runs
 
 KEPT = ("drop", "emb", "rms")
 """The functions whose kernels are mutated: the shorter ones."""

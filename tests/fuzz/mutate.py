@@ -23,9 +23,9 @@ from seeds import Files, end_of
 from backprint.graph.nouns import ATOMS, DEVICES, DTYPES, ECHOES, HIGHER, LAYOUTS, PLAIN_TARGETS, ROLES, SCALARS
 from backprint.graph.operators import operators
 from backprint.graph.verdicts import VERDICTS
-from backprint.graphnet.code import callables
 from backprint.sample.ending import MARKER
 from backprint.sample.recipes import KINDS
+from backprint.tools.graphnet.code import callables
 
 Draw = random.Random
 ODD_FILES = ("missing", "folder", "link", "pipe")

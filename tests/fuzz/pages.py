@@ -19,14 +19,14 @@ from whole import At, Broken, printed, stage_of
 
 import backprint as bp
 from backprint.cli import diff as diff_cli
-from backprint.diff.differences import compare_captures
-from backprint.diff.page import page_of_diff
-from backprint.diff.words import diff_json
-from backprint.draw import page_of
-from backprint.draw.layout import drawn_pair
-from backprint.draw.write import as_dot, as_svg
 from backprint.errors import BackprintError
 from backprint.graph.nouns import Capture
+from backprint.tools.diff.differences import compare_captures
+from backprint.tools.diff.page import page_of_diff
+from backprint.tools.diff.words import diff_json
+from backprint.tools.draw import page_of
+from backprint.tools.draw.layout import drawn_pair
+from backprint.tools.draw.write import as_dot, as_svg
 
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 

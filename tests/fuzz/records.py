@@ -35,17 +35,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
 from runs_made import cell, stopped, write_run  # the paths are set above
 from subjects.ledgers import ledger, many
 
-from backprint.bench.reports import bench_report, cell_rows
-from backprint.bench.runs import read_run
-from backprint.corpus.duplicates import NOTES, SharedPart, all_shared_parts
 from backprint.errors import BackprintError
-from backprint.jobs import progress
-from backprint.jobs.ledger import NAME, Ledger
-from backprint.jobs.parts import PARTS, PartRow, all_parts, unify
-from backprint.kernels.groups import KernelGroups
-from backprint.kernels.index import KernelIndex, find_uses, index_runs
-from backprint.kernels.nouns import Kernel
-from backprint.report.formats import html_render
+from backprint.tools.bench.reports import bench_report, cell_rows
+from backprint.tools.bench.runs import read_run
+from backprint.tools.corpus.duplicates import NOTES, SharedPart, all_shared_parts
+from backprint.tools.jobs import progress
+from backprint.tools.jobs.ledger import NAME, Ledger
+from backprint.tools.jobs.parts import PARTS, PartRow, all_parts, unify
+from backprint.tools.kernels.groups import KernelGroups
+from backprint.tools.kernels.index import KernelIndex, find_uses, index_runs
+from backprint.tools.kernels.nouns import Kernel
+from backprint.tools.report.formats import html_render
 
 SECONDS = 5.0
 GROWTH = 1 << 30

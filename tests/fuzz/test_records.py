@@ -19,7 +19,7 @@ def test_an_error_that_is_not_ours_is_a_finding(tmp_path: Path, monkeypatch: pyt
     def state(out: Path) -> dict[str, object]:
         return {}[out]
 
-    monkeypatch.setattr("backprint.jobs.progress.state", state)
+    monkeypatch.setattr("backprint.tools.jobs.progress.state", state)
     told: list[str] = []
     assert records.fuzz(20, 5, tmp_path, told.append)["FINDING"] == len(told) > 3
     assert all("KeyError" in text for text in told)

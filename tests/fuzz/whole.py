@@ -24,14 +24,14 @@ from backprint.cli import show
 from backprint.errors import BackprintError, GraphError
 from backprint.graph.links import contradictions
 from backprint.graph.text import parse
-from backprint.graphnet import emit, read_graphnet
-from backprint.graphnet.build import module_with_state, number_candidates, recipe_notes, recipes_from_metas
-from backprint.graphnet.emit import compile_program
-from backprint.graphnet.metas import Use, listed_bytes, read_symbol_examples
-from backprint.graphnet.read import plan_of
-from backprint.jobs import ledger
-from backprint.jobs.find import find
-from backprint.jobs.verbs import capture_columns
+from backprint.tools.graphnet import emit, read_graphnet
+from backprint.tools.graphnet.build import module_with_state, number_candidates, recipe_notes, recipes_from_metas
+from backprint.tools.graphnet.emit import compile_program
+from backprint.tools.graphnet.metas import Use, listed_bytes, read_symbol_examples
+from backprint.tools.graphnet.read import plan_of
+from backprint.tools.jobs import ledger
+from backprint.tools.jobs.find import find
+from backprint.tools.jobs.verbs import capture_columns
 
 STAGES = (
     "files",

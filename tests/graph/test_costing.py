@@ -373,7 +373,7 @@ def test_views_know_their_base() -> None:
 
 @pytest.mark.slow
 def test_costs_need_no_torch_and_no_stack() -> None:
-    code = "import sys, backprint.graph.cost, backprint.graph.cost; sys.exit('torch' in sys.modules)"
+    code = "import sys, backprint.tools.cost.costs, backprint.tools.cost.costs; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     line = '{0}: "f32[4, 8]" = aten.add.Tensor({1}, x)'
     lines = [line.format(f"a{index}", f"a{index - 1}" if index else "x") for index in range(28_000)]

@@ -23,9 +23,9 @@ from torch import Tensor
 
 from backprint.errors import is_defect
 from backprint.graph.verdicts import GOOD
-from backprint.jobs.processes import in_child
-from backprint.kernels.checking.check import run_check_process, subject_of, write_inputs
-from backprint.kernels.checking.plan import (
+from backprint.tools.jobs.processes import in_child
+from backprint.tools.kernels.checking.check import run_check_process, subject_of, write_inputs
+from backprint.tools.kernels.checking.plan import (
     SAMPLE,
     VERDICTS,
     CheckPlan,
@@ -34,8 +34,8 @@ from backprint.kernels.checking.plan import (
     read_plan,
     write_plan,
 )
-from backprint.kernels.checking.work import WIDER, RoundingBound, distances
-from backprint.kernels.nouns import CaptureKernels
+from backprint.tools.kernels.checking.work import WIDER, RoundingBound, distances
+from backprint.tools.kernels.nouns import CaptureKernels
 
 SECONDS = 120.0
 
@@ -68,7 +68,7 @@ def planted_and_checked(kernels: CaptureKernels, every: int = 1, timeout: float 
 
 def check_planted() -> None:
     """Check the faults of the folder that the command line names."""
-    from backprint.kernels.checking import work
+    from backprint.tools.kernels.checking import work
 
     folder, every = Path(sys.argv[1]), int(sys.argv[2])
     plan = read_plan(folder)
@@ -100,7 +100,7 @@ def rows_of_graph(check: Any, every: int) -> Iterator[FaultRow]:
 
 def outcome_of_fault(judge: Any, subject: CheckSubject, fault: PlantedFault, wanted: Sequence[Any]) -> tuple[str, str]:
     """Run a graph with a fault; return the outcome and the reason."""
-    from backprint.sample.judged import one_to_the_bit
+    from backprint.tools.export.judged import one_to_the_bit
 
     kernels = tuple(fault.kernel if kernel.name == fault.kernel.name else kernel for kernel in subject.kernels)
     try:

@@ -7,8 +7,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from backprint.kernels.nouns import Kernel
-from backprint.kernels.read import kernels_of_wrapper
+from backprint.tools.kernels.nouns import Kernel
+from backprint.tools.kernels.read import kernels_of_wrapper
 
 SOURCES = Path(__file__).parent / "sources"
 

@@ -262,7 +262,7 @@ def outcome(name: str) -> tuple[str, float]:
     """
     import backprint as bp
     from backprint.errors import RefusedError
-    from backprint.kernels.lowered_check import case_of_function, row_of
+    from backprint.tools.kernels.lowered_check import case_of_function, row_of
 
     torch.manual_seed(0)
     try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from backprint.errors import UsageError
-from backprint.kernels.nouns import Kernel
+from backprint.tools.kernels.nouns import Kernel
 
 
 @dataclass(frozen=True, slots=True)

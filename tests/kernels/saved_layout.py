@@ -12,9 +12,9 @@ from typing import Any
 
 from kernels.inductor_sources import SOURCES, kernels_of_text
 
-from backprint.kernels.alone import alone_text
-from backprint.kernels.nouns import Kernel, KernelArgument, KernelCall, KernelConfiguration
-from backprint.kernels.read import FORMAT
+from backprint.tools.kernels.alone import alone_text
+from backprint.tools.kernels.nouns import Kernel, KernelArgument, KernelCall, KernelConfiguration
+from backprint.tools.kernels.read import FORMAT
 
 TENSOR = {"dtype": "float32", "shape": [4, 8], "stride": [8, 1], "value": None}
 NUMBER = {"dtype": "int", "shape": [], "stride": [], "value": 32}

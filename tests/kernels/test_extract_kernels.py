@@ -178,6 +178,6 @@ def test_a_gpu_need_not_be_there(target: str) -> None:
 
 @needs_triton
 def test_what_only_a_cpu_has_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backprint.kernels.extraction.FORMS", {})
+    monkeypatch.setattr("backprint.tools.kernels.extraction.FORMS", {})
     with pytest.raises(RefusedError, match=r"aten\.mkldnn_rnn_layer\.default runs on a CPU only"):
         made(captured(nn.LSTM(4, 8), torch.randn(5, 2, 4)), "cuda:90")

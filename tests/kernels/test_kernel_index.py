@@ -171,7 +171,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from kernels.test_kernel_index import uses
-from backprint.kernels.index import KernelIndex
+from backprint.tools.kernels.index import KernelIndex
 
 def stream():
     for number, kernel in enumerate(uses(60)):

@@ -63,7 +63,7 @@ import os
 os.environ["TRITON_INTERPRET"] = "1"
 import importlib.util, sys
 import numpy, torch
-from backprint.kernels.loops.words import FORMULAS
+from backprint.tools.kernels.loops.words import FORMULAS
 numpy.seterr(all="ignore")
 torch.manual_seed(0)
 ONE = ["acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erfc", "expm1", "isinf", "isnan", "log1p", "relu",

@@ -105,7 +105,7 @@ def test_hashes_are_those_of_another_process() -> None:
     here = Path(__file__).parents[1]
     code = (
         "from kernels.inductor_sources import inductor_kernels\n"
-        "from backprint.kernels.normal import kernel_hash\n"
+        "from backprint.tools.kernels.normal import kernel_hash\n"
         "print(*[kernel_hash(one) for one in inductor_kernels()])"
     )
     for seed in ("1", "2"):

@@ -133,7 +133,7 @@ def test_a_pass_is_there_whole_or_not_at_all(broken: str, tmp_path: Path, monkey
 
     with monkeypatch.context() as patched:
         if broken == "save":
-            patched.setattr("backprint.regions.dumps.write_safetensors", fails)
+            patched.setattr("backprint.tools.regions.dumps.write_safetensors", fails)
         else:
             patched.setattr("os.rename", fails)
         with pytest.warns(RuntimeWarning, match="the disk is full"):

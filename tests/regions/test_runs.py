@@ -27,8 +27,8 @@ def run_as(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def begin(name: str) -> None:
         for module in ("build", "dumps"):
-            monkeypatch.setattr(f"backprint.regions.{module}.RUN", name)
-        monkeypatch.setattr("backprint.regions.context._counts", {})
+            monkeypatch.setattr(f"backprint.tools.regions.{module}.RUN", name)
+        monkeypatch.setattr("backprint.tools.regions.context._counts", {})
 
     return begin
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from backprint.errors import SampleError, UsageError
-from backprint.jobs import processes
-from backprint.jobs.ledger import NAME, Ledger
-from backprint.jobs.places import RESULT, WORK
-from backprint.jobs.processes import GIB, Limits
-from backprint.jobs.run import RunPlan, run_plan
+from backprint.tools.jobs import processes
+from backprint.tools.jobs.ledger import NAME, Ledger
+from backprint.tools.jobs.places import RESULT, WORK
+from backprint.tools.jobs.processes import GIB, Limits
+from backprint.tools.jobs.run import RunPlan, run_plan
 
 VERBS = Path(__file__).with_name("hostile.py")
 SMALL = Limits(timeout=3.0, memory=GIB // 4, disk=GIB // 8)

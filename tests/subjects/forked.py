@@ -46,7 +46,7 @@ ENVIRONMENT = {
     "CUDA_VISIBLE_DEVICES": "",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
 }
-"""In which environment workers start: `backprint.jobs.pool` has the reasons."""
+"""In which environment workers start: `backprint.tools.jobs.pool` has the reasons."""
 
 SERVERS = "BACKPRINT_FORKED"
 """The environment variable with the sockets of servers that this process may call: it need not start its own."""
@@ -90,7 +90,7 @@ def run_python(
 @contextlib.contextmanager
 def workers_forked() -> Iterator[None]:
     """Workers of pools are forked from one process, which has loaded and tried what they need."""
-    from backprint.jobs import pool
+    from backprint.tools.jobs import pool
 
     plain: Any = pool.subprocess
 
@@ -111,7 +111,7 @@ def workers_forked() -> Iterator[None]:
 @contextlib.contextmanager
 def files_forked() -> Iterator[None]:
     """Exported files that Backprint itself runs, to see that they say what they must, are run by `run_python`."""
-    from backprint.bench import shrinking
+    from backprint.tools.bench import shrinking
 
     plain = shrinking.subprocess
 
@@ -249,11 +249,11 @@ def reap() -> None:
 
 def load_verbs() -> None:
     """Load and try what workers load and try, for all verbs."""
-    from backprint.bench.shrinking import case_of
-    from backprint.bench.trial import titles
-    from backprint.jobs import verbs
-    from backprint.jobs.worker import main
-    from backprint.kernels.work import extract_sample
+    from backprint.tools.bench.shrinking import case_of
+    from backprint.tools.bench.trial import titles
+    from backprint.tools.jobs import verbs
+    from backprint.tools.jobs.worker import main
+    from backprint.tools.kernels.work import extract_sample
 
     _ = case_of, titles, main, extract_sample  # loaded for the processes that are forked
     verbs.warm({})
@@ -289,7 +289,7 @@ def kept(asked: socket.socket) -> Callable[[], None]:
 
 def work(descriptors: Sequence[int]) -> None:
     """Be a worker that reads from one descriptor and answers on the other."""
-    from backprint.jobs import processes, worker
+    from backprint.tools.jobs import processes, worker
 
     die_with_parent = processes.die_with_parent
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from backprint.jobs.find import Job, escape
-from backprint.jobs.ledger import GIVEN, NAME, Ledger
+from backprint.tools.jobs.find import Job, escape
+from backprint.tools.jobs.ledger import GIVEN, NAME, Ledger
 
 FULL: dict[str, Any] = {
     "verdict": "bitwise",

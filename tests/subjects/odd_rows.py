@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from backprint.jobs.ledger import LONGEST
+from backprint.tools.jobs.ledger import LONGEST
 
 ODD: dict[str, Any] = {
     "text for a count": ({"inputs": "abc"}, "inputs 'abc', and inputs is a whole number of 64 bits"),

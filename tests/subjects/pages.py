@@ -41,7 +41,7 @@ ARROW = re.compile(r"# .*?-> (.*)$", re.MULTILINE)
 ROUNDING = re.compile(r"\b\d\\\.\d+e\\-(?:0[7-9]|1\d)\b")  # as `re.escape` writes it
 SOME_ROUNDING = r"(?:0|\\d(?:\\.\\d+)?e-(?:0[7-9]|1\\d))"
 
-LOADED = "torch", "torch._dynamo", "backprint.tracing.entry"
+LOADED = "torch", "torch._dynamo", "backprint.trace.entry"
 """What is loaded before blocks are forked; Triton's interpreter has to be chosen before all but the first."""
 
 Printed = Callable[["Block", str], None]

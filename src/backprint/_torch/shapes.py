@@ -56,7 +56,7 @@ def sizes_have_texts() -> bool:
 def sizes_are_symbolic() -> bool:
     """Probe: whether a subclass of ShapeEnv can choose the numbers of symbols and the locations of guards.
 
-    Backprint's subclass (`tracing/aot/symbolic.py`) numbers symbols in the order of the inputs, and gives each guard
+    Backprint's subclass (`trace/aot/symbolic.py`) numbers symbols in the order of the inputs, and gives each guard
     the user's line.
     """
     shape_env, location, dim_dynamic = (NAMES[name].value() for name in ("ShapeEnv", "SLoc", "DimDynamic"))

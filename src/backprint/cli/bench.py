@@ -15,8 +15,8 @@ from backprint.cli.options import ALLOW, choice, run_options, split_names
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
-    from backprint.bench.cells import BenchCell
-    from backprint.bench.runs import BenchRun
+    from backprint.tools.bench.cells import BenchCell
+    from backprint.tools.bench.runs import BenchRun
 
 
 JOBS = click.option(
@@ -74,12 +74,12 @@ def run_command(
     With --derivative, each step is compiled once more in float64: is the compiled backward the derivative of the
     compiled forward? If not, the exit code is 1.
     """
-    from backprint.bench import run
-    from backprint.bench.cells import STOPPED
     from backprint.cli.bench_report import write_page
     from backprint.common.text import BENCH_DIRECTIONS
-    from backprint.jobs.progress import display_for
-    from backprint.jobs.run import Stopped
+    from backprint.tools.bench import run
+    from backprint.tools.bench.cells import STOPPED
+    from backprint.tools.jobs.progress import display_for
+    from backprint.tools.jobs.run import Stopped
 
     names = split_names(compilers)
     directions = BENCH_DIRECTIONS if direction == "both" else (direction,)
@@ -110,7 +110,7 @@ SHOWN = 10
 def not_compared(run: BenchRun, allowed: Sequence[str]) -> list[tuple[str, str]]:
     """Return the samples, each with its compiler, of which no graph was judged, and why; without those of which a graph
     has an outcome that is allowed."""
-    from backprint.bench.cells import NOT_JUDGED
+    from backprint.tools.bench.cells import NOT_JUDGED
 
     cells: dict[tuple[str, str], list[BenchCell]] = {}
     for cell in run.cells:
@@ -125,9 +125,9 @@ def not_compared(run: BenchRun, allowed: Sequence[str]) -> list[tuple[str, str]]
 
 def closing_lines(run: BenchRun) -> Iterator[str]:
     """Yield the outcomes of each compiler as a table, and how far eager's time is from its own."""
-    from backprint.bench.cells import OUTCOMES
-    from backprint.bench.reports import unjudged_text
-    from backprint.bench.scores import geometric_mean
+    from backprint.tools.bench.cells import OUTCOMES
+    from backprint.tools.bench.reports import unjudged_text
+    from backprint.tools.bench.scores import geometric_mean
 
     counts = {compiler.name: Counter(cell.outcome for cell in run.of(compiler.name)) for compiler in run.compilers}
     shown = [outcome for outcome in OUTCOMES if any(count[outcome] for count in counts.values())]

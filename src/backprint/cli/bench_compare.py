@@ -25,9 +25,9 @@ def command(runs: tuple[Path, ...], threshold: float, format: str | None, output
     Of two runs every change is listed; of more there is a table with a column for each run. The exit status is 1 if a
     cell is wrong, stopped or slower in the newest run, and was not in the one before it, or in the oldest.
     """
-    from backprint.bench.compare import compare_runs, comparison_report, history_of, history_report
-    from backprint.bench.runs import read_run
     from backprint.errors import UsageError
+    from backprint.tools.bench.compare import compare_runs, comparison_report, history_of, history_report
+    from backprint.tools.bench.runs import read_run
 
     if len(runs) < 2:
         raise UsageError(f"only {runs[0]} is named: a comparison takes two runs or more, the oldest first")

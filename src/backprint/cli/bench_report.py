@@ -11,7 +11,7 @@ from backprint.cli.reporting import report_options, write_or_print
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
-    from backprint.bench.runs import BenchRun
+    from backprint.tools.bench.runs import BenchRun
 
 
 @click.command("report")
@@ -28,9 +28,9 @@ def command(run: Path, format: str | None, output: Path | None, as_json: bool, l
     RUN is the folder of the run, which may still be running; or GraphNet's logs of a bench, one file, or a folder of
     several. Nothing in it is changed.
     """
-    from backprint.bench.graphnet_log import write_run_logs
-    from backprint.bench.reports import report_of
-    from backprint.bench.runs import read_run
+    from backprint.tools.bench.graphnet_log import write_run_logs
+    from backprint.tools.bench.reports import report_of
+    from backprint.tools.bench.runs import read_run
 
     if logs is not None:
         for place in write_run_logs(read_run(run), logs):
@@ -41,8 +41,8 @@ def command(run: Path, format: str | None, output: Path | None, as_json: bool, l
 
 def write_page(run: BenchRun) -> Path:
     """Write the report of a run into its folder; return the page's path."""
-    from backprint.bench.reports import bench_report
-    from backprint.report.formats import write_report
+    from backprint.tools.bench.reports import bench_report
+    from backprint.tools.report.formats import write_report
 
     page = run.place / "report.html"
     write_report(bench_report(run), "html", page)

@@ -32,7 +32,6 @@ from backprint.cli.options import (
 from backprint.cli.say import echo, ending, limits, working
 from backprint.common.formats import CAPTURE, WORLD
 from backprint.errors import BackprintError, CaptureError, PlaceError, UsageError
-from backprint.graph.together import guard_texts
 from backprint.graph.verdicts import (
     REFUTED,
     has_proof,
@@ -41,10 +40,11 @@ from backprint.graph.verdicts import (
     reasons_of_derivative,
     verdict_text,
 )
-from backprint.jobs.apart import run_apart, write_answer
-from backprint.jobs.task import TREE_NAMES, Task, stage
-from backprint.jobs.verbs import load_only
 from backprint.sample.place import check_place, settle
+from backprint.tools.jobs.apart import run_apart, write_answer
+from backprint.tools.jobs.task import TREE_NAMES, Task, stage
+from backprint.tools.jobs.verbs import load_only
+from backprint.tools.report.together import guard_texts
 
 
 @click.command("capture")
@@ -220,7 +220,7 @@ def captured(
     target: str, place: Path, output: Path, options: Mapping[str, Any], entered: Callable[[str], Any]
 ) -> CaptureReport:
     """Read a target, capture it, and save it to `place`, which is or becomes `output`."""
-    from backprint.target import capture_target, read_target, with_grad
+    from backprint.tools.target import capture_target, read_target, with_grad
 
     gc.set_threshold(100_000, 20, 50)  # what a trace makes is kept: the collector looks at it less often
     rest = {key: option for key, option in options.items() if key not in ("world", "ranks")}
@@ -314,7 +314,7 @@ def trees(
 ) -> CaptureReport:
     """Write GraphNet's trees, if the program's verdict is not wrong."""
     import backprint as bp
-    from backprint.saving import write_layout
+    from backprint.tools.export.saving import write_layout
 
     verdict = bp.verify(capture)[-1]
     folders: dict[str, Any] = {}
@@ -339,7 +339,7 @@ def in_eval(program: Any, options: dict[str, Any]) -> Any:
 
     import torch
 
-    from backprint.target import capture_target
+    from backprint.tools.target import capture_target
 
     if program.kind != "factory":
         return None

@@ -34,7 +34,7 @@ from backprint.cli.options import (
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
-    from backprint.jobs import CorpusRun
+    from backprint.tools.jobs import CorpusRun
 
 NAMED = 5
 """How many samples without power are named at the end."""
@@ -168,9 +168,9 @@ def carry_out(
 ) -> None:
     """Execute a run and show its progress; exit with 1 unless all samples are good. `close` prints the result."""
     from backprint.graph.verdicts import GOOD
-    from backprint.jobs import run_corpus
-    from backprint.jobs.progress import display_for
-    from backprint.jobs.run import Stopped
+    from backprint.tools.jobs import run_corpus
+    from backprint.tools.jobs.progress import display_for
+    from backprint.tools.jobs.run import Stopped
 
     try:
         with (show or display_for)(as_json) as watcher:
@@ -202,8 +202,8 @@ def summarize_run(done: CorpusRun, as_json: bool) -> None:
 def closing_lines(done: CorpusRun) -> Iterator[str]:
     """Yield the verdicts, causes and proofs of a run as lines."""
     from backprint.graph.verdicts import VERDICTS
-    from backprint.jobs.ledger import NAME, Ledger
-    from backprint.jobs.progress import derivatives_text, powerless_text
+    from backprint.tools.jobs.ledger import NAME, Ledger
+    from backprint.tools.jobs.progress import derivatives_text, powerless_text
 
     counts = ", ".join(f"{done.verdicts[name]} {name}" for name in VERDICTS if name in done.verdicts)
     yield f"{sum(done.verdicts.values())} samples: {counts}"
@@ -228,7 +228,7 @@ def closing_lines(done: CorpusRun) -> Iterator[str]:
 def status(out: Path, where: tuple[str, ...], estimate: int | None, as_json: bool) -> None:
     """Show the state of the run in OUT: counts, the time left, running samples, the slowest samples, the last ones that
     are not good."""
-    from backprint.jobs import progress as reading
+    from backprint.tools.jobs import progress as reading
 
     answer = reading.state(out, where)
     costs = reading.estimate(out, estimate, where) if estimate else None

@@ -16,8 +16,8 @@ from backprint.cli.say import echo, ending, print_table, table_text, working
 from backprint.common.text import short
 
 if TYPE_CHECKING:
-    from backprint.corpus.duplicates import SharedPart
-    from backprint.jobs import CorpusRun
+    from backprint.tools.corpus.duplicates import SharedPart
+    from backprint.tools.jobs import CorpusRun
 
 ROWS = 30
 """How many parts the table has."""
@@ -52,8 +52,8 @@ def command(
     `--by part` keeps nothing: it prints each different layer of Backprint's samples once, with how often and in how
     many samples it is there, and writes all of them to `parts.json`. `--json` then prints one object a part.
     """
-    from backprint.corpus import check_compared
     from backprint.errors import UsageError
+    from backprint.tools.corpus import check_compared
 
     check_compared(by)
     limits_set = {name: value for name, value in limits.items() if value is not None}
@@ -71,8 +71,8 @@ def command(
 
 def by_graph(source: Path, output: Path, ignore_sizes: bool, files: str, as_json: bool) -> None:
     """Keep one of each group, and print them."""
-    from backprint.corpus import dedup
-    from backprint.corpus.duplicates import KEPT, LIST
+    from backprint.tools.corpus import dedup
+    from backprint.tools.corpus.duplicates import KEPT, LIST
 
     with ending(lambda: f"the same command goes on from what is in {output}"), working(f"{source}: comparing"):
         groups = dedup(source, output, ignore_sizes=ignore_sizes, files=files)
@@ -118,7 +118,7 @@ def by_part(source: Path, output: Path, ignore_sizes: bool, as_json: bool, optio
 
 def part_lines(source: Path, done: CorpusRun, ignore_sizes: bool, as_json: bool) -> Iterator[str]:
     """Yield what is printed of the parts, after their table."""
-    from backprint.corpus.duplicates import SHARED_LIST, all_shared_parts
+    from backprint.tools.corpus.duplicates import SHARED_LIST, all_shared_parts
 
     parts = all_shared_parts(source, done.out, "shape" if ignore_sizes else "exact")
     if as_json:

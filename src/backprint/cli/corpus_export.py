@@ -27,7 +27,7 @@ def command(out: Path, output: Path, where: tuple[str, ...], license: str | None
     A row is one graph: text, hash, ports, verdict, derivative, power, FLOPs, bytes, seconds and provenance. Nothing of
     a sample is executed, neither here nor by who reads the rows.
     """
-    from backprint import corpus
+    from backprint.tools import corpus
 
     with ending(lambda: f"nothing was written to {output}"), working(f"{out}: writing graphs") as at:
         exported = corpus.export(out, output, where=where, license=license, overwrite=overwrite, watch=at)

@@ -14,7 +14,7 @@ from backprint.cli.say import echo, working
 from backprint.errors import UsageError
 
 if TYPE_CHECKING:
-    from backprint.report.nouns import Report
+    from backprint.tools.report.nouns import Report
 
 
 @click.command("report")
@@ -71,8 +71,8 @@ def command(
 
 def corpus_report(out: Path, against: Path | None, where: tuple[str, ...], plan: dict[str, Any]) -> Report:
     """Return the report of a run, beside an earlier one if it is given; of both, the samples that meet conditions."""
-    from backprint.corpus.report import ReportPlan, RunView, report
-    from backprint.corpus.report import against as compared
+    from backprint.tools.corpus.report import ReportPlan, RunView, report
+    from backprint.tools.corpus.report import against as compared
 
     with working("reading the ledger"):
         built = report(RunView(out, where), ReportPlan(**plan))

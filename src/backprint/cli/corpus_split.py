@@ -15,8 +15,8 @@ from backprint.cli.options import ALLOW, DATA, WHERE
 from backprint.cli.say import echo, print_table, table_text
 
 if TYPE_CHECKING:
-    from backprint.jobs import CorpusRun
-    from backprint.jobs.progress import Show
+    from backprint.tools.jobs import CorpusRun
+    from backprint.tools.jobs.progress import Show
 
 
 @click.command("split")
@@ -43,7 +43,7 @@ def command(
     forward on inputs from recipes. A part that is not proven is reported, and not written. With --json, one object a
     part.
     """
-    from backprint.jobs.parts import all_parts
+    from backprint.tools.jobs.parts import all_parts
 
     chosen = {"by": by, "data": data, "allow": list(allow), "unique": unique}
     show: Callable[[bool], Any] | None = None
@@ -86,8 +86,8 @@ class PartLines(Silent):
 
     def show(self, event: Any) -> None:
         """Print the parts of a finished sample."""
-        from backprint.jobs.parts import parts_of
-        from backprint.jobs.run import Written
+        from backprint.tools.jobs.parts import parts_of
+        from backprint.tools.jobs.run import Written
 
         for row in parts_of(self.out, event.row) if isinstance(event, Written) else ():
             echo(json.dumps(row))

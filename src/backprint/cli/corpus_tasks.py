@@ -27,7 +27,7 @@ def command(source: Path, out: Path, as_json: bool, **options: Any) -> None:
     Parts are the same if their graphs are equal but for names. If the command is ended at any moment, the same command
     continues. Exit code 1 if no part became a task.
     """
-    from backprint import tasks
+    from backprint.tools import tasks
 
     with ending(lambda: "the same command continues"), working(f"corpus tasks {source}") as at:
         task_set = tasks.make_set(source, out, watch=at, **options)

@@ -33,7 +33,7 @@ def demonstrate(output: Path) -> None:
 
     import backprint as bp
     from backprint.cli import show, verify
-    from backprint.graph.cost import summarize
+    from backprint.tools.cost.costs import summarize
 
     places = []
     for name in MODELS:

@@ -40,9 +40,9 @@ def command(
     Exit codes: 0 if every graph has the same hash, 1 if the graphs differ, 2 if a sample cannot be read.
     """
     from backprint.common.web_page import check_html
-    from backprint.diff import compare
-    from backprint.diff.words import diff_json, diff_lines
     from backprint.errors import BackprintError, UsageError
+    from backprint.tools.diff import compare
+    from backprint.tools.diff.words import diff_json, diff_lines
 
     for place in (before, after):
         if (place / WORLD).is_file():

@@ -127,7 +127,7 @@ def engines() -> str:
     import torch
 
     import backprint as bp
-    from backprint.tracing.entry import ENGINES
+    from backprint.trace.entry import ENGINES
 
     outcomes: dict[str, str] = {}
     for engine in ENGINES:

@@ -45,7 +45,7 @@ def command(sample: Path, output: Path, pair: int, nodes: int, scale: float, all
     """
     import backprint as bp
     from backprint.errors import UsageError
-    from backprint.jobs.find import missing_sample
+    from backprint.tools.jobs.find import missing_sample
 
     if wrong := missing_sample((sample,)):
         raise UsageError(wrong)

@@ -35,8 +35,8 @@ def command(
     """
     import backprint as bp
     from backprint.errors import UsageError
-    from backprint.jobs.find import missing_sample
-    from backprint.sample.export import data_beside
+    from backprint.tools.export.export import data_beside
+    from backprint.tools.jobs.find import missing_sample
 
     if wrong := missing_sample((sample,)):
         raise UsageError(wrong)

@@ -16,8 +16,8 @@ from backprint.common.collector import collector_paused
 from backprint.common.text import amount
 
 if TYPE_CHECKING:
-    from backprint.graph.fits import Needs
     from backprint.graph.nouns import Capture
+    from backprint.tools.cost.fits import Needs
 
 MOST = 8
 """So many parts of the peak are listed."""
@@ -50,8 +50,8 @@ def command(
     counted. Nothing of the sample is run. Exits with 1 if a step does not fit, and with 3 if that cannot be told: the
     graphs of engine aot are without the program's checkpoints.
     """
-    from backprint.graph.fits import needs_of
     from backprint.graph.nouns import WITHOUT_CHECKPOINTS
+    from backprint.tools.cost.fits import needs_of
 
     limit = int(memory * 2**30)
     rows = []
@@ -113,8 +113,8 @@ def captures_of(sample: Path, ranks: Sequence[int], allow: tuple[str, ...]) -> l
     """Return the Captures of a sample, or of a World, each with what it is called."""
     import backprint as bp
     from backprint.errors import UsageError
-    from backprint.jobs.find import missing_sample
-    from backprint.ranks.world import is_world
+    from backprint.tools.jobs.find import missing_sample
+    from backprint.tools.ranks.world import is_world
 
     if is_world(sample):
         world = bp.load_world(sample, allow=allow)

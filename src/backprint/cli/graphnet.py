@@ -13,7 +13,7 @@ from backprint.cli.say import echo, print_table, table_text
 def show(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
     """Print a GraphNet sample."""
     from backprint.errors import UsageError
-    from backprint.graphnet.metas import read_sample_text
+    from backprint.tools.graphnet.metas import read_sample_text
 
     if side == "backward":
         raise UsageError(f"{place}: a GraphNet sample has no backward: `backprint capture {place} -o DIR` makes it")
@@ -29,8 +29,8 @@ def show(place: Path, side: str, summary_only: bool, as_json: bool) -> None:
 
 def sample_numbers(place: Path) -> dict[str, Any]:
     """Return the facts about the sample as data."""
-    from backprint.graphnet import read_graphnet
-    from backprint.graphnet.read import plan_of
+    from backprint.tools.graphnet import read_graphnet
+    from backprint.tools.graphnet.read import plan_of
 
     sample = read_graphnet(place)
     plan = plan_of(sample)
@@ -60,7 +60,7 @@ def sample_numbers(place: Path) -> dict[str, Any]:
 
 def lines_and_calls(sample: Any) -> tuple[int, Counter[str]]:
     """Return how many lines a sample's program has, and how often each function is called."""
-    from backprint.graphnet.code import count_calls
+    from backprint.tools.graphnet.code import count_calls
 
     if sample.graph is not None:
         return len(sample.graph.steps), Counter(step.target for step in sample.graph.steps if not step.is_guard)

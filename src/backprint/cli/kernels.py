@@ -15,7 +15,7 @@ from backprint.cli.say import echo
 from backprint.graph.verdicts import NOT_THE_DERIVATIVE
 
 if TYPE_CHECKING:
-    from backprint.jobs import CorpusRun
+    from backprint.tools.jobs import CorpusRun
 
 
 @click.group("kernels", cls=ShortGroup, others=("dedup", "find", "report"))
@@ -72,8 +72,8 @@ def extract_command(
     it. If the command is ended at any moment, the same command continues. Exit code 1 if a graph is refused, a
     kernel's results are wrong, or, with --check, a captured backward is not the derivative of its forward.
     """
-    from backprint.bench.compilers.table import absolute_compiler
-    from backprint.jobs.find import begin_several
+    from backprint.tools.bench.compilers.table import absolute_compiler
+    from backprint.tools.jobs.find import begin_several
 
     source, listed = begin_several(samples, out, "kernels", given["restart"])
     chosen = {

@@ -14,8 +14,8 @@ from backprint.cli.bench import aligned
 from backprint.cli.say import echo, ending, working
 
 if TYPE_CHECKING:
-    from backprint.kernels.groups import KernelGroup, KernelGroups
-    from backprint.kernels.read import UnreadKernels
+    from backprint.tools.kernels.groups import KernelGroup, KernelGroups
+    from backprint.tools.kernels.read import UnreadKernels
 
 SHOWN = 20
 """How many groups the table has without `--limit`."""
@@ -48,8 +48,8 @@ def command(
     GraphNet's layout. Files are parsed and not executed. With --index, samples that are in FILE as they are now are not
     read again, and what is new since the last run is told. Exit code 1 if something could not be read.
     """
-    from backprint.kernels.groups import KernelGroups, write_layout
-    from backprint.kernels.index import KernelIndex
+    from backprint.tools.kernels.groups import KernelGroups, write_layout
+    from backprint.tools.kernels.index import KernelIndex
 
     check_folders(folders)
     by = "structure" if ignore_sizes else "program"
@@ -141,7 +141,7 @@ def total_lines(groups: KernelGroups) -> Iterator[str]:
 
 def new_lines(groups: KernelGroups) -> Iterator[str]:
     """Yield what this run added to its index."""
-    from backprint.kernels.index import index_runs
+    from backprint.tools.kernels.index import index_runs
 
     *before, now = index_runs(groups.index)
     since = f"new since run {before[-1].run}" if before else "new"

@@ -16,7 +16,7 @@ from backprint.cli.kernels_dedup import LETTERS, short_name
 from backprint.cli.say import echo
 
 if TYPE_CHECKING:
-    from backprint.kernels.index import IndexedUse, IndexRun
+    from backprint.tools.kernels.index import IndexedUse, IndexRun
 
 
 @click.command("find")
@@ -42,7 +42,7 @@ def command(
     With several options, only uses that meet all of them are shown. Without --sample, --kernel and --since, the runs
     that wrote the index are shown, with their numbers for --since. HASH is the hash of a program or of a structure.
     """
-    from backprint.kernels.index import KernelIndex, find_uses, index_runs
+    from backprint.tools.kernels.index import KernelIndex, find_uses, index_runs
 
     with KernelIndex.reading(index) as opened:
         if sample is None and kernel is None and since is None:

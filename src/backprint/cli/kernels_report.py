@@ -12,8 +12,8 @@ from backprint.cli.reporting import report_options, write_or_print
 from backprint.cli.say import working
 
 if TYPE_CHECKING:
-    from backprint.kernels.groups import KernelGroups
-    from backprint.report.nouns import Report
+    from backprint.tools.kernels.groups import KernelGroups
+    from backprint.tools.report.nouns import Report
 
 
 @click.command("report")
@@ -26,7 +26,7 @@ def command(folders: tuple[Path, ...], format: str | None, output: Path | None, 
     DIR is what `kernels dedup` reads. Files are parsed and not executed, and nothing in DIR is changed. Exit code 1 if
     something could not be read; it is in the report too.
     """
-    from backprint.kernels.groups import vanishing_groups
+    from backprint.tools.kernels.groups import vanishing_groups
 
     check_folders(folders)
     groups = vanishing_groups()
@@ -37,7 +37,7 @@ def command(folders: tuple[Path, ...], format: str | None, output: Path | None, 
 
 def read_and_report(groups: KernelGroups, folders: tuple[Path, ...]) -> Report:
     """Read the folders, and return their report."""
-    from backprint.kernels.reports import report_of_folders
+    from backprint.tools.kernels.reports import report_of_folders
 
     with working("reading") as at:
         return report_of_folders(groups, folders, at)

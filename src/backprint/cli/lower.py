@@ -11,12 +11,12 @@ import click
 
 from backprint.cli.options import ALLOW, TIMEOUT
 from backprint.cli.say import echo
-from backprint.jobs.apart import ask, write_result
-from backprint.jobs.task import Task
-from backprint.jobs.verbs import load_only
+from backprint.tools.jobs.apart import ask, write_result
+from backprint.tools.jobs.task import Task
+from backprint.tools.jobs.verbs import load_only
 
 if TYPE_CHECKING:
-    from backprint.kernels.lowered import Lowered
+    from backprint.tools.kernels.lowered import Lowered
 
 
 @click.command("lower")
@@ -104,7 +104,7 @@ def _of_sample(place: Path, options: Mapping[str, Any], timeout: float) -> dict[
 def lowered_apart(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Lower a sample to Inductor's kernels, in its own process, and write the result as the answer."""
     from backprint.api import load
-    from backprint.kernels import lower
+    from backprint.tools.kernels import lower
 
     def result() -> dict[str, Any]:
         return _written(lower(load(task.path, allow=options["allow"]), target=options["gpu"]), options["check"])
@@ -119,7 +119,7 @@ def lowered_factory(target: str, lengths: str | None, sums: str, gpu: str) -> Lo
     """Return the program of a factory in kernels."""
     from backprint.common.factories import find_factory
     from backprint.errors import UsageError
-    from backprint.kernels import lower
+    from backprint.tools.kernels import lower
 
     factory = find_factory(target)
 

@@ -39,9 +39,9 @@ def command(sample: Path, compiler: str | None, derivative: bool, output: Path, 
     With --derivative in place of a compiler, the result is the smallest part of the sample whose backward is not the
     derivative of its forward. Exit code 1 if there is none.
     """
-    from backprint.bench.minify_sample import MinifiedSample, minify_sample
     from backprint.errors import UsageError
-    from backprint.jobs.find import missing_sample
+    from backprint.tools.bench.minify_sample import MinifiedSample, minify_sample
+    from backprint.tools.jobs.find import missing_sample
 
     if wrong := missing_sample((sample,)):
         raise UsageError(wrong)

@@ -17,10 +17,10 @@ from backprint.cli.verify import first_three, numbered
 from backprint.common.text import printable
 from backprint.errors import UsageError
 from backprint.graph.verdicts import GOOD, has_proof, ports_without_power
-from backprint.jobs.apart import run_apart, write_answer
-from backprint.jobs.find import missing_sample, samples_in
-from backprint.jobs.task import Task
-from backprint.jobs.verbs import load_only
+from backprint.tools.jobs.apart import run_apart, write_answer
+from backprint.tools.jobs.find import missing_sample, samples_in
+from backprint.tools.jobs.task import Task
+from backprint.tools.jobs.verbs import load_only
 
 MOST = 24
 """So many redraws of a sample are shown without `--all`."""
@@ -80,7 +80,7 @@ def command(
 
 def weighed(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Measure in the sample's own process, and write its row as the answer."""
-    from backprint.target import read_capture
+    from backprint.tools.target import read_capture
 
     read = partial(read_capture, task.path, options["mode"], options["trust"], tuple(options["allow"]))
     return write_answer(staging, measured(task.path, options["power"], options["seconds"], read))
@@ -101,8 +101,8 @@ def measured(place: Path, power: str, seconds: float | None, read: Callable[[], 
         measured_power = bp.power(capture, power, seconds=seconds)
     except Exception as error:  # a row for every sample, whatever is wrong with one
         return {"name": place.name, "error": f"{type(error).__name__}: {error}"}
-    from backprint.replaying.attest import power_json
-    from backprint.replaying.power import why_without_power
+    from backprint.prove.attest import power_json
+    from backprint.prove.power import why_without_power
 
     value = measured_power.value
     return {

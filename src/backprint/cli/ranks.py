@@ -61,8 +61,8 @@ def command(
     collective at a time, and nothing else takes time.
     """
     import backprint as bp
-    from backprint.graph.traffic import Rates, sizes_of_groups
-    from backprint.ranks.text import lines_of_model, lines_of_traffic, totals_of_traffic, traffic_json, world_text
+    from backprint.tools.cost.traffic import Rates, sizes_of_groups
+    from backprint.tools.ranks.text import lines_of_model, lines_of_traffic, totals_of_traffic, traffic_json, world_text
 
     whole = bp.load_world(world, allow=allow)
     captures = [whole.rank(number) for number in ranks or whole.numbers[:1]]

@@ -44,7 +44,7 @@ def command(
     from backprint.cli import Ended
     from backprint.errors import CaptureError
     from backprint.sample.place import check_place
-    from backprint.tracing.record.script import check_steps, script_at, script_of_module, show_without_own_frames
+    from backprint.tools.record.script import check_steps, script_at, script_of_module, show_without_own_frames
 
     first, last = read_steps(steps)
     check_steps((first, last))

@@ -40,9 +40,9 @@ RUN_HELP = "Which run of the script: latest, all, or a run's name or the beginni
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a pass.")
 def print_passes(dump: Path, run: str, bad: bool, index: int | None, as_json: bool) -> None:
     """Print the passes of a dump: edges, the gradients on them, modules, and the forward lines they come from."""
-    from backprint.regions.comparing import bad_part, pass_as_dict, shown_passes, shown_unreached
-    from backprint.regions.dumps import check_dump
-    from backprint.regions.nouns import Unwatched
+    from backprint.tools.regions.comparing import bad_part, pass_as_dict, shown_passes, shown_unreached
+    from backprint.tools.regions.dumps import check_dump
+    from backprint.tools.regions.nouns import Unwatched
 
     check_dump(dump)
     for line in chosen(dump, run):
@@ -84,8 +84,8 @@ def draw_passes(dump: Path, run: str, nodes: int, number: int | None) -> None:
     The forward runs down on the left and the backward up on the right. Modules are frames, and gradients with NaN or
     Inf are red. Shapes and statistics are in the tooltips.
     """
-    from backprint.regions.dumps import check_dump
-    from backprint.regions.pictures import draw_dump
+    from backprint.tools.regions.dumps import check_dump
+    from backprint.tools.regions.pictures import draw_dump
 
     check_dump(dump)
     for line in chosen(dump, run):
@@ -96,7 +96,7 @@ def draw_passes(dump: Path, run: str, nodes: int, number: int | None) -> None:
 
 def chosen(dump: Path, run: str) -> list[str]:
     """Say which of several runs is used."""
-    from backprint.regions.dumps import ALL, runs_of, select_run
+    from backprint.tools.regions.dumps import ALL, runs_of, select_run
 
     runs = runs_of(dump)
     if len(runs) == 1:
@@ -123,8 +123,8 @@ def compare(left: Path, right: Path, every: bool, as_json: bool, run_a: str, run
     of the latest run are compared, and a line says so. Exit 1 unless all edges exist on both sides and are bitwise or
     close.
     """
-    from backprint.regions.comparing import compare_passes
-    from backprint.regions.dumps import check_dump, read_passes
+    from backprint.tools.regions.comparing import compare_passes
+    from backprint.tools.regions.dumps import check_dump, read_passes
 
     check_dump(left)
     check_dump(right)

@@ -16,7 +16,7 @@ NARROW, LEAST = 90, 20
 
 def print_pass(shown_pass: Any, bad: bool) -> None:
     """Print a pass: what it is, the gradients on its edges, and its nodes; with `bad`, what of it has NaN or Inf."""
-    from backprint.regions.comparing import bad_part
+    from backprint.tools.regions.comparing import bad_part
 
     head(shown_pass)
     shown = bad_part(shown_pass) if bad else shown_pass
@@ -30,7 +30,7 @@ def print_pass(shown_pass: Any, bad: bool) -> None:
 
 def head(region_pass: Any) -> None:
     """Print what a pass is, in a few lines."""
-    from backprint.regions.nouns import NonfiniteOrigin, Unwatched
+    from backprint.tools.regions.nouns import NonfiniteOrigin, Unwatched
 
     inside = sum(node.inside for node in region_pass.nodes)
     echo_styled("", f"{region_pass.region}: pass {region_pass.index}", bold=True)

@@ -13,7 +13,7 @@ from backprint.cli.options import F, all_of
 from backprint.cli.say import console, echo
 
 if TYPE_CHECKING:
-    from backprint.report.nouns import Report
+    from backprint.tools.report.nouns import Report
 
 
 def report_options(row: str) -> Callable[[F], F]:
@@ -38,7 +38,7 @@ def write_or_print(
 ) -> None:
     """Make a report, and write it to a file or print it."""
     from backprint.errors import UsageError
-    from backprint.report.formats import FORMATS, format_of, json_lines, write_report
+    from backprint.tools.report.formats import FORMATS, format_of, json_lines, write_report
 
     if as_json and (format or output):
         raise UsageError("--json prints to the terminal: pass either it, or --format and -o")
@@ -55,7 +55,7 @@ def write_or_print(
             echo(report.answer)
         echo(f"{chosen} {title} in {output}", err=True)
     elif format is None and sys.stdout.isatty():
-        from backprint.report.terminal import on_terminal
+        from backprint.tools.report.terminal import on_terminal
 
         terminal = console()
         for shown in on_terminal(report, terminal.width):

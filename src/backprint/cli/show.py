@@ -14,9 +14,9 @@ from backprint.cli.options import ALLOW
 from backprint.cli.say import console, echo, echo_styled, print_table, table_text
 from backprint.common.collector import collector_paused
 from backprint.common.text import amount, printable, short
-from backprint.graph.together import guard_texts
-from backprint.graph.traffic import traffic_texts
 from backprint.graph.verdicts import has_proof, nonfinite_of, proof_arguments, reasons_of_derivative, verdict_text
+from backprint.tools.cost.traffic import traffic_texts
+from backprint.tools.report.together import guard_texts
 
 
 @click.command("show")
@@ -51,8 +51,8 @@ def command(
     import backprint as bp
     from backprint.common.formats import GRAPHNET, format_of
     from backprint.errors import UsageError
-    from backprint.graph.cost import summarize
-    from backprint.jobs.find import missing_sample
+    from backprint.tools.cost.costs import summarize
+    from backprint.tools.jobs.find import missing_sample
 
     if wrong := missing_sample((sample,)):
         raise UsageError(wrong)
@@ -120,9 +120,9 @@ def code(title: str, text: str) -> None:
 
 def capture_numbers(capture: Any, sample: Path) -> dict[str, Any]:
     """Return all numbers that are shown, as data."""
-    from backprint.graph.cost import summarize
-    from backprint.graph.folding.stretches import part_costs
-    from backprint.graph.traffic import bytes_by_group, traffic_of
+    from backprint.tools.cost.costs import summarize
+    from backprint.tools.cost.stretches import part_costs
+    from backprint.tools.cost.traffic import bytes_by_group, traffic_of
 
     pairs = []
     for pair in capture.pairs:
@@ -172,7 +172,7 @@ def print_parts(pair: Any) -> None:
     """Print what each layer costs, and how often it is there."""
     from rich.table import Table
 
-    from backprint.graph.folding.stretches import part_costs
+    from backprint.tools.cost.stretches import part_costs
 
     parts = part_costs(pair)
     if not parts:

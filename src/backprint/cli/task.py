@@ -57,7 +57,7 @@ def make_command(
     """
     import dataclasses
 
-    from backprint import tasks
+    from backprint.tools import tasks
 
     options: dict[str, Any] = {} if engine == "auto" else {"engine": engine}
     options |= {key: value for key, value in (("mode", mode), ("device", device)) if value is not None}
@@ -92,7 +92,7 @@ def check_command(folder: Path, solution: Path, untimed: bool, as_json: bool, **
     The solution works in a process of its own, with the rights of the one who calls: judge a stranger's in a
     container. Exit code 1 unless all is right.
     """
-    from backprint import tasks
+    from backprint.tools import tasks
 
     with ending(lambda: "nothing was judged"), working(f"task check {solution}"):
         report = tasks.check(folder, solution, timed=not untimed, **options)

@@ -21,10 +21,10 @@ from backprint.graph.verdicts import (
     proved_ports,
     reasons_of_derivative,
 )
-from backprint.jobs.apart import Answer, run_apart, write_answer
-from backprint.jobs.find import missing_rank, missing_sample, samples_in
-from backprint.jobs.task import Task
-from backprint.jobs.verbs import load_only
+from backprint.tools.jobs.apart import Answer, run_apart, write_answer
+from backprint.tools.jobs.find import missing_rank, missing_sample, samples_in
+from backprint.tools.jobs.task import Task
+from backprint.tools.jobs.verbs import load_only
 
 
 @click.command("verify")
@@ -127,7 +127,7 @@ def rows_beside_trace(
 ) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
     """Yield the rows of stamped samples, compared with a trace of their program in full."""
     import backprint as bp
-    from backprint.target import capture_target, read_target
+    from backprint.tools.target import capture_target, read_target
 
     full = capture_target(read_target(target, fake=True, mode=mode), stamp=False, loss=loss, allow=allow)
     for place in places:
@@ -175,7 +175,7 @@ def rows_of_sample(
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each Pair of a sample; a sample that cannot be read has a row too."""
     import backprint as bp
-    from backprint.target import read_capture
+    from backprint.tools.target import read_capture
 
     try:
         capture = read_capture(place, mode, trust, allow)

@@ -12,9 +12,9 @@ from backprint.cli.options import ALLOW
 from backprint.cli.say import echo, limits, working
 from backprint.common.collector import collector_paused
 from backprint.errors import ReplayError
-from backprint.jobs.apart import run_apart, write_answer
-from backprint.jobs.task import Task
-from backprint.jobs.verbs import load_only
+from backprint.tools.jobs.apart import run_apart, write_answer
+from backprint.tools.jobs.task import Task
+from backprint.tools.jobs.verbs import load_only
 
 
 @click.command("view")
@@ -40,9 +40,9 @@ def command(
     """
     import backprint as bp
     from backprint.common.web_page import check_html
-    from backprint.draw import page_of
     from backprint.errors import UsageError
-    from backprint.jobs.find import missing_sample
+    from backprint.tools.draw import page_of
+    from backprint.tools.jobs.find import missing_sample
 
     if wrong := missing_sample((sample,)):
         raise UsageError(wrong)
@@ -72,7 +72,7 @@ def observed_apart(
 def observed(task: Task, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
     """Run a sample, in its own process, and write the statistics of its values as the answer."""
     import backprint as bp
-    from backprint.draw import observed_rows
+    from backprint.tools.draw import observed_rows
 
     try:
         capture = bp.load(task.path, tuple(options["allow"]))

@@ -1,7 +1,7 @@
 """The formats of samples on disk, and how to recognize the format of a folder by its files alone, without reading them.
 
 A format is a row here, a room that reads it, and a row of the same name in these tables: `target.READERS`,
-`corpus/duplicates.KEYS`, `cli/show.SHOWN`.
+`tools/corpus/duplicates.KEYS`, `cli/show.SHOWN`.
 """
 
 from __future__ import annotations

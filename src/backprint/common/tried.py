@@ -1,8 +1,8 @@
 """The versions of torch that Backprint was tried with. Another one causes one warning, and works as far as it does.
 
 Differences between versions are handled where they matter: `Function.apply` (a builtin from 2.14 on) in
-`regions/watch`, threads of autograd in builds with CUDA libraries in `jobs/verbs`, Dynamo's caches in `_torch/dynamo`,
-marks on sums of gradients (2.11) in `tracing/aot/from_fx`.
+`tools/regions/watch`, threads of autograd in builds with CUDA libraries in `tools/jobs/verbs`, Dynamo's caches in
+`_torch/dynamo`, marks on sums of gradients (2.11) in `trace/aot/from_fx`.
 """
 
 from __future__ import annotations

@@ -77,5 +77,5 @@ OF_SOME_ENGINES: Mapping[str, str] = {
     "order": "order=2",
     "partition": "partition=",
 }
-"""Options that only some engines support, as messages write them. The table ENGINES in `tracing/entry.py` says which
+"""Options that only some engines support, as messages write them. The table ENGINES in `trace/entry.py` says which
 engines do."""

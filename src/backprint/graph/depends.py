@@ -1,7 +1,7 @@
 """Which of a Capture's results depend on which of its inputs, by reachability: a path of values, not of shapes alone.
 
 A path is necessary for dependence and not sufficient: `x - x` depends on `x` here. Where it matters, a port that does
-not move is tried with numbers (`replaying/power.py`).
+not move is tried with numbers (`prove/power.py`).
 """
 
 from __future__ import annotations

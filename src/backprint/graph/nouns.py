@@ -452,11 +452,13 @@ class Graph:
 
     def to_fx(self) -> GraphModule:
         """Return a torch.fx.GraphModule that computes the same."""
-        module: GraphModule = _above("fx.to_fx").to_fx(self)
+        from backprint.graph.fx.to_fx import to_fx
+
+        module: GraphModule = to_fx(self)
         return module
 
     def _repr_html_(self) -> str:
-        html: str = _above("draw").html_of_graph(self)
+        html: str = _above("tools.draw").html_of_graph(self)
         return html
 
     def by_role(self, role: str) -> tuple[Port, ...]:
@@ -654,7 +656,7 @@ class Pair:
         return f"Pair({': '.join(filter(None, [in_a_line(self.name), ', '.join(sizes)]))})"
 
     def _repr_html_(self) -> str:
-        html: str = _above("draw").html_of_pair(self)
+        html: str = _above("tools.draw").html_of_pair(self)
         return html
 
 
@@ -1020,16 +1022,16 @@ class Capture:
 
     def draw(self, path: str | os.PathLike[str], *, pair: int = 0, nodes: int = 300, scale: float = 2.0) -> Path:
         """Draw a Pair as a picture, and return its path, as `bp.draw.draw` does."""
-        written: Path = _above("draw").draw(self, path, pair=pair, nodes=nodes, scale=scale)
+        written: Path = _above("tools.draw").draw(self, path, pair=pair, nodes=nodes, scale=scale)
         return written
 
     def view(self, path: str | os.PathLike[str] | None = None, *, stats: bool = False) -> WebPage:
         """Make the page of the Capture, as `bp.draw.view` does."""
-        page: WebPage = _above("draw").view(self, path, stats=stats)
+        page: WebPage = _above("tools.draw").view(self, path, stats=stats)
         return page
 
     def _repr_html_(self) -> str:
-        html: str = _above("draw").html_of_capture(self)
+        html: str = _above("tools.draw").html_of_capture(self)
         return html
 
 

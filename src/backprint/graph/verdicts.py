@@ -307,7 +307,7 @@ class Verdict:
         return f"Verdict({word}: {in_a_line(self.name)}, {number_of(len(self.ports), 'port')}{detail})"
 
     def _repr_html_(self) -> str:
-        html: str = importlib.import_module("backprint.draw").html_of_verdict(self)  # a room above
+        html: str = importlib.import_module("backprint.tools.draw").html_of_verdict(self)  # a room above
         return html
 
     @property
@@ -370,7 +370,7 @@ def proofs(rows: Iterable[tuple[str, str, object, Sequence[str]]]) -> Proofs:
     return Proofs(proved, differentiable, proved_forwards, forwards_alone, tuple(without))
 
 
-# ---- Power: how far results move, in tolerances, when inputs are redrawn (`replaying/power.py` measures it)
+# ---- Power: how far results move, in tolerances, when inputs are redrawn (`prove/power.py` measures it)
 # A check of a port that no input moves proves nothing about it.
 
 STATE = ("parameter", "buffer", "constant")
@@ -445,7 +445,7 @@ class Power:
     """The power of a Capture's ports.
 
     `trials` are all redraws. `tried` of the `of` inputs were redrawn one by one. `most` is each port's power: its
-    largest movement in the redraws that every measurement makes (`replaying/power.py`, standard_redraws). `parts` is
+    largest movement in the redraws that every measurement makes (`prove/power.py`, standard_redraws). `parts` is
     the same for each of several linked Pairs. A port that is None, has no elements, or depends on no input is left out.
     `why` says of each port without power why nothing moves it.
     """

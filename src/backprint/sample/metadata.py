@@ -443,7 +443,7 @@ class Witness(Mapping[str, Any]):
 
 
 def _check_witness(field: Field) -> None:
-    """Raise SampleError unless every row is valid (`replaying.results.numbers_of` makes them): a digest, dtype, shape,
+    """Raise SampleError unless every row is valid (`prove.results.numbers_of` makes them): a digest, dtype, shape,
     norm, maximum and the first eight values of a result. The row of a sparse tensor also has its layout, the digests of
     its indices and the shape of its values; the row of a result that is None has nothing."""
     for row in field.rows().values():
@@ -504,7 +504,7 @@ def _check_derivative(field: Field) -> None:
 
 
 def _check_powers(field: Field) -> None:
-    """Raise SampleError unless the powers of a verdict are valid, which `replaying.attest` makes.
+    """Raise SampleError unless the powers of a verdict are valid, which `prove.attest` makes.
 
     A power says how far results move when one input is redrawn. `tried` of `of` inputs
     were redrawn. `redrawn` has a row for each redraw: the reason why it was not tried, or how many ports moved, by how

@@ -55,7 +55,7 @@ def check_custom(capture: Capture, allow: Sequence[str]) -> None:
     refused = [target for target in capture.requires if not allowed(target, allow)]
     if refused:
         name = refused[0].removeprefix("torch.ops.")
-        # The capture says why it could not record the body of this operator (`tracing/custom.py`).
+        # The capture says why it could not record the body of this operator (`trace/custom.py`).
         stays_whole = f"{name.replace('.', '::', 1).removesuffix('.default')} stays whole: "
         notes = (note for note in capture.why if note.startswith(stays_whole))
         why = next((f" ({note.removeprefix(stays_whole)})" for note in notes), "")

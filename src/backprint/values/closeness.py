@@ -4,8 +4,8 @@ A difference may be rounding alone, as that of a result that would be 0 in exact
 largest value of its role, and at most TIMES as large as the result's own movement in NUDGES runs on inputs that are
 moved by one unit in the last place.
 
-Exported files (`sample/export`) have the functions of it that they need, so it imports only torch and the standard
-library.
+Exported files (`tools/export/export`) have the functions of it that they need, so it imports only torch and the
+standard library.
 """
 
 import torch

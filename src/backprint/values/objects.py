@@ -5,9 +5,9 @@ closure, a slot, the globals of a module, the values of a tensor. It reads what 
 Walk yields the places that some objects lead to, the nearest first, and sorts objects by the table FORMS. Nothing of an
 object is asked that its class can answer: it may be a proxy, or raise.
 
-- A capture restores the places that its program reaches (`tracing/state`).
+- A capture restores the places that its program reaches (`trace/state`).
 - Each rank of a world has what is in those of the program's own modules (`ranks`).
-- Whose objects are looked at, and which names code mentions, is asked here too (`tracing/reach`).
+- Whose objects are looked at, and which names code mentions, is asked here too (`trace/reach`).
 """
 
 from __future__ import annotations

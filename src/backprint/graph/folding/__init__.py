@@ -3,5 +3,4 @@
 - `nouns`: FoldedGraph, its loops, and the series of what one place of a step has in each iteration.
 - `find`: repeated structure in a list of steps. `fold`: a FoldedGraph made of it.
 - `listing`: a folded graph as text for people, which is not read.
-- `stretches`: the iterations and what stands between them, each a graph, and what they cost.
 """

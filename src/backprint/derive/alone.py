@@ -1,0 +1,406 @@
+"""Each custom autograd.Function of a program asked alone: is its backward the derivative of its own forward?
+
+The program as a whole does not say so of a call behind a zero, as a gate that begins at 0: there the call's tangents
+are 0, and any backward returns 0. Neither does it of a call before a Function that is meant to differ, as a surrogate:
+behind a step the forward has no derivative, and what the surrogate returns is taken for given. Such a call is run by
+itself on the arguments that it had in the program, with random tangents, beside differences of its forward.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint._torch import pytree
+from backprint._torch.autograd import function_class, is_own_function
+from backprint.derive.called import Call, Place, Program, in_words, run_forward
+from backprint.derive.differences import Product, by_differences
+from backprint.derive.live import (
+    AGAIN,
+    SECOND_CALL,
+    Gradients,
+    NotTried,
+    ProgramFault,
+    Try,
+    apart,
+    attempt,
+    base_of,
+    call_tries,
+    frozen_tries,
+    layout_tries,
+    size_tries,
+    sum_tries,
+    tangent_tries,
+    tangents_of,
+    tries_of_step,
+)
+from backprint.derive.locate import DETACH
+from backprint.derive.setting import is_inexact
+from backprint.errors import is_defect
+from backprint.graph.nouns import Capture
+from backprint.graph.verdicts import DERIVATIVE, NOT_THE_DERIVATIVE, Derivative
+from backprint.trace.captured import LiveProgram
+from backprint.values.settings import preserving_random_states
+from backprint.values.tree import plain_leaves
+
+MOST_CALLS = 64
+"""So many calls of Functions of one name are asked, of those that differ in the Function, or in sizes, dtypes or other
+arguments."""
+
+MOST_ELEMENTS = 4_000_000
+"""A call whose tensors have more elements together is not asked: its forward runs some dozens of times."""
+
+
+@dataclass(eq=False)
+class FunctionCall:
+    """A call of a custom autograd.Function in the program: copies of its arguments, and which of them require grad.
+
+    `nodes` are the autograd nodes of all calls like it, and `used` the numbers of its outputs that the program uses.
+    """
+
+    function: Any
+    name: str
+    arguments: tuple[Any, ...]
+    wanted: tuple[int, ...]
+    nodes: list[Any] = field(default_factory=list)
+    used: set[int] = field(default_factory=set)
+
+
+def program_tries(capture: Capture, meant: Sequence[str] = ()) -> list[Try]:
+    """Run the program itself with unusual tangents, and several times in a row; return what came of each kind.
+
+    Functions and hooks in `meant` need not be linear in their tangents. Where they may be why a gradient is not, that
+    kind is not tried.
+    """
+    program = capture.origin
+    if capture.fake or not program.alive or program.partial:
+        return []
+    values = program.values()
+    with preserving_random_states(), program.restoring():
+        # modules that reduce gradients, such as FSDP2's, expect one backward after each forward
+        if not isinstance(program, LiveProgram) or program.program.reduces_gradients:
+            names = ("tangents of other sizes", AGAIN, SECOND_CALL, EACH_ALONE)
+            return [*tries_of_step(capture, values), *(Try(name, why_not=ONE_STEP) for name in names)]
+        return [
+            *tangent_tries(capture, program, values, meant),
+            *call_tries(capture, program, values),
+            *(frozen_tries(capture, program, values) if capture.rank is None else ()),
+            *_function_tries(capture, program, values, meant),
+        ]
+
+
+def _function_tries(
+    capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
+) -> list[Try]:
+    """Return a Try for each custom autograd.Function that the program as a whole does not say everything of."""
+    if capture.rank is not None or not any(edge.kind == "function" for edge in capture.opaque):
+        return []
+    try:
+        alike, calls = _calls_to_ask(capture, program, values, meant)
+    except Exception as error:
+        if is_defect(error):
+            raise
+        return [Try(EACH_ALONE, why_not=f"it raised {in_words(error)}")]
+    tries = [
+        Try(f"{name} alone", why_not=f"it is meant to differ, and {count} Functions have this name")
+        for name, count in alike.items()
+    ]
+    return [*tries, *(one for why, of_function in calls for one in _tries_of(why, of_function, capture.seed))]
+
+
+EACH_ALONE = "each Function alone"
+
+ONE_STEP = "it is a step that runs as a whole"
+
+BEHIND_ZERO = "whose tangents are 0 in the program"
+
+
+REST_IS_RIGHT = "everything else is the derivative"
+
+
+def may_be_what_is_meant(result: Derivative, capture: Capture, meant: Sequence[str]) -> bool:
+    """Whether a verdict names Functions that are not meant to differ, in a program in which others are, or a hook is.
+
+    A place may have the steps of several Functions, and a hook has none: then the graphs do not say which is wrong.
+    Everything else that the program does to its gradients must be meant too.
+    """
+    named = {place.function for place in result.wrong} - set(meant)
+    known = {"", *_functions_of(capture)}  # a Function that passes its tangent on has no steps: "" is before it
+    if result.word != NOT_THE_DERIVATIVE or not (result.rest_is_right and meant and named and named <= known):
+        return False
+    inside = {line for edge in capture.opaque if edge.kind == "function" for line in edge.lines}
+    kinds = {"hook" for edge in capture.opaque if edge.is_hook}
+    sources = [(edge.kind, edge.source) for edge in capture.opaque if edge.kind in ("detach", "no_grad")]
+    sources += [("detach", s.source) for pair in capture.pairs for s in pair.forward.steps if s.target == DETACH]
+    kinds |= {kind for kind, source in sources if source is None or f"{source.file}:{source.line}" not in inside}
+    return kinds <= set(meant)
+
+
+def is_cleared(result: Derivative, tries: Sequence[Try], capture: Capture, meant: Sequence[str]) -> bool:
+    """Whether what is wrong must be what is meant to differ: each other Function that it may be is right alone."""
+    right = {one.function for one in tries if one.function and one.fault is None and not one.why_not}
+    return may_be_what_is_meant(result, capture, meant) and _others_that_it_may_be(result, capture, meant) <= right
+
+
+def _functions_of(capture: Capture) -> set[str]:
+    """Return the names of a program's custom autograd.Functions."""
+    return {edge.function for edge in capture.opaque if edge.function}
+
+
+def _others_that_it_may_be(result: Derivative, capture: Capture, meant: Sequence[str]) -> set[str]:
+    """Return the Functions that are not meant to differ and that a verdict names; all of them where it names none."""
+    named = {place.function for place in result.wrong}
+    return (_functions_of(capture) if "" in named else named) - set(meant)
+
+
+def but_for_meant(result: Derivative, capture: Capture, meant: Sequence[str]) -> Derivative:
+    """Return the verdict that a backward is the derivative but for what is meant to differ."""
+    names = tuple(sorted(set(meant)))
+    alone = sorted(_others_that_it_may_be(result, capture, meant))
+    word = f"{DERIVATIVE} but for {', '.join(names)}"
+    wrong = tuple(place for place in result.wrong if place.function in meant)
+    detail = f"{', '.join(alone)} alone is the derivative" if alone else REST_IS_RIGHT
+    return replace(result, word=word, detail=detail, wrong=wrong, meant=names)
+
+
+def _calls_to_ask(
+    capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
+) -> tuple[dict[str, int], list[tuple[str, list[FunctionCall]]]]:
+    """Return the calls to be asked, by their Function, with the reason: those with tangents of 0, and if something is
+    meant to differ all others. Return before these the names of Functions that are meant to differ and several."""
+    with program.calls(values, capture.seed) as call:
+        nodes = _custom_nodes(call().tensors.values())
+        functions = dict.fromkeys(function_class(node) for node in nodes)
+        with recording([one for one in functions if one is not None and not is_own_function(one)]) as calls:
+            forward = call()
+        zeros = _nodes_with_zeros(forward, capture, calls)
+    by_name: dict[str, list[FunctionCall]] = {}
+    for one in calls:
+        if one.nodes:
+            by_name.setdefault(one.name, []).append(one)
+    alike = {name: len({one.function for one in own}) for name, own in by_name.items() if name in meant}
+    asked = []
+    for own in (own for name, own in by_name.items() if name not in meant):
+        behind = [one for one in own if any(node in zeros for node in one.nodes)]
+        if behind:
+            asked.append((BEHIND_ZERO, own if meant else behind))
+        elif meant:
+            asked.append(("", own))
+    for one in calls:
+        one.nodes.clear()  # they hold what the forward saved
+    return {name: count for name, count in alike.items() if count > 1}, asked
+
+
+def _custom_nodes(outputs: Iterable[Tensor], used: dict[Any, set[int]] | None = None) -> list[Any]:
+    """Return the nodes of custom autograd.Functions behind outputs; `used` gets the outputs of each that are used."""
+    edges = [(tensor.grad_fn, tensor.output_nr) for tensor in outputs if tensor.grad_fn is not None]
+    numbers: dict[Any, set[int]] = {}
+    while edges:
+        node, number = edges.pop()
+        if node not in numbers:
+            numbers[node] = set()
+            edges += [edge for edge in node.next_functions if edge[0] is not None]
+        numbers[node].add(number)
+    custom = {n: used for n, used in numbers.items() if isinstance(n, torch.autograd.function.BackwardCFunction)}
+    if used is not None:
+        used.update(custom)
+    return list(custom)
+
+
+@contextlib.contextmanager
+def recording(functions: Sequence[Any]) -> Iterator[list[FunctionCall]]:
+    """Record the calls of these Functions in this block, and of those that the program makes in it: of calls that are
+    alike, the arguments of the first."""
+    calls: dict[Any, FunctionCall] = {}
+    kept: list[FunctionCall] = []
+    changed: list[tuple[Any, str, Any]] = []
+
+    def record(function: Any, context: Any, arguments: Sequence[Any]) -> None:
+        if function_class(context) is not function:
+            return  # one that inherits the method, and is recorded itself
+        key = (function, *map(_kind_of_argument, arguments))
+        name = context.name().removesuffix("Backward")
+        if key not in calls:
+            if sum(one.name == name for one in calls.values()) >= MOST_CALLS:
+                return
+            wanted = [n for n, a in enumerate(arguments) if isinstance(a, Tensor) and a.requires_grad and is_inexact(a)]
+            calls[key] = FunctionCall(function, name, tuple(map(_copied_argument, arguments)), tuple(wanted))
+        calls[key].nodes.append(context)
+
+    def watch(function: Any) -> None:
+        is_apart = function.setup_context is not torch.autograd.Function.setup_context
+        name = "setup_context" if is_apart else "forward"
+        original = getattr(function, name)
+
+        @functools.wraps(original)
+        def method(context: Any, *arguments: Any, **options: Any) -> Any:
+            record(function, context, arguments[0] if is_apart else arguments)
+            return original(context, *arguments, **options)
+
+        changed.append((function, name, function.__dict__.get(name)))
+        setattr(function, name, staticmethod(method))
+
+    def watch_new(function: Any, /, **options: Any) -> None:
+        super(torch.autograd.Function, function).__init_subclass__(**options)
+        watch(function)
+
+    try:
+        for function in functions:
+            watch(function)
+        torch.autograd.Function.__init_subclass__ = classmethod(watch_new)
+        yield kept
+        kept += calls.values()
+    finally:
+        del torch.autograd.Function.__init_subclass__
+        for function, name, own in changed:
+            if own is None:
+                delattr(function, name)
+            else:
+                setattr(function, name, own)
+
+
+def _kind_of_argument(argument: Any) -> Any:
+    """Return by what calls are told apart: the kind of a tensor, a plain value, or which object it is."""
+    if isinstance(argument, Tensor):
+        return argument.dtype, argument.shape, argument.requires_grad
+    if isinstance(argument, bool | int | float | complex | str | torch.dtype | None):
+        return type(argument), argument
+    return id(argument)
+
+
+def _copied_argument(argument: Any) -> Any:
+    return argument.detach().clone() if isinstance(argument, Tensor) else argument
+
+
+def _nodes_with_zeros(forward: Any, capture: Capture, calls: Sequence[FunctionCall]) -> set[Any]:
+    """Run the backward; return the nodes of calls that have a tangent of 0 alone. A call without which no gradient is
+    computed has no nodes afterwards."""
+    used: dict[Any, set[int]] = {}
+    known = set(_custom_nodes(forward.tensors.values(), used))
+    run, zeros = set[Any](), set[Any]()
+
+    def look(node: Any, tangents: Sequence[Tensor | None]) -> None:
+        run.add(node)
+        if any(is_zero(tangents[number]) for number in used[node] if number < len(tangents)):
+            zeros.add(node)
+
+    handles = [node.register_prehook(partial(look, node)) for one in calls for node in one.nodes if node in known]
+    try:
+        forward.gradients(tangents_of(forward.outputs(), capture.signature.differentiable))
+    finally:
+        for handle in handles:
+            handle.remove()
+    for one in calls:
+        one.nodes = [node for node in one.nodes if node in run]
+        one.used = set[int]().union(*(used[node] for node in one.nodes))
+    return zeros
+
+
+def is_zero(tangent: Tensor | None) -> bool:
+    return tangent is None or not bool((tangent != 0).any())
+
+
+# ---- A Function alone
+
+
+def _tries_of(why: str, calls: Sequence[FunctionCall], seed: int) -> Iterator[Try]:
+    """Yield what came of the calls of one Function: the first fault, or one Try of all."""
+    function = calls[0].name
+    name = f"{function} alone" + (f", {why}," if why else "")
+    not_tried = ""
+    for call in calls:
+        for one in _tries_of_call(name, call, seed):
+            if one.fault is not None:
+                yield Try(one.name, one.fault, word=one.word, function=function)
+                return
+            not_tried = not_tried or one.why_not
+    if len(calls) == MOST_CALLS:
+        not_tried = not_tried or f"only {MOST_CALLS} kinds of its calls were"
+    yield Try(name, why_not=not_tried, word="for", function=function)
+
+
+def _tries_of_call(name: str, call: FunctionCall, seed: int) -> Iterator[Try]:
+    """Yield a Try of a call beside differences of its forward, and those of its tangents that have a fault."""
+    tensors = [value for value in plain_leaves(call.arguments) if isinstance(value, Tensor)]
+    if not all(type(tensor) is Tensor and tensor.layout is torch.strided for tensor in tensors):
+        yield Try(name, why_not="it takes tensors that are not dense")
+    elif sum(tensor.numel() for tensor in tensors) > MOST_ELEMENTS:
+        yield Try(name, why_not="its tensors are large")
+    elif call.wanted:
+        subject = _by_itself(call), Program(partial(used_outputs, call), {}, seed)
+        yield attempt(name, partial(_fault_by_differences, *subject), "for")
+        tries: list[Try] = []
+
+        def collect() -> None:
+            tries.extend(kinds_alone(*subject))
+
+        yield attempt(name, collect, "for")
+        yield from (Try(f"{name} with {one.name}", one.fault, word="for") for one in tries if one.fault is not None)
+
+
+def used_outputs(call: FunctionCall, *arguments: Any) -> list[Tensor]:
+    """Call a Function, and return those of its outputs that the program uses. It may write into its arguments."""
+    given = [value.clone() if isinstance(value, Tensor) else value for value in arguments]
+    outputs = plain_leaves(call.function.apply(*given))
+    return [out for out in outputs if isinstance(out, Tensor) and out.grad_fn and out.output_nr in call.used]
+
+
+def _by_itself(call: FunctionCall) -> Call:
+    """Return a call of a Function as one whose values can be changed."""
+    names = [f"argument {number}" for number in range(len(call.arguments))]
+    values = {name: value for name, value in zip(names, call.arguments, strict=True) if isinstance(value, Tensor)}
+    leaves = tuple(Place(name) if name in values else value for name, value in zip(names, call.arguments, strict=True))
+    tree = pytree.tree_flatten((tuple(range(len(leaves))), {}))[1]
+    return Call(leaves, tree, values, tuple(values), tuple(names[number] for number in call.wanted))
+
+
+def _fault_by_differences(call: Call, program: Program) -> ProgramFault | None:
+    """Return a fault if the backward is not the derivative by differences: in float64, or where the Function does not
+    take that in its own dtype."""
+    products: list[Product] = []
+    for own_dtype in (False, True):
+        programs = [replace(program, seed=program.seed + draw) for draw in range(DRAWS if own_dtype else 1)]
+        products = [product for one in programs for product in by_differences(call, one, own_dtype)]
+        if wrong := [one for one in products if not one.not_tried and one.gap > one.allowed]:
+            worst = max(wrong, key=lambda one: one.gap)
+            return ProgramFault(worst.name, worst.gap, "differences of its forward")
+        if not all(one.not_tried for one in products):
+            break
+    if not_tried := next((one.not_tried for one in products if one.not_tried != NO_ELEMENTS), ""):
+        raise NotTried(not_tried)
+    return None
+
+
+DRAWS = 3
+"""So many tangents and directions are drawn where a gap has few digits: that of one draw may be small by chance."""
+
+NO_ELEMENTS = "it has no elements"
+
+
+def kinds_alone(call: Call, program: Program) -> Iterator[Try]:
+    """Yield the tries of tangents in other memory, of other sizes and with other values."""
+
+    def backward(tangents: Gradients) -> Gradients:
+        forward = run_forward(program, call, call.values)
+        return forward.gradients({name: tangent for name, tangent in tangents.items() if tangent is not None})
+
+    forward = run_forward(program, call, call.values)
+    tangents = tangents_of({n: out.detach() for n, out in forward.outputs.items()}, forward.differentiable)
+    if not tangents:
+        return
+    before = {name: tangent.clone() for name, tangent in tangents.items()}
+    gradients = backward(tangents)
+    if any(not torch.equal(tangent, before[name]) for name, tangent in tangents.items()):
+        raise NotTried("it writes into its tangent")
+    if apart(backward(tangents), gradients) is None:
+        base = base_of(backward, tangents, gradients, forward.differentiable)
+        yield from layout_tries(backward, base)
+        yield from size_tries(backward, base)
+        yield from sum_tries(backward, base)

@@ -1,0 +1,296 @@
+"""A function with the tensors of one call by name, which can be run forward and backward on other values of these."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint._torch import pytree
+from backprint._torch.modules import own_buffers, own_parameters
+from backprint.derive.setting import is_inexact
+from backprint.errors import UsageError
+from backprint.trace.program import NamedTensor, choose_requires_grad
+from backprint.values.results import outputs_of
+from backprint.values.settings import seed_torch
+from backprint.values.tree import bind_names, copy_values, flatten_with_path, leaf_name, number_duplicates
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Stands for a tensor among the arguments of a call."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """The arguments of one call, with a Place for each tensor, and the values of these by name.
+
+    `values` has the parameters and buffers of modules too. `wanted` names the tensors whose gradients are compared,
+    `inputs` those among the arguments.
+    """
+
+    leaves: tuple[Any, ...]
+    tree: Any
+    values: dict[str, Tensor]
+    inputs: tuple[str, ...]
+    wanted: tuple[str, ...]
+
+    def arguments(self, values: Mapping[str, Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments with these values."""
+        leaves = [values[leaf.name] if isinstance(leaf, Place) else leaf for leaf in self.leaves]
+        return pytree.tree_unflatten(leaves, self.tree)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A callable; if it is a module, `state` has for each of its parameters and buffers the name among the values."""
+
+    function: Callable[..., Any]
+    state: dict[str, str]
+    seed: int
+    is_pure: bool = False
+    """Whether it is known to draw no random numbers, and to return the same twice."""
+    forgetful: Program | None = None
+    """The same without a memory of its runs, if it has one: what runs it under a mode must see its operators run."""
+
+    def __call__(self, call: Call, values: Mapping[str, Tensor]) -> Any:
+        """Call it under the seed."""
+        args, kwargs = call.arguments(values)
+        seed_torch(self.seed)
+        with self.holding(values):
+            return self.function(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def holding(self, values: Mapping[str, Tensor]) -> Iterator[None]:
+        """Give a module the parameters and buffers among these values for a while: for its call, and for its backward,
+        in which a checkpoint calls parts of the module again."""
+        if not isinstance(self.function, nn.Module):
+            yield
+            return
+        first = {
+            id(tensor): name for name, tensor in [*self.function.named_parameters(), *self.function.named_buffers()]
+        }
+        before = [(slots, name, slots[name]) for slots, name in slots_of(self.function)]
+        try:
+            for slots, name, tensor in before:
+                if first[id(tensor)] in self.state:
+                    slots[name] = values[self.state[first[id(tensor)]]]
+            yield
+        finally:
+            for slots, name, tensor in before:
+                slots[name] = tensor
+
+
+def slots_of(module: nn.Module) -> list[tuple[dict[str, Any], str]]:
+    """Return each place of a parameter or a buffer, as the dictionary of its module and its name there: a module that
+    has two paths has its places once."""
+    return [
+        (slots, name)
+        for inner in module.modules()
+        for slots in (own_parameters(inner), own_buffers(inner))
+        for name, tensor in slots.items()
+        if tensor is not None
+    ]
+
+
+def read_check(
+    fn: Callable[..., Any],
+    like: Callable[..., Any] | None,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    requires_grad: Any,
+    seed: int,
+) -> tuple[Call, Program, Program]:
+    """Return the call, the function that is checked, and the reference; without one, the function itself.
+
+    A parameter of a module that is the reference has the value of the same parameter of the function, if it has one.
+    """
+    paths, tree = flatten_with_path((tuple(args), dict(kwargs)))
+    names = number_duplicates([leaf_name(path, bind_names(fn, args, kwargs)[0]) for path, _ in paths])
+    values: dict[str, Tensor] = {}
+    known: dict[int, str] = {}
+    leaves = []
+    for name, (_, leaf) in zip(names, paths, strict=True):
+        if not isinstance(leaf, Tensor):
+            leaves.append(leaf)
+            continue
+        if leaf.layout is not torch.strided:
+            raise UsageError(
+                f"{name} is {str(leaf.layout)[6:]}: bp.check compares dense tensors; pass its parts, and build it in "
+                "the function"
+            )
+        own = known.setdefault(id(leaf), name)
+        values.setdefault(own, leaf)
+        leaves.append(Place(own))
+    if not values and not isinstance(fn, nn.Module):
+        raise UsageError("bp.check needs a tensor among the inputs: bp.check(fn, x, w, like=reference)")
+    tensors = [NamedTensor(name, "input", value.requires_grad) for name, value in values.items()]
+    inputs = tuple(values)
+    state_of_fn = _enter_state(fn, values, "")
+    wanted = _named_with_grad(tensors, values, requires_grad, fn, state_of_fn)
+    if like is None:
+        state_of_like = state_of_fn
+    else:
+        state_of_like = _enter_state(like, values, "reference.", state_of_fn)
+    copies = copy_values({name: value.detach() for name, value in values.items()})
+    call = Call(tuple(leaves), tree, copies, inputs, wanted)
+    return call, Program(fn, state_of_fn, seed), Program(like or fn, state_of_like, seed)
+
+
+def _named_with_grad(
+    tensors: list[NamedTensor],
+    values: Mapping[str, Tensor],
+    requires_grad: Any,
+    fn: Callable[..., Any],
+    state: Mapping[str, str],
+) -> tuple[str, ...]:
+    """Return the names of the tensors whose gradients are compared.
+
+    Of a module that requires grad these are its parameters, and its inputs as if the parameters were none: inputs that
+    require grad, and if there are none, all that may.
+    """
+    parameters = dict(fn.named_parameters()) if isinstance(fn, nn.Module) else {}
+    own = [
+        NamedTensor(name, "parameter", parameters[key].requires_grad)
+        for key, name in state.items()
+        if key in parameters
+    ]
+    if requires_grad is None:
+        chosen = [*choose_requires_grad(tensors, values, None), *own]
+    else:
+        chosen = choose_requires_grad([*tensors, *own], values, requires_grad)
+    return tuple(named.name for named in chosen if named.requires_grad)
+
+
+def _enter_state(
+    function: Callable[..., Any], values: dict[str, Tensor], prefix: str, known: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Put the parameters and buffers of a module among the values; return the name that each has there."""
+    if not isinstance(function, nn.Module):
+        return {}
+    state = {}
+    for own, value in (*function.named_parameters(), *function.named_buffers()):
+        name = (known or {}).get(own)
+        if name is None or values[name].shape != value.shape:
+            name = prefix + own
+            while name in values:
+                name += "~2"
+            values[name] = value
+        state[own] = name
+    return state
+
+
+def in_dtype(values: Mapping[str, Tensor], dtype: torch.dtype | None) -> dict[str, Tensor]:
+    """Return the values with all floats in a dtype; None leaves them as they are. Complex numbers stay, but for those
+    that go with float64."""
+    if dtype is None:
+        return dict(values)
+    return {
+        name: value.to(dtype)
+        if value.is_floating_point()
+        else value.to(torch.complex128)
+        if value.is_complex() and dtype is torch.float64
+        else value
+        for name, value in values.items()
+    }
+
+
+# ---- Running
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forward:
+    """What a program returned: its tensors by name, and the leaves among its inputs that require grad; and the buffers
+    of a module as they are afterwards."""
+
+    outputs: dict[str, Tensor]
+    leaves: dict[str, Tensor]
+    buffers: dict[str, Tensor] = field(default_factory=dict)
+    holding: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+    """The context in which it is differentiated: a module has the parameters of this call again."""
+
+    @property
+    def differentiable(self) -> tuple[str, ...]:
+        """The outputs that require grad."""
+        return tuple(name for name, output in self.outputs.items() if output.requires_grad and is_inexact(output))
+
+    def gradients(
+        self, tangents: Mapping[str, Tensor], keep: bool = False, create_graph: bool = False
+    ) -> dict[str, Tensor | None]:
+        """Return the gradient of each leaf, None for one that no output depends on."""
+        ends = [(self.outputs[name], tangent) for name, tangent in tangents.items() if self.outputs[name].requires_grad]
+        if not ends:
+            return dict.fromkeys(self.leaves)
+        with self.holding():
+            gradients = torch.autograd.grad(
+                [output for output, _ in ends],
+                list(self.leaves.values()),
+                [tangent for _, tangent in ends],
+                retain_graph=keep or create_graph,
+                create_graph=create_graph,
+                allow_unused=True,
+            )
+        return dict(zip(self.leaves, gradients, strict=True))
+
+
+def run_forward(program: Program, call: Call, values: Mapping[str, Tensor], grad: bool = True) -> Forward:
+    """Run a program on copies of these values, with their strides; without `grad`, as `torch.no_grad` does."""
+    return run_on(program, call, copies_for(call, values), grad)
+
+
+def copies_for(call: Call, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies of these values, with their strides; those whose gradients are wanted require grad."""
+    copies = copy_values({name: value.detach() for name, value in values.items()})
+    return {name: copy.requires_grad_(name in call.wanted) for name, copy in copies.items()}
+
+
+def run_on(program: Program, call: Call, copies: Mapping[str, Tensor], grad: bool = True) -> Forward:
+    """Run a program on these tensors themselves."""
+    with torch.set_grad_enabled(grad):
+        return called(program, call, copies)
+
+
+def called(program: Program, call: Call, copies: Mapping[str, Tensor]) -> Forward:
+    """Run a program on these tensors, in the modes of the caller."""
+    outputs = {name: leaf for name, leaf in outputs_of(program(call, copies))[0] if isinstance(leaf, Tensor)}
+    module = program.function
+    own = [name for name, _ in module.named_buffers()] if isinstance(module, nn.Module) else []
+    buffers = {name: copies[program.state[name]] for name in own}
+    leaves = {name: copies[name] for name in call.wanted}
+    return Forward(outputs, leaves, buffers, partial(program.holding, copies))
+
+
+def draws_random_numbers(program: Program, call: Call, values: Mapping[str, Tensor]) -> bool:
+    """Whether a program draws from torch's random numbers, or returns something else a second time."""
+    if program.is_pure:
+        return False
+    devices = {value.device for value in values.values() if value.is_cuda}
+    seed_torch(program.seed)
+    before, on_gpus = torch.get_rng_state(), {device: torch.cuda.get_rng_state(device) for device in devices}
+    first = run_forward(program, call, values).outputs
+    if not torch.equal(before, torch.get_rng_state()):
+        return True
+    if any(not torch.equal(state, torch.cuda.get_rng_state(device)) for device, state in on_gpus.items()):
+        return True
+    again = run_forward(program, call, values).outputs
+    return any(
+        output.numel() > 0 and is_inexact(output) and not torch.allclose(output, again[name], 0.1, equal_nan=True)
+        for name, output in first.items()
+    )
+
+
+def in_words(error: BaseException) -> str:
+    """Return an error in one line."""
+    text = str(error).strip()
+    if not text:
+        return f"{type(error).__name__} without a message"
+    first, *others = text.splitlines()
+    more = f" {others[0].strip()}" if first.endswith(":") and others else ""
+    return f"{type(error).__name__}: {first}{more}"

@@ -1,0 +1,921 @@
+"""The question for a whole Capture: is each backward the derivative of its forward?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.derive.alone import REST_IS_RIGHT, but_for_meant, is_cleared, may_be_what_is_meant, program_tries
+from backprint.derive.duals import CORRECTED
+from backprint.derive.echoes import names_in
+from backprint.derive.hostile import InputFault, input_faults
+from backprint.derive.kept import with_kept
+from backprint.derive.live import Try, faults_of
+from backprint.derive.locate import (
+    DETACH,
+    Located,
+    WrongPlace,
+    differing_from_autograd,
+    locate,
+    locate_formulas,
+    run_backward,
+)
+from backprint.derive.reads import with_reads
+from backprint.derive.setting import (
+    OF_ANOTHER_FORWARD,
+    CannotTell,
+    NotFinite,
+    Setting,
+    backward_product,
+    changes_along,
+    forward_product,
+    gap_by_accuracy,
+    gap_of,
+    has_finite_derivative,
+    inner,
+    is_inexact,
+    make_setting,
+    output_of,
+    own_source,
+    product_by_differences,
+    product_with,
+    results_at,
+    rounded,
+    wide,
+    with_one_name,
+    with_tangents,
+)
+from backprint.errors import BackprintError, GuardError, UsageError
+from backprint.graph.nouns import COLLECTIVES, NO_FUNCTIONS, Capture, Graph, OpaqueEdge, Pair, Source, Step, left_out_of
+from backprint.graph.verdicts import (
+    CANNOT_TELL,
+    DERIVATIVE,
+    NOT_THE_DERIVATIVE,
+    Derivative,
+    WrongGradient,
+)
+from backprint.prove.draws import draws_of
+from backprint.prove.power import wide as widened_capture
+from backprint.prove.whole import CaptureRun
+from backprint.values.settings import ONE_AT_A_TIME, preserving_random_states, with_settings
+from backprint.values.tree import plain_leaves
+
+DRAWS = 3
+"""Inputs, tangents and directions are drawn at most so often; the least gap counts."""
+
+LIMIT, LIMIT_BY_DIFFERENCES = 1e-12, 1e-8
+"""The largest gap that is rounding: of formulas, and where the tangent of an operator is from differences."""
+
+ROUNDING = 100.0
+"""A gap up to so many times what rounding of the inputs changes is no proof of an error."""
+
+
+DRAWS_ALONG = ("aten._standard_gamma.default", "aten._sample_dirichlet.default")
+"""Draws by rejection, which have no derivative for fixed random numbers."""
+
+CONVENTIONS: Mapping[str, str] = {
+    "aten._ctc_loss.Tensor": "PyTorch's gradient of ctc_loss is that of log_softmax of the inputs",
+    "aten._ctc_loss.default": "PyTorch's gradient of ctc_loss is that of log_softmax of the inputs",
+    **dict.fromkeys(
+        (
+            *("aten.max_unpool2d.default", "aten.max_unpool3d.default", "aten.index_put.default", "aten.put.default"),
+            *("aten.scatter.src", "aten.index_copy.default"),
+        ),
+        "several values are put at one place, and PyTorch leaves open which one counts",
+    ),
+    **dict.fromkeys(
+        (
+            "aten.fake_quantize_per_tensor_affine_cachemask.default",
+            "aten.fake_quantize_per_channel_affine_cachemask.default",
+            "aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default",
+            "aten._fake_quantize_learnable_per_tensor_affine.default",
+            "aten._fake_quantize_learnable_per_channel_affine.default",
+        ),
+        "PyTorch's gradient of a quantization passes through its rounding",
+    ),
+    "aten.cholesky_inverse.default": "PyTorch's gradient is that of a whole matrix, of which one triangle is read",
+    "aten.cholesky.default": "PyTorch's gradient is that of a symmetric matrix",
+    "aten.linalg_cholesky_ex.default": "PyTorch's gradient is that of a symmetric matrix",
+    "aten._linalg_eigh.default": "PyTorch's gradient is that of a symmetric matrix",
+    **dict.fromkeys(DRAWS_ALONG, "PyTorch's gradient of a draw is that along its distribution"),
+    "embedding": "PyTorch's gradient of the row of padding_idx is 0",
+}
+"""Operators whose gradient PyTorch defines in another way than as the derivative of what they compute."""
+
+
+CAPTURED_FIRST, RECIPE_FIRST = ("captured", "recipe"), ("recipe", "captured")
+"""The inputs near which a Derivative is computed: those of the capture, or those that its sample has."""
+
+
+def derivatives_of(
+    capture: Capture, meant: Sequence[str] = (), hostile: bool | None = None, draws: Sequence[str] = CAPTURED_FIRST
+) -> list[Derivative]:
+    """Return for each Pair with a backward whether this is the derivative of the forward.
+
+    `meant` names custom autograd.Functions, or `detach`, whose backward is meant to differ. With `hostile`, tangents in
+    other memory and inputs with zeros and ties are tried too; None tries them if the program has a custom
+    autograd.Function, a hook or a custom operator.
+    """
+    known = dict.fromkeys([*(edge.function for edge in capture.opaque if edge.function), *NO_FUNCTIONS])
+    if unknown := [name for name in meant if name not in known]:
+        raise UsageError(
+            f"meant={unknown[0]!r} is no custom autograd.Function that {capture.name} calls: it may be one of "
+            f"{', '.join(known)}"
+        )
+    meant, whole = (*capture.meant, *meant), capture
+    pairs = tuple(with_one_name(pair, capture.signature.same) for pair in capture.pairs)
+    opaque = sorted(capture.opaque, key=lambda edge: edge.function not in meant)  # Functions may have the same lines
+    capture = replace(capture, pairs=pairs, opaque=tuple(opaque))
+    if hostile is None:
+        hostile = bool(capture.requires) or any(edge.kind in ("function", "hook") for edge in capture.opaque)
+    with ONE_AT_A_TIME, preserving_random_states(), with_settings(dict(capture.environment)):
+        results = with_reads(capture, list(_checked_pairs(capture, tuple(meant), draws)), meant)
+        if hostile:
+            results = list(_tried_harder(capture, results, tuple(meant), draws))
+    results = with_kept(whole, results, meant, hostile)
+    left_out = left_out_of(capture.notes)
+    return [replace(result, detail="; ".join(filter(None, (result.detail, *left_out)))) for result in results]
+
+
+def _tried_harder(
+    capture: Capture, results: Sequence[Derivative], meant: tuple[str, ...], draws: Sequence[str]
+) -> Iterator[Derivative]:
+    """Yield the results, those that say nothing of a fault changed where unusual tangents or inputs show one."""
+    is_wanted = any(_may_be_wrong(one) or may_be_what_is_meant(one, capture, meant) for one in results)
+    tries = program_tries(capture, meant) if is_wanted else []
+    faults = faults_of(tries)
+    functions = tuple(dict.fromkeys(edge.function for edge in capture.opaque if edge.function))
+    try:
+        inputs = inputs_of_pairs(capture, draws)
+    except CannotTell:
+        inputs = []
+    pairs = [(pair, values) for pair, values in zip(capture.pairs, inputs, strict=False) if pair.backward is not None]
+    for number, result in enumerate(results):
+        if is_cleared(result, tries, capture, meant):
+            result = but_for_meant(result, capture, meant)
+        if not _may_be_wrong(result):
+            yield result
+            continue
+        result = _with_tries(result, tries)
+        if faults:
+            yield for_program(result, faults, functions, capture)
+        elif result.good and number < len(pairs):
+            pair, values = pairs[number]
+            verdicts = (
+                _for_inputs(result, fault, pair, values, capture, meant)
+                for fault in input_faults(pair, values, capture.seed)
+            )
+            others = (one for one in verdicts if one is not None and one.word != result.word)
+            yield next((one for one in others if not is_cleared(one, tries, capture, meant)), result)
+        else:
+            yield result
+
+
+def _may_be_wrong(result: Derivative) -> bool:
+    """Whether a fault that unusual tangents or inputs show would change the verdict."""
+    return result.good or result.word == CANNOT_TELL
+
+
+def _with_tries(result: Derivative, tries: Sequence[Try]) -> Derivative:
+    """Return the verdict with what the program itself was tried with, and what it could not be tried with."""
+    not_tried = tuple((one.name, one.why_not) for one in tries if one.why_not)
+    tried = tuple(one.name for one in tries if not one.why_not)
+    names: dict[str, list[str]] = {}
+    for name, why_not in not_tried:
+        names.setdefault(why_not, []).append(name)
+    said = [f"not tried: {', '.join(group)}: {why_not}" for why_not, group in names.items()]
+    detail = "; ".join(filter(None, [result.detail, *said]))
+    return replace(result, detail=detail, tried=tried, not_tried=not_tried)
+
+
+def for_program(result: Derivative, faults: Sequence[Try], functions: Sequence[str], capture: Capture) -> Derivative:
+    """Return the verdict on a backward that is wrong when the program itself runs, for some tangents or calls."""
+    sentences: dict[tuple[str, str], list[Try]] = {}
+    for one in faults:
+        assert one.fault is not None
+        sentences.setdefault((one.word, one.fault.compared), []).append(one)
+    details = []
+    for (word, compared), group in sentences.items():
+        first = group[0].fault
+        assert first is not None
+        gradient = "gradient" if group[0].function else "program's own gradient"
+        details.append(
+            f"{word} {', '.join(one.name for one in group)} the {gradient} of {first.port} differs by "
+            f"{first.error:.1e} from {compared}"
+        )
+    fault = faults[0].fault
+    assert fault is not None
+    known = {one.function for one in faults if one.function}  # these are wrong alone
+    if not known:
+        known = set(functions)
+        if len(functions) > 1:
+            details.append(f"one of {', '.join(functions)} is wrong")
+    wrong = []
+    for edge in {edge.function: edge for edge in capture.opaque if edge.function in known}.values():
+        at, code = line_text(edge.source), "" if edge.source is None else edge.source.code
+        wrong.append(WrongGradient((), at, code, (at,), ((fault.port, fault.error),), edge.function))
+    return replace(result, word=NOT_THE_DERIVATIVE, detail="; ".join(details), ports=(fault.port,), wrong=tuple(wrong))
+
+
+def _for_inputs(
+    result: Derivative,
+    fault: InputFault,
+    pair: Pair,
+    values: Mapping[str, Any],
+    capture: Capture,
+    meant: tuple[str, ...],
+) -> Derivative | None:
+    """Return the verdict on a backward that is wrong for some inputs or tangents only; None if it is no fault of a
+    Function or an operator of the program."""
+    setting = fault.setting
+    if math.isinf(fault.gap):
+        wrong = _first_not_finite(setting, capture.opaque)
+        if fault.invented and not any(is_of_program(place, pair) for place in wrong):
+            return None  # PyTorch's own backwards return NaN at 0 too, and nobody need pass 0 here
+        ports = _not_finite_ports(setting)
+        detail = f"for {fault.kind} the gradient of {', '.join(ports)} has NaN or Inf, where the derivative is finite"
+        return replace(result, word=NOT_THE_DERIVATIVE, detail=detail, draws=1, ports=ports, wrong=wrong)
+    known = replace(result, word=DERIVATIVE, gap=fault.gap)
+    reason = f"it is wrong for {fault.kind}"
+    if fault.by_values:
+        if "embedding" in result.meant:
+            return None  # differences of the values move the row of padding too
+        places = _with_only_function([], tuple(setting.gradients), capture.opaque)
+        if (fault.invented and not places) or any(place.function in meant for place in places):
+            return None
+        detail = f"{reason}; gap {fault.gap:.1e}, by differences of the forward's values"
+        return replace(known, word=NOT_THE_DERIVATIVE, detail=detail, wrong=tuple(places))
+    if not math.isfinite(forward_product(setting)[0]):
+        detail = f"{reason}; gap {fault.gap:.1e}, by differences of the whole forward"
+        return replace(known, word=NOT_THE_DERIVATIVE, detail=detail)
+    verdict = explained(known, pair, values, setting, capture.seed, capture.opaque, meant, reason, fault.at_kinks)
+    if fault.of_tangents and any(place.function in meant for place in verdict.wrong):
+        return None  # what is meant need not be linear
+    return None if verdict.word == CANNOT_TELL else verdict
+
+
+def is_of_program(place: WrongGradient, pair: Pair) -> bool:
+    """Whether the program wrote the backward at a place: a Function, a hook or an operator of its own. A backward of
+    PyTorch has the lines of its forward."""
+    return bool(place.function) or place.at not in {line_text(step.source) for step in pair.forward.steps}
+
+
+def _not_finite_ports(setting: Setting) -> tuple[str, ...]:
+    """Return the inputs whose gradients have NaN or Inf."""
+    return tuple(port for port, gradient in setting.gradients.items() if not bool(gradient.isfinite().all()))
+
+
+def _why_of_all_ranks(pairs: Sequence[Pair]) -> str:
+    """Say why the derivative is that of a step of all ranks, of which these Pairs are a part; '' if it is not."""
+    graphs = [graph for pair in pairs for graph in graphs_of(pair)]
+    if any(step.target in COLLECTIVES for graph in graphs for step in graph.steps):
+        return OF_ALL_RANKS
+    return OF_SHARDS if any(port.shard for graph in graphs for port in (*graph.inputs, *graph.outputs)) else ""
+
+
+def _checked_pairs(capture: Capture, meant: tuple[str, ...], draws: Sequence[str]) -> Iterator[Derivative]:
+    """Yield the Derivative of each Pair with a backward."""
+    pairs = [pair for pair in capture.pairs if pair.backward is not None]
+    if not pairs:
+        yield Derivative(CANNOT_TELL, capture.name, "it has no backward")
+        return
+    if why := _why_of_all_ranks(pairs):
+        for pair in pairs:
+            yield Derivative(CANNOT_TELL, name_of(capture, pair), why)
+        return
+    try:
+        values = inputs_of_pairs(capture, draws)
+    except CannotTell as error:
+        for pair in pairs:
+            yield Derivative(CANNOT_TELL, name_of(capture, pair), str(error))
+        return
+    for pair, inputs in zip(capture.pairs, values, strict=True):
+        if pair.backward is not None:
+            result = check_pair(pair, inputs, capture.seed, capture.opaque, meant, name_of(capture, pair))
+            of_others = any(reason == OF_ANOTHER_FORWARD for _, reason in result.left_out)
+            if of_others and len(capture.pairs) > 1 and result.word == NOT_THE_DERIVATIVE:
+                detail = "its backward goes through the forwards of other pairs too"
+                result = Derivative(CANNOT_TELL, result.name, detail, left_out=result.left_out)
+            yield result
+
+
+OF_SHARDS = "its tensors are shards, a part of a step of all ranks: World.against_whole says of that"
+
+OF_ALL_RANKS = "its collectives make it a part of a step of all ranks: World.against_whole says of that"
+"""Why the backward of one rank alone is compared with no derivative."""
+
+
+def graphs_of(pair: Pair) -> list[Graph]:
+    """Return the graphs of a Pair."""
+    return [graph for graph in (pair.forward, pair.backward) if graph is not None]
+
+
+def name_of(capture: Capture, pair: Pair) -> str:
+    return capture.name if len(capture.pairs) == 1 else f"{capture.name} {pair.name}"
+
+
+def inputs_of_pairs(capture: Capture, names: Sequence[str] = CAPTURED_FIRST) -> list[Mapping[str, Any]]:
+    """Return the inputs of each Pair by name; those of a later Pair are what the earlier ones return, in float64."""
+    if capture.fake:
+        raise CannotTell("it was captured without values")
+    draw = next((draw for name in names for draws in draws_of(capture, (name,)) for draw in draws), None)
+    if draw is None:
+        raise CannotTell("its program is gone, and the sample keeps no recipes for its inputs")
+    if len(capture.pairs) == 1:
+        return [draw.values]
+    run = CaptureRun(widened_capture(capture), {name: wide(value) for name, value in draw.values.items()}, None)
+    torch.manual_seed(capture.seed)
+    try:
+        run.forward()
+    except BackprintError as error:
+        raise CannotTell(str(error)) from error
+    return [pair_run.values for pair_run in run.runs]
+
+
+def check_pair(
+    pair: Pair,
+    values: Mapping[str, Any],
+    chance: int,
+    opaque: Sequence[OpaqueEdge] = (),
+    meant: tuple[str, ...] = (),
+    name: str = "",
+) -> Derivative:
+    """Return whether the backward of a Pair is the derivative of its forward, on inputs near these values."""
+    name = name or pair.name
+    gaps: list[tuple[float, Setting]] = []
+    used_second, used_differences = set[str](), set[str]()
+    limit = LIMIT
+    try:
+        for seed in range(DRAWS):
+            setting = make_setting(pair, values, seed, chance)
+            left, left_size, run = forward_product(setting)
+            if not math.isfinite(left):
+                return _by_whole_differences(name, setting)
+            used_second |= run.by_second_derivative
+            used_differences |= run.by_differences
+            limit = LIMIT_BY_DIFFERENCES if used_differences else LIMIT
+            right = backward_product(setting)
+            if left_size == right[1] == 0 and _results_change(setting):
+                raise CannotTell("all tangents and all gradients are 0, and the results change along the direction")
+            gap = gap_of((left, left_size), right)
+            if gap >= limit:
+                gap, setting = gap_by_accuracy(setting)
+            gaps.append((gap, setting))
+            if gap < limit:
+                break
+    except NotFinite as error:
+        return not_finite(name, error, opaque)
+    except (CannotTell, BackprintError, RuntimeError) as error:
+        return Derivative(CANNOT_TELL, name, str(error))
+    gap, setting = min(gaps, key=lambda pair: pair[0])
+    largest = max(gaps, key=lambda pair: pair[0])
+    if largest[0] > NO_ROUNDING:  # a backward that is right for some tangents only
+        gap, setting = largest
+    known = Derivative(
+        DERIVATIVE,
+        name,
+        gap=gap,
+        draws=len(gaps),
+        by_second_derivative=tuple(sorted(used_second)),
+        by_differences=tuple(sorted(used_differences)),
+        left_out=tuple(setting.left_out.items()),
+    )
+    if gap >= limit:
+        return with_padding(explained(known, pair, values, setting, chance, opaque, meant), setting)
+    other = _with_other_tangents(setting)
+    if other is not None:
+        known = replace(known, gap=gap_of(forward_product(other)[:2], backward_product(other)))
+        return explained(known, pair, values, other, chance, opaque, meant, "it is not linear in its tangents")
+    return with_padding(replace(known, detail=how(known, setting)), setting)
+
+
+def with_padding(known: Derivative, setting: Setting) -> Derivative:
+    """Return the verdict, with the embeddings named if the results depend on a row of padding: it has no gradient."""
+    padded = [step for step in setting.forward.steps if _has_padding(step)]
+    if not known.good or not padded:
+        return known
+    # what a right backward returns is the product without these rows
+    without = backward_product(setting) if known.word == DERIVATIVE else forward_product(setting)[:2]
+    product = product_with(changes_along(setting, padding=False)[0], setting.tangents)
+    if not gap_of(product, without) > LIMIT_BY_DIFFERENCES:
+        return known
+    places = []
+    for source in dict.fromkeys(step.source for step in padded):
+        at = line_text(source)
+        places.append(WrongGradient((EMBEDDING,), at, "" if source is None else source.code, (at,), (), "embedding"))
+    names = sorted({*known.meant, "embedding"})
+    return replace(
+        known,
+        word=f"{DERIVATIVE} but for {', '.join(names)}",
+        detail="; ".join(filter(None, [CONVENTIONS["embedding"], known.detail])),
+        wrong=(*known.wrong, *places),
+        meant=tuple(names),
+        rest_is_right=True,
+    )
+
+
+EMBEDDING = "aten.embedding.default"
+
+
+def _has_padding(step: Step) -> bool:
+    """Whether a step looks up rows of which one is padding."""
+    padding = step.args[2] if len(step.args) > 2 else dict(step.kwargs).get("padding_idx", -1)
+    return step.target == EMBEDDING and (not isinstance(padding, int) or padding >= 0)
+
+
+def _results_change(setting: Setting) -> bool:
+    """Whether the results that have a tangent change if the inputs are moved a little along the direction."""
+    results = results_at(setting, SMALL_STEP)
+    return any(
+        not torch.allclose(output_of(results, name), output_of(setting.results, name), 1e-12, 0, equal_nan=True)
+        for name in setting.tangents
+    )
+
+
+SMALL_STEP = 1e-6
+"""How far inputs are moved to see whether a result changes."""
+
+NO_ROUNDING = 1e-6
+"""A gap that no rounding makes, however ill-conditioned the draw."""
+
+SCALE = -1024.0
+"""A power of two: a gradient for tangents that are multiplied by it is multiplied by it, to the bit or nearly so."""
+
+
+def _with_other_tangents(setting: Setting) -> Setting | None:
+    """Return the Setting with scaled tangents if the gradients are not scaled alike; None if they are."""
+    extremes = EXTREMES_OF_HALF if setting.is_half else EXTREMES
+    for scale in (SCALE, -1.0, *(extremes if is_plain(setting.backward) else ())):
+        try:
+            scaled = with_tangents(setting, {name: tangent * scale for name, tangent in setting.tangents.items()})
+        except GuardError:
+            continue  # the backward takes another branch for these tangents, and the program itself is run with others
+        for name, gradient in setting.gradients.items():
+            if gradient.numel():
+                size = max(float((gradient * scale).abs().max()), float(scaled.gradients[name].abs().max()))
+                rounding = LEFT_OVER * float(gradient.abs().max())
+                if float((scaled.gradients[name] - gradient * scale).abs().max()) > 1e-9 * size + rounding:
+                    return scaled
+    return None
+
+
+LEFT_OVER = 1e-14
+"""Values that cancel leave so much of a gradient, whatever its tangents are."""
+
+EXTREMES = (2.0**24, 2.0**-24)
+"""Tangents multiplied by these are beyond a limit at which a backward clips them, or takes them for 0."""
+
+
+EXTREMES_OF_HALF = (2.0**12, 2.0**-10)
+"""The same where values have float16: no tangent is beyond 65504, and a clamp to it changes none."""
+
+
+def is_plain(graph: Graph) -> bool:
+    """Whether all steps of a graph are PyTorch's operators: a custom operator might compute with fewer bits."""
+    return all(step.is_guard or step.target.startswith(("aten.", "operator.")) for step in graph.steps)
+
+
+def _by_whole_differences(name: str, setting: Setting) -> Derivative:
+    """Return the verdict where forward-mode AD returns NaN, and the program and its gradients do not."""
+    if not all(bool(output_of(setting.results, port).isfinite().all()) for port in setting.tangents):
+        return Derivative(CANNOT_TELL, name, "the forward returns NaN or Inf, and so does its derivative")
+    left = product_by_differences(setting)
+    gap = gap_of(left, backward_product(setting))
+    known = Derivative(DERIVATIVE, name, gap=gap, draws=1, by_differences=(WHOLE_FORWARD,))
+    if gap < LIMIT_OF_WHOLE:
+        return replace(known, detail=how(known, setting))
+    ports = []
+    for port in setting.gradients:
+        alone = replace(setting, direction={port: setting.direction[port]})
+        gap_alone = gap_of(product_by_differences(alone), backward_product(alone, {port: setting.gradients[port]}))
+        if gap_alone >= LIMIT_OF_WHOLE:
+            ports.append(port)
+    detail = f"gap {gap:.1e}; wrong: the gradient of {', '.join(ports)}; by differences of the whole forward"
+    return replace(known, word=NOT_THE_DERIVATIVE, detail=detail, ports=tuple(ports))
+
+
+WHOLE_FORWARD = "the whole forward"
+
+LIMIT_OF_WHOLE = 1e-6
+"""The largest gap that is the error of differences of the whole forward."""
+
+
+def _first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
+    """Return the step of the backward that makes the first NaN, else the first Inf, as a wrong place."""
+    values = run_backward(setting)
+    for has_any in (torch.isnan, torch.isinf):
+        for step in setting.backward.steps:
+            taken = [values.get(name) for name in names_in(step)]
+            if not step.is_guard and _has_some(values.get(step.name), has_any) and not _has_some(taken, has_any):
+                line = line_text(step.source)
+                edge = _edge_of_line(step.source, opaque)
+                code = "" if step.source is None else step.source.code
+                gradients = ((step.name, 1.0),)
+                function = edge.function if edge else ""
+                names = step.echo.names if step.echo else ()
+                return (WrongGradient((step.target,), line, code, (line,), gradients, function, names=names),)
+    return ()
+
+
+def _has_some(value: Any, has_any: Callable[[Tensor], Tensor]) -> bool:
+    """Whether a tensor of a value has an element of a kind."""
+    leaves = [leaf for leaf in plain_leaves(value) if isinstance(leaf, Tensor)]
+    return any(bool(has_any(leaf).any()) for leaf in leaves if is_inexact(leaf))
+
+
+def _edge_of_line(source: Source | None, opaque: Sequence[OpaqueEdge]) -> OpaqueEdge | None:
+    """Return the custom autograd.Function that a line belongs to: one that called an operator there, else that whose
+    backward begins last before the line."""
+    if source is None:
+        return None
+    for edge in opaque:
+        if line_text(source) in edge.lines:
+            return edge
+    begun = [
+        edge
+        for edge in opaque
+        if edge.function and edge.source and edge.source.file == source.file and edge.source.line <= source.line
+    ]
+    if source.function != "backward" or not begun:
+        return None
+    return max(begun, key=lambda edge: edge.source.line if edge.source else 0)
+
+
+def not_finite(name: str, error: NotFinite, opaque: Sequence[OpaqueEdge]) -> Derivative:
+    """Return the verdict on a backward that returns NaN or Inf: it is wrong where the forward has a derivative."""
+    setting = error.setting
+    ports = _not_finite_ports(setting)
+    if has_finite_derivative(setting):
+        detail = f"{error}, where the derivative of the forward is finite"
+        wrong = _wrong_places(setting, opaque) or _first_not_finite(setting, opaque)
+        return Derivative(NOT_THE_DERIVATIVE, name, detail, draws=1, ports=ports, wrong=wrong)
+    return Derivative(CANNOT_TELL, name, str(error))
+
+
+def _wrong_places(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
+    """Return where a backward that makes NaN or Inf is wrong, as far as its values tell."""
+    try:
+        cut = {name for name, kinds in _cuts_before(setting, opaque).items() if kinds}
+        located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut)
+    except (BackprintError, RuntimeError):  # an operator that does not take NaN; the first NaN is named instead
+        return ()
+    return tuple(grouped([described(place, setting, opaque, False) for place in located.places]))
+
+
+def _with_refuted(known: Derivative, setting: Setting, refuted: frozenset[str]) -> tuple[Derivative, Setting, float]:
+    """Return the verdict, the Setting and the limit of its gap where the tangents of these operators are not from their
+    formulas in PyTorch, which differences refute."""
+    setting = replace(setting, refuted=refuted)
+    left, size, run = forward_product(setting)
+    known = replace(
+        known,
+        gap=gap_of((left, size), backward_product(setting)),
+        by_second_derivative=tuple(sorted(run.by_second_derivative)),
+        by_differences=tuple(sorted(run.by_differences)),
+    )
+    return known, setting, LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
+
+
+def how(known: Derivative, setting: Setting) -> str:
+    """Return what a check did, in a line."""
+    words = [f"gap {known.gap:.0e}"]
+    if setting.nudge == 0:
+        words.append("on the captured inputs, because the program does not run on inputs near them")
+    if setting.absolute:
+        words.append("on absolute values of the inputs, because the captured ones give NaN or Inf")
+    if setting.refuted:
+        words.append(
+            f"PyTorch's forward-mode formula of {', '.join(sorted(setting.refuted))} is wrong and was not used"
+        )
+    if known.by_differences:
+        words.append(f"{', '.join(known.by_differences)} by differences")
+    if known.left_out:
+        words.append("left out: " + "; ".join(f"{port}: {why}" for port, why in known.left_out))
+    return "; ".join(words)
+
+
+def explained(
+    known: Derivative,
+    pair: Pair,
+    values: Mapping[str, Any],
+    setting: Setting,
+    chance: int,
+    opaque: Sequence[OpaqueEdge],
+    meant: tuple[str, ...],
+    reason: str = "",
+    at_kinks: bool = False,
+) -> Derivative:
+    """Return the verdict where the two products differ: where the backward is wrong, or that it cannot be told."""
+    gap = known.gap or 0.0
+    if not at_kinks and gap <= ROUNDING * rounding(setting):
+        why = f"gap {gap:.0e}, and rounding of the inputs alone changes as much"
+        return replace(known, word=CANNOT_TELL, detail=why)
+    if (fixed := _fixed_to_rounding(pair, values, chance, gap)) and not at_kinks:
+        why = f"gap {gap:.0e}, and as much by rounding of {fixed}, of which the backward may use what holds to rounding"
+        return replace(known, word=CANNOT_TELL, detail=why)
+    try:
+        cut = {name for name, kinds in _cuts_before(setting, opaque).items() if kinds}
+        located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut)
+    except (BackprintError, RuntimeError) as error:
+        return replace(known, word=NOT_THE_DERIVATIVE, detail=f"gap {gap:.1e}; where was not found: {error}")
+    by_formula = not located.wrong
+    if by_formula:  # the backward is what autograd of the forward returns: an operator's own gradient is wrong
+        located = locate_formulas(setting)
+        if located.refuted:
+            known, setting, limit = _with_refuted(known, setting, located.refuted)
+            if (known.gap or 0.0) < limit and _with_other_tangents(setting) is None:
+                return replace(known, detail=how(known, setting))
+        if not located.places:
+            differing = {} if known.by_differences else differing_from_autograd(setting, LIMIT)
+            if differing:
+                return replace(known, word=NOT_THE_DERIVATIVE, ports=tuple(differing), detail=slightly(gap, differing))
+            return replace(known, word=CANNOT_TELL, detail=_no_operator(gap, located))
+    wrong = grouped([described(place, setting, opaque, by_formula) for place in located.places])
+    sure = located.complete and _is_right_elsewhere(setting, located)
+    ones = _gap_for_ones(pair, values, chance)
+    if not by_formula or reason:
+        wrong = _with_only_function(wrong, located.wrong, opaque)
+    unmeant = [place for place in wrong if place.function not in meant and place.function not in CONVENTIONS]
+    if wrong and not unmeant and sure:
+        names = sorted({place.function for place in wrong})
+        return replace(
+            known,
+            word=f"{DERIVATIVE} but for {', '.join(names)}",
+            detail="; ".join([*dict.fromkeys(CONVENTIONS[n] for n in names if n in CONVENTIONS), REST_IS_RIGHT]),
+            wrong=tuple(wrong),
+            meant=tuple(names),
+            ports=located.wrong,
+            rest_is_right=True,
+            ones=ones,
+        )
+    words = [*filter(None, [reason]), f"gap {gap:.1e}"]
+    if located.wrong:
+        words.append(
+            f"wrong: the gradient of {', '.join(located.wrong[:4])}" + (" …" if len(located.wrong) > 4 else "")
+        )
+    if ones is not None and ones < LIMIT:
+        words.append("tangents of ones do not show it")
+    if sure:
+        words.append(REST_IS_RIGHT)
+    return replace(
+        known,
+        word=NOT_THE_DERIVATIVE,
+        detail="; ".join(words),
+        wrong=tuple(wrong),
+        ports=located.wrong,
+        rest_is_right=sure,
+        ones=ones,
+    )
+
+
+def _with_only_function(
+    wrong: Sequence[WrongGradient], ports: Sequence[str], opaque: Sequence[OpaqueEdge]
+) -> list[WrongGradient]:
+    """Return the wrong places with the program's only custom autograd.Function, if none of them has one: a Function
+    that writes over its tangents, or over what it saved, spoils the gradients of others."""
+    edges = {edge.function: edge for edge in opaque if edge.function and edge.source is not None}
+    if len(edges) != 1 or any(place.function for place in wrong) or any(edge.kind == "hook" for edge in opaque):
+        return list(wrong)
+    ((function, edge),) = edges.items()
+    if wrong:
+        return [replace(place, function=function) for place in wrong]
+    assert edge.source is not None
+    line = line_text(edge.source)
+    return [WrongGradient((), line, edge.source.code, (line,), tuple((port, 1.0) for port in ports), function)]
+
+
+def slightly(gap: float, differing: Mapping[str, float]) -> str:
+    """Return what is wrong with a backward whose gradients differ by less than places are told apart."""
+    port, error = next(iter(differing.items()))
+    return (
+        f"gap {gap:.1e}; the gradient of {port} differs by {error:.0e} from that of autograd, which has the tangents' "
+        "product; too little to find where"
+    )
+
+
+def _no_operator(gap: float, located: Located) -> str:
+    """Return why nothing can be said of a backward that is what autograd of the forward returns, though tangents by
+    forward mode have another product."""
+    why = f"gap {gap:.0e}, which autograd of the forward has too"
+    if located.undecided:
+        names = ", ".join(sorted(located.undecided))
+        return f"{why}: the gradient of {names} or its formula for tangents is wrong, and differences do not settle"
+    return f"{why}, and each operator alone has the gradient that its tangents have"
+
+
+def rounding(setting: Setting) -> float:
+    """Return how far the gap moves if the inputs are rounded otherwise."""
+    source = own_source(1)
+    moved = {
+        name: rounded(value, source) if name in setting.gradients else value for name, value in setting.inputs.items()
+    }
+    before = forward_product(setting)
+    after = forward_product(replace(setting, inputs=moved))
+    size = max(before[1], backward_product(setting)[1], 1e-300)
+    return abs(before[0] - after[0]) / size
+
+
+def _fixed_to_rounding(pair: Pair, values: Mapping[str, Any], chance: int, gap: float) -> str:
+    """Return the inputs without gradients whose rounding in their own dtype makes a gap of the same size; '' for none.
+
+    The backward of a product with an orthogonal matrix may take its transpose for its inverse, and probabilities may
+    be taken to sum up to 1: that holds to rounding in the dtype that they are captured in.
+    """
+    wanted = set() if pair.backward is None else {port.name for port in pair.backward.outputs}
+    fixed = {
+        port.name: value
+        for port in pair.forward.inputs
+        if port.name not in wanted and isinstance(value := values.get(port.name), Tensor) and is_inexact(value)
+        if value.layout is torch.strided and value.dtype not in (torch.float64, torch.complex128)
+    }
+    if not fixed or gap > OF_FIXED * max(torch.finfo(value.dtype).eps for value in fixed.values()):
+        return ""
+    source = own_source(1)
+    gaps = []
+    for _ in range(FIXED_DRAWS):
+        moved = {name: _moved_in_its_digits(value, source) for name, value in fixed.items()}
+        try:
+            setting = make_setting(pair, {**values, **moved}, 0, chance)
+            gaps.append(gap_of(forward_product(setting)[:2], backward_product(setting)))
+        except (NotFinite, CannotTell, BackprintError, RuntimeError):
+            return ""
+    return ", ".join(fixed) if gap <= OF_ROUNDED * max(abs(other - gap) for other in gaps) else ""
+
+
+def _moved_in_its_digits(value: Tensor, source: torch.Generator) -> Tensor:
+    """Return a tensor whose elements are moved by up to two units in the last place of its dtype."""
+    moves = 2 * torch.rand(value.shape, generator=source, dtype=torch.float64).to(value.device) - 1
+    return (wide(value) * (1 + 2 * torch.finfo(value.dtype).eps * moves)).to(value)
+
+
+OF_FIXED = 100.0
+"""How many times the rounding of their dtype a gap may be that rounding of inputs without gradients explains."""
+
+FIXED_DRAWS, OF_ROUNDED = 3, 4.0
+"""How often these inputs are rounded otherwise, and how many times the gap's movement the gap may be."""
+
+
+def _gap_for_ones(pair: Pair, values: Mapping[str, Any], chance: int) -> float | None:
+    """Return the gap for tangents of ones, with which most tests of backwards begin."""
+    try:
+        setting = make_setting(pair, values, 0, chance, ones=True)
+        left, size, _ = forward_product(setting)
+    except NotFinite:  # NaN shows
+        return math.inf
+    except (CannotTell, BackprintError, RuntimeError):
+        return None
+    return gap_of((left, size), backward_product(setting))
+
+
+def _is_right_elsewhere(setting: Setting, located: Located) -> bool:
+    """Whether the two products agree if what the backward returned at the wrong places is taken for given.
+
+    The steps of a place pass no tangent on. What they would have passed is the inner product of what the backward
+    returned there with the tangents of what they take.
+    """
+    returned: dict[str, list[Tensor]] = {}
+    for place in located.places:
+        for name, gradient in zip(place.inputs, place.returned, strict=True):
+            if gradient is not None:
+                returned.setdefault(name, []).append(gradient)
+    passed = [0.0, 0.0]
+
+    def watch(name: str, value: Any, tangent: Any) -> None:
+        for gradient in returned.get(name, ()):
+            _add_product(passed, gradient, tangent)
+
+    constant = {step.name for place in located.places for step in place.steps}
+    left, size, run = forward_product(setting, constant, watch)
+    for port in setting.forward.inputs:
+        for gradient in returned.get(port.local, ()):
+            _add_product(passed, gradient, setting.direction.get(port.name))
+    limit = LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
+    right = backward_product(setting)
+    gap = gap_of((left + passed[0], size + passed[1]), right)
+    return gap < max(100 * limit, ROUNDING * rounding(setting))
+
+
+def _add_product(total: list[float], gradient: Tensor, tangent: Any) -> None:
+    """Add an inner product, and the sizes of its terms."""
+    if isinstance(tangent, Tensor):
+        part, size = inner(gradient, tangent)
+        total[0] += part
+        total[1] += size
+
+
+# ---- Wrong places in words
+
+
+def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge], by_formula: bool) -> WrongGradient:
+    """Return a wrong place as plain text and numbers; `by_formula` if autograd itself is wrong there."""
+    port_of = {port.local: port.name for port in setting.forward.inputs}
+    source = next((step.source for step in reversed(place.steps) if step.source is not None), None)
+    lines = lines_of(place, opaque)
+    target = place.steps[0].target
+    return WrongGradient(
+        operators=tuple(step.target for step in place.steps),
+        at=line_text(source),
+        code="" if source is None else source.code,
+        lines=lines,
+        gradients=tuple(
+            (port_of.get(name, name), error)
+            for name, error in zip(place.inputs, place.errors, strict=True)
+            if error > 1e-9
+        ),
+        function=target if by_formula or target in DRAWS_ALONG else function_of(place, setting, opaque),
+        modules=(source.module,) if source is not None and source.module else (),
+        names=tuple(step.name for step in place.steps),
+    )
+
+
+def line_text(source: Source | None) -> str:
+    return "a line that is not known" if source is None else f"{source.file}:{source.line}"
+
+
+def lines_of(place: WrongPlace, opaque: Sequence[OpaqueEdge]) -> tuple[str, ...]:
+    """Return the lines of the backward that computed the gradients of a place, those of its own backward first."""
+    sources = [step.source for step in place.backward_steps if step.source is not None]
+    own = [source for source in sources if source.function == "backward"]
+    return tuple(dict.fromkeys(map(line_text, own or sources)))
+
+
+def function_of(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge]) -> str:
+    """Return the name of the custom autograd.Function that a place is in, `detach` or `no_grad` where that is why a
+    gradient is missing, an operator whose own gradient is known to be wrong, or ''."""
+    missing = [
+        name
+        for name, gradient, error in zip(place.inputs, place.returned, place.errors, strict=True)
+        if error > 1e-9 and gradient is None
+    ]
+    if place.steps[0].target == DETACH:
+        return "detach"
+    cuts = _cuts_before(setting, opaque)
+    kinds = [cuts[name] for name in missing]
+    if kinds and all(kind == {"detach"} for kind in kinds):
+        return "detach"
+    is_hook = any(edge.is_hook for edge in opaque) and _has_step_of_hook(place, setting)
+    for step in (*place.backward_steps, *place.steps):
+        if (edge := _edge_of_line(step.source, opaque)) is not None:
+            is_whole = all(step.source is None or line_text(step.source) in edge.lines for step in place.steps)
+            return edge.function if is_whole or not is_hook else "hook"
+    if is_hook:
+        return "hook"
+    if len(place.steps) == 1 and place.steps[0].target in CORRECTED:
+        return place.steps[0].target
+    return "no_grad" if kinds and all(kinds) else ""
+
+
+def _has_step_of_hook(place: WrongPlace, setting: Setting) -> bool:
+    """Whether a step of the backward at a place was called where no step of the forward was: in a hook."""
+    called = {(s.source.file, s.source.line, s.source.function) for s in setting.forward.steps if s.source is not None}
+    sources = [step.source for step in place.backward_steps if step.source is not None]
+    return any((source.file, source.line, source.function) not in called for source in sources)
+
+
+def _cuts_before(setting: Setting, opaque: Sequence[OpaqueEdge]) -> dict[str, frozenset[str]]:
+    """Return for each value of the forward what cuts all ways from it to inputs with gradients: `detach`, `no_grad`, or
+    both. Nothing does if there is another way, or none. The forward of a custom autograd.Function cuts none."""
+    inside = {line for edge in opaque if edge.kind == "function" for line in edge.lines}
+    without_grad = {
+        (edge.source.file, edge.source.line)
+        for edge in opaque
+        if edge.kind == "no_grad" and edge.source and line_text(edge.source) not in inside
+    }
+    nothing = frozenset[str]()
+    cuts = {port.local: nothing for port in setting.forward.inputs}
+    connected = {port.local for port in setting.forward.inputs if port.name in setting.gradients}
+    for step in setting.forward.steps:
+        names = names_in(step)
+        before = nothing.union(*(cuts[name] for name in names))
+        is_connected = bool(connected.intersection(names))
+        cut = "detach" if step.target == DETACH else "no_grad" if place_of(step) in without_grad else ""
+        if cut and (before or is_connected):
+            cuts[step.name] = before | {cut}
+        elif is_connected:
+            cuts[step.name] = nothing
+            connected.add(step.name)
+        else:
+            cuts[step.name] = before
+    return cuts
+
+
+def place_of(step: Step) -> tuple[str, int] | None:
+    return None if step.source is None else (step.source.file, step.source.line)
+
+
+def grouped(places: Sequence[WrongGradient]) -> list[WrongGradient]:
+    """Return the places with those of a loop as one."""
+    groups: dict[tuple[Any, ...], list[WrongGradient]] = {}
+    for place in places:
+        groups.setdefault((place.operators, place.at, place.lines, place.function), []).append(place)
+    return [
+        replace(
+            group[0], times=len(group), modules=tuple(dict.fromkeys(path for place in group for path in place.modules))
+        )
+        for group in groups.values()
+    ]

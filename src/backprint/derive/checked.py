@@ -1,0 +1,240 @@
+"""What `bp.check` returns: a row for every comparison, and a table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backprint.errors import CheckError
+from backprint.graph.keys import in_a_line
+
+if TYPE_CHECKING:
+    from backprint.derive.reproduced import Fault
+
+OK, WRONG, NOT_TRIED = "ok", "wrong", "not tried"
+
+FORWARD = "forward"
+"""The check that compares the outputs with those of the reference; others of outputs begin with this word."""
+
+GRADIENT, DERIVATIVE = "gradient", "derivative"
+"""The first words of the checks that say whether a gradient is right."""
+
+
+WRITTEN = "written"
+
+PROCESS = "process"
+"""The check of the settings, modes and random states that the function leaves."""
+"""The check whose rows name what a function writes into and must not."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    """One comparison: what was done, in which dtype, for which output or gradient, and what came of it.
+
+    `error` is the largest absolute difference and `allowed` the largest that is rounding, of the same quantity.
+    `verdict` is `ok`, `wrong`, or `not tried: ` and the reason. `detail` has more about a verdict, in words.
+    """
+
+    check: str
+    dtype: str
+    name: str
+    error: float | None
+    allowed: float | None
+    verdict: str
+    detail: str = ""
+
+    @property
+    def tried(self) -> bool:
+        """Whether something was compared."""
+        return not self.verdict.startswith(NOT_TRIED)
+
+    @property
+    def is_gradient(self) -> bool:
+        """Whether a gradient was compared with what it must be, and not only with that for other memory."""
+        return self.check.startswith((GRADIENT, DERIVATIVE))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """Every comparison that `bp.check` made of a function, in the order in which they were made."""
+
+    name: str
+    rows: tuple[CheckRow, ...]
+    fault: Fault | None = None
+    """The first wrong row that one call shows, with its tensors, for `write_repro`."""
+
+    @property
+    def wrong(self) -> tuple[CheckRow, ...]:
+        """The rows that are wrong."""
+        return tuple(row for row in self.rows if row.verdict == WRONG)
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is wrong, a gradient was compared with what it must be, and in each dtype an output was
+        compared with that of the reference, if there is one."""
+        tried_in: dict[str, bool] = {}
+        for row in self.rows:
+            if row.check == FORWARD:
+                tried_in[row.dtype] = tried_in.get(row.dtype, False) or row.tried
+        compared = any(row.tried and row.is_gradient for row in self.rows) and all(tried_in.values())
+        return compared and not self.wrong
+
+    def __str__(self) -> str:
+        return "\n".join([summary(self), "", *table(shown_rows(self.rows)), *explanation(self)])
+
+    def __repr__(self) -> str:
+        return f"CheckReport({in_a_line(summary(self))})"
+
+    def raise_if_wrong(self) -> None:
+        """Raise CheckError, an AssertionError, with the table if something is wrong or no gradient was compared."""
+        if not self.good:
+            raise CheckError(f"{self}")
+
+    def write_repro(self, path: str | Path) -> Path:
+        """Write one Python file that shows the first fault with PyTorch alone, and return its path.
+
+        It imports the function, makes the inputs and the tangents, and prints the function's result beside the one that
+        was expected. UsageError names what cannot be written, as a function that no module has under a name.
+        """
+        from backprint.derive.reproduced import write_fault
+
+        return write_fault(self.name, self.fault, Path(path))
+
+
+# ---- Text
+
+
+def summary(report: CheckReport) -> str:
+    """Return what came of a check, in a line."""
+    tried = sum(row.tried for row in report.rows)
+    left = len(report.rows) - tried
+    parts = [f"{tried} comparisons"]
+    if report.wrong:
+        parts.append(f"{len(report.wrong)} wrong")
+    if left:
+        parts.append(f"{left} not tried")
+    word = "good" if report.good else "wrong" if report.wrong else "not compared"
+    return f"{report.name}: {word} ({', '.join(parts)})"
+
+
+def shown_rows(rows: Sequence[CheckRow]) -> Iterator[CheckRow]:
+    """Yield the rows of the table: neighbours of one check that are `ok`, or not tried for one reason, are one row."""
+    group: list[CheckRow] = []
+    for row in rows:
+        if group and kind_of(row) != kind_of(group[0]):
+            yield joined(group)
+            group = []
+        group.append(row)
+    if group:
+        yield joined(group)
+
+
+def kind_of(row: CheckRow) -> tuple[str, str, str]:
+    """Return what rows have in common that are shown as one; a wrong row has its own name in it."""
+    return row.check, row.dtype, f"{row.verdict} {row.name}" if row.verdict == WRONG else row.verdict
+
+
+def joined(group: Sequence[CheckRow]) -> CheckRow:
+    """Return rows as one, with the numbers of that which is nearest to what is allowed."""
+    worst = max(group, key=lambda row: (row.error or 0.0) / row.allowed if row.allowed else 0.0)
+    names = ", ".join(dict.fromkeys(row.name for row in group))
+    detail = "; ".join(dict.fromkeys(row.detail for row in group if row.detail))
+    return CheckRow(worst.check, worst.dtype, names, worst.error, worst.allowed, worst.verdict, detail)
+
+
+HEADS = ("check", "dtype", "of", "error", "allowed", "verdict")
+
+LONGEST = 40
+"""The most letters of the names of the outputs or gradients of one row."""
+
+
+def table(rows: Iterator[CheckRow]) -> Iterator[str]:
+    """Yield the lines of the table, aligned."""
+    cells = [HEADS, *map(cells_of, rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(HEADS) - 1)]
+    for row in cells:
+        padded = [
+            text.rjust(width) if HEADS[column] in ("error", "allowed") else text.ljust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=False))
+        ]
+        yield "  ".join([*padded, row[-1]]).rstrip()
+
+
+def cells_of(row: CheckRow) -> tuple[str, ...]:
+    names = row.name if len(row.name) <= LONGEST else row.name[: LONGEST - 2] + " …"
+    verdict = row.verdict if row.tried else NOT_TRIED
+    return row.check, row.dtype, names, number(row.error), number(row.allowed), verdict
+
+
+def number(value: float | None) -> str:
+    """Return an error as text: two digits say enough."""
+    return "" if value is None else "0" if value == 0 else f"{value:.1e}"
+
+
+def explanation(report: CheckReport) -> Iterator[str]:
+    """Yield what is said below the table: why something was not tried, what is said of what is right, and the first
+    fault."""
+    for title, texts in (
+        ("Not tried:", by_text(report.rows, lambda row: "" if row.tried else row.verdict.removeprefix(NOT_TRIED)[2:])),
+        ("Said of what is ok:", by_text(report.rows, lambda row: row.detail if row.verdict == OK else "")),
+    ):
+        if texts:
+            yield from ("", title)
+            yield from (f"  {'; '.join(dict.fromkeys(checks))}: {text}" for text, checks in texts.items())
+    wrong = report.wrong
+    if wrong:
+        yield from ("", *first_fault(report, wrong[0]))
+    elif not report.good:
+        if any(row.tried and row.is_gradient for row in report.rows):
+            yield from ("", "The reference was not compared: the reasons are above. Without `like` it is not needed.")
+        else:
+            yield from ("", "No gradient was compared with what it must be: nothing is known of the backward.")
+
+
+def by_text(rows: Sequence[CheckRow], text_of: Callable[[CheckRow], str]) -> dict[str, list[str]]:
+    """Return the checks of rows by what is said of them."""
+    texts: dict[str, list[str]] = {}
+    for row in rows:
+        if text := text_of(row):
+            texts.setdefault(text, []).append(row.check)
+    return texts
+
+
+def first_fault(report: CheckReport, first: CheckRow) -> Iterator[str]:
+    """Yield the first fault: what is wrong, by how much, with which tangents it is right, and where if known."""
+    what = first.name if first.check.startswith(OUTPUTS) else f"the gradient of {first.name}"
+    about = f"First fault: {first.check}, {first.dtype}: {what} is wrong"
+    if first.error is None or first.allowed is None or first.check == DERIVATIVE:
+        yield about
+    else:
+        yield f"{about} by {number(first.error)}, where {number(first.allowed)} is allowed"
+    if first.detail:
+        yield from indented(first.detail)
+    yield from _by_tangents(report.rows, first)
+    derivative = [row for row in report.rows if row.check.startswith(DERIVATIVE) and row.tried and row is not first]
+    yield from (line for row in derivative if row.verdict == WRONG for line in indented(row.detail))
+    if first.check.startswith(GRADIENT) and derivative and all(row.verdict == OK for row in derivative):
+        yield "  Its backward is the derivative of its own forward, in float64 and near these inputs."
+
+
+OUTPUTS = (FORWARD, "same output", WRITTEN, PROCESS)
+
+
+def indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines()]
+
+
+def _by_tangents(rows: Sequence[CheckRow], first: CheckRow) -> Iterator[str]:
+    """Yield with which tangents the first wrong gradient is wrong too, and with which it is not."""
+    kind = first.check.partition(", ")[0] + ", "
+    same = [row for row in rows if row.name == first.name and row.dtype == first.dtype and row.check.startswith(kind)]
+    right, wrong = ([row.check.removeprefix(kind) for row in same if row.verdict == verdict] for verdict in (OK, WRONG))
+    if not wrong or kind.startswith(OUTPUTS):
+        return
+    if right:
+        yield f"  wrong with {', '.join(wrong)}"
+        yield f"  right with {', '.join(right)}"
+    else:
+        yield "  wrong with every kind of tangents and inputs that was tried"

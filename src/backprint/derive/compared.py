@@ -1,0 +1,515 @@
+"""A function's outputs and gradients beside those of its reference, for one set of inputs and tangents.
+
+The reference runs in float64, and in the function's own dtype: what it is off by there is what rounding explains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from backprint.derive.called import Call, Forward, Program, draws_random_numbers, in_words, run_forward
+from backprint.derive.checked import NOT_TRIED, OK, WRONG, CheckRow
+from backprint.derive.hostile import tolerance
+from backprint.derive.reproduced import Fault
+from backprint.derive.setting import drawn_like, is_inexact, own_source, wide
+
+Result = tuple[CheckRow, Fault | None]
+
+OF_ROUNDING = 8.0
+"""A gradient that is 0 but for rounding may be off by so many times more: it is chance how much rounding is left."""
+
+TINY = {torch.float64: 5e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
+"""What the reference is taken to be off by at least, relative to the largest value, however exact it is by chance."""
+
+SMALL = 0.1
+"""A result of the reference whose error is more than this part of it is nothing but rounding."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """What is checked, and with what, in one dtype; None is the dtype that the inputs have.
+
+    The function may be off by `times` what the reference is off by in this dtype.
+    """
+
+    call: Call
+    ours: Program
+    reference: Program
+    has_reference: bool
+    dtype: torch.dtype | None
+    values: dict[str, Tensor]
+    times: float
+
+    @property
+    def output(self) -> str:
+        """The first word of checks of outputs: without a reference they are compared with those for other memory."""
+        return "forward" if self.has_reference else "same output"
+
+    @property
+    def gradient(self) -> str:
+        """The first word of checks of gradients."""
+        return "gradient" if self.has_reference else "same gradient"
+
+    @property
+    def text(self) -> str:
+        """The dtype in words: that of the inputs, or the lowest of them."""
+        return str(self.coarsest)[6:]
+
+    @property
+    def coarsest(self) -> torch.dtype:
+        """The dtype of the inputs with the fewest digits."""
+        kinds = [self.values[name].dtype for name in self.call.wanted]
+        return max((REAL.get(kind, kind) for kind in kinds), key=lambda kind: torch.finfo(kind).eps)
+
+    @property
+    def tiny(self) -> float:
+        """What the reference is off by at least, relative to the largest value of a result."""
+        return TINY.get(self.coarsest, 2 * torch.finfo(self.coarsest).eps)
+
+
+REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+
+
+def comparable(results: Sequence[Result]) -> bool:
+    """Whether gradients can be compared: not where outputs have other shapes, or are of other random numbers."""
+    outputs = [output for output, _ in results if output.error is None and not output.check.endswith(", dtype")]
+    return not any(output.verdict == WRONG or NUMBERS in output.verdict for output in outputs)
+
+
+def not_tried(subject: Subject, check: str, name: str, reason: str) -> Result:
+    """Return the row of a comparison that was not made."""
+    return CheckRow(check, subject.text, name, None, None, f"{NOT_TRIED}: {reason}"), None
+
+
+def row(subject: Subject, check: str, name: str, verdict: str, detail: str = "") -> CheckRow:
+    """Return a row without numbers."""
+    return CheckRow(check, subject.text, name, None, None, verdict, detail)
+
+
+# ---- The reference
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expected:
+    """The reference's results: in float64, in the function's dtype, and in float64 on inputs that are rounded once
+    more. None where the reference does not run so. `random` says that it draws random numbers."""
+
+    exact: Forward
+    own: Forward | None
+    moved: Forward | None
+    random: bool
+
+
+class NoReference(Exception):
+    """The reference does not run, for the reason in the message."""
+
+
+OUTSIDE = "all that it takes is in float64, so what it reads from elsewhere has to be converted"
+
+
+def expected_of(subject: Subject, values: Mapping[str, Tensor], random: bool | None = None) -> Expected:
+    """Run the reference on these values. Without one, the function itself on copies in new memory stands for it.
+
+    `random` says whether one of both draws random numbers, where that is known from a call on other values.
+    """
+    program, call = subject.reference, subject.call
+    if not subject.has_reference:
+        dense = {name: value.contiguous() for name, value in values.items()}
+        forward = run_forward(program, call, dense)
+        if random is None:
+            random = draws_random_numbers(program, call, dense)
+        return Expected(forward, forward, None, random)
+    widened = {name: wide(value) for name, value in values.items()}
+    try:
+        exact = run_forward(program, call, widened)
+    except Exception as error:
+        raise NoReference(f"in float64 the reference raised {in_words(error)}: {OUTSIDE}") from error
+    try:
+        own = run_forward(program, call, values)
+    except (RuntimeError, NotImplementedError, TypeError):
+        own = None  # it has no such dtype: then rounding of the results themselves is what is allowed
+    source = own_source(subject.ours.seed)
+    moved = {name: rounded_again(value, values[name].dtype, source) for name, value in widened.items()}
+    if random is None:
+        random = draws_random_numbers(program, call, widened) or draws_random_numbers(subject.ours, call, values)
+    return Expected(exact, own, run_forward(program, call, moved), random)
+
+
+def rounded_again(value: Tensor, dtype: torch.dtype, source: torch.Generator) -> Tensor:
+    """Return a value in float64, moved by as much as rounding to a dtype moves it; zeros stay zeros."""
+    if not is_inexact(value):
+        return value
+    steps = torch.rand(value.shape, generator=source, dtype=torch.float64).to(value.device) * 2 - 1
+    return value * (1 + torch.finfo(dtype).eps / 2 * steps)
+
+
+# ---- Comparing
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How far a result is from the exact one, how far it may be, and why nothing was compared, if so."""
+
+    error: float
+    allowed: float
+    not_tried: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """The verdict of a row."""
+        if self.not_tried:
+            return f"{NOT_TRIED}: {self.not_tried}"
+        return OK if self.error <= self.allowed else WRONG
+
+
+NO_ELEMENTS = "it has no elements"
+
+
+HUGE = 1e3
+"""A number that masks are filled with is at least as large, and so many times larger than all others of its tensor."""
+
+FEWEST = 8
+"""So many elements beside a fill value are compared by themselves: of fewer, eager's error is chance."""
+
+
+def _differ_output(
+    subject: Subject, ours: Tensor, exact: Tensor, own: Tensor | None, moved: Tensor | None
+) -> Difference:
+    """Compare an output with that of the reference.
+
+    A mask has zeros and a huge number, and scores that it was added to have it too. What rounding does to that number
+    would explain anything elsewhere, so the other elements are compared once more without it.
+    """
+    largest = size_of(exact)
+    difference = differ(subject, ours, exact, own, moved, largest)
+    while difference.verdict == OK and (places := _beside_fill(exact, largest)) is not None:
+        exact = torch.where(places, exact, 0.0)
+        ours, own, moved = (None if value is None else torch.where(places, value, 0.0) for value in (ours, own, moved))
+        largest = size_of(exact)
+        difference = differ(subject, ours, exact, own, moved, largest, least=1.0)
+    return difference
+
+
+def _beside_fill(exact: Tensor, largest: float) -> Tensor | None:
+    """Return the elements that are no fill value, and are smaller by far; None if there is no such value."""
+    if largest < HUGE or exact.numel() <= FEWEST:
+        return None
+    sizes = precise(exact).abs()
+    filled, small = sizes >= largest / 2, sizes <= largest / HUGE
+    if int(small.sum()) < FEWEST or not bool((filled | small).all()):
+        return None
+    return small
+
+
+def differ(
+    subject: Subject,
+    ours: Tensor | None,
+    exact: Tensor,
+    own: Tensor | None,
+    moved: Tensor | None,
+    largest: float,
+    least: float = 0.0,
+) -> Difference:
+    """Compare a result with that of the reference; `largest` is the largest value of all results of its kind, and
+    `least` the least size that its values are taken to have."""
+    if not exact.numel():
+        return Difference(math.nan, math.nan, NO_ELEMENTS)
+    nan = exact.isnan()
+    if bool(nan.all()):
+        return Difference(math.nan, math.nan, "the reference is NaN")
+    places = ~nan if bool(nan.any()) else None
+    scale = max(size_of(exact), least)
+    error = distance(torch.zeros_like(exact) if ours is None else ours, exact, places)
+    if not subject.has_reference:
+        return Difference(error, tolerance(exact) * max(scale, 1e-3 * largest))
+    of_own = 0.0 if own is None else distance(own, exact, places)
+    if not math.isfinite(of_own):
+        return Difference(error, of_own, f"the reference itself has NaN or Inf in {subject.text}, and not in float64")
+    spread = 0.0 if moved is None else distance(moved, exact, places)
+    tiny = subject.tiny * scale
+    rounding = max(of_own, min(spread, 8 * tiny) if math.isfinite(spread) else 0.0)
+    if of_own > SMALL * scale:
+        return Difference(error, subject.times * (OF_ROUNDING * of_own + 0.01 * subject.tiny * largest))
+    return Difference(error, subject.times * (rounding + tiny))
+
+
+def distance(ours: Tensor, exact: Tensor, places: Tensor | None = None) -> float:
+    """Return the largest absolute difference at these places, infinite where only one is a number."""
+    if not exact.numel():
+        return 0.0
+    ours, exact = precise(ours), precise(exact)
+    apart = (ours - exact).abs()
+    apart = apart if places is None else torch.where(places, apart, 0.0)
+    if math.isfinite(most := float(apart.max())):
+        return most  # all are numbers
+    apart = torch.where((ours == exact) | (ours.isnan() & exact.isnan()), 0.0, apart).nan_to_num(math.inf, math.inf)
+    return float((apart if places is None else torch.where(places, apart, 0.0)).max())
+
+
+def precise(value: Tensor) -> Tensor:
+    """Return any tensor in float64 or complex128."""
+    value = value.detach()
+    return value.to(torch.complex128) if value.is_complex() else value.to(torch.float64)
+
+
+def size_of(value: Tensor | None) -> float:
+    """Return the largest finite absolute value."""
+    if value is None or not value.numel():
+        return 0.0
+    return float(precise(value).abs().nan_to_num(0.0, 0.0, 0.0).max())
+
+
+def forward_rows(
+    subject: Subject, check: str, forward: Forward, expected: Expected, values: Mapping[str, Tensor]
+) -> Iterator[Result]:
+    """Yield a row for each output."""
+    exact, own = expected.exact.outputs, None if expected.own is None else expected.own.outputs
+    if list(forward.outputs) != list(exact):
+        ours, theirs = (", ".join(names) or "none" for names in (forward.outputs, exact))
+        yield row(subject, check, "output", WRONG, f"it returns {ours}, and the reference {theirs}"), None
+        return
+    for name, output in forward.outputs.items():
+        right = exact[name]
+        if output.shape != right.shape:
+            detail = f"its shape is {tuple(output.shape)}, and the reference's {tuple(right.shape)}"
+            yield row(subject, check, name, WRONG, detail), None
+            continue
+        if own is not None and output.dtype != own[name].dtype:
+            detail = (
+                f"its dtype is {str(output.dtype)[6:]}, and the reference's {str(own[name].dtype)[6:]}: if that is "
+                "meant, let the reference convert its result"
+            )
+            yield row(subject, f"{check}, dtype", name, WRONG, detail), None
+        moved = None if expected.moved is None else expected.moved.outputs[name]
+        if right.numel():
+            difference = _differ_output(subject, output, right, None if own is None else own[name], moved)
+        else:
+            difference = Difference(0.0, 0.0)  # its shape and its dtype are all that there is
+        fault = Fault(subject.ours, subject.call, values, {}, name, right.detach(), check, tuple(forward.outputs), {})
+        yield numbered(subject, check, name, difference, expected.random), fault
+
+
+NUMBERS = "the function or the reference draws other random numbers here: pass them as an input"
+
+
+def numbered(
+    subject: Subject, check: str, name: str, difference: Difference, random: bool, detail: str = ""
+) -> CheckRow:
+    """Return a row with numbers. Of functions that draw random numbers, what differs may be these."""
+    verdict = difference.verdict
+    if verdict == WRONG and random:
+        verdict = f"{NOT_TRIED}: {NUMBERS}"
+    tried = not verdict.startswith(NOT_TRIED)
+    error, allowed = (difference.error, difference.allowed) if tried else (None, None)
+    return CheckRow(check, subject.text, name, error, allowed, verdict, detail)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Right:
+    """The reference's gradients for some tangents: in float64, in the function's dtype, and in float64 on inputs that
+    are rounded once more. None where the reference does not run so."""
+
+    exact: dict[str, Tensor | None]
+    own: dict[str, Tensor | None] | None
+    moved: dict[str, Tensor | None] | None
+
+    def times(self, size: float) -> Right:
+        """Return the gradients for tangents that are so many times larger."""
+
+        def larger(gradients: dict[str, Tensor | None] | None) -> dict[str, Tensor | None] | None:
+            return gradients and {name: None if value is None else size * value for name, value in gradients.items()}
+
+        return Right(larger(self.exact) or {}, larger(self.own), larger(self.moved))
+
+
+def right_of(expected: Expected, tangents: Mapping[str, Tensor]) -> Right:
+    """Return the reference's gradients for these tangents."""
+    exact = of_reference(expected.exact, tangents)
+    assert exact is not None
+    return Right(exact, of_reference(expected.own, tangents), of_reference(expected.moved, tangents))
+
+
+Run = Callable[[Mapping[str, Tensor]], tuple[Forward, dict[str, Tensor | None]]]
+"""Differentiates a function: returns what it returned, and its gradients for these tangents."""
+
+
+def gradient_rows(
+    subject: Subject,
+    check: str,
+    values: Mapping[str, Tensor],
+    tangents: Mapping[str, Tensor],
+    expected: Expected,
+    hostile: bool = True,
+    *,
+    run: Run | None = None,
+    right: Right | None = None,
+) -> Iterator[Result]:
+    """Yield a row for each gradient, for these tangents of the outputs. The reference's are in new memory.
+
+    With `hostile`, an error that the function raises is a refusal of what is unusual about this call. `run` calls and
+    differentiates the function in another way than once, and `right` has what the reference's gradients are, where that
+    is known.
+    """
+    call = subject.call
+    dense = {name: tangent.clone(memory_format=torch.contiguous_format) for name, tangent in tangents.items()}
+    try:
+        if run is None:
+            forward = run_forward(subject.ours, call, values)
+            gradients = forward.gradients(tangents)
+        else:
+            forward, gradients = run(tangents)
+    except Exception as error:
+        text = f"the function raised {in_words(error)}"
+        if hostile and check != FIRST:
+            yield not_tried(subject, check, "all", f"{text}")
+        else:
+            yield row(subject, check, "all", WRONG, text), None
+        return
+    for name, tangent in tangents.items():
+        if not bool(((tangent == dense[name]) | tangent.isnan()).all()):
+            text = "the backward writes into its tangent, which others may need: autograd passes it to them too"
+            yield row(subject, check, f"tangent of {name}", WRONG, text), None
+            tangents = dense
+    right = right or right_of(expected, dense)
+    largest = max(map(size_of, right.exact.values()), default=0.0)
+    for name, ours in gradients.items():
+        exact = right.exact[name]
+        if (
+            name not in call.inputs
+            and exact is None
+            and subject.has_reference
+            and not _known_to_reference(subject, name)
+        ):
+            yield not_tried(subject, check, name, f"the reference has no parameter {name}")
+            continue
+        if exact is None:
+            exact = torch.zeros_like(wide(values[name]))
+        difference = differ(subject, ours, exact, item(right.own, name), item(right.moved, name), largest)
+        if difference.verdict == WRONG:  # exactly 0, too: terms may cancel to that in float64
+            typical = _typical_size(expected, dense, name, subject.ours.seed)
+            if size_of(exact) < CANCELLED * typical:
+                most = Difference(difference.error, subject.times * OF_TERMS * subject.tiny * typical)
+                difference = most if most.allowed > difference.allowed else difference
+        detail = "" if ours is not None or difference.verdict != WRONG else "the function returns no gradient for it"
+        if difference.verdict == WRONG and subject.has_reference and is_kink(subject, values, dense, gradients):
+            difference = Difference(difference.error, math.inf)
+            detail = OTHER_SUBGRADIENT
+        fault = Fault(subject.ours, call, values, tangents, name, exact, check, tuple(forward.outputs), {})
+        yield numbered(subject, check, name, difference, False, detail), fault
+
+
+CANCELLED = 0.05
+"""A gradient that is smaller than this part of what random tangents give is a sum of terms that cancel, as that of a
+softmax is for tangents of ones."""
+
+OF_TERMS = 0.5
+"""The part of the size for random tangents that the terms of such a sum are taken to have."""
+
+
+def _typical_size(expected: Expected, tangents: Mapping[str, Tensor], name: str, seed: int) -> float:
+    """Return the size of the reference's gradient of an input for random tangents that are as large as these."""
+    source = own_source(seed)
+    random = {port: drawn_like(precise(tangent), source) for port, tangent in tangents.items()}
+    gradients = of_reference(expected.exact, random)
+    most = max(map(size_of, random.values()), default=0.0)
+    ours = max(map(size_of, tangents.values()), default=0.0)
+    return size_of(item(gradients, name)) * ours / most if most else 0.0
+
+
+FIRST = "gradient, random tangents"
+
+
+def _known_to_reference(subject: Subject, name: str) -> bool:
+    return name in subject.reference.state.values()
+
+
+def item(gradients: Mapping[str, Tensor | None] | None, name: str) -> Tensor | None:
+    return None if gradients is None else gradients[name]
+
+
+def of_reference(forward: Forward | None, tangents: Mapping[str, Tensor]) -> dict[str, Tensor | None] | None:
+    """Return the gradients of the reference; its outputs may have another dtype than the function's."""
+    if forward is None:
+        return None
+    names = [name for name in tangents if forward.outputs[name].requires_grad]
+    return forward.gradients({name: tangents[name].to(forward.outputs[name].dtype) for name in names}, keep=True)
+
+
+# ---- Kinks
+
+
+OTHER_SUBGRADIENT = "a kink: another subgradient than the reference's"
+
+STEP = 1e-6
+DIRECTIONS = 4
+
+PARTS = 8
+"""In how many directions a part of the elements moves up, and no other. A gradient for each of equal values whose
+maximum is taken may be between the derivatives along directions that move some up and some down; along these it is not.
+"""
+
+ROUNDINGS = 4.0
+"""How many times as much as one rounding of each element moves the product of a gradient with a direction it may be
+off: a backward in 16 bits rounds several times."""
+
+
+def is_kink(
+    subject: Subject,
+    values: Mapping[str, Tensor],
+    tangents: Mapping[str, Tensor],
+    gradients: Mapping[str, Tensor | None],
+) -> bool:
+    """Whether the reference has a kink here, and the gradients lie between its derivatives to both sides.
+
+    Output by output, so that kinks of several outputs do not make up for one another.
+    """
+    call = subject.call
+    widened = {name: wide(value) for name, value in values.items()}
+    source = own_source(subject.ours.seed)
+    kink = False
+    for number in range(DIRECTIONS + PARTS):
+        direction = {name: drawn_like(widened[name], source) for name in gradients}
+        if number >= DIRECTIONS:
+            direction = {name: part_up(value, number - DIRECTIONS) for name, value in direction.items()}
+        here, ahead, behind = (
+            run_forward(
+                subject.reference,
+                call,
+                widened | {name: widened[name] + step * direction[name] for name in gradients},
+            ).outputs
+            for step in (0.0, STEP, -STEP)
+        )
+        low = high = size = 0.0
+        for name, tangent in tangents.items():
+            g = precise(tangent)
+            right, left = ((ahead[name] - here[name]) / STEP, (here[name] - behind[name]) / STEP)
+            sides = torch.stack(
+                [(g.conj() * side.detach()).real if g.is_complex() else g * side.detach() for side in (right, left)]
+            )
+            low, high = low + float(sides.min(0).values.sum()), high + float(sides.max(0).values.sum())
+            size += float(sides.abs().max(0).values.sum())
+        product = squares = 0.0
+        for name, gradient in gradients.items():
+            if gradient is not None:
+                terms = precise(gradient).conj() * direction[name]
+                terms = terms.real if terms.is_complex() else terms
+                product, squares = product + float(terms.sum()), squares + float(terms.square().sum())
+        steps = 1e-4 * size  # what differences of the reference in float64 are off by
+        slack = steps + ROUNDINGS * subject.tiny * math.sqrt(squares)  # roundings of many elements make up for another
+        if not low - slack <= product <= high + slack:
+            return False
+        kink = kink or high - low > 4 * steps
+    return kink
+
+
+def part_up(direction: Tensor, number: int) -> Tensor:
+    """Return a direction along which neighbors of one part of all elements move up, and no others."""
+    if direction.is_complex():
+        return direction
+    places = torch.arange(direction.numel(), device=direction.device).reshape(direction.shape)
+    return direction.abs() * (places * PARTS // max(direction.numel(), 1) == number)

@@ -1,0 +1,114 @@
+"""The derivative of a function that cannot be captured, by central differences in float64."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from backprint.derive.called import Call, Program, in_words, run_forward
+from backprint.derive.setting import drawn_like, inner, is_inexact, nudged, own_source, symmetric_as, wide
+
+STEPS = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
+"""How far inputs are moved, relative to their size. The function may compute with fewer digits than float64: then short
+steps have too much rounding, and long ones do not."""
+
+SQUARED = tuple((long / short) ** 2 for long, short in itertools.pairwise(STEPS))
+
+LEAST, LEAST_OF_FEW_DIGITS = 1e-6, 2e-2
+"""The least gap that is no rounding: in float64, and in the dtype of the function."""
+
+EXACT = (torch.float64, torch.complex128)
+
+NOISE = 10.0
+"""A gap up to so many times the difference of two estimates is their error."""
+
+MOST_NOISE = 1e-2
+"""If estimates differ by more than this part, nothing can be said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """Of one input: how far ⟨gradient, v⟩ is from ⟨tangent, change along v⟩, relative to the sizes of their terms."""
+
+    name: str
+    gap: float
+    allowed: float
+    not_tried: str = ""
+
+
+def by_differences(call: Call, program: Program, own_dtype: bool = False) -> Iterator[Product]:
+    """Yield for each gradient whether it is that of the function, near the inputs of a call: in float64, or in the
+    function's own dtype."""
+    values = {name: value.detach() if own_dtype else wide(value) for name, value in call.values.items()}
+    dtype = "in its own dtype" if own_dtype else "in float64"
+    reason = ""
+    for amount in (0.1, 0.0):  # near the inputs, so that nothing is 0 or equal by chance
+        source = own_source(program.seed)
+        near = values | {name: nudged(values[name], amount, source) for name in call.wanted}
+        try:
+            forward = run_forward(program, call, near)
+            names = forward.differentiable
+            if not names:
+                reason = f"{dtype} no output requires grad"
+                continue
+            outputs = {name: forward.outputs[name].detach() for name in names}
+            if not own_dtype and any(output.dtype not in EXACT for output in outputs.values()):
+                reason = "it returns another dtype for inputs in float64"
+                continue
+            tangents = {name: drawn_like(output, source) for name, output in outputs.items()}
+            gradients = forward.gradients(tangents)
+        except Exception as error:
+            reason = f"{dtype} it raised {in_words(error)}"
+            continue
+        if all(bool(output.isfinite().all()) for output in outputs.values()):
+            for name in call.wanted:
+                least = LEAST_OF_FEW_DIGITS if own_dtype else LEAST
+                yield _product_of(call, program, near, tangents, name, gradients[name], source, least)
+            return
+        reason = "its outputs have NaN or Inf"
+    yield Product("all", 0.0, 0.0, reason)
+
+
+def _product_of(
+    call: Call,
+    program: Program,
+    values: Mapping[str, Tensor],
+    tangents: Mapping[str, Tensor],
+    name: str,
+    gradient: Tensor | None,
+    source: torch.Generator,
+    least: float,
+) -> Product:
+    """Compare the two products for one input; `least` is the least gap that is no rounding."""
+    value = values[name]
+    if not is_inexact(value) or not value.numel():
+        return Product(name, 0.0, 0.0, "it has no elements")
+    scale = float(value.abs().mean()) or 1.0
+    direction = symmetric_as(value, drawn_like(value, source))
+    estimates = []
+    size = 0.0
+    for step in STEPS:
+        h = step * scale
+        ahead, behind = (
+            run_forward(program, call, {**values, name: value + way * h * direction}).outputs for way in (1, -1)
+        )
+        total = 0.0
+        size = 0.0
+        for output, tangent in tangents.items():
+            part, terms = inner(tangent, (ahead[output] - behind[output]).detach() / (2 * h))
+            total, size = total + part, size + terms
+        estimates.append(total)
+    refined = [  # the error of a difference is that of its step squared, and so are these without it
+        (squared * fine - coarse) / (squared - 1)
+        for (coarse, fine), squared in zip(itertools.pairwise(estimates), SQUARED, strict=True)
+    ]
+    product, terms = (0.0, 0.0) if gradient is None else inner(gradient, direction)
+    size = max(size, terms, 1e-300)
+    noise, best = min((abs(a - b) / size, b) for a, b in itertools.pairwise(refined))
+    if not noise < MOST_NOISE:
+        return Product(name, 0.0, 0.0, f"two estimates differ by {noise:.0e} of their terms")
+    return Product(name, abs(best - product) / size, max(least, NOISE * noise))

@@ -1,0 +1,621 @@
+"""The derivative of a graph along a direction, by forward-mode AD of its own steps.
+
+Each step runs on dual numbers: PyTorch has a formula for the tangent of nearly every operator, and these formulas are
+not those of the backward. An operator without one is decomposed; if it has no decomposition, its tangent comes from
+the derivative of its backward, confirmed by differences; and from differences alone where it has no second derivative.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+from torch import Tensor
+
+from backprint._torch.autograd import load_tangent_decompositions
+from backprint._torch.dynamo import not_loading
+from backprint._torch.operators import OpOverload, decomposition_table, schema_of
+from backprint._torch.pytree import tree_flatten, tree_map, tree_unflatten
+from backprint.derive.forms import OWN, RECURRENT
+from backprint.errors import BackprintError, ReplayError, for_program
+from backprint.graph.fx.values import check_call, check_guard_step, resolve, value_evaluator
+from backprint.graph.nouns import Graph, Step, TensorSpec
+from backprint.graph.text import show_step
+from backprint.prove.run import AS_WRITTEN, feed, last_uses, subgraphs, taken_dtype, unscaled, updated_scale
+from backprint.prove.scatter import can_be_an_update
+from backprint.values.tree import plain_leaves
+
+aten = torch.ops.aten
+
+
+@dataclass(slots=True)
+class Tangents:
+    """The results of a graph along a direction: `values` and `tangents` of its results in order, None where a result
+    does not depend on the direction. The operators whose tangent was not a formula are named."""
+
+    values: tuple[Any, ...]
+    tangents: tuple[Any, ...]
+    by_second_derivative: set[str] = field(default_factory=set)
+    by_differences: set[str] = field(default_factory=set)
+
+
+Watch = Callable[[str, Any, Any], None]
+"""Is called with the name, the value and the tangent of each step."""
+
+
+class DualRun:
+    """One run of a graph on dual numbers. Steps in `constant` have results without a tangent; autograd records how
+    results depend on the values in `recorded`, though these may depend on no input. Operators in `refuted` are run as
+    if they had no formula for their tangent, because theirs is wrong. Steps in `states` draw from these states of the
+    generator. Without `padding`, the padding row of an embedding has a tangent.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        constant: Collection[str] = (),
+        watch: Watch | None = None,
+        recorded: Collection[str] = (),
+        refuted: Collection[str] = (),
+        states: Mapping[str, Tensor] | None = None,
+        padding: bool = True,
+    ) -> None:
+        self.graph, self.constant, self.watch, self.recorded = graph, constant, watch, recorded
+        self.refuted, self.padding = refuted, padding
+        self.states = states or {}
+        self.states_seen: dict[str, Tensor] = {}
+        """The generator's state before each step that draws."""
+        self.by_second_derivative: set[str] = set()
+        self.by_differences: set[str] = set()
+        self.accuracy = 0.0
+        """How far two estimates by differences are apart, at most."""
+
+    def values(self, inputs: Mapping[Any, Any]) -> dict[str, Any]:
+        """Return every value of the graph by its name, recorded by autograd where an input requires grad."""
+        with AS_WRITTEN(), torch.enable_grad():
+            env = feed(self.graph, inputs, False, graded=True)
+        return self.continued(self.graph.steps, env)
+
+    def continued(self, steps: Iterable[Step], env: dict[str, Any]) -> dict[str, Any]:
+        """Run steps of the graph on the values so far, and return these with the values of the steps."""
+        with AS_WRITTEN(), torch.enable_grad():
+            evaluate = value_evaluator(env, subgraphs(self.graph))
+            for step in steps:
+                self.perform(step, env, evaluate)
+        return env
+
+    def along(self, inputs: Mapping[Any, Any], direction: Mapping[str, Tensor]) -> Tangents:
+        """Return the results on these inputs, with their tangents along a direction; both are by a port's name."""
+        load_tangent_decompositions()
+        with not_loading(), forward_ad.dual_level(), AS_WRITTEN(), torch.enable_grad():
+            duals = {
+                name: forward_ad.make_dual(copied(value), direction[name]) if name in direction else copied(value)
+                for name, value in inputs.items()
+            }
+            env = feed(self.graph, duals, False, graded=True)
+            evaluate = value_evaluator(env, subgraphs(self.graph))
+            last = last_uses(self.graph)
+            for index, step in enumerate(self.graph.steps):
+                self.perform(step, env, evaluate)
+                for name in last.get(index, ()):
+                    env.pop(name, None)
+            results = tuple(evaluate(result) for result in self.graph.results)
+            pairs = [unpacked(result) for result in results]
+        return Tangents(
+            tuple(value for value, _ in pairs),
+            tuple(tangent for _, tangent in pairs),
+            self.by_second_derivative,
+            self.by_differences,
+        )
+
+    def perform(self, step: Step, env: dict[str, Any], evaluate: Callable[[Any], Any]) -> None:
+        """Run one step."""
+        args, kwargs = [evaluate(value) for value in step.args], {key: evaluate(value) for key, value in step.kwargs}
+        if step.is_guard:
+            check_guard_step(step, *args)
+            return
+        function = resolve(step.target)
+        if is_random(function):
+            if step.name in self.states:
+                torch.set_rng_state(self.states[step.name])
+            self.states_seen[step.name] = torch.get_rng_state()
+        try:
+            if function not in RECURRENT:  # its form takes no workspace, which the check is about
+                check_call(step.target, function, args, kwargs)
+            with taken_dtype(step, args, kwargs):
+                result = self.call(step, function, args, kwargs)
+        except BackprintError:
+            raise
+        except Exception as error:
+            where = f" ({step.source.file}:{step.source.line})" if step.source else ""
+            raise _OperatorError(f"`{show_step(step)[:300]}`{where}: {type(error).__name__}: {error}", step) from error
+        if is_sparse(result) and step.name not in self.constant and has_tangent(args, kwargs):
+            what = f"{step.target} returns a sparse tensor"
+            raise _OperatorError(f"{what}, which depends on the inputs: forward-mode AD has no sparse tangents", step)
+        if step.name in self.constant:
+            result = tree_map(_without_tangent, result)
+        if step.name in self.recorded:
+            result = tree_map(requiring_grad, result)
+        env[step.name] = result
+        if self.watch is not None:
+            self.watch(step.name, *unpacked(result))
+
+    def call(self, step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Return the result of a step with its tangent; an operator that refuses float64 or has no formula is
+        decomposed."""
+        rule = RULES.get(step.target)
+        if rule is not None and not (rule is embedding and not self.padding):
+            return rule(function, args, kwargs)
+        if function is torch.ops.higher_order.run_and_save_rng_state:  # passes no tangent on, as the next
+            function, *args = args
+            return torch.get_rng_state(), self.call(replace(step, target=str(function)), function, args, kwargs)
+        if function is torch.ops.higher_order.run_with_rng_state:
+            state, function, *args = args
+            with torch.random.fork_rng(devices=[]):
+                torch.set_rng_state(state)
+                return self.call(replace(step, target=str(function)), function, args, kwargs)
+        no_formula = step.target in self.refuted or is_custom(function) or _has_wrong_formula(step.target, args)
+        if no_formula and has_tangent(args, kwargs):
+            return self.without_formula(step.target, function, args, kwargs)
+        if _draws_in_captured_dtype(step, function, args, kwargs):
+            return self.drawn(step, function, args, kwargs)
+        function = RECURRENT.get(function, function)
+        before = torch.get_rng_state() if is_random(function) else None
+        try:
+            result = for_program(function, *args, **kwargs)
+            return result if before is None else tree_map(drawn, result)
+        except (NotImplementedError, RuntimeError) as error:
+            if before is not None:
+                torch.set_rng_state(before)
+            if not any(words in str(error) for words in (*WITHOUT_FORMULA, *REFUSALS)):
+                raise
+            for form in forms_of(function):
+                with contextlib.suppress(NotImplementedError, RuntimeError, TypeError):
+                    return for_program(form, *args, **kwargs)
+            if not any(words in str(error) for words in WITHOUT_FORMULA):
+                raise
+        return self.without_formula(step.target, function, args, kwargs)
+
+    def drawn(self, step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Return random numbers that the operator draws in the dtype of the capture, in float64: in float64 it would
+        draw others, and the program might take another branch."""
+        assert isinstance(step.spec, TensorSpec)
+        dtype = getattr(torch, step.spec.dtype)
+
+        def narrow(value: Any) -> Any:
+            is_float = may_have_tangent(value) and value.is_floating_point()
+            return _without_tangent(value).to(dtype) if is_float else value
+
+        args, kwargs = tree_map(narrow, (args, kwargs))
+        return for_program(function, *args, **kwargs).double()
+
+    def without_formula(self, target: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Return the result, with its tangent, of an operator that has no formula for it and no decomposition."""
+        call = _ActiveCall(function, args, kwargs)
+        estimated, accuracy = call.by_differences()
+        self.accuracy = max(self.accuracy, accuracy)
+        try:
+            tangents = call.by_second_derivative()
+        except (RuntimeError, NotImplementedError):
+            tangents = None
+        tolerance = max(NEAREST, 10 * accuracy)
+        if tangents is not None and all(
+            near(tangent, estimate, tolerance) for tangent, estimate in zip(tangents, estimated, strict=True)
+        ):
+            self.by_second_derivative.add(target)
+        else:
+            if accuracy > UNSETTLED:
+                raise ReplayError(f"{target} has no formula for its tangent, and differences of it do not settle")
+            tangents = estimated
+            self.by_differences.add(target)
+        return call.with_tangents(tangents)
+
+
+WITHOUT_FORMULA = ("forward AD", "forward mode", "_efficientzerotensor")
+"""What PyTorch's error says of an operator that has no formula for its tangent; the last one, of a sparse argument."""
+
+
+WRONG_FORMULAS: Mapping[str, str | None] = {
+    "aten.logcumsumexp.default": None,
+    "aten.triangular_solve.default": None,
+    "aten.scatter_reduce.two": "prod",
+}
+"""Operators whose formula for their tangent is wrong in PyTorch, with the argument for which it is, if only for one;
+docs/wrong_answers has a program for each."""
+
+
+def _has_wrong_formula(target: str, args: Sequence[Any]) -> bool:
+    """Whether PyTorch's formula for the tangent of a call is known to be wrong."""
+    return target in WRONG_FORMULAS and WRONG_FORMULAS[target] in (None, *(arg for arg in args if type(arg) is str))
+
+
+REFUSALS = (
+    *("not implemented", "dtype", "scalar type", "got Double", "must be a float tensor", "bf16", "BFloat16"),
+    "view size is not compatible",
+)
+"""What errors say of an operator that does not take float64, or these strides; another form of it may. A value that an
+operator refuses is refused: its other forms might not look."""
+
+
+def forms_of(function: Any) -> Iterator[Callable[..., Any]]:
+    """Yield other forms of an operator: one for any strides or dtype, this project's own, and torch's decomposition."""
+    for table in (FORMS, OWN, decomposition_table):
+        if function in table:
+            yield table[function]
+
+
+def _grouped_product(
+    left: Tensor, right: Tensor, offsets: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
+) -> Tensor:
+    """Return the products of groups of matrices: `_grouped_mm` takes no float64.
+
+    A group is one matrix of a tensor with three dimensions, and of one with two the rows or columns up to its offset.
+    """
+    if offsets is None:
+        products = left @ right
+    else:
+        ends = offsets.tolist()
+        groups = list(itertools.pairwise([0, *ends]))
+        if left.dim() == 2 and right.dim() == 2:
+            products = torch.stack([left[:, start:end] @ right[start:end] for start, end in groups])
+        elif left.dim() == 2:
+            parts = [left[start:end] @ matrix for (start, end), matrix in zip(groups, right, strict=True)]
+            rest = left.new_zeros(left.shape[0] - ends[-1], right.shape[-1])  # rows of no group
+            products = torch.cat([*parts, rest])
+        else:
+            parts = [matrix @ right[:, start:end] for (start, end), matrix in zip(groups, left, strict=True)]
+            rest = right.new_zeros(left.shape[1], right.shape[1] - ends[-1])
+            products = torch.cat([*parts, rest], 1)
+    products = products if bias is None else products + bias
+    return products if out_dtype is None else products.to(out_dtype)
+
+
+FORMS: Mapping[Any, Callable[..., Any]] = {
+    aten.view.default: torch.reshape,
+    aten._amp_update_scale.default: updated_scale,
+    aten._amp_foreach_non_finite_check_and_unscale.default: unscaled,
+    aten._grouped_mm.default: _grouped_product,
+}
+"""Forms of operators for any strides, or for float64."""
+
+
+LOW = ("float16", "bfloat16", "float32")
+
+CONSTANT_DRAWS = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("rand_like.default", "randn_like.default", "uniform.default", "normal_functional.default"),
+        *("bernoulli.default", "bernoulli.p", "bernoulli.Tensor", "exponential.default", "log_normal.default"),
+        *("geometric.default", "cauchy.default"),
+    )
+)
+"""Operators whose random numbers have no derivative by what they take."""
+
+
+def _draws_in_captured_dtype(step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a step draws floats in a dtype below float64, and what it takes gives them no derivative."""
+    if not is_random(function) or not isinstance(step.spec, TensorSpec) or step.spec.dtype not in LOW:
+        return False
+    floats = any(isinstance(leaf, Tensor) and leaf.is_floating_point() for leaf in plain_leaves(args, kwargs))
+    return not schema_of(function).is_mutable and (step.target in CONSTANT_DRAWS or not floats)
+
+
+class _OperatorError(ReplayError):
+    """A step that cannot run in float64, or on dual numbers."""
+
+    def __init__(self, message: str, step: Step) -> None:
+        super().__init__(message)
+        self.step = step
+
+
+# ---- Operators whose tangent is not what forward-mode AD says
+
+
+def through(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Return a detached tensor with its tangent: whether the program means to stop there is not for us to assume."""
+    return aten.alias.default(args[0])
+
+
+def embedding(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Look rows up; the padding row has no tangent, because autograd gives it no gradient."""
+    weight, indices, *rest = args
+    padding = rest[0] if rest else kwargs.get("padding_idx", -1)
+    primal, tangent = forward_ad.unpack_dual(weight)
+    if tangent is not None and padding >= 0:
+        tangent = tangent.clone()
+        tangent[padding] = 0
+        weight = forward_ad.make_dual(primal, tangent)
+    return function(weight, indices, *rest, **kwargs)
+
+
+def _copied_values(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Return a source in the shape and dtype of a destination: `aten.copy` has no derivative in some versions."""
+    destination, source, *_ = args
+    return source.to(destination.dtype).expand_as(destination).clone()
+
+
+def scattered(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Write a source into a strided part of a tensor by an operator whose gradient is right."""
+    value, source, *geometry = args
+    size, stride, offset = (*geometry, *kwargs.values(), None)[:3]
+    if not can_be_an_update(value, source, size, stride):
+        return function(*args, **kwargs)
+    places = torch.arange(value.numel(), device=value.device).as_strided(size, stride, offset or 0)
+    whole = value.reshape(-1).scatter(0, places.reshape(-1), source.to(value.dtype).reshape(-1))
+    return whole.view(value.shape)
+
+
+def hardsigmoid(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Return the hard sigmoid: PyTorch multiplies gradients and tangents by 1/6 in float32, in float64 too."""
+    return aten.hardtanh.default(args[0] + 3, 0.0, 6.0) / 6
+
+
+def hardsigmoid_backward(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Return the gradient of the hard sigmoid, by 1/6 in float64."""
+    gradient, value = args
+    return torch.where((value > -3) & (value < 3), gradient / 6, 0.0)
+
+
+def _constant_draw(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Draw, without a tangent and without a gradient: PyTorch has neither for this operator."""
+    args, kwargs = tree_map(_without_tangent, (args, kwargs))
+    return function(*args, **kwargs)
+
+
+def _chosen_branch(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Run the branch of a `cond` that its predicate chooses."""
+    predicate, when_true, when_false, operands = args
+    return (when_true if bool(predicate) else when_false)(*operands)
+
+
+RULES: Mapping[str, Callable[[Any, list[Any], dict[str, Any]], Any]] = {
+    "aten.detach.default": through,
+    "aten.as_strided_scatter.default": scattered,
+    "aten.copy.default": _copied_values,
+    "aten._sample_dirichlet.default": _constant_draw,
+    "aten.embedding.default": embedding,
+    "aten.hardsigmoid.default": hardsigmoid,
+    "aten.hardsigmoid_backward.default": hardsigmoid_backward,
+    "torch.ops.higher_order.cond": _chosen_branch,
+}
+"""Operators that are run in another way on dual numbers."""
+
+CORRECTED = ("aten.as_strided_scatter.default",)
+"""Operators whose own gradient, as autograd has it, is wrong."""
+
+
+# ---- Dual numbers, in trees
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of a tensor: a graph may write into its inputs."""
+    if not isinstance(value, Tensor) or value.layout is not torch.strided:
+        return value
+    return in_memory_like(value.clone(), value)
+
+
+def in_memory_like(value: Tensor, like: Tensor) -> Tensor:
+    """Return a value at the place that another tensor has in its storage, if that is larger than the tensor:
+    `as_strided` reads a storage, whichever view of it is passed."""
+    storage = like.untyped_storage()
+    elements = storage.nbytes() // like.element_size()
+    overlaps = any(step == 0 and size > 1 for size, step in zip(like.shape, like.stride(), strict=True))
+    if overlaps or like.is_conj() or like.is_neg() or (elements == like.numel() and not like.storage_offset()):
+        return value
+    whole = torch.empty(0, dtype=like.dtype, device=like.device).set_(storage, 0, (elements,), (1,))
+    placed = whole.to(value.dtype, copy=True).as_strided(like.shape, like.stride(), like.storage_offset())
+    return placed.copy_(value)
+
+
+def unpacked(value: Any) -> tuple[Any, Any]:
+    """Return a value and its tangent; both are trees alike, and None stands for no tangent."""
+    if isinstance(value, Tensor):
+        return _unpacked_leaf(value)
+    leaves, structure = tree_flatten(value)
+    pairs = [_unpacked_leaf(leaf) for leaf in leaves]
+    return tree_unflatten([value for value, _ in pairs], structure), tree_unflatten(
+        [tangent for _, tangent in pairs], structure
+    )
+
+
+def _unpacked_leaf(value: Any) -> tuple[Any, Tensor | None]:
+    """Return a value that is no tree, and its tangent."""
+    primal, tangent = forward_ad.unpack_dual(value) if may_have_tangent(value) else (value, None)
+    return primal.detach() if isinstance(primal, Tensor) else primal, None if tangent is None else tangent.detach()
+
+
+def has_tangent(*trees: Any) -> bool:
+    """Whether a tensor in trees has a tangent."""
+    leaves = (leaf for tree in trees for leaf in plain_leaves(tree))
+    return any(may_have_tangent(leaf) and forward_ad.unpack_dual(leaf).tangent is not None for leaf in leaves)
+
+
+def may_have_tangent(value: Any) -> bool:
+    """Whether a value is a dense tensor: forward-mode AD does not take others."""
+    return isinstance(value, Tensor) and value.layout is torch.strided
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether a value is a sparse tensor."""
+    return isinstance(value, Tensor) and value.layout is not torch.strided
+
+
+def _without_tangent(value: Any) -> Any:
+    """Return a tensor without its tangent, and without what autograd has recorded of it."""
+    return forward_ad.unpack_dual(value).primal.detach() if may_have_tangent(value) else value
+
+
+def requiring_grad(value: Any) -> Any:
+    """Return a tensor that requires grad, if its dtype can. One that autograd cannot differentiate, such as a random
+    mask in the shape of another tensor, depends on nothing."""
+    if not may_have_tangent(value) or not (value.is_floating_point() or value.is_complex()):
+        return value
+    differentiable = value.grad_fn is None or "NotImplemented" not in value.grad_fn.name()
+    return value if value.requires_grad and differentiable else value.detach().requires_grad_()
+
+
+def is_custom(function: Any) -> bool:
+    """Whether an operator is none of PyTorch's own: its body may lose a tangent without a word."""
+    return isinstance(function, OpOverload) and function.namespace not in ("aten", "prims")
+
+
+def drawn(value: Any) -> Any:
+    """Return a random tensor that depends on nothing where its operator has no derivative: `bernoulli` draws into the
+    memory that it takes."""
+    if isinstance(value, Tensor) and type(value.grad_fn).__name__ == "NotImplemented":
+        return value.detach()
+    return value
+
+
+@functools.cache
+def is_random(function: Any) -> bool:
+    """Whether an operator draws from torch's generator."""
+    return torch.Tag.nondeterministic_seeded in getattr(function, "tags", ())
+
+
+# ---- One call without a formula
+
+WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
+"""Of central differences of eighth order."""
+
+STEP = 1e-2
+"""The step of differences, relative to the inputs: with eighth order the error of the formula is about 1e-16."""
+
+
+class _ActiveCall:
+    """One call of an operator on dual numbers, as a function of those of its tensors that have a tangent."""
+
+    def __init__(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+        self.function = function
+        leaves, self.structure = tree_flatten((list(args), dict(kwargs)))
+        pairs = [forward_ad.unpack_dual(leaf) if may_have_tangent(leaf) else (leaf, None) for leaf in leaves]
+        self.leaves = [pair[0].detach() if isinstance(pair[0], Tensor) else pair[0] for pair in pairs]
+        self.directions = {place: pair[1] for place, pair in enumerate(pairs) if pair[1] is not None}
+        self.random = torch.get_rng_state()
+        self.result = self.at({})
+        self.after = torch.get_rng_state()
+
+    def at(self, moved: Mapping[int, Tensor]) -> Any:
+        """Return the result where some of the tensors have other values."""
+        torch.set_rng_state(self.random)
+        leaves = [moved.get(place, copied(leaf)) for place, leaf in enumerate(self.leaves)]
+        args, kwargs = tree_unflatten(leaves, self.structure)
+        return self.function(*args, **kwargs)
+
+    def by_second_derivative(self) -> list[Tensor | None]:
+        """Return the tangents by the derivative of the operator's backward, which is linear in its tangents."""
+        inputs = {place: self.leaves[place].clone().requires_grad_() for place in self.directions}
+        results = tree_flatten(self.at({place: value.clone() for place, value in inputs.items()}))[0]
+        active = [result for result in results if isinstance(result, Tensor) and result.requires_grad]
+        weights = [torch.zeros_like(result, requires_grad=True) for result in active]
+        gradients = torch.autograd.grad(active, list(inputs.values()), weights, create_graph=True, allow_unused=True)
+        linear = [
+            (gradient, self.directions[place])
+            for place, gradient in zip(inputs, gradients, strict=True)
+            if gradient is not None
+        ]
+        tangents = iter(torch.autograd.grad([g for g, _ in linear], weights, [v for _, v in linear], allow_unused=True))
+        return [next(tangents) if isinstance(r, Tensor) and r.requires_grad else None for r in results]
+
+    def by_differences(self) -> tuple[list[Tensor | None], float]:
+        """Return the tangents by central differences of eighth order, and how far two estimates are apart.
+
+        The step is the one at which they change least when it is made smaller: a larger one leaves the neighbourhood
+        of a function that is steep, a smaller one rounds.
+        """
+        step = first_step([self.leaves[place] for place in self.directions], list(self.directions.values()))
+        estimates: list[list[Tensor | None]] = []
+        changes: list[float] = []
+        for power in range(FINEST):
+            if power >= FINER and min(changes, default=math.inf) <= UNSETTLED:
+                break
+            try:
+                estimates.append(self.differences(step / 8**power))
+            except RuntimeError:  # so far along the direction the operator refuses its inputs
+                if power == FINEST - 1:
+                    raise
+            if len(estimates) > 1:
+                changes.append(change(*estimates[-2:]))
+        if not changes:
+            return estimates[0], math.inf
+        return estimates[changes.index(min(changes)) + (min(changes) > 0)], min(changes)
+
+    def differentiable(self) -> list[bool]:
+        """Return which results have a gradient."""
+        inputs = {place: self.leaves[place].clone().requires_grad_() for place in self.directions}
+        results = tree_flatten(self.at({place: value.clone() for place, value in inputs.items()}))[0]
+        return [isinstance(result, Tensor) and result.requires_grad for result in results]
+
+    def differences(self, step: float) -> list[Tensor | None]:
+        """Return the tangents by central differences with this step."""
+        active = self.differentiable()
+        totals: list[Any] = [None] * len(active)
+        for count, weight in enumerate(WEIGHTS, 1):
+            ahead, behind = (tree_flatten(self.moved(sign * count * step))[0] for sign in (1, -1))
+            for place, (up, down) in enumerate(zip(ahead, behind, strict=True)):
+                if active[place]:
+                    share = (up - down) * (weight / step)
+                    totals[place] = share if totals[place] is None else totals[place] + share
+        return totals
+
+    def moved(self, step: float) -> Any:
+        """Return the result so many steps along the direction."""
+        return self.at({place: self.leaves[place] + step * v for place, v in self.directions.items()})
+
+    def with_tangents(self, tangents: Sequence[Tensor | None]) -> Any:
+        """Return the result with these tangents."""
+        torch.set_rng_state(self.after)
+        leaves, structure = tree_flatten(self.result)
+        duals = [
+            leaf if tangent is None else forward_ad.make_dual(leaf.detach(), tangent)
+            for leaf, tangent in zip(leaves, tangents, strict=True)
+        ]
+        return tree_unflatten(duals, structure)
+
+
+def first_step(values: Sequence[Tensor], directions: Sequence[Tensor]) -> float:
+    """Return the largest step of differences along directions from these values."""
+    return STEP * max(*map(largest, values), 1e-2) / max(*map(largest, directions), 1e-300)
+
+
+UNSETTLED = 1e-7
+"""Differences with two steps that are farther apart, relative to their size, met a kink, or have too few digits."""
+
+FINER, FINEST = 4, 8
+"""How many steps of differences are tried, each an eighth of the one before, and how many if these do not settle: the
+inputs may be near a kink, or much larger than what they are compared with."""
+
+
+def change(before: Sequence[Tensor | None], after: Sequence[Tensor | None]) -> float:
+    """Return how far two estimates of tangents are apart, relative to their size, where both are finite."""
+    most = 0.0
+    for left, right in zip(before, after, strict=True):
+        if left is not None and right is not None:
+            finite = left.isfinite() & right.isfinite()  # an output may be -inf in parts that are used nowhere
+            left, right = left[finite], right[finite]
+            size = max(largest(left), largest(right), 1e-300)
+            most = max(most, largest(left - right) / size)
+    return most
+
+
+NEAREST = 1e-9
+"""The least difference from an estimate, relative to its size, that is no rounding."""
+
+
+def near(left: Tensor | None, right: Tensor | None, tolerance: float) -> bool:
+    """Whether a tangent is the one that differences estimate."""
+    if left is None or right is None:
+        return all(value is None or largest(value) == 0 for value in (left, right))
+    return left.numel() == 0 or largest(left - right) <= tolerance * largest(right) + 1e-12
+
+
+def largest(value: Tensor) -> float:
+    """Return the size of the largest element; 0 without any."""
+    return float(value.abs().max()) if value.numel() else 0.0

@@ -1,0 +1,703 @@
+"""Tangents and inputs that a backward meets in a model and not in its test.
+
+A backward that is right for tangents of ones in new memory may be wrong for an expanded, transposed or sliced one, for
+a zero, for two equal values, for a row that a mask hides, for an index that is repeated. Here inputs and values of
+tangents are checked in the captured graphs; `live` runs the program itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.derive.duals import DualRun, in_memory_like
+from backprint.derive.setting import (
+    CannotTell,
+    NotFinite,
+    Setting,
+    backward_product,
+    changes_along,
+    directions,
+    drawn_like,
+    forward_product,
+    gap_by_accuracy,
+    gap_of,
+    has_finite_derivative,
+    inner,
+    inputs_of,
+    make_setting,
+    output_of,
+    own_source,
+    product_by_differences,
+    product_with,
+    results_at,
+    run_setting,
+    symmetric_as,
+    values_of,
+    widened_pair,
+    with_tangents,
+)
+from backprint.errors import BackprintError
+from backprint.graph.keys import PortKey
+from backprint.graph.nouns import Graph, Pair, refs
+
+# ---- Tangents with other values
+
+
+def one_hot(value: Tensor, source: torch.Generator) -> Tensor | None:
+    """Return a tangent that is 1 at one place: the gradient of one number."""
+    if value.numel() < 2:
+        return None
+    flat = value.new_zeros(value.numel())
+    flat[value.numel() // 2] = 1
+    return flat.reshape(value.shape)
+
+
+def with_zero_row(value: Tensor, source: torch.Generator) -> Tensor | None:
+    """Return a tangent whose first row is 0, as that of a padded sequence is."""
+    if not value.dim() or value.shape[0] < 2 or not value.numel():
+        return None
+    tangent = drawn_like(value, source)
+    tangent[0] = 0
+    return tangent
+
+
+def ones(value: Tensor, source: torch.Generator) -> Tensor:
+    """Return a tangent of ones, as the backward of `sum` makes it."""
+    return torch.ones_like(value)
+
+
+TANGENTS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor | None]] = {
+    "one-hot": one_hot,
+    "zero-row": with_zero_row,
+    "all-ones": ones,
+}
+"""Kinds of tangents in new memory, each with what makes one like an output; None where none is possible."""
+
+
+# ---- Tangents in other memory
+
+
+def expanded(value: Tensor, source: torch.Generator) -> Tensor | None:
+    """Return a tangent with stride 0, as the backward of `sum` and of `expand` makes it."""
+    if not value.dim() or value.numel() < 2:
+        return None
+    side = next(side for side in range(value.dim()) if value.shape[side] > 1)
+    return drawn_like(value.narrow(side, 0, 1), source).expand_as(value)
+
+
+def _expanded_rows(value: Tensor, source: torch.Generator) -> Tensor | None:
+    """Return a tangent with stride 0 in the last dimension alone, as the backward of `sum(-1)` makes it."""
+    if value.dim() < 2 or value.shape[-1] < 2 or value.numel() == value.shape[-1]:
+        return None
+    return drawn_like(value.narrow(-1, 0, 1), source).expand_as(value)
+
+
+def _one_number(value: Tensor, source: torch.Generator) -> Tensor | None:
+    """Return a tangent that is one number, with all strides 0, as the backward of `sum()` of everything makes it."""
+    return drawn_like(value.new_zeros(()), source).expand_as(value) if value.dim() and value.numel() else None
+
+
+def transposed(value: Tensor, source: torch.Generator) -> Tensor | None:
+    """Return a tangent whose last two dimensions are the other way round in memory, as that of `.mT`."""
+    if value.dim() < 2 or min(value.shape[-2:]) < 2:
+        return None
+    return drawn_like(value.mT.contiguous(), source).mT
+
+
+def sliced(value: Tensor, source: torch.Generator) -> Tensor | None:
+    """Return a tangent that is a part of a wider tensor, as the backward of `cat` makes it."""
+    if not value.dim() or not value.numel():
+        return None
+    wide_ = drawn_like(torch.cat([value, value, value], -1), source)
+    return wide_.narrow(-1, value.shape[-1], value.shape[-1])
+
+
+def strided(value: Tensor, source: torch.Generator) -> Tensor | None:
+    """Return a tangent whose last stride is 2, as the backward of an interleaving makes it."""
+    if not value.dim() or not value.numel():
+        return None
+    return drawn_like(torch.cat([value, value], -1), source)[..., ::2]
+
+
+LAYOUTS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor | None]] = {
+    "expanded": expanded,
+    "one number a row, expanded": _expanded_rows,
+    "one number, expanded": _one_number,
+    "transposed": transposed,
+    "sliced": sliced,
+    "strided": strided,
+}
+"""Kinds of memory that a tangent may have, each with what makes one like an output; None where none is possible."""
+
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.complex64: 1e-3, torch.complex128: 1e-9}
+"""Up to which relative difference two gradients are the same; 16 bits have 5e-2."""
+
+
+MOST_ALONE = 64
+"""The most outputs that are tried alone."""
+
+
+SMALLEST = 1e-3
+"""A gradient that is smaller than this part of the largest counts as that: it may be 0 but for rounding."""
+
+
+def largest(value: Tensor) -> float:
+    """Return the size of the largest finite element of a dense tensor; 0 without any."""
+    if value.layout is not torch.strided or not value.numel():
+        return 0.0
+    return float(value.abs().nan_to_num(0.0, 0.0, 0.0).max())
+
+
+def difference(gradient: Any, expected: Tensor, least: float = 0.0) -> float:
+    """Return the difference of two gradients relative to their size, which is at least `least`; 1 if one is missing."""
+    if not isinstance(gradient, Tensor):
+        return 1.0 if bool((expected != 0).any()) else 0.0
+    if not expected.numel() or expected.layout is not torch.strided:
+        return 0.0
+    size = max(float(expected.abs().max()), float(gradient.abs().max()), least, 1e-30)
+    error = float((gradient - expected).abs().max()) / size
+    return error if error == error else (0.0 if bool(expected.isnan().any()) else 1.0)
+
+
+def tolerance(value: Tensor) -> float:
+    return TOLERANCE.get(value.dtype, 5e-2)
+
+
+# ---- Inputs and tangents at which a backward may go wrong
+
+
+def with_zeros(value: Tensor) -> Tensor:
+    """Return floats of which every third is 0."""
+    return _with_some(value, 0.0)
+
+
+def _with_some(value: Tensor, number: float) -> Tensor:
+    """Return floats of which every third is this number."""
+    places = torch.arange(value.numel(), device=value.device).reshape(value.shape) % 3 == 0
+    return value.masked_fill(places, number)
+
+
+def with_ties(value: Tensor) -> Tensor:
+    """Return floats with many equal ones: rounded to halves of their mean size."""
+    size = float(value.abs().mean()) if value.numel() else 0.0
+    return value if not size else (value * (2 / size)).round() * (size / 2)
+
+
+def _as_they_are(value: Tensor) -> Tensor:
+    return value
+
+
+AS_CAPTURED = "the captured values"
+
+INPUTS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    AS_CAPTURED: _as_they_are,
+    "zeros": with_zeros,
+    "ties": with_ties,
+}
+"""Kinds of inputs, each with what makes them of the captured ones."""
+
+
+def _last_row_hidden(mask: Tensor) -> Tensor:
+    """Return a mask whose last row is False, as that of a sequence that is all padding is."""
+    other = mask.clone()
+    other[..., -1:, :] = False
+    return other
+
+
+def _first_row_shown(mask: Tensor) -> Tensor:
+    """Return a mask whose first row is True: there it hides nothing."""
+    other = mask.clone()
+    other[..., :1, :] = True
+    return other
+
+
+def rows_of(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return a change of rows that takes a mask of one dimension as rows of one element."""
+    return lambda mask: change(mask[..., None])[..., 0] if mask.dim() == 1 else change(mask)
+
+
+MASKS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "a row that a mask hides": rows_of(_last_row_hidden),
+    "a row that a mask shows": rows_of(_first_row_shown),
+    "masks that are all False": torch.zeros_like,
+    "masks that are all True": torch.ones_like,
+}
+"""Kinds of bool inputs, each with what makes one of the captured one."""
+
+
+def _with_repeats(indices: Tensor) -> Tensor:
+    """Return integers of which each second one is the one before it: only values that occur already."""
+    flat = indices.flatten()
+    return flat[torch.arange(flat.numel(), device=flat.device) // 2 * 2].reshape(indices.shape)
+
+
+def _is_permutation(indices: Tensor) -> bool:
+    """Whether integers are all of 0, 1, 2, … once each: an order, in which nothing may be twice."""
+    flat = indices.flatten()
+    return bool((flat.sort().values == torch.arange(flat.numel(), device=flat.device)).all())
+
+
+@dataclass(frozen=True, slots=True)
+class InputFault:
+    """A kind of inputs or tangents at which the backward is not the derivative, nor a subgradient. The gap is infinite
+    where a gradient is NaN or Inf and the derivative is finite. `invented` are inputs that the caller did not pass;
+    `at_kinks` says that rounding them moves them off kinks, so that it is no measure of the gap, and `by_values` that
+    the backward is the derivative by the formulas of the forward, and not by its values."""
+
+    kind: str
+    setting: Setting
+    gap: float
+    invented: bool = True
+    of_tangents: bool = False
+    at_kinks: bool = False
+    by_values: bool = False
+
+
+GROSS = 1e-8
+"""A gap above this is a fault, whatever rounding of unusual inputs does."""
+
+
+def input_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator[InputFault]:
+    """Yield the kinds of inputs and tangents at which the backward of a Pair is wrong."""
+    yield from _tangent_faults(pair, values, chance)
+    yield from _float_faults(pair, values, chance)
+    for kind, changed in other_inputs(pair, values):
+        try:
+            setting = make_setting(pair, {**values, **changed}, 0, chance)
+            fault = _fault_near(f"inputs with {kind}", setting)
+        except NotFinite as error:
+            fault = _not_finite_fault(f"inputs with {kind}", error.setting)
+        except (CannotTell, BackprintError, RuntimeError):
+            continue  # the program does not run on such inputs
+        if fault is not None:
+            yield fault
+
+
+def _not_finite_fault(kind: str, setting: Setting, invented: bool = True) -> InputFault | None:
+    """Return a fault if a gradient has NaN or Inf, and the derivative of the forward is finite."""
+    return InputFault(kind, setting, math.inf, invented) if has_finite_derivative(setting) else None
+
+
+def _fault_near(kind: str, setting: Setting) -> InputFault | None:
+    """Return a fault if the products of a Setting differ; its inputs are moved, so that no kink is met."""
+    left, size, run = forward_product(setting)
+    if not math.isfinite(left):
+        if not has_finite_derivative(setting):
+            return None
+        gap = gap_of(product_by_differences(setting), backward_product(setting))
+        return InputFault(kind, setting, gap) if gap > GROSS_OF_DIFFERENCES else None
+    gap = gap_of((left, size), backward_product(setting))
+    if gap > GROSS and not run.by_differences:
+        gap, setting = gap_by_accuracy(setting)
+        if gap > GROSS:
+            return InputFault(kind, setting, gap)
+    return None
+
+
+GROSS_OF_DIFFERENCES = 1e-5
+
+
+def _tangent_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator[InputFault]:
+    """Yield the kinds of tangents at which the backward is wrong, on inputs near the captured ones."""
+    try:
+        setting = make_setting(pair, values, 0, chance)
+    except (CannotTell, NotFinite, BackprintError, RuntimeError):
+        return
+    source = own_source(0)
+    kinds: dict[str, dict[str, Tensor]] = {}
+    for kind, make in TANGENTS.items():
+        drawn = {name: make(tangent, source) for name, tangent in setting.tangents.items()}
+        if any(tangent is not None for tangent in drawn.values()):
+            kinds[f"{kind} tangents"] = {
+                name: setting.tangents[name] if tangent is None else tangent for name, tangent in drawn.items()
+            }
+    zeros = {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}
+    if _add_up(setting, {**kinds, ZEROS: zeros}):
+        kinds = {}  # no kind is wrong, if all together are right
+    else:
+        kinds[ZEROS] = zeros
+    kinds |= kinds_alone(setting)
+    for kind, tangents in kinds.items():
+        try:
+            setting_of_kind = with_tangents(setting, tangents)
+            total = with_tangents(
+                setting, {name: tangent + tangents[name] for name, tangent in setting.tangents.items()}
+            )
+            fault = sum_fault(kind, setting, setting_of_kind, total, source)
+        except (CannotTell, BackprintError, RuntimeError):
+            continue  # the backward takes another branch, and the program itself is run with such tangents
+        if fault is not None:
+            yield fault
+
+
+ZEROS = "tangents of zeros"
+
+
+def _add_up(setting: Setting, kinds: Mapping[str, Mapping[str, Tensor]], to: Setting | None = None) -> bool:
+    """Whether the gradients of these tangents add up to those of `to`; else to those of the sum of all tangents and of
+    the Setting's own, with these."""
+    try:
+        parts = [with_tangents(setting, tangents).gradients for tangents in kinds.values()]
+        if to is None:
+            total = {
+                name: torch.stack([tangent, *(tangents[name] for tangents in kinds.values())]).sum(0)
+                for name, tangent in setting.tangents.items()
+            }
+            to, parts = with_tangents(setting, total), [setting.gradients, *parts]
+    except (CannotTell, BackprintError, RuntimeError):
+        return False
+    most = max((largest(gradient) for gradient in to.gradients.values()), default=0.0)
+    return all(
+        bool(gradient.isfinite().all())
+        and difference(torch.stack([part[name] for part in parts]).sum(0), gradient, SMALLEST * most) < GROSS / 4
+        for name, gradient in to.gradients.items()
+    )
+
+
+def kinds_alone(setting: Setting) -> dict[str, dict[str, Tensor]]:
+    """Return tangents of each output alone; none where the gradients of all of these add up to that of the whole."""
+    names = list(setting.tangents)[:MOST_ALONE]
+    if len(setting.tangents) < 2:
+        return {}
+    alone = {
+        f"tangents of {one} alone": {
+            name: tangent if name == one else torch.zeros_like(tangent) for name, tangent in setting.tangents.items()
+        }
+        for one in names
+    }
+    return {} if len(names) == len(setting.tangents) and _add_up(setting, alone, setting) else alone
+
+
+def sum_fault(
+    kind: str, setting: Setting, other: Setting, total: Setting, source: torch.Generator
+) -> InputFault | None:
+    """Return a fault if the gradients of a sum of tangents are not the sums of gradients: what is right for random
+    tangents is then wrong for others."""
+    for wrong in (other, total):
+        if not all(bool(gradient.isfinite().all()) for gradient in wrong.gradients.values()):
+            return _not_finite_fault(kind, wrong, False)
+    most = max((largest(gradient) for gradient in total.gradients.values()), default=0.0)
+    if all(
+        difference(gradient, setting.gradients[name] + other.gradients[name], SMALLEST * most) < GROSS
+        for name, gradient in total.gradients.items()
+    ):
+        return None
+    for wrong in (other, total):
+        directed = replace(wrong, direction=directions(wrong.inputs, wrong.gradients, source))
+        if (fault := _fault_near(kind, directed)) is not None:
+            return replace(fault, of_tangents=True)
+    return None
+
+
+def _float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator[InputFault]:
+    """Yield the kinds of floats at which the backward is wrong: at the captured values, at zeros, ties and thresholds.
+
+    The direction is the same for equal values, and 0 is moved like any other: along such a direction a maximum of equal
+    values has a derivative. Where the function has a kink all the same, any number between its derivatives to both
+    sides is right.
+    """
+    forward, backward = widened_pair(pair)
+    inputs = inputs_of(forward, backward, values)
+    wanted = {port.name for port in backward.outputs}
+    floats = {
+        name: value
+        for name, value in inputs.items()
+        if name in wanted and isinstance(value, Tensor) and value.is_floating_point()
+        if value.layout is torch.strided
+    }
+    kinds = {
+        kind: {name: in_memory_like(make(value), value) for name, value in floats.items()}
+        for kind, make in INPUTS.items()
+    }
+    for name, number in _thresholds_of(forward, backward):
+        if name in floats:
+            kinds[f"{number:g} in {name}"] = {name: _with_some(floats[name], number)}
+    for kind, changed in kinds.items():
+        source = own_source(0)
+        try:
+            setting = run_setting(forward, backward, inputs | changed, source, chance, 0.0, False)
+        except NotFinite as error:
+            fault = _not_finite_fault(f"inputs with {kind}", error.setting, kind != AS_CAPTURED)
+            if fault is not None:
+                yield fault
+            continue
+        except (CannotTell, BackprintError, RuntimeError):
+            continue  # the program does not run on such inputs
+        setting = replace(setting, direction=_alike_for_equals(setting))
+        moved: tuple[dict[PortKey, Any], DualRun] | None = None  # the same for all tangents
+        nearby = _NearbyResults(setting)
+        for absolute in (False, True):
+            if absolute and _is_one_number(setting.tangents):
+                continue  # its absolute value is the same but for the sign
+            try:
+                # of one sign, so that what is wrong at several kinks adds up
+                other = with_tangents(setting, _absolutes(setting.tangents)) if absolute else setting
+                moved = moved or changes_along(setting)
+                left, size = product_with(moved[0], other.tangents)
+            except (CannotTell, BackprintError, RuntimeError):
+                continue
+            run = moved[1]
+            right = backward_product(other)
+            gap = gap_of((left, size), right)
+            if gap > GROSS:
+                gap, _ = gap_by_accuracy(other)  # a gradient may be 0 but for rounding
+            if gap > GROSS and not run.by_differences and not _is_subgradient(other, right):
+                yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, at_kinks=True)
+                break
+            if gap > GROSS or run.by_differences:
+                continue
+            gap = _distance_to_differences(other, right, nearby)
+            if gap > 0 and not _is_subgradient(other, right):
+                yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, by_values=True)
+                break
+
+
+def _is_one_number(tangents: Mapping[str, Tensor]) -> bool:
+    return sum(tangent.numel() for tangent in tangents.values()) == 1
+
+
+def _absolutes(tangents: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tangent.abs() for name, tangent in tangents.items()}
+
+
+# ---- Which inputs index something, and which numbers inputs are compared with
+
+
+def other_inputs(pair: Pair, values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield kinds of masks and indices, each with the inputs that are changed for it. Constants of a graph stay: the
+    backward may have others that are made of them."""
+    tensors = {
+        port.name: value
+        for port in pair.forward.by_role("input")
+        if isinstance(value := values.get(port.name), Tensor) and value.numel() and value.layout is torch.strided
+    }
+    yield from changed_masks({name: value for name, value in tensors.items() if value.dtype is torch.bool})
+    indices = {name: tensors[name] for name in indices_of(pair.forward) if name in tensors}
+    for name, repeated in repeated_indices(indices):
+        yield f"repeated indices in {name}", {name: repeated}
+
+
+def changed_masks(masks: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield kinds of masks, each with all masks changed for it, where that changes one."""
+    for kind, make in MASKS.items():
+        changed = {name: make(mask) for name, mask in masks.items() if mask.dim()}
+        if any(not torch.equal(other, masks[name]) for name, other in changed.items()):
+            yield kind, changed
+
+
+def repeated_indices(indices: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Yield the name of each tensor of indices that may have repeated ones, and such a tensor."""
+    for name, value in indices.items():
+        if value.numel() > 1 and not _is_permutation(value):
+            repeated = _with_repeats(value)
+            if not torch.equal(repeated, value):
+                yield name, repeated
+
+
+READ_BY_INDEX: Mapping[str, int] = {
+    "aten.index.Tensor": 1,
+    "aten._unsafe_index.Tensor": 1,
+    "aten.index_select.default": 2,
+    "aten.gather.default": 2,
+    "aten.embedding.default": 1,
+    "aten.take.default": 1,
+    "aten.take_along_dim.default": 1,
+    "aten.index_add.default": 2,
+    "aten.scatter_add.default": 2,
+}
+"""Operators that read or add at indices, with the place of these among their arguments. One that writes at indices
+may leave open which of two values is kept, so its indices must not be repeated."""
+
+SAME_VALUES = (
+    "aten.alias.default",
+    "aten.detach.default",
+    "aten.view.default",
+    "aten._unsafe_view.default",
+    "aten.reshape.default",
+    "aten.unsqueeze.default",
+    "aten.squeeze.dim",
+    "aten.expand.default",
+    "aten.clone.default",
+    "aten.permute.default",
+    "aten.transpose.int",
+    "aten.t.default",
+    "aten._to_copy.default",
+    "aten.to.dtype",
+)
+"""Operators whose result has the values of what they take."""
+
+
+def _origins_of(graph: Graph) -> dict[str, str]:
+    """Return, for each value of a graph with the values of an input, the name of that input."""
+    origins = {port.local: port.name for port in graph.inputs if port.role != "tangent"}
+    for step in graph.steps:
+        if step.target in SAME_VALUES and (taken := list(refs(step.args))) and taken[0] in origins:
+            origins[step.name] = origins[taken[0]]
+    return origins
+
+
+def indices_of(forward: Graph) -> tuple[str, ...]:
+    """Return the inputs with which the forward reads or adds at indices, and does nothing else."""
+    origins = _origins_of(forward)
+    indices: dict[str, bool] = {}
+    for step in forward.steps:
+        if step.is_guard or step.target in SAME_VALUES:
+            continue
+        place = READ_BY_INDEX.get(step.target)
+        for argument, value in enumerate(step.args):
+            for name in refs(value):
+                if name in origins:
+                    only = indices.get(origins[name], True)
+                    indices[origins[name]] = only and argument == place
+    return tuple(name for name, only in indices.items() if only)
+
+
+COMPARISONS = ("aten.gt.", "aten.ge.", "aten.lt.", "aten.le.", "aten.eq.", "aten.ne.")
+
+LIMITS = ("aten.clamp.default", "aten.clamp_min.default", "aten.clamp_max.default", "aten.threshold.default")
+"""Operators with a kink at numbers that they take, as comparisons have; so have `hardtanh` and `threshold`."""
+
+MOST_THRESHOLDS = 8
+
+
+def _thresholds_of(*graphs: Graph) -> tuple[tuple[str, float], ...]:
+    """Return the numbers that inputs are compared with in graphs, each with the name of the input."""
+    thresholds: dict[tuple[str, float], None] = {}
+    for graph in graphs:
+        origins = _origins_of(graph)
+        for step in graph.steps:
+            if not step.target.startswith((*COMPARISONS, *LIMITS, "aten.hardtanh.")) or not step.args:
+                continue
+            names = list(refs(step.args[0]))
+            if len(names) == 1 and names[0] in origins:
+                numbers = [float(value) for value in step.args[1:] if isinstance(value, (int, float))]
+                finite = [number for number in numbers if number and math.isfinite(number)]
+                thresholds.update(dict.fromkeys((origins[names[0]], number) for number in finite))
+    return tuple(thresholds)[:MOST_THRESHOLDS]
+
+
+# ---- Kinks
+
+
+def _alike_for_equals(setting: Setting) -> dict[str, Tensor]:
+    """Return the directions, with one number for all equal values of an input."""
+    alike = {}
+    for name, direction in setting.direction.items():
+        value = setting.inputs[name]
+        alike[name] = direction
+        if value.numel() and not value.is_complex():
+            _, which = torch.unique(value, return_inverse=True)
+            alike[name] = symmetric_as(value, direction.flatten()[: int(which.max()) + 1][which])
+    return alike
+
+
+STEP = 1e-6
+
+NEARBY = 8
+"""How often inputs are moved off a kink, to see which gradients there are around it."""
+
+
+def _is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
+    """Whether the gradients are right for a kink: their product lies between the derivatives to both sides, by
+    differences, output by output; or there is a kink, and each number lies between those of gradients nearby."""
+    try:
+        here, ahead, behind = (results_at(setting, step) for step in (0.0, STEP, -STEP))
+    except (BackprintError, RuntimeError):
+        return True
+    low = high = size = 0.0
+    for name, tangent in setting.tangents.items():
+        middle = output_of(here, name)
+        sides = torch.stack(
+            [
+                (tangent.conj() * side).real if tangent.is_complex() else tangent * side
+                for side in (
+                    (output_of(ahead, name) - middle) / STEP,
+                    (middle - output_of(behind, name)) / STEP,
+                )
+            ]
+        )
+        if not bool(sides.isfinite().all()):
+            return True
+        low, high = low + float(sides.min(0).values.sum()), high + float(sides.max(0).values.sum())
+        size += float(sides.abs().max(0).values.sum())
+    slack = 1e-4 * max(right[1], size)
+    if low - slack <= right[0] <= high + slack:
+        return True
+    return high - low > slack and _is_among_gradients_nearby(setting)
+
+
+def _is_among_gradients_nearby(setting: Setting) -> bool:
+    """Whether each number of the gradients lies between those of gradients at inputs nearby, at which there is no
+    kink."""
+    source = own_source(1)
+    low, high = ({name: gradient.clone() for name, gradient in setting.gradients.items()} for _ in range(2))
+    first = True
+    for _ in range(NEARBY):
+        draws = {name: drawn_like(setting.inputs[name], source) for name in setting.direction}
+        for way in (STEP, -STEP):
+            moved = {name: setting.inputs[name] + way * draw for name, draw in draws.items()}
+            try:
+                torch.manual_seed(setting.chance)
+                results = values_of(setting.forward, setting.inputs | moved)
+                near = with_tangents(replace(setting, inputs=setting.inputs | moved, results=results), setting.tangents)
+            except (BackprintError, RuntimeError):
+                return True
+            for name, gradient in near.gradients.items():
+                if gradient.is_complex():
+                    return True
+                low[name] = gradient if first else torch.minimum(low[name], gradient)
+                high[name] = gradient if first else torch.maximum(high[name], gradient)
+            first = False
+    return all(
+        bool(((gradient >= low[name] - slack) & (gradient <= high[name] + slack)).all())
+        for name, gradient in setting.gradients.items()
+        if (slack := 1e-4 * max(largest(low[name]), largest(high[name]), 1e-300))
+    )
+
+
+class _NearbyResults:
+    """The results of a forward where its inputs are moved along the direction, for all tangents that a Setting may
+    have."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.results: list[dict[PortKey, Any]] | None = None
+
+    def all(self) -> list[dict[PortKey, Any]]:
+        if self.results is None:
+            self.results = [results_at(self.setting, step) for step in (0.0, STEP, -STEP, STEP / 4, -STEP / 4)]
+        return self.results
+
+
+def _distance_to_differences(setting: Setting, right: tuple[float, float], nearby: _NearbyResults) -> float:
+    """Return how far the product is from the derivatives to both sides, by differences, relative to its terms; 0 where
+    these are not settled, or rounding explains it.
+
+    Where a function computes something else at one point, as with `x == 0`, its derivative by formulas is not that of
+    its values. A jump, or a slope that depends on the step, is no derivative.
+    """
+    products = []
+    try:
+        moved = nearby.all()
+    except (BackprintError, RuntimeError):
+        return 0.0
+    for results in moved:
+        parts = [inner(tangent, output_of(results, name)) for name, tangent in setting.tangents.items()]
+        products.append((sum(part for part, _ in parts), sum(size for _, size in parts)))
+    (here, terms), (ahead, _), (behind, _), (near_ahead, _), (near_behind, _) = products
+    if not all(math.isfinite(product) for product, _ in products):
+        return 0.0
+    sides = [(ahead - here) / STEP, (here - behind) / STEP]
+    finer = [(near_ahead - here) * 4 / STEP, (here - near_behind) * 4 / STEP]
+    size = max(right[1], *map(abs, sides))
+    slack = 1e-4 * size + 1e-6 * terms
+    if any(abs(side - other) > slack for side, other in zip(sides, finer, strict=True)):
+        return 0.0
+    off = max(min(sides) - right[0], right[0] - max(sides))
+    return off / size if off > slack else 0.0

@@ -1,0 +1,98 @@
+"""The word of a backward whose program is gone, as that of a sample is: what the graphs show, and what was kept.
+
+What only the running program shows, as a backward that reads the strides of its tangents, was seen when the sample was
+saved, and its Derivative is kept in the sample. The worse word of both counts: a verdict does not get better by being
+saved. The better one is no evidence, because anyone can write it into a file. So whatever is not tried is said.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from backprint.derive.alone import may_be_what_is_meant
+from backprint.graph.nouns import Capture
+from backprint.graph.verdicts import DERIVATIVE, FROM_DISK, NOT_THE_DERIVATIVE, Derivative, WrongGradient
+
+ONLY_IN_PROGRAM = (
+    "tangents in other memory",
+    "tangents of other sizes",
+    "a second backward",
+    "a second call",
+    "inputs that require no grad",
+    "each Function alone",
+)
+"""What only the running program shows."""
+
+
+def digest_of_graphs(capture: Capture) -> str:
+    """Return a digest of all graphs of a Capture: a kept word is about these."""
+    graphs = [graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None]
+    return hashlib.sha256(" ".join(graph.hash() for graph in graphs).encode()).hexdigest()[:32]
+
+
+def with_kept(
+    capture: Capture, results: Sequence[Derivative], meant: Sequence[str], is_hostile: bool
+) -> list[Derivative]:
+    """Return the results for a Capture whose program is gone, with the kept word if that is worse, and with what was
+    not tried if the program is `is_hostile`: if it has a backward of its own."""
+    if capture.origin.alive or capture.fake:
+        return list(results)
+    kept: Mapping[str, Any] = (capture.verdict or {}).get("derivative") or {}
+    graphs = (capture.verdict or {}).get("graphs", "")
+    is_of_others = bool(kept and graphs) and graphs != digest_of_graphs(capture)
+    named = [result.name for result in results]
+    number = named.index(kept["name"]) if kept.get("name") in named else 0
+    changed = []
+    for place, result in enumerate(results):
+        if place == number and is_of_others:
+            why = f"the sample keeps `{kept['word']}`, which is about other graphs and is not relied on"
+            result = replace(result, detail="; ".join(filter(None, [result.detail, why])))
+        elif place == number and _is_worse(kept, result, meant):
+            result = _as_kept(kept, result, capture)
+        elif place == number and graphs and _is_explained(kept, result, capture, meant):
+            words = ["as the running program showed when the sample was saved", kept["detail"]]
+            result = replace(result, word=kept["word"], detail="; ".join(words), wrong=(), meant=tuple(kept["meant"]))
+        changed.append(_without_program(result, capture) if is_hostile and result.good else result)
+    return changed
+
+
+def _is_worse(kept: Mapping[str, Any], result: Derivative, meant: Sequence[str]) -> bool:
+    """Whether a kept word is that the backward is not the derivative, at a place that is not meant to differ, and the
+    graphs do not show it."""
+    functions = kept.get("functions") or ()
+    is_meant = bool(functions) and set(functions) <= set(meant)
+    return kept.get("word") == NOT_THE_DERIVATIVE and not is_meant and result.word != NOT_THE_DERIVATIVE
+
+
+def _is_explained(kept: Mapping[str, Any], result: Derivative, capture: Capture, meant: Sequence[str]) -> bool:
+    """Whether a kept word is that the backward differs where it is meant to, and the graphs do not say whether it is
+    there or at another Function. What is meant is kept in the same file, so this word is not more than that."""
+    is_kept = str(kept.get("word")).startswith(f"{DERIVATIVE} but for ") and set(kept.get("meant") or [""]) <= set(
+        meant
+    )
+    return is_kept and may_be_what_is_meant(result, capture, meant)
+
+
+def _as_kept(kept: Mapping[str, Any], result: Derivative, capture: Capture) -> Derivative:
+    """Return the verdict that was found with the running program, when the sample was saved."""
+    functions = set(kept.get("functions") or ())
+    wrong = {
+        edge.function: WrongGradient((), f"{source.file}:{source.line}", source.code, (), (), edge.function)
+        for edge in capture.opaque
+        if edge.function in functions and (source := edge.source) is not None
+    }
+    words = ["as the running program showed when the sample was saved", kept.get("detail", ""), *kept.get("wrong", ())]
+    detail = "; ".join([*filter(None, words), f"the graphs alone: {result.word}"])
+    return replace(result, word=NOT_THE_DERIVATIVE, detail=detail, wrong=tuple(wrong.values()))
+
+
+def _without_program(result: Derivative, capture: Capture) -> Derivative:
+    """Return the verdict with what only the running program shows as not tried."""
+    has_functions = any(edge.function for edge in capture.opaque)
+    names = [name for name in ONLY_IN_PROGRAM if has_functions or name != ONLY_IN_PROGRAM[-1]]
+    reason = FROM_DISK if capture.claims is not None else "not tried, because the program is gone"
+    detail = "; ".join(filter(None, [result.detail, f"{reason}: {', '.join(names)}"]))
+    return replace(result, detail=detail, not_tried=(*result.not_tried, *((name, reason) for name in names)))

@@ -1,0 +1,787 @@
+"""Tries of the program itself: its own backward, with tangents of many kinds and sizes, and several calls in a row.
+
+The captured graphs cannot show these faults: sizes and strides of a tangent are constants of a graph, and so are the
+branch that a backward takes and what it keeps from one call to the next. Most backwards run on the graph of one
+forward. Each kind of tangents or calls is a Try: it was compared, with a fault or without, or it says why it was not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint._torch.modes import TorchDispatchMode, pop_mode, push_mode
+from backprint.derive.called import in_words
+from backprint.derive.hostile import LAYOUTS, MOST_ALONE, SMALLEST, TANGENTS, difference, indices_of, largest, tolerance
+from backprint.derive.setting import drawn_like, is_inexact, nudged, own_source, wide
+from backprint.errors import is_defect
+from backprint.graph.nouns import Capture
+from backprint.trace.captured import LiveProgram
+from backprint.values.tree import plain_leaves
+
+Gradients = Mapping[str, Tensor | None]
+
+Backward = Callable[[Gradients], Gradients]
+"""Runs a backward of the program for tangents by output, and returns its gradients by input. An output whose tangent is
+None takes no part."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFault:
+    """A gradient of the program itself that is not what it must be, and what it was compared with."""
+
+    port: str
+    error: float
+    compared: str
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One kind of tangents or of calls for which the program itself ran. It has a fault, or the reason why nothing was
+    compared, or nothing is wrong. `word` goes before the name in a sentence. `function` is the custom
+    autograd.Function that it is of, if it is of one alone."""
+
+    name: str
+    fault: ProgramFault | None = None
+    why_not: str = ""
+    word: str = "with"
+    function: str = ""
+
+
+class NotTried(Exception):
+    """Nothing can be compared, for the reason in the message."""
+
+
+def attempt(name: str, compare: Callable[[], ProgramFault | None], word: str = "with") -> Try:
+    """Return what came of a comparison. An error of the program is a refusal, and no wrong gradient."""
+    try:
+        return Try(name, compare(), word=word)
+    except NotTried as error:
+        return Try(name, why_not=str(error), word=word)
+    except Exception as error:
+        if is_defect(error):
+            raise
+        return Try(name, why_not=f"it raised {in_words(error)}", word=word)
+
+
+def faults_of(tries: Sequence[Try]) -> list[Try]:
+    """Return the tries that have a fault."""
+    return [one for one in tries if one.fault is not None]
+
+
+# ---- Runs
+
+
+def stepped(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Any:
+    """Run one step of the program itself, under the capture's seed."""
+    torch.manual_seed(capture.seed)
+    return capture.origin.run_step(values, tangents)
+
+
+def gradients_for(capture: Capture, values: Mapping[str, Tensor], tangents: Gradients) -> Gradients:
+    """Return the gradients of the program itself, under the capture's seed, for copies of these tangents."""
+    assert isinstance(capture.origin, LiveProgram)
+    with capture.origin.calls(values, capture.seed) as call:
+        return call().gradients(copied(tangents))
+
+
+def copied(tangents: Gradients) -> dict[str, Tensor | None]:
+    """Return copies in the same memory format: a backward may write into its tangents."""
+    return {
+        name: tangent.clone() if tangent is not None and 0 not in tangent.stride() and is_whole(tangent) else tangent
+        for name, tangent in tangents.items()
+    }
+
+
+def is_whole(tangent: Tensor) -> bool:
+    """Whether a tangent fills its memory in order, so that a copy has the same layout."""
+    return tangent.layout is not torch.strided or tangent.is_contiguous()
+
+
+def tangents_of(outputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Tensor]:
+    """Return random tangents of the dense outputs among these."""
+    source = own_source(0)
+    return {
+        name: drawn_like(output, source)
+        for name in names
+        if isinstance(output := outputs.get(name), Tensor) and output.layout is torch.strided and is_inexact(output)
+    }
+
+
+# ---- Tangents
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """Random tangents of the program's outputs with their gradients, which all others are compared with.
+
+    `noise` is the rounding of each gradient, relative to its size: how far that for tangents times 3 is from 3 times
+    it.
+    """
+
+    tangents: Mapping[str, Tensor]
+    gradients: Gradients
+    noise: Mapping[str, float]
+    is_whole: bool
+    """Whether all outputs that require grad have a tangent among them."""
+
+
+def base_of(backward: Backward, tangents: Mapping[str, Tensor], gradients: Gradients, names: Sequence[str]) -> Base:
+    thrice = backward({name: 3 * tangent for name, tangent in tangents.items()})
+    noise = {
+        name: difference(thrice.get(name), 3 * gradient) for name, gradient in gradients.items() if gradient is not None
+    }
+    return Base(tangents, gradients, noise, len(tangents) == len(names))
+
+
+AGAIN = "a second backward"
+
+CHANGES_ALONE = "the program does not return the same gradients twice"
+
+
+def tries_of_step(capture: Capture, values: Mapping[str, Tensor]) -> list[Try]:
+    """Return the tries of a program that runs whole steps only: with tangents in other memory."""
+    names = capture.signature.differentiable
+    base_tangents = tangents_of(stepped(capture, values, None).outputs, names)
+    if not any(tangent.dim() for tangent in base_tangents.values()):
+        return []
+
+    def backward(tangents: Gradients) -> Gradients:
+        given = {name: tangent for name, tangent in copied(tangents).items() if tangent is not None}
+        gradients: Gradients = stepped(capture, values, given).gradients
+        return gradients
+
+    try:
+        gradients, again = (backward(base_tangents) for _ in range(2))
+        base = base_of(backward, base_tangents, gradients, names)
+    except RuntimeError:
+        return []
+    return [] if apart(again, gradients) else list(layout_tries(backward, base))
+
+
+def tangent_tries(
+    capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
+) -> list[Try]:
+    """Return the tries of tangents. All backwards run on the graph of one forward; where that is refused, or one is
+    wrong, each has a forward of its own: so a backward that spoils its graph is told from one that reads tangents
+    wrongly."""
+    names = capture.signature.differentiable
+    why_not, shown = "", None
+    with program.calls(values, capture.seed) as call:
+        forward = call()
+        tangents = tangents_of(forward.outputs(), names)
+        if not tangents:
+            return []
+
+        def on_one_graph(given: Gradients) -> Gradients:
+            return forward.gradients(copied(given), again=True)
+
+        try:
+            gradients, again = (on_one_graph(tangents) for _ in range(2))
+            shown = apart(again, gradients)
+            tries = [] if shown else list(_kinds_of_tangents(capture, on_one_graph, tangents, gradients, meant))
+        except Exception as error:
+            if is_defect(error):
+                raise
+            why_not, tries = f"it raised {in_words(error)}", []
+    if not why_not and not shown and not faults_of(tries):
+        return [Try(AGAIN, word="for"), *tries]
+
+    def on_its_own(given: Gradients) -> Gradients:
+        return gradients_for(capture, values, given)
+
+    try:
+        gradients, again = (on_its_own(tangents) for _ in range(2))
+    except Exception as error:
+        if is_defect(error):
+            raise
+        return [Try("tangents of other kinds", why_not=f"it raised {in_words(error)}")]
+    if apart(again, gradients):
+        if why_not or shown:
+            return [Try("tangents of other kinds", why_not=CHANGES_ALONE)]
+        return [Try(AGAIN, word="for"), *tries]  # on one graph it does, and there the fault is
+    on_own = list(_kinds_of_tangents(capture, on_its_own, tangents, gradients, meant))
+    if why_not:
+        return [Try(AGAIN, why_not=why_not, word="for"), *on_own]
+    first_fault = next((one.fault for one in faults_of(tries)), None)
+    if shown is None and first_fault is not None and not faults_of(on_own):
+        shown = first_fault.port, first_fault.error
+    fault = None if shown is None else ProgramFault(*shown, "the first backward of the same graph")
+    return [Try(AGAIN, fault, word="for"), *on_own]
+
+
+def _kinds_of_tangents(
+    capture: Capture,
+    backward: Backward,
+    tangents: Mapping[str, Tensor],
+    gradients: Gradients,
+    meant: Sequence[str],
+) -> Iterator[Try]:
+    """Yield a Try for each kind of tangents."""
+    base = base_of(backward, tangents, gradients, capture.signature.differentiable)
+    yield from layout_tries(backward, base)
+    if capture.rank is not None:
+        yield Try("tangents of other values", why_not="what the other ranks send is that of the captured step")
+    elif not base.is_whole:
+        yield Try("tangents of other values", why_not="an output is not dense")
+    else:
+        functions = {edge.function for edge in capture.opaque if edge.function}
+        not_linear = sorted({*meant} & {*functions, "hook"})
+        for one in (*size_tries(backward, base), *sum_tries(backward, base)):
+            if one.fault is not None and not_linear:
+                yield Try(one.name, why_not=f"{', '.join(not_linear)} is meant to differ, and need not be linear")
+            else:
+                yield one
+
+
+def apart(gradients: Gradients, expected: Gradients, times: float = 1.0) -> tuple[str, float] | None:
+    """Return the first gradient that is not `times` the expected one but for rounding, and its relative error; None if
+    all are."""
+    most = max((largest(right) for right in expected.values() if right is not None), default=0.0)
+    for name, right in expected.items():
+        gradient = gradients.get(name)
+        if right is None and gradient is None:
+            continue
+        if right is None:
+            assert gradient is not None
+            right = torch.zeros_like(gradient)
+        scaled = None if gradient is None else wide(gradient) / times
+        error = difference(scaled, wide(right), SMALLEST * most)
+        if error > tolerance(right):
+            return name, error
+    return None
+
+
+# ---- Tangents in other memory
+
+
+def layout_tries(backward: Backward, base: Base) -> Iterator[Try]:
+    """Yield a Try for each kind of memory of tangents: the gradient must be that for the same numbers in new memory."""
+    for layout, make in LAYOUTS.items():
+        source = own_source(0)
+        odd = {
+            name: _with_numbers_of(base.tangents[name], tangent)
+            for name, output in base.tangents.items()
+            if (tangent := make(output, source)) is not None
+        }
+        if odd:
+            yield attempt(f"{layout} tangents", partial(_layout_fault, backward, base, odd))
+
+
+def _with_numbers_of(value: Tensor, tangent: Tensor) -> Tensor:
+    """Return a tangent with other numbers, if each of its elements has memory of its own."""
+    return tangent if 0 in tangent.stride() else tangent.copy_(value)
+
+
+def _layout_fault(backward: Backward, base: Base, odd: Mapping[str, Tensor]) -> ProgramFault | None:
+    expected = base.gradients
+    whole = {**base.tangents, **odd}
+    if any(0 in tangent.stride() for tangent in odd.values()):
+        expected = backward({name: tangent.contiguous() for name, tangent in whole.items()})
+    gradients = backward(whole)
+    # of tangents with one number a row, the gradient of a norm is 0 but for rounding: it is small beside the usual one
+    both = [*expected.values(), *base.gradients.values()]
+    most = max((largest(gradient) for gradient in both if gradient is not None), default=0.0)
+    for name, right in expected.items():
+        if right is None:
+            continue
+        error = difference(gradients.get(name), right, SMALLEST * most)
+        if error > tolerance(right) and error > ROUNDING * base.noise.get(name, 0.0):
+            return ProgramFault(name, error, "that for the same numbers in new memory")
+    return None
+
+
+ROUNDING = 30.0
+"""Memory may change a gradient by so many times what rounding changes: its terms may cancel."""
+
+
+# ---- Tangents of other sizes
+
+SIZES: Mapping[str, float] = {
+    "negative tangents": -2.0,
+    "tangents times 65536": 2.0**16,
+    "tangents times 2^-20": 2.0**-20,
+    "tangents times 2^-24": 2.0**-24,
+}
+"""What tangents are multiplied by: a gradient is then multiplied by the same, to the bit. A scaled loss has such large
+tangents, and the mean of many numbers such small ones."""
+
+SIZES_OF_HALF: Mapping[str, float] = {
+    "negative tangents": -2.0,
+    "tangents times 4096": 2.0**12,
+    "tangents times 2^-10": 2.0**-10,
+}
+"""The same for float16, which has no numbers beyond 65504, and few bits below 6e-5."""
+
+
+def size_tries(backward: Backward, base: Base) -> Iterator[Try]:
+    """Yield a Try for each size of tangents."""
+    is_half = any(tangent.dtype is torch.float16 for tangent in base.tangents.values())
+    for name, scale in (SIZES_OF_HALF if is_half else SIZES).items():
+        yield attempt(name, partial(_size_fault, backward, base, scale))
+
+
+def _size_fault(backward: Backward, base: Base, scale: float) -> ProgramFault | None:
+    """Return a fault if the gradient for scaled tangents is not scaled alike. Where numbers on the way do not fit into
+    their dtype, sizes nearer to 1 are tried: there a backward that clips or drops may show all the same."""
+    wrong = apart(backward(_scaled_by(base, scale)), base.gradients, scale)
+    if wrong is None:
+        return None
+    sizes = sizes_in(backward, base.tangents)
+    if not _has_other_range(backward, base, scale, sizes):
+        return ProgramFault(*wrong, "that for the tangents themselves, times as much")
+    farthest = round(math.log2(abs(scale)))
+    for power in range(farthest, 0, -NEARER if farthest > 0 else NEARER):
+        nearer = math.copysign(2.0**power, scale)
+        if not _has_other_range(backward, base, nearer, sizes):
+            if wrong := apart(backward(_scaled_by(base, nearer)), base.gradients, nearer):
+                return ProgramFault(*wrong, f"that for the tangents themselves, where both are times 2^{power}")
+            raise NotTried(f"{BEYOND}; times 2^{power} it is right")
+    raise NotTried(BEYOND)
+
+
+BEYOND = "numbers on the way are beyond those of their dtype"
+
+NEARER = 3
+"""By how many powers of two sizes come nearer to 1."""
+
+
+def _scaled_by(base: Base, scale: float) -> dict[str, Tensor]:
+    return {name: tangent * scale for name, tangent in base.tangents.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a result of an operator is: its largest element, the mean of all, and that below which 1 of 20 is."""
+
+    operator: str
+    dtype: torch.dtype
+    most: float
+    mean: float
+    small: float
+
+
+class Sizes(TorchDispatchMode):
+    """Notes the size of each floating-point result of an operator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[Size] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        results = func(*args, **(kwargs or {}))
+        for leaf in plain_leaves((results,), {}):
+            if isinstance(leaf, Tensor) and leaf.layout is torch.strided and is_inexact(leaf) and leaf.numel():
+                sizes = wide(leaf.detach()).abs().flatten()
+                nonzero = sizes[sizes > 0]
+                small = float(nonzero.kthvalue(len(nonzero) // 20 + 1).values) if len(nonzero) else 0.0
+                self.sizes.append(Size(str(func), leaf.dtype, float(sizes.max()), float(sizes.mean()), small))
+        return results
+
+
+def sizes_in(backward: Backward, tangents: Mapping[str, Tensor]) -> list[Size]:
+    """Return the sizes of all results in a backward."""
+    mode = Sizes()
+    push_mode(mode)
+    try:
+        backward(tangents)
+    finally:
+        pop_mode()
+    return mode.sizes
+
+
+def _has_other_range(backward: Backward, base: Base, scale: float, before: Sequence[Size]) -> bool:
+    """Whether the first result in a backward that is not scaled as the tangents are is beyond the numbers of its dtype,
+    or one before it is: then the backward need not be wrong."""
+    after = sizes_in(backward, _scaled_by(base, scale))
+    for one, other in zip(before, after, strict=False):
+        if one.operator != other.operator or one.dtype != other.dtype:
+            return False  # another branch
+        numbers = torch.finfo(one.dtype)
+        if _is_times(one, other, 1.0):
+            continue
+        powers = (1, -1) if math.isfinite(other.most) and other.most else (1, -1, 2)
+        for power in powers:
+            factor = abs(scale) ** power
+            if one.most * factor > numbers.max or 0 < one.small * factor < numbers.smallest_normal:
+                return True
+        if not any(_is_times(one, other, abs(scale) ** power) for power in (1, 2, -1)):
+            return False
+    return False
+
+
+def _is_times(one: Size, other: Size, factor: float) -> bool:
+    """Whether a result is so many times another, as far as its sizes say."""
+    slack = 0.05 if one.dtype in (torch.float16, torch.bfloat16) else 1e-3
+    return all(
+        math.isclose(right, left * factor, rel_tol=slack)
+        for left, right in ((one.most, other.most), (one.mean, other.mean))
+    )
+
+
+# ---- Tangents with other values
+
+
+LIMIT_OF_SUM = 0.02
+"""Up to this part of the largest gradient, a gradient of a sum may differ from the sum of gradients: rounding may be
+as much, and a backward that takes another branch differs by more."""
+
+LIMIT_OF_FEW_DIGITS, ROUNDING_OF_SUM, MOST_ROUNDING = 0.05, 12.0, 0.3
+"""The same where a gradient has few digits, as in 16 bits; or so many times its rounding, if that is not more than the
+last number."""
+
+
+def _limit_of(base: Base, name: str) -> float | None:
+    """Return by how much a gradient of a sum may differ; None if rounding hides what is looked for."""
+    noise = base.noise[name]
+    if noise < LIMIT_OF_SUM / 50:
+        return LIMIT_OF_SUM
+    limit = max(LIMIT_OF_FEW_DIGITS, ROUNDING_OF_SUM * noise)
+    return limit if limit < MOST_ROUNDING else None
+
+
+def sum_tries(backward: Backward, base: Base) -> Iterator[Try]:
+    """Yield a Try for each kind of tangents for which the gradient of a sum must be the sum of the gradients, and one
+    for all outputs alone.
+
+    All kinds are added up first. Only if their gradients do not add up, each is looked at by itself.
+    """
+    source = own_source(1)
+    kinds: dict[str, dict[str, Tensor | None]] = {}
+    for kind, make in TANGENTS.items():
+        drawn = {name: make(output, source) for name, output in base.tangents.items()}
+        if any(tangent is not None for tangent in drawn.values()):
+            kinds[f"{kind} tangents"] = {
+                name: base.tangents[name] if tangent is None else tangent for name, tangent in drawn.items()
+            }
+    if all(_limit_of(base, name) is None for name in base.noise):
+        why_not = "rounding of the gradients is as large as what is looked for"
+        yield from (Try(name, why_not=why_not) for name in (*kinds, *([ALONE] if len(base.tangents) > 1 else [])))
+        return
+    together = attempt(", ".join(kinds), partial(_group_fault, backward, base, kinds))
+    if together.fault is None and not together.why_not:
+        yield from (Try(name) for name in kinds)
+    else:
+        for kind, tangents in kinds.items():
+            yield attempt(kind, partial(sum_fault, backward, base, tangents))
+    if len(base.tangents) > 1:
+        yield from _tries_alone(backward, base)
+
+
+ALONE, LEFT_OUT = "each output alone", "each output left out"
+
+
+def _tries_alone(backward: Backward, base: Base) -> Iterator[Try]:
+    """Yield a Try for all outputs, each of which is tried alone, and one where each is left out; or one for each that
+    is wrong."""
+    names = list(base.tangents)
+    tried = names[:MOST_ALONE]
+
+    def of_some(wanted: Callable[[str], bool]) -> dict[str, Tensor | None]:
+        return {name: base.tangents[name] if wanted(name) else None for name in names}
+
+    groups = {ALONE: {f"{name} alone": of_some(name.__eq__) for name in tried}}
+    if len(names) > 2:
+        groups[LEFT_OUT] = {f"all but {name}": of_some(name.__ne__) for name in tried}
+    for word, kinds in groups.items():
+        together = attempt(word, partial(_group_fault, backward, base, kinds))
+        one_by_one = []
+        if together.fault is not None or together.why_not or len(tried) < len(names):
+            one_by_one = [attempt(kind, partial(sum_fault, backward, base, given)) for kind, given in kinds.items()]
+        wrong = [one for one in one_by_one if one.fault is not None or one.why_not]
+        yield from wrong
+        if len(tried) < len(names):
+            yield Try(word, why_not=f"{len(tried)} of {len(names)} outputs were tried")
+        elif not wrong:
+            yield Try(word)
+
+
+def _group_fault(backward: Backward, base: Base, kinds: Mapping[str, Gradients]) -> ProgramFault | None:
+    """Return a fault if the gradients of all these tangents do not add up to that of their sum. It is no proof of one:
+    the limit is low."""
+    return _fault_of_sum(backward, base, list(kinds.values()), 1 / 4)
+
+
+def sum_fault(backward: Backward, base: Base, tangents: Gradients) -> ProgramFault | None:
+    """Return a fault if the gradient for these tangents and the base is not the sum of their gradients."""
+    return _fault_of_sum(backward, base, [tangents], 1.0)
+
+
+def _fault_of_sum(backward: Backward, base: Base, kinds: Sequence[Gradients], share: float) -> ProgramFault | None:
+    """Return a fault if the gradient of the base and these tangents differs from the sum of the gradients by more than
+    this share of the limit.
+
+    In the sum, tangents are multiplied until their gradients are about as large as that of the base: else a fault of
+    one number would be small beside all others.
+    """
+    total: dict[str, Tensor] = dict(base.tangents)
+    parts: list[dict[str, Tensor]] = [_wide_of(base.gradients)]
+    most = max(map(largest, parts[0].values()), default=0.0)
+    for tangents in kinds:
+        gradients = _wide_of(backward(tangents))
+        times = _power_between(most, max(map(largest, gradients.values()), default=0.0))
+        parts.append({name: gradient * times for name, gradient in gradients.items()})
+        total |= {name: total[name] + times * tangent for name, tangent in tangents.items() if tangent is not None}
+    whole = _wide_of(backward(total))
+    for name in base.noise:
+        limit = _limit_of(base, name)
+        terms = [part[name] for part in parts if name in part]
+        like = whole.get(name, terms[0] if terms else None)
+        if limit is None or like is None or any(term.layout is not torch.strided for term in (like, *terms)):
+            continue
+        expected = torch.stack([torch.zeros_like(like), *terms]).sum(0)
+        of_whole = whole.get(name, torch.zeros_like(like))
+        error = difference(of_whole, expected, max(map(largest, (*terms, of_whole))))
+        if error > limit * share:
+            return ProgramFault(name, error, "that for a sum of tangents, less that for the rest of it")
+    return None
+
+
+def _wide_of(gradients: Gradients) -> dict[str, Tensor]:
+    return {name: wide(gradient) for name, gradient in gradients.items() if gradient is not None}
+
+
+LARGEST_TIMES = 2.0**6
+
+
+def _power_between(most: float, other: float) -> float:
+    """Return the power of two that makes one size about as large as the other, up to a limit."""
+    if not (most > 0 and other > 0 and math.isfinite(most / other)):
+        return 1.0
+    return min(max(2.0 ** round(math.log2(most / other)), 1.0), LARGEST_TIMES)
+
+
+# ---- Several calls in a row
+
+IN_A_ROW = "calls in a row"
+
+FROZEN = "inputs that require no grad"
+
+MOST_FROZEN = 4
+"""How many inputs are frozen alone, and are the only ones that require grad."""
+
+
+def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tensor]) -> list[Try]:
+    """Return the tries in which some inputs and parameters require no grad: a custom Function asks for that, and the
+    gradients of all others must stay as they are."""
+
+    def run() -> list[Try]:
+        with program.calls(values, capture.seed) as call:
+            forward = call()
+            tangents = tangents_of(forward.outputs(), capture.signature.differentiable)
+            whole = forward.gradients(copied(tangents))
+            names = [name for name, gradient in whole.items() if gradient is not None and name in call.leaves]
+            if len(names) < 2:
+                return []
+            if apart(call().gradients(copied(tangents)), whole):
+                return [Try(FROZEN, why_not=CHANGES_ALONE)]
+
+            def fault(frozen: Sequence[str]) -> ProgramFault | None:
+                with call.frozen(frozen):
+                    gradients = call().gradients(copied(tangents))
+                rest = {name: gradient for name, gradient in whole.items() if name not in frozen}
+                wrong = apart(gradients, rest)
+                return None if wrong is None else ProgramFault(*wrong, "that where all inputs require grad")
+
+            tries = [attempt(f"{word} frozen", partial(fault, frozen)) for word, frozen in _frozen_sets(capture, names)]
+        refused = [one for one in tries if one.fault is not None or one.why_not]
+        return refused or [Try(FROZEN)]
+
+    try:
+        return run()
+    except Exception as error:
+        if is_defect(error):
+            raise
+        return [Try(FROZEN, why_not=f"it raised {in_words(error)}")]
+
+
+def _frozen_sets(capture: Capture, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield which leaves to freeze together, each with its name: one alone, all but one, and all arguments."""
+    known: set[frozenset[str]] = {frozenset(names), frozenset()}
+    some = {name: [name] for name in names[:MOST_FROZEN]}
+    some |= {f"all but {name}": [other for other in names if other != name] for name in names[:MOST_FROZEN]}
+    some["all arguments"] = [name for name in names if name in capture.signature.arguments]
+    for word, frozen in some.items():
+        if frozenset(frozen) not in known:
+            known.add(frozenset(frozen))
+            yield word, frozen
+
+
+SECOND_CALL = "a second call with other values"
+
+BEFORE_BACKWARD = "two calls before a backward"
+
+SAME_MEMORY = "a second call with other values in the same memory"
+
+DEPENDS_ON_CALLS = "its outputs depend on the calls before"
+
+
+@dataclass(frozen=True, slots=True)
+class _OtherCall:
+    """Other values for arguments and parameters, with what the program returns for these in a first call."""
+
+    arguments: Mapping[str, Tensor]
+    parameters: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor]
+    gradients: Gradients
+
+
+def call_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tensor]) -> list[Try]:
+    """Return the tries of several calls of the program: what one call, or its backward, keeps must change no gradient
+    of another. All that the program reaches is restored after the last call."""
+    names = capture.signature.differentiable
+    tries: list[Try] = []
+    try:
+        for other in other_calls(capture, program, values):
+            refused = ""
+            try:
+                first, second, last = _calls_in_a_row(capture, program, values, other, names)
+            except RuntimeError as error:  # a write into a buffer that the backward needs
+                refused = f"it raised {in_words(error)}"
+                first, second, last = _calls_in_a_row(capture, program, values, other, names, between=False)
+            tries = [_try_of_run_before(first, last)]
+            if apart(second[0], other.outputs):
+                tries += [Try(name, why_not=DEPENDS_ON_CALLS, word="for") for name in (SECOND_CALL, BEFORE_BACKWARD)]
+                continue
+            wrong = apart(second[1], other.gradients)
+            fault = None if wrong is None else ProgramFault(*wrong, "that of a first call with these values")
+            is_second = fault is not None and _is_second_call_wrong(capture, program, values, other, names)
+            name = SECOND_CALL if other.arguments or other.parameters else "a second call"
+            tries.append(Try(name, fault if is_second else None, word="for"))
+            tries.append(Try(BEFORE_BACKWARD, None if is_second else fault, refused, word="for"))
+            if other.arguments and any(guard.kind == "memory" for guard in capture.guards):
+                compare = partial(_fault_in_memory, capture, program, values, other, names)
+                tries.append(attempt(SAME_MEMORY, compare, word="for"))
+            break
+    except Exception as error:
+        if is_defect(error):
+            raise
+        tries = [Try(IN_A_ROW, why_not=f"it raised {in_words(error)}", word="for")]
+    return tries
+
+
+def _fault_in_memory(
+    capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], other: _OtherCall, names: Sequence[str]
+) -> ProgramFault | None:
+    """Return a fault if a program that reads where its inputs lie has another gradient where a call with other values
+    had its inputs: what it keeps by an address is then not for these values."""
+    with program.calls(values, capture.seed) as call:
+        outputs, gradients = results_of(call(), names)
+        _, second = (results_of(one, names) for one in call.again_in_memory(other.arguments, values))
+    if apart(second[0], outputs):
+        raise NotTried(DEPENDS_ON_CALLS)
+    wrong = apart(second[1], gradients)
+    return None if wrong is None else ProgramFault(*wrong, "that of a first call with these values")
+
+
+def _try_of_run_before(
+    first: tuple[Mapping[str, Tensor], Gradients], last: tuple[Mapping[str, Tensor], Gradients]
+) -> Try:
+    """Return what came of the last call, which has the values of the first: it must return the same."""
+    if apart(last[0], first[0]):
+        return Try(IN_A_ROW, why_not=DEPENDS_ON_CALLS, word="for")
+    wrong = apart(last[1], first[1])
+    return Try(IN_A_ROW, None if wrong is None else ProgramFault(*wrong, "the run before"), word="for")
+
+
+def other_calls(capture: Capture, program: LiveProgram, values: Mapping[str, Tensor]) -> Iterator[_OtherCall]:
+    """Yield other values that the program takes, from those that are most different to none that differ."""
+    names = capture.signature.differentiable
+    for arguments, parameters in other_values(capture, program, values):
+        try:
+            with program.calls({**values, **arguments, **parameters}, capture.seed) as call:
+                forward = call()
+                outputs = forward.outputs()
+                gradients = forward.gradients(tangents_of(outputs, names))
+        except Exception as error:
+            if is_defect(error) or not (arguments or parameters):
+                raise
+            continue
+        results = [*outputs.values(), *(gradient for gradient in gradients.values() if gradient is not None)]
+        if not (arguments or parameters) or all(map(_has_numbers, results)):
+            yield _OtherCall(arguments, parameters, outputs, gradients)
+            if parameters:
+                continue  # the next is used if the program's outputs depend on the calls before
+            return
+
+
+def _has_numbers(value: Tensor) -> bool:
+    """Whether a tensor is free of NaN."""
+    return value.layout is not torch.strided or not is_inexact(value) or not bool(value.isnan().any())
+
+
+def other_values(
+    capture: Capture, program: LiveProgram, values: Mapping[str, Tensor]
+) -> Iterator[tuple[dict[str, Tensor], dict[str, Tensor]]]:
+    """Yield other values of arguments, and of parameters: floats farther and nearer, in reverse at first, as
+    others that are near have the same signs; masks and indices in reverse."""
+    if capture.rank is not None:
+        yield {}, {}
+        return
+    roles = {named.name: named.role for named in program.program.tensors}
+    arguments = {name: values[name].detach() for name in program.program.values if name in values}
+    parameters = {name: values[name].detach() for name, role in roles.items() if role == "parameter" and name in values}
+    indices = {name for pair in capture.pairs for name in indices_of(pair.forward)}
+    reversed_ones = {
+        name: value.flip(-1)
+        for name, value in arguments.items()
+        if value.dim() and value.layout is torch.strided and (value.dtype is torch.bool or name in indices)
+    }
+    for amount, others, turned in ((0.5, reversed_ones, True), (0.5, reversed_ones, False), (0.1, {}, False)):
+        source = own_source(2)
+        floats, moved = (
+            {
+                name: nudged(value.flip(-1) if turned and value.dim() else value, amount, source)
+                for name, value in tensors.items()
+                if is_inexact(value) and value.layout is torch.strided
+            }
+            for tensors in (arguments, parameters)
+        )
+        if moved:
+            yield {**floats, **others}, moved
+        if floats or others:
+            yield {**floats, **others}, {}
+    yield {}, {}
+
+
+def _calls_in_a_row(
+    capture: Capture,
+    program: LiveProgram,
+    values: Mapping[str, Tensor],
+    other: _OtherCall,
+    names: Sequence[str],
+    between: bool = True,
+) -> Sequence[tuple[Mapping[str, Tensor], Gradients]]:
+    """Call the program on its values, on others, and on its own again; return outputs and gradients of each. With
+    `between`, a further call comes before the backward of the second."""
+    with program.calls(values, capture.seed) as call:
+        results = [results_of(call(), names)]
+        before = {name: values[name].detach().clone() for name in other.parameters}
+        call.write(other.parameters)
+        second = call(other.arguments)
+        if between:
+            call(values)
+        results.append(results_of(second, names))
+        call.write(before)
+        results.append(results_of(call(values), names))
+    return results
+
+
+def _is_second_call_wrong(
+    capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], other: _OtherCall, names: Sequence[str]
+) -> bool:
+    """Whether the second call has a wrong gradient too if no further call comes before its backward."""
+    _, second, _ = _calls_in_a_row(capture, program, values, other, names, between=False)
+    return apart(second[1], other.gradients) is not None
+
+
+def results_of(forward: Any, names: Sequence[str]) -> tuple[dict[str, Tensor], Gradients]:
+    """Return the outputs of a call, and its gradients for random tangents."""
+    outputs = forward.outputs()
+    return outputs, forward.gradients(tangents_of(outputs, names))

@@ -1,0 +1,1079 @@
+"""Where a backward is not the derivative of its forward: the first operators whose gradients are wrong.
+
+Autograd of the captured forward, in float64, has the right gradient of every value, and each step's share of it. The
+values of the backward are compared with these. What may be wrong is tried in this order, nearest to the results first:
+
+- a call of a custom autograd.Function for which the backward, by its echoes, computes other gradients than the right
+  ones, or the last steps of the call, if the others explain the rest;
+- a step for which the backward, by its echoes, computes none of the right shares, from values that are right;
+- an input whose right gradient the backward has, and for which it returns another;
+- a step whose result has a right gradient in the backward and whose share is nowhere in it, and a value whose shares it
+  has and adds up wrongly;
+- several steps, before whose results no gradient is right, as those of a custom autograd.Function whose backward
+  computes their gradients at once.
+
+What the backward returned there is taken for given; if then more gradients are right, this is a wrong place. What
+remains is searched in the same way, so several wrong places are found one after the other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+from torch import Tensor
+
+from backprint.derive.duals import DualRun, may_have_tangent, unpacked
+from backprint.derive.echoes import Group, groups_that_go_wrong, names_in
+from backprint.derive.marks import NEAR, Marked, distance, error_of, is_nonzero, mark_of
+from backprint.derive.setting import (
+    Setting,
+    backward_product,
+    drawn_like,
+    forward_product,
+    gap_of,
+    inner,
+    is_inexact,
+    own_source,
+    symmetric_as,
+)
+from backprint.errors import BackprintError
+from backprint.graph.keys import PortKey
+from backprint.graph.nouns import Step, refs
+from backprint.values.tree import plain_leaves
+
+MOST_PLACES = 64
+"""How many wrong places are looked for."""
+
+MOST_CANDIDATES = 5
+"""How many values of the backward are tried as the gradient of one input of a wrong place."""
+
+MOST_INPUTS = 6
+"""The most inputs of a wrong place whose gradients are not known to be right."""
+
+MOST_TRIED = 24
+"""How many combinations of these are tried for one place."""
+
+MOST_KNOWN = 8
+"""For so many lists of wrong places the right gradients are kept: they are asked for again."""
+
+MOST_STEPS = 12
+"""The most steps of a wrong place."""
+
+
+MOST_BETWEEN = 3
+"""How many steps of the backward may lie between the gradient of a result and that of an input."""
+
+
+NOTHING, RIGHT, RETURNED = "", "right ", "returned "
+"""Candidates for a gradient beside values of the backward: none, the right one, and what is returned for an input."""
+
+
+DETACH = "aten.detach.default"
+
+REARRANGING = (
+    "aten.t.default",
+    "aten.transpose.int",
+    "aten.permute.default",
+    "aten.view.default",
+    "aten.reshape.default",
+    "aten.unsqueeze.default",
+    "aten.squeeze.dim",
+)
+"""Steps that leave every element as it is: the gradient of their result is that of what they take, rearranged alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrongPlace:
+    """Forward steps whose gradients are wrong: the values they take and what the backward returned for each, in order;
+    `errors` are the relative differences from the right gradients. None is returned for a value without a gradient."""
+
+    steps: tuple[Step, ...]
+    inputs: tuple[str, ...]
+    returned: tuple[Tensor | None, ...]
+    errors: tuple[float, ...]
+    backward_steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """The wrong places, those nearest to the results first. If `complete`, every other gradient is right. `refuted` are
+    operators whose gradient is right and whose formula for tangents is wrong, `undecided` those of which one of both is
+    wrong."""
+
+    places: tuple[WrongPlace, ...]
+    complete: bool
+    wrong: tuple[str, ...]
+    refuted: frozenset[str] = frozenset()
+    undecided: frozenset[str] = frozenset()
+
+
+def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Collection[str] = ()) -> Located:
+    """Return the places where the backward of a Setting is not the derivative of its forward.
+
+    `functions` has the lines of each custom autograd.Function of the program, as `file.py:8`, and `cut` the values that
+    autograd gives no gradient.
+    """
+    search = Search(setting, functions, cut)
+    places: list[WrongPlace] = []
+    wrong = search.wrong_ports(places)
+    first_wrong = wrong
+    cuts = search.detached() if wrong else []
+    if cuts and len(still := search.wrong_ports(cuts)) < len(wrong):
+        places, wrong = cuts, still
+    while wrong and len(places) < MOST_PLACES:
+        place = search.next_place(places, wrong)
+        if place is None:
+            break
+        wrong = search.wrong_ports([*places, place])
+        places.append(search.with_way(place, places))
+    return Located(tuple(places), not wrong, tuple(first_wrong))
+
+
+def differing_from_autograd(setting: Setting, limit: float) -> dict[str, float]:
+    """Return the ports whose gradients are farther than rounding from those of autograd of the forward, the farthest
+    first, with the relative difference: none where autograd's gradients do not have the tangents' product either."""
+    search = Search(setting)
+    right = search.right_gradients([])
+    expected = {
+        name: right.get(search.local_of_port[name], torch.zeros_like(gradient))
+        for name, gradient in setting.gradients.items()
+    }
+    if gap_of(forward_product(setting)[:2], backward_product(setting, expected)) >= limit:
+        return {}
+    errors = {name: error_of(gradient, expected[name]) for name, gradient in setting.gradients.items()}
+    farthest = sorted(errors, key=errors.__getitem__, reverse=True)
+    return {name: errors[name] for name in farthest if errors[name] > limit}
+
+
+def locate_formulas(setting: Setting) -> Located:
+    """Return the steps whose own gradient, as autograd has it, is not the derivative of the step.
+
+    Each is tried alone, at its values in the forward: with random tangents of what it takes and of what it returns, the
+    two products must agree, as for a whole Pair. Where they do not, differences decide whether the gradient is wrong or
+    the formula for the tangent.
+    """
+    search = Search(setting)
+    right = search.right_gradients([])
+    places = []
+    refuted, undecided = set[str](), set[str]()
+    for step in search.step_of.values():
+        if step.name not in search.reaching or step.name not in search.depending:
+            continue
+        inputs = [name for name in names_in(step) if search.may_have_gradient(name)]
+        tensors = all(isinstance(search.forward_values[name], Tensor) for name in inputs)
+        if not inputs or not tensors or step.target in refuted:
+            continue
+        try:
+            gap, _ = _formula_gap(search, step, inputs, right)
+            if gap <= FORMULA_GAP:
+                continue
+            by_differences, accuracy = _formula_gap(search, step, inputs, right, (step.target,))
+        except (BackprintError, RuntimeError):
+            undecided.add(step.target)
+            continue
+        if by_differences <= gap / FARTHER:
+            refuted.add(step.target)
+            continue
+        if by_differences <= FARTHER * accuracy or not math.isfinite(by_differences):
+            undecided.add(step.target)
+            continue
+        steps = tuple(dict.fromkeys((step, *search.parts(step))))
+        returned = search.contributions(steps, inputs, right)
+        places.append(
+            WrongPlace(
+                steps,
+                tuple(inputs),
+                tuple(returned.get(name) for name in inputs),
+                tuple(1.0 for _ in inputs),
+                search.backward_steps(steps, ()),
+            )
+        )
+    return Located(tuple(places), bool(places), (), frozenset(refuted), frozenset(undecided))
+
+
+FORMULA_GAP = 1e-11
+"""The least gap of one step alone that is looked into: some operators are less exact than float64 at their values."""
+
+FARTHER = 10.0
+"""How many times farther apart than rounding two products must be, to be told from it."""
+
+
+def _formula_gap(
+    search: Search,
+    step: Step,
+    inputs: Sequence[str],
+    right: Mapping[str, Tensor],
+    refuted: Collection[str] = (),
+) -> tuple[float, float]:
+    """Return the gap of one step alone, relative to the sizes of the terms, and how accurate its tangents are. The
+    gradients of its results lie in memory as in the whole. Tangents of operators in `refuted` are not from formulas."""
+    source = own_source(0)
+    values = {name: search.forward_values[name].detach() for name in inputs}
+    run = DualRun(search.graph, refuted={*search.setting.refuted, *refuted}, states=search.states)
+    tangents: list[Any] = []
+    with forward_ad.dual_level():
+        duals = {
+            name: forward_ad.make_dual(value.clone(), symmetric_as(value, drawn_like(value, source)))
+            for name, value in values.items()
+        }
+        tangents = [forward_ad.unpack_dual(dual).tangent for dual in duals.values()]
+        moved = run.continued([step], {**search.forward_values, **duals})[step.name]
+        along = [unpacked(leaf)[1] for leaf in plain_leaves(moved) if isinstance(leaf, Tensor)]
+    with torch.enable_grad():
+        leaves = {name: value.clone().requires_grad_() for name, value in values.items()}
+        fed = {name: leaf * 1 for name, leaf in leaves.items()}
+    results = [
+        leaf
+        for leaf in plain_leaves(run.continued([step], {**search.forward_values, **fed})[step.name])
+        if isinstance(leaf, Tensor)
+    ]
+    names = _result_names(search, step, len(results))
+    cotangents = [
+        _laid_out_as(drawn_like(result, source), right.get(name)) if is_inexact(result) else None
+        for name, result in zip(names, results, strict=True)
+    ]
+    active = [(r, c) for r, c in zip(results, cotangents, strict=True) if c is not None and r.requires_grad]
+    if not active:
+        return 0.0, 0.0
+    gradients = torch.autograd.grad(
+        [r for r, _ in active], list(leaves.values()), [c for _, c in active], allow_unused=True
+    )
+    left, returned = [0.0, 0.0], [0.0, 0.0]
+    for cotangent, tangent, result in zip(cotangents, along, results, strict=True):
+        if cotangent is not None and tangent is not None and result.requires_grad:
+            add(left, inner(cotangent, tangent))
+    for gradient, direction in zip(gradients, tangents, strict=True):
+        if gradient is not None:
+            add(returned, inner(gradient, direction))
+    return gap_of((left[0], left[1]), (returned[0], returned[1])), run.accuracy
+
+
+def _result_names(search: Search, step: Step, count: int) -> list[str]:
+    """Return the names of a step's results: its own, or those of the steps that take one of several."""
+    if isinstance(search.forward_values[step.name], Tensor):
+        return [step.name]
+    taken = {part.args[1]: part.name for part in search.parts(step)}
+    return [taken.get(place, "") for place in range(count)]
+
+
+def _laid_out_as(value: Tensor, other: Tensor | None) -> Tensor:
+    """Return a tensor in memory like another of its size: a gradient may be wrong for one layout only."""
+    if other is None or other.shape != value.shape or 0 in (size for size in other.stride()):
+        return value
+    return torch.empty_strided(value.shape, other.stride(), dtype=value.dtype, device=value.device).copy_(value)
+
+
+def add(total: list[float], product: tuple[float, float]) -> None:
+    """Add a product, and the sizes of its terms, to a total of these."""
+    total[0] += product[0]
+    total[1] += product[1]
+
+
+class Search:
+    """The values of a Setting's backward, and the right gradients of its forward's values."""
+
+    def __init__(self, setting: Setting, functions: Sequence[Collection[str]] = (), cut: Collection[str] = ()) -> None:
+        self.setting, self.graph, self.functions, self.cut = setting, setting.forward, functions, cut
+        self.step_of = {step.name: step for step in self.graph.steps if not step.is_guard}
+        self.index = {step.name: index for index, step in enumerate(self.graph.steps)}
+        self.consumers: dict[str, list[Step]] = {}
+        for step in self.step_of.values():
+            for name in names_in(step):
+                self.consumers.setdefault(name, []).append(step)
+        self.depending = self.depending_values()
+        self.with_tangent = self.values_with_tangent()
+        self.reaching = self.reaching_values()
+        self.backward_values = run_backward(setting)
+        self.backward_step_of = {step.name: step for step in setting.backward.steps}
+        inexact = {n: v for n, v in self.backward_values.items() if may_have_tangent(v) and is_inexact(v) and v.numel()}
+        self.marked = Marked(inexact.values(), inexact)
+        self.forward_values, self.states = forward_values(setting)
+        sizes = [float(gradient.abs().max()) for gradient in setting.gradients.values() if gradient.numel()]
+        self.largest = max((size for size in sizes if math.isfinite(size)), default=0.0)
+        self.known_right: dict[tuple[int, ...], tuple[list[WrongPlace], dict[str, Tensor]]] = {}
+        self.shares_for: Mapping[str, Tensor] | None = None
+        self.without_place: list[str] = []
+        self.all_right_for: Mapping[str, Tensor] | None = None
+        self.all_right = Marked(())
+        self.known_shares: dict[str, dict[str, Tensor]] = {}
+        self.local_of_port = {port.name: port.local for port in self.graph.inputs}
+        self.returned_by = {
+            RETURNED + self.local_of_port[port.name]: name
+            for port, result in zip(setting.backward.outputs, setting.backward.results, strict=True)
+            for name in refs(result)
+            if port.name in self.local_of_port
+        }
+
+    def depending_values(self) -> set[str]:
+        """Return the values that depend on an input with a gradient."""
+        depending = {port.local for port in self.graph.inputs if port.name in self.setting.gradients}
+        for step in self.step_of.values():
+            if depending & set(names_in(step)):
+                depending.add(step.name)
+        return depending
+
+    def values_with_tangent(self) -> set[str]:
+        """Return the values that the forward returns as results with a tangent."""
+        results = zip(self.graph.outputs, self.graph.results, strict=True)
+        return {
+            name
+            for port, result in results
+            if port.role in ("output", "mutation") and port.name in self.setting.tangents
+            for name in refs(result)
+        }
+
+    def reaching_values(self) -> set[str]:
+        """Return the values that a result with a tangent depends on."""
+        reaching = self.values_with_tangent()
+        for step in reversed(self.step_of.values()):
+            if step.name in reaching:
+                reaching |= set(names_in(step))
+        return reaching
+
+    # ---- The right gradients
+
+    def right_gradients(self, places: Sequence[WrongPlace]) -> dict[str, Tensor]:
+        """Return the right gradient of every value of the forward, if what the backward returned at some places is
+        taken for given."""
+        key = tuple(map(id, places))
+        if key not in self.known_right:
+            while len(self.known_right) >= MOST_KNOWN:
+                self.known_right.pop(next(iter(self.known_right)))
+            self.known_right[key] = list(places), self.right_gradients_anew(places)
+        return self.known_right[key][1]
+
+    def right_gradients_anew(self, places: Sequence[WrongPlace]) -> dict[str, Tensor]:
+        """Return what `right_gradients` does, of another run."""
+        constant = {step.name for place in places for step in place.steps}
+        leaves = {
+            name: value.clone().requires_grad_() if name in self.setting.gradients else value
+            for name, value in self.setting.inputs.items()
+        }
+        torch.manual_seed(self.setting.chance)
+        with torch.enable_grad():
+            fed = {name: value * 1 if name in self.setting.gradients else value for name, value in leaves.items()}
+        env = DualRun(self.graph, constant, recorded=self.depending).values(fed)
+        roots, weights = self.roots(env, places)
+        named = {
+            name: value
+            for name, value in env.items()
+            if may_have_tangent(value) and value.requires_grad and is_inexact(value)
+        }
+        if not roots or not named:
+            return {}
+        gradients = torch.autograd.grad(roots, list(named.values()), weights, allow_unused=True)
+        return {name: dense(gradient) for name, gradient in zip(named, gradients, strict=True) if gradient is not None}
+
+    def roots(self, env: Mapping[str, Any], places: Sequence[WrongPlace]) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the values that a backward starts from, with their gradients: the results, and given places."""
+        starts: list[tuple[Any, Tensor]] = []
+        results = dict(zip((port.key for port in self.graph.outputs), self.graph.results, strict=True))
+        for name, tangent in self.setting.tangents.items():
+            key = next(key for role in ("output", "mutation") if (key := PortKey(role, name)) in results)
+            starts += [(env.get(local), tangent) for local in refs(results[key])]
+        for place in places:
+            starts += [
+                (env[name], gradient)
+                for name, gradient in zip(place.inputs, place.returned, strict=True)
+                if gradient is not None
+            ]
+        starts = [(value, gradient) for value, gradient in starts if isinstance(value, Tensor) and value.requires_grad]
+        return [value for value, _ in starts], [gradient for _, gradient in starts]
+
+    def wrong_ports(self, places: Sequence[WrongPlace]) -> list[str]:
+        """Return the ports whose gradients are not the right ones."""
+        return self.wrong_among(self.right_gradients(places))
+
+    def error_of(self, gradient: Tensor | None, right: Tensor | None) -> float:
+        """Return the relative difference of a gradient from the right one."""
+        return error_of(gradient, right, self.largest)
+
+    def wrong_among(self, right: Mapping[str, Tensor]) -> list[str]:
+        """Return the ports whose gradients are not these."""
+        wrong = []
+        for name, gradient in self.setting.gradients.items():
+            expected = right.get(self.local_of_port[name])
+            expected = torch.zeros_like(gradient) if expected is None else expected
+            if distance(gradient, expected, self.largest) > NEAR:
+                wrong.append(name)
+        return wrong
+
+    # ---- The next wrong place
+
+    def detached(self) -> list[WrongPlace]:
+        """Return the calls of `detach` as wrong places that return no gradient, but for those in a Function.
+
+        What they take and what they return have the same right gradient, so the values of a backward that has the one
+        do not show that it passes none on.
+        """
+        inside = set[str]().union(*self.functions)
+        right = self.right_gradients([])
+        places = []
+        for step in self.step_of.values():
+            line = "" if step.source is None else f"{step.source.file}:{step.source.line}"
+            if step.target == DETACH and step.name in self.reaching and line not in inside:
+                taken = names_in(step)[0]
+                if taken in right and not mark_of(right[taken]).is_zero:
+                    places.append(WrongPlace((step,), (taken,), (None,), (1.0,), ()))
+        return places
+
+    def next_place(self, places: Sequence[WrongPlace], wrong: Sequence[str]) -> WrongPlace | None:
+        """Return the wrong place nearest to the results, or None if there is none that explains what is wrong."""
+        right = self.right_gradients(places)
+        matched = {name for name, gradient in right.items() if self.is_in_backward(gradient)}
+        matched -= {self.local_of_port[name] for name in wrong}
+        given = {step.name for place in places for step in place.steps}
+        for steps in self.function_calls(given):
+            if self.is_flat(steps, right, matched):
+                _, place, _ = self.best_of(self.proposals(steps, right, set()), places, matched, wrong)
+                if place is not None:
+                    return place
+        for proposals in self.by_function(right, matched, given):
+            _, place, _ = self.best_of(proposals, places, matched, wrong)
+            if place is not None:
+                return self.narrowed(place, right)
+        ends, inside = self.ways(matched, wrong, given)
+        firsts: list[WrongPlace | None] = []
+        for suspects in (
+            self.by_echo(right, matched, given),
+            self.returned_wrongly(right, wrong, given),
+            self.by_value(right, matched, inside, wrong, given),
+        ):
+            first: WrongPlace | None = None
+            for proposals in suspects:
+                progress, place, _ = self.best_of(proposals, places, matched, wrong)
+                if place is not None and progress[0] == len(wrong):
+                    return place
+                first = first or place
+            firsts.append(first)
+            if first is not None and len(firsts) < 3:  # it explains a part: there are several places
+                return first
+        for last in ends:
+            for steps in self.regions(last, inside):
+                place, is_right = self.best_explanation(steps, places, right, matched, wrong)
+                if place is not None:
+                    return place
+                if is_right:  # what is wrong comes another way
+                    break
+        for steps in self.function_calls(given):
+            place, _ = self.best_explanation(steps, places, right, matched, wrong)
+            if place is not None:
+                return place
+        return firsts[-1]
+
+    def is_flat(self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str]) -> bool:
+        """Whether the right gradients by these steps are 0, as those of `round`, of gradients that the backward has.
+
+        If a Function returns another gradient there, all before it is wrong too, and it is the place: gradients of 0
+        are not looked for among the values of a backward.
+        """
+        own = {step.name for step in steps}
+        results = [n for n in own if any(step.name not in own for step in self.consumers.get(n, ())) and n in right]
+        if not results or any(n not in matched or mark_of(right[n]).is_zero for n in results):
+            return False
+        inputs = dict.fromkeys(n for step in steps for n in names_in(step) if n not in own)
+        active = [n for n in inputs if self.may_have_gradient(n)]
+        if not all(isinstance(self.forward_values[n], Tensor) for n in active):
+            return False
+        shares = self.contributions(steps, active, right)
+        return all(mark_of(share).is_zero for share in shares.values())
+
+    # ---- What may be a wrong place with nothing before it
+
+    def by_function(
+        self, right: Mapping[str, Tensor], matched: set[str], given: set[str]
+    ) -> Iterator[Iterator[WrongPlace]]:
+        """Yield the calls of custom autograd.Functions of whose results the backward has the right gradients, and for
+        which it computes other gradients than the right ones, the last calls first."""
+        for steps in self.function_calls(given):
+            results = {step.name for step in steps if step.name in right and self.is_used_elsewhere(step, steps)}
+            inputs = [name for step in steps for name in names_in(step) if self.may_have_gradient(name)]
+            inputs = [name for name in dict.fromkeys(inputs) if name not in {step.name for step in steps}]
+            if not results or not results <= matched or not all(map(self.is_tensor, inputs)):
+                continue
+            shares = self.contributions(steps, inputs, right).values()
+            ends = self.ends_of_steps(self.backward_of_call(steps))
+            ends += [name for result in results for name in self.named_like(right[result])]
+            computed = Marked(self.backward_values[name] for name in ends)
+            if not all(computed.has(share) for share in shares):
+                wrong = [n for n in ends if not Marked(shares).has(self.backward_values[n])]
+                yield self.proposals(steps, right, matched, Group((), False, tuple(wrong), tuple(ends)))
+
+    def narrowed(self, call: WrongPlace, right: Mapping[str, Tensor]) -> WrongPlace:
+        """Return the last steps of a call as a wrong place, as few as explain what the backward returned for the call
+        if the steps before them are right; the whole call if none do."""
+        run = {step.name for step in self.backward_of_call(call.steps)}
+        values: dict[str, Tensor] = {
+            name: value
+            for name, value in self.backward_values.items()
+            if name in run and may_have_tangent(value) and is_inexact(value)
+        }
+        for count in range(1, len(call.steps)):
+            first, last = call.steps[:-count], call.steps[-count:]
+            own = {step.name for step in last}
+            inputs = [name for step in last for name in names_in(step) if name not in own]
+            inputs = [name for name in dict.fromkeys(inputs) if self.may_have_gradient(name)]
+            before = [name for name in inputs if any(step.name == name for step in first)]
+            if not before or not all(map(self.is_tensor, inputs)):
+                continue
+            shares = self.contributions(last, inputs, right)
+            shapes = [self.forward_values[name].shape for name in before]
+            alike = [[value for value in values.values() if value.shape == shape] for shape in shapes]
+            for computed in itertools.islice(itertools.product(*alike), MOST_TRIED):
+                returned = dict(shares) | dict(zip(before, computed, strict=True))
+                errors = [self.error_of(returned.get(name), shares.get(name)) for name in inputs]
+                if max(errors) > NEAR and self.passes_on(first, returned, call):
+                    names = [name for name, value in values.items() if any(value is other for other in computed)]
+                    gradients = tuple(returned.get(name) for name in inputs)
+                    return WrongPlace(last, tuple(inputs), gradients, tuple(errors), self.backward_steps((), names))
+        return call
+
+    def passes_on(self, steps: tuple[Step, ...], gradients: Mapping[str, Tensor], call: WrongPlace) -> bool:
+        """Whether the first steps of a call make of these gradients what the backward returned for the call."""
+        passed = self.contributions(steps, call.inputs, gradients)
+        for name, returned in zip(call.inputs, call.returned, strict=True):
+            shares = [share for share in (passed.get(name), gradients.get(name)) if share is not None]
+            if self.error_of(sum(shares) if shares else None, returned) > NEAR:
+                return False
+        return True
+
+    def is_used_elsewhere(self, step: Step, steps: Sequence[Step]) -> bool:
+        """Whether a step that is none of these takes the result of one of them, or the forward returns it."""
+        takers = self.consumers.get(step.name, ())
+        return step.name in self.with_tangent or any(taker not in steps for taker in takers)
+
+    def is_tensor(self, name: str) -> bool:
+        return isinstance(self.forward_values[name], Tensor)
+
+    def backward_of_call(self, steps: Sequence[Step]) -> list[Step]:
+        """Return the steps of the backward that compute the gradients of a call, by their echoes."""
+        own = {step.name for step in steps}
+        echoing = (step for step in self.setting.backward.steps if step.echo is not None and own & set(step.echo.names))
+        return [step for step in echoing if step.echo is not None and step.echo.kind == "gradient of"]
+
+    def function_of(self, step: Step) -> int | None:
+        """Return the number of the custom autograd.Function that a step's line is in."""
+        line = "" if step.source is None else f"{step.source.file}:{step.source.line}"
+        return next((number for number, lines in enumerate(self.functions) if line in lines), None)
+
+    def ends_of_steps(self, steps: Sequence[Step]) -> list[str]:
+        """Return what these steps of the backward compute and others take, or the backward returns."""
+        own = {step.name for step in steps}
+        taken = {name for result in self.setting.backward.results for name in refs(result)}
+        for step in self.setting.backward.steps:
+            if step.name not in own:
+                taken.update(names_in(step))
+        values = {name: value for name, value in self.backward_values.items() if name in own & taken}
+        return [name for name, value in values.items() if may_have_tangent(value) and is_inexact(value)]
+
+    def by_echo(
+        self, right: Mapping[str, Tensor], matched: set[str], given: set[str]
+    ) -> Iterator[Iterator[WrongPlace]]:
+        """Yield the steps that the backward is the first to go wrong for, by its echoes, in its order."""
+        self.without_place = []
+
+        def expected(name: str) -> dict[str, Tensor] | None:
+            step = self.whole(name)
+            return None if step is None or not self.takes_tensors(step) else self.shares(step, right)
+
+        def has_gradient(name: str) -> bool:
+            return (name in self.reaching and name in self.depending) or name not in self.step_of
+
+        for group in groups_that_go_wrong(
+            self.setting.backward,
+            self.backward_values,
+            right,
+            given,
+            expected,
+            lambda value: self.is_right_somewhere(value, right),
+            has_gradient,
+        ):
+            if not group.names:
+                self.without_place += group.ends
+                continue
+            whole = [step for name in group.names if (step := self.whole(name)) is not None]
+            if group.is_sum:
+                name, ends = group.names[0], [self.backward_values[end] for end in group.ends]
+                takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
+                # The backward may have the right sum, and an echo that is not that of the sum.
+                other = name in matched and all(is_nonzero(v) and self.is_right_somewhere(v, right) for v in ends)
+                known = all(step.name not in given and self.is_known(step, right, matched) for step in takers)
+                if known and not other:
+                    yield self.sums(name, takers, right, ends)
+            elif whole and not any(step.name in given for step in whole):
+                steps = tuple(dict.fromkeys(part for step in whole for part in (step, *self.parts(step))))
+                if all(self.is_known(step, right, matched) for step in whole):
+                    yield self.proposals(steps, right, matched, group)
+
+    def is_right_somewhere(self, value: Tensor, right: Mapping[str, Tensor]) -> bool:
+        """Whether a value is the right gradient of some value of the forward, or a right share of one."""
+        if self.all_right_for is not right:
+            self.all_right_for = right
+            shares = [self.shares(step, right).values() for step in self.step_of.values() if step.name in self.reaching]
+            self.all_right = Marked(itertools.chain(right.values(), *shares))
+        return self.all_right.has(value)
+
+    def is_known(self, step: Step, right: Mapping[str, Tensor], matched: set[str]) -> bool:
+        """Whether the backward has the right gradients of a step's results."""
+        return {part.name for part in self.parts(step)} & right.keys() <= matched
+
+    def whole(self, name: str) -> Step | None:
+        """Return the step of this name; that of several results, if it takes one of these."""
+        step = self.step_of.get(name)
+        while step is not None and step.target == "operator.getitem":
+            step = self.step_of.get(names_in(step)[0])
+        return step
+
+    def shares(self, step: Step, right: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the right gradients of what a step takes, by this step alone."""
+        if self.shares_for is not right:
+            self.shares_for, self.known_shares = right, {}
+        if step.name not in self.known_shares:
+            inputs = [name for name in names_in(step) if self.may_have_gradient(name)]
+            parts = tuple(dict.fromkeys((step, *self.parts(step))))
+            known = inputs and self.takes_tensors(step)
+            self.known_shares[step.name] = self.contributions(parts, inputs, right) if known else {}
+        return self.known_shares[step.name]
+
+    def takes_tensors(self, step: Step) -> bool:
+        """Whether all that a step takes with a gradient are tensors, not several results of another step."""
+        inputs = [name for name in names_in(step) if self.may_have_gradient(name)]
+        return all(isinstance(self.forward_values[name], Tensor) for name in inputs)
+
+    def returned_wrongly(
+        self, right: Mapping[str, Tensor], wrong: Sequence[str], given: set[str]
+    ) -> Iterator[Iterator[WrongPlace]]:
+        """Yield the steps that take an input whose right gradient the backward has, though it returns another."""
+        for name in (self.local_of_port[port] for port in wrong):
+            takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
+            if name not in right or mark_of(right[name]).is_zero or any(step.name in given for step in takers):
+                continue
+            if self.is_in_backward(right[name]):
+                yield self.sums(name, takers, right, self.wrong_sums(name, right, []))
+
+    def by_value(
+        self,
+        right: Mapping[str, Tensor],
+        matched: set[str],
+        inside: set[str],
+        wrong: Sequence[str],
+        given: set[str],
+    ) -> Iterator[Iterator[WrongPlace]]:
+        """Yield what may be wrong by the values of the backward alone, what is nearest to the results first: a step
+        whose result has a right gradient and whose share of the gradient of an input is nowhere in the backward, and a
+        value whose gradient is wrong though the backward has the right share of it by each step that takes it."""
+
+        def is_carried(step: Step, name: str) -> bool:
+            share = self.shares(step, right).get(name)
+            return share is None or self.is_in_backward(share)
+
+        ports = [self.local_of_port[name] for name in wrong]
+        for name in [*sorted(inside - set(ports), key=lambda name: -self.index.get(name, -1)), *ports]:
+            takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
+            if name not in right or any(step.name in given for step in takers):
+                continue
+            known = [step for step in takers if self.is_known(step, right, matched)]
+            for step in sorted(known, key=lambda step: -self.index[step.name]):
+                if not is_carried(step, name):
+                    yield self.proposals(tuple(dict.fromkeys((step, *self.parts(step)))), right, matched)
+            if takers and len(known) == len(takers) and all(is_carried(step, name) for step in takers):
+                shares = [self.shares(step, right).get(name) for step in takers]
+                values = self.wrong_sums(name, right, [share for share in shares if share is not None])
+                yield self.sums(name, takers, right, values)
+
+    def sums(
+        self, name: str, takers: Sequence[Step], right: Mapping[str, Tensor], values: Sequence[Tensor]
+    ) -> Iterator[WrongPlace]:
+        """Yield the steps that take a value as a wrong place: the backward adds its gradient up to one of these values,
+        or returns it."""
+        others = [n for step in takers for n in names_in(step) if n != name and self.may_have_gradient(n)]
+        others = [n for n in dict.fromkeys(others) if n not in {step.name for step in takers}]
+        if name not in right or not all(isinstance(self.forward_values[n], Tensor) for n in others):
+            return
+        steps = tuple(dict.fromkeys(part for step in takers for part in (step, *self.parts(step))))
+        theirs = self.contributions(steps, others, right)
+        for value in values:
+            if value.shape != right[name].shape:
+                continue
+            error = self.error_of(value, right[name])
+            if error > NEAR:
+                computed = [n for n, v in self.backward_values.items() if v is value] or [RETURNED + name]
+                backward_steps = self.backward_steps((), computed)
+                yield WrongPlace(
+                    steps,
+                    (name, *others),
+                    (value, *(theirs.get(n) for n in others)),
+                    (error, *(0.0 for _ in others)),
+                    backward_steps,
+                )
+
+    def wrong_sums(self, name: str, right: Mapping[str, Tensor], shares: Sequence[Tensor]) -> list[Tensor]:
+        """Return what may stand for the gradient of a value in the backward: what is returned; else sums of its
+        gradients by their echoes, what is computed from a right share, and shares and other values of its shape."""
+        returned = [self.setting.gradients[n] for n in self.setting.gradients if self.local_of_port[n] == name]
+        if returned:
+            return returned
+        shape = right[name].shape
+        tensors = {n: v for n, v in self.backward_values.items() if may_have_tangent(v) and is_inexact(v)}
+        alike = {n: v for n, v in tensors.items() if v.shape == shape}
+        carried = {n for n, v in alike.items() if any(distance(v, s, 0.0) <= NEAR for s in shares if s.shape == shape)}
+        steps = [step for step in self.setting.backward.steps if step.name in alike]
+        by_echo = [s for s in steps if s.echo and s.echo.kind == "sum of gradients of" and name in s.echo.names]
+        from_share = [step for step in steps if carried & set(names_in(step))]
+        from_share = [*(s for s in from_share if s.name not in carried), *(s for s in from_share if s.name in carried)]
+        return [alike[n] for n in dict.fromkeys([*(s.name for s in (*by_echo, *reversed(from_share))), *carried])]
+
+    def parts(self, step: Step) -> list[Step]:
+        """Return a step, or the steps that take one of its several results."""
+        if isinstance(self.forward_values[step.name], Tensor):
+            return [step]
+        return [taker for taker in self.consumers.get(step.name, ()) if taker.target == "operator.getitem"]
+
+    def function_calls(self, given: set[str]) -> Iterator[tuple[Step, ...]]:
+        """Yield the steps of each call of a custom autograd.Function, the last calls first."""
+        calls: list[tuple[int, list[Step]]] = []
+        last: Step | None = None
+        for step in self.step_of.values():
+            before, last = last, step
+            number = self.function_of(step)
+            if number is None or step.name in given:
+                continue
+            if calls and calls[-1][0] == number and calls[-1][1][-1] is before:
+                calls[-1][1].append(step)
+            else:
+                calls.append((number, [step]))
+        for _, steps in reversed(calls):
+            if any(step.name in self.reaching for step in steps):
+                yield tuple(steps)
+
+    def best_explanation(
+        self,
+        steps: tuple[Step, ...],
+        places: Sequence[WrongPlace],
+        right: Mapping[str, Tensor],
+        matched: set[str],
+        wrong: Sequence[str],
+    ) -> tuple[WrongPlace | None, bool]:
+        """Return these steps as a wrong place, with what the backward returned there, if that explains a part of what
+        is wrong; and whether the steps are right."""
+        _, place, is_right = self.best_of(self.proposals(steps, right, matched), places, matched, wrong)
+        return place, is_right
+
+    def best_of(
+        self,
+        proposals: Iterator[WrongPlace],
+        places: Sequence[WrongPlace],
+        matched: set[str],
+        wrong: Sequence[str],
+    ) -> tuple[tuple[int, int], WrongPlace | None, bool]:
+        """Return the proposal that explains most of what is wrong with its progress, None if none explains any; and
+        whether there is one without anything wrong."""
+        best: tuple[tuple[int, int], WrongPlace | None] = ((0, 0), None)
+        for place in itertools.islice(proposals, MOST_TRIED):
+            if max(place.errors) <= NEAR:
+                if None not in place.returned:
+                    return (0, 0), None, True
+                continue
+            progress = self.progress([*places, place], place, matched, wrong)
+            if progress > best[0]:
+                best = progress, place
+            if progress[0] == len(wrong):
+                break
+        return *best, False
+
+    def progress(
+        self, places: Sequence[WrongPlace], place: WrongPlace, matched: set[str], wrong: Sequence[str]
+    ) -> tuple[int, int]:
+        """Return how many ports, and how many values before a place, have right gradients if what the backward
+        returned there is taken for given, beside those that had one before. What was returned itself does not count."""
+        right = self.right_gradients(places)
+        returned = [mark_of(gradient) for gradient in place.returned if gradient is not None]
+        newly = 0
+        for name, gradient in right.items():
+            if name not in matched and gradient.numel() and self.is_in_backward(gradient):
+                mark = mark_of(gradient)
+                newly += not mark.is_zero and not any(mark.is_near(other) for other in returned)
+        return len(wrong) - len(self.wrong_among(right)), newly
+
+    def ways(self, matched: set[str], wrong: Sequence[str], given: set[str]) -> tuple[list[Step], set[str]]:
+        """Return the steps on the ways from wrong gradients to the results whose result has a right gradient, those
+        nearest to the results first, and the other values on these ways."""
+        queue = [self.local_of_port[name] for name in wrong]
+        on_ways = set(queue)
+        while queue:
+            for step in self.consumers.get(queue.pop(), ()):
+                if step.name not in on_ways and step.name in self.reaching and step.name not in given:
+                    on_ways.add(step.name)
+                    queue.append(step.name)
+        ends = [self.step_of[name] for name in on_ways & self.step_of.keys() & matched]
+        return sorted(ends, key=lambda step: -self.index[step.name]), on_ways - matched
+
+    def is_inexact(self, name: str) -> bool:
+        """Whether a value has a dtype that can have a gradient; of several results, one of them."""
+        return any(is_inexact(leaf) for leaf in plain_leaves(self.forward_values[name]) if isinstance(leaf, Tensor))
+
+    def regions(self, last: Step, inside: set[str]) -> Iterator[tuple[Step, ...]]:
+        """Yield the steps that a wrong place may have: the last one, then more before it, on the way to the inputs."""
+        region = [last]
+        yield tuple(region)
+        while len(region) < MOST_STEPS:
+            names = {name for step in region for name in names_in(step)} & self.step_of.keys()
+            before = [self.step_of[name] for name in names if self.step_of[name] not in region]
+            several = [step for step in before if not isinstance(self.forward_values[step.name], Tensor)]
+            before = several or [step for step in before if step.name in inside]
+            if not before:
+                return
+            region.insert(0, max(before, key=lambda step: self.index[step.name]))
+            yield tuple(sorted(region, key=lambda step: self.index[step.name]))
+
+    def proposals(
+        self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str], group: Group | None = None
+    ) -> Iterator[WrongPlace]:
+        """Yield these steps as a wrong place, with values of the backward as the gradients that it returned: those that
+        it computed for these steps by its echoes, if `group` has them."""
+        own = {step.name for step in steps}
+        inputs = [name for step in steps for name in names_in(step) if name not in own]
+        inputs = [name for name in dict.fromkeys(inputs) if self.may_have_gradient(name)]
+        if not all(isinstance(self.forward_values[name], Tensor) for name in inputs):
+            return  # a place that takes several results of a step has that step in it
+        if not inputs or (group is None and sum(name not in matched for name in inputs) > MOST_INPUTS):
+            return
+        contributions = self.contributions(steps, inputs, right)
+        values = dict(self.backward_values)
+        choices = []
+        for name in inputs:
+            if group is not None and name in contributions and name not in self.cut:
+                choices.append(self.ends_of(group, name, steps, contributions[name], right, matched, values))
+            elif name in matched and name in contributions:
+                values[RIGHT + name] = contributions[name]
+                choices.append([RIGHT + name])
+            elif name in self.cut:
+                choices.append([NOTHING])
+            else:
+                choices.append(self.candidates(name, steps, contributions.get(name), right, values))
+        values[NOTHING] = None
+        for chosen in self.most_right_first(choices, [contributions.get(name) for name in inputs], values):
+            returned = tuple(values[name] for name in chosen)
+            errors = tuple(
+                self.error_of(gradient, contributions.get(name))
+                for name, gradient in zip(inputs, returned, strict=True)
+            )
+            if group is None or max(errors) > NEAR:
+                yield WrongPlace(steps, tuple(inputs), returned, errors, self.backward_steps(steps, chosen))
+
+    def most_right_first(
+        self, choices: Sequence[Sequence[str]], contributions: Sequence[Tensor | None], values: Mapping[str, Any]
+    ) -> list[tuple[str, ...]]:
+        """Return the combinations of candidates to try, first those with the most right gradients."""
+        combinations = itertools.islice(itertools.product(*choices), 600)
+
+        def wrong(chosen: tuple[str, ...]) -> int:
+            return sum(
+                self.error_of(values[name], right) > NEAR for name, right in zip(chosen, contributions, strict=True)
+            )
+
+        return sorted(combinations, key=wrong)[:MOST_TRIED]
+
+    def may_have_gradient(self, name: str) -> bool:
+        """Whether a value depends on an input with a gradient, by a dtype that can have one."""
+        return name in self.depending and self.is_inexact(name)
+
+    def contributions(
+        self, steps: tuple[Step, ...], inputs: Sequence[str], right: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """Return the right gradients of a place's inputs by these steps alone."""
+        own = {step.name for step in steps}
+        env = dict(self.forward_values)
+        leaves = {name: env[name].detach().clone().requires_grad_() for name in inputs}
+        with torch.enable_grad():
+            env |= {name: leaf * 1 for name, leaf in leaves.items()}
+        DualRun(self.graph, recorded=own, states=self.states).continued(steps, env)
+        ends = [
+            (env[name], right[name])
+            for name in own & right.keys()
+            if not all(step.name in own for step in self.consumers.get(name, ())) or not self.consumers.get(name)
+        ]
+        ends = [(value, gradient) for value, gradient in ends if value.requires_grad]
+        if not ends or not leaves:
+            return {}
+        gradients = torch.autograd.grad(
+            [value for value, _ in ends], list(leaves.values()), [g for _, g in ends], allow_unused=True
+        )
+        return {name: dense(g) for name, g in zip(leaves, gradients, strict=True) if g is not None}
+
+    def ends_of(
+        self,
+        group: Group,
+        name: str,
+        steps: tuple[Step, ...],
+        contribution: Tensor,
+        right: Mapping[str, Tensor],
+        matched: set[str],
+        values: dict[str, Any],
+    ) -> list[str]:
+        """Return what the backward computed for a group of its steps that may be the gradient of an input: the right
+        one if that is there, else the wrong ones of its size; these are put into `values`."""
+        values[RIGHT + name] = contribution
+        like = set(self.named_like(contribution))
+        if mark_of(contribution).is_zero or like & set(group.all_ends):
+            return [RIGHT + name]
+        names = []
+        for end in group.ends:
+            value = self.backward_values[end]
+            if value.numel() == contribution.numel():
+                values[f"{end} as {name}"] = value.reshape(contribution.shape)
+                names.append(f"{end} as {name}")
+            if value.dim() > 1 and value.mT.shape == contribution.shape:
+                values[f"{end} as {name} transposed"] = value.mT
+                names.append(f"{end} as {name} transposed")
+        rest = self.rest_of_port(name, {step.name for step in steps}, right)
+        if rest is not None:
+            values[RETURNED + name] = rest
+            names.append(RETURNED + name)
+        return [*names, *([RIGHT + name] if like or name in matched else []), NOTHING]
+
+    def candidates(
+        self,
+        name: str,
+        steps: tuple[Step, ...],
+        contribution: Tensor | None,
+        right: Mapping[str, Tensor],
+        values: dict[str, Any],
+    ) -> list[str]:
+        """Return names of values of the backward that may be the gradient of an input by these steps; '' is none.
+
+        They are those that the backward computes for these steps, by its echoes; those that it computes from the
+        gradients of their results; others of the same shape. An input's own gradient is what is returned for it, less
+        the right shares by other steps, which is put into `values`.
+        """
+        shape = tuple(self.forward_values[name].shape)
+        echoes = {step.name for step in steps}
+        alike = [
+            step.name
+            for step in self.setting.backward.steps
+            if isinstance(value := self.backward_values.get(step.name), Tensor)
+            and may_have_tangent(value)
+            and tuple(value.shape) == shape
+            and is_inexact(value)
+        ]
+        alike = [n for n, v in self.tangents() if tuple(v.shape) == shape] + alike
+        own = [n for n in alike if (e := self.echo_of(n)) is not None and e & echoes]
+        taking = self.computed_from([right[n] for n in echoes & right.keys()])
+        next_ = sorted((n for n in alike if n in taking and n not in own), key=lambda n: taking[n])
+        ranked = [*(n for n in self.without_place if n in alike), *reversed(own[-MOST_CANDIDATES:])]
+        ranked = list(dict.fromkeys([*ranked, *next_[:MOST_CANDIDATES]]))
+        ranked += [n for n in reversed(alike) if n not in ranked][: max(0, MOST_CANDIDATES - len(ranked))]
+        if contribution is not None:
+            same = [n for n in alike if distance(self.backward_values[n], contribution, 0.0) <= NEAR]
+            ranked = [*same[:1], *(n for n in ranked if n not in same)]
+        rest = self.rest_of_port(name, echoes, right)
+        step = self.step_of.get(name)
+        if rest is None and step is not None and step.target in REARRANGING:
+            port = names_in(step)[0]
+            rest = self.rest_of_port(port, echoes | {name}, right)
+            if rest is not None:
+                rest = DualRun(self.graph).continued([step], {**self.forward_values, port: rest})[name]
+                self.returned_by[RETURNED + name] = self.returned_by[RETURNED + port]
+        if rest is not None:
+            values[RETURNED + name] = rest
+            ranked = [RETURNED + name, *ranked]
+        return [*ranked, NOTHING]
+
+    def rest_of_port(self, name: str, own: set[str], right: Mapping[str, Tensor]) -> Tensor | None:
+        """Return what the backward returned for an input, less the right shares by steps that are not these; None if
+        one of these shares is nowhere in the backward."""
+        gradient = next((g for port, g in self.setting.gradients.items() if self.local_of_port[port] == name), None)
+        if gradient is None:
+            return None
+        for step in self.consumers.get(name, ()):
+            if step.name not in own and step.name in self.reaching:
+                share = self.shares(step, right).get(name)
+                if share is not None and not self.is_in_backward(share):
+                    return None
+                gradient = gradient if share is None else gradient - share
+        return gradient
+
+    def tangents(self) -> list[tuple[str, Tensor]]:
+        """Return the tangents that the backward takes, by their names in it."""
+        ports = [port.local for port in self.setting.backward.by_role("tangent")]
+        return [(name, value) for name in ports if may_have_tangent(value := self.backward_values.get(name))]
+
+    def computed_from(self, gradients: Sequence[Tensor]) -> dict[str, int]:
+        """Return the steps of the backward that take one of these gradients, or what is computed from one, each with
+        how many steps lie between."""
+        near = {name: 0 for gradient in gradients for name in self.named_like(gradient)}
+        for step in self.setting.backward.steps:
+            taken = [near[name] for name in names_in(step) if name in near]
+            if taken and step.name not in near and min(taken) < MOST_BETWEEN:
+                near[step.name] = min(taken) + 1
+        return near
+
+    def echo_of(self, name: str) -> set[str] | None:
+        step = self.backward_step(name)
+        return set(step.echo.names) if step is not None and step.echo is not None else None
+
+    def backward_step(self, name: str) -> Step | None:
+        return self.backward_step_of.get(name)
+
+    def backward_steps(self, steps: tuple[Step, ...], chosen: Sequence[str]) -> tuple[Step, ...]:
+        """Return the steps of the backward that compute the gradients of a place."""
+        names = {step.name for step in steps}
+        chosen = [self.returned_by.get(name, name).partition(" as ")[0] for name in chosen]
+        return tuple(
+            step
+            for step in self.setting.backward.steps
+            if step.name in chosen
+            or (step.echo is not None and step.echo.kind == "gradient of" and names & set(step.echo.names))
+        )
+
+    def with_way(self, place: WrongPlace, places: Sequence[WrongPlace]) -> WrongPlace:
+        """Return a place with all steps of the backward on the way from right gradients to what it returned: a hook, or
+        a Function whose forward returns its input, has no step of its own in the forward."""
+        right = self.right_gradients(places)
+        own = {step.name for step in place.backward_steps}
+        waiting = list(own)
+        while waiting:
+            step = self.backward_step_of[waiting.pop()]
+            for name in names_in(step):
+                value = self.backward_values.get(name)
+                if name in own or name not in self.backward_step_of or not may_have_tangent(value):
+                    continue
+                if is_inexact(value) and not self.is_right_somewhere(value, right):
+                    own.add(name)
+                    waiting.append(name)
+        return replace(place, backward_steps=tuple(s for s in self.setting.backward.steps if s.name in own))
+
+    def is_in_backward(self, gradient: Tensor) -> bool:
+        """Whether the backward has this gradient, in any layout."""
+        return not gradient.numel() or mark_of(gradient).is_zero or any(True for _ in self.named_like(gradient))
+
+    def named_like(self, gradient: Tensor) -> Iterator[str]:
+        """Yield the names of the values of the backward that are this gradient, in any layout."""
+        yield from self.marked.names_like(gradient)
+
+
+# ---- Values
+
+
+def dense(value: Tensor) -> Tensor:
+    """Return a tensor as a dense one."""
+    return value if value.layout is torch.strided else value.to_dense()
+
+
+def run_backward(setting: Setting) -> dict[str, Any]:
+    """Return every value of the backward by its name, tangents and saved values too."""
+    with torch.no_grad():
+        return DualRun(setting.backward).values(setting.backward_inputs)
+
+
+def forward_values(setting: Setting) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return every value of the forward by its name, and the generator's state before each step that draws."""
+    torch.manual_seed(setting.chance)
+    run = DualRun(setting.forward)
+    return run.values(setting.inputs), run.states_seen

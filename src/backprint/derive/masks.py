@@ -1,0 +1,123 @@
+"""NaN where a mask hides it: nothing else of a function's results may change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from backprint.derive.called import Forward, in_words, run_forward
+from backprint.derive.compared import Difference, Expected, Result, Subject, distance, not_tried, numbered, size_of
+from backprint.derive.reproduced import Fault
+from backprint.derive.setting import drawn_like, own_source
+
+
+def behind_masks(subject: Subject, expected: Expected) -> Iterator[Result]:
+    """Yield rows for values that the reference does not read, because a mask hides them: with NaN there, nothing else
+    may change."""
+    masks = [name for name in subject.call.inputs if subject.values[name].dtype is torch.bool]
+    for mask in masks:
+        for name in subject.call.inputs:
+            value = subject.values[name]
+            if not value.is_floating_point() or not value.numel():
+                continue
+            for hidden in _hidden_places(subject, name, subject.values[mask], expected):
+                seen = _what_is_seen(subject, name, hidden)
+                if seen is not None:
+                    yield from _with_nan(subject, f"NaN in {name} behind {mask}", name, hidden, seen)
+                    break
+
+
+def _hidden_places(subject: Subject, name: str, mask: Tensor, expected: Expected) -> Iterator[Tensor]:
+    """Yield places of an input that a mask may hide: where it is False, where it is True, and rows without gradient."""
+    value = subject.values[name]
+    for shown in (mask, mask.reshape([*mask.shape, *[1] * max(0, value.dim() - mask.dim())])):
+        try:
+            places = shown.expand(value.shape)
+        except RuntimeError:
+            continue  # it has another shape
+        yield from (some for some in (~places, places) if bool(some.any()) and not bool(some.all()))
+    if name in subject.call.wanted and value.dim():
+        source = own_source(subject.ours.seed)
+        tangents = {n: drawn_like(expected.exact.outputs[n].detach(), source) for n in expected.exact.differentiable}
+        gradient = expected.exact.gradients(tangents, keep=True)[name]
+        if gradient is not None:
+            rows = (gradient == 0).all(-1, keepdim=True).expand(value.shape)
+            if bool(rows.any()) and not bool(rows.all()):
+                yield rows
+
+
+def _what_is_seen(subject: Subject, name: str, hidden: Tensor) -> dict[str, Tensor] | None:
+    """Return for each output of the reference where it does not depend on the hidden places; None if it depends on
+    them elsewhere than at these places themselves."""
+    source = own_source(subject.ours.seed)
+    value = subject.values[name]
+    draws = [torch.where(hidden, drawn_like(value, source), value) for _ in range(2)]
+    before, *after = (
+        run_forward(subject.reference, subject.call, subject.values | {name: some}).outputs for some in (value, *draws)
+    )
+    seen = {}
+    for output, base in before.items():
+        same = torch.ones(base.shape, dtype=torch.bool, device=base.device)
+        for other in after:
+            same &= (other[output] == base) | (other[output].isnan() & base.isnan())
+        if not bool(same.all()) and (base.shape != value.shape or bool((~same & ~hidden).any())):
+            return None
+        seen[output] = same
+    return seen
+
+
+def _with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Mapping[str, Tensor]) -> Iterator[Result]:
+    """Yield rows for the outputs and gradients with NaN at hidden places: what the reference keeps must be kept."""
+    call = subject.call
+    values = subject.values | {name: subject.values[name].detach().masked_fill(hidden, math.nan)}
+    source = own_source(subject.ours.seed)
+    runs: dict[str, tuple[Forward, dict[str, Tensor | None]]] = {}
+    tangents: dict[str, Tensor] = {}
+    for which, program, some in (
+        ("ours", subject.ours, subject.values),
+        ("ours with NaN", subject.ours, values),
+        ("reference with NaN", subject.reference, values),
+    ):
+        try:
+            forward = run_forward(program, call, some)
+            if not tangents:
+                tangents = {
+                    n: torch.where(seen[n], drawn_like(forward.outputs[n].detach(), source), 0.0)
+                    for n in forward.differentiable
+                }
+            runs[which] = forward, forward.gradients({n: t.to(forward.outputs[n].dtype) for n, t in tangents.items()})
+        except Exception as error:
+            yield not_tried(subject, check, "all", f"{which} raised {in_words(error)}")
+            return
+    (base, base_gradients), (ours, gradients), (kept, kept_gradients) = runs.values()
+    for output, value in ours.outputs.items():
+        places = seen[output]
+        if bool((kept.outputs[output].isnan() & places).any()):
+            yield not_tried(subject, f"{subject.output}, {check}", output, "the reference passes NaN on too")
+            return
+        difference = Difference(
+            distance(value, base.outputs[output], places), subject.tiny * size_of(base.outputs[output])
+        )
+        right = base.outputs[output].detach()
+        fault = Fault(subject.ours, call, values, {}, output, right, check, tuple(base.outputs), {})
+        yield numbered(subject, f"{subject.output}, {check}", output, difference, False), fault
+    for wanted in call.wanted:
+        gradient, right, of_kept = gradients[wanted], base_gradients[wanted], kept_gradients[wanted]
+        if right is None or gradient is None:
+            continue
+        places = torch.ones_like(right, dtype=torch.bool) if of_kept is None else ~of_kept.isnan()
+        if not bool(places.any()):
+            yield not_tried(subject, f"{subject.gradient}, {check}", wanted, "the reference passes NaN on too")
+            continue
+        apart, detail = distance(gradient, right, places & ~hidden if wanted == name else places), ""
+        if wanted == name and of_kept is not None and bool((hidden & of_kept.isfinite() & ~gradient.isfinite()).any()):
+            apart, detail = (
+                math.inf,
+                f"it is NaN or Inf at the hidden values of {name}, and the reference's is a number",
+            )
+        difference = Difference(apart, 8 * subject.tiny * size_of(right))
+        fault = Fault(subject.ours, call, values, tangents, wanted, right, check, tuple(base.outputs), {})
+        yield numbered(subject, f"{subject.gradient}, {check}", wanted, difference, False, detail), fault

@@ -1,0 +1,638 @@
+"""One Pair in float64, on inputs near the captured ones: its values, its gradients, and the product of both with a
+direction.
+
+For tangents g and a direction v of the inputs, a backward that is the derivative of its forward satisfies
+⟨g, J·v⟩ = ⟨Jᵀ·g, v⟩. The left side is the forward's derivative along v, the right side has the backward's gradients.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.derive.duals import FINER, WEIGHTS, DualRun, change, first_step, in_memory_like, is_random
+from backprint.errors import BackprintError, GraphError, GuardError, ReplayError
+from backprint.graph.fx.values import resolve
+from backprint.graph.keys import PortKey
+from backprint.graph.nouns import Graph, Pair, Port, Ref, Step, TensorSpec, Value
+from backprint.graph.sizes import at_example_sizes
+from backprint.graph.steps import mapped, with_names
+from backprint.prove.power import widened
+from backprint.prove.run import check_saved
+
+NUDGES = (0.1, 1e-3, 0.0)
+"""How far inputs are moved from the captured ones, relative to their values; the first at which the program runs."""
+
+FLOOR = 1e-4
+"""The direction of a gradient has the size 1/‖gradient‖, so that no gradient hides behind another, and a gradient
+that is smaller than this part of the largest counts as that: one that is 0 but for rounding must not be blown up."""
+
+SYMMETRIC = 1e-5
+"""A matrix whose parts below and above the diagonal differ by less than this part of its largest value is symmetric."""
+
+
+class CannotTell(Exception):
+    """Nothing can be said about a Pair, for the reason in the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A Pair in float64 with inputs, tangents, the values that the forward returned, and the backward's gradients.
+
+    `left_out` says of each gradient that is not compared why. With `absolute`, the inputs are near the absolute values
+    of the captured ones. `refuted` are operators whose formula for tangents is wrong.
+    """
+
+    forward: Graph
+    backward: Graph
+    inputs: dict[str, Any]
+    results: dict[PortKey, Any]
+    tangents: dict[str, Tensor]
+    gradients: dict[str, Tensor]
+    left_out: dict[str, str]
+    direction: dict[str, Tensor]
+    chance: int
+    nudge: float
+    absolute: bool = False
+    refuted: frozenset[str] = frozenset()
+    is_half: bool = False
+    """Whether the backward has values of float16, whose tangents are no larger than its numbers."""
+
+    @property
+    def backward_inputs(self) -> dict[PortKey, Any]:
+        """The inputs of the backward."""
+        return inputs_of_backward(self.backward, self.inputs, self.results, self.tangents)
+
+
+def with_one_name(pair: Pair, same: Sequence[tuple[str, str]]) -> Pair:
+    """Return a Pair in which a tensor that was passed under two names is one input with one gradient.
+
+    In a capture both names have the gradient of the tensor, which is no derivative by either name alone.
+    """
+    if not same or pair.backward is None:
+        return pair
+    first_names = {other: first for first, other in same}
+    return Pair(pair.name, _one_input_each(pair.forward, first_names), _one_input_each(pair.backward, first_names))
+
+
+def _one_input_each(graph: Graph, first_names: Mapping[str, str]) -> Graph:
+    """Return a graph in which the first name of a tensor stands for its others too, as inputs and as gradients."""
+    local_of = {port.name: port.local for port in graph.inputs if port.role not in ("saved", "tangent")}
+    first_locals = {
+        local_of[other]: local_of[first]
+        for other, first in first_names.items()
+        if other in local_of and first in local_of
+    }
+
+    def first_of(name: str) -> Value:
+        return Ref(first_locals.get(name, name))
+
+    kept = [
+        (port, with_names(result, first_of))
+        for port, result in zip(graph.outputs, graph.results, strict=True)
+        if port.role != "gradient" or port.name not in first_names
+    ]
+    return replace(
+        graph,
+        inputs=tuple(port for port in graph.inputs if port.local not in first_locals),
+        steps=tuple(mapped(step, first_of) for step in graph.steps),
+        outputs=tuple(port for port, _ in kept),
+        results=tuple(result for _, result in kept),
+    )
+
+
+def widened_pair(pair: Pair) -> tuple[Graph, Graph]:
+    """Return forward and backward in float64, at the captured sizes."""
+    if pair.backward is None:
+        raise CannotTell("it has no backward")
+    forward, backward = at_example_sizes(widened_graph(pair.forward)), at_example_sizes(widened_graph(pair.backward))
+    return without_reads(forward), without_reads(backward)
+
+
+def without_reads(graph: Graph) -> Graph:
+    """Return a graph without the guards on floating-point numbers that the program read out of tensors.
+
+    Such a number is a constant of the graph, and in float64 it is rounded otherwise. Whether a derivative is lost by it
+    is seen by running the program (`reads`).
+    """
+    return replace(graph, steps=tuple(step for step in graph.steps if not is_read_guard(step)))
+
+
+def is_read_guard(step: Step) -> bool:
+    """Whether a step is a guard on a floating-point number."""
+    return step.target in ("assert_equal", "assert_nan") and (len(step.args) < 2 or type(step.args[1]) is float)
+
+
+def widened_graph(graph: Graph) -> Graph:
+    """Return a graph in float64 whose random numbers are drawn as captured."""
+    wide_graph = widened(graph)
+    steps = zip(graph.steps, wide_graph.steps, strict=True)
+    kept = tuple(
+        step if isinstance(step.spec, TensorSpec) and is_random(resolve(step.target)) else wide_step
+        for step, wide_step in steps
+    )
+    return replace(wide_graph, steps=kept)
+
+
+def wide(value: Any) -> Any:
+    """Return a tensor of floats as float64, of complex numbers as complex128; anything else itself."""
+    if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return value
+    return value.detach().to(torch.complex128 if value.is_complex() else torch.float64)
+
+
+def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, ones: bool = False) -> Setting:
+    """Return a Setting on inputs drawn near these values; near their absolute values, where the forward returns NaN or
+    Inf for these. `chance` is the seed of the program's own draws."""
+    try:
+        return _setting_near(pair, values, seed, chance, ones)
+    except NotFinite as error:
+        if error.is_forward_finite:
+            raise
+        try:
+            return replace(_setting_near(pair, absolute(pair, values), seed, chance, ones), absolute=True)
+        except CannotTell:
+            raise error from None
+        except NotFinite as other:
+            raise (other if other.is_forward_finite else error) from None
+
+
+def _setting_near(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, ones: bool) -> Setting:
+    """Return a Setting on inputs drawn near these values."""
+    forward, backward = widened_pair(pair)
+    wanted = {port.name for port in backward.outputs}
+    reason, not_finite, outside = "it does not run in float64", None, None
+    for nudge in NUDGES:
+        source = own_source(seed)
+        inputs = inputs_of(forward, backward, values)
+        inputs |= {name: nudged(value, nudge, source) for name, value in inputs.items() if name in wanted}
+        try:
+            setting = run_setting(forward, backward, inputs, source, chance, nudge, ones)
+            setting = replace(setting, is_half=pair.backward is not None and _has_half(pair.backward))
+            if not any(bool(output_of(setting.results, name).isnan().any()) for name in setting.tangents):
+                return setting
+            outside = outside or setting  # these inputs are outside of the forward's domain
+        except NotFinite as error:
+            not_finite, reason = error, str(error)
+        except (ReplayError, GuardError, GraphError, RuntimeError) as error:
+            reason = str(error)
+    if outside is not None:
+        return outside
+    if not_finite is not None:
+        raise not_finite
+    raise CannotTell(reason)
+
+
+def _has_half(graph: Graph) -> bool:
+    """Whether a value of a graph has the dtype float16."""
+    specs = [*(port.spec for port in graph.inputs), *(step.spec for step in graph.steps)]
+    return any(isinstance(spec, TensorSpec) and spec.dtype == "float16" for spec in specs)
+
+
+def inputs_of(forward: Graph, backward: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the inputs of a Pair by name in float64, the constants that the backward alone takes among them."""
+    names = [port.name for port in forward.inputs]
+    names += [port.name for port in backward.by_role("constant") if port.name in values]
+    reads_storages = any("as_strided" in step.target for graph in (forward, backward) for step in graph.steps)
+    if reads_storages:
+        for port in forward.inputs:
+            _refuse_other_place(port, values[port.name])
+    return {name: (_wide_in_memory if reads_storages else _wide_alone)(values[name]) for name in names}
+
+
+def _refuse_other_place(port: Port, value: Any) -> None:
+    """Raise CannotTell if a value begins elsewhere in its storage than at capture."""
+    if not isinstance(port.spec, TensorSpec) or not isinstance(value, Tensor) or not _has_storage(value):
+        return
+    if port.spec.offset not in (0, value.storage_offset()):
+        raise CannotTell(
+            f"input {port.name!r} began at element {port.spec.offset} of its storage at capture, and as_strided may "
+            f"read what is before; these values begin at element {value.storage_offset()}"
+        )
+
+
+def _wide_in_memory(value: Any) -> Any:
+    """Return a tensor in float64 at the same place of its storage."""
+    return in_memory_like(wide(value), value) if isinstance(value, Tensor) and _has_storage(value) else wide(value)
+
+
+def _wide_alone(value: Any) -> Any:
+    """Return a tensor in float64 without the rest of its storage."""
+    value = wide(value)
+    if not isinstance(value, Tensor) or not _has_storage(value):
+        return value
+    return value.clone() if value.untyped_storage().nbytes() > value.numel() * value.element_size() else value
+
+
+def _has_storage(value: Tensor) -> bool:
+    """Whether a tensor is dense and has a memory of its own that can be read."""
+    return value.layout is torch.strided and type(value) in (Tensor, torch.nn.Parameter)
+
+
+def absolute(pair: Pair, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with the absolute ones of inputs that have a gradient."""
+    wanted = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
+    return {
+        name: in_memory_like(value.detach().abs(), value)
+        if name in wanted and isinstance(value, Tensor) and value.is_floating_point() and value.layout is torch.strided
+        else value
+        for name, value in values.items()
+    }
+
+
+def values_of(graph: Graph, inputs: Mapping[Any, Any]) -> dict[PortKey, Any]:
+    """Return the results of a graph by port."""
+    return dict(zip((port.key for port in graph.outputs), DualRun(graph).along(inputs, {}).values, strict=True))
+
+
+def returned_by(backward: Graph, inputs: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return what a backward returns by the name of the input; a sparse gradient, as that of an embedding, dense."""
+    return {
+        key.name: value.to_dense() if isinstance(value, Tensor) and value.layout is not torch.strided else value
+        for key, value in values_of(backward, inputs).items()
+    }
+
+
+OF_ANOTHER_FORWARD = "its input is not among the forward's"
+"""Why a gradient is not compared: in a recorded step, a backward may go through the forwards of several Pairs."""
+
+
+class NotFinite(Exception):
+    """A gradient has NaN or Inf; `setting` has it."""
+
+    def __init__(self, message: str, setting: Setting) -> None:
+        super().__init__(message)
+        self.setting = setting
+
+    @property
+    def is_forward_finite(self) -> bool:
+        """Whether the results that have a tangent are finite."""
+        results = self.setting.results
+        return all(bool(output_of(results, name).isfinite().all()) for name in self.setting.tangents)
+
+
+def run_setting(
+    forward: Graph,
+    backward: Graph,
+    inputs: dict[str, Any],
+    source: torch.Generator,
+    chance: int,
+    nudge: float,
+    ones: bool,
+) -> Setting:
+    """Run forward and backward on inputs, and draw the direction."""
+    torch.manual_seed(chance)
+    results = values_of(forward, inputs)
+    tangents = {}
+    for port in backward.by_role("tangent"):
+        output = output_of(results, port.name)
+        if output.layout is not torch.strided:
+            raise CannotTell(f"output {port.name!r} is {str(output.layout)[6:]}: only dense ones are compared")
+        tangents[port.name] = torch.ones_like(output) if ones else drawn_like(output, source)
+    passed = inputs_of_backward(backward, inputs, results, tangents)
+    returned = returned_by(backward, passed)
+    gradients, left_out = {}, {}
+    for name, gradient in returned.items():
+        value = inputs.get(name)
+        if not isinstance(value, Tensor):
+            left_out[name] = OF_ANOTHER_FORWARD
+        elif value.layout is not torch.strided:
+            left_out[name] = f"its input is {str(value.layout)[6:]}"
+        elif not is_inexact(value):
+            left_out[name] = f"its input is {str(value.dtype)[6:]}"
+        else:
+            gradients[name] = torch.zeros_like(value) if gradient is None else gradient
+    if gradients and not any(gradient.numel() for gradient in gradients.values()):
+        raise CannotTell("no gradient has an element")
+    if tangents and not any(tangent.numel() for tangent in tangents.values()):
+        raise CannotTell("no output that requires grad has an element")
+    if not gradients:
+        raise CannotTell("no gradient can be compared: " + "; ".join(f"{n}: {why}" for n, why in left_out.items()))
+    direction = directions(inputs, gradients, source)
+    setting = Setting(forward, backward, inputs, results, tangents, gradients, left_out, direction, chance, nudge)
+    for name, gradient in gradients.items():
+        if not bool(gradient.isfinite().all()):
+            bad = [name for name, value in inputs.items() if isinstance(value, Tensor) and not is_finite(value)]
+            if bad:
+                raise NotFinite(f"the gradient of {name!r} has NaN or Inf, as input {bad[0]!r} has", setting)
+            raise NotFinite(f"the gradient of {name!r} has NaN or Inf on inputs near the captured ones", setting)
+    return setting
+
+
+def with_tangents(setting: Setting, tangents: Mapping[str, Tensor]) -> Setting:
+    """Return the Setting with other tangents, and the gradients that the backward returns for these."""
+    other = replace(setting, tangents=dict(tangents))
+    returned = returned_by(setting.backward, other.backward_inputs)
+    gradients = {
+        name: torch.zeros_like(gradient) if returned[name] is None else returned[name]
+        for name, gradient in setting.gradients.items()
+    }
+    return replace(other, gradients=gradients)
+
+
+def output_of(results: Mapping[PortKey, Any], name: str) -> Tensor:
+    """Return the result that a tangent belongs to: an output, or an input that was written to."""
+    for role in ("output", "mutation"):
+        value = results.get(PortKey(role, name))
+        if isinstance(value, Tensor):
+            return value
+    raise CannotTell(f"the backward takes a tangent of {name!r}, which is no tensor that the forward returns")
+
+
+def inputs_of_backward(
+    backward: Graph, inputs: Mapping[str, Any], results: Mapping[PortKey, Any], tangents: Mapping[str, Tensor]
+) -> dict[PortKey, Any]:
+    """Return what the backward takes: tangents, what the forward saved, and inputs of the forward.
+
+    Refused where the forward saved less than the backward was traced for, as in a replay: its kernels do not look.
+    """
+    passed = {}
+    for port in backward.inputs:
+        if port.role == "tangent":
+            passed[port.key] = tangents[port.name]
+        elif port.key in results:
+            passed[port.key] = results[port.key]
+        else:
+            passed[port.key] = inputs.get(port.name)
+    numbers = {key: value for key, value in passed.items() if isinstance(value, Tensor) and value.is_floating_point()}
+    check_saved(backward, numbers)  # a workspace has another size where float64 takes another kernel
+    return passed
+
+
+def has_finite_derivative(setting: Setting) -> bool:
+    """Whether the forward returns finite numbers, and its derivative along the direction is finite."""
+    if not all(bool(output_of(setting.results, name).isfinite().all()) for name in setting.tangents):
+        return False
+    try:
+        product, _, _ = forward_product(setting)
+        if not math.isfinite(product):
+            product, _ = product_by_differences(setting)
+    except (CannotTell, BackprintError, RuntimeError):
+        return False
+    return math.isfinite(product)
+
+
+def is_finite(value: Tensor) -> bool:
+    """Whether a dense tensor has no NaN and no Inf."""
+    return value.layout is not torch.strided or bool(value.isfinite().all())
+
+
+def is_inexact(value: Tensor) -> bool:
+    return value.is_floating_point() or value.is_complex()
+
+
+def nudged(value: Any, by: float, source: torch.Generator) -> Any:
+    """Return inputs near these, so that nothing is 0, 1 or equal by chance; a symmetric matrix stays symmetric."""
+    if not by or not isinstance(value, Tensor) or not is_inexact(value) or value.layout is not torch.strided:
+        return value
+    moved = value * (1 + by * drawn_like(value, source)) + 0.1 * by * drawn_like(value, source)
+    if by < NUDGES[0] and value.numel() and not value.is_complex():
+        moved = moved.clamp(value.min(), value.max())
+    return in_memory_like(symmetric_as(value, moved), value)
+
+
+def symmetric_as(value: Tensor, other: Tensor) -> Tensor:
+    """Return the symmetric part of a matrix where `value` is symmetric: operators such as `cholesky` read one triangle
+    of it, and their gradient is that of a symmetric matrix."""
+    if value.dim() < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not value.numel():
+        return other
+    if float((value - value.mH).abs().max()) > SYMMETRIC * float(value.abs().max()):
+        return other
+    if not bool((value.tril(-1) != 0).any()):  # zeros or ones on the diagonal, as weights may begin with
+        return other
+    return (other + other.mH) / 2
+
+
+OWN_SEEDS = 0xBACC_0000
+"""What is added to a seed: a program that seeds torch with 0 and draws its inputs has other numbers than our tangents.
+Along its own inputs, many a gradient is 0: a norm's, say, and that of anything that a scale does not change."""
+
+
+def own_source(seed: int) -> torch.Generator:
+    """Return a generator for tangents and inputs of our own."""
+    return torch.Generator().manual_seed(seed + OWN_SEEDS)
+
+
+def drawn_like(value: Tensor, source: torch.Generator) -> Tensor:
+    """Return a normal tensor of this shape and dtype."""
+    return torch.randn(value.shape, generator=source, dtype=value.dtype).to(value.device)
+
+
+def directions(
+    inputs: Mapping[str, Any], gradients: Mapping[str, Tensor], source: torch.Generator
+) -> dict[str, Tensor]:
+    """Return a direction for each input: its share of the product is about as large as any other's."""
+    sizes = {name: size_of(gradient) for name, gradient in gradients.items()}
+    floor = _floor_of(sizes)
+    return {
+        name: symmetric_as(inputs[name], drawn_like(inputs[name], source)) / max(size, floor)
+        for name, size in sizes.items()
+    }
+
+
+def _floor_of(sizes: Mapping[str, float]) -> float:
+    """Return the least size that a gradient counts as; 1 if all are so small that nothing can be divided by them."""
+    largest = max(sizes.values(), default=0.0)
+    return FLOOR * largest if largest > LEAST_SIZE else 1.0
+
+
+def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
+    """Return the gap of a Setting with each input's share of the product as large as its gradient is accurate, and this
+    Setting.
+
+    A gradient may be 0 but for rounding, or exact to a few digits only. How accurate it is shows when inputs and
+    tangents are rounded otherwise.
+    """
+    noise = dict.fromkeys(setting.gradients, 0.0)
+    for seed in range(ROUNDINGS):
+        source = own_source(seed)
+        inputs = {n: rounded(v, source) if n in setting.gradients else v for n, v in setting.inputs.items()}
+        tangents = {name: rounded(tangent, source) for name, tangent in setting.tangents.items()}
+        torch.manual_seed(setting.chance)
+        other = replace(setting, inputs=inputs, tangents=tangents, results=values_of(setting.forward, inputs))
+        returned = returned_by(setting.backward, other.backward_inputs)
+        for name, gradient in setting.gradients.items():
+            if returned[name] is not None:
+                noise[name] = max(noise[name], float((returned[name] - gradient).norm()))
+    sizes = {name: size_of(gradient) for name, gradient in setting.gradients.items()}
+    floor = _floor_of(sizes)
+    taken = [v for v in setting.backward_inputs.values() if isinstance(v, Tensor) and is_inexact(v)]
+    most = ROUNDED * max((size_of(value) for value in taken if value.layout is torch.strided), default=0.0)
+    noise = {name: min(value, most) for name, value in noise.items()}
+    direction = {}
+    for name, v in setting.direction.items():
+        before, least = max(sizes[name], floor), ACCURATE * noise[name]
+        direction[name] = v * (before / max(before, least))
+    setting = replace(setting, direction=direction)
+    left, left_size, _ = forward_product(setting)
+    # The directions are such that the product has terms of the size 1, if a gradient is more than rounding.
+    least_size = 1.0 if any(sizes.values()) else 0.0
+    return gap_of((left, max(left_size, least_size)), backward_product(setting)), setting
+
+
+LEAST_SIZE = 1e-150
+"""The least size of gradients that directions are scaled by: memory that nothing wrote to may hold 1e-310."""
+
+ROUNDINGS = 3
+"""How often inputs are rounded otherwise, to see how accurate gradients are."""
+
+ROUNDED = 1e-12
+"""The most that counts as rounding of a gradient, relative to the largest of what the backward takes: a backward that
+computes in fewer digits than float64 is not excused."""
+
+ACCURATE = 1e13
+"""The inverse of the share that rounding of a gradient may have in the product, below the limit of a gap."""
+
+
+def rounded(value: Any, source: torch.Generator) -> Any:
+    """Return a dense tensor whose elements are moved by up to 4 units in the last place."""
+    if value.layout is not torch.strided or not is_inexact(value):
+        return value
+    moves = torch.randint(-4, 5, value.shape, generator=source, dtype=torch.float64).to(value.device)
+    return in_memory_like(value * (1 + 2**-52 * moves), value)
+
+
+def size_of(gradient: Tensor) -> float:
+    """Return the norm of a gradient; 1 if it is not finite."""
+    size = float(gradient.norm())
+    return size if math.isfinite(size) else 1.0
+
+
+# ---- The two products
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """How far apart the two products are, relative to the sum of their terms' sizes."""
+
+    value: float
+    by_second_derivative: frozenset[str] = frozenset()
+    by_differences: frozenset[str] = frozenset()
+
+
+def inner(left: Tensor, right: Tensor) -> tuple[float, float]:
+    """Return the real inner product of two tensors, and the sum of the sizes of its terms."""
+    terms = (left.conj() * right).real if left.is_complex() or right.is_complex() else left * right
+    return float(terms.sum()), float(terms.abs().sum())
+
+
+def forward_product(
+    setting: Setting, constant: Collection[str] = (), watch: Any = None
+) -> tuple[float, float, DualRun]:
+    """Return ⟨g, J·v⟩, the sum of the sizes of its terms, and the run; steps in `constant` pass no tangent on."""
+    moved, run = changes_along(setting, constant, watch)
+    return *product_with(moved, setting.tangents), run
+
+
+def changes_along(
+    setting: Setting, constant: Collection[str] = (), watch: Any = None, padding: bool = True
+) -> tuple[dict[PortKey, Any], DualRun]:
+    """Return J·v for each result of the forward, whatever the tangents of a Setting are, and the run."""
+    run = DualRun(setting.forward, constant, watch, refuted=setting.refuted, padding=padding)
+    torch.manual_seed(setting.chance)
+    along = run.along(setting.inputs, setting.direction)
+    return dict(zip((port.key for port in setting.forward.outputs), along.tangents, strict=True)), run
+
+
+def product_with(moved: Mapping[PortKey, Any], tangents: Mapping[str, Tensor]) -> tuple[float, float]:
+    """Return the product of changes of the results and tangents of these, and the sum of the sizes of its terms."""
+    total = size = 0.0
+    for name, tangent in tangents.items():
+        change_of_output = next(
+            (moved[key] for role in ("output", "mutation") if (key := PortKey(role, name)) in moved), None
+        )
+        if change_of_output is not None:
+            part, part_size = inner(tangent, change_of_output)
+            total, size = total + part, size + part_size
+    return total, size
+
+
+def product_by_differences(setting: Setting) -> tuple[float, float]:
+    """Return ⟨g, J·v⟩ and the sum of the sizes of its terms by central differences of the whole forward.
+
+    Forward-mode AD returns NaN where a value that is masked later is NaN: `0 * inf`. The forward itself does not.
+    """
+    step = first_step([setting.inputs[name] for name in setting.direction], list(setting.direction.values()))
+    if not step > 0:  # a direction that a gradient of NaN or Inf has made infinite
+        raise CannotTell("forward-mode AD of the forward returns NaN, and there is no direction for differences")
+    estimates = [_moved_outputs(setting, step / 8**power) for power in range(FINER)]
+    changes = [change(list(before.values()), list(after.values())) for before, after in itertools.pairwise(estimates)]
+    if min(changes) > SETTLED:
+        raise CannotTell("forward-mode AD of the forward returns NaN, and differences of it do not settle")
+    best = estimates[changes.index(min(changes)) + (min(changes) > 0)]
+    if _has_kink(setting, best, step * ONE_SIDED):
+        raise CannotTell("forward-mode AD of the forward returns NaN, and it has a kink or no finite derivative")
+    total = size = 0.0
+    for name, tangent in setting.tangents.items():
+        part, part_size = inner(tangent, best[name])
+        total, size = total + part, size + part_size
+    return total, size
+
+
+def _has_kink(setting: Setting, tangents: Mapping[str, Tensor], step: float) -> bool:
+    """Whether the difference to one side is not what central differences say: those of `x.abs().sqrt()` are 0 at 0."""
+    ahead = results_at(setting, step)
+    for name, tangent in tangents.items():
+        here = output_of(setting.results, name)
+        finite = here.isfinite()
+        apart = ((output_of(ahead, name) - here) / step - tangent)[finite].abs()
+        size = max(float(tangent.abs().max()), float(apart.max())) if apart.numel() else 0.0
+        if size and float(apart.max()) > 1e-2 * size:
+            return True
+    return False
+
+
+ONE_SIDED = 1e-5
+"""The step of a difference to one side, relative to that of central differences."""
+
+SETTLED = 1e-9
+"""Differences of a whole forward with two steps may be so far apart, relative to their size."""
+
+
+def _moved_outputs(setting: Setting, step: float) -> dict[str, Tensor]:
+    """Return J·v for each output with a tangent, by central differences with this step; 0 where an output is NaN or
+    Inf, as a score is that is masked."""
+    totals = {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}
+    for count, weight in enumerate(WEIGHTS, 1):
+        ahead, behind = (results_at(setting, way * count * step) for way in (1, -1))
+        for name in totals:
+            finite = output_of(setting.results, name).isfinite()
+            share = (output_of(ahead, name) - output_of(behind, name)) * (weight / step)
+            if not bool(share[finite].isfinite().all()):
+                raise CannotTell("forward-mode AD of the forward returns NaN, and so do differences of it")
+            totals[name] = totals[name] + torch.where(finite, share, 0.0)
+    return totals
+
+
+def results_at(setting: Setting, step: float) -> dict[PortKey, Any]:
+    """Return the results of the forward where the inputs are moved along the direction."""
+    moved = {
+        name: in_memory_like(value + step * setting.direction[name], value) if name in setting.direction else value
+        for name, value in setting.inputs.items()
+    }
+    torch.manual_seed(setting.chance)
+    return values_of(setting.forward, moved)
+
+
+def backward_product(setting: Setting, gradients: Mapping[str, Tensor] | None = None) -> tuple[float, float]:
+    """Return ⟨Jᵀ·g, v⟩ by the backward's gradients, and the sum of the sizes of its terms."""
+    total = size = 0.0
+    for name, gradient in (setting.gradients if gradients is None else gradients).items():
+        part, part_size = inner(gradient, setting.direction[name])
+        total, size = total + part, size + part_size
+    return total, size
+
+
+def gap_of(left: tuple[float, float], right: tuple[float, float]) -> float:
+    """Return the distance of two products relative to the sizes of their terms; 0 if both have none."""
+    size = max(left[1], right[1])
+    distance = abs(left[0] - right[0])
+    if math.isnan(distance):
+        return math.inf
+    return distance / size if size > 0 else 0.0

@@ -1,0 +1,413 @@
+"""Tangents and inputs that a function meets in a model and not in its test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from backprint.derive.called import Forward, in_words, run_forward
+from backprint.derive.checked import WRONG
+from backprint.derive.compared import (
+    NO_ELEMENTS,
+    Expected,
+    NoReference,
+    Result,
+    Subject,
+    comparable,
+    distance,
+    expected_of,
+    forward_rows,
+    gradient_rows,
+    not_tried,
+    right_of,
+    size_of,
+)
+from backprint.derive.hostile import (
+    LAYOUTS,
+    MASKS,
+    MOST_ALONE,
+    changed_masks,
+    one_hot,
+    ones,
+    repeated_indices,
+    with_ties,
+    with_zero_row,
+    with_zeros,
+)
+from backprint.derive.live import Gradients, sizes_in
+from backprint.derive.otherwise import unless_rounding
+from backprint.derive.setting import drawn_like, is_inexact, own_source
+from backprint.errors import is_defect
+
+Make = Callable[[Tensor, torch.Generator], Tensor | None]
+
+
+VALUES: Mapping[str, Make] = {
+    "random tangents": drawn_like,
+    "tangents of ones": ones,
+    "one-hot tangents": one_hot,
+    "a zero row": with_zero_row,
+}
+"""Kinds of tangents in new memory; those in other memory are LAYOUTS."""
+
+
+def kinds_of(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callable[[str], Make]]:
+    """Return the kinds of tangents to try, each with what makes that of an output."""
+    kinds: dict[str, Callable[[str], Make]] = {}
+    if subject.has_reference:
+        kinds |= {check: always(make) for check, make in VALUES.items()}
+        if len(shapes) > 1:
+            kinds |= {f"{name} alone": only(name) for name in list(shapes)[:MOST_ALONE]}
+        if len(shapes) > 2:
+            kinds |= {f"all but {name}": _all_but(name) for name in list(shapes)[:MOST_ALONE]}
+    return kinds | {f"{layout} tangents": always(make) for layout, make in LAYOUTS.items()}
+
+
+def always(make: Make) -> Callable[[str], Make]:
+    return lambda name: make
+
+
+def only(name: str) -> Callable[[str], Make]:
+    """Return what makes tangents of one output alone: nothing depends on the others."""
+    return lambda other: drawn_like if other == name else skipped
+
+
+def _all_but(name: str) -> Callable[[str], Make]:
+    """Return what makes tangents of all outputs but one, on which nothing depends."""
+    return lambda other: skipped if other == name else drawn_like
+
+
+def skipped(value: Tensor, source: torch.Generator) -> Tensor | None:
+    return None
+
+
+def tangents_for(
+    shapes: Mapping[str, Tensor], make: Callable[[str], Make], source: torch.Generator
+) -> dict[str, Tensor] | None:
+    """Return a tangent for each output, those of one kind where it can be; None if it can be nowhere."""
+    makers = {name: make(name) for name in shapes}
+    tangents = {name: makers[name](output, source) for name, output in shapes.items()}
+    if all(tangent is None for tangent in tangents.values()):
+        return None
+    return {
+        name: drawn_like(shapes[name], source) if tangent is None else tangent
+        for name, tangent in tangents.items()
+        if tangent is not None or makers[name] is not skipped
+    }
+
+
+def outputs_with_gradients(forward: Forward, expected: Expected) -> dict[str, Tensor]:
+    """Return the outputs that tangents are made for: those that require grad, of the function or of the reference."""
+    names = {*forward.differentiable, *expected.exact.differentiable}
+    return {
+        name: output.detach()
+        for name, output in forward.outputs.items()
+        if name in names and is_inexact(output) and output.layout is torch.strided
+    }
+
+
+# ---- Tangents of other sizes
+
+SIZES: Mapping[str, float] = {"2^16": 2.0**16, "2^-20": 2.0**-20, "2^-24": 2.0**-24}
+"""What tangents are multiplied with: a loss is scaled by 65,536, and the mean over a million tokens makes them small.
+Powers of two, so that a right gradient is exactly so many times larger."""
+
+OF_FLOAT16: Mapping[str, float] = {"2^8": 2.0**8, "2^-8": 2.0**-8}
+"""The same for float16, whose numbers end at 65,504 and have fewer digits below 2^-14."""
+
+
+def other_sizes(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected, linear: bool) -> Iterator[Result]:
+    """Yield rows for tangents that are much larger, and much smaller.
+
+    Without a reference the gradients are compared with those for `tangents`, times as much, if they are to be `linear`:
+    a gradient that is meant to differ need not be.
+    """
+    half = torch.float16 in {value.dtype for value in (*tangents.values(), *subject.values.values())}
+    if not subject.has_reference and (half or not linear):
+        return
+    usual = None if subject.has_reference else right_of(expected, tangents)
+    for word, size in (OF_FLOAT16 if half else SIZES).items():
+        check = f"{subject.gradient}, tangents times {word}"
+        sized = {name: tangent * size for name, tangent in tangents.items()}
+        right = None if usual is None else usual.times(size)
+        rows = list(gradient_rows(subject, check, subject.values, sized, expected, right=right))
+        is_wrong = any(row.verdict == WRONG for row, _ in rows)
+        if usual is not None and is_wrong and _computes_in_float16(subject, tangents):
+            yield not_tried(subject, check, "all", "the function computes in float16 inside, which has no such numbers")
+            continue
+        for result in rows:
+            error = result[0].error
+            if half and error is not None and not math.isfinite(error):
+                yield not_tried(subject, check, result[0].name, "it is larger than the largest number of float16")
+            else:
+                yield result
+
+
+def _computes_in_float16(subject: Subject, tangents: Mapping[str, Tensor]) -> bool:
+    """Whether an operator of the function, or of its backward, returns float16."""
+
+    def both(given: Gradients) -> Gradients:
+        known = {name: tangent for name, tangent in given.items() if tangent is not None}
+        return run_forward(subject.ours, subject.call, subject.values).gradients(known)
+
+    return any(size.dtype is torch.float16 for size in sizes_in(both, tangents))
+
+
+# ---- Inputs in other memory, and other inputs
+
+
+def transposed(value: Tensor) -> Tensor:
+    """Return the same values with the last two dimensions the other way round in memory."""
+    return value.mT.contiguous().mT if value.dim() > 1 and min(value.shape[-2:]) > 1 else value
+
+
+def sliced(value: Tensor) -> Tensor:
+    """Return the same values as a part of a wider tensor."""
+    if not value.dim() or not value.numel():
+        return value
+    return torch.cat([value, value, value], -1).narrow(-1, value.shape[-1], value.shape[-1])
+
+
+def strided(value: Tensor) -> Tensor:
+    """Return the same values with a last stride of 2."""
+    return torch.stack([value, value], -1)[..., 0] if value.dim() and value.numel() else value
+
+
+MEMORIES: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "transposed inputs": transposed,
+    "sliced inputs": sliced,
+    "strided inputs": strided,
+}
+
+
+def other_memory(subject: Subject, expected: Expected) -> Iterator[Result]:
+    """Yield rows for inputs with the same values in other memory."""
+    for check, change in MEMORIES.items():
+        values = dict(subject.values)
+        for name in subject.call.inputs:
+            values[name] = change(values[name].detach())
+        if all(values[name].stride() == subject.values[name].stride() for name in subject.call.inputs):
+            continue
+        if subject.has_reference and expected.own is not None and _depends_on_memory(subject, values, expected):
+            reason = "the reference's own results depend on the memory of its inputs"
+            yield not_tried(subject, f"{subject.output}, {check}", "all", reason)
+            continue
+        yield from with_inputs(subject, check, values, expected)
+
+
+def _depends_on_memory(subject: Subject, values: Mapping[str, Tensor], expected: Expected) -> bool:
+    """Whether the reference returns something else for the same inputs in other memory, as `as_strided` does."""
+    if expected.random:
+        return False
+    try:
+        outputs = run_forward(subject.reference, subject.call, values).outputs
+    except RuntimeError:
+        return False  # it refuses this memory, as `view` does; the function need not
+    assert expected.own is not None
+    own = expected.own.outputs
+    return any(distance(outputs[name], right) > LARGE * size_of(right) for name, right in own.items())
+
+
+LARGE = 0.1
+"""A difference of more than this part of the values is not that of another order of sums."""
+
+
+def with_inputs(subject: Subject, check: str, values: Mapping[str, Tensor], expected: Expected) -> Iterator[Result]:
+    """Yield rows for outputs and gradients with other inputs, and random tangents."""
+    try:
+        forward = run_forward(subject.ours, subject.call, values)
+    except Exception as error:
+        yield not_tried(subject, f"{subject.output}, {check}", "output", f"the function raised {in_words(error)}")
+        return
+    results = list(forward_rows(subject, f"{subject.output}, {check}", forward, expected, values))
+    yield from results
+    if not comparable(results):
+        return
+    shapes = outputs_with_gradients(forward, expected)
+    source = own_source(subject.ours.seed)
+    tangents = tangents_for(shapes, always(drawn_like), source)
+    if tangents:
+        yield from gradient_rows(subject, f"{subject.gradient}, {check}", values, tangents, expected)
+
+
+HOSTILE: Mapping[str, Callable[[Tensor], Tensor]] = {"zeros among inputs": with_zeros, "equal inputs": with_ties}
+
+
+def other_values(subject: Subject, random: bool) -> Iterator[Result]:
+    """Yield rows for inputs with zeros, with many equal values, and with a row of zeros."""
+    for check, change in HOSTILE.items():
+        values = {
+            name: change(value)
+            if name in subject.call.wanted and name in subject.call.inputs and value.is_floating_point()
+            else value
+            for name, value in subject.values.items()
+        }
+        try:
+            expected = expected_of(subject, values, random)
+        except NoReference as error:
+            yield not_tried(subject, f"{subject.gradient}, {check}", "all", str(error))
+            continue
+        yield from with_inputs(subject, check, values, expected)
+    yield from row_of_zeros(subject, random)
+
+
+ROW_OF_ZEROS = "a row of zeros"
+
+
+def row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
+    """Yield rows for inputs whose first row is 0, as that of padding is, where the reference and its gradients are
+    finite. Results that are finite and differ are not judged, and the row says so: two good ways to divide by a length
+    need not agree at 0. In float16 a length of 1e-3 has no third power, so nothing is said."""
+    values = {
+        name: without_first_row(value)
+        for name, value in subject.values.items()
+        if name in subject.call.wanted
+        and name in subject.call.inputs
+        and value.dim() > 1
+        and value.numel()
+        and value.is_floating_point()
+        and value.dtype is not torch.float16
+    }
+    if not values:
+        return
+    values = subject.values | values
+    try:
+        expected = expected_of(subject, values, random)
+        sides = [side for side in (expected.exact, expected.own) if side is not None]
+        for side in sides:
+            tangents = {name: torch.ones_like(side.outputs[name]) for name in side.differentiable}
+            gradients = {
+                name: value for name, value in side.gradients(tangents, keep=True).items() if value is not None
+            }
+            if not _all_finite(side.outputs) or not _all_finite(gradients):
+                return
+    except NoReference:
+        return
+    except Exception as error:
+        if is_defect(error):
+            raise
+        return  # its backward refuses such inputs, in whatever way
+    for row, more in with_inputs(subject, ROW_OF_ZEROS, values, expected):
+        if row.verdict != WRONG or row.error == math.inf:
+            yield row, more
+        else:
+            yield not_tried(
+                subject, row.check, row.name, "it is another number there, as a division by a length may give"
+            )
+
+
+def without_first_row(value: Tensor) -> Tensor:
+    """Return a tensor whose first row, along the last dimension, is 0."""
+    changed = value.detach().clone()
+    changed[(0,) * (value.dim() - 1)] = 0
+    return changed.requires_grad_(value.requires_grad)
+
+
+MEANS = {torch.float64: 2.0**20, torch.float32: 2.0**10, torch.float16: 2.0**4, torch.bfloat16: 2.0**3}
+"""How many times as large as its deviation a mean is: half of the digits are left for the deviation."""
+
+MOST_MEANS = 3
+"""In how many inputs a large mean is tried."""
+
+FAIR = 8.0
+"""With a large mean, results may be off by so many times more: two ways to compute a variance, or a logarithm of a sum,
+that are both good differ by as much."""
+
+
+def large_means(subject: Subject, random: bool) -> Iterator[Result]:
+    """Yield rows for one input at a time with a mean that is large beside its deviation, as activations have.
+
+    A program need not take such a value: it is compared where both return numbers. A variance that is
+    computed as the mean of squares less the square of the mean is off by a tenth there, where eager is off by a
+    millionth. Gradients of other inputs are left out: they are sums of large terms, as those of an attention's queries
+    are of its keys, and good ways to compute them differ by more.
+    """
+    inputs = [name for name in subject.call.wanted if name in subject.call.inputs]
+    for name in [name for name in inputs if subject.values[name].dtype in MEANS][:MOST_MEANS]:
+        value = subject.values[name].detach()
+        deviation = float(value.double().std(correction=0)) if value.numel() else 0.0
+        if not deviation or not math.isfinite(deviation):
+            continue
+        values = subject.values | {name: value + MEANS[value.dtype] * deviation}
+        try:
+            expected = expected_of(subject, values, random)
+        except (NoReference, RuntimeError):
+            continue
+        if expected.own is None or not _all_finite(expected.exact.outputs) or not _all_finite(expected.own.outputs):
+            continue
+        there = replace(subject, values=values, times=subject.times * FAIR)
+        check = f"a large mean in {name}"
+        rows = list(with_inputs(there, check, values, expected))
+        overflows = any(row.error == math.inf for row, _ in rows)
+        if overflows and not (subject.has_reference and value.dtype in (torch.float32, torch.float64)):
+            # In float16 and bfloat16 the reference may be finite by luck; without a reference nothing asks for more.
+            yield not_tried(subject, f"{subject.output}, {check}", "all", "the function returns NaN or Inf there")
+            continue
+        for result in unless_rounding(there, iter(rows)):
+            if result[0].check.startswith(subject.output) or result[0].name == name:
+                yield result
+
+
+# ---- Masks, indices and sizes
+
+
+def at_borders(subject: Subject, random: bool, indices: Callable[[], Collection[str]]) -> Iterator[Result]:
+    """Yield rows for masks that hide a row, all or nothing, for repeated indices, and for inputs without elements.
+
+    `indices` returns the inputs with which the reference reads or adds at indices. Such inputs are tried for which the
+    reference returns finite numbers; with repeated indices and without elements, the function too: it need not take
+    them. The backward of a reference may
+    refuse what its forward takes: that of a captured one has the count of a mask's elements in its shapes.
+    """
+    for check, changed in other_calls(subject, indices):
+        values = subject.values | changed
+        try:
+            expected = expected_of(subject, values, random)
+            own = run_forward(subject.ours, subject.call, values).outputs
+            exact = expected.exact
+            exact.gradients({name: torch.ones_like(exact.outputs[name]) for name in exact.differentiable}, keep=True)
+        except Exception:
+            continue  # one of the two refuses such inputs, in whatever way
+        refused = check not in MASKS and not _all_finite(own)  # a mask is an input like others: the reference takes it
+        if not refused and all(_all_finite(side.outputs) for side in (exact, expected.own) if side is not None):
+            results = with_inputs(subject, check, values, expected)
+            yield from (result for result in results if not result[0].verdict.endswith(NO_ELEMENTS))
+
+
+def other_calls(subject: Subject, indices: Callable[[], Collection[str]]) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield kinds of masks, indices and sizes, each with the inputs that are changed for it."""
+    inputs = {name: subject.values[name] for name in subject.call.inputs if subject.values[name].numel()}
+    yield from changed_masks({name: value for name, value in inputs.items() if value.dtype is torch.bool})
+    repeated = dict(repeated_indices({name: value for name, value in inputs.items() if is_integer(value)}))
+    if repeated:
+        known = indices()
+        for name, value in repeated.items():
+            if name in known:
+                yield f"repeated indices in {name}", {name: value}
+    first = next((inputs[name] for name in subject.call.wanted if name in inputs), None)
+    for side in range(0 if first is None else min(first.dim(), MOST_SIDES)):
+        assert first is not None
+        size = first.shape[side]
+        alike = {
+            name: value.narrow(side, 0, 0)
+            for name, value in inputs.items()
+            if value.dim() > side and value.shape[side] == size
+        }
+        yield f"no elements in dimension {side}", alike
+
+
+MOST_SIDES = 3
+"""In how many dimensions of the first input a size of 0 is tried."""
+
+
+def is_integer(value: Tensor) -> bool:
+    return not value.is_floating_point() and not value.is_complex() and value.dtype is not torch.bool
+
+
+def _all_finite(outputs: Mapping[str, Tensor]) -> bool:
+    """Whether no output has NaN or Inf."""
+    return all(bool(output.isfinite().all()) for output in outputs.values() if is_inexact(output))

@@ -1,0 +1,306 @@
+"""Calls of a function as training makes them: several at a time and in a row, differentiated twice, with some inputs
+frozen, without gradients; whether it writes where autograd does not see it, and how it leaves the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.derive.called import Call, Forward, Program, called, copies_for, in_words, run_forward, run_on
+from backprint.derive.checked import OK, PROCESS, WRITTEN, WRONG, CheckRow
+from backprint.derive.compared import (
+    Expected,
+    NoReference,
+    Result,
+    Right,
+    Subject,
+    expected_of,
+    forward_rows,
+    gradient_rows,
+    not_tried,
+    right_of,
+    row,
+)
+from backprint.derive.setting import drawn_like, is_inexact, own_source
+from backprint.values.closeness import same_bits
+from backprint.values.settings import (
+    RANDOM_STATES,
+    draw_from_each,
+    keeping_settings,
+    preserving_random_states,
+    process_state,
+)
+from backprint.values.written_unseen import UNSEEN, Kept, keep, keeping_saved
+
+MOST_FROZEN = 4
+"""How many inputs are differentiated alone, and how many are frozen alone."""
+
+
+def usage_rows(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected) -> Iterator[Result]:
+    """Yield rows for such calls; `tangents` are those of the outputs."""
+    right = right_of(expected, tangents)  # before other calls are made: without a reference it is the function's own
+    yield from frozen(subject, tangents, expected, right)
+    check = f"{subject.output}, without gradients"
+    try:
+        forward = run_forward(subject.ours, replace(subject.call, wanted=()), subject.values, grad=False)
+    except Exception as error:  # such as where it registers a hook on a tensor
+        yield not_tried(subject, check, "all", f"the function raised {in_words(error)}")
+    else:
+        yield from forward_rows(subject, check, forward, expected, subject.values)
+    yield from _in_a_row(subject, tangents, expected, right)
+
+
+# ---- Frozen inputs
+
+
+def frozen(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected, right: Right) -> Iterator[Result]:
+    """Yield rows for the gradient of one input alone, the others being frozen, and of all others, one being frozen."""
+    wanted = subject.call.wanted
+    kinds: dict[str, tuple[str, ...]] = {}
+    if len(wanted) > 1:
+        kinds |= {f"{name} alone requires grad": (name,) for name in wanted[:MOST_FROZEN]}
+    if len(wanted) > 2:
+        kinds |= {f"{name} frozen": tuple(n for n in wanted if n != name) for name in wanted[:MOST_FROZEN]}
+    for check, names in kinds.items():
+
+        def run(
+            tangents: Mapping[str, Tensor], names: tuple[str, ...] = names
+        ) -> tuple[Forward, dict[str, Tensor | None]]:
+            forward = run_forward(subject.ours, replace(subject.call, wanted=names), subject.values)
+            return forward, forward.gradients(tangents)
+
+        title = f"{subject.gradient}, {check}"
+        may_refuse = not subject.has_reference  # as one that registers a hook on what requires no grad then
+        yield from gradient_rows(subject, title, subject.values, tangents, expected, may_refuse, run=run, right=right)
+
+
+# ---- Several calls
+
+
+def _in_a_row(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected, right: Right) -> Iterator[Result]:
+    """Yield rows for a call that is differentiated after another one was made; that is differentiated a second time;
+    and for one more call, in which the same tensors have other values."""
+    try:
+        others, expected_of_others = other_values(subject, expected.random)
+    except NoReference:
+        return
+    calls: list[Forward] = []
+
+    def after_another_call(tangents: Mapping[str, Tensor]) -> tuple[Forward, dict[str, Tensor | None]]:
+        calls.append(run_forward(subject.ours, subject.call, subject.values))
+        run_forward(subject.ours, subject.call, others)
+        return calls[0], calls[0].gradients(_copies_of(tangents), keep=True)
+
+    def once_more(tangents: Mapping[str, Tensor]) -> tuple[Forward, dict[str, Tensor | None]]:
+        return calls[0], calls[0].gradients(_copies_of(tangents))
+
+    for check, run in (
+        ("another call before the backward", after_another_call),
+        ("a second backward", once_more),
+    ):
+        title = f"{subject.gradient}, {check}"
+        yield from gradient_rows(subject, title, subject.values, tangents, expected, run=run, right=right)
+        if not calls:
+            return
+
+    earlier: dict[str, tuple[Tensor, Tensor]] = {}  # results of an earlier call, and what they were
+
+    def later(tangents: Mapping[str, Tensor], change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Any:
+        copies = copies_for(subject.call, subject.values)
+        before = run_on(subject.ours, subject.call, copies)
+        gradients = before.gradients(_copies_of(tangents))
+        results = {**before.outputs, **{f"the gradient of {name}": value for name, value in gradients.items()}}
+        memory = set(map(_storage_of, copies.values()))
+        for name, value in results.items():
+            if value is not None and _storage_of(value) not in {0, *memory}:  # a view of an input changes with it
+                earlier[name] = value.detach(), value.detach().clone()
+        calls.append(run_on(subject.ours, subject.call, change(copies)))
+        return calls[-1], calls[-1].gradients(tangents)
+
+    def other_values_in(copies: dict[str, Tensor]) -> dict[str, Tensor]:
+        with torch.no_grad():
+            for name, copy in copies.items():
+                copy.copy_(others[name])
+        return copies
+
+    def other_tensors_in_the_memory_of(copies: dict[str, Tensor]) -> dict[str, Tensor]:
+        """An allocator gives the memory of tensors that are gone to new ones, which were written to as often."""
+        return {name: copy.data.copy_(others[name]).requires_grad_(copy.requires_grad) for name, copy in copies.items()}
+
+    for check, change in (
+        ("a second call with other values", other_values_in),
+        ("a second call in the same memory", other_tensors_in_the_memory_of),
+    ):
+        before = len(calls)
+        run = partial(later, change=change)
+        rows = list(
+            gradient_rows(subject, f"{subject.gradient}, {check}", others, tangents, expected_of_others, run=run)
+        )
+        if len(calls) > before:
+            title = f"{subject.output}, {check}"
+            yield from forward_rows(subject, title, calls[-1], expected_of_others, others)
+        yield from rows
+    for name, (value, copy) in earlier.items():
+        if not same_bits(value, copy):
+            yield row(subject, WRITTEN, name, WRONG, "a later call writes into this result of an earlier one"), None
+
+
+def _storage_of(value: Tensor) -> int:
+    """Return the address of the memory of a dense tensor."""
+    return value.untyped_storage().data_ptr() if value.layout is torch.strided else 0
+
+
+def _copies_of(tangents: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies of tangents: a backward that writes into them is named for that, and not once more."""
+    return {name: tangent.clone() for name, tangent in tangents.items()}
+
+
+SMALLER = 0.875
+"""What other values are multiplied with: a positive number stays positive, and a probability below 1."""
+
+
+def other_values(subject: Subject, random: bool) -> tuple[dict[str, Tensor], Expected]:
+    """Return other values of the same inputs, and the reference's results for them.
+
+    Floats have those of their neighbours, a little smaller, and masks those of their neighbours. Where the reference
+    takes no such values, as of a positive definite matrix, floats are only smaller. Integers stay.
+    """
+
+    def moved(value: Tensor, places: int) -> Tensor:
+        if is_inexact(value):
+            return value.roll(places) * SMALLER
+        return value.roll(places) if value.dtype is torch.bool else value
+
+    for places in (1, 0):
+        others = {name: moved(value.detach(), places) for name, value in subject.values.items()}
+        try:
+            expected = expected_of(subject, others, random)
+        except Exception as error:
+            if not places:
+                raise NoReference(str(error)) from error
+            continue
+        if not places or all(bool(out.isfinite().all()) for out in expected.exact.outputs.values() if is_inexact(out)):
+            break
+    return others, expected
+
+
+# ---- Buffers
+
+
+def buffer_rows(subject: Subject, forward: Forward, expected: Expected) -> Iterator[Result]:
+    """Yield a row for each buffer that a module and a reference which is one both have, as it is after a call."""
+    names = forward.buffers.keys() & expected.exact.buffers.keys()
+    ours, exact, own, moved = (
+        None if side is None else Forward({name: side.buffers[name].detach() for name in sorted(names)}, {})
+        for side in (forward, expected.exact, expected.own, expected.moved)
+    )
+    if names and ours is not None and exact is not None:
+        reference = Expected(exact, own, moved, expected.random)
+        for compared, _ in forward_rows(subject, "buffer", ours, reference, subject.values):
+            yield compared, None  # what is wrong is no output, whose call a file could repeat
+
+
+# ---- What is written where autograd does not see it
+
+
+def written_rows(subject: Subject) -> Iterator[Result]:
+    """Yield a row for each tensor that the function writes into without counting its version: an input, or what a part
+    of the function before it has saved for its backward. One row that is right says that there was none."""
+    try:
+        with keeping_saved() as saved:
+            written = writes_of(subject, lambda: saved)
+    except Exception:  # transforms of torch.func refuse such hooks
+        try:
+            written = writes_of(subject, list)
+        except Exception as error:
+            yield not_tried(subject, WRITTEN, "all", f"the function raised {in_words(error)}")
+            return
+    if not written:
+        yield CheckRow(WRITTEN, subject.text, "all", 0.0, 0.0, OK), None
+    for name, when in written.items():
+        yield row(subject, WRITTEN, name, WRONG, f"the {when} writes into it {UNSEEN}"), None
+
+
+def writes_of(subject: Subject, saved: Callable[[], list[Kept]]) -> dict[str, str]:
+    """Run the function forward and backward; return what was written unseen, and by which of both."""
+    call = subject.call
+    copies = copies_for(call, subject.values)
+    inputs = {name: keep(copy) for name, copy in copies.items()}
+    forward = run_on(subject.ours, call, copies)
+    source = own_source(subject.ours.seed)
+    tangents = {name: drawn_like(forward.outputs[name].detach(), source) for name in forward.differentiable}
+    written: dict[str, str] = {}
+    known = {kept.memory.untyped_storage().data_ptr(): name for name, kept in inputs.items()}
+    for when in ("forward", "backward"):
+        if when == "backward":
+            forward.gradients(tangents, keep=True)
+        for name in [name for name, kept in inputs.items() if kept.is_written_unseen]:
+            written.setdefault(name, when)
+        for kept in saved():
+            if kept.is_written_unseen:
+                other = f"a tensor of shape {list(kept.memory.shape)} that autograd saved"
+                written.setdefault(known.get(kept.memory.untyped_storage().data_ptr(), other), when)
+    meant = _may_be_written(subject, inputs) if written else set[str]()
+    return {name: when for name, when in written.items() if name not in meant}
+
+
+def _may_be_written(subject: Subject, inputs: Mapping[str, Kept]) -> set[str]:
+    """Return the inputs that a function may write into: those without a gradient, where the reference does it too, as
+    `batch_norm` updates a running mean, or where there is none."""
+    others = {name for name in inputs if name not in subject.call.wanted}
+    if not subject.has_reference:
+        return others
+    copies = copies_for(subject.call, subject.values)
+    before = {name: keep(copies[name]) for name in others}
+    run_on(subject.reference, subject.call, copies)
+    return {name for name, kept in before.items() if kept.is_written}
+
+
+# ---- How it leaves the process
+
+
+def process_rows(subject: Subject) -> Iterator[Result]:
+    """Yield a row for each setting and mode of the process that the function changes, and each random state that it
+    seeds, where the reference does not: later calls of other functions have them. One row that is right says that there
+    was none."""
+    try:
+        changed = changes_of(subject.ours, subject.call, subject.values)
+        if changed and subject.has_reference:
+            changed -= changes_of(subject.reference, subject.call, subject.values)
+    except Exception as error:  # such as one that takes no tangents of ones
+        yield not_tried(subject, PROCESS, "all", f"the function raised {in_words(error)}")
+        return
+    if not changed:
+        yield CheckRow(PROCESS, subject.text, "all", 0.0, 0.0, OK), None
+    for name in sorted(changed):
+        seeds = name in RANDOM_STATES
+        text = (
+            "the function seeds it: what others draw is the same after each call"
+            if seeds
+            else "the function changes it"
+        )
+        yield row(subject, PROCESS, name, WRONG, text), None
+
+
+def changes_of(program: Program, call: Call, values: Mapping[str, Tensor]) -> frozenset[str]:
+    """Return what each of two calls, with their backwards, leaves otherwise: settings that are not as they were, and
+    random states that are the same though they were not before. One call may compile the function."""
+    settings: list[set[str]] = []
+    states = []
+    with preserving_random_states():
+        for number in range(2):
+            draw_from_each()  # the calls begin with different random states; torch's is seeded with another number
+            with keeping_settings():
+                before = process_state()
+                forward = called(replace(program, seed=program.seed + number), call, copies_for(call, values))
+                forward.gradients({name: torch.ones_like(forward.outputs[name]) for name in forward.differentiable})
+                after = process_state()
+            settings.append({name for name in after if name not in RANDOM_STATES and after[name] != before.get(name)})
+            states.append(after)
+    seeded = {name for name in RANDOM_STATES if name in states[0] and states[0][name] == states[1].get(name)}
+    return frozenset((settings[0] & settings[1]) | seeded)

@@ -1,0 +1,557 @@
+"""The arguments of a replay: bound to ports, and compared with the captured call.
+
+These must match: non-tensor arguments, by value; containers with their keys and order; which tensors are the same, and
+which share memory if one of them is written to; the strides of inputs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.errors import GuardError, ReplayError, UsageError
+from backprint.graph.keys import without_tangents
+from backprint.graph.links import free_ports, input_names, mutated
+from backprint.graph.nouns import Argument, Capture, Guard, Port, Spec, TensorSpec
+from backprint.graph.sizes import evaluate, known
+from backprint.prove.run import sizes_of
+from backprint.sample.recipes import DRAWN_KINDS
+from backprint.values.fingerprint import (
+    DescribeState,
+    Like,
+    describe_value,
+    fingerprint_differences,
+    fingerprint_text,
+    holds_live_value,
+    rest_by_name,
+    rest_in_order,
+)
+from backprint.values.geometry import contiguous_strides
+from backprint.values.memory import memory_spans, overlapping_pairs
+from backprint.values.tree import FLAGS, flatten_with_path, leaf_name, positional
+
+# ---- Strides of tensors, compared with those of ports
+
+
+def strides(spec: TensorSpec, tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
+    """Return the strides that a port has for a tensor of this shape; None if they are not known."""
+    if spec.layout != "strided" or tensor.layout is not torch.strided:
+        return None
+    if spec.stride is None:
+        return contiguous_strides(tensor.shape)
+    if not all(known(size, sizes) for size in spec.stride):
+        return None
+    return tuple(int(evaluate(size, sizes)) for size in spec.stride)
+
+
+def _has_strides(tensor: Tensor, wanted: Sequence[int]) -> bool:
+    """Whether a tensor has these strides, in dimensions with more than one element."""
+    if tensor.numel() == 0:
+        return True
+    rows = zip(tensor.shape, tensor.stride(), wanted, strict=True)
+    return all(size <= 1 or now == then for size, now, then in rows)
+
+
+def laid_as(tensor: Tensor, wanted: Sequence[int]) -> Tensor:
+    """Return a tensor with these strides: itself if it has them, or if they would make elements overlap."""
+    if _has_strides(tensor, wanted) or any(
+        step == 0 and size > 1 for size, step in zip(tensor.shape, wanted, strict=True)
+    ):
+        return tensor
+    copy = torch.empty_strided(tensor.shape, tuple(wanted), dtype=tensor.dtype, device=tensor.device)
+    return copy.copy_(tensor.detach())
+
+
+def tangent_as(tangent: Tensor, output: Tensor, spec: Spec, sizes: Mapping[str, int]) -> Tensor:
+    """Return a tangent with the strides that the backward was traced for, which may make views of it."""
+    if output.layout is not torch.strided:
+        return tangent
+    known_ = strides(spec, tangent, sizes) if isinstance(spec, TensorSpec) else None
+    return laid_as(tangent, known_ if known_ is not None else torch.empty_like(output).stride())
+
+
+# ---- Tensors that are the same or share memory, compared with those of the captured call
+
+INPUT_ALONE = "capture again on inputs like these"
+
+
+def _check_strides(capture: Capture, passed: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Raise unless inputs have the strides as at capture: a program may read strides, and a graph's views need them."""
+    ports = {port.name: port for port in free_ports(capture) if port.name in passed}
+    sizes = sizes_of([(port, values[port.name]) for port in free_ports(capture) if port.name in values])
+    for name, port in ports.items():
+        tensor, spec = passed[name], port.spec
+        if not isinstance(spec, TensorSpec) or not isinstance(tensor, Tensor) or tensor.dim() != len(spec.shape):
+            continue
+        wanted = strides(spec, tensor, sizes)
+        if wanted is not None and not _has_strides(tensor, wanted):
+            raise GuardError(
+                f"input {name!r} had strides {list(wanted)} at capture and has {list(tensor.stride())} now: "
+                f"{advice(name, spec, tensor, wanted)}or {INPUT_ALONE}"
+            )
+
+
+def advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -> str:
+    """Say how to give a tensor the strides that it had at capture."""
+    if _has_strides(torch.empty(tensor.shape, device="meta"), wanted):
+        return f"pass {name}.contiguous(), "
+    for dim, form in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+        if tensor.dim() == dim and _has_strides(
+            torch.empty(tensor.shape, device="meta").to(memory_format=form), wanted
+        ):
+            return f"pass {name}.contiguous(memory_format={form}), "
+    if 0 in wanted:
+        return "pass it expanded as it was, "
+    return f"pass torch.empty_strided({list(tensor.shape)}, {list(wanted)}, dtype={tensor.dtype}).copy_({name}), "
+
+
+def _laid_state(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the parameters, buffers and constants with other strides than their ports', copied to those strides."""
+    ports = [port for port in free_ports(capture) if port.role != "input" and port.name in values]
+    state_values: dict[str, Tensor] = {}
+    for port in ports:
+        tensor, spec = values[port.name], port.spec
+        if not isinstance(spec, TensorSpec) or not isinstance(tensor, Tensor) or tuple(tensor.shape) != spec.shape:
+            continue
+        wanted = strides(spec, tensor, {})
+        if wanted is not None and not _has_strides(tensor, wanted):
+            state_values[port.name] = laid_as(tensor, wanted)
+    return state_values
+
+
+def check_same(capture: Capture, passed: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Raise unless the same arguments are one tensor as at capture: a program may compare them, and gradients add
+    up."""
+    same = set(capture.signature.same)
+    for left, right in same:
+        both = left in values and right in values
+        own = left in passed  # a parameter that is passed too may be given as another view of its memory, in `state`
+        if (
+            both
+            and right in passed
+            and not (values[left] is values[right] if own else one(values[left], values[right]))
+        ):
+            raise GuardError(
+                f"{left!r} and {right!r} were one tensor at capture: pass one tensor for both, or capture again"
+            )
+    if capture.signature.aliases is None:
+        return
+    first: dict[int, str] = {}
+    heads = {right: left for left, right in same}
+    for name, tensor in passed.items():
+        other = first.setdefault(id(tensor), name)
+        if heads.get(name, name) != heads.get(other, other):
+            raise GuardError(
+                f"{other!r} and {name!r} were two tensors at capture and are one now: pass {name}.clone() for one of "
+                "them, or capture again on inputs like these"
+            )
+
+
+def span(tensor: Tensor) -> tuple[Any, ...]:
+    """Return a tensor's memory and geometry; its identity if it has no memory."""
+    place = memory_spans({"": tensor}).get("")
+    return (place.memory, place.start, place.shape, place.stride) if place is not None else (id(tensor),)
+
+
+def one(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors are one, or equal views of the same memory."""
+    return left is right or span(left) == span(right)
+
+
+def _check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
+    """Raise if tensors share memory in another way than at capture, and the program writes to one of them, or reads
+    where it is."""
+    changed = mutated(capture)
+    read = {name: guard for guard in capture.guards if guard.kind == "memory" for name in guard.inputs}
+    if capture.signature.aliases is None or not (changed or read):
+        return
+    same = capture.signature.same
+    read |= {right: read[left] for left, right in same if left in read}
+    written = {*changed, *read, *(right for left, right in same if left in changed)}
+    names = {port.name for port in free_ports(capture)}
+    aliases = [alias for alias in capture.signature.aliases if names >= set(alias[:2])]
+    then = {alias[:2]: alias[2] for alias in aliases if written & set(alias[:2])}
+    tensors = {name: values[name] for name in values if name in names and isinstance(values[name], Tensor)}
+    known = {frozenset(pair) for pair in same}
+    now: dict[tuple[str, str], int] = {}
+    for left, right, apart in overlapping_pairs(memory_spans(tensors), written):
+        if frozenset((left, right)) not in known:
+            turned = (right, left) in then
+            now[(right, left) if turned else (left, right)] = -apart if turned else apart
+    for pair in dict.fromkeys((*then, *now)):
+        if then.get(pair) != now.get(pair):
+            left, right = pair
+            raise GuardError(
+                f"{left!r} and {right!r} {shared(then.get(pair))} at capture and {shared(now.get(pair))} now, and the "
+                f"program {_use_of_memory(pair, written, read)}: pass copies (.clone()) or views as at capture, or "
+                f"{INPUT_ALONE}"
+            )
+
+
+def _use_of_memory(pair: tuple[str, str], written: Collection[str], read: Mapping[str, Guard]) -> str:
+    """Say what a program does with the memory of two tensors, and in which line if it reads where they are."""
+    guard = next((read[name] for name in pair if name in read), None)
+    if guard is None:
+        return f"writes to {' and '.join(name for name in pair if name in written)}"
+    where = f" at {guard.source.file}:{guard.source.line}: {guard.source.code!r}" if guard.source else ""
+    return f"reads where {guard.inputs[0]} is in memory{where}"
+
+
+def shared(apart: int | None) -> str:
+    """Say how two tensors share memory."""
+    if apart is None:
+        return "shared no memory"
+    return "started at the same address" if apart == 0 else f"shared memory {abs(apart)} bytes from each other"
+
+
+# ---- Parameters, buffers and constants: the live module's, the caller's `state`, or the recipes' if the caller says so
+
+State = Mapping[str, Tensor] | str | None
+"""Parameters, buffers and constants: by name, `"recipe"`, or None for the live module's."""
+
+
+def check_state(capture: Capture, state: State) -> None:
+    """Raise unless `state` is a mapping of known names to tensors, or `"recipe"`."""
+    if state is None or state == "recipe":
+        return
+    if not isinstance(state, Mapping):
+        raise UsageError(
+            f"state={state!r:.60} is neither a mapping of names to tensors, as model.state_dict() is, nor 'recipe'"
+        )
+    ports = {port.name for port in free_ports(capture)}
+    inner = {port.name for pair in capture.pairs for port in pair.forward.inputs}
+    drawn = set(capture.recipes.recipes)
+    strange = [name for name in state if name not in ports | inner | drawn]
+    missing = [name for name in ports if name not in state]
+    for name in strange:  # a whole model's state has more names than a part of it, and more than one of a tied weight
+        close = difflib.get_close_matches(name, missing, 1, 0.8)
+        if close or len(strange) == len(state):
+            hint = f": did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(ports))[:200]}"
+            raise ReplayError(f"state names {name!r}, which {capture.name} does not take{hint}")
+
+
+def _check_twice(passed: Mapping[str, Tensor], state: State) -> None:
+    """Raise if `state` has another tensor for an argument."""
+    for name, value in state.items() if isinstance(state, Mapping) else ():
+        if name in passed and passed[name] is not value:
+            raise UsageError(
+                f"state has {name!r}, which is an argument and is given: state is for parameters, buffers and "
+                "constants; give each tensor once"
+            )
+
+
+def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return a Capture's own inputs: those of the captured call while it lives, else from recipes, with tangents."""
+    if capture.origin.alive and not capture.fake and state != "recipe":
+        return _with_state(capture, capture.origin.values(), state), {}
+    tensors = capture.recipes.make()
+    inputs, tangents = without_tangents(tensors)
+    values = {**inputs, **(state if isinstance(state, Mapping) else {})}
+    values |= {right: values[left] for left, right in capture.signature.same if left in values}
+    missing = [port for port in free_ports(capture) if port.name not in values]
+    if missing:
+        raise ReplayError(
+            f"{missing[0].role} {missing[0].name!r} is missing: no recipe makes it. Pass the inputs as arguments, and "
+            "parameters in `state`"
+        )
+    return values | _laid_state(capture, values), tangents
+
+
+def recipe_inputs(capture: Capture) -> dict[str, Tensor]:
+    """Return the recipes' parameters, buffers, inputs and constants by name, without tangents."""
+    names = [port.name for port in free_ports(capture)]
+    tensors = capture.recipes.make()
+    tensors |= {
+        right: tensors[left] for left, right in capture.signature.same if left in tensors and right not in tensors
+    }
+    if missing := [name for name in names if name not in tensors]:
+        raise ReplayError(f"no recipe makes {missing[0]!r}: {capture.name} was saved without data")
+    return {name: tensors[name] for name in names}
+
+
+def _with_state(capture: Capture, passed: Mapping[str, Tensor], state: State) -> dict[str, Tensor]:
+    """Add parameters, buffers and constants to the inputs: given ones, else the live module's, else exact recipes'."""
+    values = {**passed, **(state if isinstance(state, Mapping) else {})}
+    same = {right: left for left, right in capture.signature.same}
+    missing: list[Port] = []
+    for port in free_ports(capture):
+        if port.name in values or (port.name in same and same[port.name] in values):
+            continue
+        if port.role == "input" and port.name not in same:
+            raise ReplayError(f"input {port.name!r} is missing; {capture.name} takes {', '.join(input_names(capture))}")
+        missing.append(port)
+    if missing:
+        values |= state_values(capture, missing, state)
+    values |= {right: values[left] for right, left in same.items() if right not in values and left in values}
+    return values
+
+
+def state_values(capture: Capture, ports: Sequence[Port], state: State) -> dict[str, Tensor]:
+    """Return the values of these parameters, buffers and constants, which were not given."""
+    names = [port.name for port in ports]
+    live = _live_state(capture, names) if capture.origin.alive and state != "recipe" else {}
+    values = {name: live[name] for name in names if name in live}
+    rest = [name for name in names if name not in values]
+    if rest:
+        values |= _from_recipes(capture, rest, state)
+    values |= {name: constant for name, constant in capture.origin.constants.items() if name in rest}
+    for port in ports:
+        if port.name not in values and port.name not in {right for _, right in capture.signature.same}:
+            raise ReplayError(
+                f"{port.role} {port.name!r} is not given, the module is gone and no recipe makes it: pass it in `state`"
+            )
+    return values
+
+
+def _from_recipes(capture: Capture, names: Sequence[str], state: State) -> dict[str, Tensor]:
+    """Return the recipes' values of these; refuse values that they draw, unless the caller says so."""
+    recipes = capture.recipes.recipes
+    redrawn = [name for name in names if name in recipes and _is_drawn(recipes, name)]
+    if redrawn and state != "recipe" and not capture.fake:
+        whose = f"{', '.join(redrawn[:3])}{f' and {len(redrawn) - 3} more' if len(redrawn) > 3 else ''}"
+        if state is not None:
+            raise ReplayError(f"state has no {whose}, and a recipe would redraw it: pass it too, or state='recipe'")
+        gone = " (its program is gone)" if capture.origin.traced_here else ""
+        raise ReplayError(
+            f"{capture.name}{gone} has no values of {whose}, only recipes that redraw them: pass "
+            "state=model.state_dict() to run on the program's own, or state='recipe' to run on redrawn ones"
+        )
+    tensors: dict[str, Tensor] = capture.recipes.make(names=names)
+    return {name: tensors[name] for name in names if name in tensors}
+
+
+def _is_drawn(recipes: Mapping[str, Any], name: str) -> bool:
+    """Whether a recipe draws its tensor, or a tensor that its tensor is a view of."""
+    recipe = recipes[name]
+    of = dict(recipe.facts).get("of", ()) if recipe.kind in ("view", "sparse") else ()
+    bases = of if isinstance(of, tuple) else (of,)
+    return recipe.kind in DRAWN_KINDS or any(base in recipes and _is_drawn(recipes, base) for base in bases)
+
+
+def _live_state(capture: Capture, wanted: Collection[str]) -> dict[str, Tensor]:
+    """Return parameters, buffers and constants of the live module; for a fake capture, those wanted, from recipes."""
+    live = capture.origin.live()
+    if capture.fake:
+        missing = [name for name in wanted if name in capture.recipes.recipes and name not in live]
+        live |= capture.recipes.make(names=missing)
+    return live
+
+
+# ---- Arguments bound to ports
+
+
+def values_of(
+    capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any], state: State
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the value of every port for a call, and the recipes' tangents if it runs on its own inputs."""
+    check_state(capture, state)
+    if not args and not kwargs:
+        return own_values(capture, state)
+    passed = arguments(capture, args, kwargs)
+    _hold_flags(capture, passed)
+    _check_twice(passed, state)
+    values = _with_state(capture, passed, state)
+    _check_strides(capture, {name: values[name] for name in input_names(capture) if name in values}, values)
+    check_same(capture, passed, values)
+    _check_memory(capture, values)
+    return {name: values[name] for name in values} | _laid_state(capture, values), {}
+
+
+def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the tensors among these arguments by port name; compare all other arguments with the captured call."""
+    signature = capture.signature
+    if signature.call is None:
+        return by_path(capture, args, kwargs)
+    rows = {row.name: row for row in signature.call}
+    ports = {port.name for port in free_ports(capture)}
+    leaves_by_argument: dict[str, list[tuple[Any, Any]]] = {}
+    values: dict[str, Tensor] = {}
+    for name, key, value in bound(capture, rows, args, kwargs):
+        if name in rows:
+            leaves_by_argument.setdefault(name, []).append((key, value))
+        elif isinstance(value, Tensor) and name in ports:
+            values[name] = value
+        elif isinstance(value, Tensor):
+            raise ReplayError(
+                f"the capture has no input {name!r}; it takes {', '.join(input_names(capture)) or 'none'}"
+            )
+        elif value is not None:
+            raise GuardError(f"argument {name!r} = {value!r:.80} was not given at capture: capture again with it")
+    live = capture.origin.objects_by_parameter()
+    for row in signature.call:
+        if row.name not in leaves_by_argument and row.name[:1] != "*":
+            _check_missing(row, values)
+        else:
+            values |= matched(row, leaves_by_argument.get(row.name, []), live.get(row.name, ()))
+    return values
+
+
+def bound(
+    capture: Capture, rows: Mapping[str, Argument], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield, for each value of a call, its parameter, its key in `*args` or `**kwargs`, and the value."""
+    ahead = [name for name, row in rows.items() if not name.startswith("*") and not row.keyword]
+    star = next((name for name in rows if name.startswith("*") and not name.startswith("**")), "")
+    double = next((name for name in rows if name.startswith("**")), "")
+    if len(args) > len(ahead) and not star:
+        takes = ", ".join(capture.signature.arguments) or "no arguments"
+        raise ReplayError(f"{capture.name} takes {takes}; {len(args)} were given")
+    for index, value in enumerate(args):
+        yield (ahead[index] if index < len(ahead) else star), index, value
+    for key, value in kwargs.items():
+        if key in ahead[: len(args)]:
+            raise ReplayError(f"{capture.name} is given {key!r} twice: by its place and by its name")
+        yield (key, key, value) if key in rows or not double else (double, key, value)
+
+
+def _check_missing(row: Argument, values: Mapping[str, Tensor]) -> None:
+    """Raise if a required non-tensor argument is missing."""
+    if row.optional or (isinstance(row.like, dict) and "tensor" in row.like):
+        return
+    if has_tensors(row.like):
+        return  # each of its tensors may be given by the name of its port
+    raise GuardError(
+        f"argument {row.name!r} was {fingerprint_text(row.like)} at capture and is missing now: pass it too"
+    )
+
+
+def has_tensors(like: Like) -> bool:
+    """Whether a fingerprint contains tensors of the call."""
+    if isinstance(like, dict):
+        return "tensor" in like or any(map(has_tensors, like.values()))
+    return isinstance(like, list) and any(map(has_tensors, like))
+
+
+def matched(row: Argument, passed_leaves: Sequence[tuple[Any, Any]], live: Sequence[Any]) -> dict[str, Tensor]:
+    """Return the tensors in a parameter's value; everything else in it must be as at capture."""
+    state = DescribeState(lambda index: index)
+    likes = [
+        (key, describe_value(value, state, not row.optional or has_tensors(row.like)).like)
+        for key, value in passed_leaves
+    ]
+    if row.name.startswith("**"):
+        now: Like = rest_by_name(likes)
+    elif row.name.startswith("*"):
+        now = rest_in_order(likes)
+    else:
+        now = likes[0][1]
+    bare = row.name.lstrip("*")
+    for path, what in fingerprint_differences(row.like, now, bare):
+        name = path.removeprefix(f"{bare}.") if row.name.startswith("**") else path
+        raise GuardError(f"argument {name!r} {what}: capture again with it")
+    if live or holds_live_value(row.like):
+        _check_live(row, state.identities if live else state.live, live)
+    return dict(zip(_tensor_names(row.like), (state.tensors[index] for index in _tensor_names(now)), strict=True))
+
+
+def _tensor_names(like: Like) -> Iterator[Any]:
+    """Yield the names of the tensors in a fingerprint, in order."""
+    if isinstance(like, dict):
+        if "tensor" in like:
+            yield like["tensor"]
+        else:
+            for part in like.values():
+                yield from _tensor_names(part)
+    elif isinstance(like, list):
+        for part in like:
+            yield from _tensor_names(part)
+
+
+BY_VALUE = "only plain values, enums, dataclasses and the containers that pytree knows are compared by value"
+
+
+def _check_live(row: Argument, now: Sequence[Any], then: Sequence[Any]) -> None:
+    """Raise unless values that are compared by identity are those of the captured call."""
+    if now and not then:
+        raise GuardError(
+            f"argument {row.name!r} has {_identity_text(now[0])} in it, which can be compared only with the one that "
+            f"the program was captured with, and that is gone: capture again with this one; {BY_VALUE}"
+        )
+    # Where an object is in a call twice, and another one once, the rows have other lengths.
+    for value, captured in zip_longest(now, then):
+        if value is not captured:
+            raise GuardError(
+                f"argument {row.name!r} has {_identity_text(value, 'another')} in it than at capture: pass the same "
+                f"one, or capture again with it; {BY_VALUE}"
+            )
+
+
+def _identity_text(value: Any, article: str = "a") -> str:
+    """Say in a message what is compared by identity."""
+    if isinstance(value, (type, types.FunctionType)):
+        kind = "class" if isinstance(value, type) else "function"
+        return f"{article} {kind} {value.__qualname__}"
+    return f"{article} {type(value).__name__}"
+
+
+def by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the tensors by their paths, where only the leaves' texts of the captured call are known."""
+    signature = capture.signature
+    names = positional(signature.arguments, len(args))
+    if len(names) < len(args):
+        raise ReplayError(
+            f"{capture.name} takes {', '.join(signature.arguments) or 'no arguments'}; {len(args)} were given"
+        )
+    paths, _ = flatten_with_path((tuple(args), dict(kwargs)))
+    constants = dict(signature.leaves)
+    ports = {port.name for port in free_ports(capture)}
+    values: dict[str, Tensor] = {}
+    seen = set()
+    for path, leaf in paths:
+        seen.add(name := leaf_name(path, names))
+        if isinstance(leaf, Tensor):
+            if name not in ports:
+                raise ReplayError(f"the capture has no input {name!r}; it takes {', '.join(input_names(capture))}")
+            values[name] = leaf
+        elif name in constants and repr(leaf)[:200] != constants[name]:
+            raise GuardError(
+                f"argument {name!r} was {constants[name]} at capture and is {leaf!r:.80} now: capture again with it"
+            )
+        elif name not in constants and leaf is not None:
+            raise GuardError(f"argument {name!r} = {leaf!r:.80} was not given at capture: capture again with it")
+    own = {name.lstrip("*") for name in signature.arguments}
+    for name, text in constants.items():
+        if name not in seen and name.partition(".")[0] in own:
+            raise GuardError(f"argument {name!r} was {text} at capture and is missing now: pass it too")
+    return values
+
+
+def _hold_flags(capture: Capture, passed: Mapping[str, Tensor]) -> None:
+    """Raise unless the flags that the program read of its arguments are as at capture."""
+    for guard in capture.guards:
+        name, _, rest = guard.text.partition(": ")
+        key, _, wanted = rest.partition(" == ")
+        if guard.kind != "flag" or name not in passed or key not in FLAGS:
+            continue
+        flag = repr(FLAGS[key](passed[name]))
+        if flag != wanted:
+            where = f" at {guard.source.file}:{guard.source.line}: {guard.source.code!r}" if guard.source else ""
+            raise GuardError(
+                f"the program checks {key!r} of its argument {name!r}{where}: {wanted} at capture, {flag} here. "
+                "Capture again on arguments like these"
+            )
+
+
+def name_tangents(capture: Capture, tangents: Any) -> dict[str, Tensor | None] | None:
+    """Return the tangents by output name."""
+    names = capture.signature.differentiable
+    if tangents is None:
+        return None
+    if isinstance(tangents, (Tensor, str, Mapping)) or not isinstance(tangents, Sequence):
+        wanted = ", ".join(names) or "none here"
+        spelled = "tangents=[tangent]" if isinstance(tangents, Tensor) else "tangents=[first, second]"
+        raise UsageError(
+            f"tangents is a list with a tensor (or None, for ones) for each differentiable output ({wanted}), not "
+            f"a {type(tangents).__name__}: write {spelled}"
+        )
+    if len(tangents) != len(names):
+        raise ReplayError(
+            f"{len(tangents)} tangents for {len(names)} differentiable outputs ({', '.join(names) or 'none'})"
+        )
+    return dict(zip(names, tangents, strict=True))

@@ -1,0 +1,355 @@
+"""Compare an engine's capture with the untouched program before it is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.errors import CaptureError, ReplayError, is_defect
+from backprint.graph.keys import PortKey, is_tangent
+from backprint.graph.links import free_ports, held_exact
+from backprint.graph.nouns import Capture, Guard, Pair, Ref
+from backprint.graph.verdicts import PortVerdict
+from backprint.prove.draws import Draw, random_tangents
+from backprint.prove.other_inputs import HELD
+from backprint.prove.results import Results, against, differing, is_inexact, results_by_port, unsteady
+from backprint.prove.verify import attempt, keep_worst
+from backprint.run_sample import digest
+from backprint.sample.redraws import disturbed, nudged
+from backprint.values import settings
+from backprint.values.tree import alias_groups, copy_values
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """How a new Capture compares with the program: of each port the worst verdict over all draws.
+
+    `captured` says what differs on the captured values, `redrawn` what differs on others; '' means nothing. `pins` are
+    the inputs that had other values then, with the digests of the captured values; all inputs if the program draws from
+    generators of its own (`drawn`), because a sample cannot hold their states. `identity` says what the program itself
+    returns differently for other tensors of the same values. `alone` names the inputs for which no other value was
+    compared. `moved` says what the program returned differently in its first run.
+    """
+
+    ports: tuple[PortVerdict, ...]
+    captured: str = ""
+    redrawn: str = ""
+    pins: tuple[tuple[str, str], ...] = ()
+    drawn: str = ""
+    identity: str = ""
+    alone: tuple[Guard, ...] = ()
+    moved: str = ""
+
+
+class _RaisesAgain(CaptureError):
+    """The program raises when it runs again, though its first run did not."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(
+            f"the program ran once, and raises when it runs again on the same inputs ({type(cause).__name__}: "
+            f"{str(cause)[:300]}), so nothing can be compared with it: a run leaves something behind that Backprint "
+            "cannot restore. Pass what it reads as an argument",
+            every_engine=True,
+        )
+
+
+LIGHT = 2**20
+"""Up to this many elements in total, a Capture is also tried under another seed and with negated inputs, separately."""
+
+
+def held_against_program(capture: Capture, program: Any) -> Proof:
+    """Compare a Capture with the untouched program on the captured values, on other inputs, and under another seed.
+
+    `program` is the `LiveProgram` of `trace/captured`, a room beside this one, which the Capture has as its origin.
+    Each difference has causes that are named in different ways, so each is followed by the question that tells them
+    apart: does the program return something else for other tensors of the same values (`by_identity`)? Then it reads
+    what no graph has, such as the `id` of an argument, and no redraw would show more.
+    """
+    verdicts: dict[PortKey, PortVerdict] = {}
+    values = program.values()
+    with settings.preserving_random_states():
+        proof = _on_captured_values(capture, program, values, verdicts)
+        if proof is None and program.unguarded:
+            return Proof(tuple(verdicts.values()), "", program.unguarded[0], _every_input(capture, values))
+        proof = proof or _on_other_values(capture, values, verdicts)
+        differs = proof.captured or proof.redrawn or proof.moved
+        if differs or (program.ran_on_aliases and _is_light(values)):
+            proof = replace(proof, identity=by_identity(capture, program, values))
+    if not differs and (generators := program.own_generators()):
+        proof = replace(proof, pins=_every_input(capture, values), drawn=generators)
+    return replace(proof, ports=tuple(verdicts.values()))
+
+
+def _is_light(values: Mapping[str, Tensor]) -> bool:
+    """Whether these are few elements in total."""
+    return sum(value.numel() for value in values.values()) <= LIGHT
+
+
+def _on_captured_values(
+    capture: Capture, program: Any, values: dict[str, Tensor], verdicts: dict[PortKey, PortVerdict]
+) -> Proof | None:
+    """Return what differs on the captured values, or from the program's first run; None if nothing."""
+    # Tangents are drawn here, so that a backward that ignores them is seen. A guard that reads a tangent may refuse
+    # these; then those of the recorded backward are used.
+    difference = _differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), verdicts)
+    if not difference:
+        moved = _differs_from_first(capture, program, values)
+        return Proof((), moved=moved) if moved else None
+    if _reads_tangents(capture):
+        difference = _differs_on(capture, Draw("captured", values, None, capture.seed), verdicts)
+    return Proof((), difference) if difference else None
+
+
+def _on_other_values(capture: Capture, values: dict[str, Tensor], verdicts: dict[PortKey, PortVerdict]) -> Proof:
+    """Return what differs on other inputs or under another seed, or the inputs that have no other values.
+
+    Another seed comes first where that costs little, and else if a difference may be due to it.
+    """
+    is_light = _is_light(values)
+    others = [*redraws(capture, values, is_light), *_guarded_redraws(capture, values, is_light)]
+    reseeded = Draw("reseeded", values, None, capture.seed + 1, anew=True)
+    if (is_light or not others) and (of_seed := _differs_on(capture, reseeded, {})):
+        return _under_another_seed(of_seed)
+    only_captured: list[str] = []
+    for other in others:
+        compared = False
+        for new_values in other.tries:
+            draw = Draw(other.name, {**values, **new_values}, random_tangents(capture, 2), capture.seed + 1)
+            difference = _compared_on(capture, draw, verdicts if other.name == "redrawn" else {})
+            compared |= difference is not None
+            if not difference:
+                continue
+            if not is_light and (of_seed := _differs_on(capture, reseeded, {})):
+                return _under_another_seed(of_seed)
+            pins = tuple((name, digest(values[name])) for name in to_blame(capture, values, draw, new_values))
+            reason = f"the program reads them in a way that Backprint does not see: on others, {difference}"
+            return Proof((), redrawn=reason, pins=pins)
+        only_captured += () if compared else other.alone
+    return Proof((), alone=guards_alone(capture, only_captured))
+
+
+def _under_another_seed(difference: str) -> Proof:
+    """Return the Proof of a Capture that differs with other random numbers."""
+    return Proof((), f"under another seed, {difference}: Backprint does not see all random numbers that are drawn")
+
+
+def _differs_from_first(capture: Capture, program: Any, values: Mapping[str, Tensor]) -> str:
+    """Say what the program returned differently in the first run that was watched, before its engine traced it; '' if
+    nothing, or if the engine traced that run itself."""
+    if not program.first_outputs:
+        return ""
+    own = _program_alone(program, capture.seed, values, anew=False)
+    if own is None:
+        return ""
+    outputs = {key: tensor for key, tensor in own.items() if key.role == "output"}
+    ports = against(results_by_port(program.first_outputs, {}, {}), outputs)
+    if differing(ports) and (again := _program_alone(program, capture.seed, values, anew=False)) is not None:
+        ports = [unsteady(port, own, again) for port in ports]
+    return differing(ports)
+
+
+def guards_alone(capture: Capture, names: Sequence[str]) -> tuple[Guard, ...]:
+    """Return a guard for each input that was compared at its captured values alone, with the guard that is to blame."""
+    guards = []
+    for name in names:
+        text = next((guard.text for guard in capture.guards if name in guard.inputs and guard.kind in HELD), "")
+        guards.append(
+            Guard(
+                "alone",
+                f"{name} was compared at its captured values alone: no other that was tried keeps `{text[:120]}`",
+                (name,),
+            )
+        )
+    return tuple(guards)
+
+
+def by_identity(capture: Capture, program: Any, values: Mapping[str, Tensor]) -> str:
+    """Say what the program returns differently for other tensors with the captured values; '' if nothing."""
+    own, other, again = (_program_alone(program, capture.seed, values, anew) for anew in (False, True, False))
+    if own is None or other is None or again is None:
+        return ""
+    return differing([unsteady(port, own, again) for port in against(other, own)])
+
+
+def _program_alone(program: Any, seed: int, values: Mapping[str, Tensor], anew: bool) -> Results | None:
+    """Return the program's results in its own tensors with these values, or in other tensors; None if it raises."""
+    torch.manual_seed(seed)
+    try:
+        outcome = program.run_step_without_default_grad(values, anew)
+    except Exception as error:  # the program may raise anything: there is nothing to compare
+        if is_defect(error):
+            raise
+        return None
+    return results_by_port(outcome.outputs, outcome.mutations, outcome.gradients)
+
+
+def _every_input(capture: Capture, values: Mapping[str, Tensor]) -> tuple[tuple[str, str], ...]:
+    """Return the program's inputs and constants, with the digests of their values."""
+    names = [port.name for port in free_ports(capture) if port.role in ("input", "constant")]
+    return tuple((name, digest(values[name])) for name in names if name in values)
+
+
+def _reads_tangents(capture: Capture) -> bool:
+    """Whether a guard depends on a tangent."""
+    return any(is_tangent(name) for guard in capture.guards for name in guard.inputs)
+
+
+MOST_BLAMED = 16
+"""Up to this many inputs are redrawn one by one, to find which of them the program reads."""
+
+
+def to_blame(capture: Capture, values: Mapping[str, Tensor], draw: Draw, moved: Mapping[str, Tensor]) -> list[str]:
+    """Return the inputs for which, redrawn alone, the Capture and the program differ; all redrawn inputs if none does
+    alone."""
+    if len(moved) > MOST_BLAMED:
+        return list(moved)
+    groups = {name: set(group) for group in alias_groups(dict(moved)) for name in group}
+    alone = []
+    for name in moved:
+        new_values = {member: moved[member] for member in groups.get(name, {name})}
+        if _differs_on(capture, replace(draw, values={**values, **new_values}), {}):
+            alone.append(name)
+    return alone or list(moved)
+
+
+def _differs_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str:
+    """Compare on one draw, and keep the verdicts in `verdicts`; return what differs, '' if nothing, or if nothing was
+    compared."""
+    return _compared_on(capture, draw, verdicts) or ""
+
+
+def _compared_on(capture: Capture, draw: Draw, verdicts: dict[PortKey, PortVerdict]) -> str | None:
+    """Compare on one draw, and keep the verdicts in `verdicts`; return what differs, None if nothing could be compared.
+
+    On other inputs than the captured ones a Capture may raise, which is not silently wrong.
+    """
+    try:
+        attempted = attempt(capture, draw, [])
+    except ReplayError as error:
+        if draw.name != "captured":
+            return None
+        if error.__cause__ is not None and "the original program failed" in str(error):
+            raise _RaisesAgain(error.__cause__) from error.__cause__
+        return str(error)
+    if attempted is None or not attempted.verdicts:
+        return None
+    keep_worst(verdicts, draw.name, attempted.verdicts)
+    return differing(attempted.verdicts)
+
+
+@dataclass(frozen=True, slots=True)
+class Redraw:
+    """Other values for some inputs, in several tries. If none can be compared, the inputs in `alone` were compared at
+    their captured values only."""
+
+    name: str
+    tries: Iterable[Mapping[str, Tensor]]
+    alone: tuple[str, ...] = ()
+
+
+def redraws(capture: Capture, values: Mapping[str, Tensor], light: bool) -> Iterator[Redraw]:
+    """Yield other values for the inputs that no guard depends on: of the same kind, and negated."""
+    held = held_exact(capture)
+    own = _own_inputs(capture, values)
+    free = {name: tensor for name, tensor in own.items() if name not in held}
+    if not free:
+        return
+    yield Redraw("redrawn", [_joined_again(own, free, disturbed)])
+    floats = {name: tensor for name, tensor in free.items() if is_inexact(tensor)}
+    if len(floats) < len(free) and floats:
+        yield Redraw("redrawn", [_joined_again(own, floats, disturbed)])
+    if light and floats:
+        yield Redraw("turned", [_joined_again(own, floats, lambda tensor, seed: -2 * tensor)])
+
+
+MOST_GUARDED = 8
+"""Up to this many inputs that guards depend on are redrawn."""
+
+LITTLE = 2**-10
+"""How far floats that a guard depends on move, in parts of their size."""
+
+Change = Callable[[Tensor, int], "Tensor | None"]
+
+KEEPING: tuple[Change, ...] = (
+    lambda tensor, seed: nudged(tensor, seed, LITTLE),  # keeps most comparisons
+    lambda tensor, seed: -tensor,  # keeps what is even
+    lambda tensor, seed: tensor.flatten().flip(0).reshape(tensor.shape),  # keeps sums and extremes
+    lambda tensor, seed: disturbed(tensor, seed),
+)
+"""Changes of floats that may keep what a guard says of them."""
+
+
+def _guarded_redraws(capture: Capture, values: Mapping[str, Tensor], light: bool) -> Iterator[Redraw]:
+    """Yield other values for each input that a guard depends on, which may keep the guard.
+
+    A program may read more of an input than its guards hold. Where a guard holds all of it, nothing is left to compare.
+    """
+    own = _own_inputs(capture, values)
+    guarded = {name for guard in capture.guards if guard.kind in HELD for name in guard.inputs}
+    names = [name for name in own if name in guarded and not _is_held_whole(capture, name, own[name])]
+    for name in names[:MOST_GUARDED]:
+        changes = KEEPING if is_inexact(own[name]) else (disturbed,)
+        group = next((group for group in alias_groups(own) if name in group), (name,))
+        tries = changed(own, group, changes[: None if light else 1])
+        yield Redraw("redrawn", tries, (name,) if is_inexact(own[name]) else ())
+
+
+def changed(
+    own: Mapping[str, Tensor], group: Sequence[str], changes: Sequence[Change]
+) -> Iterator[Mapping[str, Tensor]]:
+    """Yield other values for inputs that share memory, one try a change; a tensor of ones is the same in any order."""
+    for change in changes:
+        new_values = _joined_again(own, {member: own[member] for member in group}, change)
+        if any(digest(tensor) != digest(own[name]) for name, tensor in new_values.items()):
+            yield new_values
+
+
+def _is_held_whole(capture: Capture, name: str, value: Tensor) -> bool:
+    """Whether guards fix every number of an input, each by a guard of its own or all by one."""
+    if any(name in guard.inputs for guard in capture.guards if guard.kind == "pinned"):
+        return True
+    fixed = sum(guard.inputs == (name,) and " == " in guard.text for guard in capture.guards)
+    ports = {port.local for pair in capture.pairs for port in pair.forward.inputs if port.name == name}
+    return fixed >= max(1, value.numel()) or any(not ports.isdisjoint(_compared_whole(pair)) for pair in capture.pairs)
+
+
+def _compared_whole(pair: Pair) -> set[str]:
+    """Return the values of a forward of which a guard fixes every element: it compares them with `aten.equal`."""
+    steps = {step.name: step for step in pair.forward.steps if not step.is_guard}
+    names: set[str] = set()
+    for step in pair.forward.steps:
+        if step.is_guard and step.target == "assert_equal" and isinstance(step.args[0], Ref):
+            maker = steps.get(step.args[0].name)
+            if maker is None:
+                names.add(step.args[0].name)
+            elif maker.target == "aten.equal.default" and step.args[1] is True:
+                names.update(value.name for value in maker.args if isinstance(value, Ref))
+    return names
+
+
+def _own_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the values of the program's inputs, each under one name."""
+    same = {right for _, right in capture.signature.same}
+    names = [port.name for port in free_ports(capture) if port.role == "input" and port.name not in same]
+    return {name: values[name] for name in names if name in values}
+
+
+def _joined_again(own: Mapping[str, Tensor], free: Mapping[str, Tensor], change: Change) -> dict[str, Tensor]:
+    """Change these tensors in copies that share memory as they do; those without a strided layout stay."""
+    copies = copy_values(own)
+    groups = {name: group for group in alias_groups(dict(own)) for name in group}
+    done: set[str] = set()
+    for seed, (name, tensor) in enumerate(free.items()):
+        group = groups.get(name, (name,))
+        if name in done or not set(group) <= set(free) or tensor.layout is not torch.strided or tensor.is_conj():
+            continue
+        widest = max(group, key=lambda member: copies[member].numel())
+        fresh = change(own[widest].detach(), seed)
+        done |= set(group)
+        if fresh is not None and 0 not in copies[widest].stride():
+            copies[widest].copy_(fresh)
+    return {name: copies[name] for name in free if name in done}

@@ -1,0 +1,186 @@
+"""What `save` keeps of a proof: digests of the original program's results on the recipe's inputs, the Verdict, the
+power."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from backprint.errors import DeviceAssertError, ReplayError
+from backprint.graph.keys import PortKey, keyed, with_tangents
+from backprint.graph.links import compared_alone
+from backprint.graph.nouns import Capture, left_out_of
+from backprint.graph.verdicts import (
+    DIGESTS,
+    REDRAWN,
+    PortVerdict,
+    Power,
+    Trial,
+    Verdict,
+    derivative_json,
+    safe_number,
+)
+from backprint.prove.annotations import Notes
+from backprint.prove.draws import Draw, draw_from_recipes, second_draw
+from backprint.prove.nonfinite import nonfinite_text
+from backprint.prove.other_inputs import GIVEN, SECOND, given_row, second_values
+from backprint.prove.power import power_of, why_without_power
+from backprint.prove.references import (
+    against_autograd,
+    against_kept,
+    against_results,
+    compare_other_results,
+    eager,
+    part_eager,
+)
+from backprint.prove.results import Row, numbers_of, witnessed
+from backprint.prove.verify import CheckedRun, attempt, base_of, checked_run, keep_worst, resize, summed_up
+from backprint.prove.whole import Replayed
+from backprint.values import settings
+
+
+@dataclass(frozen=True, slots=True)
+class Attested:
+    """What `save` keeps of a proof on the recipe's inputs, and each Pair's port values in it."""
+
+    witness: dict[str, Row] | None
+    verdict: Verdict
+    values: tuple[dict[PortKey, Any], ...]
+    power: Power
+    notes: Notes | None = None
+
+
+POWER_SECONDS, POWER_TRIALS = 20.0, 12
+"""Limits of the redraws of single inputs when a sample is saved: seconds, or number."""
+
+
+def attest(capture: Capture, power: str = "quick") -> Attested:
+    """Prove a Capture on its recipe's inputs, and return what a sample keeps of it.
+
+    `power` is `inputs` of `power_of`, or `"none"` to skip the measurement.
+    """
+    alive = capture.origin.alive
+    draw = draw_from_recipes(capture, "recipe", None)
+    details = left_out_of(capture.notes)
+    recorded = dict(capture.environment)
+    restoring = capture.origin.restoring()
+    with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(recorded), restoring:
+        checked = _run_first(capture, draw)
+        expected = eager(capture, draw) if alive else None
+        other_results = compare_other_results(capture) if alive else []
+        replayed, results = checked.replayed, checked.replayed.results
+        if expected is not None:
+            verdicts = witnessed(against_results(capture, draw, results, expected), REDRAWN)
+        elif capture.witness is not None:
+            verdicts = witnessed(against_kept(capture, draw, results), DIGESTS)
+        else:
+            verdicts = against_autograd(capture, draw, results, details)
+        verdicts = [*verdicts, *other_results, *checked.contradictions]
+        nonfinite = nonfinite_text(capture, draw, replayed)
+        parts = _part_witness(capture, replayed) if alive else {}
+        verdict_of_port = {port.key: port for port in verdicts}
+        keep_worst(verdict_of_port, "", capture.origin.not_bitwise)
+        second: dict[str, Row] = {}
+        if alive and expected is not None:
+            second = _second_witness(capture, draw, verdict_of_port, details)
+            keep_worst(verdict_of_port, "resized", resize(capture, details))
+    backward = any(pair.backward is not None for pair in capture.pairs)
+    measured = Power(())
+    if power != "none":
+        base = base_of(draw, replayed)
+        measured = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
+    details += [*why_without_power(measured), *(guard.text for guard in compared_alone(capture))]
+    verdict = summed_up(capture.name, backward, verdict_of_port, details, dict(measured.most), nonfinite)
+    rows = (
+        {str(key): numbers_of(value) for key, value in expected.items()} | parts | second
+        if expected is not None
+        else dict(capture.witness or {}) or None
+    )
+    return Attested(rows, verdict, port_values(capture, replayed), measured, checked.notes)
+
+
+def _second_witness(
+    capture: Capture, first: Draw, verdict_of_port: dict[PortKey, PortVerdict], details: list[str]
+) -> dict[str, Row]:
+    """Return digests of the program's results where inputs with one value everywhere have many; add the verdicts."""
+    draw = second_draw(capture, first)
+    if (
+        draw is None
+        or (attempted := attempt(capture, replace(draw, name="fresh"), details)) is None
+        or not attempted.verdicts
+    ):
+        return {}
+    keep_worst(verdict_of_port, SECOND, attempted.verdicts)
+    values = second_values(capture, with_tangents(first.values, first.tangents or {}))
+    return {GIVEN: given_row(values)} | {
+        f"{SECOND} {key}": numbers_of(value) for key, value in eager(capture, draw).items()
+    }
+
+
+def _run_first(capture: Capture, draw: Draw) -> CheckedRun:
+    """Return the Capture's own results. If it raises and the program does too, raise the program's error."""
+    try:
+        return checked_run(capture, draw)
+    except ReplayError as error:
+        if capture.origin.alive and not isinstance(error.__cause__, DeviceAssertError):
+            eager(capture, draw)
+        raise
+
+
+def _part_witness(capture: Capture, replayed: Replayed) -> dict[str, Row]:
+    """Return the digests of each Pair's own program, on the Pair's values."""
+    if not capture.origin.parts:
+        return {}
+    expected = [part_eager(capture, index, pair_run) for index, pair_run in enumerate(replayed.parts)]
+    named = zip(capture.pairs, expected, strict=False)
+    return {f"{pair.name} {key}": numbers_of(value) for pair, results in named for key, value in results.items()}
+
+
+def port_values(capture: Capture, replayed: Replayed) -> tuple[dict[PortKey, Any], ...]:
+    """Return the values on each Pair's inputs."""
+    rows = []
+    for pair, pair_run in zip(capture.pairs, replayed.parts, strict=True):
+        values = {port.key: pair_run.values[port.name] for port in pair.forward.inputs}
+        values |= keyed("constant", pair_run.values) | keyed("tangent", pair_run.tangents)
+        rows.append(values | keyed("saved", pair_run.saved))
+    return tuple(rows)
+
+
+def verdict_json(verdict: Verdict, power: Power | None = None) -> dict[str, Any]:
+    """Return a Verdict in a sample's form, with its power if that was measured."""
+    return {
+        "verdict": verdict.verdict,
+        "name": verdict.name,
+        "detail": verdict.detail[:2000],
+        "power": None if verdict.power is None else safe_number(verdict.power),
+        "vacuous": list(verdict.vacuous),
+        "ports": {str(port.key): port.verdict for port in verdict.ports},
+        **({"nonfinite": verdict.nonfinite[:2000]} if verdict.nonfinite else {}),
+        **({"powers": power_json(power)} if power is not None else {}),
+        **({"derivative": derivative_json(verdict.derivative)} if verdict.derivative is not None else {}),
+    }
+
+
+def power_json(power: Power) -> dict[str, Any]:
+    """Return a Power in a sample's form: for each redraw the port that moved least, or why it was not tried."""
+    return {
+        "tried": power.tried,
+        "of": power.of,
+        "redrawn": {trial.name: _trial_json(trial) for trial in power.trials},
+    }
+
+
+def _trial_json(trial: Trial) -> dict[str, Any]:
+    if trial.untried:
+        return {"untried": trial.untried[:300]}
+    if trial.weakest is None:
+        return {"ports": 0}
+    port, by = trial.weakest
+    row = {
+        "ports": len(trial.moved),
+        "port": port,
+        "least": safe_number(by),
+        "most": safe_number(max(by for _, by in trial.moved)),
+    }
+    row |= {"silent": list(trial.silent)} if trial.silent else {}
+    return row | ({"hidden": True} if trial.hidden else {})

@@ -1,0 +1,466 @@
+"""Capture a call: trace it with an engine, prove the graphs against the program, decide which capture is used.
+
+Read it in this order: `capture_call` at the end is what the API calls. OTHER_ENGINE says which engine is asked next, by
+the cause why one was not enough. `_candidate` traces and proves once, and `choose` decides. The engines themselves, and
+the options that each supports, are in `trace/entry`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import traceback
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from backprint import errors
+from backprint.errors import BackprintError, CaptureError, DataDependentError, GraphError, RefusedError, UsageError
+from backprint.graph.capture_options import CaptureOptions
+from backprint.graph.nouns import Capture, Guard
+from backprint.graph.verdicts import REFUTED, UNSTEADY
+from backprint.prove import at_capture
+from backprint.prove.at_capture import Proof
+from backprint.trace import derivatives
+from backprint.trace.captured import LiveProgram, capture_of
+from backprint.trace.custom import with_operator_bodies
+from backprint.trace.entry import ENGINES, check_engine, check_options, engine_of_ranks, requests_of_call
+from backprint.trace.program import CalledProgram, read_call
+from backprint.trace.refusals import refuse_callers_modes
+from backprint.trace.request import CONTROL_FLOW, VIEW_UPDATE, Doubt, HasCheckpoints
+from backprint.trace.running import restoring_state
+from backprint.trace.silent_writes import ADVICE, silent_write
+from backprint.trace.witness import second_order
+from backprint.values.exchanges import Others
+from backprint.values.settings import outside_modes, preserving_random_states
+
+# ---- Which engine is asked next, by the cause why one was not enough
+
+UNSUPPORTED = "unsupported"
+"""The engine does not take an option of the call, so it was not asked."""
+REFUSED = "refused"
+"""The engine refuses the program by name, or there is too little memory."""
+PROGRAM = "program"
+"""The program raises an error of its own, which it raises without a capture too."""
+DEFECT = "defect"
+"""The engine failed through a fault of Backprint's."""
+CHECKPOINTS = "checkpoints"
+"""Engine `aot` would lose the checkpoints of a fake program."""
+WRONG = "wrong"
+"""The graphs do not compute the program's results on the captured inputs: the capture is never used."""
+OTHER_INPUTS = "other inputs"
+"""The graphs are right on the captured inputs only: the engine did not see how the program reads them."""
+
+OTHER_ENGINE: Mapping[tuple[str, str], str] = {
+    ("eager", CONTROL_FLOW): "dynamo",  # keeps `torch.cond`, `map` and `scan`, with the bodies that did not run
+    ("eager", VIEW_UPDATE): "aot",  # its backward does not scatter into the whole storage
+    ("eager", REFUSED): "aot",  # an update of a sparse tensor in a backward, for example
+    ("eager", WRONG): "aot",  # its operators may write what no operator of the recorded step wrote
+    ("eager", OTHER_INPUTS): "aot",
+    ("eager", DEFECT): "aot",
+    ("aot", CHECKPOINTS): "eager",
+    ("aot", REFUSED): "dynamo",  # where `eager` does not take the options of the call
+    ("aot", WRONG): "dynamo",
+    ("aot", OTHER_INPUTS): "dynamo",
+    ("aot", DEFECT): "dynamo",
+}
+"""The engine that `auto` asks when one was not enough, and why it was not. Other causes end the search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What an engine made of a program: a Capture with its proof, or an error.
+
+    `doubts` say why another engine may do better, the gravest first. A capture without doubts is proved. `proof` is
+    None where nothing can be compared: without values, or if the caller wants no proof.
+    """
+
+    engine: str
+    capture: Capture | None = None
+    proof: Proof | None = None
+    doubts: tuple[Doubt, ...] = ()
+    error: Exception | None = None
+
+    @property
+    def cause(self) -> str:
+        """The cause of the gravest doubt; '' if there is none."""
+        return self.doubts[0].cause if self.doubts else ""
+
+    @property
+    def reason(self) -> str:
+        """The gravest doubt as a text; '' if there is none."""
+        return self.doubts[0].reason if self.doubts else ""
+
+
+USED: tuple[tuple[str, ...], ...] = (("",), (CONTROL_FLOW, VIEW_UPDATE), (OTHER_INPUTS,))
+"""The doubts with which a capture is used, the best first. The last is pinned to the captured inputs."""
+
+
+def other_engine(candidates: Sequence[Candidate], lacking: Collection[str]) -> str:
+    """Return the engine that the last Candidate calls for; '' if none, or if it lacks an option of the call.
+
+    A second engine's failure calls for no third. But a fake program goes back to `aot` if `eager`, which would have
+    kept its checkpoints, cannot record it without values.
+    """
+    asked = [candidate for candidate in candidates if candidate.cause != UNSUPPORTED]
+    last = asked[-1]
+    if len(asked) > 1 and last.engine != "eager":
+        return ""
+    other = OTHER_ENGINE.get((last.engine, last.cause), "")
+    return "" if other in lacking and last.cause != CHECKPOINTS else other
+
+
+def choose(title: str, candidates: Sequence[Candidate]) -> Capture:
+    """Return the best capture among Candidates, with the reasons of the engines that were asked before; raise if none
+    may be used.
+
+    The error is a defect of Backprint if there is one, else the program's own, else a refusal with the reason of each
+    engine.
+    """
+    for causes in USED:
+        for index, candidate in enumerate(candidates):
+            if candidate.capture is not None and candidate.cause in causes:
+                reasons = {other.engine: other.reason for other in candidates[:index]}
+                reasons.pop(candidate.engine, "")
+                return replace(candidate.capture, why=tuple(f"{name}: {reason}" for name, reason in reasons.items()))
+    asked = [candidate for candidate in candidates if candidate.cause not in (UNSUPPORTED, CHECKPOINTS)]
+    if defect := next((candidate.error for candidate in asked if candidate.cause == DEFECT), None):
+        raise defect
+    first = asked[0].error
+    if first is not None and not isinstance(first, CaptureError):
+        raise first
+    kind = DataDependentError if isinstance(first, DataDependentError) else CaptureError
+    reasons = {candidate.engine: candidate.reason for candidate in asked}
+    if len(set(reasons.values())) == 1 or all(isinstance(candidate.error, DataDependentError) for candidate in asked):
+        raise kind(f"no engine captures {title}: {next(iter(reasons.values()))}") from first
+    lines = "".join(f"\n  {engine}: {reason}" for engine, reason in reasons.items())
+    raise kind(
+        f"no engine captures {title}:{lines}\nCapture a part of it that leaves out what is named above."
+    ) from first
+
+
+# ---- One Candidate: trace, prove, judge
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A program to be captured, with the options of the call; `proved` says whether its captures are compared with
+    it."""
+
+    program: CalledProgram
+    options: CaptureOptions
+    proved: bool
+
+
+def _candidate(request: _Request, engine: str) -> Candidate:
+    """Return what an engine makes of a program; raise what it raises, and a refusal if the program's own results
+    change."""
+    capture, doubts = _traced(request, engine)
+    candidate = _judged(capture, _proof_of(request, capture), doubts)
+    if reason := _why_results_change(request, candidate):
+        raise _refusal_of_changing_results(request.program, request.program.title, reason)
+    return candidate
+
+
+def _traced(request: _Request, engine: str) -> tuple[Capture, tuple[Doubt, ...]]:
+    """Trace a program with an engine; return its Capture, and the engine's own doubts."""
+    result = ENGINES[engine].make(request.program, request.options)
+    return capture_of(result, engine, request.options), result.doubts
+
+
+def _proof_of(request: _Request, capture: Capture) -> Proof | None:
+    """Compare a Capture with the program; None if nothing is to be compared."""
+    if not request.proved or capture.fake or not isinstance(capture.origin, LiveProgram):
+        return None
+    return at_capture.held_against_program(capture, capture.origin)
+
+
+def _judged(capture: Capture, proof: Proof | None, doubts: tuple[Doubt, ...] = ()) -> Candidate:
+    """Return a Candidate with the guards, pins and doubts that follow from the proof of its Capture; raise if no
+    engine's capture could be right."""
+    live, engine = capture.origin, capture.engine
+    if proof is None or not isinstance(live, LiveProgram):
+        return Candidate(engine, capture, proof, doubts)
+    if proof.identity:
+        raise CaptureError(
+            f"{capture.name} tells arguments apart by identity (id(), `is`, a table of tensors), as no graph can. With "
+            f"other tensors of the same values it returns another result ({proof.identity}): tell arguments apart by "
+            "their values",
+            every_engine=True,
+        )
+    if proof.moved:
+        raise _refusal_of_changing_results(live.program, capture.name, proof.moved)
+    if proof.captured:
+        write = silent_write(live.program)
+        reason = f"{write} ({proof.captured}). {ADVICE}" if write else proof.captured
+        return Candidate(engine, capture, proof, (Doubt(WRONG, f"{DIFFERS}{reason}"),))
+    if live.unguarded or proof.redrawn:
+        reason = f"the captured graph does not compute what the program computes on other inputs: {proof.redrawn}"
+        if live.unguarded:
+            advice = f"engine {engine!r} has no step that could check it; engine 'eager' keeps it as a guard"
+            reason = f"{live.unguarded[0]}: {advice}"
+        pinned = _pinned_to_captured_inputs(capture, live, proof)
+        return Candidate(engine, pinned, proof, (Doubt(OTHER_INPUTS, reason),))
+    if any(UNSTEADY in port.detail for port in proof.ports) and live.program.target.snapshot is not None:
+        live.program.target.snapshot.note_suspects_as_lost()
+    guarded = replace(capture, guards=(*capture.guards, *proof.alone), origin=live.with_doubts(proof.ports))
+    return Candidate(engine, _with_pinned_generators(guarded, proof), proof, doubts)
+
+
+DIFFERS = "the captured graph does not compute what the program computes: "
+"""How the reason of a wrong capture begins."""
+
+
+def _why_results_change(request: _Request, candidate: Candidate) -> str:
+    """Return where the program's own results differ from run to run; '' if they do not, as far as can be seen.
+
+    A program with a counter that Backprint cannot restore returns another result each time. A capture of its second run
+    would agree with the third run and not with the first, so asking the next engine would hide the cause. Two
+    comparisons on the captured inputs that contradict each other show it: a capture that was right there is compared
+    again, and a wrong one is compared with a second trace.
+    """
+    assert candidate.capture is not None
+    if candidate.cause == OTHER_INPUTS:
+        again = _proof_of(request, candidate.capture)
+        return "" if again is None else again.captured
+    if candidate.cause != WRONG:
+        return ""
+    try:
+        again = _proof_of(request, _traced(request, candidate.engine)[0])
+    except CaptureError:
+        return ""
+    is_right = again is not None and not (again.captured or again.identity or again.moved)
+    return candidate.reason.removeprefix(DIFFERS) if is_right else ""
+
+
+def _refusal_of_changing_results(program: CalledProgram, title: str, reason: str) -> CaptureError:
+    """Return the error for a program that returns another result when it runs again."""
+    snapshot = program.target.snapshot
+    changes = ""
+    if snapshot is not None:
+        snapshot.note_suspects_as_lost()
+        changes = f" ({'; '.join(list(snapshot.lost.values())[:8])})"
+    return CaptureError(
+        f"{title} returns another result when it runs again ({reason}): a run leaves something behind{changes}. "
+        "Backprint cannot restore that, so no engine's capture could be compared with the program. If only the first "
+        "call differs, call it once before the capture; else pass what it reads as an argument",
+        every_engine=True,
+    )
+
+
+def _pinned_to_captured_inputs(capture: Capture, live: LiveProgram, proof: Proof) -> Capture:
+    """Return a Capture that is valid for the captured values only of the inputs that the program reads unseen."""
+    doubts = [port for port in proof.ports if port.verdict not in REFUTED] if proof.redrawn else proof.ports
+    capture = _with_pinned_generators(replace(capture, origin=live.with_doubts(doubts)), proof)
+    return _with_pinned_inputs(capture, proof.redrawn, proof.pins) if proof.redrawn else capture
+
+
+def _with_pinned_generators(capture: Capture, proof: Proof) -> Capture:
+    """Pin the generators, other than torch's own, that the program draws from."""
+    if not proof.drawn:
+        return capture
+    return _with_pinned_inputs(
+        capture, f"the program draws from {proof.drawn}, and a sample has only the numbers", proof.pins
+    )
+
+
+def _with_pinned_inputs(capture: Capture, reason: str, pins: tuple[tuple[str, str], ...]) -> Capture:
+    """Return a Capture that runs on the captured values of these inputs only, with the reason."""
+    names = [name for name, _ in pins]
+    guard = Guard("pinned", f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} pinned: {reason}", tuple(names))
+    return replace(capture, pins=(*capture.pins, *pins), guards=(*capture.guards, guard))
+
+
+# ---- By one engine, by `auto`, and one rank among others
+
+
+def _by_engine(request: _Request) -> Capture:
+    """Return the Capture of the requested engine, pinned to the captured inputs if it is right on these only."""
+    candidate = _candidate(request, request.options.engine)
+    assert candidate.capture is not None
+    if candidate.cause == WRONG:
+        raise CaptureError(candidate.reason)
+    return candidate.capture
+
+
+def _by_auto(request: _Request, requested: Mapping[str, str]) -> Capture:
+    """Return the capture of engine `eager`, or of the engine that an option or the cause of a doubt calls for.
+
+    Values that the program reads become constants with guards, unless the user passes `specialize=False`. A defect of
+    Backprint is a reason to ask another engine, with a warning that has its traceback; it is raised if no other engine
+    captures the program.
+    """
+    if not request.options.fake:
+        specialize = request.options.specialize is not False
+        request = replace(request, options=replace(request.options, specialize=specialize))
+    lacking = {name: reason for name, engine in ENGINES.items() if (reason := engine.lacks(requested))}
+    engine = next(name for name in ENGINES if name not in lacking)
+    before = list(ENGINES)[: list(ENGINES).index(engine)]
+    candidates = [Candidate(name, doubts=(Doubt(UNSUPPORTED, lacking[name]),)) for name in before]
+    while engine:
+        candidates.append(_attempt(request, engine, [candidate.engine for candidate in candidates]))
+        engine = other_engine(candidates, lacking)
+    return choose(request.program.title, candidates)
+
+
+def _attempt(request: _Request, engine: str, before: Sequence[str]) -> Candidate:
+    """Return what an engine makes of a program, also if it fails; raise what no other engine can help."""
+    program, options = request.program, request.options
+    # A fake program that checkpoints is refused by `aot` under `auto`, but only if `eager` may record it instead.
+    if options.fake and (engine in before or not _eager_may_keep_checkpoints(program, options)):
+        request = replace(request, options=replace(options, engine=engine))
+    try:
+        return _candidate(request, engine)
+    except Exception as error:  # a refusal, an error of torch's or of the program's own, or a defect of ours
+        if isinstance(error, UsageError) or (isinstance(error, CaptureError) and error.every_engine):
+            raise
+        failed = _failed(engine, error)
+        if failed.cause == DEFECT:
+            _warn_of_defect(program.title, engine, error)
+        return failed
+
+
+def _eager_may_keep_checkpoints(program: CalledProgram, options: CaptureOptions) -> bool:
+    """Whether engine `eager` may record a fake program that checkpoints, as far as its options say."""
+    others = options.requests().keys() - {"fake"}
+    return program.peers is None and not program.wrappings and ENGINES["eager"].takes >= others
+
+
+def _failed(engine: str, error: Exception) -> Candidate:
+    """Return the Candidate of an engine that failed, with the cause."""
+    if _is_defect(error):
+        doubt = Doubt(DEFECT, f"a defect of Backprint: {errors.describe_defect(error)}")
+    elif isinstance(error, HasCheckpoints):
+        doubt = Doubt(CHECKPOINTS, str(error))
+    elif isinstance(error, CaptureError):
+        doubt = Doubt(REFUSED, str(error))
+    else:
+        is_own = not isinstance(error, (BackprintError, torch.OutOfMemoryError, MemoryError))
+        doubt = Doubt(PROGRAM if is_own else REFUSED, f"{type(error).__name__}: {error}")
+    return Candidate(engine, doubts=(doubt,), error=error)
+
+
+def _is_defect(error: Exception) -> bool:
+    """Whether an engine failed through a fault of ours: also if the graph that it wrote breaks the rules of graphs."""
+    malformed = isinstance(error, GraphError) and not isinstance(error, RefusedError)
+    return malformed or errors.is_defect(error)
+
+
+def _warn_of_defect(title: str, engine: str, error: Exception) -> None:
+    """Warn that an engine failed through a fault of ours."""
+    warnings.warn(
+        f"engine {engine!r} does not capture {title} because of a defect of Backprint; another engine is tried. "
+        f"Please report it, with this traceback:\n{''.join(traceback.format_exception(error))}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def _among_ranks(request: _Request, without_values: CalledProgram) -> Capture:
+    """Capture one rank of several by engine `aot`: it is traced without values, as collectives need no others then, and
+    proved with them."""
+    program, options = request.program, request.options
+    assert program.peers is not None
+    with program.peers.place():
+        try:
+            result = ENGINES["aot"].make(without_values, replace(options, fake=True))
+        except DataDependentError as error:
+            what = str(error).partition(". Pass small real inputs")[0]
+            raise CaptureError(
+                f"{what}: engine 'aot' traces a rank without values, as a fake capture; engine 'eager' captures it",
+                every_engine=True,
+            ) from error
+    observed = replace(
+        result.program,
+        target=program.target,
+        values=program.values,
+        wrappings=program.wrappings,
+        peers=program.peers,
+        world=None,
+    )
+    capture = capture_of(replace(result, program=observed, outcome=None), "aot", options)
+    candidate = _judged(capture, _proof_of(request, capture))
+    if candidate.capture is None or candidate.doubts:
+        raise CaptureError(
+            f"{candidate.reason}. Engine 'aot' writes a collective of the backward that depends on no gradient into "
+            "the forward, and brings gradients to the shards of their parameters: engine 'eager' captures the rank as "
+            "it ran",
+            every_engine=True,
+        )
+    return candidate.capture
+
+
+# ---- One call, from the request to the Capture
+
+CAPTURING_THREAD = threading.local()
+"""`.capturing` is true in a thread that is capturing a call."""
+
+
+@contextlib.contextmanager
+def _refuse_nested_capture() -> Iterator[None]:
+    """Refuse a capture inside another one of this thread, by a signal handler or by the captured program.
+
+    Torch's modes are active there, and the arguments do not have the caller's values.
+    """
+    if getattr(CAPTURING_THREAD, "capturing", False):
+        raise CaptureError(
+            "this thread is in the middle of a capture: bp.capture was called by a signal handler, or by the program "
+            "that is captured; call it when the capture has ended"
+        )
+    CAPTURING_THREAD.capturing = True
+    try:
+        yield
+    finally:
+        CAPTURING_THREAD.capturing = False
+
+
+@_refuse_nested_capture()
+def capture_call(
+    target: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: CaptureOptions,
+    proved: bool = True,
+    peers: Others | None = None,
+) -> Capture:
+    """Capture the forward and backward of `target(*args, **kwargs)`, with the bodies of custom operators; with `peers`,
+    as one rank among them."""
+    return with_operator_bodies(lambda: _capture_once(target, args, kwargs, options, proved, peers), options)
+
+
+def _capture_once(
+    target: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: CaptureOptions,
+    proved: bool,
+    peers: Others | None,
+) -> Capture:
+    """Capture a call once."""
+    check_options(target, options)
+
+    def read(fake: bool, peers: Others | None = None) -> CalledProgram:
+        specialize = bool(options.specialize)
+        return read_call(
+            target, args, kwargs, options.requires_grad, options.mode, options.loss, fake, specialize, peers
+        )
+
+    program = read(options.fake, peers)
+    requested = requests_of_call(program, options)
+    check_engine(options.engine, requested)
+    with (
+        preserving_random_states(),
+        refuse_callers_modes(),
+        outside_modes(),
+        restoring_state(program),
+        derivatives.explaining_missing_derivative(lambda: program),
+    ):
+        if options.order == 2:
+            program = second_order(program)
+        request = _Request(program, replace(options, engine=engine_of_ranks(program, options.engine)), proved)
+        if request.options.engine == "aot" and program.peers is not None:
+            return _among_ranks(request, read(fake=True))
+        return _by_auto(request, requested) if request.options.engine == "auto" else _by_engine(request)

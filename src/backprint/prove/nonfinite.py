@@ -1,0 +1,315 @@
+"""Where NaN and Inf come from: the first step on the way to a result that is not finite, and the line it comes from.
+
+The graphs run once more, and every value is looked at. From a result with NaN or Inf the way leads back through the
+values with NaN or Inf that it is computed from, over saved values, tangents and links from Pair to Pair. Where it
+begins, a step makes NaN or Inf of finite numbers, or an input has it from the start.
+
+An Inf that the program writes on purpose is no fault: a number in the program (`masked_fill(x, mask, -inf)`), or in a
+buffer, a constant or an input, as a mask of attention has it. The step that makes NaN of it is where the way begins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from backprint.graph.keys import PortKey
+from backprint.graph.links import consumers, feeds, free_ports, results
+from backprint.graph.nouns import Capture, Graph, Pair, Port, Source, Step, leaves, refs
+from backprint.graph.steps import UNWRITTEN, operator_name, used
+from backprint.prove.draws import Draw
+from backprint.prove.observed import values_watched
+from backprint.prove.results import Results
+from backprint.prove.whole import Replayed, replay_values
+from backprint.values import settings
+from backprint.values.tree import plain_leaves, strided_parts
+
+# ---- NaN and Inf in one value
+
+
+class Mark(NamedTuple):
+    """What a value that is not finite has. `meant` says that the program has written its Inf on purpose."""
+
+    nan: bool
+    inf: bool
+    meant: bool = False
+
+    @property
+    def word(self) -> str:
+        """What the value has, in one word."""
+        return "NaN" if self.nan else "Inf"
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a value has neither NaN nor Inf; so has everything that is no tensor of floats."""
+    return all(bool(torch.isfinite(part).all()) for part in _float_parts(value))
+
+
+def mark_of(value: Any) -> Mark | None:
+    """Return what a value has that is not finite; None if it is finite."""
+    if is_finite(value):
+        return None
+    parts = list(_float_parts(value))
+    return Mark(any(bool(part.isnan().any()) for part in parts), any(bool(part.isinf().any()) for part in parts))
+
+
+def _float_parts(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors of floats in a value; of a sparse one that of its values."""
+    for leaf in plain_leaves(value):
+        if isinstance(leaf, Tensor) and (leaf.is_floating_point() or leaf.is_complex()) and leaf.numel():
+            part = strided_parts(leaf.detach())[-1]
+            yield part.float() if part.element_size() == 1 else part  # torch.isfinite knows few dtypes of one byte
+
+
+# ---- The values of a run that are not finite
+
+
+class Place(NamedTuple):
+    """A value: the number of its Pair, whether it is the backward's, and its name in that graph."""
+
+    pair: int
+    backward: bool
+    name: str
+
+
+MEANT_ROLES = ("buffer", "constant", "input")
+"""Inputs in which an Inf is meant. A parameter has one by accident."""
+
+
+class _Trail:
+    """The values of a Capture's run that are not finite, in the order in which they were made."""
+
+    def __init__(self, capture: Capture) -> None:
+        self.capture = capture
+        self.marks: dict[Place, Mark] = {}
+        self.graphs: dict[int, tuple[int, bool]] = {}
+        self.steps: list[tuple[dict[str, Step], dict[str, Step]]] = []
+        self.ports: dict[Place, Port] = {}
+        for index, pair in enumerate(capture.pairs):
+            self.steps.append((steps_by_name(pair.forward), steps_by_name(pair.backward)))
+            for backward, graph in enumerate((pair.forward, pair.backward)):
+                if graph is not None:
+                    self.graphs[id(graph)] = index, bool(backward)
+                    self.ports |= {Place(index, bool(backward), port.local): port for port in graph.inputs}
+
+    def watch(self, graph: Graph, name: str, value: Any) -> None:
+        """Look at a value of the run. Memory that no step has written yet is not looked at."""
+        if id(graph) not in self.graphs:
+            return
+        place = Place(*self.graphs[id(graph)], name)
+        step = self.step(place)
+        if step is not None and step.target.startswith("aten.") and operator_name(step.target) in UNWRITTEN:
+            return
+        if (mark := mark_of(value)) is not None:
+            self.marks[place] = mark._replace(meant=not mark.nan and self.is_meant(place, step))
+
+    def step(self, place: Place) -> Step | None:
+        """Return the step that makes a value; None for an input of its graph."""
+        return self.steps[place.pair][place.backward].get(place.name)
+
+    def is_meant(self, place: Place, step: Step | None) -> bool:
+        """Whether the Inf of a value is written on purpose: as a number, or in values that it is computed from."""
+        if step is None:
+            before = self.before(place)
+            role = self.ports[place].role
+            return all(self.marks[other].meant for other in before) if before else role in MEANT_ROLES
+        before = self.before(place)
+        return all(self.marks[other].meant for other in before) if before else _writes_inf(step)
+
+    def before(self, place: Place) -> list[Place]:
+        """Return the values that are not finite among those that a value is computed from."""
+        step = self.step(place)
+        places = sources(self.capture, place, self.ports[place]) if step is None else operands(place, step)
+        return [other for other in dict.fromkeys(places) if other in self.marks]
+
+    def origins(self) -> dict[Place, Place]:
+        """Return for each value that is not finite where the way to it begins: of several places the one that ran
+        first. An Inf that is meant is no way to a value that is not."""
+        order = {place: number for number, place in enumerate(self.marks)}
+        begins: dict[Place, Place] = {}
+        for place, mark in self.marks.items():  # in the order of the run: what a value is computed from is known
+            before = [other for other in self.before(place) if mark.meant or not self.marks[other].meant]
+            begins[place] = min((begins[other] for other in before), key=order.__getitem__, default=place)
+        return begins
+
+
+def steps_by_name(graph: Graph | None) -> dict[str, Step]:
+    """Return the steps of a graph that make a value."""
+    return {step.name: step for step in graph.steps if not step.is_guard} if graph is not None else {}
+
+
+def _writes_inf(step: Step) -> bool:
+    """Whether a step takes Inf as a number."""
+    values = (*step.args, *(value for _, value in step.kwargs))
+    return any(isinstance(leaf, float) and math.isinf(leaf) for value in values for leaf in leaves(value))
+
+
+def operands(place: Place, step: Step) -> list[Place]:
+    """Return the values that a step takes."""
+    return [place._replace(name=name) for name in used(step)]
+
+
+def sources(capture: Capture, place: Place, port: Port) -> Iterator[Place]:
+    """Yield the values that an input of a graph has its value from; none for an input of the program."""
+    if place.backward and port.role == "saved":
+        yield from _made_at(capture, place.pair, PortKey("saved", port.name))
+    elif place.backward and port.role == "tangent":
+        for link in consumers(capture, place.pair, PortKey("output", port.name)):
+            yield from _made_at(capture, link.target, PortKey("gradient", link.name))
+    elif not place.backward:
+        for link in feeds(capture, place.pair):
+            if link.name == port.name:
+                yield from _made_at(capture, link.source, link.port)
+
+
+def _made_at(capture: Capture, index: int | None, key: PortKey) -> Iterator[Place]:
+    """Yield the values that a Pair returns at a port."""
+    if index is None:
+        return
+    pair: Pair = capture.pairs[index]
+    backward = key.role == "gradient"
+    graph = pair.backward if backward else pair.forward
+    if graph is not None:
+        for port, result in zip(graph.outputs, graph.results, strict=True):
+            if port.key == key:
+                yield from (Place(index, backward, name) for name in refs(result))
+
+
+# ---- The results of a Capture that are not finite
+
+
+@dataclass(frozen=True, slots=True)
+class _Nonfinite:
+    """A result with NaN or Inf, and where it comes from."""
+
+    key: PortKey
+    word: str
+    origin: Place
+
+
+def nonfinite_text(capture: Capture, draw: Draw, replayed: Replayed) -> str:
+    """Say which results of a run have NaN or Inf, and where it was first made; '' if all are finite.
+
+    The graphs run again only if some result is not finite.
+    """
+    if all(map(is_finite, replayed.results.values())):
+        return ""
+    trail = _Trail(capture)
+    with settings.preserving_random_states(), values_watched(trail.watch):
+        torch.manual_seed(draw.seed)
+        again = replay_values(capture, draw.values, draw.tangents)
+    text = "; ".join(sentences(trail, _nonfinite_results(trail, again.results)))
+    return f"{text}{DRAWN if draw.name == 'recipe' and _has_drawn_inputs(capture) else ''}" if text else ""
+
+
+DRAWN = " (on inputs drawn from the recipes, which are not the captured ones)"
+
+
+def _has_drawn_inputs(capture: Capture) -> bool:
+    """Whether recipes draw an input at random, so that it does not have the values of the capture."""
+    rows = capture.recipes.rows
+    return any(rows[port.name].get("kind") in RANDOM for port in free_ports(capture) if port.name in rows)
+
+
+RANDOM = ("normal", "uniform", "integers", "choice", "permutation")
+"""Kinds of recipes that draw values."""
+
+
+def _nonfinite_results(trail: _Trail, run_results: Results) -> Iterator[_Nonfinite]:
+    """Yield the results with NaN or Inf. An Inf that is meant is none, except in a gradient or a number such as a
+    loss."""
+    order, origins = {place: number for number, place in enumerate(trail.marks)}, trail.origins()
+    for key, value in run_results.items():
+        mark = mark_of(value)
+        if mark is None:
+            continue
+        places = [place for place in _returned_at(trail.capture, key) if place in trail.marks]
+        if not places:  # a sum over Pairs of finite gradients may overflow
+            continue
+        is_number = isinstance(value, Tensor) and value.numel() == 1
+        if key.role != "gradient" and not is_number and all(trail.marks[place].meant for place in places):
+            continue
+        yield _Nonfinite(key, mark.word, min((origins[place] for place in places), key=order.__getitem__))
+
+
+def _returned_at(capture: Capture, key: PortKey) -> Iterator[Place]:
+    """Yield the values of the graphs that a result of the Capture has its value from."""
+    if key.role == "output":
+        for link in results(capture):
+            if link.name == key.name:
+                yield from _made_at(capture, link.source, link.port)
+    else:
+        for index in range(len(capture.pairs)):
+            yield from _made_at(capture, index, key)
+
+
+# ---- In words
+
+ROLES = ("output", "gradient", "mutation")
+"""Of results that come from one place those of the first of these roles are named: the others follow from them."""
+
+MOST_PLACES = 3
+"""So many places where NaN and Inf come from are named."""
+
+
+def sentences(trail: _Trail, rows: Iterator[_Nonfinite]) -> Iterator[str]:
+    """Yield a sentence for each place that NaN or Inf comes from, the first place first. Steps of one line that call
+    the same operator, as in several layers, are one place."""
+    by_origin: dict[Place, list[_Nonfinite]] = {}
+    for row in rows:
+        by_origin.setdefault(row.origin, []).append(row)
+    keys_of_text: dict[tuple[str, str, str], list[PortKey]] = {}
+    for place in (place for place in trail.marks if place in by_origin):
+        named = next(same for role in ROLES if (same := [row for row in by_origin[place] if row.key.role == role]))
+        text = named[0].word, named[0].key.role, _origin_text(trail, named[0], place)
+        keys_of_text.setdefault(text, []).extend(row.key for row in named)
+    for (word, _, origin), keys in list(keys_of_text.items())[:MOST_PLACES]:
+        yield f"{word} in {_results_text(keys)}, {origin}"
+    if len(keys_of_text) > MOST_PLACES:
+        yield f"NaN or Inf in other results, from {len(keys_of_text) - MOST_PLACES} other places"
+
+
+def _results_text(keys: Sequence[PortKey]) -> str:
+    """Return the first of several results of one role, and how many more there are."""
+    role, name = keys[0]
+    texts = {"output": f"the output {name}", "gradient": f"the gradient of {name}", "mutation": f"what {name} becomes"}
+    text = "the output" if (role, name) == ("output", "output") else texts[role]
+    more = len(keys) - 1
+    return text if not more else f"{text} and of {more} more" if role == "gradient" else f"{text} and {more} more"
+
+
+def _origin_text(trail: _Trail, row: _Nonfinite, place: Place) -> str:
+    """Say where NaN or Inf comes from: the line and the operator that make it, or an input that has it."""
+    step, mark = trail.step(place), trail.marks[place]
+    if step is None:
+        port = trail.ports[place]
+        return f"from the {port.role} {port.name}, which has {mark.word} itself"
+    word = f"as {mark.word}" if mark.word != row.word else ""
+    inside = "in its backward" if _is_of_backward(place, step) else ""
+    details = " ".join(filter(None, (word, inside)))
+    return (
+        f"first made {line_text(step.source)}({_operator_text(trail, place, step)}){', ' if details else ''}{details}"
+    )
+
+
+def line_text(source: Source | None) -> str:
+    """Return the line of the program that a step comes from, with its preposition."""
+    return f"at {source.file}:{source.line} " if source is not None else "by a step without a line "
+
+
+def _is_of_backward(place: Place, step: Step) -> bool:
+    """Whether a step computes a gradient, and does not only compute a value of the forward again."""
+    return place.backward and not (step.echo is not None and step.echo.kind == "recomputes")
+
+
+def _operator_text(trail: _Trail, place: Place, step: Step) -> str:
+    """Return the operator of a step; of one of the backward that of the forward whose gradient it computes."""
+    echo = step.echo
+    if _is_of_backward(place, step) and echo is not None and echo.kind == "gradient of" and len(echo.names) == 1:
+        step = trail.steps[place.pair][0].get(echo.names[0], step)
+    return operator_name(step.target).lstrip("_") if step.target.startswith("aten.") else step.target

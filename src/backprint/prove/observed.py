@@ -1,0 +1,65 @@
+"""Observed values: statistics of everything that the graphs of a Capture compute on its own inputs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.graph.nouns import Capture, Graph
+from backprint.graph.steps import UNWRITTEN, operator_name
+from backprint.prove.run import WATCHER, Watcher
+from backprint.prove.whole import replay
+from backprint.values.statistics import Stats, stats_of
+
+ValueStats = dict[tuple[int, int, str], Stats]
+"""By Pair, direction (0 the forward, 1 the backward), and the name of the value in the graph."""
+
+
+def observed_values(capture: Capture) -> ValueStats:
+    """Run a Capture once on its own inputs, forward and backward; return statistics of each floating-point tensor.
+
+    Tensors that are made without a value, as `empty` makes them, have none.
+    """
+    places = {
+        id(graph): (index, side)
+        for index, pair in enumerate(capture.pairs)
+        for side, graph in enumerate((pair.forward, pair.backward))
+        if graph is not None
+    }
+    empty = {
+        (id(graph), step.name)
+        for pair in capture.pairs
+        for graph in (pair.forward, pair.backward)
+        if graph is not None
+        for step in graph.steps
+        if step.target.startswith("aten.") and operator_name(step.target) in UNWRITTEN
+    }
+    statistics: ValueStats = {}
+
+    def watch(graph: Graph, name: str, value: Any) -> None:
+        known = id(graph) in places and (id(graph), name) not in empty
+        if known and isinstance(value, Tensor) and _has_stats(value):
+            statistics[(*places[id(graph)], name)] = stats_of(value)
+
+    with values_watched(watch):
+        replay(capture)
+    return statistics
+
+
+def _has_stats(value: Tensor) -> bool:
+    """Whether a tensor has numbers that may be NaN or Inf, in memory that can be looked at."""
+    return value.dtype.is_floating_point | value.dtype.is_complex and value.layout in (torch.strided, torch.sparse_coo)
+
+
+@contextlib.contextmanager
+def values_watched(watch: Watcher) -> Iterator[None]:
+    """Call `watch(graph, name, value)` with each input and each result of a step of graphs that run inside."""
+    token = WATCHER.set(watch)
+    try:
+        yield
+    finally:
+        WATCHER.reset(token)

@@ -1,0 +1,221 @@
+"""Other inputs than a sample's own: a second draw where values are constant, and other sizes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.errors import GraphError, ReplayError
+from backprint.graph.keys import is_tangent
+from backprint.graph.links import free_ports
+from backprint.graph.nouns import Capture, Graph, Port, Symbol, TensorSpec
+from backprint.graph.sizes import at, evaluate, known, outside, sizes_in_words
+from backprint.prove.results import Row, numbers_of
+from backprint.prove.whole import SIZE
+from backprint.run_sample import digest
+from backprint.sample.redraws import others_together, units
+
+# ---- The second draw: inputs of a sample that have one value everywhere get different values
+# At ones, a product and a quotient are equal; at zeros, a sum and a difference; and where all elements are equal, so is
+# any order of them. A check on such inputs alone does not see these faults. While the program lives, a proof runs on
+# other inputs too. For a sample, `save` keeps digests of the program's results on the second draw, and `verify`
+# compares with them. Where a sample has none, the ports that depend on such inputs have no power. Integers are left
+# out: they are indices and counts, and a program need not run on others.
+
+
+SECOND = "redrawn"
+"""The name of the second draw, and how the rows of its results begin in a witness."""
+
+SEED = 0x2ED
+
+HELD = ("value", "shape", "pinned")
+"""The kinds of guards whose inputs are not redrawn."""
+
+GIVEN = f"{SECOND} inputs"
+"""The row of a witness that has the second draw's inputs."""
+
+
+def _flat_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, tuple[str, ...]]:
+    """Return the inputs with one value everywhere among `values` that could have others, each with its views."""
+    recipes = capture.recipes.recipes
+    roles = {port.name: port.role for port in free_ports(capture)}
+    held = held_by_guards(capture)
+    constant_inputs = {}
+    for name, names in units(recipes).items():
+        is_free = all(is_tangent(member) or roles.get(member, "constant") != "constant" for member in names)
+        if is_free and held.isdisjoint(names) and recipes[name].kind in ("constant", "exact"):
+            constant_inputs[name] = names
+    return {name: names for name, names in constant_inputs.items() if name in values and is_flat(values[name])}
+
+
+def is_flat(value: Tensor) -> bool:
+    """Whether all elements of a float or bool tensor are equal; of one number, whether it is 0, 1 or -1."""
+    if not (value.is_floating_point() or value.is_complex() or value.dtype is torch.bool):
+        return False
+    if value.layout is not torch.strided or value.numel() == 0:
+        return False
+    first = value.flatten()[0]
+    return bool((value == first).all()) if value.numel() > 1 else first.item() in (0, 1, -1)
+
+
+def second_values(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return other values for the inputs and tangents that have one value everywhere; empty if there are none."""
+    return others_together(_flat_inputs(capture, values).values(), capture.recipes.recipes, values, SEED)
+
+
+def given_row(moved: Mapping[str, Tensor]) -> Row:
+    """Return what a witness keeps of the values of a second draw."""
+    digests = [digest(moved[name]) for name in sorted(moved)]
+    return numbers_of(torch.tensor([int(text[:8], 16) for text in digests]))
+
+
+def kept_values(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    """Return the values of the second draw whose results a sample keeps; None if it keeps none, or those of others."""
+    row = (capture.witness or {}).get(GIVEN)
+    if row is None or not (moved := second_values(capture, values)):
+        return None
+    return moved if given_row(moved)["digest"] == row["digest"] else None
+
+
+def unchecked_inputs(capture: Capture, values: Mapping[str, Tensor]) -> frozenset[str]:
+    """Return the inputs that a proof does not see change: a sample has results for one value of them alone."""
+    if capture.origin.alive or capture.witness is None or not (flat := _flat_inputs(capture, values)):
+        return frozenset()
+    kept = kept_values(capture, values) or {}
+    return frozenset(name for names in flat.values() for name in names if name not in kept)
+
+
+def why_unchecked(names: Collection[str]) -> list[str]:
+    """Say why a check proves nothing about ports that depend on these inputs."""
+    if not names:
+        return []
+    shown = ", ".join(sorted(names)[:6]) + (", …" if len(names) > 6 else "")
+    return [
+        f"{shown} has one value everywhere, and the sample keeps no results on others: a check of what depends on it "
+        "proves nothing. Capture the program again"
+    ]
+
+
+def held_by_guards(capture: Capture) -> frozenset[str]:
+    """Return the inputs that guards depend on."""
+    return frozenset(name for guard in capture.guards if guard.kind in HELD for name in guard.inputs)
+
+
+def second_rows(witness: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
+    """Yield the rows of the results on the second draw, by port."""
+    for text, row in witness.items():
+        if text.startswith(f"{SECOND} ") and text != GIVEN:
+            yield text.removeprefix(f"{SECOND} "), row
+
+
+# ---- Other sizes than captured, if the conditions that tracing found allow any
+
+Change = Callable[[int], int]
+
+CHANGES: tuple[Change, ...] = (
+    lambda size: size + 1,
+    lambda size: 2 * size,
+    lambda size: size - 1,
+    lambda size: size + 2,
+    lambda size: 3 * size,
+    lambda size: size // 2,
+    lambda size: size,
+)
+"""The changes to try for each size, in this order."""
+
+SMALLER: tuple[Change, ...] = (lambda size: size - 1, lambda size: size // 2, lambda size: size // 3, lambda size: size)
+"""The changes to try if the program itself does not run on larger sizes, as with a table of positions."""
+
+TRIES = 4096
+"""The most combinations that are tried."""
+
+LOOKS = 200_000
+"""The most conditions and shapes that are evaluated for that: a sample with thousands of them gets fewer tries."""
+
+GROWTH = 256
+"""How many times as many elements a tensor may have at other sizes: expressions in a sample may say anything."""
+
+
+def other_sizes(capture: Capture, changes: Sequence[Change] = CHANGES) -> dict[str, int] | None:
+    """Return sizes that meet every condition, with as many changed as possible; None if none can change."""
+    forward = capture.pairs[0].forward
+    symbols, best = forward.symbols, None
+    most = 0
+    tries = min(TRIES, 8 + LOOKS // (len(capture.guards) + len(forward.inputs) + len(forward.outputs) + 1))
+    for values in itertools.islice(candidates(symbols, changes), tries):
+        sizes = dict(zip((symbol.name for symbol in symbols), values, strict=True))
+        changed = sum(symbol.hint != sizes[symbol.name] for symbol in symbols)
+        if changed > most and allowed(capture, forward, sizes):
+            best, most = sizes, changed
+            if most == len(symbols):
+                break
+    return best
+
+
+def candidates(symbols: tuple[Symbol, ...], changes: Sequence[Change]) -> Iterator[tuple[int, ...]]:
+    """Yield values for all symbols: first the same change for each, then every combination of changes."""
+    rows = [[change(symbol.hint) for change in changes] for symbol in symbols]
+    yield from zip(*rows, strict=True)
+    yield from itertools.product(*rows)
+
+
+def allowed(capture: Capture, forward: Graph, sizes: Mapping[str, int]) -> bool:
+    """Whether ranges and guards allow these sizes, and every shape is valid."""
+    if outside(forward.symbols, sizes) is not None:
+        return False
+    texts = [guard.text for guard in capture.guards if guard.kind == "size"]
+    conditions = [text for text in texts if (match := SIZE.fullmatch(text)) and not match["name"]]
+    try:
+        if not all(evaluate(text, sizes) for text in conditions if known(text, sizes)):
+            return False
+        specs = [at(port.spec, sizes) for port in (*forward.inputs, *forward.outputs)]
+    except GraphError:
+        return False
+    shapes = [spec.shape for spec in specs if isinstance(spec, TensorSpec)]
+    return all(isinstance(size, int) and size >= 0 for shape in shapes for size in shape)
+
+
+def resized(
+    capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, sizes: Mapping[str, int]
+) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
+    """Return the inputs and tangents at other sizes: the given ones, truncated or repeated along each dimension."""
+    forward = capture.pairs[0].forward
+    new_values = {
+        port.name: _stretched_sizes(port, values[port.name], sizes) for port in forward.inputs if port.name in values
+    }
+    same = {right: new_values[left] for left, right in capture.signature.same if left in new_values}
+    if tangents is None:
+        return {**values, **new_values, **same}, None
+    outputs = {port.name: port for port in forward.by_role("output")}
+    return {**values, **new_values, **same}, {
+        name: _stretched_sizes(outputs[name], value, sizes) for name, value in tangents.items()
+    }
+
+
+def _stretched_sizes(port: Port, value: Tensor, sizes: Mapping[str, int]) -> Tensor:
+    """Return a tensor at other sizes, with its port's strides; without symbolic sizes, the tensor itself."""
+    spec = at(port.spec, sizes)
+    if not isinstance(spec, TensorSpec) or spec == port.spec:
+        return value
+    shape = tuple(map(int, spec.shape))
+    if len(shape) != value.dim() or math.prod(shape) > GROWTH * max(1024, value.numel()):
+        raise ReplayError(
+            f"{port.role} {port.name!r} is {list(value.shape)}; at the sizes {sizes_in_words(sizes)}: {list(shape)}"
+        )
+    tensor = value.detach()
+    for index, size in enumerate(shape):
+        tensor = tensor.index_select(index, torch.arange(size, device=value.device) % max(1, value.shape[index]))
+    stride = tuple(int(step) for step in spec.stride) if spec.stride is not None else tensor.contiguous().stride()
+    over = [index for index, (size, step) in enumerate(zip(shape, stride, strict=True)) if step == 0 and size > 1]
+    for index in over:  # an expanded dimension has one value
+        tensor = tensor.narrow(index, 0, 1)
+    try:
+        larger = torch.empty_strided(tensor.shape, stride, dtype=value.dtype, device=value.device).copy_(tensor)
+    except RuntimeError:  # elements overlap in another way and cannot be written separately
+        return tensor.expand(shape)
+    return larger.as_strided(shape, stride)

@@ -1,0 +1,580 @@
+"""Power: how far outputs, gradients and mutations move, in tolerances, when inputs are redrawn.
+
+A check of a port that no input moves proves nothing about it. A port's power is its largest movement in the standard
+redraws (`PowerMeasurement.standard_redraws`). These are limited by number, never by time. The trials of `own` and `all`
+are about inputs: which of them a graph could ignore without a check noticing. A port of integers or bools has power if
+any element changes.
+
+Which ports depend on which inputs is read from the graphs. A path is not yet a dependence: a bias before a batch norm
+and a shift of scores before a softmax have a path to every output, and move none. So a port with a path that does not
+move is tried once more at a neutral point, in float64 (`PowerMeasurement.independent_ports`).
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import random
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.errors import BackprintError, GuardError, ReplayError, UsageError
+from backprint.graph.depends import dependence, dependence_of_parts
+from backprint.graph.keys import PortKey, is_tangent, without_tangents
+from backprint.graph.links import compared_alone, free_ports
+from backprint.graph.nouns import (
+    Atom,
+    Capture,
+    Dict,
+    Graph,
+    InputRecipes,
+    List,
+    Pair,
+    Slice,
+    Spec,
+    Step,
+    TensorSpec,
+    Value,
+)
+from backprint.graph.sizes import at_example_sizes
+from backprint.graph.verdicts import Moved, PortVerdict, Power, Trial, side_of, unmoved_ports
+from backprint.prove.other_inputs import held_by_guards, unchecked_inputs
+from backprint.prove.results import Results, is_inexact, moved, moves, stands, strength
+from backprint.prove.whole import replay_values
+from backprint.sample.redraws import neutral, others_together, units
+from backprint.values import settings
+from backprint.values.tree import strided_parts
+
+# ---- A Capture in float64: every floating-point dtype in its graphs
+
+
+WIDE = {
+    **dict.fromkeys(("float16", "bfloat16", "float32"), "float64"),
+    **dict.fromkeys(("complex32", "complex64"), "complex128"),
+}
+"""The dtype that stands for each floating-point dtype in float64."""
+
+
+def _widened_value(value: Tensor) -> Tensor:
+    """Return a floating-point tensor in float64; any other itself."""
+    return value.double() if value.is_floating_point() else value
+
+
+def wide(capture: Capture) -> Capture:
+    """Return the Capture in float64."""
+    pairs = tuple(
+        Pair(pair.name, widened(pair.forward), None if pair.backward is None else widened(pair.backward))
+        for pair in capture.pairs
+    )
+    return replace(capture, pairs=pairs)
+
+
+def widened(graph: Graph) -> Graph:
+    """Return a graph with float64 for every floating-point dtype, in its ports, steps and subgraphs."""
+    return replace(
+        graph,
+        inputs=tuple(replace(port, spec=wide_spec(port.spec)) for port in graph.inputs),
+        outputs=tuple(replace(port, spec=wide_spec(port.spec)) for port in graph.outputs),
+        steps=tuple(wide_step(step) for step in graph.steps),
+        subgraphs=tuple((name, widened(sub)) for name, sub in graph.subgraphs),
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def wide_spec(spec: Spec) -> Spec:
+    """Return the spec of a tensor in float64."""
+    return replace(spec, dtype=WIDE.get(spec.dtype, spec.dtype)) if isinstance(spec, TensorSpec) else spec
+
+
+def wide_step(step: Step) -> Step:
+    """Return a step whose dtype arguments are float64; its result is too, where only the default dtype decides it."""
+    args, kwargs = _wide_value(step.args), tuple((key, _wide_value(value)) for key, value in step.kwargs)
+    return replace(step, args=args, kwargs=kwargs, spec=wide_spec(step.spec))
+
+
+def _wide_value(value: Value) -> Any:
+    """Replace floating-point dtypes in a value by float64."""
+    match value:
+        case Atom(name):
+            return Atom(WIDE.get(name, name))
+        case tuple():
+            return tuple(_wide_value(item) for item in value)
+        case List(items):
+            return List(tuple(_wide_value(item) for item in items))
+        case Dict(items):
+            return Dict(tuple((_wide_value(key), _wide_value(item)) for key, item in items))
+        case Slice():
+            return value
+    return value
+
+
+# ---- Measuring
+
+SEED = 0x90E7
+
+GROUPS = {"parameter": "parameters", "buffer": "buffers"}
+"""The roles whose inputs are redrawn together, and the names of these redraws."""
+
+CHOICES = ("quick", "own", "all")
+
+EVERYTHING, OWN_INPUTS = "everything", "inputs"
+
+DOES_NOT_RUN = "does not run on it"
+
+MOST_BYTES = 2**31
+"""If inputs and saved values have more bytes, the neutral point is not tried, and a port that does not move is weak."""
+
+NUDGE, SMALL_NUDGE = 2**-6, 2**-10
+"""Relative steps of floats where new values break the program, or a guard holds the input."""
+
+MOST_FURTHER, MOST_SINGLE = 10, 4
+"""The most redraws for ports that do not move, and how many of these are of one input alone."""
+
+Sides = tuple[Results, ...]
+"""The results of a run: of the whole Capture, then of each linked Pair."""
+
+Way = tuple[bool, "float | None"]
+"""How inputs are redrawn: floats only or all, and by which step; None is a new draw."""
+
+WAYS: tuple[Way, ...] = ((False, None), (True, None), (True, NUDGE))
+"""The ways of a redraw. The first on which the program runs counts."""
+
+GUARDED_WAYS: tuple[Way, ...] = ((False, NUDGE), (False, SMALL_NUDGE))
+"""The ways for inputs that a guard holds: small steps, which the guard may allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The run that others are compared with: the inputs, with tangents as `tangent y`, and the results, also of each
+    Pair."""
+
+    values: Mapping[str, Tensor]
+    ports: Results
+    parts: Sides = ()
+
+
+def power_of(
+    capture: Capture,
+    inputs: str = "own",
+    *,
+    seconds: float | None = None,
+    count: int | None = None,
+    base: Base | None = None,
+    recipes: InputRecipes | None = None,
+    fresh: Mapping[str, Tensor] | None = None,
+    only: Collection[str] | None = None,
+    seed: int = SEED,
+) -> Power:
+    """Return the power of a Capture on its recipes' inputs.
+
+    `inputs="quick"` is only the standard redraws. `"own"` also redraws each of the program's inputs alone, all
+    parameters, all buffers, and everything together; `"all"` each parameter and buffer alone too. `seconds` and `count`
+    end these early; then `"all"` has tried a random part, the program's inputs first. `recipes` (with their data, as
+    `sample.inputs` has them) replace the Capture's own, and `fresh` their next draw; `only` names the inputs to redraw
+    alone. `base` is a run that exists already.
+    """
+    if inputs not in CHOICES:
+        raise UsageError(f"power={inputs!r} is not one of {', '.join(CHOICES)}")
+    maker = capture.recipes if recipes is None else recipes
+    if capture.fake or not maker.complete:
+        raise ReplayError(f"{capture.name} has inputs without values, so nothing can be redrawn")
+    with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
+        if base is None:
+            values = maker.make()
+            ports, *parts = _results_on(capture, values)
+            base = Base(values, ports, tuple(parts))
+        measurement = _PowerMeasurement(capture, maker.recipes, base, dict(fresh or {}), seed)
+        single = measurement.single_inputs(inputs, only, seconds is not None or count is not None)
+        return measurement.run(measurement.groups(inputs), single, seconds, count)
+
+
+def with_power(port: PortVerdict, powers: Mapping[str, float]) -> PortVerdict:
+    """Return a port's verdict with its power, from a Power's `most` or one of its `parts`."""
+    return replace(port, power=powers.get(str(port.key)))
+
+
+def why_without_power(power: Power) -> list[str]:
+    """Return why ports have no power, and what to do: a sentence for each reason."""
+    failed = [trial for trial in power.trials[:1] if trial.untried.startswith(DOES_NOT_RUN)] if power.vacuous else []
+    ports: dict[str, list[str]] = {}
+    for port, reason in power.why:
+        ports.setdefault(reason, []).append(port)
+    return [
+        *(f"{trial.name} could not be redrawn ({trial.untried})" for trial in failed),
+        *(f"{first_names(names)} {'do' if len(names) > 1 else 'does'} not move: {why}" for why, names in ports.items()),
+    ]
+
+
+def first_names(names: Sequence[str]) -> str:
+    """Return the first three names as text."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+ONE_VALUE = "an input was compared at its captured value alone; capture on other inputs to prove this"
+NOT_FINITE = "NaN or Inf hides what the inputs do; capture a step whose results are finite"
+HELD = "a guard holds all that this depends on, as it may a GradScaler's scale: where the guard holds, this is expected"
+UNREAD = "no redraw of the inputs changes this (dead or saturated); capture with weights and inputs that do"
+"""Why a port does not move, and what to do."""
+
+
+def other_values(capture: Capture, values: Mapping[str, Tensor], seed: int = SEED) -> dict[str, Tensor]:
+    """Return other values for everything except constants and inputs that a guard holds."""
+    recipes = capture.recipes.recipes
+    roles = {port.name: port.role for port in free_ports(capture)}
+    guarded = held_by_guards(capture)
+    free = [
+        names
+        for names in units(recipes).values()
+        if all(name in values and name not in guarded and roles.get(name) != "constant" for name in names)
+    ]
+    return others_together(free, recipes, values, seed)
+
+
+class _PowerMeasurement:
+    """Measures the power of one Capture. It is mutable: each redraw adds to the movement of the ports.
+
+    Every redraw starts from the same base run, and changes some inputs of it.
+    """
+
+    def __init__(
+        self, capture: Capture, recipes: Mapping[str, Any], base: Base, fresh: dict[str, Tensor], seed: int
+    ) -> None:
+        self.capture, self.recipes, self.base, self.fresh, self.seed = capture, recipes, base, fresh, seed
+        self.roles = {port.name: port.role for port in free_ports(capture)}
+        self.depends = (dependence(capture), *dependence_of_parts(capture))
+        """For the whole Capture, then for each linked Pair: the inputs that each result depends on."""
+        self.read = [functools.reduce(operator.or_, depends.sets.values(), 0) for depends in self.depends]
+        """The same for all results together."""
+        self.units = {name: names for name, names in units(recipes).items() if self.is_needed(names)}
+        """The inputs to redraw, each with its views."""
+        self.guarded = held_by_guards(capture)
+        pinned = {name for guard in capture.guards if guard.kind == "pinned" for name in guard.inputs}
+        self.pinned = pinned | {name for name in self.guarded if self.is_fixed(name)}
+        """Inputs that cannot have other values in any call that the guards let through."""
+        self.unchecked = unchecked_inputs(capture, base.values)
+        self.compared_alone = frozenset(name for guard in compared_alone(capture) for name in guard.inputs)
+        self.neutral_point: Base | str | None = None
+        self.drawn: dict[tuple[tuple[str, ...], float | None], dict[str, Tensor]] = {}
+        """Other values of each input by the step that it was moved: each redraw draws the same, so once is enough."""
+        self.largest = [
+            {key: 0.0 for key, value in ports.items() if moves(value) and depends.sets.get(key)}
+            for depends, ports in zip(self.depends, (base.ports, *base.parts), strict=False)
+        ]
+        """The largest movement so far of each port, of the whole and of each Pair."""
+        self.caps: dict[PortKey, float] = {}
+        """Ports whose power is at most this, because none of their side moves with the program's own inputs."""
+
+    def is_needed(self, names: Collection[str]) -> bool:
+        """Whether any result depends on one of these inputs."""
+        return any(depends.set_of(names) & read for depends, read in zip(self.depends, self.read, strict=True))
+
+    def is_fixed(self, name: str) -> bool:
+        """Whether a guard fixes the one number of an input."""
+        value = self.base.values.get(name)
+        return (
+            isinstance(value, Tensor)
+            and value.numel() == 1
+            and any(guard.inputs == (name,) and " == " in guard.text for guard in self.capture.guards)
+        )
+
+    def role(self, name: str) -> str:
+        """Return the role of an input."""
+        return "tangent" if is_tangent(name) else self.roles.get(name, "constant")
+
+    def inputs_of_roles(self, *roles: str) -> tuple[str, ...]:
+        """Return the inputs of some roles."""
+        return tuple(name for name in self.units if self.role(name) in roles)
+
+    def single_inputs(self, inputs: str, only: Collection[str] | None, is_part: bool) -> list[str]:
+        """Return the inputs to redraw alone, in order; shuffled if only a part of them will be tried."""
+        names = [name for name in self.units if not is_tangent(name)]
+        if only is not None:
+            return [name for name in names if name in only]
+        names = [name for name in names if (self.role(name) == "input" and inputs == "own") or inputs == "all"]
+        if inputs == "all" and is_part:
+            random.Random(self.seed).shuffle(names)
+            names.sort(key=lambda name: self.role(name) != "input")
+        return names
+
+    def groups(self, inputs: str) -> list[tuple[str, tuple[str, ...]]]:
+        """Return the groups that `own` and `all` redraw together."""
+        if inputs == "quick":
+            return []
+        by_role = ((title, self.inputs_of_roles(role)) for role, title in GROUPS.items())
+        return [(title, names) for title, names in [(EVERYTHING, tuple(self.units)), *by_role] if names]
+
+    def run(
+        self, groups: Sequence[tuple[str, tuple[str, ...]]], single: list[str], seconds: float | None, count: int | None
+    ) -> Power:
+        """Run the standard redraws; then, if requested, groups and single inputs until time or number run out."""
+        standard = self.standard_redraws()
+        whole, *parts = (self.port_powers(index) for index in range(len(self.largest)))
+        why = self.reasons([key for key in self.largest[0] if str(key) in unmoved_ports(whole)])
+        if not groups and not single:
+            return Power(tuple(standard), 0, 0, whole, tuple(parts), why)
+        started = time.monotonic()
+        trials: list[Trial] = []
+        for title, names in [*groups, *((f"{self.role(name)} {name}", (name,)) for name in single)]:
+            spent = time.monotonic() - started
+            if trials and ((seconds is not None and spent > seconds) or (count is not None and len(trials) >= count)):
+                break
+            trials.append(self.redraw(title, names))
+        tried = sum(not trial.untried for trial in trials[len(groups) :])
+        return Power(tuple(trials), tried, len(single), whole, tuple(parts), why)
+
+    def reasons(self, ports: Collection[PortKey]) -> tuple[tuple[str, str], ...]:
+        """Return why each of these ports of the whole does not move."""
+        depends = self.depends[0]
+        unseen = depends.set_of(self.unchecked | self.compared_alone)
+        held = depends.set_of(self.guarded)
+
+        def reason(key: PortKey) -> str:
+            if depends.sets[key] & unseen:
+                return ONE_VALUE
+            if not all(bool(part.isfinite().all()) for part in strided_parts(self.base.ports[key])):
+                return NOT_FINITE
+            return UNREAD if depends.sets[key] & ~held else HELD
+
+        return tuple((str(key), reason(key)) for key in ports)
+
+    def port_powers(self, index: int) -> tuple[tuple[str, float], ...]:
+        """Return the power of each port of the whole Capture (index 0) or of a Pair.
+
+        A port has none, 0.0, if it depends on an input that no check sees change: one with a constant value of which
+        a sample has no second draw, or one on which the Capture was compared at its captured values alone. A port that
+        depends only on pinned inputs is left out: no call can move it, so no check can miss that.
+        """
+        caps = {} if index else self.caps
+        depends = self.depends[index]
+        unseen = depends.set_of(self.unchecked | self.compared_alone)
+        powers = {
+            key: 0.0 if depends.sets[key] & unseen else min(by, caps.get(key, by))
+            for key, by in self.largest[index].items()
+        }
+        fixed = depends.set_of(self.pinned - self.compared_alone)
+        return tuple((str(key), by) for key, by in powers.items() if by >= 1 or depends.sets[key] & ~fixed)
+
+    # ---- The standard redraws
+
+    def standard_redraws(self) -> list[Trial]:
+        """Run the redraws that determine each port's power, until every port that can move has moved.
+
+        The choice depends on the Capture and its values alone, never on time or on the caller: `save`, `verify` and
+        `power` report one number for a sample.
+        """
+        own = self.inputs_of_roles("input", "tangent")
+        trials = [self.redraw_own_inputs(own)] if own else []
+        for title, names, ways in self.further_redraws(own):
+            waiting = self.inputs_of_unmoved_ports()
+            if not waiting or len(trials) > MOST_FURTHER:
+                break
+            if waiting & frozenset(names):
+                trials.append(self.redraw(title, names, ways, is_standard=True))
+        return trials
+
+    def redraw_own_inputs(self, own: tuple[str, ...]) -> Trial:
+        """Redraw the program's inputs and the tangents together; cap the ports of a side on which nothing moves.
+
+        In a net whose ReLUs are all dead, the output is the last bias, whatever the image is. A redraw of the
+        parameters moves it, so it would seem to have power; but a graph that ignores the image would pass every check.
+        So if no port of a side (outputs and mutations, or gradients) that depends on the inputs moves with them, later
+        movement of these ports does not count.
+
+        Buffers on which only updates depend are redrawn along. A running mean of 1e4 moves by less than a tolerance
+        with the batch, and moves with its own value. The Trial is about the inputs, so it leaves these updates out.
+        """
+        along = self.update_only_buffers()
+        trial = self.redraw(OWN_INPUTS, (*own, *along), is_standard=True, along=frozenset(along))
+        for side in trial.silent:
+            movement = ((PortKey.from_text(port), by) for port, by in trial.moved)
+            self.caps |= {key: by for key, by in movement if side_of(key) == side}
+        return trial
+
+    def update_only_buffers(self) -> tuple[str, ...]:
+        """Return buffers that only updates of tensors depend on, such as running statistics in training."""
+        depends = self.depends[0]
+        sets_of_others = (inputs for key, inputs in depends.sets.items() if key.role != "mutation")
+        read = functools.reduce(operator.or_, sets_of_others, 0)
+        return tuple(name for name in self.inputs_of_roles("buffer") if not depends.set_of([name]) & read)
+
+    def further_redraws(self, own: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...], tuple[Way, ...]]]:
+        """Yield the redraws to try while some port does not move: larger groups, then small steps, then one input.
+
+        Small steps keep what a new draw may lose: the place where a function is not flat, and the outcome of a
+        comparison that a guard holds (`x.max() < 6`).
+        """
+        for role, title in GROUPS.items():
+            yield title, self.inputs_of_roles(role), WAYS
+        yield EVERYTHING, tuple(self.units), WAYS
+        yield f"{OWN_INPUTS}, a little", tuple(name for name in own if name not in self.guarded), ((True, NUDGE),)
+        guarded = tuple(name for name in self.units if name in self.guarded - self.pinned)
+        yield "what guards hold, a little", guarded, GUARDED_WAYS
+        for name in self.with_own_updates_first(guarded)[:MOST_SINGLE] if len(guarded) > 1 else ():
+            yield f"{name}, which a guard holds, a little", (name,), GUARDED_WAYS
+        for name in self.inputs_of_roles("input")[:MOST_SINGLE]:
+            yield f"input {name}", (name,), WAYS
+
+    def with_own_updates_first(self, names: Collection[str]) -> list[str]:
+        """Return these inputs in order, first those whose own update has not moved yet, as the scale of a
+        GradScaler: it may move with itself, where a redraw of all that a guard holds breaks the guard."""
+        unmoved = {key.name for key, by in self.largest[0].items() if by < 1 and key.role == "mutation"}
+        return sorted(names, key=lambda name: name not in unmoved)
+
+    def inputs_of_unmoved_ports(self) -> frozenset[str]:
+        """Return the inputs of ports that have not moved yet; a capped port has none, as movement would not count."""
+        waiting: set[str] = set()
+        for index, (depends, largest) in enumerate(zip(self.depends, self.largest, strict=False)):
+            unmoved = (key for key, by in largest.items() if by < 1 and (index or key not in self.caps))
+            waiting |= depends.names_of(functools.reduce(operator.or_, map(depends.sets.__getitem__, unmoved), 0))
+        return frozenset(waiting) - self.pinned
+
+    # ---- One redraw
+
+    def redraw(
+        self,
+        title: str,
+        names: Collection[str],
+        ways: tuple[Way, ...] = WAYS,
+        *,
+        is_standard: bool = False,
+        along: frozenset[str] = frozenset(),
+    ) -> Trial:
+        """Redraw these inputs together, and return how far each port moved that depends on them, but not on `along`."""
+        free = tuple(name for name in names if name not in self.guarded or ways is GUARDED_WAYS)
+        if not free:
+            return Trial(title, tuple(names), untried="a guard holds it")
+        run = self.run_on_others(free, ways)
+        if isinstance(run, str):
+            return Trial(title, tuple(names), untried=run)
+        values, sides = run
+        redrawn, shown = frozenset(values), tuple(name for name in free if name not in along)
+        depends = self.depends[0]
+        moving, besides = depends.set_of(redrawn), depends.set_of(along)
+        dependent = [key for key in sides[0] if depends.sets[key] & moving and not depends.sets[key] & besides]
+        movement = {
+            key: by for key in dependent if (by := moved(self.base.ports.get(key), sides[0].get(key))) is not None
+        }
+        if is_standard:
+            self.add_movement(redrawn, sides, movement)
+        del run, sides  # the results may be gigabytes, and the neutral point runs the Capture twice more
+        unmoved = [key for key, by in movement.items() if by < 1]
+        if is_standard and unmoved and not Trial(title, shown, _port_texts(movement)).hidden:
+            # Other ports show that a check sees this redraw, so why these do not move is left open: the answer takes
+            # two runs in float64.
+            rows = _port_texts({key: by for key, by in movement.items() if by >= 1})
+            return Trial(title, shown, rows, open=tuple(map(str, unmoved)))
+        own_values = {name: value for name, value in values.items() if name not in along}
+        independent = self.independent_ports(unmoved, own_values) if unmoved else ()
+        rows = _port_texts({key: by for key, by in movement.items() if key not in independent})
+        return Trial(title, shown, rows, tuple(str(key) for key in movement if key in independent))
+
+    def run_on_others(self, names: Collection[str], ways: tuple[Way, ...]) -> tuple[dict[str, Tensor], Sides] | str:
+        """Return other values of these inputs and the results on them, the first way that runs; or why there are
+        none."""
+        reason, is_guarded = "", False
+        before: tuple[set[str], float | None] = (set(), 0.0)
+        for floats_only, step in ways:
+            chosen = [name for name in names if not floats_only or is_inexact(self.base.values[name])]
+            chosen_units = [self.units[name] for name in chosen]
+            values = self.others(chosen_units, step)
+            if not values or before == (set(values), step):
+                continue
+            before = (set(values), step)
+            try:
+                return values, _results_on(self.capture, {**self.base.values, **values})
+            except BackprintError as error:
+                reason = reason or f"{DOES_NOT_RUN}: {str(error)[:160]}"
+                is_guarded = isinstance(error, GuardError)
+        if is_guarded and ways is GUARDED_WAYS and len(names) == 1:  # not even a step of 2**-10 keeps its guard
+            self.pinned |= set(names)
+        return reason or "its dtype has no other values that could be drawn"
+
+    def others(self, chosen: Sequence[tuple[str, ...]], step: float | None) -> dict[str, Tensor]:
+        """Return other values of these inputs, each drawn once."""
+        new = [unit for unit in chosen if (unit, step) not in self.drawn]
+        values = others_together(new, self.recipes, self.base.values, self.seed, self.fresh, step)
+        for unit in new:
+            self.drawn[unit, step] = {name: values[name] for name in unit if name in values}
+        return {name: value for unit in chosen for name, value in self.drawn[unit, step].items()}
+
+    def add_movement(self, redrawn: frozenset[str], sides: Sides, movement: Mapping[PortKey, float]) -> None:
+        """Add a redraw to the largest movement of the ports that depend on it; `movement` has that of the whole."""
+        rows = zip(self.largest, self.depends, (self.base.ports, *self.base.parts), sides, strict=False)
+        for index, (largest, depends, ports, others) in enumerate(rows):
+            known: Mapping[PortKey, float] = {} if index else movement
+            moving = depends.set_of(redrawn)
+            for key, by in largest.items():
+                if depends.sets[key] & moving:
+                    now = known[key] if key in known else strength(ports[key], others.get(key))
+                    largest[key] = max(by, now)
+
+    # ---- The neutral point
+
+    def independent_ports(self, unmoved: Collection[PortKey], values: Mapping[str, Tensor]) -> frozenset[PortKey]:
+        """Return the ports that do not depend on the redrawn inputs, although a path leads to them.
+
+        A bias before a batch norm, or a shift of scores before a softmax, has a path to the output and cannot move it:
+        the port need not move. If it does not move because a ReLU is dead or a softmax is saturated, a wrong graph
+        would pass at this sample's values. A redraw alone cannot distinguish the two. So it is repeated in float64,
+        where rounding is no movement, at a neutral point: weights keep the scale of their inputs, and nothing is dead
+        or saturated. A port that does not move there either, to NULL of its size, is independent; one that moves there
+        is weak here.
+        """
+        point = self.neutral_run()
+        if isinstance(point, str):
+            return frozenset()
+        others = {
+            name: neutral(value, self.role(name), self.seed + 1) if is_inexact(value) else value
+            for name, value in values.items()
+        }
+        try:
+            ports = _results_on(self.in_float64, {**point.values, **others})[0]
+        except BackprintError:
+            return frozenset()
+        return frozenset(key for key in unmoved if stands(point.ports.get(key), ports.get(key)))
+
+    @functools.cached_property
+    def in_float64(self) -> Capture:
+        """The Capture in float64, computed once."""
+        return wide(self.capture)
+
+    def neutral_run(self) -> Base | str:
+        """Return the run at the neutral point, computed once; or why there is none."""
+        if self.neutral_point is None:
+            self.neutral_point = self.run_at_neutral_point()
+        return self.neutral_point
+
+    def run_at_neutral_point(self) -> Base | str:
+        """Run the Capture in float64 on neutral values. A number that the program reads stays: a guard compares it."""
+        saved = [port.spec for pair in self.capture.pairs for port in at_example_sizes(pair.forward).by_role("saved")]
+        saved_bytes = sum(spec.nbytes for spec in saved if isinstance(spec, TensorSpec))
+        input_bytes = sum(part.nbytes for value in self.base.values.values() for part in strided_parts(value))
+        if saved_bytes + input_bytes > MOST_BYTES:
+            return "too large"
+        values = {
+            name: _widened_value(value) if name in self.guarded else neutral(value, self.role(name), self.seed)
+            for name, value in self.base.values.items()
+        }
+        try:
+            return Base(values, _results_on(self.in_float64, values)[0])
+        except BackprintError as error:
+            return f"does not run: {error}"
+
+
+def _port_texts(moved: Mapping[PortKey, float]) -> Moved:
+    """Return how far ports moved, by their keys as text."""
+    return tuple((str(key), by) for key, by in moved.items())
+
+
+def _results_on(capture: Capture, values: Mapping[str, Tensor]) -> Sides:
+    """Return every result of a Capture on these inputs and tangents, under its own seed, and those of its Pairs."""
+    torch.manual_seed(capture.seed)
+    inputs, tangents = without_tangents(values)
+    same = {right: inputs[left] for left, right in capture.signature.same if left in inputs}
+    replayed = replay_values(capture, {**inputs, **same}, tangents)
+    return (replayed.results, *(run.results for run in replayed.parts))

@@ -1,0 +1,371 @@
+"""Oracles: what results are compared with.
+
+While the program lives, it runs in eager on each draw of inputs (`against_program`). From disk, the digests of its
+results are compared (`against_kept`). If a sample has none, autograd of the saved forward is a second opinion on the
+gradients (`against_autograd`), used only if there is no opaque edge.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from backprint.errors import BackprintError, ReplayError, is_defect
+from backprint.graph.keys import PortKey, of_role
+from backprint.graph.links import mutated
+from backprint.graph.nouns import OUT_ROLES, Capture, Pair
+from backprint.graph.verdicts import AUTOGRAD, DIGESTS, PROGRAM, PortVerdict
+from backprint.prove.draws import Draw
+from backprint.prove.other_inputs import SECOND, second_rows
+from backprint.prove.results import (
+    Results,
+    against,
+    against_rows,
+    kept_results,
+    part_rows,
+    results_by_port,
+    unsteady,
+    witnessed,
+)
+from backprint.prove.run import AS_WRITTEN, run_graded
+from backprint.prove.whole import PairRun, replay_values
+from backprint.values.closeness import NOTHING, NUDGES, SMALL, TIMES, nudge
+from backprint.values.settings import RandomStates, random_states, set_random_states
+from backprint.values.tree import ones_tangent
+
+# ---- Differences that are only rounding
+# A result may be 0 in exact arithmetic, such as the gradient of a convolution's bias before a batch norm. What is
+# computed is the remainder of a sum, and another order of the same sum has another remainder: by itself the relative
+# error says nothing. Such a difference is `close` and not `wrong` if two conditions hold. It is small relative to the
+# largest value of its role, and the result moves as far if the inputs move by one unit in the last place. The second
+# alone would accept a difference at the step of a step function.
+
+
+def rounding_forgiven(
+    ports: Sequence[PortVerdict],
+    results: Results,
+    largest: Mapping[PortKey, float],
+    draw: Draw,
+    step: Callable[[Draw], Results],
+) -> list[PortVerdict]:
+    """Return the verdicts with `close` instead of `wrong` if the difference is rounding.
+
+    `largest` has the largest value of each of the program's ports; `step` runs one step on a draw, and `results` are
+    its results on this one.
+    """
+    small = [port for port in ports if is_small(port, largest)]
+    if not small:
+        return list(ports)
+    moved = _movements({port.key for port in small}, results, draw, step)
+    return [forgiven(port, largest[port.key], moved.get(port.key, 0.0)) if port in small else port for port in ports]
+
+
+def is_small(port: PortVerdict, largest: Mapping[PortKey, float]) -> bool:
+    """Whether the error of a port is tiny relative to the largest value among the ports of its role."""
+    if port.verdict != "wrong" or not port.error or port.key not in largest:
+        return False
+    whole = max((size for key, size in largest.items() if key.role == port.role), default=0.0)
+    return port.error * extent(largest[port.key]) <= SMALL * whole
+
+
+def forgiven(port: PortVerdict, size: float, moved: float) -> PortVerdict:
+    """Return the verdict of a small port, given how far it moves by itself."""
+    if port.error * extent(size) > TIMES * moved:
+        return port
+    by = moved / extent(size)
+    text = f"{port.detail}; inputs moved by one unit in the last place move it by {by:.3g}: it is rounding"
+    return replace(port, verdict="close", detail=text)
+
+
+def sizes_of(results: Results) -> dict[PortKey, float]:
+    """Return the largest value of each floating-point result."""
+    return {
+        key: float(value.detach().abs().max())
+        for key, value in results.items()
+        if value is not None and value.layout is torch.strided and value.is_floating_point() and value.numel()
+    }
+
+
+def extent(size: float) -> float:
+    """Return what errors are relative to: the largest value, or a tiny number if that is 0."""
+    return max(size, NOTHING)
+
+
+def _movements(
+    keys: set[PortKey], results: Results, draw: Draw, step: Callable[[Draw], Results]
+) -> dict[PortKey, float]:
+    """Return how far some results move if the inputs move by one unit in the last place."""
+    moved: dict[PortKey, float] = {}
+    for seed in range(NUDGES):
+        try:
+            outcome = step(replace(draw, values=nudged(draw.values, seed)))
+        except Exception as error:  # the program may raise anything on other inputs: such a run shows nothing
+            if is_defect(error):
+                raise
+            return {}
+        for key in keys:
+            left, right = outcome.get(key), results.get(key)
+            if left is not None and right is not None and left.shape == right.shape and left.numel():
+                by = float((left.double() - right.double()).abs().max())
+                moved[key] = max(moved.get(key, 0.0), by)
+    return moved
+
+
+def nudged(values: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
+    """Return values with each number moved by at most one unit in the last place."""
+    source = torch.Generator("cpu").manual_seed(seed)
+    moved = {name: value.detach().clone() for name, value in values.items()}
+    for value in moved.values():
+        nudge(value, source)
+    return moved
+
+
+# ---- The references
+
+
+def program_fails(capture: Capture, draw: Draw) -> bool:
+    """Whether the original program raises on these inputs too; if it is gone, whether this is a fresh draw."""
+    if not capture.origin.alive:
+        return draw.name == "fresh"
+    try:
+        eager(capture, draw)
+    except Exception as error:  # the program may raise anything: the inputs prove nothing
+        if is_defect(error):
+            raise
+        return True
+    return False
+
+
+def eager(capture: Capture, draw: Draw) -> Results:
+    """Return the original program's results, run now on a draw."""
+    torch.manual_seed(draw.seed)
+    outcome = capture.origin.run_step(draw.values, draw.tangents, draw.anew)
+    # If the graph writes a tensor and the program does not, the program's value is the one that the tensor was passed
+    # with. Without this default the port would have no counterpart.
+    written = {name: draw.values[name] for name in mutated(capture) if name in draw.values}
+    return results_by_port(outcome.outputs, {**written, **outcome.mutations}, outcome.gradients)
+
+
+def against_program(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
+    """Compare every port with the original program, run now; no verdicts, and a reason in `details`, if it raises.
+
+    On the captured inputs the program ran once, so an error there is an error of the check. Redrawn inputs may be
+    impossible for it (an index out of range), which proves nothing about the Capture.
+    """
+    try:
+        expected = eager(capture, draw)
+    except Exception as error:  # the user's program may raise anything on redrawn inputs
+        if is_defect(error):
+            raise
+        if draw.name != "captured" and capture.origin.partial:
+            details.append("a recorded step is compared on the values that it had, and on no others")
+            return []
+        if draw.name == "captured":
+            raise ReplayError(
+                f"the original program failed on its captured inputs: {type(error).__name__}: {error}"
+            ) from error
+        details.append(
+            f"the program itself does not run on {draw.name} inputs ({type(error).__name__}: {str(error)[:160]})"
+        )
+        return []
+    other_results = compare_other_results(capture)
+    return [*against_results(capture, draw, kept_results(capture.origin, results, expected), expected), *other_results]
+
+
+def compare_other_results(capture: Capture) -> list[PortVerdict]:
+    """Return a `wrong` verdict if a result of the program that is no tensor differs from that at capture.
+
+    A replay returns such results as they were captured: `return loss, step` with a counter `step` is `wrong` as soon as
+    the program returns another number.
+    """
+    difference = capture.origin.result_difference()
+    return [PortVerdict("result", "output", "wrong", difference)] if difference else []
+
+
+def against_results(capture: Capture, draw: Draw, results: Results, expected: Results) -> list[PortVerdict]:
+    """Compare every port with the program's results on a draw.
+
+    A port that is not bitwise is `unproven` if the program does not return the same twice, as with atomic additions on
+    a GPU or a generator of its own, and `close` if the difference is rounding.
+    """
+    verdicts = against(results, expected)
+    if all(port.verdict == "bitwise" for port in verdicts):
+        return verdicts
+    again = eager(capture, draw)  # only now: a second run of the program takes as long as the first
+    verdicts = [unsteady(port, expected, again) for port in verdicts]
+    return rounding_forgiven(verdicts, expected, sizes_of(expected), draw, lambda other: eager(capture, other))
+
+
+def against_kept(capture: Capture, draw: Draw, results: Results) -> list[PortVerdict]:
+    """Compare every port with the sample's digests of the original program's results on a draw.
+
+    The program is gone, so the graph itself runs on the nudged inputs that show whether a difference is rounding.
+    """
+    kept = capture.witness or {}
+    named = second_rows(kept) if draw.name == SECOND else kept.items()
+    rows = {key: row for key, row in ((PortKey.from_text(text), row) for text, row in named) if key.role in OUT_ROLES}
+    sizes = {key: float(row["max"]) for key, row in rows.items() if "max" in row}
+
+    def replay_on(other: Draw) -> Results:
+        torch.manual_seed(other.seed)
+        return replay_values(capture, other.values, other.tangents).results
+
+    return rounding_forgiven(against_rows(rows, results), results, sizes, draw, replay_on)
+
+
+def against_autograd(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
+    """Compare gradients with autograd of the saved forward, as a second opinion. Outputs have no reference left.
+
+    Autograd sees only the forward's operators. With an opaque edge, such as a custom `autograd.Function` or a `no_grad`
+    island, its gradient is not the program's, so nothing is compared: a backward that is right would be called wrong.
+    """
+    if capture.links:
+        details.append("no reference: the program is gone, and each pair is checked alone")
+        return _no_reference(results)
+    if capture.opaque:
+        edge = capture.opaque[0]
+        details.append(
+            f"no reference: the program is gone, and autograd of its forward would not see {edge.text} ({edge.kind})"
+        )
+        return _no_reference(results)
+    pair = capture.pairs[0]
+    details.append("the program is gone: checked against autograd of the saved forward alone")
+    torch.manual_seed(draw.seed)
+    same = {right: left for left, right in capture.signature.same}
+    return _by_autograd(pair, capture.signature.differentiable, same, draw.values, draw.tangents, results, details)
+
+
+def _by_autograd(
+    pair: Pair,
+    differentiable: Sequence[str],
+    same: Mapping[str, str],
+    values: Mapping[str, Tensor],
+    tangents: Mapping[str, Tensor] | None,
+    results: Results,
+    details: list[str],
+) -> list[PortVerdict]:
+    """Compare gradients with autograd of the saved forward; compare nothing if it cannot be differentiated."""
+    try:
+        expected = second_opinion(pair, differentiable, same, values, tangents)
+    except RuntimeError as error:  # also of a kernel in autograd's own backward
+        details.append(f"no reference: autograd of the forward of {pair.name} fails ({str(error)[:160]})")
+        return _no_reference(results)
+    return _gradients_alone(against(results, expected))
+
+
+def _gradients_alone(verdicts: Sequence[PortVerdict]) -> list[PortVerdict]:
+    """Keep verdicts of gradients; outputs of the forward were compared with nothing."""
+    return [
+        replace(port, witness=AUTOGRAD)
+        if port.role == "gradient"
+        else PortVerdict(port.name, port.role, "unproven", "compared with nothing: the program is gone")
+        for port in verdicts
+    ]
+
+
+def _no_reference(results: Results) -> list[PortVerdict]:
+    """Return an `unproven` verdict for every port."""
+    return [PortVerdict(key.name, key.role, "unproven", "no reference") for key in results]
+
+
+def second_opinion(
+    pair: Pair,
+    differentiable: Sequence[str],
+    same: Mapping[str, str],
+    values: Mapping[str, Tensor],
+    tangents: Mapping[str, Tensor] | None,
+) -> Results:
+    """Return the results of autograd of the saved forward on these inputs.
+
+    A tensor that was passed under two names is one leaf, the first: autograd then sums its gradient as in the program,
+    and both names have the sum.
+    """
+    names_with_gradient = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
+    leaves = {
+        name: tensor.detach().clone().requires_grad_(name in names_with_gradient and name not in same)
+        for name, tensor in values.items()
+    }
+    with torch.enable_grad(), AS_WRITTEN():
+        returned = zip(pair.forward.outputs, run_graded(pair.forward, leaves), strict=True)
+    outputs_by_name = of_role("output", {port.key: value for port, value in returned})
+    outputs = {name: outputs_by_name[name] for name in differentiable}
+    tangents_of_outputs = [ones_tangent(o) if tangents is None else tangents[n] for n, o in outputs.items()]
+    inputs_with_grad = [name for name in leaves if leaves[name].requires_grad]
+    with AS_WRITTEN():
+        gradients = (
+            torch.autograd.grad(
+                list(outputs.values()),
+                [leaves[name] for name in inputs_with_grad],
+                tangents_of_outputs,
+                allow_unused=True,
+            )
+            if inputs_with_grad
+            else ()
+        )
+    named = dict(zip(inputs_with_grad, gradients, strict=True))
+    named |= {right: named[left] for right, left in same.items() if left in named}
+    return results_by_port({name: value.detach() for name, value in outputs_by_name.items()}, {}, named)
+
+
+def part_verdicts(capture: Capture, index: int, pair_run: PairRun, draw: str, details: list[str]) -> list[PortVerdict]:
+    """Return the verdicts of one Pair's own results, on the Pair's values."""
+    if capture.origin.partial and draw != "captured":  # the recorded values are those of its own inputs
+        return []
+    if capture.origin.alive and capture.origin.parts:
+        return witnessed(_part_against_program(capture, index, pair_run), PROGRAM)
+    results, rows = pair_run.results, part_rows(capture, index)
+    if rows and draw == "recipe":
+        return witnessed(against_rows(rows, {key: results[key] for key in results if key in rows}), DIGESTS)
+    if rows:
+        return []
+    pair = capture.pairs[index]
+    if capture.opaque or pair.backward is None:
+        details.append("no reference: the program is gone, and autograd of this pair's forward cannot replace it")
+        return _no_reference(results)
+    details.append("the program is gone: checked against autograd of the saved forward alone")
+    with _quiet_generators(pair_run.random):
+        same = {right: left for left, right in capture.signature.same if left in pair_run.values}
+        return _by_autograd(pair, tuple(pair_run.tangents), same, pair_run.values, pair_run.tangents, results, details)
+
+
+def _part_against_program(capture: Capture, index: int, pair_run: PairRun) -> list[PortVerdict]:
+    """Compare one Pair with the program that it was traced from, run now."""
+    expected = part_eager(capture, index, pair_run)
+    verdicts = against(kept_results(capture.origin.parts[index], pair_run.results, expected), expected)
+    if all(port.verdict == "bitwise" for port in verdicts):
+        return verdicts
+    again = part_eager(capture, index, pair_run)
+    return [unsteady(port, expected, again) for port in verdicts]
+
+
+def part_eager(capture: Capture, index: int, pair_run: PairRun) -> Results:
+    """Return the results of eager autograd of the program behind one Pair, on the Pair's values."""
+    reference = capture.origin.parts[index]
+    with _quiet_generators(pair_run.random):
+        try:
+            outcome = reference.run_step(pair_run.values, pair_run.tangents)
+        except BackprintError:
+            raise
+        except Exception as error:  # the graph may raise anything, but its Pair did not
+            if is_defect(error):
+                raise
+            name = capture.pairs[index].name
+            raise ReplayError(f"the program behind {name} failed: {type(error).__name__}: {error}") from error
+    written = {name: pair_run.values[name] for name in pair_run.mutations if name in pair_run.values}
+    no_gradients: dict[str, Tensor | None] = {} if reference.partial else dict.fromkeys(pair_run.gradients or {})
+    return results_by_port(outcome.outputs, {**written, **outcome.mutations}, {**no_gradients, **outcome.gradients})
+
+
+@contextlib.contextmanager
+def _quiet_generators(states: RandomStates) -> Iterator[None]:
+    """Set the random states that a Pair started from, and restore them afterwards."""
+    before = random_states()
+    set_random_states(states)
+    try:
+        yield
+    finally:
+        set_random_states(before)

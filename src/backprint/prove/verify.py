@@ -1,0 +1,306 @@
+"""Proofs: compare a Capture's results with the original program's, on every possible draw of inputs.
+
+The reference is the program in eager. While it lives, it runs here; from disk, the witness kept at save (digests, norms
+and leading values of its results on the recipe's inputs) replaces it. A fake Capture has nothing to be compared with; a
+stamped one can be compared with a trace of the whole program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import NamedTuple
+
+import torch
+
+from backprint.errors import BackprintError, DeviceAssertError, GuardError, ReplayError
+from backprint.graph.keys import PortKey, with_tangents
+from backprint.graph.links import compared_alone, contradictions
+from backprint.graph.nouns import Capture, Graph, left_out_of, stamp_of
+from backprint.graph.verdicts import (
+    DIGESTS,
+    PROGRAM,
+    PROVED,
+    REDRAWN,
+    PortVerdict,
+    Verdict,
+    least_power,
+    unmoved_ports,
+    worst,
+)
+from backprint.prove.annotations import Notes
+from backprint.prove.annotations import holding_annotations as annotations_checked
+from backprint.prove.draws import DRAWS, Draw, draws_at_other_sizes, draws_of
+from backprint.prove.nonfinite import nonfinite_text
+from backprint.prove.other_inputs import SECOND, unchecked_inputs, why_unchecked
+from backprint.prove.power import Base, power_of, why_without_power, with_power
+from backprint.prove.references import against_autograd, against_kept, against_program, part_verdicts, program_fails
+from backprint.prove.results import Results, witnessed
+from backprint.prove.whole import Replayed, refuse_users_mode, replay_values
+from backprint.values import settings
+
+# ---- Proofs of a Capture
+
+
+FAKE = "fake: captured without values, so the program returned nothing to compare with"
+"""Why a fake Capture cannot be proven by itself."""
+
+
+class _Attempt(NamedTuple):
+    """A run on one draw, and the verdicts of its results."""
+
+    replayed: Replayed
+    verdicts: list[PortVerdict]
+
+
+def verify_capture(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Verdict]:
+    """Return a Verdict for each Pair, the worst of its ports over all draws."""
+    unknown = set(draws) - set(DRAWS)
+    if unknown:
+        raise ReplayError(f"draws={sorted(unknown)} are none of {', '.join(DRAWS)}")
+    refuse_users_mode("verify")
+    if capture.fake:
+        return [Verdict("unproven", capture.name, "; ".join(filter(None, (FAKE, stamp_of(capture.notes)))))]
+    recorded = dict(capture.environment)
+    with (
+        settings.ONE_AT_A_TIME,
+        settings.preserving_random_states(),
+        settings.with_settings(recorded),
+        capture.origin.restoring(),
+    ):
+        return [_named_differences(verdict, recorded) for verdict in prove(capture, draws)]
+
+
+def _named_differences(verdict: Verdict, recorded: Mapping[str, str]) -> Verdict:
+    """Add the settings that differ from the capture's to a Verdict that is not bitwise."""
+    if verdict.verdict in ("bitwise", "undifferentiable") or not (
+        differences := settings.settings_differences(recorded)
+    ):
+        return verdict
+    return replace(verdict, detail="; ".join(filter(None, (verdict.detail, *differences))))
+
+
+@dataclass(slots=True)
+class Tally:
+    """The verdicts so far of a whole Capture, or of one of its linked Pairs."""
+
+    name: str
+    backward: bool
+    guards_alone: bool = False
+    verdicts: dict[PortKey, PortVerdict] = field(default_factory=dict)
+    details: list[str] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+    powers: Mapping[str, float] = field(default_factory=dict)
+    nonfinite: str = ""
+
+    def note(self, draw: str, verdicts: Sequence[PortVerdict]) -> None:
+        """Add one draw's verdicts: of each port the worst counts."""
+        self.seen.add(draw)
+        keep_worst(self.verdicts, draw, verdicts)
+
+    def verdict(self) -> Verdict:
+        if self.guards_alone and self.seen:
+            return Verdict("undifferentiable", self.name, "returns no tensor: its guards hold")
+        return summed_up(self.name, self.backward, self.verdicts, self.details, self.powers, self.nonfinite)
+
+
+def _tallies(capture: Capture) -> tuple[Tally, list[Tally]]:
+    """Return a Tally for the whole, and one for each of several linked Pairs."""
+    whole = Tally(capture.name, any(pair.backward is not None for pair in capture.pairs))
+    pairs = capture.pairs if len(capture.pairs) > 1 else ()
+    named = [(f"{capture.name} {pair.name}", pair) for pair in pairs]
+    return whole, [Tally(name, pair.backward is not None, not pair.forward.outputs) for name, pair in named]
+
+
+def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
+    """Return a Verdict for each of several linked Pairs, and the whole's last."""
+    whole, parts = _tallies(capture)
+    keep_worst(whole.verdicts, "", capture.origin.not_bitwise)
+    whole.details += left_out_of(capture.notes)
+    base: Base | None = None
+    try:
+        for candidates in draws_of(capture, draws):
+            draw, attempted = _first_attempt(capture, candidates, whole.details)
+            if attempted is None:
+                continue
+            if draw.name == "recipe":
+                base = base_of(draw, attempted.replayed)
+            if draw.name == ("captured" if capture.origin.alive else "recipe"):
+                whole.nonfinite = nonfinite_text(capture, draw, attempted.replayed)
+            whole.note(draw.name, attempted.verdicts)
+            for index, tally in enumerate(parts):
+                pair_run = attempted.replayed.parts[index]
+                tally.note(draw.name, part_verdicts(capture, index, pair_run, draw.name, tally.details))
+            del draw, attempted  # all inputs and all results, which may be gigabytes
+        if "resized" in draws and capture.recipes.complete:
+            keep_worst(whole.verdicts, "resized", resize(capture, whole.details))
+        if "fresh" in draws and base is not None:
+            power = power_of(capture, "quick", base=base)
+            whole.details += [*why_without_power(power), *why_unchecked(unchecked_inputs(capture, base.values))]
+            whole.details += [guard.text for guard in compared_alone(capture)]
+            if _not_redrawn(capture, draws, whole):
+                return [replace(tally.verdict(), power=None) for tally in (*parts, whole)]
+            for tally, most in zip((whole, *parts), (power.most, *power.parts), strict=False):
+                tally.powers = dict(most)
+    except BackprintError as error:
+        failed = Verdict("failed", capture.name, f"{type(error).__name__}: {error}")
+        return [*(Verdict("unproven", tally.name, "the whole failed") for tally in parts), failed]
+    return [tally.verdict() for tally in (*parts, whole)]
+
+
+def _not_redrawn(capture: Capture, draws: tuple[str, ...], whole: Tally) -> bool:
+    """Whether the program was there, and was not compared on other inputs: then nothing is proven."""
+    could_run = capture.origin.alive and not capture.origin.partial and capture.recipes.complete
+    return could_run and "fresh" in draws and "fresh" not in whole.seen
+
+
+def keep_worst(worst_by_port: dict[PortKey, PortVerdict], draw: str, verdicts: Sequence[PortVerdict]) -> None:
+    """Add the verdicts of one draw: a port keeps its worst."""
+    for verdict in verdicts:
+        key = verdict.key
+        if verdict.detail and draw:
+            verdict = replace(verdict, detail=f"{draw} inputs: {verdict.detail}")
+        if (
+            key not in worst_by_port
+            or worst([worst_by_port[key].verdict, verdict.verdict]) != worst_by_port[key].verdict
+        ):
+            worst_by_port[key] = verdict
+
+
+def summed_up(
+    name: str,
+    backward: bool,
+    verdicts: Mapping[PortKey, PortVerdict],
+    details: list[str],
+    powers: Mapping[str, float],
+    nonfinite: str = "",
+) -> Verdict:
+    """Return one Verdict for the verdicts and powers of all ports."""
+    ports = tuple(with_power(port, powers) for port in verdicts.values())
+    verdict = worst([port.verdict for port in ports])
+    measured = [(str(port.key), port.power) for port in ports if port.power is not None]
+    if not backward and verdict in PROVED:
+        details = ["no output requires grad; the forward is " + verdict, *details]
+        verdict = "undifferentiable"
+    worst_ports = [str(port) for port in ports if port.verdict == verdict and port.detail]
+    detail = "; ".join([*worst_ports[:3], *(["…"] if len(worst_ports) > 3 else []), *dict.fromkeys(details)])
+    if not ports and not detail:
+        detail = "nothing was compared"
+    vacuous = unmoved_ports(measured)
+    return Verdict(verdict, name, detail, ports, least_power(measured), vacuous, nonfinite=nonfinite)
+
+
+def base_of(draw: Draw, replayed: Replayed) -> Base:
+    """Return a run on the recipe's inputs as the base of its power."""
+    parts = tuple(part.results for part in replayed.parts)
+    return Base(with_tangents(draw.values, draw.tangents or {}), replayed.results, parts)
+
+
+def _first_attempt(capture: Capture, candidates: Iterable[Draw], details: list[str]) -> tuple[Draw, _Attempt | None]:
+    """Return the first of several draws that the program runs on, with its Attempt; if none, note why."""
+    for draw in candidates:
+        reasons: list[str] = []
+        if (attempted := attempt(capture, draw, reasons)) is not None:
+            break
+    details += reasons
+    return draw, attempted
+
+
+def resize(capture: Capture, details: list[str]) -> list[PortVerdict]:
+    """Return the verdicts at the first other sizes that the program runs on; if none, add the reasons to `details`."""
+    reasons: list[str] = []
+    for other in draws_at_other_sizes(capture):
+        if (attempted := attempt(capture, other, reasons)) is not None:
+            return attempted.verdicts
+    details += reasons
+    return []
+
+
+def attempt(capture: Capture, draw: Draw, details: list[str]) -> _Attempt | None:
+    """Run on one draw and return its Attempt; None if its inputs prove nothing, and add the reasons to `details`."""
+    try:
+        checked = checked_run(capture, draw)
+    except GuardError as error:
+        if draw.name in ("captured", SECOND) or (draw.name == "recipe" and capture.witness is not None):
+            raise
+        details.append(f"{draw.name} inputs break a guard ({error})")
+        return None
+    except ReplayError as error:
+        asserts = isinstance(error.__cause__, DeviceAssertError)  # so would the program, which must not run
+        if draw.name == "captured" or not (asserts or program_fails(capture, draw)):
+            raise
+        details.append(f"the program itself does not run on {draw.name} inputs ({str(error)[:160]})")
+        return None
+    verdicts = compared(capture, draw, checked.replayed.results, details)
+    return _Attempt(checked.replayed, [*verdicts, *checked.contradictions])
+
+
+def compared(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
+    """Compare the results on one draw with the best reference for it; no verdicts if there is none."""
+    if capture.origin.alive:
+        witness = PROGRAM if draw.name == "captured" else REDRAWN
+        return witnessed(against_program(capture, draw, results, details), witness)
+    if draw.name in ("recipe", SECOND) and capture.witness is not None:
+        return witnessed(against_kept(capture, draw, results), DIGESTS)
+    if draw.name == "recipe" or capture.witness is None:
+        return against_autograd(capture, draw, results, details)
+    return []
+
+
+class CheckedRun(NamedTuple):
+    """A run of a Capture, and where the Capture contradicts itself or its own values."""
+
+    replayed: Replayed
+    contradictions: tuple[PortVerdict, ...]
+    notes: Notes | None
+
+
+def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
+    """Return the Capture's results; on the draws that every proof has, also where it contradicts itself."""
+    torch.manual_seed(draw.seed)
+    if capture.origin.traced_here and draw.name not in ("captured", "recipe"):
+        return CheckedRun(replay_values(capture, draw.values, draw.tangents), (), None)
+    with annotations_checked(dict(capture.environment), draw.name != "resized") as notes:
+        replayed = replay_values(capture, draw.values, draw.tangents)
+    # annotations from tracing are corrected when it is saved
+    rows = [*contradictions(capture), *(() if capture.origin.traced_here else notes.contradictions())]
+    return CheckedRun(
+        replayed,
+        tuple(
+            PortVerdict(contradiction.name, contradiction.role, "wrong", contradiction.text) for contradiction in rows
+        ),
+        notes,
+    )
+
+
+# ---- A stamped Capture, compared with a trace of the whole program
+
+
+def against_trace(stamped: Capture, full: Capture) -> Verdict:
+    """Return the Verdict of a stamped Capture: `wrong` if its graphs are not those of a trace in full.
+
+    Nothing is computed, so it is `unproven` even if they are.
+    """
+    hashes = []
+    for left, right in zip_longest(stamped.pairs, full.pairs):
+        for side in ("forward", "backward"):
+            ours, theirs = getattr(left, side, None), getattr(right, side, None)
+            if hash_of(ours) != hash_of(theirs):
+                name = (left or right).name
+                here, there = _size_and_hash(ours), _size_and_hash(theirs)
+                difference = f"{name} {side} is not that of a trace in full: {here} here, {there} there"
+                return Verdict("wrong", stamped.name, difference)
+            hashes.append(f"{side} {hash_of(ours)[:16]}")
+    difference = f"a trace in full has the same graphs ({', '.join(hashes)})"
+    return Verdict("unproven", stamped.name, f"{FAKE}; {stamp_of(stamped.notes)}; {difference}")
+
+
+def hash_of(graph: Graph | None) -> str:
+    """Return the hash of a graph; that of none is `none`."""
+    return "none" if graph is None else graph.hash()
+
+
+def _size_and_hash(graph: Graph | None) -> str:
+    """Say how many steps a graph has, and its hash."""
+    return "none" if graph is None else f"{len(graph.steps)} steps, hash {graph.hash()[:16]}"

@@ -1,0 +1,15 @@
+"""What is done with Captures and samples: each room is a tool of its own.
+
+The core (`graph`, `values`, `trace`, `prove`, `sample`, `derive`) imports none of them. ARCHITECTURE.md has their
+floors: which may import which.
+
+- What others stand on: `report`, tables and charts; `cost`, FLOPs, bytes and memory; `graphnet`, GraphNet's samples;
+  `export`, Captures saved and written as one file; `target`, what a verb works on.
+- One Capture: `parts`, cut; `ranks`, of a distributed step; `record`, of a training script; `regions`, of eager blocks;
+  `draw`, as a picture or page; `diff`, beside another; `kernel_graphs`, as torch.fx graphs; `torch_backend`, of
+  `torch.compile`.
+- Compilers and solutions: `lowering`, graphs as compilers take them; `kernels`, what compilers write; `measuring`, a
+  stranger's code in a process of its own; `bench`, compilers judged and timed; `tasks`, parts as problems; `swap`,
+  solutions in the place of modules.
+- Many samples: `jobs`, workers and a ledger; `corpus`, what is asked of a corpus.
+"""

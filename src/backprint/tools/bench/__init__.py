@@ -1,0 +1,155 @@
+"""Compilers on graphs: correctness, speed, and scores.
+
+This module is the face: `run`, `minify` and `minify_derivative`. A compiler works in a process of its own, which never
+has eager's results.
+
+- `launch`: a run, or the rest of one. `runs`, `cells`: its folder and its plain results.
+- `trial`: one compiler on one sample. `asking`: the compiler's process, seen from the judging one; `performer`: that
+  process. `contents`: the inputs of timed calls.
+- `solved`: a solution, which is a forward and a backward of the user's own; the judge of tasks judges it.
+- `widened`: whether a compiled backward is the derivative of the compiled forward, in float64; `compiled`: its
+  gradients, in the place of the captured ones. `differentiated`: whether a compiler that differentiates a forward by
+  itself does so as autograd. `gradients`: a forward and its gradients, as both processes compute them.
+- `judge`: eager's results, and which results are right. `examine`: calls on contents that are drawn anew. `edges`,
+  `resized`: edge values among inputs, other sizes. `timing`: time in turns with eager.
+- `compilers/`: the table of compilers.
+- `scores`, `graphnet_log`: GraphNet's scores and log. `reports`, `pictures`, `compare`: one run, and several.
+- `cuts`, `shrinking`, `minify_sample`: a graph that a compiler fails on, made as small as possible. `wrong_backward`:
+  the smallest part whose backward is not the derivative.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backprint.common.text import BENCH_DIRECTIONS
+
+if TYPE_CHECKING:
+    from backprint.tools.bench.minify_sample import MinifiedSample
+    from backprint.tools.bench.runs import BenchRun
+    from backprint.tools.jobs.run import Watcher
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def run(
+    sources: Paths,
+    compilers: str | Sequence[str],
+    out: str | os.PathLike[str],
+    *,
+    directions: Sequence[str] = BENCH_DIRECTIONS,
+    timed: bool = True,
+    derivative: bool = False,
+    threads: int = 1,
+    device: str | None = None,
+    jobs: int = 1,
+    timeout: float = 600.0,
+    memory: float | None = None,
+    disk: float | None = None,
+    executor: str = "pool",
+    ray_address: str | None = None,
+    only: Sequence[str] = (),
+    limit: int | None = None,
+    allow: Sequence[str] = (),
+    restart: bool = False,
+    retry: Sequence[str] = (),
+    watch: Watcher | None = None,
+) -> BenchRun:
+    """Run compilers on the graphs of samples, judge their results and time them, as `backprint bench` does.
+
+    `sources` are samples, or folders of samples; `compilers` names from the table (the docs list them), of
+    backends of `torch.compile`, or functions of your own, `"file.py:function"`, that take an fx.GraphModule and its
+    inputs and return a function. Each graph of each sample gets a BenchCell in the run's folder `out`. If the run is
+    ended at any moment, the same call continues.
+
+    `directions` are `"forward"`, `"backward"` and `"step"`, the two of a Pair as one. With `derivative`, the cell of
+    each step says whether the compiled backward is the derivative of the compiled forward, both in float64. `threads`
+    are for eager and compilers alike. With several `jobs`, timed parts take turns. With a `device`, samples are
+    captured anew there.
+    """
+    from backprint.tools.bench.launch import BenchPlan, Workplace, launch
+    from backprint.tools.jobs import ignore
+
+    names = (compilers,) if isinstance(compilers, str) else tuple(compilers)
+    places = (sources,) if isinstance(sources, (str, os.PathLike)) else tuple(sources)
+    plan = BenchPlan(
+        tuple(map(Path, places)),
+        names,
+        Path(out),
+        directions,
+        timed,
+        threads,
+        device,
+        timeout,
+        only,
+        limit,
+        allow,
+        derivative,
+    )
+    place = Workplace(executor, ray_address, jobs, (memory, disk))
+    return launch(plan, place, restart=restart, retry=retry, watch=watch or ignore)
+
+
+def minify_derivative(
+    sample: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    graph: str | None = None,
+    timeout: float = 3600.0,
+    memory: float | None = None,
+    allow: Sequence[str] = (),
+    overwrite: bool = False,
+) -> MinifiedSample:
+    """Shrink the first Pair of a sample whose backward is not the derivative of its forward, and write it as a sample
+    and as one Python file.
+
+    The result is the smallest part whose backward still is not, with the lines and the autograd.Function of the whole.
+    `out` is the sample's folder, and the file is beside it: `out.py`. `graph` names another backward,
+    `"pair_1 backward"`. The sample's graphs run in a process of their own, for `timeout` seconds at most.
+    """
+    from backprint.common.text import check_sequence
+    from backprint.tools.bench.minify_sample import minify_sample
+
+    check_sequence("allow", allow)
+    options: dict[str, Any] = dict(timeout=timeout, memory=memory, allow=tuple(allow), overwrite=overwrite)
+    return minify_sample(sample, None, out, graph=graph, **options)
+
+
+def minify(
+    sample: str | os.PathLike[str],
+    compiler: str,
+    out: str | os.PathLike[str],
+    *,
+    graph: str | None = None,
+    tests: int = 100,
+    limit: float = 60.0,
+    timeout: float = 3600.0,
+    memory: float | None = None,
+    allow: Sequence[str] = (),
+    overwrite: bool = False,
+) -> MinifiedSample:
+    """Shrink the first graph of a sample on which a compiler fails, and write it as a sample and as one Python file.
+
+    `out` is the sample's folder, and the file is beside it: `out.py`. `graph` names another graph, `"pair_0 backward"`;
+    `tests` is how many smaller graphs are tried at most, `limit` the seconds of a test before one has failed, `timeout`
+    those of the whole. Each test runs in a process of its own.
+    """
+    from backprint.common.text import check_sequence
+    from backprint.tools.bench.minify_sample import minify_sample
+
+    check_sequence("allow", allow)
+    return minify_sample(
+        sample,
+        compiler,
+        out,
+        graph=graph,
+        tests=tests,
+        limit=limit,
+        timeout=timeout,
+        memory=memory,
+        allow=tuple(allow),
+        overwrite=overwrite,
+    )

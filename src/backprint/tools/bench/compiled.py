@@ -1,0 +1,393 @@
+"""Whether the gradients that a compiled forward and backward return are those of the forward.
+
+What was compiled runs elsewhere: `call` runs it on the inputs and tangents of a Setting, in float64. Its results are
+compared with the captured forward's on the same inputs. If they agree, its derivative is the captured forward's, which
+forward-mode AD of the captured graph computes: two functions that are equal at inputs drawn from a distribution are
+equal, and so are their derivatives. Its gradients then take the place of the captured backward's in the two products.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.derive.check import (
+    LIMIT,
+    LIMIT_BY_DIFFERENCES,
+    NO_ROUNDING,
+    ROUNDING,
+    SCALE,
+    check_pair,
+    inputs_of_pairs,
+    rounding,
+)
+from backprint.derive.duals import WEIGHTS
+from backprint.derive.setting import (
+    FLOOR,
+    CannotTell,
+    NotFinite,
+    Setting,
+    backward_product,
+    forward_product,
+    gap_by_accuracy,
+    gap_of,
+    inner,
+    is_inexact,
+    make_setting,
+    output_of,
+    results_at,
+    values_of,
+    widened_pair,
+    with_one_name,
+)
+from backprint.errors import BackprintError
+from backprint.graph.keys import PortKey
+from backprint.graph.nouns import Capture, Graph, OpaqueEdge, Pair, Spec, TensorSpec
+from backprint.graph.sizes import unguarded_graph
+from backprint.graph.verdicts import CANNOT_TELL, DERIVATIVE, NOT_THE_DERIVATIVE
+from backprint.prove.power import WIDE
+from backprint.tools.lowering.subjects import lifted_draws, steps_that_draw
+from backprint.values.settings import preserving_random_states
+
+APART = 1e-6
+"""Outputs that differ by more than this part of their largest value are not those of the captured forward."""
+
+SAME = 1e-9
+"""Gradients that differ by less than this part of their largest value are the same in float64."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledDerivative:
+    """Whether the gradients of a compiled function are those of its forward.
+
+    `gap` is the distance of ⟨g, J·v⟩ and ⟨Jᵀ·g, v⟩ relative to their terms, `forward` that of the compiled forward's
+    outputs from the captured one's, relative to the largest value of an output; None where it was not measured.
+    `captured` is the word for the captured backward where the compiled one is not the derivative.
+    """
+
+    word: str
+    detail: str = ""
+    gap: float | None = None
+    forward: float | None = None
+    captured: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What a compiled forward and backward returned: results by port, and gradients by name."""
+
+    results: Mapping[PortKey, Any]
+    gradients: Mapping[str, Any]
+
+
+Call = Callable[[Setting], Returned]
+"""Runs what was compiled on the inputs and tangents of a Setting, from the random state of its `chance`."""
+
+
+def wide_pairs(capture: Capture) -> list[Pair | None]:
+    """Return the Pairs of a Capture in float64 as a compiler takes them: without guards, a tensor that was passed under
+    two names as one input; None for one without a backward."""
+    pairs = [with_one_name(pair, capture.signature.same) for pair in capture.pairs]
+    return [
+        None if pair.backward is None else Pair(pair.name, *map(_for_compiler, widened_pair(pair))) for pair in pairs
+    ]
+
+
+def _for_compiler(graph: Graph) -> Graph:
+    """Return a graph in float64 without guards, whose steps are annotated as float64 too."""
+    steps = tuple(replace(step, spec=wide_spec(step.spec)) for step in graph.steps)
+    return unguarded_graph(replace(graph, steps=steps))
+
+
+def wide_spec(spec: Spec) -> Spec:
+    """Return the spec of a value in float64."""
+    match spec:
+        case TensorSpec():
+            return replace(spec, dtype=WIDE.get(spec.dtype, spec.dtype))
+        case tuple():
+            return tuple(wide_spec(part) for part in spec)
+    return spec
+
+
+def values_for_pairs(capture: Capture) -> list[Mapping[str, Any]]:
+    """Return the inputs of each Pair, near which compiled functions are called; raise CannotTell if there are none."""
+    with preserving_random_states():
+        return inputs_of_pairs(capture)
+
+
+def setting_for(pair: Pair, values: Mapping[str, Any], seed: int, chance: int) -> Setting:
+    """Return a Setting near the inputs of a Pair; raise CannotTell if its captured backward does not run or is not
+    finite there."""
+    try:
+        return make_setting(pair, values, seed, chance)
+    except (NotFinite, BackprintError, RuntimeError) as error:
+        raise CannotTell(str(error)) from error
+
+
+def derivative_of_compiled(
+    pair: Pair,
+    values: Mapping[str, Any],
+    chance: int,
+    opaque: Sequence[OpaqueEdge],
+    meant: tuple[str, ...],
+    call: Call,
+    seeds: Sequence[int],
+) -> CompiledDerivative:
+    """Return whether the gradients of a compiled Pair are those of its forward, at inputs near these values; raise
+    CannotTell if it stays open.
+
+    Inputs, tangents and directions are drawn from each of the `seeds` until a gap is rounding; the least gap counts,
+    and one that no rounding makes counts before all. Errors of `call` are the caller's.
+    """
+    measured: list[Measured] = []
+    for seed in seeds:
+        setting = setting_for(pair, values, seed, chance)
+        measured.append(measure(setting, call(setting)))
+        if measured[-1].gap < measured[-1].limit:
+            break
+    least, largest = (choose(measured, key=lambda draw: draw.gap) for choose in (min, max))
+    draw = largest if largest.gap > NO_ROUNDING else least
+    forward = max(draw.forward for draw in measured)
+    if draw.gap < draw.limit:
+        other = not_linear(draw, call)
+        if other is None:
+            return CompiledDerivative(DERIVATIVE, draw.left_out, draw.gap, forward)
+        draw, reason = other, "its backward is not linear in its tangents"
+    else:
+        reason = draw.reason
+        if draw.gap <= ROUNDING * max(_rounding_of(draw.setting), draw.forward):
+            why = f"gap {draw.gap:.0e}, which rounding of the inputs and of the compiled forward explains"
+            return CompiledDerivative(CANNOT_TELL, why, draw.gap, forward)
+        by_differences = _gap_by_differences(draw.setting, draw.gradients)
+        if by_differences < min(LIMIT_BY_DIFFERENCES, AGREEING * draw.gap):
+            why = f"by differences; gap {draw.gap:.0e} to PyTorch's forward-mode AD, which they refute"
+            return CompiledDerivative(DERIVATIVE, why, by_differences, forward)
+    captured = check_pair(pair, values, chance, opaque, meant)
+    gap = draw.gap if math.isfinite(draw.gap) else None
+    known = CompiledDerivative(NOT_THE_DERIVATIVE, reason, gap, forward, captured.word)
+    if draw.differing:
+        if captured.word == DERIVATIVE:
+            return known
+        return replace(known, detail=f"{reason}, which is {captured.word} ({captured.detail})")
+    if captured.word == DERIVATIVE and draw.gap > NO_ROUNDING:  # a formula of forward-mode AD is wrong, and refuted
+        return replace(known, word=DERIVATIVE, gap=captured.gap, detail=captured.detail, captured="")
+    if captured.word == DERIVATIVE:
+        why = f"gap {draw.gap:.0e}: its gradients are the captured ones, in fewer digits"
+        return replace(known, word=CANNOT_TELL, detail=why)
+    return replace(
+        known, word=captured.word, detail=f"its gradients are those of the captured backward: {captured.detail}"
+    )
+
+
+AGREEING = 0.1
+"""Differences that are nearer to the gradients than this part of the gap refute the formulas of forward-mode AD."""
+
+STEPS = (2e-3, 2.5e-4)
+"""Of differences of eighth order, relative to the inputs. Where a kink is nearer, the two estimates differ."""
+
+
+def _gap_by_differences(setting: Setting, gradients: Mapping[str, Tensor]) -> float:
+    """Return the gap of gradients to the captured forward's derivative by differences, or how far two estimates of that
+    are apart, if this is more; infinite where the forward does not run."""
+    most = max(map(_largest_of, setting.direction.values()), default=0.0)
+    size = max((_largest_of(setting.inputs[name]) for name in setting.direction), default=0.0)
+    right, terms = backward_product(setting, gradients)
+    estimates = []
+    for step in STEPS if most else ():
+        step *= size / most
+        total = 0.0
+        for count, weight in enumerate(WEIGHTS, 1):
+            ahead, behind = (_product_at(setting, way * count * step) for way in (1, -1))
+            if ahead is None or behind is None:
+                return math.inf
+            total += (ahead - behind) * weight / step
+        estimates.append(total)
+    if len(estimates) < 2 or not terms or not all(map(math.isfinite, (*estimates, right))):
+        return math.inf
+    return max(abs(estimates[0] - estimates[1]), abs(estimates[1] - right)) / terms
+
+
+def _product_at(setting: Setting, step: float) -> float | None:
+    """Return the product of the tangents and the results where the inputs are moved along the direction."""
+    try:
+        results = results_at(setting, step)
+    except (BackprintError, RuntimeError):
+        return None
+    return sum(inner(tangent, output_of(results, name))[0] for name, tangent in setting.tangents.items())
+
+
+def _rounding_of(setting: Setting) -> float:
+    """Return how far the difference of the two products moves if the inputs are rounded otherwise."""
+    try:
+        return rounding(setting)
+    except (BackprintError, RuntimeError) as error:
+        raise CannotTell(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One draw: the Setting with the compiled gradients beside it, and the figures."""
+
+    setting: Setting
+    gradients: Mapping[str, Tensor]
+    results: Mapping[PortKey, Any]
+    gap: float
+    limit: float
+    forward: float
+    differing: tuple[str, ...]
+    reason: str
+
+    @property
+    def left_out(self) -> str:
+        """The gradients that were not compared, in words."""
+        rows = self.setting.left_out.items()
+        return "left out: " + "; ".join(f"{port}: {why}" for port, why in rows) if rows else ""
+
+
+def measure(setting: Setting, returned: Returned) -> Measured:
+    """Return the figures of one draw; raise CannotTell if the compiled forward is not the captured one in float64."""
+    try:
+        forward = _forward_distance(setting, returned.results)
+    except CannotTell:  # it may have drawn other random numbers
+        if not steps_that_draw(setting.forward):
+            raise
+        setting = _with_its_draws(setting, returned.results)
+        forward = _forward_distance(setting, returned.results)
+    gradients = gradients_of(setting, returned.gradients)
+    try:
+        left, size, run = forward_product(setting)
+        limit = LIMIT_BY_DIFFERENCES if run.by_differences else LIMIT
+        gap = _gap_with(setting, (left, size), gradients)
+        if limit <= gap < math.inf:
+            _, setting = gap_by_accuracy(setting)
+            left, size, _ = forward_product(setting)
+            least = 1.0 if any(bool((gradient != 0).any()) for gradient in setting.gradients.values()) else 0.0
+            gap = _gap_with(setting, (left, max(size, least)), gradients)
+    except (BackprintError, RuntimeError) as error:
+        raise CannotTell(str(error)) from error
+    differing = different(gradients, setting.gradients)
+    names = ", ".join(differing[:4]) + (" …" if len(differing) > 4 else "")
+    reason = f"it differs from the captured backward in the gradient of {names}" if differing else ""
+    if bad := [name for name, gradient in gradients.items() if not bool(gradient.isfinite().all())]:
+        reason = f"its gradient of {', '.join(bad[:4])} has NaN or Inf; {reason}"
+    return Measured(setting, gradients, returned.results, gap, limit, forward, differing, reason)
+
+
+def different(gradients: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """Return the names of gradients that are not the expected ones. A gradient that is smaller than a small part of the
+    largest counts as that: it may be 0 but for rounding."""
+    least = FLOOR * max(map(_largest_of, expected.values()), default=0.0)
+    return tuple(name for name, gradient in gradients.items() if distance(gradient, expected[name], least) > SAME)
+
+
+def _gap_with(setting: Setting, left: tuple[float, float], gradients: Mapping[str, Tensor]) -> float:
+    """Return the gap of a Setting with these gradients; infinite if one is not finite."""
+    gap = gap_of(left, backward_product(setting, gradients))
+    return gap if math.isfinite(gap) else math.inf
+
+
+def _with_its_draws(setting: Setting, results: Mapping[PortKey, Any]) -> Setting:
+    """Return the Setting with the random numbers that the compiled forward drew, where it returns them: they are inputs
+    of its forward then."""
+    if not steps_that_draw(setting.forward):
+        return setting
+    lifted = lifted_draws(unguarded_graph(setting.forward))
+    if lifted is None:
+        return setting
+    ports = [setting.forward.outputs[place] for place in lifted.places]
+    names = [port.name for port in lifted.graph.inputs[len(setting.forward.inputs) :]]
+    inputs = setting.inputs | {name: results[port.key] for name, port in zip(names, ports, strict=True)}
+    try:
+        drawn = replace(setting, forward=lifted.graph, inputs=inputs, results=values_of(lifted.graph, inputs))
+        own = {key.name: value for key, value in values_of(drawn.backward, drawn.backward_inputs).items()}
+    except (BackprintError, RuntimeError) as error:
+        raise CannotTell(f"with what it drew, the captured graph does not run: {error}") from error
+    gradients = {name: zeros if own[name] is None else own[name] for name, zeros in zeros_like(setting).items()}
+    return replace(drawn, gradients=gradients)
+
+
+def zeros_like(setting: Setting) -> dict[str, Tensor]:
+    """Return zeros for each gradient."""
+    return {name: torch.zeros_like(gradient) for name, gradient in setting.gradients.items()}
+
+
+def _forward_distance(setting: Setting, results: Mapping[PortKey, Any]) -> float:
+    """Return how far outputs are from the captured forward's; raise CannotTell if they are those of another function,
+    or not in float64."""
+    most = 0.0
+    for key, own in setting.results.items():
+        if key.role not in ("output", "mutation") or not isinstance(own, Tensor) or own.layout is not torch.strided:
+            continue
+        value = results.get(key)
+        if not isinstance(value, Tensor) or value.shape != own.shape:
+            raise CannotTell(f"the compiled forward does not return {key.name!r} as the captured one does")
+        if value.dtype != own.dtype:
+            raise CannotTell(f"for inputs in float64 the compiled {key.name!r} is {str(value.dtype)[6:]}")
+        apart = distance(value, own)
+        if apart > APART:
+            drawn = setting.forward.by_role("rng") or steps_that_draw(setting.forward)
+            why = ", or draws other random numbers" if drawn else ""
+            raise CannotTell(
+                f"the compiled forward is not the captured one{why}: {key.name!r} differs by {apart:.1e} in float64"
+            )
+        most = max(most, apart)
+    return most
+
+
+def gradients_of(setting: Setting, gradients: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the compiled gradients of a Setting; None is a gradient of zeros."""
+    compared = {}
+    for name, zeros in zeros_like(setting).items():
+        value = gradients.get(name)
+        if value is None:
+            compared[name] = zeros
+        elif not isinstance(value, Tensor) or value.shape != zeros.shape or value.dtype != zeros.dtype:
+            kind = f"{str(value.dtype)[6:]}{list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            expected = f"{str(zeros.dtype)[6:]}{list(zeros.shape)}"
+            raise CannotTell(f"for inputs in float64 the compiled gradient of {name!r} is {kind}, not {expected}")
+        else:
+            compared[name] = value
+    return compared
+
+
+def not_linear(draw: Measured, call: Call) -> Measured | None:
+    """Return the draw with scaled tangents if the compiled gradients are not scaled alike; None if they are, or if the
+    forward returns other random numbers than before."""
+    setting = draw.setting
+    scaled = replace(setting, tangents={name: tangent * SCALE for name, tangent in setting.tangents.items()})
+    returned = call(scaled)
+    shown = [key for key in setting.results if key.role in ("output", "mutation")]
+    if any(distance(returned.results.get(key), draw.results.get(key)) > SAME for key in shown):
+        return None
+    gradients = gradients_of(setting, returned.gradients)
+    if not different(gradients, {name: gradient * SCALE for name, gradient in draw.gradients.items()}):
+        return None
+    own = {name: gradient * SCALE for name, gradient in setting.gradients.items()}
+    return measure(replace(scaled, gradients=own), returned)
+
+
+def distance(value: Any, expected: Any, least: float = 0.0) -> float:
+    """Return the largest difference of two results relative to the largest value, which is at least `least`; infinite
+    where only one is a number."""
+    if not isinstance(value, Tensor) or not isinstance(expected, Tensor):
+        return 0.0 if type(value) is type(expected) else math.inf
+    if value.shape != expected.shape or value.layout is not expected.layout:
+        return math.inf
+    if not expected.numel() or expected.layout is not torch.strided:
+        return 0.0
+    if not is_inexact(expected):
+        return 0.0 if torch.equal(value, expected) else math.inf
+    same = (value == expected) | (value.isnan() & expected.isnan())
+    apart = float(torch.where(same, 0.0, (value - expected).abs().double()).nan_to_num(math.inf, math.inf).max())
+    size = max(_largest_of(expected), least)
+    return apart / size if size else (math.inf if apart else 0.0)
+
+
+def _largest_of(value: Tensor) -> float:
+    """Return the size of the largest finite element; 0 without any."""
+    return float(value.abs().nan_to_num(0.0, 0.0, 0.0).max()) if value.numel() else 0.0

@@ -1,0 +1,101 @@
+"""Compile and take the time: cold with empty caches, then warm in the same process with the caches of the first.
+
+Before the clock starts, the compiler compiles one addition: its imports, the test of the processor and the precompiled
+headers are no part of a graph's time. Inductor's headers lie beside its caches, so an empty cache keeps them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+
+from backprint._torch.inductor import clear_caches_if_loaded
+from backprint.tools.bench.compilers.table import Compiler, compiled_by
+from backprint.tools.export.rerun import copies
+
+CACHE = "TORCHINDUCTOR_CACHE_DIR"
+
+READY: set[str] = set()
+"""The compilers that have compiled something in this process."""
+
+
+REMARKS: dict[int, tuple[Callable[..., Any], str]] = {}
+"""By its id, a compiled function and a sentence on how it was compiled."""
+
+
+def remark(function: Callable[..., Any], text: str) -> None:
+    """Keep a sentence on how a function was compiled, where that is not the usual way of its compiler."""
+    REMARKS[id(function)] = function, text
+
+
+def remarks_on(function: Callable[..., Any]) -> list[str]:
+    """Return what was said of a compiled function."""
+    return [REMARKS[id(function)][1]] if id(function) in REMARKS else []
+
+
+def compile_timed(
+    compiler: Compiler, module: fx.GraphModule, inputs: Sequence[Any], caches: Path, cold: bool
+) -> tuple[Callable[..., Any], float, Any]:
+    """Compile a graph; return the function, the seconds with one call, and the results of that.
+
+    `caches` is a folder for this compiler and this graph: a cold compilation empties it, a warm one uses it.
+    """
+    compiled = compiled_by(compiler)
+    if compiler.name not in READY:
+        READY.add(compiler.name)
+        prepare(compiled, caches.parent / "prepared")
+    if cold:
+        shutil.rmtree(caches, ignore_errors=True)
+    with _cached_in(caches):
+        values = copies(inputs)
+        start = time.perf_counter()
+        call = compiled(module, inputs)
+        results = call(*values)
+        return call, time.perf_counter() - start, results
+
+
+def compile_to_differentiate(compiler: Compiler, module: fx.GraphModule) -> Callable[..., Any]:
+    """Return a function that differentiates through a backend of torch.compile; it compiles in its first call."""
+    if compiler.backend != "inductor":
+        return torch.compile(module, backend=compiler.backend)
+    from backprint._torch.inductor import mode_options
+
+    return torch.compile(module, options=mode_options(*(compiler.options or ("default",))))
+
+
+def prepare(compiled: Callable[..., Any], caches: Path) -> None:
+    """Compile one addition. Its errors are ignored: the graph's own compilation raises them too."""
+    graph = fx.Graph()
+    value = graph.placeholder("value")
+    graph.output((graph.call_function(torch.ops.aten.add.Tensor, (value, value)),))
+    with _cached_in(caches), contextlib.suppress(BaseException):
+        compiled(fx.GraphModule(torch.nn.Module(), graph), [torch.ones(8)])
+
+
+@contextlib.contextmanager
+def _cached_in(caches: Path) -> Iterator[None]:
+    """Let torch's compilers use this folder for their caches, and clear their caches in memory."""
+    caches.mkdir(parents=True, exist_ok=True)
+    before = os.environ.get(CACHE)
+    os.environ[CACHE] = str(caches.resolve())
+    forget()
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(CACHE, None)
+        else:
+            os.environ[CACHE] = before
+
+
+def forget() -> None:
+    """Empty the caches in memory of compilers that were imported; functions compiled before stay."""
+    clear_caches_if_loaded()

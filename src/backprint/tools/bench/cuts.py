@@ -1,0 +1,449 @@
+"""The search for a small set of steps that still shows a fault, the cuts of a graph to such steps, and one test of a
+cut.
+
+The search knows numbered units and no torch. The units are in the order in which they run. It first finds the shortest
+beginning that shows the fault, by bisection: its last unit is part of the fault. Then it tries that unit alone, with
+the units that compute its inputs, and with theirs; failing that, the shortest end of the beginning, by bisection. From
+the rest it leaves out halves first and single units last, so that no unit of the result can be left out alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import inspect
+import os
+import re
+import resource
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.graph.fx.convert import spec_of
+from backprint.graph.fx.to_fx import to_fx
+from backprint.graph.nouns import Graph, Port, Ref, Spec, Step, Sub, TensorSpec, Value, leaves, refs
+from backprint.graph.operators import operators
+from backprint.graph.steps import live, mapped, used
+from backprint.prove.run import perform_steps, subgraphs
+from backprint.tools.export.judged import Eager, first_line, judged
+from backprint.tools.export.rerun import EagerRun, copies, rebuilt
+from backprint.tools.jobs.processes import in_child, processor_seconds, status
+from backprint.tools.lowering.subjects import Compile, graph_classes
+from backprint.tools.parts.uninitialised import uninitialized_values
+from backprint.values.geometry import span
+
+DEPTHS = (0, 1, 2, 3, 5, 8)
+"""How many levels of producers are added to the last unit, one attempt for each."""
+
+
+class _OutOfTestsError(Exception):
+    """The search has used all its tests; the smallest units so far are kept."""
+
+
+@dataclass
+class UnitSearch:
+    """A search: `shows` tests whether units still show the fault; `smaller` is called with each smaller set that
+    does."""
+
+    shows: Callable[[tuple[int, ...]], bool]
+    producers: Callable[[Collection[int]], Collection[int]]
+    most: int
+    smaller: Callable[[tuple[int, ...]], None] = lambda units: None
+    tests: int = 0
+    best: tuple[int, ...] = ()
+    known: dict[tuple[int, ...], bool] = field(default_factory=dict)
+
+    def shown_by(self, units: Collection[int]) -> bool:
+        """Whether these units show the fault; each set is tested once."""
+        key = tuple(sorted(units))
+        if not key:
+            return False
+        if key not in self.known:
+            if self.tests >= self.most:
+                raise _OutOfTestsError
+            self.tests += 1
+            self.known[key] = self.shows(key)
+            if self.known[key] and (not self.best or len(key) < len(self.best)):
+                self.best = key
+                self.smaller(key)
+        return self.known[key]
+
+    def smallest(self, count: int) -> tuple[int, ...]:
+        """Return the smallest units that the tests allow to find, of `count` that show the fault together."""
+        self.best = tuple(range(count))
+        try:
+            start = self.beginning(self.best)
+            self.best = self.least(self.ending(start))
+        except _OutOfTestsError:
+            pass
+        return self.best
+
+    def beginning(self, units: Sequence[int]) -> Sequence[int]:
+        """Return the shortest beginning that shows the fault, where a longer one always does."""
+        # Bisection is valid for beginnings: with more units behind it, the step that fails still gets the same values.
+        low, high = 0, len(units)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.shown_by(units[:middle]) else (middle, high)
+        return units[:high]
+
+    def ending(self, units: Sequence[int]) -> Sequence[int]:
+        """Return a few of the units that show the fault, the last unit among them."""
+        for near in self.with_producers(units):
+            if len(near) < len(units) and self.shown_by(near):
+                return near
+        low, high = 0, len(units)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.shown_by(units[middle:]) else (low, middle)
+        remaining = units[low:]
+        ends = (remaining[0], remaining[-1])
+        return ends if len(remaining) > 2 and self.shown_by(ends) else remaining
+
+    def with_producers(self, units: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Yield the last unit with its producers, then with theirs, and so on."""
+        near, depth = {units[-1]}, 0
+        for wanted in DEPTHS:
+            while depth < wanted:
+                near |= set(self.producers(near)) & set(units)
+                depth += 1
+            yield tuple(sorted(near))
+
+    def least(self, units: Sequence[int]) -> tuple[int, ...]:
+        """Return units of which none can be left out: leave out halves, quarters and so on, at last one at a time."""
+        remaining, size = list(units), max(len(units) // 2, 1)
+        while True:
+            before, start = len(remaining), 0
+            while start < len(remaining) > 1:
+                rest = remaining[:start] + remaining[start + size :]
+                if self.shown_by(rest):
+                    remaining = rest
+                else:
+                    start += size
+            if size == 1 and len(remaining) in (1, before):
+                return tuple(remaining)
+            size = max(size // 2, 1)
+
+
+# ------------------------------------------------------------------ cuts: a graph of some steps of another
+#
+# Values from steps that are left out become inputs, with the values that they had in a run of the whole graph; a number
+# is written into the graph. A unit is a set of steps that are never separated: a step whose value no input can hold (a
+# tuple) with the steps that read it, the steps that share a tensor with an update in place, and uninitialized memory
+# with the steps that fill it.
+
+ITEM = "operator.getitem"
+"""The target of a step that takes one tensor of several."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutGraph:
+    """A graph of some steps of a larger one, and its inputs in order."""
+
+    graph: Graph
+    inputs: tuple[Any, ...]
+
+    @property
+    def operators(self) -> int:
+        """The number of operators that the graph calls."""
+        return count_operators(self.graph)
+
+    def with_outputs(self, names: Collection[str]) -> CutGraph:
+        """Return the graph with these outputs only, without the steps and inputs that they do not need."""
+        graph = self.graph
+        kept = [pair for pair in zip(graph.outputs, graph.results, strict=True) if pair[0].name in names]
+        graph = replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept))
+        graph = live(graph)
+        needed = {name for step in graph.steps for name in used(step)} | {r for v in graph.results for r in refs(v)}
+        pairs = [pair for pair in zip(graph.inputs, self.inputs, strict=True) if pair[0].local in needed]
+        return CutGraph(replace(graph, inputs=tuple(port for port, _ in pairs)), tuple(value for _, value in pairs))
+
+    def bypassing(self, name: str) -> Iterator[CutGraph]:
+        """Yield graphs in which a step is replaced by one of its arguments that has its dtype and shape."""
+        graph = self.graph
+        specs = {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
+        [step] = [other for other in graph.steps if other.name == name]
+        for argument in dict.fromkeys(used(step)):
+            if _kind_of_spec(specs[argument]) != _kind_of_spec(step.spec):
+                continue
+
+            def value_of(other: str, instead: str = argument) -> Value:
+                return Ref(instead if other == name else other)
+
+            steps = tuple(mapped(other, value_of) for other in graph.steps if other is not step)
+            results = tuple(Ref(argument) if result == Ref(name) else result for result in graph.results)
+            shorter = CutGraph(replace(graph, steps=steps, results=results), self.inputs)
+            yield shorter.with_outputs({port.name for port in graph.outputs if port.name != name})
+
+
+def _kind_of_spec(spec: Spec) -> Any:
+    """Return the dtype and the shape of a tensor; for another value an object that equals no other."""
+    return (spec.dtype, spec.shape) if isinstance(spec, TensorSpec) else object()
+
+
+def count_operators(graph: Graph) -> int:
+    """Return how many operators a graph calls; `operator.getitem` does not count."""
+    return sum(step.target != ITEM for step in graph.steps)
+
+
+@dataclass(frozen=True)
+class RecordedGraph:
+    """A graph that ran in eager, and every value in that run."""
+
+    graph: Graph
+    values: Mapping[str, Any]
+    units: tuple[tuple[int, ...], ...]
+    """The places of the steps of each unit, in the order of the last."""
+
+    def producers(self, units: Collection[int]) -> set[int]:
+        """Return the other units that compute values which these units use."""
+        unit_of = {self.graph.steps[place].name: number for number, places in enumerate(self.units) for place in places}
+        names = (name for number in units for place in self.units[number] for name in used(self.graph.steps[place]))
+        return {unit_of[name] for name in names if name in unit_of} - set(units)
+
+    def cut(self, units: Collection[int]) -> CutGraph | None:
+        """Return the graph of some units; None if it has no output."""
+        places = sorted(place for number in units for place in self.units[number])
+        steps = [self.graph.steps[place] for place in places]
+        names = {step.name for step in steps}
+        outer = dict.fromkeys(name for step in steps for name in used(step) if name not in names)
+        input_names = [name for name in outer if isinstance(self.values[name], Tensor)]
+
+        def value_of(name: str) -> Value:
+            return Ref(name) if name in names or isinstance(self.values[name], Tensor) else self.values[name]
+
+        steps = [mapped(step, value_of) for step in steps]
+        shown = [name for name in self.crossing(names, steps) if isinstance(self.values[name], Tensor)]
+        if not shown:
+            return None
+        inputs = tuple(Port(name, "input", spec_of(self.values[name]), name) for name in input_names)
+        outputs = tuple(Port(name, "output", spec_of(self.values[name])) for name in shown)
+        called = set(_bodies_called(steps))
+        bodies = tuple(pair for pair in self.graph.subgraphs if pair[0] in called)
+        graph = Graph(inputs, tuple(steps), outputs, tuple(map(Ref, shown)), bodies)
+        return CutGraph(graph, tuple(self.values[name] for name in input_names))
+
+    def crossing(self, names: Collection[str], steps: Sequence[Step]) -> Iterator[str]:
+        """Yield the values of these steps that other steps read, that the graph returns, or that nothing reads."""
+        inner = {name for step in steps for name in used(step)}
+        outer = {name for step in self.graph.steps if step.name not in names for name in used(step)}
+        outer |= {name for result in self.graph.results for name in refs(result)}
+        return (step.name for step in steps if step.name in outer or step.name not in inner)
+
+
+def record_values(graph: Graph, run: EagerRun) -> RecordedGraph:
+    """Run a graph, whose inputs and random state are those of an eager run, and keep a copy of every value."""
+    locals_ = [port.local for port in graph.inputs]
+    values: dict[str, Any] = {}
+
+    def play(*inputs: Any) -> None:
+        env = dict(zip(locals_, inputs, strict=True))
+        values.update({name: own_memory(value) for name, value in env.items()})
+
+        def keep(_: int, step: Step) -> None:
+            values[step.name] = own_memory(env[step.name])
+
+        perform_steps(graph.steps, env, subgraphs(graph), after=keep)
+
+    run.again(play)
+    return RecordedGraph(graph, values, _units_of(graph, values))
+
+
+def own_memory(value: Any) -> Any:
+    """Return a copy of a tensor in memory of its own, with the same strides."""
+    if not isinstance(value, Tensor):
+        return value
+    value = value.detach().resolve_conj().resolve_neg()
+    if value.layout is not torch.strided or value.numel() == 0:
+        return value.clone()
+    flat = torch.as_strided(value, (span(value.shape, value.stride()),), (1,), value.storage_offset()).clone()
+    return torch.as_strided(flat, value.shape, value.stride(), 0)
+
+
+def _units_of(graph: Graph, values: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
+    """Return the units of a graph: places of steps."""
+    groups: list[set[int]] = [{place} for place in range(len(graph.steps))]
+    for tie in ties(graph, values):
+        joined = set().union(*(groups[place] for place in tie))
+        for place in joined:
+            groups[place] = joined
+    units = {id(group): tuple(sorted(group)) for group in groups}
+    return tuple(sorted(units.values(), key=lambda places: places[-1]))
+
+
+def ties(graph: Graph, values: Mapping[str, Any]) -> Iterator[list[int]]:
+    """Yield lists of places of steps that must stay together."""
+    users: dict[str, list[int]] = {}
+    for place, step in enumerate(graph.steps):
+        for name in (*used(step), step.name):
+            users.setdefault(name, []).append(place)
+    for name, places in users.items():
+        if not isinstance(values[name], Tensor | bool | int | float | complex | str | None):
+            yield places
+    for step in graph.steps:
+        if "m" in operators().get(step.target, ""):
+            yield [place for name in used(step) for place in users[name]]
+    for name in uninitialized_values(graph).made:
+        yield users[name]
+
+
+def _bodies_called(steps: Sequence[Step]) -> Iterator[str]:
+    """Yield the names of the subgraphs that steps pass to their operators."""
+    for step in steps:
+        for value in (*step.args, *(value for _, value in step.kwargs)):
+            yield from (leaf.name for leaf in leaves(value) if type(leaf) is Sub)
+
+
+# ------------------------------------------------------------------ one test of a cut, in a process of its own
+#
+# The process is forked from one that has loaded torch and no compiler. The inputs are the cut's, the random state is a
+# seed's, and the outputs are judged against eager and float64 (`tools/export/judged`).
+
+FAULTS = ("wrong", "raised", "crashed", "timeout", "out of memory")
+
+LACKING = {
+    "InvalidCxxCompiler": "Inductor compiles with a C++ compiler, and finds none here: install g++, or set CXX to one",
+    "TritonMissing": "Inductor's kernels for GPUs need triton, which is not installed: pip install triton",
+}
+"""Errors with which a compiler reports that this machine lacks something; none is a fault of the compiler."""
+
+LIKE = 0.5
+"""The least similarity of two messages of one exception type that count as the same fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class _WrongOutput:
+    """An output that is wrong: its name, and how far it is from eager and from float64."""
+
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class FaultTrial:
+    """How one test ended: one of FAULTS, `eager failed` or `cannot run here`; the kind is '' if it ended well."""
+
+    kind: str = ""
+    detail: str = ""
+    error: str = ""
+    """The exception's type, where one was raised."""
+    outputs: tuple[_WrongOutput, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """The kind and the reason, in a line."""
+        return f"{self.kind}: {self.detail}" if self.detail else self.kind or "every output is right"
+
+    def same_fault(self, other: FaultTrial) -> bool:
+        """Whether two tests failed in the same way: by one signal, or with one exception about one operator."""
+        if self.kind != other.kind or not self.kind:
+            return False
+        if self.kind == "crashed":
+            return self.detail == other.detail
+        if self.kind != "raised":
+            return True
+        alike = difflib.SequenceMatcher(None, _plain_message(self.detail), _plain_message(other.detail)).ratio()
+        return self.error == other.error and _operators_in(self.detail) == _operators_in(other.detail) and alike >= LIKE
+
+
+def _operators_in(message: str) -> set[str]:
+    """Return the operators that a message names, without their overloads."""
+    return set(re.findall(r"\b(?:aten|prims)(?:::|\.)(\w+)", message))
+
+
+def _plain_message(message: str) -> str:
+    """Return a message without its numbers and the values' names."""
+    return re.sub(r"\d+", "", message)
+
+
+AT_WORK = 0.5
+"""The least share of a processor that a test is taken to have."""
+
+
+@dataclass(frozen=True)
+class FaultTrials:
+    """How graphs are tried: with a compiler, from a seed, and with so many bytes of memory."""
+
+    compile: Compile
+    seed: int = 0
+    memory: int = 0
+    """0 is as much as there is."""
+
+    def tried(self, cut: CutGraph, limit: float) -> FaultTrial:
+        """Compile and run a graph in a process of its own, for at most `limit` seconds: of processors, because others
+        may use them; one that uses none is waited for as long as `AT_WORK` says."""
+        started = time.monotonic()
+
+        def spent(pid: int) -> float:
+            return max(processor_seconds(pid), (time.monotonic() - started) * AT_WORK)
+
+        end = in_child(lambda: asdict(self.trial(cut)), limit, self.memory, spent)
+        seconds = time.monotonic() - started
+        if not end.ended_well:
+            kind = "eager failed" if end.cause == "raised" else end.cause
+            return FaultTrial(
+                kind, end.detail if kind != "timeout" else f"no answer after {limit:.3g} s", seconds=seconds
+            )
+        outputs = tuple(_WrongOutput(**row) for row in end.value["outputs"])
+        return FaultTrial(**{**end.value, "outputs": outputs, "seconds": seconds})
+
+    def trial(self, cut: CutGraph) -> FaultTrial:
+        """Compile and run a graph in this process; raise where eager does."""
+        _enclose_trial(self.memory)
+        run = eager_run(cut.graph, cut.inputs, self.seed)
+        module, inputs = to_fx(cut.graph), copies(run.inputs)
+        try:
+            compiled = self.compile(module, inputs)
+            results = run.again(compiled)
+        except Exception as error:
+            cause = getattr(error, "inner_exception", None) or error
+            name = type(cause).__name__
+            if name in LACKING:
+                return FaultTrial("cannot run here", LACKING[name])
+            return FaultTrial("raised", f"{name}: {first_line(error)}", name)
+        return _judged_trial(Eager(run, compiled), results)
+
+
+def _judged_trial(eager: Eager, results: Any) -> FaultTrial:
+    """Return whether one of a compiler's outputs is wrong."""
+    results = results if isinstance(results, (tuple, list)) else (results,)
+    wanted = eager.run.outputs
+    if len(results) != len(wanted):
+        return FaultTrial("wrong", f"{len(results)} outputs, and eager gives {len(wanted)}")
+    words = [judged(eager, index, value) for index, value in enumerate(results)]
+    wrong = tuple(
+        _WrongOutput(name, why) for (_, name), (word, why) in zip(wanted, words, strict=True) if word == "wrong"
+    )
+    if not wrong:
+        return FaultTrial()
+    more = f", and {len(wrong) - 1} more of {len(wanted)} outputs" if len(wrong) > 1 else ""
+    return FaultTrial("wrong", f"{wrong[0].name}: {wrong[0].detail}{more}", outputs=wrong)
+
+
+def eager_run(graph: Graph, inputs: Sequence[Any], seed: int) -> EagerRun:
+    """Run a graph in eager, from the state of a seed."""
+    [module] = graph_classes({"graph": graph}).values()
+    module = rebuilt(module, inspect.getsource(module))
+    outputs = [(port.role, port.name) for port in graph.outputs]
+    torch.manual_seed(seed)
+    run = EagerRun(module, list(inputs), (torch.get_rng_state(), ()), outputs, ())
+    return replace(run, results=run.again(module()))
+
+
+def _enclose_trial(memory: int) -> None:
+    """Silence this process, and limit it to one thread, to so much memory, and to no core file."""
+    silent = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(silent, descriptor)
+    torch.set_num_threads(1)
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # read when Inductor is loaded
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if memory:  # so that one huge allocation fails at once; what is allocated bit by bit is measured
+        with contextlib.suppress(OSError, ValueError):  # a lower limit is there already
+            most = status("VmData") + memory + memory // 4
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))

@@ -1,0 +1,72 @@
+"""Whether a compiler differentiates a forward by itself as autograd does.
+
+A bench gives compilers the captured forward and the captured backward, each as a graph, so what AOTAutograd makes of a
+forward that requires grad is not in them. Here the forward alone goes through `torch.compile`, as a user's model does,
+and its gradients are compared with those of autograd on the same graph in eager.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from backprint.tools.bench.asking import CompilerProcess
+from backprint.tools.bench.gradients import forward_alone, gradients_of
+from backprint.tools.export.judged import Eager, judged, widened_class
+from backprint.tools.export.rerun import EagerRun, copies, rebuilt
+from backprint.tools.jobs.task import one_line
+from backprint.tools.lowering.subjects import BenchStep, graph_classes, random_now, steps_that_draw
+from backprint.tools.measuring.asking import CompilerFailed
+
+
+@dataclass(frozen=True, slots=True)
+class _EagerGradients:
+    """The gradients of a graph's class in eager, in the place of the class of a graph that returns them."""
+
+    module: Any
+    places: tuple[int, ...]
+    seed: int
+
+    def __call__(self) -> Callable[..., Any]:
+        return partial(gradients_of, self.module(), self.places, self.seed)
+
+    def widened(self) -> _EagerGradients:
+        """Return the same in float64."""
+        return replace(self, module=widened_class(self.module))
+
+
+def fault_of_gradients(process: CompilerProcess, step: BenchStep) -> tuple[str, str]:
+    """Return why a gradient that `torch.compile` computes by itself is wrong, and what else there is to say of it."""
+    graph = forward_alone(step.forward.graph)
+    names = {port.name for port in step.backward.graph.by_role("gradient")}
+    places = tuple(place for place, port in enumerate(graph.inputs) if port.name in names)
+    if steps_that_draw(graph):
+        return "", "how torch.compile differentiates it is not looked at: it draws random numbers"
+    (module,) = graph_classes({"forward": graph}).values()
+    gradients = _EagerGradients(
+        rebuilt(module, inspect.getsource(module)), places, int.from_bytes(os.urandom(6), "little")
+    )
+    outputs = [("gradient", graph.inputs[place].name) for place in places]
+    run = EagerRun(gradients, copies(step.forward.run.inputs), random_now(), outputs, ())
+    try:
+        run = replace(run, results=run.again(run.module()))
+    except (
+        Exception
+    ) as error:  # an operator without a derivative: the captured backward is not autograd's of this graph
+        return "", one_line(f"how torch.compile differentiates it is not looked at: eager raises {error}")
+    try:
+        answer = process.request("differentiate", forward=step.forward.title, places=places, seed=gradients.seed)
+    except CompilerFailed as error:
+        return "", one_line(f"torch.compile does not differentiate it by itself: {error}")
+    eager = Eager(run, gradients())
+    for place, value in enumerate(process.results_in(answer)):
+        word, detail = judged(eager, place, value)
+        if word == "wrong":
+            return one_line(
+                f"torch.compile, which differentiates it by itself: {' '.join(outputs[place])}: {detail}"
+            ), ""
+    return "", f"the gradients of torch.compile, which differentiates it by itself, are right: {len(places)}"

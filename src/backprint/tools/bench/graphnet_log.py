@@ -1,0 +1,541 @@
+"""GraphNet's benchmark log, read and written: the text between its `test_compiler` and its plots.
+
+Both ways pass through ScoredSamples. A log keeps a sample's name, configuration, dtypes, shapes, timings, speedups and
+the tolerances that each output is within. `[max_diff]` and `[mean_diff]`, which no score reads, are left out.
+
+A log is read as GraphNet reads it, but for these:
+- Where timing fluctuated, GraphNet logs a failed execution, and counts one. Here the sample is unmeasured.
+- Where the compiled model fails, GraphNet logs no dtypes, and takes the sample for a failure of eager. Here its line
+  "Fail due to compiled model execution error" is read: a compile failure.
+- Where dtypes differ, GraphNet logs no shapes, and takes that for a difference of shapes. Both count alike in scores.
+- Where no output was compared, GraphNet takes the sample for correct. Here it is unmeasured.
+
+GraphNet's tools compute the same scores from a written log as `backprint.tools.bench.scores`. Their parser looks for
+words anywhere in a line, so names and reasons are written with `%5B` for `[` and the like, and unescaped when read.
+Unmeasured samples stand before the first `[Processing]`, where GraphNet's parser skips all lines.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote
+
+from backprint.common.files import read_lines
+from backprint.errors import UsageError
+from backprint.tools.bench.cells import RIGHT, BenchCell, BenchOutput
+from backprint.tools.bench.runs import BenchRun
+from backprint.tools.bench.scores import (
+    COMPARED,
+    EQUAL,
+    MISMATCHES,
+    TOLERANCES,
+    UNMEASURED,
+    OutputForm,
+    ScoredOutput,
+    ScoredSample,
+    Tolerance,
+    compared_outcome,
+    tolerance_named,
+)
+
+T = TypeVar("T")
+
+PROMPT = "graph-net-test-compiler-log"
+
+FLUCTUATION = "Environment fluctuation detected"
+
+SIDES = {"eager": "Eager", "compiled": "Compiled"}
+
+PATTERNS = {
+    "config": re.compile(r"\[Config\] (\S+): (.+)"),
+    "datatype": re.compile(r"\[Datatype\]\[(\w+)\]: (.+)"),
+    "compared": re.compile(r"\[(DataType|Shape)\] (eager:.+ compiled:.+ match:\w+)"),
+    "correctness": re.compile(r"\[Correctness\]\[(.+?)\]: (.+)"),
+    "performance": re.compile(r"\[Performance\]\[(\w+)\]: (.+)"),
+    "speedup": re.compile(r"\[Speedup\]\[(\w+)\]: (.+)"),
+}
+"""By kind of line: its key and its value. Of two lines of one kind and key, the later counts."""
+
+LEADING = re.compile(r"^.*?(model execution failed:|model run failed with an Error:)")
+"""The words before a reason."""
+
+MOST_LOG = 256 << 20
+"""The bytes of a log that are read."""
+
+MOST_LINES = 1_000_000
+"""The lines of one."""
+
+SAME_SHAPES = ("type_mismatch", "value_mismatch")
+"""Outcomes with which outputs may be compared all the same: a correctness line says that shapes match."""
+
+BOTH_SIDES = re.compile(r"eager:(.+) compiled:(.+) match:\w+")
+
+ESCAPED = re.compile(r"[%\[]|(?<=all)_(?=close)|(?<=Error):|(?<=Exception):|[^\S ]")
+"""Text of a name or a reason that GraphNet's parser would take for a line of its own, and ends of lines."""
+
+
+def read_log(path: Path | str) -> tuple[ScoredSample, ...]:
+    """The samples of a log, in its order; those written as unmeasured stand first."""
+    try:
+        lines = read_lines(path, MOST_LOG, MOST_LINES, "surrogateescape", links=True, error=UsageError)
+    except UsageError as error:
+        why = str(error).removeprefix(f"{path}: ").removeprefix("cannot be read: ")
+        raise UsageError(f"{path}: cannot read the log: {why}") from None
+    return parse_log("\n".join(lines), str(path))
+
+
+def parse_log(text: str, place: str = "log") -> tuple[ScoredSample, ...]:
+    """The samples of a log's text. Messages name the place and the line."""
+    lines = tuple(enumerate(text.split("\n"), 1))
+    starts = [number for number, line in lines if "[Processing]" in line]
+    unmeasured = (_unmeasured_of(line) for _, line in lines if "[Unmeasured] " in line)
+    ends = [start - 1 for start in starts[1:]] + [len(lines)]
+    blocks = (_LoggedLines(place, lines[start - 1 : end]) for start, end in zip(starts, ends, strict=True))
+    return (*unmeasured, *map(sample_of, blocks))
+
+
+def write_log(samples: Iterable[ScoredSample], path: Path | str) -> None:
+    Path(path).write_text(log_text(samples), encoding="utf-8", errors="surrogateescape")
+
+
+def log_text(samples: Iterable[ScoredSample]) -> str:
+    """The text of a log; each line begins with GraphNet's prompt."""
+    ordered = sorted(samples, key=lambda sample: sample.outcome != UNMEASURED)
+    return "".join(f"{PROMPT} {line}\n" for sample in ordered for line in lines_of(sample))
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _LoggedLines:
+    """The numbered lines of one sample, from its `[Processing]` to the next."""
+
+    place: str
+    lines: tuple[tuple[int, str], ...]
+
+    def first_with(self, *words: str) -> str | None:
+        """The first line in which one of the words stands."""
+        return next((line for _, line in self.lines if any(word in line for word in words)), None)
+
+    def matches(self, *words: str) -> bool:
+        """Whether all of the words stand in one line."""
+        return any(all(word in line for word in words) for _, line in self.lines)
+
+    def values(self, kind: str, convert: Callable[[str], T]) -> dict[str, T]:
+        """Key and value of each line of a kind."""
+        values_by_key = {}
+        for number, line in self.lines:
+            if match := PATTERNS[kind].search(line):
+                try:
+                    values_by_key[match[1]] = convert(match[2].strip())
+                except ValueError as error:
+                    raise UsageError(
+                        f"{self.place}:{number}: {match[0]!r:.200} cannot be read: {error}; remove the sample"
+                    ) from error
+        return values_by_key
+
+
+def sample_of(block: _LoggedLines) -> ScoredSample:
+    dtypes = block.values("datatype", str.split)
+    sides = block.values("compared", lambda text: text)
+    closeness = block.values("correctness", flags)
+    eager = forms(block, dtypes, sides, "eager")
+    compiled = forms(block, dtypes, sides, "compiled")
+    outputs = tuple(output_of(form, index, closeness) for index, form in enumerate(eager))
+    speedups = block.values("speedup", ratio)
+    outcome, reason = outcome_of(block, outputs, compiled)
+    if outcome in COMPARED:
+        outcome, reason = _told_by_outputs(block, outputs, closeness, "e2e" in speedups)
+    return ScoredSample(
+        name=_unescaped(block.lines[0][1].partition("[Processing]")[2].strip()),
+        outcome=outcome,
+        speedup=speedups.pop("e2e", None),
+        outputs=outputs,
+        compiled=compiled if outcome in MISMATCHES and compiled != eager else None,
+        reason=reason,
+        config=tuple((_unescaped(key), value) for key, value in block.values("config", _unescaped).items()),
+        performance=tuple(block.values("performance", _unescaped).items()),
+        speedups=tuple(speedups.items()),
+    )
+
+
+def flags(text: str) -> tuple[bool, ...]:
+    return tuple(bool(float(word)) for word in text.split())
+
+
+def ratio(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise ValueError("a speedup is a finite number from 0 on")
+    return value
+
+
+def forms(
+    block: _LoggedLines, dtypes: Mapping[str, Sequence[str]], sides: Mapping[str, str], side: str
+) -> tuple[OutputForm, ...]:
+    """The forms of one side's outputs; without shapes where the log has not one for each dtype."""
+    known = dtypes.get(side, ())
+    shapes = listed(sides.get("Shape", ""), side)
+    spelled = listed(sides.get("DataType", ""), side)
+    values = [str(word).partition(":")[2] for word in spelled] if len(spelled) == len(known) else [""] * len(known)
+    sizes = [tuple(shape) if isinstance(shape, list) else None for shape in shapes]
+    fitting = sizes if len(sizes) == len(known) else [None] * len(known)
+    return tuple(map(OutputForm, known, fitting, values))
+
+
+def listed(text: str, side: str) -> list[object]:
+    """The list that stands for a side in `eager:[…] compiled:[…] match:…`; empty where there is none to read."""
+    match = BOTH_SIDES.fullmatch(text)
+    if match is None:
+        return []
+    try:
+        values = json.loads(match[list(SIDES).index(side) + 1].replace("'", '"'))
+    except ValueError:
+        return []
+    return values if isinstance(values, list) else []
+
+
+def output_of(form: OutputForm, index: int, closeness: Mapping[str, tuple[bool, ...]]) -> ScoredOutput:
+    """An output and the tolerances within which it is; a line with too few values says nothing good of the rest."""
+    good = [name for name, values in closeness.items() if values[index : index + 1] == (True,)]
+    close = (tolerance_named(name) for name in good)
+    return ScoredOutput(form, EQUAL in good, frozenset(tolerance for tolerance in close if tolerance is not None))
+
+
+def outcome_of(block: _LoggedLines, outputs: Sequence[ScoredOutput], compiled: Sequence[OutputForm]) -> tuple[str, str]:
+    """Return how the sample ended, and why, by the words that GraphNet looks for, in its order."""
+    compared = block.matches("all_close")
+    if line := block.first_with(FLUCTUATION):
+        return UNMEASURED, _reason_in(line)
+    if not (compared or block.matches("[Datatype][eager]")):
+        return _failed_unseen(block)
+    if not (compared or block.matches("[Datatype][compiled]")):
+        return "compile_fail", _reason_in(block.first_with(f"{SIDES['compiled']} model execution failed:", *ERRORS))
+    types_match = block.matches("[DataType]", "match:True")
+    if not (compared or block.matches("[Shape]", "match:True")):
+        return _mismatch_without_shapes(block), ""
+    if not types_match:
+        return _mismatch_of_types([output.form for output in outputs], compiled), ""
+    if line := block.first_with(*ERRORS):
+        return "runtime_fail", _reason_in(line)
+    return "correct", ""
+
+
+def _told_by_outputs(
+    block: _LoggedLines, outputs: Sequence[ScoredOutput], closeness: Mapping[str, tuple[bool, ...]], timed: bool
+) -> tuple[str, str]:
+    """The outcome where nothing failed, and its reason: from the outputs that were compared."""
+    longest = max(map(len, closeness.values()), default=0)
+    if longest > len(outputs):
+        number, line = block.lines[0]
+        raise UsageError(
+            f"{block.place}:{number}: {line.strip()!r:.200}: [Correctness] has {longest} outputs, "
+            f"[Datatype][eager] has {len(outputs)} dtypes; remove the sample"
+        )
+    if not outputs or EQUAL not in closeness:
+        return UNMEASURED, "no output was compared"
+    outcome = compared_outcome(outputs)
+    return (UNMEASURED, "not timed") if outcome == "correct" and not timed else (outcome, "")
+
+
+ERRORS = ("Exception:", "Error:")
+
+
+def _failed_unseen(block: _LoggedLines) -> tuple[str, str]:
+    """How a sample failed of which no dtype is known."""
+    side = "compiled" if block.matches("Fail due to compiled model execution error") else "eager"
+    line = block.first_with(f"{SIDES[side]} model execution failed:", *ERRORS)
+    return {"eager": "eager_fail", "compiled": "compile_fail"}[side], _reason_in(line)
+
+
+def _mismatch_without_shapes(block: _LoggedLines) -> str:
+    """Shapes are said to differ, or were not compared because the dtypes differ."""
+    unsaid = not block.matches("[Shape]", "match:")
+    return "type_mismatch" if unsaid and block.matches("[DataType]", "match:False") else "shape_mismatch"
+
+
+def _mismatch_of_types(eager: Sequence[OutputForm], compiled: Sequence[OutputForm]) -> str:
+    same = [form.dtype for form in eager] == [form.dtype for form in compiled]
+    return "value_mismatch" if same and any(form.values for form in compiled) else "type_mismatch"
+
+
+def _reason_in(line: str | None) -> str:
+    """The reason that a line gives, without the words before it."""
+    return _unescaped(LEADING.sub("", line).strip()) if line else ""
+
+
+def _unmeasured_of(line: str) -> ScoredSample:
+    name, _, reason = line.partition("[Unmeasured] ")[2].partition(" ")
+    return ScoredSample(_unescaped(name), UNMEASURED, reason=_unescaped(reason.strip()))
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def lines_of(sample: ScoredSample) -> Iterator[str]:
+    """A sample's lines, in GraphNet's order."""
+    name = _escaped_word(sample.name)
+    if sample.outcome == UNMEASURED:
+        yield f"[Unmeasured] {name} {escaped(sample.reason)}"
+        return
+    yield f"[Processing] {name}"
+    yield from (f"[Config] {_escaped_word(key)}: {escaped(value)}" for key, value in sample.config if value)
+    yield from _form_lines(sample)
+    if sample.outcome in COMPARED or (sample.outcome in SAME_SHAPES and any(map(_closeness_known, sample.outputs))):
+        yield from _closeness_lines(sample.outputs)
+    yield from REASONS.get(sample.outcome, _no_reason)(escaped(sample.reason))
+    yield f"[Result] status: {'success' if sample.outcome in COMPARED else 'failed'}"
+    yield from (f"[Performance][{clock}]: {escaped(text)}" for clock, text in sample.performance)
+    speedups = (("e2e", sample.speedup), *sample.speedups)
+    yield from (f"[Speedup][{clock}]: {value!r}" for clock, value in speedups if value is not None)
+
+
+def _form_lines(sample: ScoredSample) -> Iterator[str]:
+    """The lines of dtypes and shapes: of both sides, of eager alone where compiling failed, or none."""
+    if sample.outcome == "eager_fail":
+        return
+    eager = [output.form for output in sample.outputs]
+    yield f"[Datatype][eager]: {' '.join(form.dtype for form in eager)}"
+    if sample.outcome == "compile_fail":
+        return
+    compiled = eager if sample.compiled is None else sample.compiled
+    yield f"[Datatype][compiled]: {' '.join(form.dtype for form in compiled)}"
+    spelled = [[f"{form.dtype}:{form.values}".removesuffix(":") for form in side] for side in (eager, compiled)]
+    differ = sample.outcome in ("type_mismatch", "value_mismatch")
+    yield f"[DataType] eager:{spelled[0]} compiled:{spelled[1]} match:{not differ}"
+    shapes = [[list(form.shape or ()) for form in side if form.shape is not None] for side in (eager, compiled)]
+    yield f"[Shape] eager:{shapes[0]} compiled:{shapes[1]} match:{sample.outcome != 'shape_mismatch'}"
+
+
+def _closeness_known(output: ScoredOutput) -> bool:
+    return output.equal or bool(output.close)
+
+
+def _closeness_lines(outputs: Sequence[ScoredOutput]) -> Iterator[str]:
+    """For each tolerance, of all dtypes: which outputs are within it."""
+    if not outputs:
+        return
+    yield f"[Correctness][{EQUAL}]: {' '.join(str(int(output.equal)) for output in outputs)}"
+    for tolerance in TOLERANCES:
+        yield f"[Correctness][{tolerance.line_name}]: {' '.join(bit(output, tolerance) for output in outputs)}"
+
+
+def bit(output: ScoredOutput, tolerance: Tolerance) -> str:
+    return str(int(tolerance in output.close))
+
+
+def _no_reason(reason: str) -> Iterator[str]:
+    return iter(())
+
+
+def _runtime_reason(reason: str) -> Iterator[str]:
+    yield f"Compiled model run failed with an Error: {reason}"
+
+
+def _compile_reason(reason: str) -> Iterator[str]:
+    yield f"Compiled model execution failed: {reason}"
+    yield "[Fail due to compiled model execution error.]"
+
+
+def _eager_reason(reason: str) -> Iterator[str]:
+    yield f"Eager model execution failed: {reason}"
+    yield "[Fail due to eager model execution error.]"
+
+
+REASONS: dict[str, Callable[[str], Iterator[str]]] = {
+    "runtime_fail": _runtime_reason,
+    "compile_fail": _compile_reason,
+    "eager_fail": _eager_reason,
+}
+
+
+def escaped(text: str) -> str:
+    """Return an untrusted text escaped for one line; `_unescaped` is the inverse."""
+    return ESCAPED.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), text)
+
+
+def _escaped_word(text: str) -> str:
+    return escaped(text).replace(" ", "%20")
+
+
+def _unescaped(text: str) -> str:
+    return unquote(text, errors="surrogateescape")
+
+
+# ------------------------------------------------------------------ cells of a bench run as scored samples
+#
+# GraphNet knows fewer outcomes than a cell has:
+#
+# - An output that was compared is judged by the tolerances that it is within, as GraphNet does. A cell that is right by
+#   Backprint's rule may be wrong at a strict level, and the reverse. Where a cell is wrong, another dtype, another
+# shape,   and NaN or Inf in other places are mismatches. - Another number of outputs is a mismatch of shapes. - A wrong
+# cell that was not timed has no speedup that a loose level could count: it is within no tolerance. - `refused` failed
+# to compile; `failed` failed to run. - A process that crashed or was ended at a limit failed to run, if its reason
+# begins with one of `RUNNING`; else it   failed to compile, with which each graph begins. - `nondeterministic`,
+# `skipped` and cells that are right and not timed are unmeasured, and so is a process that ended   before any graph had
+# begun.
+#
+# An output that eager itself does not repeat, or that draws other random numbers, is left out of its sample. A cell
+# without any output that a redraw of the inputs moves is left out of all scores: zeros would pass there. So is that
+# graph with the compilers that did not compile it.
+
+FAILS = {
+    "refused": "compile_fail",
+    "failed": "runtime_fail",
+    "eager failed": "eager_fail",
+}
+
+ENDED_PROCESSES = ("crashed", "timeout", "out of memory")
+
+RUNNING = re.compile(
+    r"\W*(?:while |when |at )?(run|call|compar|judg|tim(?:e|ing)\b(?! ?out)|warm|measur)", re.IGNORECASE
+)
+"""How a reason begins whose stage is after the compilation."""
+
+UNSTEADY = ("nondeterministic", "random")
+"""Words of outputs that are neither right nor wrong."""
+
+NOT_FINITE = re.compile(r"relative error (inf|nan)\b")
+"""The judge's detail of an output with NaN or Inf where eager has numbers."""
+
+SIZES = ((10, "<10"), (100, "10-99"), (1000, "100-999"))
+
+LARGEST_SIZE = "1000+"
+
+
+def scored_samples(run: BenchRun, compiler: str) -> tuple[ScoredSample, ...]:
+    """Return the samples that scores count for a compiler."""
+    without = powerless_graphs(run.cells)
+    return _scored_cells(cell for cell in run.of(compiler) if (cell.sample, cell.graph) not in without)
+
+
+def _scored_cells(cells: Iterable[BenchCell]) -> tuple[ScoredSample, ...]:
+    """Return each cell as a sample, those without power too."""
+    return tuple(map(scored_cell, cells))
+
+
+def write_run_log(run: BenchRun, compiler: str, path: Path | str) -> None:
+    """Write GraphNet's log of a compiler's cells, whose scores are those of `scored_samples`."""
+    write_log(scored_samples(run, compiler), path)
+
+
+def write_run_logs(run: BenchRun, folder: Path) -> Iterator[Path]:
+    """Write the log of each compiler into a folder; yield the paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for compiler in run.compilers:
+        place = folder / f"{compiler.folder}.log"
+        write_run_log(run, compiler.name, place)
+        yield place
+
+
+def _has_no_power(cell: BenchCell) -> bool:
+    """Whether no output of a cell can tell a right compiler from one that ignores its inputs."""
+    return bool(cell.outputs) and not any(output.power for output in cell.outputs)
+
+
+def powerless_graphs(cells: Iterable[BenchCell]) -> frozenset[tuple[str, str]]:
+    """Return (sample, graph) of the graphs without power, by the cells of any compiler."""
+    return frozenset((cell.sample, cell.graph) for cell in cells if _has_no_power(cell))
+
+
+def size_class(cell: BenchCell) -> str:
+    """Return the class of a graph's number of operators."""
+    if not cell.steps:
+        return "unknown"
+    return next((name for limit, name in SIZES if cell.steps < limit), LARGEST_SIZE)
+
+
+def scored_cell(cell: BenchCell) -> ScoredSample:
+    """Return a cell as a sample of its graph."""
+    steady = [output for output in cell.outputs if output.word not in UNSTEADY]
+    speedup = finite_speedup(cell)
+    outputs = tuple(map(_scored_output, steady))
+    if cell.outcome == "wrong" and speedup is None:
+        outputs = tuple(ScoredOutput(output.form) for output in outputs)
+    outcome, reason = _scored_outcome(cell, steady, outputs)
+    return ScoredSample(
+        name=f"{cell.sample} {cell.graph}".strip(),
+        outcome=outcome,
+        speedup=speedup if outcome in COMPARED else None,
+        outputs=outputs,
+        compiled=tuple(map(_compiled_form, steady)) if outcome in MISMATCHES else None,
+        reason=reason,
+        config=_config_of(cell),
+        performance=_performance_of(cell),
+    )
+
+
+def finite_speedup(cell: BenchCell) -> float | None:
+    """Return the speedup of a cell that was timed; None where its ratio is not a number above 0."""
+    timed = cell.timing is not None and 0 < cell.timing.ratio < math.inf
+    return cell.speedup if timed else None
+
+
+def _scored_output(output: BenchOutput) -> ScoredOutput:
+    form = OutputForm(output.dtype, output.shape)
+    return ScoredOutput(form, output.equal, frozenset(TOLERANCES[place] for place in output.within))
+
+
+def _compiled_form(output: BenchOutput) -> OutputForm:
+    odd = NOT_FINITE.search(output.detail) if output.word == "wrong" else None
+    return OutputForm(output.compiled_dtype, output.compiled_shape, odd[1] if odd else "")
+
+
+def _scored_outcome(cell: BenchCell, steady: list[BenchOutput], outputs: tuple[ScoredOutput, ...]) -> tuple[str, str]:
+    """Return GraphNet's outcome of a cell, and its reason."""
+    if cell.outcome in FAILS:
+        return FAILS[cell.outcome], cell.reason
+    if cell.outcome in ENDED_PROCESSES:
+        if not cell.graph:
+            return UNMEASURED, cell.reason
+        return ("runtime_fail" if RUNNING.match(cell.reason) else "compile_fail"), cell.reason
+    if cell.outcome not in (*RIGHT, "wrong"):
+        return UNMEASURED, f"{cell.outcome}: {cell.reason}".rstrip(": ")
+    if not outputs:
+        return ("shape_mismatch", cell.reason) if cell.outcome == "wrong" else (UNMEASURED, "no output was compared")
+    if cell.outcome == "wrong" and (mismatch := mismatch_of(steady)):
+        return mismatch, cell.reason
+    if finite_speedup(cell) is None and cell.outcome != "wrong":
+        return UNMEASURED, f"not timed: {cell.reason}".rstrip(": ")
+    return compared_outcome(outputs), ""
+
+
+def mismatch_of(outputs: list[BenchOutput]) -> str:
+    """Return the kind of mismatch of outputs, in GraphNet's order; '' if they differ in values alone."""
+    kinds = (
+        any(output.dtype != output.compiled_dtype for output in outputs),
+        any(output.shape != output.compiled_shape for output in outputs),
+        any(output.word == "wrong" and NOT_FINITE.search(output.detail) for output in outputs),
+    )
+    return next((name for name, seen in zip(MISMATCHES, kinds, strict=True) if seen), "")
+
+
+def _config_of(cell: BenchCell) -> tuple[tuple[str, str], ...]:
+    """Return the words by which a cell is grouped."""
+    known = {
+        "compiler": cell.compiler,
+        "direction": cell.direction,
+        "family": cell.family,
+        "size": size_class(cell),
+        "operators": str(cell.steps or ""),
+        "outcome": cell.outcome,
+    }
+    return tuple((name, value) for name, value in known.items() if value)
+
+
+def _performance_of(cell: BenchCell) -> tuple[tuple[str, str], ...]:
+    """Return the times of both sides in milliseconds, in the form of GraphNet's log."""
+    if cell.timing is None:
+        return ()
+    times_by_side = {
+        "eager": {"lower_decile": cell.timing.eager * 1e3, "mean": cell.timing.eager_mean * 1e3},
+        "compiled": {"lower_decile": cell.timing.compiled * 1e3, "mean": cell.timing.compiled_mean * 1e3},
+    }
+    return tuple((side, json.dumps({"e2e": times_of_side})) for side, times_of_side in times_by_side.items())

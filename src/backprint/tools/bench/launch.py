@@ -1,0 +1,272 @@
+"""Begin a bench run, or go on with one: a corpus run for each compiler, and `bench.json` for all of them.
+
+Nothing here imports torch, but the list of torch.compile's backends for a name that no row has; worker processes do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backprint.common.files import read_bytes
+from backprint.common.text import BENCH_DIRECTIONS, check_choice, check_sequence
+from backprint.errors import BackprintError, SampleError, UsageError
+from backprint.tools.bench.compilers.table import (
+    Compiler,
+    absolute_compiler,
+    check_installed,
+    compiler_named,
+    versions_of,
+)
+from backprint.tools.bench.runs import FORMAT, META, BenchRun, read_meta, read_run
+from backprint.tools.jobs import workplace
+from backprint.tools.jobs.find import LISTED, common_source
+from backprint.tools.jobs.places import writable
+from backprint.tools.jobs.pool import Stage
+from backprint.tools.jobs.processes import cores
+from backprint.tools.jobs.run import Begun, RunPlan, Written, run_plan
+from backprint.tools.jobs.verbs import gpu_option
+from backprint.version import __version__
+
+if TYPE_CHECKING:
+    from backprint.tools.jobs.run import Watcher
+
+VERB = "backprint.tools.bench.trial:bench_sample"
+
+CACHES = "caches"
+"""The folder of a run for what compilers keep."""
+
+TAKEN = (CACHES, LISTED, META)
+
+GRAPHS = 1000
+"""How many times the limit of a graph's time a sample may take in all: each of its processes is watched on its own."""
+
+READ_FOR_DEVICE = 100
+"""How many graphs are read to see on which device samples are."""
+
+LARGEST_READ = 96 << 20
+"""The most bytes of such a graph."""
+
+PROCESSES = 512
+"""How many processes a compiler may start."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchPlan:
+    """The plan of a run: compilers, directions and samples."""
+
+    sources: tuple[Path, ...]
+    compilers: Sequence[str]
+    out: Path
+    directions: Sequence[str]
+    timed: bool
+    threads: int
+    device: str | None
+    timeout: float
+    only: Sequence[str]
+    limit: int | None
+    allow: Sequence[str]
+    derivative: bool = False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that a resumed run must share."""
+        return {
+            "directions": [direction for direction in BENCH_DIRECTIONS if direction in self.directions],
+            "timed": self.timed,
+            "threads": self.threads,
+            "device": self.device,
+            "timeout": self.timeout,
+            "allow": list(self.allow),
+            "derivative": self.derivative,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """Where a run is worked on: by how many workers, here or on a cluster, with how much memory and disk each."""
+
+    executor: str
+    ray_address: str | None
+    jobs: int
+    most: tuple[float | None, float | None]
+
+
+def launch(plan: BenchPlan, place: Workplace, *, restart: bool, retry: Sequence[str], watch: Watcher) -> BenchRun:
+    """Do a plan, one compiler after the other, or go on with it; return all that the run knows then."""
+    check_choice("executor", place.executor)
+    compilers = [compiler_named(name) for name in dict.fromkeys(plan.compilers)]
+    _check_bench(plan, compilers, retry)
+    source, ids = common_source(plan.sources, "bench")
+    names = plan.out / LISTED if ids else None
+    with writable(plan.out):
+        _begin_meta(plan, compilers, [os.fspath(source), *ids], restart)
+        if names is not None:
+            names.write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
+    tell, gpus = across(watch, len(compilers)), gpu_option()
+    for compiler in compilers:
+        compiler_names = {
+            "compiler": compiler.name,
+            "asked": absolute_compiler(compiler.name),
+        }  # `asked`: the name to look up
+        options = {**plan.options, **compiler_names, **gpus, "caches": os.fspath((plan.out / CACHES).resolve())}
+        folder = plan.out / folder_of(compiler.name)
+        run = RunPlan(VERB, source, folder, options, names, tuple(plan.only), plan.limit, keeps=True)
+        most = (plan.timeout * GRAPHS, *place.most)
+        count, limits, elsewhere = workplace(run, place.executor, place.ray_address, place.jobs, most)
+        arguments: Any = dict(restart=restart, retry=retry, watcher=tell(compiler.name), executor=elsewhere)
+        run_plan(run, replace(limits, processes=PROCESSES), count, **arguments)
+    _note_meta(plan.out, {"finished": time.time()})
+    return read_run(plan.out)
+
+
+def across(watch: Watcher, runs: int) -> Callable[[str], Watcher]:
+    """Return, for each compiler, who tells `watch` of its run, as of a part of one run over all compilers."""
+    done_counts = []
+
+    def tell(compiler: str) -> Watcher:
+        def take(event: Begun | Written | Stage) -> None:
+            match event:
+                case Begun(total, done, jobs):
+                    done_counts.append(done)
+                    if done or len(done_counts) == 1:
+                        watch(Begun(total * runs, sum(done_counts), jobs))
+                case Written(row):
+                    watch(Written({**row, "id": f"{row['id']} by {compiler}"}))
+                case Stage(id, worker, stage):
+                    watch(Stage(f"{id} by {compiler}", worker, stage))
+
+        return take
+
+    return tell
+
+
+def _check_bench(plan: BenchPlan, compilers: Sequence[Compiler], retry: Sequence[str]) -> None:
+    """Raise for a call that cannot be right, or a compiler that is not installed."""
+    sequences = {"only": plan.only, "retry": retry, "allow": plan.allow, "directions": plan.directions}
+    for name, value in sequences.items():
+        check_sequence(name, value)
+    if unknown := [direction for direction in plan.directions if direction not in BENCH_DIRECTIONS]:
+        raise UsageError(f"directions={unknown[0]!r} is not one of {', '.join(map(repr, BENCH_DIRECTIONS))}")
+    if not compilers or not plan.directions:
+        raise UsageError("bench needs a compiler and a direction: write compilers=['inductor']")
+    if plan.derivative and BENCH_DIRECTIONS[2] not in plan.directions:
+        raise UsageError(
+            "derivative=True (--derivative) is about a forward and its backward: directions must have "
+            f"{BENCH_DIRECTIONS[2]!r} (--direction both)"
+        )
+    if plan.threads < 1:
+        raise UsageError(f"threads={plan.threads!r} must be 1 or more")
+    for compiler in compilers:
+        check_installed(compiler)
+
+
+# ------------------------------------------------------------------ what is run
+
+
+def folder_of(compiler: str) -> str:
+    """Return the name of a compiler's folder in a run."""
+    plain = re.sub(r"[^A-Za-z0-9_.+-]", "_", compiler.rpartition("/")[2])
+    digest = hashlib.sha256(compiler.encode()).hexdigest()[:8]
+    return plain if plain == compiler and plain not in TAKEN else f"{plain}.{digest}"
+
+
+# ------------------------------------------------------------------ what is kept of the run as a whole
+
+
+def _begin_meta(plan: BenchPlan, compilers: Sequence[Compiler], sources: list[str], restart: bool) -> None:
+    """Write `bench.json`, or check that a resumed run's is of the same version, sources and options."""
+    place, facts = plan.out, {"sources": sources, "options": plan.options}
+    rows = [
+        {"name": compiler.name, "folder": folder_of(compiler.name), "versions": versions_of(compiler)}
+        for compiler in compilers
+    ]
+    if (place / META).exists() and not restart:
+        known = read_meta(place)
+        for name in facts:
+            if known[name] != facts[name]:
+                both = f"{known[name]} there, {facts[name]} now"
+                raise UsageError(f"{place} has other {name}: {both}; choose another folder, or pass --restart")
+        for row in rows:
+            _refuse_other_versions(place, row, known["compilers"])
+        old = [row for row in known["compilers"] if row["name"] not in {new["name"] for new in rows}]
+        _note_meta(place, {"compilers": [*old, *rows], "finished": None})
+        return
+    if not (place / META).exists() and place.is_dir() and any(place.iterdir()):
+        raise UsageError(f"{place} exists, and is not the folder of a bench run: choose another")
+    place.mkdir(parents=True, exist_ok=True)
+    new = {"format": FORMAT, "backprint": __version__, "started": time.time(), "finished": None, "compilers": rows}
+    peaks = measured_peaks(plan.threads, plan.device or device_of(plan.sources))
+    _put_meta(place, {**new, **facts, "torch": peaks.pop("torch"), "machine": machine(), "peaks": peaks})
+
+
+def _refuse_other_versions(place: Path, row: Mapping[str, Any], known: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse to go on with a compiler that is another one now: an edited file, or another version of a package."""
+    for old in known:
+        before = old.get("versions") or {}
+        changed = [name for name, version in row["versions"].items() if before.get(name, version) != version]
+        if old["name"] == row["name"] and changed:
+            text = ", ".join(f"{name} {before[name]} there, {row['versions'][name]} now" for name in changed)
+            raise UsageError(
+                f"{place} has results of another {row['name']}: {text}; choose another folder, or --restart"
+            )
+
+
+def _note_meta(place: Path, facts: Mapping[str, Any]) -> None:
+    """Change facts of `bench.json`."""
+    _put_meta(place, {**read_meta(place), **facts})
+
+
+def _put_meta(place: Path, facts: Mapping[str, Any]) -> None:
+    """Write `bench.json` completely or not at all."""
+    partial = place / f".{META}.{os.getpid()}"
+    partial.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    os.replace(partial, place / META)
+
+
+def machine() -> dict[str, Any]:
+    """Return what times depend on here."""
+    model = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
+    return {"cpu": model, "cores": cores(), "python": platform.python_version(), "system": platform.platform()}
+
+
+def device_of(places: Sequence[Path]) -> str:
+    """Return the device whose peaks samples are held against: a GPU, if the first of them have tensors on one."""
+    if not gpu_option():
+        return "cpu"
+    files = itertools.islice((file for place in places for file in sorted(place.rglob("model.py"))), READ_FOR_DEVICE)
+    return "cuda" if any(map(_says_cuda, files)) else "cpu"
+
+
+def _says_cuda(file: Path) -> bool:
+    """Whether a graph has a tensor on a GPU; a file that cannot be read has none here, and is refused when it runs."""
+    try:
+        return b"@cuda" in read_bytes(file, LARGEST_READ)
+    except SampleError:
+        return False
+
+
+def measured_peaks(threads: int, device: str) -> dict[str, Any]:
+    """Measure a matmul and a copy in a process of their own; return them with the version of torch."""
+    command = [sys.executable, "-P", "-m", "backprint.tools.measuring.peaks", str(threads), device]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][-300:]
+        raise BackprintError(f"the peaks of device {device} could not be measured: {why}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found

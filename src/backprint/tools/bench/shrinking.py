@@ -1,0 +1,488 @@
+"""A graph that a compiler fails on, shrunk to the smallest that still shows the fault, each test in its own process.
+
+`cuts` cuts the graph down, chooses which steps to leave out, and tries a compiler on each cut. This module runs the
+search on one graph, and writes the result as a Capture, a sample and a file that shows the fault.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from backprint.graph.fx.convert import spec_of
+from backprint.graph.keys import PortKey, PortValues
+from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Signature, Value, custom_operators, refs
+from backprint.graph.sizes import unguarded_graph
+from backprint.graph.steps import mapped
+from backprint.graph.verdicts import Verdict
+from backprint.prove.attest import attest, verdict_json
+from backprint.prove.results import numbers_of
+from backprint.sample.inputs import Inputs, exact_data, fit_all
+from backprint.sample.save import write_staged
+from backprint.tools.bench.compilers.table import compiled_by, compiler_named, torch_backends, versions_of
+from backprint.tools.bench.cuts import (
+    FAULTS,
+    CutGraph,
+    FaultTrial,
+    FaultTrials,
+    RecordedGraph,
+    UnitSearch,
+    count_operators,
+    eager_run,
+    record_values,
+)
+from backprint.tools.export.export import write_export
+from backprint.tools.graphnet.write import graphnet_writer
+from backprint.tools.lowering.subjects import BenchGraph, Compile
+
+# ------------------------------------------------------------------ looking up a compiler
+
+
+def compile_function(name: str) -> Compile:
+    """Return the function that compiles with this name; raise UsageError if there is none, or a package is missing."""
+    return compiled_by(compiler_named(name))
+
+
+def backend_in_file(name: str) -> str | None:
+    """Return the backend with which an exported file can show what this compiler does; None if torch.compile cannot."""
+    own = compiler_named(name).build == name
+    return name if own or name in torch_backends() else None
+
+
+def compiler_versions(name: str) -> str:
+    """Return the versions of torch and of the packages of a compiler, as text."""
+    return ", ".join(f"{package} {version}" for package, version in versions_of(compiler_named(name)).items())
+
+
+# ------------------------------------------------------------------ the search
+#
+# A cut that fails in another way does not show the fault; such ends are counted in `others`.
+
+MOST_TESTS = 100
+
+LEAST_LIMIT, TIMES = 10.0, 5.0
+"""A test may take this many seconds, or this many times the first failure's."""
+
+GROWN = 2.0
+"""How many times as long a graph may take whose first test took too long."""
+
+SHORT_LIMIT = 3.0
+"""The seconds after which a graph that compiles in less hangs, where the fault is that it hangs."""
+
+
+@dataclass(frozen=True, slots=True)
+class MinifiedGraph:
+    """The smallest graph that shows a fault, and the search for it: tests, seconds, and ends of other kinds."""
+
+    title: str
+    operators: int
+    """How many operators the graph of the sample calls."""
+    cut: CutGraph
+    first: FaultTrial
+    last: FaultTrial
+    tests: int
+    seconds: float
+    others: Mapping[str, int]
+    complete: bool = True
+    """Whether no unit and no output can be left out, as far as one at a time was tried."""
+
+    @property
+    def text(self) -> str:
+        """The result in a line."""
+        tests = "1 test" if self.tests == 1 else f"{self.tests} tests"
+        ends = f"{self.operators} operators -> {self.cut.operators}, {tests}, {self.seconds:.1f} s"
+        return f"{ends}: {self.last.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnminifiedGraph:
+    """A graph that cannot be minified, and why: the compiler is right on it, or fails only sometimes."""
+
+    title: str
+    why: str
+    first: FaultTrial
+    flaky: bool = False
+
+
+Tell = Callable[[str], None]
+
+Smaller = Callable[[MinifiedGraph], None]
+
+
+@dataclass
+class _GraphSearch:
+    """The search in one graph, with the smallest cut so far."""
+
+    title: str
+    whole: Graph
+    trials: FaultTrials
+    limit: float
+    most: int
+    tell: Tell
+    smaller: Smaller
+    first: FaultTrial = field(default_factory=FaultTrial)
+    last: FaultTrial = field(default_factory=FaultTrial)
+    best: CutGraph | None = None
+    tests: int = 0
+    slowest: float = 0.0
+    """The most seconds of a test that found nothing wrong; 0 before any."""
+    patient: bool = False
+    """Whether every test has the whole limit."""
+    others: Counter[str] = field(default_factory=Counter)
+    started: float = field(default_factory=time.monotonic)
+
+    def begin(self, whole: CutGraph) -> UnminifiedGraph | None:
+        """Try the whole graph twice; return why there is nothing to shrink, or None. A first test that takes too long
+        may be one of a slow machine: the second may take longer."""
+        self.first = self.tried(whole)
+        slow = self.first.kind == "timeout"
+        if self.first.kind in FAULTS:
+            self.limit *= GROWN if slow else 1.0
+            again = self.tried(whole, self.limit)
+            if slow and again.kind != "timeout":
+                self.first = again
+                if again.kind in FAULTS:
+                    again = self.tried(whole, self.limit)
+        if self.first.kind not in FAULTS:
+            return UnminifiedGraph(self.title, self.first.text, self.first)
+        if not again.same_fault(self.first):
+            why = f"it failed once ({self.first.text}), and then it did not fail so: {again.text}"
+            return UnminifiedGraph(self.title, why, self.first, flaky=True)
+        self.keep(whole, again)
+        if self.first.kind != "timeout":
+            self.limit = max(LEAST_LIMIT, TIMES * self.first.seconds)
+        return None
+
+    def tried(self, cut: CutGraph, limit: float | None = None) -> FaultTrial:
+        """Try a cut, and count it."""
+        self.tests += 1
+        self.tell(f"{self.title}: test {self.tests}, {cut.operators} of {count_operators(self.whole)} operators")
+        return self.trials.tried(cut, limit or self.limit_now)
+
+    @property
+    def limit_now(self) -> float:
+        """The seconds that the next test may take. Where the fault is a hang, the limit falls once some cuts ran
+        well."""
+        if self.first.kind != "timeout" or self.patient:
+            return self.limit
+        return min(self.limit, max(SHORT_LIMIT, 2 * TIMES * self.slowest) if self.slowest else self.limit / GROWN)
+
+    def shows(self, cut: CutGraph | None) -> bool:
+        """Whether a cut shows the fault; keep the smallest that does."""
+        if cut is None:
+            return False
+        trial = self.tried(cut)
+        if trial.kind == "wrong" and self.first.kind == "timeout":
+            raise _WrongSeenError(cut, trial)
+        if not trial.same_fault(self.first):
+            if trial.kind:
+                self.others[trial.kind if trial.kind != "raised" else trial.error] += 1
+            else:
+                self.slowest = max(self.slowest, trial.seconds)
+            return False
+        self.keep(cut, trial)
+        return True
+
+    def keep(self, cut: CutGraph, trial: FaultTrial) -> None:
+        """Keep a cut that shows the fault, if it is the smallest."""
+        if self.best is None or _size_of_cut(cut) <= _size_of_cut(self.best):
+            self.best, self.last = cut, trial
+            self.smaller(self.minified(complete=False))
+
+    def minified(self, complete: bool) -> MinifiedGraph:
+        """Return the smallest cut so far, with the state of the search."""
+        assert self.best is not None
+        seconds = time.monotonic() - self.started
+        count = count_operators(self.whole)
+        ends = (self.tests, seconds, dict(self.others), complete)
+        return MinifiedGraph(self.title, count, self.best, self.first, self.last, *ends)
+
+    def minify(self, known: RecordedGraph) -> MinifiedGraph:
+        """Shrink the graph. Where it takes too long, and a part of it is wrong, shrink that part instead: a wrong
+        result is worth more to know, and the machine may only be slow."""
+        try:
+            return self.minified(self.shrink_hanging(known) if self.first.kind == "timeout" else self.shrink(known))
+        except _WrongSeenError as seen:
+            self.others["timeout"] += 1
+            self.first, self.best = seen.trial, None
+            self.keep(seen.cut, seen.trial)
+            self.limit = max(LEAST_LIMIT, TIMES * seen.trial.seconds)
+            part = record_values(seen.cut.graph, eager_run(seen.cut.graph, seen.cut.inputs, self.trials.seed))
+            return self.minified(self.shrink(part))
+
+    def shrink_hanging(self, known: RecordedGraph) -> bool:
+        """Shrink a graph that hangs, and confirm that the result hangs; return whether the tests were enough."""
+        whole, whole_trial = self.best, self.last
+        complete = True
+        if not self.shows(known.cut((0,))):  # which says how long a graph takes that does not hang
+            complete = self.shrink(known)
+        if self.limit_now < self.limit and not self.confirmed():
+            self.best, self.last = whole, whole_trial
+            complete = self.shrink(known)
+        return complete
+
+    def shrink(self, known: RecordedGraph) -> bool:
+        """Leave out units, then outputs, then steps between others; return whether the tests were enough."""
+        allowed = self.most - self.tests - OUTPUT_TESTS
+        search = UnitSearch(lambda units: self.shows(known.cut(units)), known.producers, allowed)
+        search.smallest(len(known.units))
+        self.fewer_outputs()
+        while self.tests < self.most and self.bypassed():
+            pass
+        return search.tests < allowed
+
+    def bypassed(self) -> bool:
+        """Try to replace a step by one of its arguments; return whether the fault is still there."""
+        assert self.best is not None
+        steps = self.best.graph.steps
+        if not 2 < len(steps) <= MOST_BYPASSED:
+            return False
+        shown = {name for result in self.best.graph.results for name in refs(result)}
+        inner = [step.name for step in steps if step.name not in shown]
+        return any(self.shows(cut) for name in inner for cut in self.best.bypassing(name))
+
+    def confirmed(self) -> bool:
+        """Whether the smallest graph hangs for the whole limit, and is not only slow."""
+        assert self.best is not None
+        self.patient = True
+        return self.tried(self.best).same_fault(self.first)
+
+    def fewer_outputs(self) -> None:
+        """Leave out outputs: those that are right, then one at a time."""
+        assert self.best is not None
+        names = [port.name for port in self.best.graph.outputs]
+        wrong = [output.name for output in self.last.outputs]
+        tries: Sequence[Collection[str]] = [[name] for name in reversed(wrong or names)][: OUTPUT_TESTS - 1]
+        if len(names) == 1 or any(self.shows(self.best.with_outputs(kept)) for kept in tries):
+            return
+        if 0 < len(wrong) < len(names):
+            self.shows(self.best.with_outputs(wrong))
+
+
+class _WrongSeenError(Exception):
+    """A part of a graph that takes too long gives wrong results."""
+
+    def __init__(self, cut: CutGraph, trial: FaultTrial) -> None:
+        super().__init__(trial.text)
+        self.cut, self.trial = cut, trial
+
+
+OUTPUT_TESTS = 6
+"""How many tests are for leaving out outputs."""
+
+MOST_BYPASSED = 24
+"""The most steps of a graph of which single ones are left out between others."""
+
+
+def _size_of_cut(cut: CutGraph) -> tuple[int, int, int]:
+    """Return the size by which cuts are compared: operators, then outputs, then inputs."""
+    return cut.operators, len(cut.graph.outputs), len(cut.inputs)
+
+
+def begin_search(
+    graph: BenchGraph,
+    compile: Compile,
+    *,
+    seed: int = 0,
+    limit: float = 60.0,
+    memory: int = 0,
+    most: int = MOST_TESTS,
+    tell: Tell = lambda text: None,
+    smaller: Smaller = lambda minified: None,
+) -> tuple[_GraphSearch, RecordedGraph] | UnminifiedGraph:
+    """Try one graph, and return the search for a smaller one with the graph's values; `limit` are the seconds of a test
+    before any has failed, `most` the tests.
+
+    `smaller` is called with each smaller graph that shows the fault. The calling process must have no compiler loaded.
+    """
+    whole = unguarded_graph(graph.graph)
+    search = _GraphSearch(graph.title, whole, FaultTrials(compile, seed, memory), limit, most, tell, smaller)
+    unminified = search.begin(CutGraph(whole, tuple(graph.run.inputs)))
+    return unminified or (search, record_values(whole, graph.run))
+
+
+def minify_graph(graph: BenchGraph, compile: Compile, **options: Any) -> MinifiedGraph | UnminifiedGraph:
+    """Shrink one graph; the options are those of `begin_search`."""
+    begun = begin_search(graph, compile, **options)
+    if isinstance(begun, UnminifiedGraph):
+        return begun
+    search, known = begun
+    return search.minify(known)
+
+
+# ------------------------------------------------------------------ the result as a Capture
+#
+# The Capture has one Pair without a backward: the graph is its forward, whichever direction it was cut from. Its
+# witness is an eager run of this graph. Its inputs are the values that the whole graph had, or drawn anew where the
+# fault stays.
+
+FEW = 32
+"""Inputs of so many elements are kept as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _MinifiedCase:
+    """A minified graph as a Capture, with the compiler and its versions."""
+
+    minified_graph: MinifiedGraph
+    capture: Capture
+    compiler: str
+    versions: str
+
+    @property
+    def about(self) -> list[str]:
+        """The fault as lines for a bug report."""
+        minified = self.minified_graph
+        lines = [
+            f"{self.compiler} ({self.versions}): {minified.last.text}",
+            *(f"    {output.name}: {output.detail}" for output in minified.last.outputs[1:8]),
+            f"It is {self.capture.why[0]}.",
+            f"All of that graph: {minified.first.text}" if minified.first.text != minified.last.text else "",
+        ]
+        return list(filter(None, lines))
+
+    def row(self, backend: str | None, reproduced: bool | None) -> dict[str, Any]:
+        """Return the case as plain values. `reproduced` says whether its file shows the fault with a `backend` of
+        `torch.compile`; None if the file was not run, or did not end."""
+        minified = self.minified_graph
+        return {
+            "graph": minified.title,
+            "compiler": self.compiler,
+            "versions": self.versions,
+            "kind": minified.last.kind,
+            "detail": minified.last.detail,
+            "outputs": {output.name: output.detail for output in minified.last.outputs},
+            "before": minified.operators,
+            "after": minified.cut.operators,
+            "calls": [step.target for step in minified.cut.graph.steps],
+            "tests": minified.tests,
+            "seconds": round(minified.seconds, 2),
+            "others": dict(minified.others),
+            "complete": minified.complete,
+            "backend": backend,
+            "reproduced": reproduced,
+            "text": minified.text,
+        }
+
+
+def case_of(minified: MinifiedGraph, whole: Capture, inputs: Inputs, compiler: str, versions: str) -> _MinifiedCase:
+    """Return a minified graph as a Capture with these inputs, and digests of its results on them."""
+    inputs_by_name = inputs.make()
+    graph = minified.cut.graph
+    values = tuple(inputs_by_name[port.local] for port in graph.inputs)
+    run = eager_run(graph, values, whole.seed)
+    recorded = record_values(graph, run).values
+    with_specs = replace(graph, steps=tuple(replace(step, spec=spec_of(recorded[step.name])) for step in graph.steps))
+    names = [port.name for port in graph.outputs]
+    place = f"cut from {minified.title} of {whole.name}: {minified.cut.operators} of its {minified.operators} operators"
+    capture = Capture(
+        name=f"{whole.name}.minified",
+        engine=whole.engine,
+        pairs=(Pair("minified", with_specs),),
+        signature=Signature(
+            arguments=tuple(port.name for port in graph.inputs), output={"tuple": [{"port": name} for name in names]}
+        ),
+        why=(place, "its witness is an eager run of this graph"),
+        environment=whole.environment,
+        requires=tuple(sorted({target for _, target in custom_operators(graph)})),
+        seed=whole.seed,
+        recipes=inputs,
+        witness={
+            str(PortKey("output", name)): numbers_of(value) for name, value in zip(names, run.results, strict=True)
+        },
+    )
+    return _MinifiedCase(minified, capture, compiler, versions)
+
+
+def as_program(cut: CutGraph) -> CutGraph:
+    """Return a graph as one of tensors alone: numbers are written into it, each tensor is returned once, and every
+    port is an input or an output named by its value."""
+    ports = list(zip(cut.graph.inputs, cut.inputs, strict=True))
+    numbers = {port.local: value for port, value in ports if not isinstance(value, Tensor)}
+
+    def value_of(name: str) -> Value:
+        return numbers.get(name, Ref(name))
+
+    steps = tuple(mapped(step, value_of) for step in cut.graph.steps)
+    specs = {step.name: step.spec for step in steps}
+    shown = [result.name for result in cut.graph.results if isinstance(result, Ref) and result.name in specs]
+    shown = list(dict.fromkeys(shown))
+    inputs = tuple(Port(port.local, "input", spec_of(value), port.local) for port, value in ports)
+    outputs = tuple(Port(name, "output", specs[name]) for name in shown)
+    graph = Graph(inputs, steps, outputs, tuple(map(Ref, shown)), cut.graph.subgraphs)
+    return CutGraph(graph, tuple(value for _, value in ports)).with_outputs(shown)
+
+
+def exact_inputs(cut: CutGraph, seed: int) -> Inputs:
+    """Return inputs that keep every value."""
+    values = named_inputs(cut)
+    recipes = fit_all(values, seed, list(values))
+    return Inputs(recipes, exact_data(values, recipes), seed)
+
+
+def _drawn_inputs(cut: CutGraph, seed: int) -> Inputs | None:
+    """Return inputs of which the larger ones are drawn anew, by recipes fitted to them; None if all are small."""
+    values = named_inputs(cut)
+    small = [name for name, value in values.items() if value.numel() <= FEW]
+    if len(small) == len(values):
+        return None
+    recipes = fit_all(values, seed, small)
+    return Inputs(recipes, exact_data(values, recipes), seed)
+
+
+def inputs_for(minified: MinifiedGraph, trials: FaultTrials, limit: float) -> Inputs:
+    """Return drawn inputs if the graph fails on them in the same way; else the values themselves."""
+    drawn = _drawn_inputs(minified.cut, trials.seed)
+    if drawn is not None:
+        drawn_values = drawn.make()
+        cut = replace(minified.cut, inputs=tuple(drawn_values[port.local] for port in minified.cut.graph.inputs))
+        if trials.tried(cut, limit).same_fault(minified.first):
+            return drawn
+    return exact_inputs(minified.cut, trials.seed)
+
+
+def named_inputs(cut: CutGraph) -> dict[str, Tensor]:
+    """Return the inputs by name."""
+    return {port.local: value for port, value in zip(cut.graph.inputs, cut.inputs, strict=True)}
+
+
+# ------------------------------------------------------------------ the result on disk
+
+
+def write_case(case: _MinifiedCase, folder: Path, name: str, backend: str | None, proven: bool) -> Path:
+    """Write the case into a folder, as the sample NAME and the file NAME.py; return the file's path.
+
+    Without `proven`, which takes some seconds, the sample's verdict is `unproven`.
+    """
+    capture = case.capture
+    kept = verdict_json(Verdict("unproven", capture.name, "saved while it was minified"))
+    values: Sequence[PortValues] = ({},)
+    if proven:
+        proof = attest(capture)
+        kept, values = verdict_json(proof.verdict, proof.power), proof.values
+    records = {"witness": capture.witness, "verdict": kept}
+    write_staged(capture, folder / name, capture.recipes, records, values, graphnet_writer(None))
+    place = folder / f"{name}.py"
+    return write_export(capture, place, capture.recipes, backend, "both", case.about)
+
+
+def shows_fault(file: Path, backend: str, kind: str, limit: float) -> bool | None:
+    """Run an exported file with a backend; return whether it ends as the fault wants, None if it does not end."""
+    command = [sys.executable, str(file), "--backend", backend]
+    try:
+        process = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False, cwd=file.parent)
+    except subprocess.TimeoutExpired:
+        return True if kind == "timeout" else None
+    if kind in ("crashed", "out of memory"):
+        return process.returncode < 0
+    word = {"wrong": "wrong", "raised": "failed"}.get(kind, "")
+    return process.returncode == 1 and bool(word) and re.search(rf"^# .*\d+ {word}\b", process.stdout, re.M) is not None

@@ -1,0 +1,212 @@
+"""A solution in the place of a compiler: a forward and a backward of the user's own, which saves what it likes.
+
+A compiler of single graphs returns every value that eager saves, or eager's backward could not be called on them. A
+solution need not: it is judged as a whole, by the judge of tasks (`tools/tasks/judge`) and with the comparisons of
+`bp.check`. Here its report becomes cells like those of a compiler: one of the forward, and one of the step.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from backprint.common.text import BENCH_DIRECTIONS
+from backprint.derive.called import run_forward
+from backprint.derive.checked import DERIVATIVE, OK, WRONG, CheckRow
+from backprint.derive.compared import expected_of, of_reference
+from backprint.errors import RefusedError
+from backprint.graph.nouns import Capture
+from backprint.graph.verdicts import CANNOT_TELL, NOT_THE_DERIVATIVE
+from backprint.tools.bench.cells import UNTIMED, BenchCell, BenchDerivative, BenchOutput, BenchTiming
+from backprint.tools.bench.compilers.table import PAIR, Compiler, loaded_build
+from backprint.tools.bench.judge import output_of_port
+from backprint.tools.export.judged import one_to_the_bit
+from backprint.tools.jobs import processes
+from backprint.tools.jobs.task import one_line
+from backprint.tools.jobs.turns import Turns
+from backprint.tools.measuring.clocks import timing_answer
+from backprint.tools.tasks.folder import ReadTask
+from backprint.tools.tasks.judge import Judging, judging, reason_of
+from backprint.tools.tasks.nouns import SolutionTime, TaskReport
+from backprint.tools.tasks.program import TaskProgram, captured_values, program_of
+from backprint.tools.tasks.solver import function_of
+from backprint.tools.tasks.solving import SolutionFailed
+from backprint.tools.tasks.usage import tangents_of
+from backprint.tools.tasks.writing import task_of
+
+FORWARD, _, STEP = BENCH_DIRECTIONS
+
+SKIPPED = "skipped"
+
+
+def cells_of_solution(
+    capture: Capture,
+    compiler: Compiler,
+    blanks: Mapping[str, BenchCell],
+    timed: bool,
+    derivative: bool,
+    turns: Turns,
+) -> Iterator[BenchCell]:
+    """Judge a solution on the one Pair of a Capture, and yield a cell for each of these."""
+    began = time.monotonic()
+    try:
+        program = program_of(capture)
+        read = ReadTask(Path(), task_of(program, capture.name), program)
+        with judging(read, [_loader_of(compiler, program)]) as (solution,):
+            report = solution.report(compiler.name, timed, turns.alone)
+            peak = processes.status("VmHWM", solution.remote.process.pid) if solution.remote.process.pid else None
+            outputs = outputs_of(solution, report)
+    except RefusedError as error:  # the Pair is no task: nothing is known of the solution
+        yield from (replace(blank, outcome=SKIPPED, reason=one_line(str(error))) for blank in blanks.values())
+        return
+    for direction, blank in blanks.items():
+        outcome, reason = outcome_of(solution, report, direction)
+        shown = tuple(output for output in outputs if direction == STEP or output.role != "gradient")
+        cell = replace(
+            blank,
+            outcome=outcome,
+            reason=one_line(reason),
+            outputs=shown,
+            timing=None,
+            seconds=time.monotonic() - began,
+            peak_bytes=peak,
+            notes=tuple(map(one_line, notes_of(report))),
+            derivative=_derivative_of_solution(report) if derivative and direction == STEP else None,
+        )
+        measured = next((measured for measured in report.times if measured.what == direction), None)
+        if outcome == UNTIMED and measured is not None:
+            timing = timing_of(measured)
+            cell = replace(cell, outcome=timing.answer, reason="", timing=timing)
+        yield cell
+
+
+def _loader_of(compiler: Compiler, program: TaskProgram) -> Callable[[], Callable[..., Any]]:
+    """Return the function with which the process of a solution loads it; that of a PAIR gets both graphs."""
+
+    def load() -> Callable[..., Any]:
+        build = loaded_build(compiler)
+        if compiler.takes != PAIR:
+            return function_of(build)
+        graphs = program.forward.to_fx(), program.backward.to_fx()
+        return function_of(build(*graphs, list(captured_values(program).values())))
+
+    return load
+
+
+# ---- The outcome
+
+
+def outcome_of(solution: Judging, report: TaskReport, direction: str) -> tuple[str, str]:
+    """Return the outcome of a direction, and the reason. A forward is right where only gradients are wrong."""
+    if report.right:
+        return UNTIMED, report.untimed
+    ended = solution.remote.ended
+    if solution.raised:
+        return "failed", report.reason
+    if ended and not solution.remote.cheats:
+        return _ended_as(ended), ended
+    if direction == FORWARD and not any(of_forward(row) for row in report.wrong):
+        return UNTIMED, f"its backward is wrong: {report.reason}"
+    own = next((row for row in report.wrong if direction == STEP or of_forward(row)), None)
+    return "wrong", report.reason if own is None or direction == STEP else reason_of(own)
+
+
+def _ended_as(text: str) -> str:
+    """Return the outcome of a process that ended, by what is said of it."""
+    if text.startswith("no answer after"):
+        return "timeout"
+    return "out of memory" if text.startswith("it uses") else "crashed"
+
+
+def of_forward(row: CheckRow) -> bool:
+    """Whether a comparison is of results, and not of gradients."""
+    return not row.check.startswith("gradient") and row.check != DERIVATIVE and row.name != "a tangent"
+
+
+def notes_of(report: TaskReport) -> Iterator[str]:
+    """Yield what is noted of a solution."""
+    tried = [row for row in report.rows if row.tried]
+    yield f"{len(tried)} comparisons in {report.calls} calls, contents from seed {report.seed}"
+    if report.refused:
+        yield f"it raises for, which is allowed: {', '.join(report.refused)}"
+    yield from report.notes
+
+
+# ---- Its results beside eager's
+
+
+def outputs_of(solution: Judging, report: TaskReport) -> tuple[BenchOutput, ...]:
+    """Return what GraphNet's scores read: results and gradients of one more call beside eager's. None if it cannot be
+    called."""
+    program, task = solution.program, solution.read.task
+    if solution.remote.ended or not report.seed:
+        return ()
+    subject = solution.subject(solution.contents.fresh())
+    expected = expected_of(subject, subject.values)
+    if expected.own is None:
+        return ()
+    tangents = tangents_of(expected)
+    try:
+        forward = run_forward(subject.ours, subject.call, subject.values)
+        gradients = forward.gradients(tangents)
+    except SolutionFailed:
+        return ()
+    roles = {name: port.role for name, port in program.outputs}
+    wrong = {row.name: row.detail or row.verdict for row in reversed(report.wrong)}
+    eager = of_reference(expected.own, tangents) or {}
+    results: list[tuple[str, str, Any, Any]] = []
+    for name, value in forward.outputs.items():
+        label = name.removeprefix("output.")
+        results.append((roles[label], label, value, expected.own.outputs[name]))
+    for name in program.wanted:
+        wanted = eager.get(name)
+        value = gradients[name]
+        results.append(("gradient", name, value, wanted if wanted is not None or value is None else value * 0))
+    return tuple(
+        replace(
+            output_of_port(role, name, word_of(name in wrong, value, wanted), wrong.get(name, ""), wanted, value),
+            power=(f"gradient of {name}" if role == "gradient" else name) not in task.without_power,
+        )
+        for role, name, value, wanted in results
+    )
+
+
+def word_of(wrong: bool, value: Any, wanted: Any) -> str:
+    """Return the word for a result that the judge has found wrong or right."""
+    return "wrong" if wrong else "bitwise" if one_to_the_bit(value, wanted) else "close"
+
+
+def timing_of(measured: SolutionTime) -> BenchTiming:
+    """Return the times of a solution as those of a compiler: the ratio is its time over eager's."""
+    low, high = 1 / measured.high, 1 / measured.low
+    return BenchTiming(
+        answer=timing_answer(math.log(low), math.log(high), math.log1p(SAME)),
+        eager=measured.eager,
+        compiled=measured.seconds,
+        eager_mean=measured.mean_of_eager,
+        compiled_mean=measured.mean,
+        ratio=1 / measured.faster,
+        low=low,
+        high=high,
+        rounds=measured.rounds,
+    )
+
+
+SAME = 0.05
+"""Times whose ratio is certainly within this are the same, as those of compilers are."""
+
+
+def _derivative_of_solution(report: TaskReport) -> BenchDerivative:
+    """Return whether the backward of a solution is the derivative of its own forward."""
+    rows = [row for row in report.rows if row.check == DERIVATIVE and row.tried]
+    gap = max((row.error for row in rows if row.error is not None), default=None)
+    if not rows:
+        return BenchDerivative(
+            CANNOT_TELL, "differences do not show it, or the captured backward is not the derivative"
+        )
+    word = NOT_THE_DERIVATIVE if any(row.verdict == WRONG for row in rows) else DERIVATIVE
+    return BenchDerivative(word, next((row.detail for row in rows if row.verdict != OK), ""), gap)

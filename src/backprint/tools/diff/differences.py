@@ -1,0 +1,477 @@
+"""Compare two Captures: the values of their constants, their Pairs, and the steps and ports of each graph.
+
+Hashes decide whether two graphs are the same. If they are, the numbers of the canonical form match their values; else
+values are matched (`matching`), and every matched step is compared. Graphs with different hashes always have a
+difference that is named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any
+
+from backprint.graph.canonical import SIZED, canonical, effects, numbered_walk
+from backprint.graph.links import free_ports
+from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
+from backprint.tools.cost.costs import Summary, step_costs, summarize, total_cost
+from backprint.tools.diff.matching import (
+    Echoes,
+    Forward,
+    Items,
+    Matching,
+    Numbers,
+    Wired,
+    common_places,
+    input_changes,
+    item_of,
+    match_inputs,
+    match_steps,
+    matched_outputs,
+    number_of,
+    output_changes,
+    subgraphs_of,
+    wired,
+)
+from backprint.tools.diff.nouns import Costs, Diff, Fact, GraphDiff, PairDiff, PortChange, StepChange
+from backprint.tools.diff.words import capture_facts, graph_of, linked_places
+
+# ---- Tensors with other values, as far as recipes tell
+# Hashes leave values out, so graphs with other constants are the same. No tensor is made: recipes are compared as JSON,
+# and exact data as bytes. A tensor that one Capture keeps as bytes and the other as numbers is not compared.
+
+
+KEPT = ("constant", "values", "arange", "tril", "exact")
+"""Kinds of recipes that say every value."""
+
+GEOMETRY = ("kind", "dtype", "shape", "stride", "extent", "offset")
+"""What of two recipes must be equal, so that other facts or data are other values."""
+
+LETTERS = {
+    "float64": "d",
+    "float32": "f",
+    "float16": "e",
+    "int64": "q",
+    "int32": "i",
+    "int16": "h",
+    "int8": "b",
+    "uint8": "B",
+    "bool": "?",
+}
+"""How `struct` calls the dtypes that it knows."""
+
+FEW = 64
+"""Data of at most so many bytes is shown as numbers."""
+
+
+def _value_facts(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> Iterator[Fact]:
+    """Yield a fact if tensors that both Captures take have other values."""
+    names = _renamed_inputs(before, after, pairs)
+    roles = {port.name: port.role for port in free_ports(before)}
+    rows = []
+    for name in with_parts(before, roles):
+        role = roles.get(name, "part")
+        if values := other_values(before, after, name, names.get(name, name)):
+            rows.append((f"{role} {names.get(name, name)}", *values))
+    if len(rows) == 1:
+        yield Fact(f"values of {rows[0][0]}", rows[0][1:2], rows[0][2:])
+    elif rows:
+        yield Fact("values of tensors", *(tuple(f"{row[0]}: {row[side]}" for row in rows) for side in (1, 2)))
+
+
+def _renamed_inputs(before: Capture, after: Capture, pairs: Sequence[PairDiff]) -> dict[str, str]:
+    """Return the inputs that have another name in the second Capture."""
+    renamed = {}
+    for pair in pairs:
+        for diff in pair.graphs:
+            graph_a, graph_b = (
+                graph_of(*side, diff.direction) for side in ((before, pair.before), (after, pair.after))
+            )
+            for port in diff.ports:
+                if graph_a and graph_b and port.is_input and port.before is not None and port.after is not None:
+                    renamed[graph_a.inputs[port.before].name] = graph_b.inputs[port.after].name
+    return renamed
+
+
+def with_parts(capture: Capture, names: Mapping[str, str]) -> Iterator[str]:
+    """Yield names of inputs; of a sparse one, those of its parts as well."""
+    for name in names:
+        yield name
+        match capture.recipes.rows.get(name):
+            case {"kind": "sparse", "facts": {"of": [*parts]}}:
+                yield from (part for part in parts if isinstance(part, str))
+
+
+def other_values(before: Capture, after: Capture, left: str, right: str) -> tuple[str, str] | None:
+    """Return the values of a tensor on both sides as texts, if they are known to differ."""
+    recipe_a, recipe_b = before.recipes.rows.get(left), after.recipes.rows.get(right)
+    if not isinstance(recipe_a, dict) or not isinstance(recipe_b, dict) or recipe_a.get("kind") not in KEPT:
+        return None
+    if any(recipe_a.get(key) != recipe_b.get(key) for key in GEOMETRY):
+        return None
+    if recipe_a["kind"] != "exact":
+        texts = _facts_text(recipe_a.get("facts")), _facts_text(recipe_b.get("facts"))
+        return texts if texts[0] != texts[1] else None
+    datas = before.recipes.data(left), after.recipes.data(right)
+    if None in datas or datas[0] == datas[1]:
+        return None
+    shown = tuple(_data_text(data or b"", recipe_a.get("dtype")) for data in datas)
+    return (shown[0], shown[1]) if shown[0] != shown[1] else (_digest_text(datas[0]), _digest_text(datas[1]))
+
+
+def _facts_text(facts: Any) -> str:
+    """Return the facts of a recipe, with all of its values."""
+    match facts:
+        case {"value": value, **rest} if not rest:
+            return f"{value} everywhere"
+        case {"values": [*values]}:
+            return json.dumps(values)
+        case dict():
+            return ", ".join(f"{name} {value}" for name, value in sorted(facts.items()))
+    return json.dumps(facts)
+
+
+def _data_text(data: bytes, dtype: Any) -> str:
+    """Return data as numbers if it is short, else its digest."""
+    letter = LETTERS.get(dtype) if isinstance(dtype, str) else None
+    if letter is None or len(data) > FEW or len(data) % struct.calcsize(letter):
+        return _digest_text(data)
+    return str([number for (number,) in struct.iter_unpack(f"<{letter}", data)])
+
+
+def _digest_text(data: bytes | None) -> str:
+    return f"data with digest {hashlib.sha256(data or b'').hexdigest()[:16]}"
+
+
+# ---- Pairs, graphs and steps
+
+DIRECTIONS = ("forward", "backward")
+
+
+def compare_captures(before: Capture, after: Capture) -> Diff:
+    """Return what changed between two Captures."""
+    pairs = tuple(
+        _compare_pairs(left, right, before, after) for left, right in _paired_pairs(before.pairs, after.pairs)
+    )
+    links = linked_places(before) == linked_places(after)
+    facts = (*capture_facts(before, after), *_value_facts(before, after, pairs))
+    return Diff(before, after, pairs, links, facts)
+
+
+def _paired_pairs(before: Sequence[Pair], after: Sequence[Pair]) -> Iterator[tuple[int | None, int | None]]:
+    """Yield which Pair is which, by number. If one side has more, those with equal hashes are the same, and between
+    them those in the same order."""
+    places: list[tuple[int, int]] = []
+    if len(before) != len(after):
+        numbers: Numbers = {}
+        labels_a, labels_b = ([number_of(hashes_of(pair), numbers) for pair in pairs] for pairs in (before, after))
+        places = sorted(common_places(labels_a, labels_b))
+    low, start = 0, 0
+    for high, stop in (*places, (len(before), len(after))):
+        yield from zip_longest(range(low, high), range(start, stop))
+        if high < len(before) and stop < len(after):
+            yield high, stop
+        low, start = high + 1, stop + 1
+
+
+def hashes_of(pair: Pair) -> tuple[str, str]:
+    """Return the hashes of a Pair's directions; '' if it has no backward."""
+    return pair.forward.hash(), pair.backward.hash() if pair.backward is not None else ""
+
+
+def _compare_pairs(left: int | None, right: int | None, before: Capture, after: Capture) -> PairDiff:
+    """Compare two Pairs, each by its number."""
+    pairs = before.pairs[left] if left is not None else None, after.pairs[right] if right is not None else None
+    sides = [(pair.forward, pair.backward) if pair is not None else (None, None) for pair in pairs]
+    numbers: Numbers = {}
+    graph_diffs, forward = [], Forward()
+    for name, graph_a, graph_b in zip(DIRECTIONS, *sides, strict=True):
+        if graph_a is not None and graph_b is not None:
+            diff, forward = _compare_graphs(name, graph_a, graph_b, forward, numbers)
+            graph_diffs.append(diff)
+        elif graph_a is not None or graph_b is not None:
+            graph_diffs.append(one_side(name, graph_a, graph_b))
+    costs = [summarize(pair) if pair is not None else None for pair in pairs]
+    saved, kept = (Costs(*(part_of(cost) if cost else 0 for cost in costs)) for part_of in (saved_of, _kept_of))
+    return PairDiff(left, right, tuple(graph_diffs), saved, kept)
+
+
+def saved_of(summary: Summary) -> int:
+    return summary.saved_bytes
+
+
+def _kept_of(summary: Summary) -> int:
+    return summary.kept_bytes
+
+
+def one_side(direction: str, before: Graph | None, after: Graph | None) -> GraphDiff:
+    """Return the Diff of a direction that only one side has."""
+    graph = before or after
+    assert graph is not None  # as the caller checked
+    ends = [(True, len(graph.inputs)), (False, len(graph.outputs))]
+    hashes = graph.hash() if before else "", graph.hash() if after else ""
+    cost = flops(graph)
+
+    def sided(place: int) -> tuple[int | None, int | None]:
+        return (place, None) if before else (None, place)
+
+    return GraphDiff(
+        direction,
+        hashes,
+        False,
+        (),
+        tuple(StepChange(*sided(place)) for place in range(len(graph.steps))),
+        tuple(PortChange(is_input, *sided(place)) for is_input, count in ends for place in range(count)),
+        (),
+        (),
+        0,
+        0,
+        Costs(cost if before else 0, cost if after else 0),
+    )
+
+
+def _compare_graphs(
+    direction: str, before: Graph, after: Graph, forward: Forward, numbers: Numbers
+) -> tuple[GraphDiff, Forward]:
+    """Compare two graphs, and return what that says of the backward."""
+    matching = Matching(wired(before, numbers), wired(after, numbers), numbers)
+    (left, numbers_a), (right, numbers_b) = numbered_walk(before), numbered_walk(after)
+    same, only_sizes = left == right, False
+    if not same:
+        (small_left, numbers_a), (small_right, numbers_b) = (
+            numbered_walk(before, sizes=False),
+            numbered_walk(after, sizes=False),
+        )
+        only_sizes = small_left == small_right
+    if same or only_sizes:
+        _match_by_number(matching, numbers_a, numbers_b)
+    else:
+        match_inputs(matching, forward, strictly=True)
+        match_steps(matching, forward)
+        match_inputs(matching, forward, strictly=False)
+    outputs = (
+        {at: at for at in range(len(before.outputs))} if same or only_sizes else matched_outputs(matching, forward)
+    )
+    changes = () if same else tuple(_step_changes(matching, forward))
+    ports = (*input_changes(matching), *output_changes(matching, outputs))
+    orders = () if same else tuple(_other_orders(matching, outputs, bool(changes or ports)))
+    steps = steps_of_both(matching)
+    diff = GraphDiff(
+        direction,
+        (left, right),
+        only_sizes,
+        steps,
+        changes,
+        ports,
+        orders,
+        renamed_modules(matching, steps),
+        len(steps) - _longest_rise([b for _, b in steps]),
+        sum(program_line(before.steps[a]) != program_line(after.steps[b]) for a, b in steps),
+        Costs(flops(before), flops(after)),
+        subgraphs=() if same else _subgraph_diffs(direction, matching, steps),
+    )
+    return diff, Forward(matching)
+
+
+def _subgraph_diffs(direction: str, matching: Matching, steps: Sequence[tuple[int, int]]) -> tuple[GraphDiff, ...]:
+    """Compare the subgraphs that matched steps call, each with the one in its place."""
+    before, after = dict(matching.a.graph.subgraphs), dict(matching.b.graph.subgraphs)
+    called = [(subgraphs_of(matching.a.graph.steps[a]), subgraphs_of(matching.b.graph.steps[b])) for a, b in steps]
+    names = dict.fromkeys(row for left, right in called for row in zip(left, right, strict=False))
+    diffs = (
+        replace(
+            _compare_graphs(direction, before[left], after[right], Forward(), matching.numbers)[0], names=(left, right)
+        )
+        for left, right in names
+    )
+    return tuple(diff for diff in diffs if not diff.same)
+
+
+def _match_by_number(matching: Matching, numbers_a: Mapping[str, str], numbers_b: Mapping[str, str]) -> None:
+    """Match values that have one number in the canonical form, and guards in their order."""
+    offered: dict[str, list[int]] = defaultdict(list)
+    for name, value in sorted(matching.b.places.items(), key=lambda row: -row[1]):
+        offered[numbers_b[name]].append(value)
+    for name, value in matching.a.places.items():
+        if offered[numbers_a[name]]:
+            matching.join(value, offered[numbers_a[name]].pop())
+    for left, right in zip(guards_of(matching.a), guards_of(matching.b), strict=True):
+        matching.join(left, right)
+
+
+def guards_of(graph: Wired) -> list[int]:
+    """Return the guards of a graph, as values."""
+    return [graph.first + place for place, step in enumerate(graph.graph.steps) if step.is_guard]
+
+
+def flops(graph: Graph) -> int:
+    """Return the FLOPs of the products in a graph, at the sizes of the capture."""
+    return total_cost(step_costs(graph)).flops
+
+
+# ---- What differs
+
+
+def _step_changes(matching: Matching, forward: Forward) -> Iterator[StepChange]:
+    """Yield the steps that are not the same: those of the first graph, then those that only the second has."""
+    a, b = matching.a, matching.b
+    for value in range(a.first, len(a.takes)):
+        other = matching.to_b.get(value)
+        if other is None:
+            yield StepChange(value - a.first, None, recomputed=recomputes(a, value) is not None)
+        elif parts := tuple(_different_parts(matching, value, other)):
+            only_inputs = parts == ("inputs",) and _takes_recomputed(matching, forward, value, other)
+            yield StepChange(value - a.first, other - b.first, parts, follows(matching, value, parts), only_inputs)
+    yield from (
+        StepChange(None, value - b.first, recomputed=recomputes(b, value) is not None)
+        for value in range(b.first, len(b.takes))
+        if value not in matching.to_a
+    )
+
+
+def recomputes(graph: Wired, value: int) -> str | None:
+    """Return the step of the forward whose value a step of a backward computes again; None if it does not."""
+    echo = graph.step_of(value).echo if value >= graph.first else None
+    return echo.names[0] if echo is not None and echo.kind == "recomputes" else None
+
+
+def _takes_recomputed(matching: Matching, forward: Forward, a: int, b: int) -> bool:
+    """Whether two steps differ only because one takes saved values that the other graph computes again."""
+    lefts, rights = matching.a.takes[a], matching.b.takes[b]
+    others = [(left, right) for left, right in zip(lefts, rights, strict=False) if matching.to_b.get(left) != right]
+    if len(lefts) != len(rights) or not others:
+        return False
+    for left, right in others:
+        before = _value_of_forward(matching.a, forward.echoes[0], forward.items[0], left)
+        after = _value_of_forward(matching.b, forward.echoes[1], forward.items[1], right)
+        if before is None or before != after or (left < matching.a.first) == (right < matching.b.first):
+            return False
+    return True
+
+
+def _value_of_forward(graph: Wired, echoes: Echoes, items: Items, value: int) -> tuple[int, int | None] | None:
+    """Return which value of the forward a value of a backward is, saved or computed again: a number that both sides
+    share, and which of several results it is; None if it is another value."""
+    if value < graph.first:
+        port = graph.graph.inputs[value]
+        name, number = items.get(port.name, (port.name, None)) if port.role == "saved" else ("", None)
+    else:
+        item = item_of(graph.step_of(value))
+        source, number = (graph.places[item[0]], item[1]) if item is not None else (value, None)
+        name = recomputes(graph, source) or ""
+    return (echoes[name], number) if name in echoes else None
+
+
+def _different_parts(matching: Matching, a: int, b: int) -> Iterator[str]:
+    """Yield what differs between two matched steps."""
+    if matching.arguments_in_b(a) != matching.b.takes[b]:
+        inputs = True
+    elif matching.a.strict[a] == matching.b.strict[b]:
+        return
+    else:
+        inputs = False
+    left, right = matching.a.step_of(a), matching.b.step_of(b)
+    form_a, form_b = (
+        forms.step_without_names(step, place)
+        for forms, step, place in (
+            (matching.a.nameless, left, a - matching.a.first),
+            (matching.b.nameless, right, b - matching.b.first),
+        )
+    )
+    if form_a[0] != form_b[0]:
+        yield "operator"
+    if form_a[1] != form_b[1]:
+        yield "arguments"
+    if inputs or form_a[3] != form_b[3]:
+        yield "inputs"
+    if form_a[2] != form_b[2]:
+        yield "type"
+    if form_a[4] != form_b[4]:
+        yield "subgraphs"
+
+
+def follows(matching: Matching, a: int, parts: tuple[str, ...]) -> bool:
+    """Whether a step has another type, or other sizes in its arguments, because what it takes has another type."""
+    name = matching.a.step_of(a).target.split(".")[1:2]
+    expected = {"type", "arguments"} if name and name[0] in SIZED else {"type"}
+    return expected.issuperset(parts) and any(_type_differs(matching, argument) for argument in matching.a.takes[a])
+
+
+def _type_differs(matching: Matching, a: int) -> bool:
+    """Whether a value has another type than the one it is matched with."""
+    spec_a, spec_b = (
+        graph.nameless.spec(graph.graph.inputs[value].spec if value < graph.first else graph.step_of(value).spec)
+        for graph, value in ((matching.a, a), (matching.b, matching.to_b[a]))
+    )
+    return spec_a != spec_b
+
+
+def _other_orders(matching: Matching, outputs: Mapping[int, int], differs: bool) -> Iterator[str]:
+    """Yield what stands in another order; else, if nothing else differs, where the canonical forms do."""
+    a, b = matching.a, matching.b
+    ran = [matching.to_b.get(a.first + place) for place in effects(a.graph)]
+    runs = [b.first + place for place in effects(b.graph)]
+    order_in_b = {run: place for place, run in enumerate(runs)}
+    inputs, outputs_order = (
+        _free_order(a.graph.inputs, matching.to_b, differs),
+        _free_order(a.graph.outputs, outputs, differs),
+    )
+    for text, order in (
+        ("the steps with effects run in another order", [order_in_b[run] for run in ran if run in order_in_b]),
+        ("the inputs stand in another order", inputs),
+        ("the outputs stand in another order", outputs_order),
+    ):
+        if order != sorted(order):
+            differs = True
+            yield text
+    if not differs:
+        lines = zip_longest(canonical(a.graph).lines, canonical(b.graph).lines, fillvalue="(nothing)")
+        left, right = next(row for row in lines if row[0] != row[1])
+        yield f"the canonical forms differ first at `{left}` and `{right}`"
+
+
+def _free_order(ports: Sequence[Port], places: Mapping[int, int], differs: bool) -> list[int]:
+    """Return where matched ports stand in the second graph; saved ones, whose order nobody chose, only if nothing else
+    differs."""
+    return [places[at] for at, port in enumerate(ports) if at in places and not (differs and port.role == "saved")]
+
+
+# ---- What does not count
+
+
+def steps_of_both(matching: Matching) -> tuple[tuple[int, int], ...]:
+    """Return the steps that are matched, by number."""
+    first, start = matching.a.first, matching.b.first
+    return tuple(sorted((a - first, b - start) for a, b in matching.to_b.items() if a >= first))
+
+
+def program_line(step: Step) -> tuple[str, int, str]:
+    """Return the line of the program that a step comes from."""
+    source = step.source
+    return (source.file, source.line, source.code) if source is not None else ("", 0, "")
+
+
+def renamed_modules(matching: Matching, steps: Sequence[tuple[int, int]]) -> tuple[tuple[str, str], ...]:
+    """Return modules that only one graph has under their name, and the other under another name."""
+    modules_a = [matching.a.module(matching.a.first + a) for a, _ in steps]
+    modules_b = [matching.b.module(matching.b.first + b) for _, b in steps]
+    lefts, rights = set(modules_a), set(modules_b)
+    rows = dict.fromkeys(
+        row for row in zip(modules_a, modules_b, strict=True) if row[0] not in rights and row[1] not in lefts
+    )
+    return tuple(row for row in rows if all(row))
+
+
+def _longest_rise(numbers: Sequence[int]) -> int:
+    """Return the length of the longest part of numbers, not always next to each other, that rises."""
+    ends: list[int] = []
+    for number in numbers:
+        place = bisect_left(ends, number)
+        ends[place : place + 1] = [number]
+    return len(ends)

@@ -1,0 +1,783 @@
+"""A Diff as text for people and as JSON.
+
+All names come from samples, which may be a stranger's: control characters are escaped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from backprint.common.text import amount, printable, short
+from backprint.graph.folding.nouns import divided_text
+from backprint.graph.keys import number_of
+from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, refs
+from backprint.graph.steps import mapped, used
+from backprint.graph.text import show, show_call, show_spec
+from backprint.tools.cost.traffic import bytes_by_group, traffic_of
+from backprint.tools.diff.matching import subgraphs_of
+from backprint.tools.diff.nouns import Costs, Diff, Fact, GraphDiff, PairDiff, PortChange, StepChange
+from backprint.tools.report.together import guard_texts, names_together
+
+# ---- Differences beside the graphs: engine, versions, guards, notes
+
+
+def capture_facts(before: Capture, after: Capture) -> Iterator[Fact]:
+    """Yield the facts that differ."""
+    left, right = _capture_texts(before), _capture_texts(after)
+    for name in dict.fromkeys((*left, *right)):
+        lines_a, lines_b = left.get(name, ()), right.get(name, ())
+        if lines_a != lines_b:
+            left_only, right_only = set(lines_a).difference(lines_b), set(lines_b).difference(lines_a)
+            only = tuple(filter(left_only.__contains__, lines_a)), tuple(filter(right_only.__contains__, lines_b))
+            yield Fact(name, *(only if any(only) else (lines_a, lines_b)))
+
+
+def _capture_texts(capture: Capture) -> dict[str, tuple[str, ...]]:
+    """Return the facts of a Capture, as texts."""
+    symbols = {
+        f"{symbol.name} was {symbol.hint} in [{symbol.low}, {symbol.high}]": None
+        for pair in capture.pairs
+        for graph in (pair.forward, pair.backward)
+        if graph is not None
+        for symbol in graph.symbols
+    }
+    return {
+        "engine": (capture.engine,),
+        "fake": ("yes" if capture.fake else "no",),
+        **{name: (value,) for name, value in capture.environment},
+        "loss": (capture.signature.loss,) if capture.signature.loss else (),
+        "constants of the call": tuple(f"{name} = {value}" for name, value in capture.signature.leaves),
+        "constants of the result": tuple(_result_constants(capture.signature.output)),
+        "symbolic sizes": tuple(symbols),
+        "guards": guard_texts(capture.guards),
+        "opaque edges": tuple(f"{edge.kind}: {edge.text}" for edge in capture.opaque),
+        "graph breaks": capture.breaks,
+        "pinned inputs": tuple(f"{name}: {why}" for name, why in capture.pins),
+        "custom operators": capture.requires,
+        "notes": (*capture.why, *capture.notes),
+    }
+
+
+def _result_constants(tree: Any) -> Iterator[str]:
+    """Yield what a program returns beside tensors, in order."""
+    match tree:
+        case {"value": value}:
+            yield str(value)
+        case {"dict": dict(rows)}:
+            for item in rows.values():
+                yield from _result_constants(item)
+        case {"items": [*pairs]}:
+            for pair in pairs:
+                yield from _result_constants({"list": pair[1:]})
+        case {"list": [*items]} | {"tuple": [*items]}:
+            for item in items:
+                yield from _result_constants(item)
+
+
+def graph_of(capture: Capture, pair: int | None, direction: str) -> Graph | None:
+    """Return a direction of a Pair; None if the Capture does not have it."""
+    if pair is None:
+        return None
+    return capture.pairs[pair].forward if direction == "forward" else capture.pairs[pair].backward
+
+
+def linked_places(capture: Capture) -> list[tuple[object, ...]]:
+    """Return the links of a Capture without names: from which port of which Pair to which."""
+    places: list[tuple[object, ...]] = []
+    for link in capture.links:
+        source, target = link.source, link.target
+        left = _port_place(capture, source, link.port.role, link.port.name)
+        right = _port_place(capture, target, "", link.name) if target is not None else None
+        places.append((source, link.port.role, left, target, right))
+    return places
+
+
+def _port_place(capture: Capture, pair: int | None, role: str, name: str) -> int | None:
+    """Return which port of a Pair has this name; of any role on the way in if `role` is empty."""
+    if pair is None:
+        return None
+    graphs = [graph for graph in (capture.pairs[pair].forward, capture.pairs[pair].backward) if graph is not None]
+    ports = [port for graph in graphs for port in ((*graph.outputs, *graph.inputs) if role else graph.inputs)]
+    return next((place for place, port in enumerate(ports) if port.name == name and role in ("", port.role)), None)
+
+
+# ---- Changes grouped by module; the same change of several modules is one group with their number
+# A change is a line without names of values: a value is called by the operator that makes it, so that lines of two
+# layers can be equal.
+
+MARKS = {"added": "+", "removed": "-", "changed": "~", "renamed": "~"}
+"""How a line begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangeLine:
+    """Changes of one form."""
+
+    kind: str
+    text: str
+    count: int
+    """In each of the modules."""
+
+
+Lines: TypeAlias = tuple[_ChangeLine, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangeGroup:
+    """What changed alike in several modules, or in one."""
+
+    modules: tuple[str, ...]
+    lines: tuple[_ChangeLine, ...]
+
+    @property
+    def name(self) -> str:
+        """All of its modules as one name: `model.layers.{0..125}.mlp`."""
+        return names_together(self.modules)
+
+
+def _change_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[_ChangeGroup, ...]:
+    """Return the changes of a graph's steps, apart from those that only follow from others."""
+    shown = _ChangeWriter(diff, before, after)
+    modules: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+    wholes = [
+        _new_modules(graph, other, (graph.steps[ends[side]] for ends in diff.steps))
+        for side, (graph, other) in enumerate(((before, after), (after, before)))
+    ]
+    for change in shown.in_order(diff.changes):
+        if change.recomputed and change.kind != "changed":
+            modules[shown.layer(change)][change.kind, AGAIN] += 1
+        elif not change.follows and not change.recomputed:
+            name = shown.module(change)
+            whole = wholes[change.before is None].get(shown.own_module(change)) if change.kind != "changed" else None
+            modules[whole or name][change.kind, shown.text(change) if whole is None else ""] += 1
+    rows = [(name, tuple(lines_of(lines))) for name, lines in modules.items()]
+    return tuple(_ChangeGroup(names, lines) for names, lines in _alike_rows(rows))
+
+
+AGAIN = "recomputes"
+"""The text of changes that compute values of the forward again, all those of a layer together."""
+
+
+def lines_of(counts: Counter[tuple[str, str]]) -> Iterator[_ChangeLine]:
+    """Yield lines with their counts; the steps of a module that only one side has are one line, and so are those of a
+    layer that compute values of the forward again."""
+    for (kind, text), count in counts.items():
+        if text == AGAIN:
+            yield _ChangeLine(kind, f"recomputes {number_of(count, 'step')} of the forward", 1)
+        elif text:
+            yield _ChangeLine(kind, text, count)
+        else:
+            yield _ChangeLine(kind, f"the whole module, {number_of(count, 'step')}", 1)
+
+
+def _new_modules(graph: Graph, other: Graph, steps_of_both: Iterable[Step]) -> dict[str, str]:
+    """Return, for each module that the other graph does not have, the outermost module around it that it does not have
+    either. A module of which the other graph has a step is there under another name."""
+    renamed = {step.source.module for step in steps_of_both if step.source is not None}
+    known = {prefix for name in modules_of(other) | renamed for prefix in prefixes(name)}
+    new_names = {}
+    for name in modules_of(graph):
+        outer = next((prefix for prefix in prefixes(name) if prefix not in known), None)
+        if outer is not None:
+            new_names[name] = outer
+    return new_names
+
+
+def modules_of(graph: Graph) -> set[str]:
+    """Return the modules that a graph's steps were called in."""
+    return {step.source.module for step in graph.steps if step.source is not None}
+
+
+def prefixes(name: str) -> list[str]:
+    """Return a module and the modules around it, the outermost first: `a`, `a.b`, `a.b.c`."""
+    parts = name.split(".")
+    return [".".join(parts[: count + 1]) for count in range(len(parts))] if name else []
+
+
+def port_groups(diff: GraphDiff, before: Graph, after: Graph) -> tuple[_ChangeGroup, ...]:
+    """Return the changes of a graph's ports. Values that are saved for the backward stand at the forward, each by the
+    operator and the module that makes it."""
+    shown = _ChangeWriter(diff, before, after)
+    rows = []
+    for change in diff.ports:
+        if (row := shown.port(change)) is not None:
+            name, text = row
+            rows.append((name, (_ChangeLine(change.kind, text, 1),)))
+    return tuple(_ChangeGroup(names, lines) for names, lines in _alike_rows(rows))
+
+
+def _alike_rows(rows: Iterable[tuple[str, Lines]]) -> Iterator[tuple[tuple[str, ...], Lines]]:
+    """Yield equal lines with all of their names, which differ in nothing but numbers."""
+    modules_of_row: dict[tuple[tuple[str, ...], Lines], list[str]] = defaultdict(list)
+    for name, lines in rows:
+        modules_of_row[divided_text(name)[0], lines].append(name)
+    for (_, lines), names in modules_of_row.items():
+        yield tuple(names), lines
+
+
+class _ChangeWriter:
+    """Writes steps and ports of both sides of a GraphDiff."""
+
+    def __init__(self, diff: GraphDiff, before: Graph, after: Graph) -> None:
+        self.graphs = before, after
+        self.makers = _makers_of(before), _makers_of(after)
+        self.modules = _module_of_values(before), _module_of_values(after)
+        self.ends = dict(diff.steps)
+        self.same = same_values(diff, before, after)
+        self.renamed = dict(diff.modules)
+
+    def in_order(self, changes: Sequence[StepChange]) -> list[StepChange]:
+        """Return changes in the order of the first graph; an added step stands after the one before it that both
+        have."""
+        back = {b: a for a, b in self.ends.items()}
+        place, places = -1, []
+        for b in range(len(self.graphs[1].steps)):
+            place = back.get(b, place)
+            places.append(place)
+
+        def key(change: StepChange) -> tuple[int, int, int]:
+            if change.before is not None:
+                return change.before, 0, 0
+            return places[change.after or 0], 1, change.after or 0
+
+        return sorted(changes, key=key)
+
+    def sides(self, change: StepChange) -> tuple[Step | None, Step | None]:
+        """Return the step of a change on both sides."""
+        before = self.graphs[0].steps[change.before] if change.before is not None else None
+        after = self.graphs[1].steps[change.after] if change.after is not None else None
+        return before, after
+
+    def module(self, change: StepChange) -> str:
+        """Return the module of a change, by its name in the second graph if that has it."""
+        name = self.own_module(change)
+        return self.renamed.get(name, name) if change.after is None else name
+
+    def own_module(self, change: StepChange) -> str:
+        """Return the module of a change, by its name in the graph that has the step; after it if both have."""
+        step = self.own_step(change)
+        return step.source.module if step.source is not None else ""
+
+    def own_step(self, change: StepChange) -> Step:
+        """Return the step of a change, that after it if both graphs have one."""
+        before, after = self.sides(change)
+        step = after or before
+        assert step is not None  # a change has a step on one side
+        return step
+
+    def layer(self, change: StepChange) -> str:
+        """Return the outermost layer that a change is in, as `blocks.3` of `blocks.3.mlp.0`; else its module."""
+        parts = self.own_module(change).split(".")
+        end = next((place for place, part in enumerate(parts) if part.isdigit()), len(parts) - 1)
+        return ".".join(parts[: end + 1])
+
+    def text(self, change: StepChange) -> str:
+        """Return a change in a line."""
+        match self.sides(change):
+            case (Step() as step, None):
+                return self.call(step, 0)
+            case (None, Step() as step):
+                return self.call(step, 1)
+            case (Step() as one, Step() as two):
+                return self.changed(one, two, set(change.parts))
+        raise AssertionError("a change has a step on one side")
+
+    def changed(self, before: Step, after: Step, parts: set[str]) -> str:
+        """Return what differs between two steps."""
+        left, right = operator_names(before, after)
+        texts: list[str] = []
+        if parts <= {"operator", "type"} and "operator" in parts:
+            texts = [f"{left} -> {right}"]
+        elif parts & {"operator", "arguments"}:
+            texts = [f"{left}{self.arguments(before, 0)} -> {right}{self.arguments(after, 1)}"]
+        elif "inputs" in parts:
+            texts = [f"{right} takes {self.taken(before, after)}"]
+        if "subgraphs" in parts:
+            texts += [f"{right} calls another {name}" for name in self.called(before, after)]
+        text = "; ".join(texts) or right
+        return f"{text}: {_types_text(before.spec, after.spec)}" if "type" in parts else text
+
+    def taken(self, step_a: Step, step_b: Step) -> str:
+        """Return which values a step takes, and which it took."""
+        lefts, rights = used(step_a), used(step_b)
+        same = [self.same.get(name) for name in lefts]
+        if None not in same and same != [*rights] and Counter(same) == Counter(rights):
+            return "the same values in another order"
+        texts = []
+        for left, known, right in zip(lefts, same, rights, strict=False):
+            before, after = self.makers[0].get(left, left), self.makers[1].get(right, right)
+            if before != after or known not in (None, right):
+                texts.append(instead(before, after))
+        if len(lefts) != len(rights):
+            texts.append(f"{number_of(len(rights), 'value')}, not {len(lefts)}")
+        unsure = "another value of the same kind" if None in same else "a value that other steps changed in place"
+        return "; ".join(dict.fromkeys(texts)) or unsure
+
+    def called(self, before: Step, after: Step) -> Iterator[str]:
+        """Yield the subgraphs that two steps call, and that are not the same."""
+        graphs = [dict(graph.subgraphs) for graph in self.graphs]
+        for left, right in zip(subgraphs_of(before), subgraphs_of(after), strict=False):
+            if graphs[0][left].hash() != graphs[1][right].hash():
+                yield right
+
+    def call(self, step: Step, side: int) -> str:
+        """Return a call and the type of its result."""
+        kind = f": {show_spec(step.spec)}" if step.spec is not None else ""
+        return f"{_short_target(step)}{self.arguments(step, side)}{kind}"
+
+    def arguments(self, step: Step, side: int) -> str:
+        """Return the arguments of a call, named by the operators that make them."""
+        with_makers = mapped(step, lambda name: Ref(self.makers[side].get(name, name)))
+        return f"({show_call(with_makers.args, with_makers.kwargs)})"
+
+    def port(self, change: PortChange) -> tuple[str, str] | None:
+        """Return the name of a changed port and what changed; None of a value that a backward takes as it is saved."""
+        before, after = ((graph.inputs if change.is_input else graph.outputs) for graph in self.graphs)
+        port_a = before[change.before] if change.before is not None else None
+        port_b = after[change.after] if change.after is not None else None
+        port = port_b or port_a
+        if port is None or (change.is_input and port.role == "saved"):
+            return None
+        if port.role == "saved":
+            return self.saved(change, port_a, port_b)
+        if port_a is None or port_b is None:
+            return port.name, f"{port.role} {show_spec(port.spec)}"
+        if change.kind == "renamed":
+            return port.name, f"{port.role}, before: {_difference_of_names(port_a.name, port_b.name)}"
+        texts = {
+            "name": f"before: {port_a.name}",
+            "role": f"before: {port_a.role}",
+            "type": _types_text(port_a.spec, port_b.spec),
+        }
+        if "value" in change.parts:
+            texts |= self.other_value(change, port_a, port_b)
+        return port.name, f"{port.role}, {'; '.join(texts[part] for part in change.parts if texts[part])}"
+
+    def other_value(self, change: PortChange, port_a: Port, port_b: Port) -> dict[str, str]:
+        """Return that an output is made by another step; or that it is made by none, and its type."""
+        left, right = self.maker(0, change.before), self.maker(1, change.after)
+        makers = [
+            any(refs(graph.results[place or 0]))
+            for graph, place in zip(self.graphs, (change.before, change.after), strict=True)
+        ]
+        if all(makers):
+            return {"value": f"comes from {instead(left, right)}"}
+        before, after = (
+            f"{show_spec(port.spec)} from {name}" if maker else name
+            for maker, port, name in zip(makers, (port_a, port_b), (left, right), strict=True)
+        )
+        return {"type": "", "value": f"is {after}, before: {before}"}
+
+    def saved(self, change: PortChange, port_a: Port | None, port_b: Port | None) -> tuple[str, str]:
+        """Return the module and the operator of a saved value, and its type."""
+        side, place = (1, change.after) if port_b is not None else (0, change.before)
+        result = self.graphs[side].results[place or 0]
+        name = next(refs(result), "")
+        kind = _types_text(*(port.spec for port in (port_a, port_b) if port is not None))
+        return self.modules[side].get(name, ""), f"saves {self.maker(side, place)} {kind}"
+
+    def maker(self, side: int, place: int | None) -> str:
+        """Return what makes an output."""
+        result = self.graphs[side].results[place or 0]
+        return ", ".join(self.makers[side].get(name, name) for name in refs(result)) or show(result)
+
+
+def _types_text(*specs: Spec) -> str:
+    """Return a type, or both if there are two that differ; a type that is not known is called so."""
+    return " -> ".join(dict.fromkeys(show_spec(spec) if spec is not None else "unknown type" for spec in specs))
+
+
+def same_values(diff: GraphDiff, before: Graph, after: Graph) -> dict[str, str]:
+    """Return the names of values that both graphs have, with their names in the second: steps, and inputs that are
+    found by name."""
+    same = {before.steps[a].name: after.steps[b].name for a, b in diff.steps}
+    locals_of = {port.key: port.local for port in after.inputs if port.role != "saved"}
+    same |= {port.local: locals_of[port.key] for port in before.inputs if port.key in locals_of}
+    for port in diff.ports:
+        if port.is_input and port.before is not None:
+            same.pop(before.inputs[port.before].local, None)
+            if port.after is not None:
+                same[before.inputs[port.before].local] = after.inputs[port.after].local
+    return same
+
+
+def instead(before: str, after: str) -> str:
+    """Return a value that stands in the place of another."""
+    return f"{after}, not {before}" if before != after else f"another {after.removeprefix('a ')}"
+
+
+def operator_names(before: Step, after: Step) -> tuple[str, str]:
+    """Return the operators of two steps; with their overloads if only these differ."""
+    left, right = _short_target(before), _short_target(after)
+    if left == right and before.target != after.target:
+        return before.target.removeprefix("aten."), after.target.removeprefix("aten.")
+    return left, right
+
+
+def _module_of_values(graph: Graph) -> dict[str, str]:
+    """Return the module that each value was made in, if there is one."""
+    return {step.name: step.source.module for step in graph.steps if step.source is not None}
+
+
+def _makers_of(graph: Graph) -> dict[str, str]:
+    """Return what each value of a graph is called: the operator that makes it, or the last part of an input's name."""
+    makers = {port.local: input_name(port) for port in graph.inputs}
+    return makers | {step.name: _short_target(step) for step in graph.steps}
+
+
+def input_name(port: Port) -> str:
+    """Return what an input is called: the last part of its name; a saved value has none, its name is a step's."""
+    if port.role == "saved":
+        return "a saved value"
+    name = port.name.rpartition(".")[2]
+    return f"tangent of {name}" if port.role == "tangent" else name
+
+
+def _short_target(step: Step) -> str:
+    """Return an operator without `aten.` and without its overload."""
+    name = step.target.removeprefix("torch.ops.").removeprefix("aten.")
+    return name.partition(".")[0] if step.target.startswith("aten.") else name
+
+
+def _difference_of_names(before: str, after: str) -> str:
+    """Return the parts of a name that are no longer in it, with what stands around them left out: `attn`."""
+    parts_a, parts_b = before.split("."), after.split(".")
+    while parts_a and parts_b and parts_a[0] == parts_b[0]:
+        parts_a, parts_b = parts_a[1:], parts_b[1:]
+    while len(parts_a) > 1 and parts_b and parts_a[-1] == parts_b[-1]:
+        parts_a, parts_b = parts_a[:-1], parts_b[:-1]
+    return ".".join(parts_a) or before
+
+
+# ---- Text and JSON
+
+MOST_GROUPS, MOST_LINES = 24, 16
+"""How many groups of changes are shown of a graph, and how many lines of a group."""
+
+LONGEST = 200
+"""A line of a change has at most so many characters."""
+
+
+def diff_text(diff: Diff) -> str:
+    """Return a Diff as text, in which long lists are cut."""
+    return "\n".join(map(printable, diff_lines(diff)))
+
+
+def diff_lines(diff: Diff, everything: bool = False, places: tuple[str, str] = ("", "")) -> Iterator[str]:
+    """Yield the lines of a Diff; `places` are the folders of its samples; with `everything` long lists are not cut."""
+    yield answer_line(diff)
+    for word, place, capture in zip(("before:", "after: "), places, (diff.before, diff.after), strict=True):
+        yield " ".join(filter(None, (word, place, capture.name, f"({capture.engine})")))
+    for pair in diff.pairs:
+        yield from _pair_lines(diff, pair, everything)
+    if not diff.links:
+        yield "the pairs are joined in another way"
+    for fact in diff.facts:
+        yield from _fact_lines(fact, everything)
+
+
+# ---- The answer: what changed, in one line
+
+FEW_WORDS = 60
+"""A change of at most so many characters stands in the answer itself."""
+
+
+def answer_line(diff: Diff) -> str:
+    """Return what changed in one line: bytes that are saved, FLOPs, and the steps of each direction."""
+    if diff.same:
+        names = [row for pair in diff.pairs for graph in pair.graphs for row in graph.modules]
+        renamed = "; modules have other names" if names else ""
+        return f"no differences between the graphs (equal hashes){renamed}"
+    costs = (
+        ("saved for backward", _sum_of_costs(pair.saved_bytes for pair in diff.pairs), amount),
+        ("FLOPs", _sum_of_costs(graph.flops for pair in diff.pairs for graph in pair.graphs), short),
+        *((f"sent over {group}", cost, amount) for group, cost in sent(diff).items()),
+    )
+    totals = [
+        f"{name} {text(cost.before)} -> {text(cost.after)} ({_growth_text(cost)})"
+        for name, cost, text in costs
+        if cost.before != cost.after
+    ]
+    if len(diff.pairs) > 1:
+        differing = sum(not pair.same for pair in diff.pairs)
+        steps = [f"{differing} of {number_of(len(diff.pairs), 'pair')} differ" if differing else ""]
+    else:
+        steps = [
+            f"{graph.direction} {_change_in_words(diff, graph)}" for graph in diff.pairs[0].graphs if not graph.same
+        ]
+    links = "" if diff.links else "the pairs are joined in another way"
+    return "; ".join(filter(None, (", ".join(totals), *steps, links)))
+
+
+def sent(diff: Diff) -> dict[str, Costs]:
+    """Return the bytes that a rank sends over each group, before and after."""
+    before, after = (bytes_by_group(traffic_of(capture)) for capture in (diff.before, diff.after))
+    return {group: Costs(before.get(group, 0), after.get(group, 0)) for group in dict.fromkeys((*before, *after))}
+
+
+def _sum_of_costs(costs: Iterable[Costs]) -> Costs:
+    """Return the sums of costs, before and after."""
+    rows = list(costs)
+    return Costs(sum(cost.before for cost in rows), sum(cost.after for cost in rows))
+
+
+def _change_in_words(diff: Diff, graph: GraphDiff) -> str:
+    """Return a change of one form as it is; else how many steps changed."""
+    before, after = graphs_of(diff, diff.pairs[0], graph.direction)
+    if before is not None and after is not None and all(graph.hashes):
+        groups = _change_groups(graph, before, after)
+        lines = [line for group in groups for line in group.lines]
+        if len(lines) == 1 and AGAIN not in lines[0].text and len(lines[0].text) <= FEW_WORDS:
+            where = f" in {groups[0].name}" if groups[0].name else ""
+            return f"{MARKS[lines[0].kind]} {lines[0].text}{where}{often(len(groups[0].modules) * lines[0].count)}"
+    return _counts_text(graph, before, after)
+
+
+def _pair_lines(diff: Diff, pair: PairDiff, everything: bool) -> Iterator[str]:
+    """Yield the lines of a Pair."""
+    several = len(diff.pairs) > 1
+    if pair.before is None or pair.after is None:
+        only, number = ("before", pair.before) if pair.after is None else ("after", pair.after)
+        steps = sum(len(graph.changes) for graph in pair.graphs)
+        yield f"pair {number}: only {only}, {number_of(steps, 'step')}"
+        return
+    for graph in pair.graphs:
+        where = f"pair {pair.before} -> {pair.after}, {graph.direction}" if several else graph.direction
+        shown_with_forward = graph is not pair.graphs[0] and all(
+            pair.graphs[0].hashes
+        )  # by the forward: what is renamed
+        before, after = graphs_of(diff, pair, graph.direction)
+        lines = list(_graph_lines(graph, before, after, pair.graphs[0] if shown_with_forward else None, everything))
+        if lines or not graph.same:
+            yield f"{where}: {headline(graph, before, after)}"
+            yield from lines
+    for name, cost in (("saved for backward", pair.saved_bytes), ("parameters and inputs kept", pair.kept_bytes)):
+        if cost.before != cost.after and (several or cost is pair.kept_bytes):  # of one pair the answer has the other
+            yield f"{name}: {amount(cost.before)} -> {amount(cost.after)} ({_growth_text(cost)})"
+
+
+def headline(graph: GraphDiff, before: Graph | None, after: Graph | None) -> str:
+    """Return how many steps changed, and how many did not."""
+    text = _counts_text(graph, before, after)
+    same = number_of(len(graph.steps) - _changed_count(graph), "step")
+    return f"{text}, {same} the same" if all(graph.hashes) and not graph.same else text
+
+
+def _counts_text(graph: GraphDiff, before: Graph | None, after: Graph | None) -> str:
+    """Return how many steps changed."""
+    if not all(graph.hashes):
+        return f"only {'before' if graph.hashes[0] else 'after'}, {number_of(len(graph.changes), 'step')}"
+    if graph.same:
+        return "the same (equal hashes)"
+    counts = Counter(change.kind if not change.follows else "" for change in graph.changes if not change.recomputed)
+    counted = list(_recomputed_texts(graph, before, after))
+    counted += [f"{counts[kind]} {kind}" for kind in ("added", "removed", "changed") if counts[kind]]
+    if takers := sum(change.recomputed and change.kind == "changed" for change in graph.changes):
+        counted.append(f"{takers} {'takes' if takers == 1 else 'take'} recomputed values in the place of saved ones")
+    if counts[""]:
+        whose = "its" if counts[""] == 1 else "their"
+        counted.append(f"{counts['']} with other sizes or types because of {whose} arguments")
+    prefix = "only sizes differ: " if graph.only_sizes else ""
+    return f"{prefix}{', '.join(counted) or 'no step changed'}"
+
+
+def _kind_of_layers(names: Sequence[str]) -> str:
+    """Return what layers are called, with their names: `blocks (model.blocks.{0..11})`."""
+    words = {".".join(name.split(".")[:-1]).rpartition(".")[2] for name in names}
+    word = words.pop() if len(words) == 1 else ""
+    return f"{word if word.isidentifier() else 'modules'} ({names_together(names)})"
+
+
+def _recomputed_texts(graph: GraphDiff, before: Graph | None, after: Graph | None) -> Iterator[str]:
+    """Yield how many steps of the forward a backward computes again, that the other one does not: in all, or in each
+    layer if that is the same number."""
+    if before is None or after is None:
+        return
+    shown = _ChangeWriter(graph, before, after)
+    for kind, verb in (("added", "recomputes"), ("removed", "no longer recomputes")):
+        layers = Counter(shown.layer(change) for change in graph.changes if change.recomputed and change.kind == kind)
+        if not layers:
+            continue
+        steps, names = set(layers.values()), [name for name in layers if name]
+        if len(steps) == 1 and len(names) == len(layers) > 1:
+            yield f"{verb} {number_of(min(steps), 'step')} of each of {len(names)} {_kind_of_layers(names)}"
+        else:
+            yield f"{verb} {number_of(layers.total(), 'step')} of the forward"
+
+
+def _changed_count(graph: GraphDiff) -> int:
+    """Return how many of the steps that both have are not the same."""
+    return sum(change.kind == "changed" for change in graph.changes)
+
+
+def _graph_lines(
+    graph: GraphDiff, before: Graph | None, after: Graph | None, forward_shown: GraphDiff | None, everything: bool
+) -> Iterator[str]:
+    """Yield the lines of a graph that both sides have, and of its subgraphs; `told` has the names that were shown."""
+    if before is None or after is None:
+        return
+    yield from group_lines(_change_groups(graph, before, after), everything)
+    ports = port_groups(graph, before, after)
+    yield from port_lines(
+        [group for group in ports if forward_shown is None or group.lines[0].kind != "renamed"], everything
+    )
+    yield from (f"  ! {order}" for order in graph.orders)
+    for left, right in _renamed_together(
+        [row for row in graph.modules if forward_shown is None or row not in forward_shown.modules]
+    ):
+        yield f"  ~ module {right}, before: {left}"
+    for count, singular, several in (
+        (graph.moved, "stands in another order", "stand in another order"),
+        (graph.lines, "is of another line of the program", "are of other lines of the program"),
+    ):
+        if count and not graph.same:
+            yield f"  ({number_of(count, 'common step')} {singular if count == 1 else several})"
+    if graph.flops.before != graph.flops.after:
+        yield f"  FLOPs: {short(graph.flops.before)} -> {short(graph.flops.after)} ({_growth_text(graph.flops)})"
+    for sub in graph.subgraphs:
+        left, right = sub.names
+        bodies = dict(before.subgraphs)[left], dict(after.subgraphs)[right]
+        yield f"  in {right}{f', before: {left}' if left != right else ''}: {headline(sub, *bodies)}"
+        for line in _graph_lines(sub, *bodies, None, everything):
+            yield f"  {line}"
+
+
+def graphs_of(diff: Diff, pair: PairDiff, direction: str) -> tuple[Graph | None, Graph | None]:
+    """Return a direction of a Pair on both sides; None if a side does not have it."""
+    return graph_of(diff.before, pair.before, direction), graph_of(diff.after, pair.after, direction)
+
+
+def group_lines(groups: Sequence[_ChangeGroup], everything: bool) -> Iterator[str]:
+    """Yield the lines of changed steps, below their modules."""
+    most = len(groups) if everything else MOST_GROUPS
+    for group in groups[:most]:
+        where = f"in {group.name}{often(len(group.modules))}" if group.name else "outside of modules"
+        yield f"  {where}:"
+        shown = group.lines if everything else group.lines[:MOST_LINES]
+        for line in shown:
+            yield f"    {MARKS[line.kind]} {shortened(line.text)}{often(line.count)}"
+        if len(shown) < len(group.lines):
+            yield f"    … and {number_of(sum(line.count for line in group.lines[len(shown) :]), 'step')} more"
+    if len(groups) > most:
+        yield f"  … and {number_of(sum(len(group.modules) for group in groups[most:]), 'module')} more"
+
+
+def port_lines(groups: Sequence[_ChangeGroup], everything: bool) -> Iterator[str]:
+    """Yield the lines of changed ports."""
+    most = len(groups) if everything else MOST_GROUPS
+    for group in groups[:most]:
+        line = group.lines[0]
+        name = f"{group.name}{often(len(group.modules))}: " if group.name else ""
+        yield f"  {MARKS[line.kind]} {name}{shortened(line.text)}{'' if name else often(len(group.modules))}"
+    if len(groups) > most:
+        yield f"  … and {number_of(sum(len(group.modules) for group in groups[most:]), 'port')} more"
+
+
+def often(count: int) -> str:
+    """Return how often something is there, if it is more than once."""
+    return f" (× {count})" if count > 1 else ""
+
+
+def shortened(text: str) -> str:
+    """Return a text in one line of limited length."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _renamed_together(modules: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield renamed modules, those that differ in numbers alone as one."""
+    families: dict[tuple[Any, Any], list[tuple[str, str]]] = {}
+    for left, right in modules:
+        families.setdefault((divided_text(left)[0], divided_text(right)[0]), []).append((left, right))
+    for rows in families.values():
+        yield names_together([left for left, _ in rows]), names_together([right for _, right in rows])
+
+
+def _fact_lines(fact: Fact, everything: bool) -> Iterator[str]:
+    """Yield the lines of a fact."""
+    if len(fact.before) <= 1 and len(fact.after) <= 1:
+        left, right = ((*side, "none")[0] for side in (fact.before, fact.after))
+        yield f"{fact.name}: {shortened(left)} -> {shortened(right)}"
+        return
+    yield f"{fact.name}:"
+    rows = [*(f"  - {line}" for line in fact.before), *(f"  + {line}" for line in fact.after)]
+    shown = rows if everything else rows[:MOST_LINES]
+    yield from map(shortened, shown)
+    if len(shown) < len(rows):
+        yield f"  … and {len(rows) - len(shown)} more"
+
+
+def _growth_text(costs: Costs) -> str:
+    """Return by how much something grew or shrank."""
+    if not costs.before:
+        return "new"
+    return f"{100 * (costs.after - costs.before) / costs.before:+.1f} %"
+
+
+# ---- JSON
+
+
+def diff_json(diff: Diff) -> dict[str, Any]:
+    """Return a Diff as plain data."""
+    return {
+        "same": diff.same,
+        "before": {"name": diff.before.name, "engine": diff.before.engine},
+        "after": {"name": diff.after.name, "engine": diff.after.engine},
+        "same_links": diff.links,
+        "facts": [asdict(fact) for fact in diff.facts],
+        "sent": {group: asdict(cost) for group, cost in sent(diff).items()},
+        "pairs": [_pair_json(diff, pair) for pair in diff.pairs],
+    }
+
+
+def _pair_json(diff: Diff, pair: PairDiff) -> dict[str, Any]:
+    """Return a Pair as plain data."""
+    return {
+        "same": pair.same,
+        "before": pair.before,
+        "after": pair.after,
+        "saved_bytes": asdict(pair.saved_bytes),
+        "kept_bytes": asdict(pair.kept_bytes),
+        **{graph.direction: _graph_json(graph, *graphs_of(diff, pair, graph.direction)) for graph in pair.graphs},
+    }
+
+
+def _graph_json(graph: GraphDiff, before: Graph | None, after: Graph | None) -> dict[str, Any]:
+    """Return a graph as plain data: groups for people, steps and ports by number for programs."""
+    steps: tuple[_ChangeGroup, ...] = ()
+    ports: tuple[_ChangeGroup, ...] = ()
+    if before is not None and after is not None:
+        steps, ports = _change_groups(graph, before, after), port_groups(graph, before, after)
+    return {
+        "same": graph.same,
+        "only_sizes": graph.only_sizes,
+        "hashes": {"before": graph.hashes[0] or None, "after": graph.hashes[1] or None},
+        "steps": [len(side.steps) if side is not None else None for side in (before, after)],
+        "matched": graph.steps,
+        "changes": [asdict(change) | {"kind": change.kind} for change in graph.changes],
+        "ports": [asdict(change) | {"kind": change.kind} for change in graph.ports],
+        "groups": list(map(_group_json, steps)),
+        "port_groups": list(map(_group_json, ports)),
+        "orders": graph.orders,
+        "renamed_modules": graph.modules,
+        "moved": graph.moved,
+        "lines": graph.lines,
+        "flops": asdict(graph.flops),
+        "subgraphs": list(_subgraphs_json(graph, before, after)),
+    }
+
+
+def _subgraphs_json(graph: GraphDiff, before: Graph | None, after: Graph | None) -> Iterator[dict[str, Any]]:
+    """Yield the subgraphs that differ as plain data, with their names."""
+    if before is not None and after is not None:
+        lefts, rights = dict(before.subgraphs), dict(after.subgraphs)
+        for sub in graph.subgraphs:
+            left, right = sub.names
+            yield {"names": {"before": left, "after": right}} | _graph_json(sub, lefts[left], rights[right])
+
+
+def _group_json(group: _ChangeGroup) -> dict[str, Any]:
+    """Return a group of changes as plain data."""
+    return asdict(group) | {"name": group.name}

@@ -1,0 +1,170 @@
+"""A picture in Graphviz's language: frames as clusters, what is saved as dashed edges."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from backprint.common.text import amount, printable
+from backprint.graph.text import show_spec
+from backprint.tools.draw.layout import DrawnPair
+from backprint.tools.draw.picture import (
+    contents_of,
+    frame_title,
+    op_name,
+    pill_text,
+    ports_beside,
+    steps_text,
+    units_shown,
+)
+from backprint.tools.draw.scene import BACKWARD, FORWARD, SAVED, Places, flows_kinds, frame_unit, places_in
+
+OPTIONS = """\
+  rankdir=TB; compound=true; fontname="sans-serif"; fontsize=11; nslimit=2; nslimit1=2;
+  node [shape=box, style="filled,rounded", fontname="sans-serif", fontsize=10, height=0.3];
+  edge [fontname="sans-serif", fontsize=8, arrowsize=0.6];
+"""
+
+PORT = 'shape=plaintext, style="", fontsize=8, fontcolor="#6b5b95", height=0.15'
+"""How the name of a port looks."""
+
+FRAME, REGION = 'color="#c9d1da"', 'color="#1b1f24"; style=dashed'
+"""How the borders of frames look, and that of a region."""
+
+NEIGHBOR = 'fillcolor="#fff1b8", penwidth=2'
+"""How a neighbor of a region differs from what is inside."""
+
+LOOK = {
+    "forward": 'color="#0072b2", fillcolor="#e3f0f9"',
+    "backward": 'color="#b35000", fillcolor="#fcebdd"',
+    "folded": 'color="#5b6470", fillcolor="#ffffff", shape=box3d',
+}
+
+
+def dot_of(drawn: DrawnPair, opened: Collection[int], title: str = "") -> str:
+    """Return the picture of a Pair, in which some frames are open, as the text of a DOT file."""
+    lines = [f"digraph {quoted(title or drawn.scene.name)} {{", OPTIONS.rstrip("\n")]
+    lines += cluster(drawn, opened, 0, 1)
+    lines += _dot_ports(drawn, set(_nodes_seen(drawn, opened, 0)))
+    lines += edges(drawn, opened)
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def quoted(text: str) -> str:
+    """Return a stranger's text as a string of DOT, in which a backslash means nothing."""
+    inside = printable(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{inside}"'
+
+
+def cluster(drawn: DrawnPair, opened: Collection[int], number: int, depth: int) -> Iterator[str]:
+    """Yield the lines of an open frame, with what is in it."""
+    indent = "  " * depth
+    yield f"{indent}subgraph cluster_{number} {{"
+    legend = "" if drawn.scene.neighbors is None else ": the region is dashed, its neighbors are yellow"
+    title = frame_title(drawn, number) + ("" if number else f" ({contents_of(drawn)}{legend})")
+    look = REGION if drawn.frames[number].kind == "region" else FRAME
+    yield f"{indent}  label={quoted(title)}; {look}; labeljust=l;"
+    for unit in units_shown(drawn, number):
+        if unit >= 0:
+            yield f"{indent}  {_node_line(drawn, unit)}"
+        elif frame_unit(unit) in opened:
+            yield from cluster(drawn, opened, frame_unit(unit), depth + 1)
+        else:
+            yield f"{indent}  {_folded_line(drawn, frame_unit(unit))}"
+    yield f"{indent}}}"
+
+
+def _node_line(drawn: DrawnPair, place: int) -> str:
+    """Return the line of a step."""
+    node = drawn.scene.nodes[place]
+    spec = show_spec(node.spec) if node.spec is not None else ""
+    side = "forward" if node.side == FORWARD else "backward"
+    look = LOOK[side] + (f", {NEIGHBOR}" if node.is_neighbor else "")
+    tip = quoted(f"{node.name}: {node.target} {spec}")
+    return f"n{place} [label={quoted(op_name(node.target))}, tooltip={tip}, {look}];"
+
+
+def _folded_line(drawn: DrawnPair, number: int) -> str:
+    """Return the line of a frame that is not open."""
+    cost = drawn.frame_costs[number]
+    text = f"{frame_title(drawn, number)}: {steps_text(cost.forward_steps)} forward"
+    text += f", {steps_text(cost.backward_steps)} backward, {amount(cost.saved_bytes)} saved"
+    return f"f{number} [label={quoted(text)}, {LOOK['folded']}];"
+
+
+def edges(drawn: DrawnPair, opened: Collection[int]) -> Iterator[str]:
+    """Yield the lines of the flows between what is seen, each once, with its shape if it is one value.
+
+    What goes to or from a turn that is not shown goes to or from the same step of the turn that is.
+    """
+    places = places_in(drawn.scene, drawn.frames)
+    values_of_edge: dict[tuple[int, str, str], dict[int, None]] = {}
+    shorts: dict[tuple[int, str, str], dict[str, None]] = {}
+    for kind, value, taker in flows_kinds(drawn.scene):
+        source, target = _seen_as(drawn, opened, places, value), _seen_as(drawn, opened, places, taker)
+        if source != target:
+            values_of_edge.setdefault((kind, source, target), {})[value] = None
+            mark = drawn.marks_of_flows.get((value, taker))
+            shorts.setdefault((kind, source, target), {}).update({mark.short: None} if mark else {})
+    for (kind, source, target), values in values_of_edge.items():
+        spec = drawn.scene.nodes[next(iter(values))].spec
+        text = show_spec(spec) if len(values) == 1 and spec is not None else f"{len(values)} values"
+        text = ", ".join(shorts[kind, source, target]) or text
+        ends = f"{target} -> {source}" if kind == BACKWARD else f"{source} -> {target}"
+        yield f"  {ends} [label={quoted(text)}, {EDGES[kind]}];"
+
+
+EDGES = {
+    FORWARD: 'color="#0072b2"',
+    BACKWARD: 'color="#b35000", dir=back',
+    SAVED: 'color="#00795a", style=dashed, constraint=false',
+}
+"""How each kind of flow looks. Those of the backward are turned round, so that it runs up beside the forward."""
+
+
+def _seen_as(drawn: DrawnPair, opened: Collection[int], places: Places, node: int) -> str:
+    """Return the name of a step as it is seen: its own, that of the frame that hides it, or that of the same step in
+    the turn of a loop that is shown."""
+    path = [places.of_node[node]]
+    while path[-1][0] > 0:
+        path.append(places.of_frame[path[-1][0]])
+    number = 0
+    for _, place in reversed(path):
+        shown = units_shown(drawn, number)
+        unit = shown[place] if place < len(shown) else shown[-1]
+        if unit >= 0:
+            return f"n{unit}"
+        number = frame_unit(unit)
+        if number not in opened:
+            return f"f{number}"
+    return _first_seen(drawn, opened, number)
+
+
+def _first_seen(drawn: DrawnPair, opened: Collection[int], number: int) -> str:
+    """Return the name of the first unit that is seen in an open frame."""
+    while True:
+        unit = units_shown(drawn, number)[0]
+        if unit >= 0:
+            return f"n{unit}"
+        number = frame_unit(unit)
+        if number not in opened:
+            return f"f{number}"
+
+
+def _nodes_seen(drawn: DrawnPair, opened: Collection[int], number: int) -> Iterator[int]:
+    """Yield the steps that are seen in an open frame."""
+    for unit in units_shown(drawn, number):
+        if unit >= 0:
+            yield unit
+        elif frame_unit(unit) in opened:
+            yield from _nodes_seen(drawn, opened, frame_unit(unit))
+
+
+def _dot_ports(drawn: DrawnPair, seen: Collection[int]) -> Iterator[str]:
+    """Yield the names of ports at the steps that are seen, each with its edge."""
+    for place, ports in ports_beside(drawn).items():
+        for count, port in enumerate(ports if place in seen else ()):
+            name, role = f"p{place}_{count}", port.port.role
+            up = port.enters != (port.side == BACKWARD)
+            ends = f"{name} -> n{place}" if up else f"n{place} -> {name}"
+            yield f"  {name} [label={quoted(pill_text(port))}, tooltip={quoted(f'{role} {port.port.name}')}, {PORT}];"
+            yield f'  {ends} [color="#8a939e", arrowhead=none];'

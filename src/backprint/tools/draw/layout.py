@@ -1,0 +1,506 @@
+"""Layout: where the units of a frame stand, so that each step of the backward is beside its forward.
+
+A row has steps of the forward at the left, frames in the middle, and steps of the backward at the right. Values of the
+forward flow down, those of the backward up. A flow that passes other units runs in a channel beside the frame.
+`drawn_pair` lays out all frames of a Pair.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from backprint.graph.nouns import Graph, Pair, TensorSpec
+from backprint.graph.sizes import at_example_sizes
+from backprint.graph.text import show_spec
+from backprint.tools.cost.costs import StepCost, each_storage, held_storages, step_costs, storages_of
+from backprint.tools.draw.scene import (
+    BACKWARD,
+    FORWARD,
+    OUTSIDE,
+    SAVED,
+    Flows,
+    Frame,
+    Places,
+    Scene,
+    SceneBridge,
+    bytes_of,
+    flows_in,
+    flows_kinds,
+    frame_unit,
+    frames_of,
+    hops,
+    partner_in,
+    places_in,
+    scene_of,
+)
+
+# ---- Rows
+
+
+WIDE = 4
+"""The most steps of one side, and the most frames, that stand side by side."""
+
+LEFT, MIDDLE, RIGHT = 0, 1, 2
+"""The columns of a row: steps of the forward, frames, steps of the backward."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRow:
+    """Units side by side, by their places in the frame."""
+
+    left: tuple[int, ...]
+    frames: tuple[int, ...]
+    right: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLine:
+    """A line from one unit to another, or to the outside; `slot` is its place in the channel, -1 if it needs none."""
+
+    source: int
+    target: int
+    slot: int
+    spec: str
+    count: int
+    """How many values go along it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeLine:
+    """What is saved from one unit to another, or to the outside."""
+
+    source: int
+    target: int
+    bytes: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The rows of a frame and the lines between them. Frames of one structure have one Layout."""
+
+    rows: tuple[FrameRow, ...]
+    left: tuple[FlowLine, ...]
+    right: tuple[FlowLine, ...]
+    slots: tuple[int, int]
+    bridges: tuple[BridgeLine, ...]
+
+
+def _layout_of(
+    frame: Frame,
+    flows: tuple[Flows, Flows, Flows],
+    scene: Scene,
+    spec_text: Callable[[int], str],
+    bytes_of_value: Callable[[int], int],
+) -> Layout:
+    """Return the layout of a frame that is no loop."""
+    blocks = _blocks_of(frame, flows[BACKWARD], scene)
+    rows = in_order(_frame_rows(blocks, _starts_of(blocks, flows, frame), frame), flows)
+    row_of = {place: number for number, row in enumerate(rows) for place in (*row.left, *row.frames, *row.right)}
+    lines, slots = [], []
+    for side in (FORWARD, BACKWARD):
+        blocked = {number for number, row in enumerate(rows) if row.frames or (row.right if side else row.left)}
+        placed = slots_of(flows[side], row_of, blocked, len(rows), side)
+        slots.append(max(placed.values(), default=-1) + 1)
+        lines.append(
+            tuple(
+                FlowLine(*ends, placed[ends], spec_text(next(iter(values))) if len(values) == 1 else "", len(values))
+                for ends, values in flows[side].items()
+            )
+        )
+    bridges = tuple(
+        BridgeLine(*ends, sum(map(bytes_of_value, values)), len(values)) for ends, values in flows[SAVED].items()
+    )
+    return Layout(rows, lines[0], lines[1], (slots[0], slots[1]), bridges)
+
+
+# ---- Blocks
+
+
+@dataclass(frozen=True, slots=True)
+class _LaneBlock:
+    """What stays together: a frame, or a step of the forward and the steps of the backward beside it."""
+
+    key: float
+    """Blocks stand in the order of their keys."""
+    ahead: tuple[int, ...]
+    """The step of the forward, or the frame."""
+    levels: tuple[tuple[int, ...], ...]
+    """The steps of the backward, from the one that is computed last down."""
+
+    @property
+    def height(self) -> int:
+        return max(1, len(self.levels))
+
+    def needs(self, at: int, units: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """Yield how many places it takes in which row and column, if it begins in row `at`."""
+        for place in self.ahead:
+            yield at, MIDDLE if units[place] < 0 else LEFT, 1
+        for offset, level in enumerate(self.levels):
+            yield at + offset, RIGHT, len(level)
+
+
+@dataclass(frozen=True, slots=True)
+class _RowOccupancy:
+    """Counts the units in each row and column. Steps do not stand beside frames: they would be far from the
+    gutter."""
+
+    units: Sequence[int]
+    counts: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    def has_room(self, block: _LaneBlock, at: int) -> bool:
+        """Whether a block can begin in a row; what is wider than a row stands in one alone."""
+        for row, column, count in block.needs(at, self.units):
+            here = self.counts[row, column]
+            others = (LEFT, RIGHT) if column == MIDDLE else (MIDDLE,)
+            if (here and here + count > WIDE) or any(self.counts[row, other] for other in others):
+                return False
+        return True
+
+    def put(self, block: _LaneBlock, at: int, by: int = 1) -> None:
+        """Note a block that begins in a row; with `by=-1` take it away."""
+        for row, column, count in block.needs(at, self.units):
+            self.counts[row, column] += by * count
+
+
+def _blocks_of(frame: Frame, backward: Flows, scene: Scene) -> list[_LaneBlock]:
+    """Return the units of a frame in blocks, in order."""
+    own = {unit: place for place, unit in enumerate(frame.units)}
+    ahead = [place for place, unit in enumerate(frame.units) if unit < scene.forward]
+    order = {place: count for count, place in enumerate(ahead)}
+    forwards = {unit for unit in frame.units if 0 <= unit < scene.forward}
+    behind: dict[int, list[int]] = {}
+    loose: list[int] = []
+    for place, unit in enumerate(frame.units):
+        if unit >= scene.forward:
+            partner = partner_in(unit, forwards, scene.nodes)
+            if partner is None:
+                loose.append(place)
+            else:
+                behind.setdefault(own[partner], []).append(place)
+    takers = _takers_of(backward)
+    blocks = [_LaneBlock(order[place], (place,), _levels_of(behind.get(place, ()), takers)) for place in ahead]
+    keys = {place: block.key for block in blocks for place in (*block.ahead, *sum(block.levels, ()))}
+    for place in sorted(loose, key=lambda place: -frame.units[place]):
+        near = [keys[taker] for taker in takers.get(place, ()) if taker in keys]
+        keys[place] = max(near) + 0.5 if near else -1.0
+        blocks.append(_LaneBlock(keys[place], (), ((place,),)))
+    return sorted(blocks, key=lambda block: block.key)
+
+
+def _takers_of(flows: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    """Return for each unit those that take its values."""
+    takers: dict[int, list[int]] = {}
+    for source, target in flows:
+        takers.setdefault(source, []).append(target)
+    return takers
+
+
+def _levels_of(places: Sequence[int], takers: Mapping[int, Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    """Return steps of the backward in levels: each below those that take its result."""
+    level: dict[int, int] = {}
+    levels: list[list[int]] = []
+    for place in reversed(places):
+        at = max((level[taker] + 1 for taker in takers.get(place, ()) if taker in level), default=0)
+        while at < len(levels) and len(levels[at]) >= WIDE:
+            at += 1
+        levels += [[] for _ in range(at + 1 - len(levels))]
+        levels[at].insert(0, place)
+        level[place] = at
+    return tuple(map(tuple, levels))
+
+
+def _starts_of(blocks: Sequence[_LaneBlock], flows: tuple[Flows, Flows, Flows], frame: Frame) -> list[int]:
+    """Return the row in which each block begins: below those from which its forward takes, and those to which its
+    backward gives."""
+    number = {place: count for count, block in enumerate(blocks) for place in (*block.ahead, *sum(block.levels, ()))}
+    above: list[set[int]] = [set() for _ in blocks]
+    for side in (FORWARD, BACKWARD):
+        for ends in flows[side]:
+            upper, lower = (number.get(place, OUTSIDE) for place in (ends if side == FORWARD else ends[::-1]))
+            if OUTSIDE < upper < lower:
+                above[lower].add(upper)
+    starts: list[int] = []
+    occupancy = _RowOccupancy(frame.units)
+    for count, block in enumerate(blocks):
+        at = max((starts[upper] + blocks[upper].height for upper in above[count]), default=0)
+        while not occupancy.has_room(block, at):
+            at += 1
+        occupancy.put(block, at)
+        starts.append(at)
+    return lowered(blocks, starts, above, {ends[1] for side in (FORWARD, BACKWARD) for ends in flows[side]}, occupancy)
+
+
+def lowered(
+    blocks: Sequence[_LaneBlock],
+    starts: list[int],
+    above: Sequence[set[int]],
+    taking: set[int],
+    occupancy: _RowOccupancy,
+) -> list[int]:
+    """Return the rows with what begins without a value, such as a constant, moved down to where it is taken."""
+    below: list[list[int]] = [[] for _ in blocks]
+    for lower, uppers in enumerate(above):
+        for upper in uppers:
+            below[upper].append(lower)
+    for count in range(len(blocks) - 1, -1, -1):
+        block = blocks[count]
+        if not above[count] and below[count] and taking.isdisjoint(block.ahead):
+            occupancy.put(block, starts[count], -1)
+            at = max(starts[count], min(starts[lower] for lower in below[count]) - block.height)
+            while at > starts[count] and not occupancy.has_room(block, at):
+                at -= 1
+            starts[count] = at
+            occupancy.put(block, at)
+    return starts
+
+
+def _frame_rows(blocks: Sequence[_LaneBlock], starts: Sequence[int], frame: Frame) -> tuple[FrameRow, ...]:
+    """Return the rows of blocks."""
+    count = max((start + block.height for start, block in zip(starts, blocks, strict=True)), default=0)
+    parts: list[tuple[list[int], list[int], list[int]]] = [([], [], []) for _ in range(count)]
+    for start, block in zip(starts, blocks, strict=True):
+        for place in block.ahead:
+            parts[start][MIDDLE if frame.units[place] < 0 else LEFT].append(place)
+        for offset, level in enumerate(block.levels):
+            parts[start + offset][RIGHT].extend(level)
+    return tuple(FrameRow(*map(tuple, part)) for part in parts if any(part))
+
+
+def in_order(rows: Sequence[FrameRow], flows: tuple[Flows, Flows, Flows]) -> tuple[FrameRow, ...]:
+    """Return rows in which each unit stands, as far as it can, below those from which its forward takes, and to which
+    its backward gives. What comes from outside, or goes there, is first; what no flow reaches is last. Frames follow
+    their forward."""
+    near = _takers_of((target, source) for source, target in flows[FORWARD])
+    behind = _takers_of(flows[BACKWARD])
+    linked = [{end for ends in flows[side] for end in ends} for side in (FORWARD, BACKWARD)]
+    seat = {OUTSIDE: 0.0}
+    ordered = []
+    for row in rows:
+        columns = []
+        for column, uppers, joined, first, way in (
+            (row.left, near, linked[FORWARD], 0.0, -1),
+            (row.frames, near, linked[FORWARD], (1 - len(row.frames)) / 2, 1),
+            (row.right, behind, linked[BACKWARD], 0.0, 1),
+        ):
+            here = {place: first + count for count, place in enumerate(column)}
+            wish = {}
+            for place in column:
+                seats = sorted(way * seat[upper] for upper in uppers.get(place, ()) if upper in seat)
+                at = seats[(len(seats) - 1) // 2] if seats else here[place]
+                wish[place] = place not in joined, at, not seats
+            columns.append(tuple(sorted(column, key=wish.__getitem__)))
+            seat |= {place: way * at for place, at in zip(columns[-1], here.values(), strict=True)}
+        ordered.append(FrameRow(*columns))
+    return tuple(ordered)
+
+
+# ---- Channels
+
+
+def slots_of(
+    flows: Flows, row_of: Mapping[int, int], blocked: set[int], count: int, side: int
+) -> dict[tuple[int, int], int]:
+    """Return the slot of the channel in which each flow runs; -1 if nothing stands between its ends.
+
+    Flows from one unit share a slot.
+    """
+    first, last = (-1, count) if side == FORWARD else (count, -1)
+    down = 1 if side == FORWARD else -1
+    slots: dict[tuple[int, int], int] = {}
+    spans: dict[int, tuple[int, int]] = {}
+    for source, target in flows:
+        start = first if source == OUTSIDE else row_of[source]
+        end = last if target == OUTSIDE else row_of[target]
+        low, high = min(start, end), max(start, end)
+        if (end - start) * down > 0 and blocked.isdisjoint(range(low + 1, high)):
+            slots[source, target] = -1
+        else:
+            was = spans.get(source, (low, high))
+            spans[source] = (min(low, was[0]), max(high, was[1]))
+    ends: list[int] = []
+    slot: dict[int, int] = {}
+    for source, (low, high) in sorted(spans.items(), key=lambda item: item[1]):
+        free = next((column for column, end in enumerate(ends) if end <= low), len(ends))
+        ends[free : free + 1] = [high]
+        slot[source] = free
+    return {ends_: slots.get(ends_, slot.get(ends_[0], -1)) for ends_ in flows}
+
+
+# ---- A Pair as it is drawn: its scene, its frames, their layouts and their costs
+
+Ends = tuple[int, int, int, int]
+"""A frame, the kind of a flow in it, and the units from and to which it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowMark:
+    """What was measured on a flow: in a few letters, in full, and whether it has NaN or Inf."""
+
+    short: str
+    text: str
+    is_bad: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _FrameCost:
+    """What is in a frame, with all that is in frames of it."""
+
+    forward_steps: int
+    backward_steps: int
+    saved_bytes: int
+    """Of tensors that steps in the frame make and the backward keeps."""
+    forward_flops: int
+    """Of matrix products, convolutions and attentions."""
+    backward_flops: int
+
+
+@dataclass(frozen=True, slots=True)
+class _SavedBytes:
+    """What a tensor that is saved takes: `own` is 0 where it shares its memory with one before it, or with an input."""
+
+    bridge: SceneBridge
+    bytes: int
+    own: int
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnPair:
+    """All that a picture or a page shows of a Pair, or of a pass of a region."""
+
+    scene: Scene
+    frames: tuple[Frame, ...]
+    layouts: tuple[Layout, ...]
+    layout_of_frame: tuple[int, ...]
+    """The number of each frame's layout; -1 of a loop, which shows one of its turns."""
+    costs: tuple[StepCost, ...]
+    frame_costs: tuple[_FrameCost, ...]
+    saved: tuple[_SavedBytes, ...]
+    marks: Mapping[Ends, FlowMark] = field(default_factory=dict)
+    """What was measured on flows, by the lines that they are drawn as."""
+    marks_of_flows: Mapping[tuple[int, int], FlowMark] = field(default_factory=dict)
+    """The same by the step that makes a value and the step that takes it."""
+
+
+def drawn_pair(pair: Pair) -> DrawnPair:
+    """Return a Pair as it is drawn."""
+    scene = scene_of(pair)
+    costs = step_costs(pair.forward) + (step_costs(pair.backward) if pair.backward is not None else ())
+    return drawn_scene(scene, costs, tuple(_saved_tensors_sized(pair.forward, scene)))
+
+
+def drawn_scene(
+    scene: Scene,
+    costs: tuple[StepCost, ...],
+    saved: tuple[_SavedBytes, ...] = (),
+    marks: Mapping[tuple[int, int], FlowMark] | None = None,
+) -> DrawnPair:
+    """Return a scene as it is drawn; `marks` are by the step that makes a value and the step that takes it."""
+    frames = frames_of(scene)
+    own = {bridge.bridge.made: bridge.own for bridge in saved if bridge.own}
+    places = places_in(scene, frames)
+    flows = flows_in(scene, frames, places)
+    seen = _marks_in_frames(scene, places, marks) if marks else {}
+    layouts, numbers = _layouts_of(scene, frames, flows, lambda value: own.get(value, 0), seen)
+    in_frames = frame_costs(scene, frames, costs, own)
+    return DrawnPair(scene, frames, layouts, numbers, costs, in_frames, saved, seen, marks or {})
+
+
+def _marks_in_frames(scene: Scene, places: Places, marks: Mapping[tuple[int, int], FlowMark]) -> dict[Ends, FlowMark]:
+    """Return what was measured on flows for each line of each frame: of several flows those with NaN or Inf, else
+    all."""
+    marks_of_ends: dict[Ends, list[FlowMark]] = {}
+    for kind, value, taker in flows_kinds(scene):
+        mark = marks.get((value, taker))
+        if mark is not None:
+            for frame, source, target in hops(places, places.of_node[value], places.of_node[taker]):
+                marks_of_ends.setdefault((frame, kind, source, target), []).append(mark)
+    return {ends: _joined_mark(marks) for ends, marks in marks_of_ends.items()}
+
+
+MOST_NAMED = 3
+"""The most flows that are named at one line."""
+
+
+def _joined_mark(marks: Sequence[FlowMark]) -> FlowMark:
+    """Return the marks of several flows as one."""
+    shown = [mark for mark in marks if mark.is_bad] or marks
+    shorts = list(dict.fromkeys(mark.short for mark in shown))
+    more = [f"+{len(shorts) - MOST_NAMED}"] if len(shorts) > MOST_NAMED else []
+    text = "\n\n".join(dict.fromkeys(mark.text for mark in shown))
+    return FlowMark(", ".join([*shorts[:MOST_NAMED], *more]), text, shown[0].is_bad)
+
+
+def _layouts_of(
+    scene: Scene,
+    frames: Sequence[Frame],
+    flows: Sequence[tuple[Flows, Flows, Flows]],
+    bytes_of_value: Callable[[int], int],
+    marks: Mapping[Ends, FlowMark],
+) -> tuple[tuple[Layout, ...], tuple[int, ...]]:
+    """Return the layouts of frames, each different one once, and the number of that of each frame; what was measured on
+    a flow stands at its line."""
+
+    @cache
+    def spec_text(value: int) -> str:
+        spec = scene.nodes[value].spec
+        return show_spec(replace(spec, stride=None, offset=0)) if isinstance(spec, TensorSpec) else ""
+
+    known: dict[Layout, int] = {}
+    numbers = []
+    for number, (frame, inside) in enumerate(zip(frames, flows, strict=True)):
+        if frame.kind == "loop":
+            numbers.append(-1)
+        else:
+            layout = _layout_of(frame, inside, scene, spec_text, bytes_of_value)
+            if marks:
+                left = _named_lines(layout.left, number, FORWARD, marks)
+                layout = replace(layout, left=left, right=_named_lines(layout.right, number, BACKWARD, marks))
+            numbers.append(known.setdefault(layout, len(known)))
+    return tuple(known), tuple(numbers)
+
+
+def _named_lines(
+    lines: Iterable[FlowLine], frame: int, side: int, marks: Mapping[Ends, FlowMark]
+) -> tuple[FlowLine, ...]:
+    """Return the lines of a side of a frame with what was measured on them."""
+    known = ((line, marks.get((frame, side, line.source, line.target))) for line in lines)
+    return tuple(replace(line, spec=mark.short) if mark else line for line, mark in known)
+
+
+def _saved_tensors_sized(forward: Graph, scene: Scene) -> Iterator[_SavedBytes]:
+    """Yield what each saved tensor takes; memory that several share counts for the first."""
+    graph = at_example_sizes(forward)
+    storages, sizes = storages_of(graph)
+    for key in held_storages(graph, storages):
+        sizes.pop(key, None)
+    names = [step.name for step in forward.steps]
+    for bridge in scene.bridges:
+        if bridge.made >= len(scene.nodes):
+            yield _SavedBytes(bridge, bytes_of(bridge.spec), 0)
+        else:
+            keys = list(each_storage(storages[names[bridge.made]]))
+            own = sum(sizes.pop(key, 0) for key in keys)
+            yield _SavedBytes(bridge, bytes_of(scene.nodes[bridge.made].spec), own)
+
+
+def frame_costs(
+    scene: Scene, frames: Sequence[Frame], costs: Sequence[StepCost], own: dict[int, int]
+) -> tuple[_FrameCost, ...]:
+    """Return what is in each frame."""
+    totals = [[0, 0, 0, 0, 0] for _ in frames]
+    for number in range(len(frames) - 1, -1, -1):
+        total = totals[number]
+        for unit in frames[number].units:
+            if unit < 0:
+                for place, count in enumerate(totals[frame_unit(unit)]):
+                    total[place] += count
+            else:
+                side = scene.nodes[unit].side
+                total[side] += 1
+                total[2] += own.get(unit, 0)
+                total[3 + side] += costs[unit].flops
+    return tuple(_FrameCost(*total) for total in totals)

@@ -1,0 +1,351 @@
+"""The page of a Capture: one HTML file with its script, its style and its data, which loads nothing else.
+
+Names and source lines may be a stranger's. They are in a block of JSON without `<`, which no browser runs, and the page
+shows them as text. A content security policy allows the page's own script and style, by digest, and nothing else.
+`page.js` and `page.css` are built from `page/` by `make page`; `page/README.md` says what each field of the data means,
+and the page checks them when it opens.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from backprint.common.text import amount, policy_digest, printable
+from backprint.graph.nouns import Capture, Graph, Pair, Source
+from backprint.graph.sizes import at_example_sizes
+from backprint.graph.steps import specs_of
+from backprint.graph.text import emit_class, show, show_spec
+from backprint.graph.verdicts import nonfinite_of, reasons_of_derivative, verdict_text
+from backprint.tools.cost.costs import LiveSpan, is_view, memory_line, storages_of
+from backprint.tools.cost.fits import needs_of
+from backprint.tools.cost.traffic import traffic_texts
+from backprint.tools.draw.layout import DrawnPair, FlowLine, Layout, drawn_pair
+from backprint.tools.draw.scene import NO_VALUE, Scene, bytes_of, scene_of
+from backprint.tools.report.together import guard_texts
+
+if TYPE_CHECKING:
+    from backprint.values.statistics import Stats
+
+
+# ---- A scene as data: one JSON object, with a column for each attribute of its nodes
+
+
+FORMAT = 1
+
+VIEW, GUARD, SAVES, NEIGHBOR = 1, 2, 4, 8
+"""Flags of a step: its result is a view, it is a guard, the backward keeps its result."""
+
+
+class Strings:
+    """Texts, each once, by number."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {"": 0}
+
+    def number(self, text: str) -> int:
+        """Return the number of a text."""
+        return self.numbers.setdefault(text, len(self.numbers))
+
+    def texts(self) -> list[str]:
+        """Return all texts by number, without characters that a terminal or a page obeys."""
+        return list(map(printable, self.numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is known of the steps of a scene beside the scene: which make a view, the memory that each takes, the memory
+    time line, and the text around them."""
+
+    views: Sequence[bool]
+    memory: Sequence[int]
+    line: Mapping[str, Any]
+    code: Mapping[str, Any]
+
+
+def scene_data(drawn: DrawnPair, strings: Strings, measured: Measured) -> dict[str, Any]:
+    """Return the data of a scene."""
+    sources: dict[Source, int] = {}
+    nodes = _node_columns(drawn, measured, strings, sources)
+    frames = [_frame_data(drawn, number, strings) for number in range(len(drawn.frames))]
+    layouts = [_layout_data(layout, strings) for layout in drawn.layouts]
+    return {
+        "name": drawn.scene.name,
+        "forward": drawn.scene.forward,
+        "nodes": nodes,
+        "ports": list(_ports_data(drawn.scene, strings)),
+        "sources": [_source_row(source, strings) for source in sources],
+        "saved": [[saved.bridge.made, saved.bridge.taken, saved.bytes, saved.own] for saved in drawn.saved],
+        "frames": frames,
+        "layouts": layouts,
+        "memory": measured.line,
+        "code": measured.code,
+        "strings": strings.texts(),
+    }
+
+
+def _node_columns(
+    drawn: DrawnPair, measured: Measured, strings: Strings, sources: dict[Source, int]
+) -> dict[str, list[Any]]:
+    """Return the steps, a column for each of their fields."""
+    scene, costs, number = drawn.scene, drawn.costs, strings.number
+    home = {unit: place for place, frame in enumerate(drawn.frames) for unit in frame.units if unit >= 0}
+    saved_nodes = {saved.bridge.made for saved in drawn.saved}
+    views = measured.views
+    flags = [
+        VIEW * views[place] | GUARD * node.is_guard | SAVES * (place in saved_nodes) | NEIGHBOR * node.is_neighbor
+        for place, node in enumerate(scene.nodes)
+    ]
+    return {
+        "name": [number(node.name) for node in scene.nodes],
+        "op": [number(node.target) for node in scene.nodes],
+        "args": [number(node.arguments) for node in scene.nodes],
+        "spec": [number(show_spec(node.spec) if node.spec is not None else "") for node in scene.nodes],
+        "source": [
+            -1 if node.source is None else sources.setdefault(node.source, len(sources)) for node in scene.nodes
+        ],
+        "frame": [home[place] for place in range(len(scene.nodes))],
+        "flops": [cost.flops for cost in costs],
+        "read": [cost.read for cost in costs],
+        "written": [cost.written for cost in costs],
+        "memory": list(measured.memory),
+        "flags": flags,
+        "inputs": [node.inputs for node in scene.nodes],
+        "echo": [number(node.echo) for node in scene.nodes],
+        "partners": [[saved for saved in node.partners if saved < scene.forward] for node in scene.nodes],
+    }
+
+
+def _ports_data(scene: Scene, strings: Strings) -> Iterator[dict[str, Any]]:
+    """Yield the ports; those on the way in come first."""
+    for scene_port in scene.ports:
+        port = scene_port.port
+        yield {
+            "side": scene_port.side,
+            "into": scene_port.enters,
+            "role": port.role,
+            "name": strings.number(port.name),
+            "spec": strings.number(show_spec(port.spec) if port.spec is not None else ""),
+            "bytes": bytes_of(port.spec),
+            "value": scene_port.value,
+        }
+
+
+def _source_row(source: Source, strings: Strings) -> list[int]:
+    """Return a line of the program."""
+    number = strings.number
+    file, function, code, module = map(number, (source.file, source.function, source.code, source.module))
+    return [file, source.line, function, code, module]
+
+
+def _frame_data(drawn: DrawnPair, number: int, strings: Strings) -> dict[str, Any]:
+    """Return a frame."""
+    frame, cost = drawn.frames[number], drawn.frame_costs[number]
+    counts = [cost.forward_steps, cost.backward_steps, cost.saved_bytes, cost.forward_flops, cost.backward_flops]
+    return {
+        "name": strings.number(frame.name),
+        "kind": frame.kind,
+        "label": strings.number(frame.label),
+        "parent": frame.parent,
+        "units": frame.units,
+        "layout": drawn.layout_of_frame[number],
+        "counts": counts,
+    }
+
+
+def _layout_data(layout: Layout, strings: Strings) -> dict[str, Any]:
+    """Return a layout."""
+
+    def line(flow: FlowLine) -> list[int]:
+        return [flow.source, flow.target, flow.slot, strings.number(flow.spec), flow.count]
+
+    return {
+        "rows": [[row.left, row.frames, row.right] for row in layout.rows],
+        "left": list(map(line, layout.left)),
+        "right": list(map(line, layout.right)),
+        "slots": layout.slots,
+        "bridges": [[flow.source, flow.target, flow.bytes, flow.count] for flow in layout.bridges],
+    }
+
+
+# ---- The data of a Capture: the scene of each Pair, its time line of memory, and the text around its steps
+
+
+def page_data(capture: Capture) -> dict[str, Any]:
+    """Return the data of a Capture's page."""
+    return {
+        "format": FORMAT,
+        "title": capture.name,
+        "facts": [[name, text] for name, text in page_facts(capture) if text],
+        "notes": [*capture.notes, *capture.breaks],
+        "pairs": [pair_data(pair) for pair in (*capture.pairs, *_bodies_of(capture.pairs))],
+    }
+
+
+def _bodies_of(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    """Yield the subgraphs that control flow operators call, such as the branches of `cond`, each as a forward."""
+    for pair in pairs:
+        for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
+            for name, body in graph.subgraphs if graph is not None else ():
+                inner = Pair(f"{pair.name} {side}: {name}", body)
+                yield inner
+                yield from _bodies_of([inner])
+
+
+StatsRows = Mapping[tuple[int, int, str], Sequence[float | None]]
+"""Statistics by Pair, direction and name of a value: count, min, max, mean, std, norm, NaN, Inf, zeros."""
+
+
+def with_statistics(data: dict[str, Any], capture: Capture, rows: StatsRows) -> dict[str, Any]:
+    """Return the data of a page with statistics of values."""
+    pairs = list(data["pairs"])
+    for index, pair in enumerate(capture.pairs):
+        ids = _values_by_name(scene_of(pair))
+        row_of_node = {ids[side][name]: row for (which, side, name), row in rows.items() if which == index}
+        pairs[index] |= {"stats": {"value": list(row_of_node), "rows": list(row_of_node.values())}}
+    return data | {"pairs": pairs}
+
+
+def stats_row(stats: Stats) -> list[float | None]:
+    """Return statistics as JSON has them: without numbers that are not finite."""
+    numbers = (getattr(stats, name) for name in ("count", "min", "max", "mean", "std", "norm", "nan", "inf", "zeros"))
+    return [value if value is not None and math.isfinite(value) else None for value in numbers]
+
+
+def _values_by_name(scene: Scene) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the values of each direction by their names in its graph."""
+    values: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    for place, node in enumerate(scene.nodes):
+        values[node.side][node.name] = place
+    for port in scene.ports:
+        if port.enters:
+            values[port.side][port.port.local] = port.value
+    return values
+
+
+def page_facts(capture: Capture) -> Iterator[tuple[str, str]]:
+    """Yield what the page says about the whole Capture."""
+    yield "not finite", nonfinite_of(capture.verdict)
+    yield "engine", capture.engine
+    yield "verdict", verdict_text(capture.verdict)
+    yield "derivative", "; ".join(reasons_of_derivative((capture.verdict or {}).get("derivative")))
+    environment = dict(capture.environment)
+    yield "torch", environment.get("torch", "")
+    yield "inputs", "fake: shapes without values" if capture.fake else ""
+    if capture.rank is not None:
+        yield "rank", f"{capture.rank.number} of {capture.rank.size:,}"
+    yield "memory", _memory_text(capture)
+    yield from traffic_texts(capture)
+    for text in guard_texts(capture.guards):
+        yield "guard", text
+    for edge in capture.opaque:
+        yield "opaque edge", edge.text
+
+
+def _memory_text(capture: Capture) -> str:
+    """Return what a step needs, as `backprint fits` says it."""
+    needs = needs_of(capture)
+    curve = (
+        "which the curve shows" if len(capture.pairs) == 1 else "all pairs together; a curve is that of a pair alone"
+    )
+    return (
+        f"{amount(needs.eager.bytes)} at the peak in eager mode, {curve}; "
+        f"{amount(needs.graph.bytes)} at the peak of the graphs, where values end with their last use"
+    )
+
+
+def pair_data(pair: Pair) -> dict[str, Any]:
+    """Return the data of a Pair."""
+    drawn, strings = drawn_pair(pair), Strings()
+    line = _memory_data(pair, drawn.scene, strings)
+    return scene_data(drawn, strings, Measured(_views_of(pair), _memory_of_steps(pair), line, _code_data(pair)))
+
+
+def graphs_of(pair: Pair) -> list[Graph]:
+    """Return the graphs of a Pair, at the sizes of the capture."""
+    return [at_example_sizes(graph) for graph in (pair.forward, pair.backward) if graph is not None]
+
+
+def _views_of(pair: Pair) -> list[bool]:
+    """Return for each step whether its result is a view, or an item of a tuple."""
+    views = []
+    for graph in graphs_of(pair):
+        specs = specs_of(graph)
+        views += [step.target == "operator.getitem" or is_view(step, specs) for step in graph.steps]
+    return views
+
+
+def _memory_of_steps(pair: Pair) -> list[int]:
+    """Return for each step the bytes of memory that its result takes."""
+    bytes_at_step = []
+    for graph in graphs_of(pair):
+        step_of_name: dict[str, int] = {}
+        for storage, size in storages_of(graph)[1].items():
+            name = storage.partition("[")[0]
+            step_of_name[name] = step_of_name.get(name, 0) + size
+        bytes_at_step += [step_of_name.get(step.name, 0) for step in graph.steps]
+    return bytes_at_step
+
+
+def _memory_data(pair: Pair, scene: Scene, strings: Strings) -> dict[str, Any]:
+    """Return the memory time line in eager mode."""
+    line = memory_line(pair, eager=True)
+    values = _values_by_name(scene)
+
+    def row(span: LiveSpan) -> list[int]:
+        value = values[span.direction == "backward"].get(span.value.partition("[")[0], NO_VALUE)
+        return [value, span.first, span.last, span.bytes, strings.number(span.role)]
+
+    return {
+        "before": line.held_bytes,
+        "live": line.during,
+        "spans": list(map(row, line.spans)),
+        "held": list(map(row, line.held)),
+        "peak": [line.peak, line.peak_bytes],
+    }
+
+
+def _code_data(pair: Pair) -> Mapping[str, Any]:
+    """Return the lines of each graph's text before its steps, and after them."""
+    graphs = [pair.forward, pair.backward]
+    heads = [list(map(printable, _head_of(graph))) if graph is not None else [] for graph in graphs]
+    ends = [list(map(printable, end_of(graph))) if graph is not None else [] for graph in graphs]
+    return {"forward": heads[0], "backward": heads[1], "ends": ends}
+
+
+def _head_of(graph: Graph) -> list[str]:
+    """Return the lines of a graph's class before its steps."""
+    lines = list(takewhile(lambda line: not line.startswith("        # "), emit_class(graph, "GraphModule", "")))
+    return lines if graph.steps else lines[:-1]
+
+
+def end_of(graph: Graph) -> list[str]:
+    """Return the last line of a graph."""
+    return [f"        return ({', '.join(map(show, graph.results))}{',' if len(graph.results) == 1 else ''})"]
+
+
+# ---- The HTML
+
+
+def page_html(data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a page in pieces. `data` is what `page_data` returns."""
+    script, style = (files(__package__).joinpath(name).read_text("utf-8") for name in ("page.js", "page.css"))
+    allowed = f"style-src {policy_digest(style)}; script-src {policy_digest(script)}"
+    policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+    title = html.escape(printable(str(data["title"])), quote=True)
+    yield (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        '<div id="app"><noscript>This page draws with JavaScript, which this browser does not run.</noscript></div>\n'
+        '<script type="application/json" id="data">'
+    )
+    yield json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    yield f"</script>\n<script>{script}</script>\n</body>\n</html>\n"

@@ -1,0 +1,787 @@
+"""A picture: where the boxes, lines and texts of a Pair are, in points. `svg` and `dot` write it.
+
+Frames are stacks of rows around a gutter: the forward stands left of it, the backward right of it, and saved values
+cross it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from backprint.common.text import amount
+from backprint.graph.keys import number_of
+from backprint.tools.cost.costs import view_operators
+from backprint.tools.draw.layout import BridgeLine, DrawnPair, FlowLine, FlowMark, FrameRow, Layout
+from backprint.tools.draw.scene import FORWARD, OUTSIDE, ScenePort, frame_unit
+
+# ---- Sizes of shapes, and the texts on them
+
+
+GUTTER, GAP, ACROSS, PAD, HEAD, SLOT = 64.0, 24.0, 12.0, 12.0, 22.0, 9.0
+"""The width of a gutter, the space between rows and between units of a row, that beside a frame's content, the height
+of its title, and the width of a slot."""
+
+TOP, BOTTOM = 18.0, 16.0
+"""The space between the title of a frame and its first row, and below its last."""
+
+NODE, THIN, FOLDED, PILL = 24.0, 17.0, 38.0, 14.0
+"""The heights of a step, of a view, of a frame that is not open, and of the name of a port."""
+
+LETTER, SMALL, BOLD = 7.3, 5.7, 8.2
+"""The width of a letter of a step's name, of one of a port's, and of one of a title."""
+
+LANE = 104.0
+"""The least width of a step with what is beside it; flows run in the middle."""
+
+LETTERS = 26
+"""The most letters of a name; what is cut off is in the title of its shape."""
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _PortPill:
+    """The name of a port beside a step."""
+
+    role: str
+    text: str
+    name: str
+    x: float
+    y: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnBox:
+    """A step, or a frame."""
+
+    unit: int
+    x: float
+    y: float
+    width: float
+    height: float
+    gutter: float
+    """Where the middle of its gutter is."""
+    is_open: bool = False
+    depth: int = 0
+    pills: tuple[_PortPill, ...] = ()
+
+    @property
+    def bottom(self) -> float:
+        """Where it ends."""
+        return self.y + self.height
+
+    @property
+    def middle(self) -> float:
+        """The half of its height."""
+        return self.y + self.height / 2
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnLine:
+    """A line, as the points between which it runs; `kind` is `forward`, `backward` or `saved`."""
+
+    kind: str
+    points: tuple[Point, ...]
+    text: str = ""
+    count: int = 1
+    bytes: int = 0
+    ends: bool = True
+    """Whether it ends here: a flow into an open frame goes on in it."""
+    mark: FlowMark | None = None
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether NaN or Inf flows along it."""
+        return self.mark is not None and self.mark.is_bad
+
+
+def op_name(target: str) -> str:
+    """Return the short name of an operator: `mm` of `aten.mm.default`."""
+    parts = target.split(".")
+    return parts[1] if len(parts) > 2 else parts[-1]
+
+
+def shortened(text: str, letters: int = LETTERS) -> str:
+    """Return a text in at most so many letters."""
+    return text if len(text) <= letters else f"{text[: letters - 1]}…"
+
+
+def step_text(target: str) -> str:
+    """Return what stands on a step. A long name keeps its end, which often says `backward`."""
+    name = op_name(target)
+    return name if len(name) <= LETTERS else f"{name[: LETTERS - 12]}…{name[-11:]}"
+
+
+def short_name(name: str) -> str:
+    """Return the last part of a port's name: `weight` of `layers.0.weight`."""
+    return shortened(name.rpartition(".")[2] or name, 18)
+
+
+def is_thin(drawn: DrawnPair, node: int) -> bool:
+    """Whether a step is drawn small: it computes nothing."""
+    target = drawn.scene.nodes[node].target
+    return target == "operator.getitem" or (target.startswith("aten.") and op_name(target) in view_operators())
+
+
+def _cell_width(drawn: DrawnPair, node: int) -> float:
+    """Return the width that a step has in its row: steps of one lane have one middle."""
+    return max(LANE, _node_width(drawn, node))
+
+
+def _node_width(drawn: DrawnPair, node: int) -> float:
+    """Return the width of a step."""
+    letters = len(step_text(drawn.scene.nodes[node].target))
+    return max(40.0, 12 + SMALL * letters) if is_thin(drawn, node) else max(52.0, 16 + LETTER * letters)
+
+
+def _node_height(drawn: DrawnPair, node: int) -> float:
+    """Return the height of a step."""
+    return THIN if is_thin(drawn, node) else NODE
+
+
+def ports_beside(drawn: DrawnPair) -> dict[int, list[ScenePort]]:
+    """Return the ports that are drawn at each step: of inputs at the steps that take them, of results at the step that
+    makes them. What is saved is drawn as a bridge, and an input that is saved as itself."""
+    scene = drawn.scene
+    entering = {port.value: port for port in scene.ports if port.enters}
+    made_by = scene.made_by()
+    ports: dict[int, list[ScenePort]] = {}
+    for place, node in enumerate(scene.nodes):
+        for value in dict.fromkeys(node.inputs):
+            port = entering.get(made_by.get(value, value))
+            if port is not None:
+                ports.setdefault(place, []).append(port)
+    for port in scene.ports:
+        if not port.enters and port.port.role != "saved" and 0 <= port.value < len(scene.nodes):
+            ports.setdefault(port.value, []).append(port)
+    return ports
+
+
+def pill_text(port: ScenePort) -> str:
+    """Return what stands beside a step for a port."""
+    name = short_name(port.port.name)
+    return f"grad {name}" if port.port.role in ("gradient", "tangent") else name
+
+
+def _pill_width(port: ScenePort) -> float:
+    """Return the width of the name of a port."""
+    return 10 + SMALL * len(pill_text(port))
+
+
+def folded_texts(drawn: DrawnPair, number: int) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Return the texts of a frame that is not open: the two lines of its forward, and of its backward."""
+    cost = drawn.frame_costs[number]
+    first = (shortened(frame_title(drawn, number), 34), steps_text(cost.forward_steps))
+    return first, ("backward" if cost.backward_steps else "", steps_text(cost.backward_steps))
+
+
+def steps_text(count: int) -> str:
+    """Return a number of steps as text."""
+    return f"{count:,} step{'' if count == 1 else 's'}" if count else "no step"
+
+
+def contents_of(drawn: DrawnPair) -> str:
+    """Return what a picture shows, in numbers."""
+    if (neighbors := drawn.scene.neighbors) is not None:
+        return f"{number_of(drawn.scene.forward - neighbors, 'node')} inside, {number_of(neighbors, 'neighbor')}"
+    cost = drawn.frame_costs[0]
+    text = f"{steps_text(cost.forward_steps)} forward, "
+    if not cost.backward_steps:
+        return f"{text}no backward"
+    saved = f", {amount(cost.saved_bytes)} saved for the backward" if drawn.scene.bridges else ""
+    return f"{text}{steps_text(cost.backward_steps)} backward{saved}"
+
+
+def frame_title(drawn: DrawnPair, number: int) -> str:
+    """Return what stands above a frame."""
+    frame = drawn.frames[number]
+    times = f" × {len(frame.units)}" if frame.kind == "loop" else ""
+    return shortened(frame.name, 48) + times
+
+
+# ---- Curves: a line as straight pieces and smooth ones, and as the path of an SVG
+
+ROUND = 5.0
+"""The radius of a corner."""
+
+Curve = tuple[Point, Point, Point, Point]
+"""A cubic curve: its begin, its two control points and its end."""
+
+
+def curves_of(line: DrawnLine) -> Iterator[Curve]:
+    """Yield the pieces of a line: straight ones up, down and across, and between them smooth ones, which go on in the
+    direction of their neighbors. A bridge begins and ends across, a flow up or down."""
+    pieces = list(pairwise(line.points))
+    for count, (start, end) in enumerate(pieces):
+        if _is_straight(start, end):
+            yield start, start, end, end
+        else:
+            middle = (start[0] + end[0]) / 2, (start[1] + end[1]) / 2
+            upright = [
+                _is_upright(*pieces[neighbor]) if 0 <= neighbor < len(pieces) else line.kind != "saved"
+                for neighbor in (count - 1, count + 1)
+            ]
+            first = (start[0], middle[1]) if upright[0] else (middle[0], start[1])
+            yield start, first, (end[0], middle[1]) if upright[1] else (middle[0], end[1]), end
+
+
+def _is_straight(start: Point, end: Point) -> bool:
+    """Whether a piece runs up, down or across."""
+    return start[0] == end[0] or start[1] == end[1]
+
+
+def _is_upright(start: Point, end: Point) -> bool:
+    """Whether a piece runs up or down."""
+    return start[0] == end[0]
+
+
+def turns(start: Point, corner: Point, end: Point) -> bool:
+    """Whether two straight pieces meet in a corner."""
+    return _is_straight(corner, end) and _is_upright(start, corner) != _is_upright(corner, end)
+
+
+def point_on(curve: Curve, share: float) -> Point:
+    """Return the point of a curve at a share of its way."""
+    rest = 1 - share
+    weights = rest**3, 3 * rest * rest * share, 3 * rest * share * share, share**3
+    x, y = (sum(weight * point[axis] for weight, point in zip(weights, curve, strict=True)) for axis in (0, 1))
+    return x, y
+
+
+def path_of(line: DrawnLine) -> str:
+    """Return a line as a path of SVG, with round corners between straight pieces."""
+    curves = list(curves_of(line))
+    path = f"M{_point_text(curves[0][0])}"
+    for count, (start, first, second, end) in enumerate(curves):
+        after = curves[count + 1] if count + 1 < len(curves) else None
+        if not _is_straight(start, end):
+            path += f"C{_point_text(first)} {_point_text(second)} {_point_text(end)}"
+        elif after is not None and turns(start, end, after[3]):
+            path += f"L{towards(end, start)}Q{_point_text(end)} {towards(end, after[3])}"
+        else:
+            path += f"L{_point_text(end)}"
+    return path
+
+
+def _point_text(point: Point) -> str:
+    """Return a point as SVG has it."""
+    return f"{point[0]:.1f} {point[1]:.1f}"
+
+
+def towards(start: Point, end: Point) -> str:
+    """Return the point at which a corner begins: on the way from it to another, and no farther than half of it."""
+    length = math.dist(start, end)
+    share = min(ROUND, length / 2) / length if length else 0.0
+    return _point_text((start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share))
+
+
+# ---- Lines: flows between units, and bridges across the gutter
+
+NEAR, STEP, BUS = 5.0, 2.0, 12.0
+"""How far from a row a flow turns into the channel, how much more for each slot, and how far from it a bridge runs that
+passes other units of the row."""
+
+CORNER = 10.0
+"""How far from the corner of a step such a bridge begins and ends."""
+
+
+def _port_x(box: DrawnBox, side: str) -> float:
+    """Return where the flows of a side enter and leave a box: in the middle of the lane."""
+    aside = (GUTTER + LANE) / 2
+    return box.gutter - aside if side == "forward" else box.gutter + aside
+
+
+@dataclass(frozen=True, slots=True)
+class _LineEnd:
+    """Where a flow begins or ends, the edge of the row there, and whether it is the lower one."""
+
+    at: Point
+    edge: float
+    is_below: bool
+
+    def turn(self, slot: int) -> float:
+        """Return how high a flow runs to its slot."""
+        away = NEAR + STEP * (slot % 4)
+        return self.edge + away if self.is_below else self.edge - away
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Makes the lines in an open frame, whose units are `placed`, in rows from and to the `bands` of each unit."""
+
+    drawn: DrawnPair
+    box: DrawnBox
+    placed: Mapping[int, DrawnBox]
+    bands: Mapping[int, tuple[float, float]]
+    layout: Layout
+
+    def flow(self, side: str, line: FlowLine) -> DrawnLine:
+        """Return a flow: down on the forward's side, up on the backward's."""
+        down = side == "forward"
+        start = self.end_of(line.source, side, leaves_below=down, leaves=True)
+        end = self.end_of(line.target, side, leaves_below=down, leaves=False)
+        inner, ends = OUTSIDE not in (line.source, line.target), self.ends(line.target)
+        number = frame_unit(self.box.unit)
+        mark = self.drawn.marks.get((number, int(not down), line.source, line.target))
+        border = (
+            mark.short if mark and self.drawn.frames[number].kind == "region" and self.is_shared(side, line) else ""
+        )
+        if line.slot < 0:
+            straight = _without_repeats((start.at, *self.bend(side, start, end), end.at))
+            text = (mark.short if mark else line.spec) if inner else border
+            return DrawnLine(side, straight, text, line.count, ends=ends, mark=mark)
+        text = mark.short if mark and inner else border
+        out, back = start.turn(line.slot), end.turn(line.slot)
+        x = self.channel(side, min(out, back), max(out, back), line.slot)
+        points = (start.at, (start.at[0], out), (x, out), (x, back), (end.at[0], back), end.at)
+        return DrawnLine(side, points, text, line.count, ends=ends, mark=mark)
+
+    def is_shared(self, side: str, line: FlowLine) -> bool:
+        """Whether several lines enter the frame, or leave it, where this one does."""
+        lines = self.layout.left if side == "forward" else self.layout.right
+        ends = [(other.source == OUTSIDE, other.target == OUTSIDE) for other in lines]
+        return ends.count((line.source == OUTSIDE, line.target == OUTSIDE)) > 1
+
+    def bend(self, side: str, start: _LineEnd, end: _LineEnd) -> tuple[Point, Point]:
+        """Return the ends of the part of a flow that may run aslant: next to the row that is not in the main lane. Rows
+        that it passes may have steps of the other side."""
+        (x, first), (to, last) = (start.at[0], start.edge), (end.at[0], end.edge)
+        down = GAP if last > first else -GAP
+        if abs(last - first) <= GAP or x == to:
+            return (x, first), (to, last)
+        if to == _port_x(self.box, side):
+            return (x, first), (to, first + down)
+        return (x, last - down), (to, last)
+
+    def ends(self, place: int) -> bool:
+        """Whether a flow ends at a unit."""
+        return place != OUTSIDE and not self.placed[place].is_open
+
+    def channel(self, side: str, top: float, bottom: float, slot: int) -> float:
+        """Return where a slot of the channel runs: beside the outermost of the units that it passes."""
+        beside = (place for place, (first, last) in self.bands.items() if first < bottom and last > top)
+        passed = [self.placed[place] for place in beside]
+        if side == "forward":
+            outer = min((min([box.x, *(pill.x for pill in box.pills)]) for box in passed), default=self.box.gutter)
+            return min(outer, _port_x(self.box, side)) - (slot + 1) * SLOT
+        ends = (max([box.x + box.width, *(pill.x + pill.width for pill in box.pills)]) for box in passed)
+        return max(max(ends, default=self.box.gutter), _port_x(self.box, side)) + (slot + 1) * SLOT
+
+    def end_of(self, place: int, side: str, leaves_below: bool, leaves: bool) -> _LineEnd:
+        """Return where a flow begins or ends."""
+        below = leaves_below == leaves
+        if place == OUTSIDE:
+            x, box = _port_x(self.box, side), self.box
+            return _LineEnd((x, box.y), box.y + HEAD, True) if below else _LineEnd((x, box.bottom), box.bottom, False)
+        box, (top, bottom) = self.placed[place], self.bands[place]
+        x = _port_x(box, side)
+        return _LineEnd((x, box.bottom), bottom, True) if below else _LineEnd((x, box.y), top, False)
+
+    def bridges(self, lines: Sequence[BridgeLine]) -> Iterator[DrawnLine]:
+        """Yield what is saved. The bytes of a step's value stand once, where the first line of it begins."""
+        labeled: set[int] = set()
+        for line in lines:
+            begins = line.source != OUTSIDE and line.source not in labeled and not self.placed[line.source].is_open
+            if begins and self.placed[line.source].unit >= 0:
+                labeled.add(line.source)
+            yield self.bridge(line, amount(line.bytes) if line.bytes and begins else "")
+
+    def bridge(self, line: BridgeLine, text: str) -> DrawnLine:
+        """Return what is saved between two units, or from or to the outside."""
+        before = self.leaving(line.source)
+        after = self.arriving(line.target, before[-1][1])
+        return DrawnLine("saved", _without_repeats((*before, *after)), text, line.count, line.bytes)
+
+    def leaving(self, place: int) -> tuple[Point, ...]:
+        """Return how a bridge leaves a unit, up to the gutter: below its row, where other units are in the way."""
+        gutter = self.box.gutter
+        if place == OUTSIDE:
+            return (gutter, self.box.y), (gutter, self.box.y + HEAD)
+        box, bottom = self.placed[place], self.bands[place][1]
+        if box.unit < 0:
+            return self.around(box.gutter, box.bottom, bottom + BUS, gutter)
+        if self.is_clear(place):
+            return ((box.x + box.width, box.middle),)
+        return self.around(box.x + box.width - CORNER, box.bottom, bottom + BUS, gutter - GUTTER / 2)
+
+    def arriving(self, place: int, height: float) -> tuple[Point, ...]:
+        """Return how a bridge that comes from a height reaches a unit, from the gutter on."""
+        gutter = self.box.gutter
+        if place == OUTSIDE:
+            return (gutter, self.box.bottom - BOTTOM), (gutter, self.box.bottom)
+        box, (top, bottom) = self.placed[place], self.bands[place]
+        if box.unit < 0:
+            return self.around(box.gutter, box.y, top - BUS, gutter)[::-1]
+        if self.is_clear(place):
+            return ((box.x, box.middle),)
+        end, run = (box.y, top - BUS) if height <= top else (box.bottom, bottom + BUS)
+        return self.around(box.x + CORNER, end, run, gutter + GUTTER / 2)[::-1]
+
+    def around(self, x: float, y: float, run: float, to: float) -> tuple[Point, ...]:
+        """Return the way from a unit to the space beside its row, and there to the gutter."""
+        return ((x, y), (x, run)) if x == to else ((x, y), (x, run), (to, run))
+
+    def is_clear(self, place: int) -> bool:
+        """Whether nothing stands between a step and the gutter."""
+        box, gutter = self.placed[place], self.box.gutter
+        low, high = sorted((box.x + box.width / 2, gutter))
+        row = (other for unit, other in self.placed.items() if self.bands[unit] == self.bands[place] and unit != place)
+        return not any(low < other.x + other.width / 2 < high for other in row)
+
+
+def _without_repeats(points: Sequence[Point]) -> tuple[Point, ...]:
+    """Return points without those that are equal to the one before them."""
+    return tuple(point for count, point in enumerate(points) if not count or point != points[count - 1])
+
+
+def _folded_bridge(drawn: DrawnPair, number: int, box: DrawnBox) -> Iterator[DrawnLine]:
+    """Yield the bridge of a frame that is not open, if it saves something."""
+    saved = drawn.frame_costs[number].saved_bytes
+    if saved:
+        start, end = (box.gutter - GUTTER / 2, box.middle), (box.gutter + GUTTER / 2, box.middle)
+        yield DrawnLine("saved", (start, end), amount(saved), 1, saved)
+
+
+def _through_loop(drawn: DrawnPair, number: int, box: DrawnBox, inner: DrawnBox) -> Iterator[DrawnLine]:
+    """Yield the lines between the border of a loop and the turn of it that is shown: where flows go on in the turn."""
+    if inner.unit >= 0 or drawn.layout_of_frame[frame_unit(inner.unit)] < 0:
+        return
+    layout = drawn.layouts[drawn.layout_of_frame[frame_unit(inner.unit)]]
+    for kind, lines in (("forward", layout.left), ("backward", layout.right), ("saved", layout.bridges)):
+        x = box.gutter if kind == "saved" else _port_x(inner, kind)
+        above, below = ((x, box.y), (x, inner.y)), ((x, inner.bottom), (x, box.bottom))
+        enters, leaves = (below[::-1], above[::-1]) if kind == "backward" else (above, below)
+        size = max((line.bytes for line in layout.bridges), default=0) if kind == "saved" else 0
+        if any(line.source == OUTSIDE for line in lines):
+            yield DrawnLine(kind, enters, bytes=size, ends=not inner.is_open)
+        if any(line.target == OUTSIDE for line in lines):
+            yield DrawnLine(kind, leaves, bytes=size, ends=False)
+
+
+# ---- Labels of lines, placed so that none covers a box, a title or another text
+# A text for which there is no place is left out: the type of each value is also in the title of its step.
+
+TINY, TALL, BESIDE = 5.3, 10.0, 4.0
+"""The width of a letter of a label, its height, and how far it stands from its line."""
+
+SHARES = (0.5, 0.35, 0.65, 0.22, 0.78, 0.1, 0.9)
+"""Where along a line there may be a place for its text; the first that is free."""
+
+BAND = 40.0
+"""The height of the bands in which taken places are looked up."""
+
+Area = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineLabel:
+    """The text of a line, at its left end, and half of its height."""
+
+    line: DrawnLine
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class _TakenPlaces:
+    """What labels must not cover."""
+
+    bands: dict[int, list[Area]] = field(default_factory=dict)
+
+    def add(self, area: Area) -> None:
+        """Note an area that is taken."""
+        for band in self.bands_of(area):
+            self.bands.setdefault(band, []).append(area)
+
+    def has(self, area: Area) -> bool:
+        """Whether some of an area is taken."""
+        left, top, right, bottom = area
+        near = (area_in_band for band in self.bands_of(area) for area_in_band in self.bands.get(band, ()))
+        return any(
+            area_in_band[0] < right and left < area_in_band[2] and area_in_band[1] < bottom and top < area_in_band[3]
+            for area_in_band in near
+        )
+
+    def bands_of(self, area: Area) -> range:
+        """Return the bands that an area touches."""
+        return range(int(area[1] // BAND), int(area[3] // BAND) + 1)
+
+
+def labels_of(picture: PairPicture) -> Iterator[LineLabel]:
+    """Yield the texts of lines at their places. NaN and Inf choose first, then what is saved."""
+    taken_places = _TakenPlaces()
+    for area in boxes_and_titles(picture):
+        taken_places.add(area)
+    for line in sorted(picture.lines, key=lambda line: (not line.is_bad, line.kind != "saved")):
+        for label in _places_for(line) if line.text else ():
+            area = area_of(label)
+            if area[0] >= PAD and area[2] <= picture.width - PAD and not taken_places.has(area):
+                taken_places.add(area)
+                yield label
+                break
+
+
+def boxes_and_titles(picture: PairPicture) -> Iterator[Area]:
+    """Yield the areas of boxes, of the ports beside them, and of the titles of open frames."""
+    for box in picture.boxes:
+        if box.is_open:
+            letters = len(frame_title(picture.drawn, frame_unit(box.unit)))
+            yield box.x, box.y, box.x + 12 + LETTER * letters, box.y + HEAD
+        elif box.unit >= 0:
+            yield box.x, box.y, box.x + box.width, box.bottom
+        else:
+            yield box.x, box.y, box.gutter - GUTTER / 2, box.bottom
+            yield box.gutter + GUTTER / 2, box.y, box.x + box.width, box.bottom
+        for pill in box.pills:
+            yield pill.x, pill.y, pill.x + pill.width, pill.y + TALL
+
+
+def area_of(label: LineLabel) -> Area:
+    """Return the area of a label."""
+    half = TALL / 2
+    return label.x, label.y - half, label.x + TINY * len(label.line.text), label.y + half
+
+
+def _places_for(line: DrawnLine) -> Iterator[LineLabel]:
+    """Yield the places for the text of a line, the best first: on a bridge, and at either side of a flow."""
+    wide = TINY * len(line.text)
+    longest = max(curves_of(line), key=lambda curve: abs(curve[3][0] - curve[0][0]) + abs(curve[3][1] - curve[0][1]))
+    for share in SHARES:
+        x, y = point_on(longest, share)
+        if line.kind == "saved":
+            yield LineLabel(line, x - wide / 2, y)
+        else:
+            yield LineLabel(line, x + BESIDE, y)
+            yield LineLabel(line, x - BESIDE - wide, y)
+
+
+# ---- Frames that a picture opens: all of a small graph, and of a large one as many as can be read
+
+READABLE = 300
+"""How many steps and folded frames a picture shows at most, if it has a choice."""
+
+WIDEST = 1400.0
+"""How wide a picture is at most, if it has a choice: a page that shows it at half its size still shows its letters."""
+
+
+def opened_frames(drawn: DrawnPair, most: int = READABLE, widest: float = math.inf) -> frozenset[int]:
+    """Return the frames to open, outer ones first, while what is seen is no more than `most`, and no wider than
+    `widest`; of a loop its first turn."""
+    opened: set[int] = set()
+    seen = 1
+    waiting = deque([0])
+    builder = _PictureBuilder(drawn, frozenset())
+    while waiting:
+        number = waiting.popleft()
+        inside = units_shown(drawn, number)
+        if opened and (seen - 1 + len(inside) > most or builder.width_with({*opened, number}) > widest):
+            continue
+        opened.add(number)
+        seen += len(inside) - 1
+        waiting.extend(frame_unit(unit) for unit in inside if unit < 0)
+    return frozenset(opened)
+
+
+def units_shown(drawn: DrawnPair, number: int) -> tuple[int, ...]:
+    """Return the units that are seen in an open frame: of a loop one turn."""
+    frame = drawn.frames[number]
+    return frame.units[:1] if frame.kind == "loop" else frame.units
+
+
+# ---- The picture
+
+
+@dataclass(frozen=True, slots=True)
+class PairPicture:
+    """A picture of a Pair."""
+
+    drawn: DrawnPair
+    width: float
+    height: float
+    boxes: tuple[DrawnBox, ...]
+    lines: tuple[DrawnLine, ...]
+
+
+def picture_of(drawn: DrawnPair, opened: Collection[int]) -> PairPicture:
+    """Return the picture of a Pair in which some frames are open."""
+    builder = _PictureBuilder(drawn, frozenset(opened))
+    extent = builder.extent_of(frame_unit(0))
+    builder.place(frame_unit(0), PAD + extent.left, PAD)
+    width, height = extent.left + extent.right + 2 * PAD, extent.height + 2 * PAD
+    return PairPicture(drawn, width, height, tuple(builder.boxes), tuple(builder.lines))
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """How far a unit reaches to the left and to the right of its gutter, and its height."""
+
+    left: float
+    right: float
+    height: float
+
+    @property
+    def width(self) -> float:
+        return self.left + self.right
+
+
+def _around_gutter(frames: Sequence[_Extent]) -> tuple[float, float]:
+    """Return how far frames side by side reach to both sides of the gutter. It runs between two of them, or through the
+    gutter of one: what is saved passes them there. Of these places it is the one nearest to the middle."""
+    total = sum(frame.width + ACROSS for frame in frames) - ACROSS
+    places, at = [], 0.0
+    for frame in frames:
+        places += [at + frame.left, at + frame.width + ACROSS / 2]
+        at += frame.width + ACROSS
+    left = min(places[:-1], key=lambda place: abs(place - total / 2))
+    return left, total - left
+
+
+@dataclass(slots=True)
+class _PictureBuilder:
+    """Places the boxes and lines of a picture. It is mutable: boxes are added frame by frame."""
+
+    drawn: DrawnPair
+    opened: frozenset[int]
+    boxes: list[DrawnBox] = field(default_factory=list)
+    lines: list[DrawnLine] = field(default_factory=list)
+    extents: dict[int, _Extent] = field(default_factory=dict)
+    ports: dict[int, list[ScenePort]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.ports = ports_beside(self.drawn)
+
+    # ---- Sizes
+
+    def width_with(self, opened: Collection[int]) -> float:
+        """Return how wide the picture is in which these frames are open."""
+        self.opened = frozenset(opened)
+        self.extents = {unit: extent for unit, extent in self.extents.items() if unit >= 0}
+        return self.extent_of(frame_unit(0)).width + 2 * PAD
+
+    def extent_of(self, unit: int) -> _Extent:
+        """Return the extent of a unit."""
+        if unit not in self.extents:
+            self.extents[unit] = self.extent_of_frame(frame_unit(unit)) if unit < 0 else self.extent_of_node(unit)
+        return self.extents[unit]
+
+    def extent_of_node(self, node: int) -> _Extent:
+        """Return the extent of a step with its ports."""
+        pills = [_pill_width(port) for port in self.ports.get(node, ())]
+        width = GUTTER / 2 + _cell_width(self.drawn, node) + (max(pills) + 4 if pills else 0)
+        height = max(_node_height(self.drawn, node), len(pills) * (PILL + 2))
+        left = self.drawn.scene.nodes[node].side == FORWARD
+        return _Extent(width if left else 0, 0 if left else width, height)
+
+    def extent_of_frame(self, number: int) -> _Extent:
+        """Return the extent of a frame, open or not."""
+        half = GUTTER / 2
+        if number not in self.opened:
+            names = folded_texts(self.drawn, number)
+            left, right = (half + max(48.0, 16 + LETTER * max(map(len, side))) for side in names)
+            return _Extent(left, right, FOLDED)
+        title = 16 + LETTER * len(frame_title(self.drawn, number))
+        title += 0 if number else 10 + SMALL * len(contents_of(self.drawn))
+        if self.drawn.layout_of_frame[number] < 0:
+            inner = self.extent_of(units_shown(self.drawn, number)[0])
+            left, right, height = inner.left + PAD, inner.right + PAD, inner.height + PAD
+        else:
+            left, right, height = self.extent_of_rows(number)
+        wide = max(title - left - right, 0)
+        return _Extent(left + wide / 2, right + wide / 2, height + HEAD)
+
+    def extent_of_rows(self, number: int) -> tuple[float, float, float]:
+        """Return how far the rows of a frame reach, with their channels, and their height."""
+        layout, units = self.drawn.layouts[self.drawn.layout_of_frame[number]], self.drawn.frames[number].units
+        left = right = GUTTER / 2
+        height = TOP + BOTTOM - GAP
+        for row in layout.rows:
+            ours = self.extent_of_row(row, units)
+            left, right, height = max(left, ours.left), max(right, ours.right), height + ours.height + GAP
+        return left + PAD + layout.slots[0] * SLOT, right + PAD + layout.slots[1] * SLOT, max(height, TOP)
+
+    def extent_of_row(self, row: FrameRow, units: Sequence[int]) -> _Extent:
+        """Return the extent of a row."""
+        frames = [self.extent_of(units[place]) for place in row.frames]
+        left, right = _around_gutter(frames) if frames else (GUTTER / 2, GUTTER / 2)
+        nodes = [[self.extent_of(units[place]) for place in side] for side in (row.left, row.right)]
+        left += sum(box.left - GUTTER / 2 + ACROSS for box in nodes[0]) - (0 if frames or not nodes[0] else ACROSS)
+        right += sum(box.right - GUTTER / 2 + ACROSS for box in nodes[1]) - (0 if frames or not nodes[1] else ACROSS)
+        heights = [box.height for box in (*frames, *nodes[0], *nodes[1])]
+        return _Extent(left, right, max(heights, default=0.0))
+
+    # ---- Places
+
+    def place(self, unit: int, gutter: float, top: float, depth: int = 0) -> DrawnBox:
+        """Put a unit down, and all that is in it; `depth` frames are around it."""
+        extent = self.extent_of(unit)
+        if unit >= 0:
+            return self.place_node(unit, gutter, top)
+        number = frame_unit(unit)
+        is_open = number in self.opened
+        left, width = gutter - extent.left, extent.left + extent.right
+        box = DrawnBox(unit, left, top, width, extent.height, gutter, is_open, depth)
+        self.boxes.append(box)
+        if not is_open:
+            self.lines += _folded_bridge(self.drawn, number, box)
+        elif self.drawn.layout_of_frame[number] < 0:
+            inner = self.place(units_shown(self.drawn, number)[0], gutter, top + HEAD, depth + 1)
+            self.lines += _through_loop(self.drawn, number, box, inner)
+        else:
+            self.place_rows(number, box)
+        return box
+
+    def place_node(self, node: int, gutter: float, top: float) -> DrawnBox:
+        """Put a step down, with the names of its ports at its outer side."""
+        width, height = _node_width(self.drawn, node), _node_height(self.drawn, node)
+        left = self.drawn.scene.nodes[node].side == FORWARD
+        aside = GUTTER / 2 + (_cell_width(self.drawn, node) - width) / 2
+        x = gutter - aside - width if left else gutter + aside
+        pills = []
+        for count, port in enumerate(self.ports.get(node, ())):
+            wide = _pill_width(port)
+            at = x - 4 - wide if left else x + width + 4
+            pills.append(_PortPill(port.port.role, pill_text(port), port.port.name, at, top + count * (PILL + 2), wide))
+        box = DrawnBox(node, x, top, width, height, gutter, pills=tuple(pills))
+        self.boxes.append(box)
+        return box
+
+    def place_rows(self, number: int, box: DrawnBox) -> None:
+        """Put down the rows of an open frame, and its lines."""
+        layout, units = self.drawn.layouts[self.drawn.layout_of_frame[number]], self.drawn.frames[number].units
+        placed: dict[int, DrawnBox] = {}
+        bands: dict[int, tuple[float, float]] = {}
+        top = box.y + HEAD + TOP
+        for row in layout.rows:
+            height = self.extent_of_row(row, units).height
+            placed |= self.place_row(row, units, box.gutter, top, box.depth + 1)
+            bands |= dict.fromkeys((*row.left, *row.frames, *row.right), (top, top + height))
+            top += height + GAP
+        lines = Lines(self.drawn, box, placed, bands, layout)
+        self.lines += (lines.flow("forward", line) for line in layout.left)
+        self.lines += (lines.flow("backward", line) for line in layout.right)
+        self.lines += lines.bridges(layout.bridges)
+
+    def place_row(
+        self, row: FrameRow, units: Sequence[int], gutter: float, top: float, depth: int
+    ) -> dict[int, DrawnBox]:
+        """Put down the units of a row, from the gutter outwards."""
+        placed: dict[int, DrawnBox] = {}
+        frames = [self.extent_of(units[place]) for place in row.frames]
+        left, right = gutter - GUTTER / 2, gutter + GUTTER / 2
+        at = gutter - _around_gutter(frames)[0] if frames else gutter
+        for place, extent in zip(row.frames, frames, strict=True):
+            placed[place] = self.place(units[place], at + extent.left, top, depth)
+            at += extent.width + ACROSS
+        for place in row.left:
+            placed[place] = self.place(units[place], left + GUTTER / 2, top)
+            left -= self.extent_of(units[place]).left - GUTTER / 2 + ACROSS
+        for place in row.right:
+            placed[place] = self.place(units[place], right - GUTTER / 2, top)
+            right += self.extent_of(units[place]).right - GUTTER / 2 + ACROSS
+        return placed

@@ -1,0 +1,622 @@
+"""A scene: the plain values that a drawing shows. The steps of both directions are its nodes, in frames of modules and
+loops, with flows between them.
+
+A value is a number: that of the node that makes it, or, from `len(nodes)` on, that of an input port.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from backprint.graph.folding.find import Node, Repeat, Steps, loops_of
+from backprint.graph.folding.fold import token_of
+from backprint.graph.folding.nouns import divided_text
+from backprint.graph.nouns import Dict, Graph, List, Pair, Port, Ref, Slice, Source, Spec, Step, TensorSpec, Value, refs
+from backprint.graph.sizes import at_example_sizes
+from backprint.graph.text import show
+from backprint.tools.cost.costs import each_storage, storages_of, updates_first
+
+# ---- Nodes, ports and bridges
+
+
+FORWARD, BACKWARD = 0, 1
+
+NO_VALUE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SceneNode:
+    """A step as it is drawn."""
+
+    side: int
+    name: str
+    target: str
+    spec: Spec
+    inputs: tuple[int, ...]
+    """The values that it takes, in the order of `arguments`."""
+    arguments: str = ""
+    """Its arguments as text, with `{0}` for the first of its inputs."""
+    source: Source | None = None
+    echo: str = ""
+    partners: tuple[int, ...] = ()
+    """Nodes and values of the forward that its echo names."""
+    token: Any = None
+    """Equal for nodes that may be the same node of two turns of a loop."""
+    is_guard: bool = False
+    region: str = ""
+    """The region in whose frame it stands."""
+    is_neighbor: bool = False
+    """Whether it is not in the region that is drawn, but gives gradients to it, or gets some from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScenePort:
+    """A port as it is drawn: at the node that makes or takes its value."""
+
+    side: int
+    enters: bool
+    port: Port
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class SceneBridge:
+    """A tensor that the forward saves: its value there, and the backward's port that has it."""
+
+    made: int
+    taken: int
+    spec: Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Two directions, node by node."""
+
+    name: str
+    nodes: tuple[SceneNode, ...]
+    forward: int
+    """How many of the nodes are of the forward; they come first."""
+    ports: tuple[ScenePort, ...]
+    bridges: tuple[SceneBridge, ...]
+
+    @property
+    def neighbors(self) -> int | None:
+        """How many nodes of the forward are neighbors of the region that is drawn; None where none is."""
+        shows_region = any(node.region for node in self.nodes)
+        return sum(node.is_neighbor for node in self.nodes[: self.forward]) if shows_region else None
+
+    def made_by(self) -> dict[int, int]:
+        """Return for each port on the way into the backward that is saved the value of the forward."""
+        return {bridge.taken: bridge.made for bridge in self.bridges}
+
+
+def scene_of(pair: Pair) -> Scene:
+    """Return the scene of a Pair."""
+    graphs = [pair.forward] if pair.backward is None else [pair.forward, pair.backward]
+    total = sum(len(graph.steps) for graph in graphs)
+    ports: list[ScenePort] = []
+    nodes: list[SceneNode] = []
+    makers: list[dict[str, int]] = []
+    last: list[dict[str, int]] = []
+    entered = total
+    for side, graph in enumerate(graphs):
+        values = {port.local: entered + place for place, port in enumerate(graph.inputs)}
+        ports += [ScenePort(side, True, port, entered + place) for place, port in enumerate(graph.inputs)]
+        entered += len(graph.inputs)
+        writers = dict(values)  # of the values, as steps that follow read them
+        makers.append(values)
+        last.append(writers)
+        memory = shared_memory(graph)
+        for step in graph.steps:
+            place = len(nodes)
+            nodes.append(node_of(step, side, writers, makers[0]))
+            if not step.is_guard:
+                values[step.name] = writers[step.name] = place
+            for name in _updated_names(step):
+                writers |= {other: place for other in memory[name] if other in writers}
+    for side, graph in enumerate(graphs):
+        ports += _ports_out(side, graph, last[side])
+    bridges = tuple(_bridges_of(pair, last)) if len(graphs) == 2 else ()
+    return Scene(pair.name, tuple(nodes), len(pair.forward.steps), tuple(ports), bridges)
+
+
+def _updated_names(step: Step) -> list[str]:
+    """Return the names of the values that a step writes into: none of a step in functional form."""
+    return _refs_in(step.args[0]) if step.args and updates_first(step.target) else []
+
+
+def _refs_in(value: Value) -> list[str]:
+    """Return the names of a value, or of a list of values."""
+    items = value.items if isinstance(value, List) else (value,)
+    return [item.name for item in items if isinstance(item, Ref)]
+
+
+def shared_memory(graph: Graph) -> dict[str, list[str]]:
+    """Return for each value that a step writes into the values that share its memory."""
+    written = {name for step in graph.steps for name in _updated_names(step)}
+    if not written:
+        return {}
+    storages, _ = storages_of(at_example_sizes(graph))
+    names_in: dict[str, list[str]] = {}
+    for name, of_value in storages.items():
+        for key in each_storage(of_value):
+            names_in.setdefault(key, []).append(name)
+    return {name: [other for key in each_storage(storages[name]) for other in names_in[key]] for name in written}
+
+
+def node_of(step: Step, side: int, values: Mapping[str, int], forward: Mapping[str, int]) -> SceneNode:
+    """Return a step as a node."""
+    taken_values: list[int] = []
+    named = [f"{key}={template(value, values, taken_values)}" for key, value in step.kwargs]
+    arguments = ", ".join([*(template(value, values, taken_values) for value in step.args), *named])
+    echo = step.echo
+    partners = tuple(forward[name] for name in echo.names if name in forward) if echo is not None else ()
+    return SceneNode(
+        side,
+        step.name,
+        step.target,
+        step.spec,
+        tuple(taken_values),
+        arguments,
+        step.source,
+        echo.kind if echo is not None else "",
+        partners,
+        token_of(step),
+        step.is_guard,
+    )
+
+
+def template(value: Value, values: Mapping[str, int], arguments: list[int]) -> str:
+    """Return an argument as text in which `{3}` is the fourth value of `taken`, to which its values are added."""
+    match value:
+        case Ref(name):
+            arguments.append(values[name])
+            return f"{{{len(arguments) - 1}}}"
+        case List(items):
+            return "[" + ", ".join(template(item, values, arguments) for item in items) + "]"
+        case tuple():
+            inside = ", ".join(template(item, values, arguments) for item in value)
+            return f"({inside},)" if len(value) == 1 else f"({inside})"
+        case Slice(start, stop, step):
+            return "slice(" + ", ".join(template(item, values, arguments) for item in (start, stop, step)) + ")"
+        case Dict(items):
+            parts = (f"{template(k, values, arguments)}: {template(v, values, arguments)}" for k, v in items)
+            return "{" + ", ".join(parts) + "}"
+    return show(value).replace("{", "\\x7b")  # only strings have braces, and braces mark values
+
+
+def _ports_out(side: int, graph: Graph, values: Mapping[str, int]) -> Iterator[ScenePort]:
+    """Yield the ports on the way out of a graph."""
+    for port, result in zip(graph.outputs, graph.results, strict=True):
+        yield ScenePort(side, False, port, next((values[name] for name in refs(result)), NO_VALUE))
+
+
+def _bridges_of(pair: Pair, known: Sequence[Mapping[str, int]]) -> Iterator[SceneBridge]:
+    """Yield what the forward saves and the backward takes."""
+    forward, backward = pair.forward, pair.backward
+    node_of_saved = {
+        port.name: next((known[FORWARD][name] for name in refs(result)), NO_VALUE)
+        for port, result in zip(forward.outputs, forward.results, strict=True)
+        if port.role == "saved"
+    }
+    for port in backward.inputs if backward is not None else ():
+        if port.role == "saved" and node_of_saved.get(port.name, NO_VALUE) != NO_VALUE:
+            yield SceneBridge(node_of_saved[port.name], known[BACKWARD][port.local], port.spec)
+
+
+def bytes_of(spec: Spec) -> int:
+    """Return the bytes of a tensor, or of those of a tuple."""
+    match spec:
+        case TensorSpec():
+            return spec.nbytes
+        case tuple():
+            return sum(map(bytes_of, spec))
+    return 0
+
+
+# ---- Frames: a scene as boxes within boxes
+# The steps of the forward stand in the calls of the modules that made them. Iterations of a loop that have one
+# structure, such as layers, are one box. A frame that is still long is cut by the lines of the program. A step of the
+# backward stands in the frame of the step that its echo names, so each frame has two halves.
+
+LONG = 24
+"""A frame of more units than this is cut into lines, and then into groups of as many."""
+
+LINE = 3
+"""Steps in a row that one line of the program must have to be a frame."""
+
+MANY = 6
+"""A step with more steps of the backward beside it than this is a frame with them."""
+
+
+ALIKE = 0.75
+"""The share of its steps that a call next to a loop must have in common with it to be one of its turns."""
+
+
+@dataclass(slots=True)
+class Box:
+    """A frame while it is made."""
+
+    name: str
+    kind: str
+    units: list[Box | int] = field(default_factory=list)
+    label: str = ""
+
+    def nodes(self) -> Iterator[int]:
+        """Yield the nodes of the box, also those of boxes in it."""
+        waiting: list[Box | int] = [self]
+        while waiting:
+            unit = waiting.pop()
+            if isinstance(unit, Box):
+                waiting += reversed(unit.units)
+            else:
+                yield unit
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A box: of the whole program, of a region, of a module's call, of a loop or one of its turns, of a line, or of
+    some steps."""
+
+    name: str
+    kind: str
+    label: str
+    parent: int
+    units: tuple[int, ...]
+    """Nodes, and frames as `-number - 1`, in order."""
+
+
+def frame_unit(number: int) -> int:
+    """Return a frame's number as a unit, and a unit of a frame as its number."""
+    return -number - 1
+
+
+def frames_of(scene: Scene) -> tuple[Frame, ...]:
+    """Return the frames of a scene; the first is the whole program."""
+    root = _calls_in(scene)
+    for box in _inner_first(root):
+        _fold_box(box, scene.nodes)
+    for box in _inner_first(root):
+        _cut_box(box, scene.nodes)
+    _put_beside(root, scene)
+    for box in _inner_first(root):
+        _gather_box(box, scene)
+    for box in _inner_first(root):
+        _merge_box(box)
+    return tuple(numbered(root))
+
+
+def _inner_first(box: Box) -> list[Box]:
+    """Return a box and those in it, the inner ones first."""
+    boxes = [box]
+    for outer in boxes:
+        boxes += (unit for unit in outer.units if isinstance(unit, Box))
+    return boxes[::-1]
+
+
+# ---- Calls of modules
+
+
+def _calls_in(scene: Scene) -> Box:
+    """Return the program as calls within calls: a module that is called twice is two boxes.
+
+    A step that makes something for the backward alone may run late: it stands in the last call of its module.
+    """
+    root = Box(scene.name, "program")
+    stack = [("", root)]
+    last: dict[tuple[str, ...], Box] = {}
+    late = _for_backward_alone(scene)
+    for place, node in enumerate(scene.nodes[: scene.forward]):
+        module = node.source.module if node.source is not None else ""
+        path = tuple(part for part in (node.region, *module.split(".")) if part)
+        if place in late and path in last:
+            last[path].units.append(place)
+            continue
+        depth = 0
+        while depth < min(len(path), len(stack) - 1) and stack[depth + 1][0] == path[depth]:
+            depth += 1
+        del stack[depth + 1 :]
+        for part in path[depth:]:
+            inner = Box(part, "region" if node.region and len(stack) == 1 else "module")
+            stack[-1][1].units.append(inner)
+            stack.append((part, inner))
+        last[path] = stack[-1][1]
+        last[path].units.append(place)
+    return root
+
+
+def _for_backward_alone(scene: Scene) -> set[int]:
+    """Return the steps of the forward whose results no step of the forward needs but such steps, and no output."""
+    needed = {port.value for port in scene.ports if not port.enters and port.port.role != "saved"}
+    only_backward: set[int] = set()
+    for place in range(scene.forward - 1, -1, -1):
+        if place in needed or scene.nodes[place].is_guard:
+            needed.update(scene.nodes[place].inputs)
+        else:
+            only_backward.add(place)
+    return only_backward
+
+
+# ---- Loops
+
+
+def _fold_box(box: Box, nodes: Sequence[SceneNode]) -> None:
+    """Replace units that repeat by loops."""
+    if len(box.units) < 2:
+        return
+    steps = _steps_of_units(box.units, nodes)
+    repeats = loops_of(steps)
+    if any(isinstance(repeat, Repeat) for repeat in repeats):
+        box.units = _joined_alike(list(_units_with_loops(repeats, box.units)), nodes)
+        for loop in box.units:
+            if isinstance(loop, Box) and loop.kind == "loop":
+                for turn in loop.units:
+                    if isinstance(turn, Box) and turn.kind == "turn":
+                        _fold_box(turn, nodes)
+
+
+def _steps_of_units(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> Steps:
+    """Return units as what repeats in them."""
+    inside = [list(unit.nodes()) if isinstance(unit, Box) else [unit] for unit in units]
+    place = {node: count for count, nodes_of_unit in enumerate(inside) for node in nodes_of_unit}
+    numbers: dict[Any, int] = {}
+    tokens, uses, borders = [], [], []
+    for count, unit in enumerate(units):
+        tokens.append(numbers.setdefault(_token_of_unit(unit, inside[count], nodes), len(numbers)))
+        arguments = [place.get(value, -1) for node in inside[count] for value in nodes[node].inputs]
+        uses.append([argument for argument in arguments if argument != count])
+        borders.append(isinstance(unit, Box) and not (count and isinstance(units[count - 1], Box)))
+    return Steps(tokens, uses, borders, [len(nodes_of_unit) for nodes_of_unit in inside])
+
+
+def _token_of_unit(unit: Box | int, inside: Sequence[int], nodes: Sequence[SceneNode]) -> Any:
+    """Return what two turns have in common of a unit: of a box its name without numbers and all its steps."""
+    if isinstance(unit, int):
+        return nodes[unit].token
+    order = {node: count for count, node in enumerate(inside)}
+    flow = tuple(tuple(order.get(value, -1) for value in nodes[node].inputs) for node in inside)
+    return divided_text(unit.name)[0], tuple(nodes[node].token for node in inside), flow
+
+
+def _units_with_loops(repeats: Iterable[Node], units: Sequence[Box | int]) -> Iterator[Box | int]:
+    """Yield units with those that repeat in loops."""
+    for node in repeats:
+        if isinstance(node, int):
+            yield units[node]
+        else:
+            turns = [list(row) for row in node.rows]
+            for odd in node.odd:
+                turns[odd.iteration].append(odd.place)
+            yield _loop_of_turns([[units[place] for place in sorted(turn)] for turn in turns])
+
+
+def _joined_alike(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> list[Box | int]:
+    """Return units in which a loop of calls has also those next to it that are nearly the same: a first layer may
+    compute what the others take from it."""
+    joined: list[Box | int] = []
+    for unit in units:
+        before = joined[-1] if joined else None
+        if isinstance(unit, Box) and isinstance(before, Box) and "loop" in (unit.kind, before.kind):
+            turns = [member for box in (before, unit) for member in (box.units if box.kind == "loop" else [box])]
+            if _are_alike(turns[0], turns[-1], nodes):
+                joined[-1] = _loop_of_turns([[turn] for turn in turns])
+                continue
+        joined.append(unit)
+    return joined
+
+
+def _are_alike(left: Box | int, right: Box | int, nodes: Sequence[SceneNode]) -> bool:
+    """Whether two boxes are calls of modules whose names differ in a number, and most steps are equal."""
+    if isinstance(left, int) or isinstance(right, int) or {left.kind, right.kind} != {"module"}:
+        return False
+    if not left.name.isdigit() or not right.name.isdigit():
+        return False
+    ours, theirs = (Counter(nodes[node].token for node in box.nodes()) for box in (left, right))
+    return (ours & theirs).total() >= ALIKE * max(ours.total(), theirs.total())
+
+
+def _loop_of_turns(turns: Sequence[Sequence[Box | int]]) -> Box:
+    """Return a loop; a turn that is one box is that box."""
+    boxes: list[Box | int] = []
+    for count, turn in enumerate(turns):
+        alone = turn[0]
+        boxes.append(alone if len(turn) == 1 and isinstance(alone, Box) else Box(f"turn {count}", "turn", list(turn)))
+    ends = [box.name for box in (boxes[0], boxes[-1]) if isinstance(box, Box) and box.kind != "turn"]
+    return Box("…".join(dict.fromkeys(ends)) or "loop", "loop", boxes)
+
+
+# ---- Long ones
+
+
+def _cut_box(box: Box, nodes: Sequence[SceneNode]) -> None:
+    """Cut a long box into lines of the program, and then into groups."""
+    if box.kind == "loop":
+        return
+    if len(box.units) > LONG:
+        box.units = list(_units_by_line(box.units, nodes))
+    while len(box.units) > 2 * LONG:
+        chunks = [box.units[start : start + LONG] for start in range(0, len(box.units), LONG)]
+        box.units = [Box(_title_of_chunk(chunk, nodes), "steps", chunk) for chunk in chunks]
+
+
+def _units_by_line(units: Sequence[Box | int], nodes: Sequence[SceneNode]) -> Iterator[Box | int]:
+    """Yield units, with those that stand in a row and come from one line in a box."""
+
+    def line(unit: Box | int) -> tuple[str, int, str] | None:
+        source = nodes[unit].source if isinstance(unit, int) else None
+        return (source.file, source.line, source.code) if source is not None else None
+
+    for key, group in groupby(units, line):
+        row = list(group)
+        if key is None or len(row) < LINE:
+            yield from row
+        else:
+            file, number, code = key
+            yield Box(f"{file.rpartition('/')[2]}:{number}", "line", row, code)
+
+
+def _title_of_chunk(chunk: Sequence[Box | int], nodes: Sequence[SceneNode]) -> str:
+    """Return the names of the first and the last step of some units."""
+    first, last = (list(unit.nodes()) if isinstance(unit, Box) else [unit] for unit in (chunk[0], chunk[-1]))
+    return f"{nodes[first[0]].name} … {nodes[last[-1]].name}"
+
+
+# ---- The backward
+
+
+def _put_beside(root: Box, scene: Scene) -> None:
+    """Put each step of the backward into the box of the step of the forward that its echo names; into that of a step
+    whose result it takes where the echo names none."""
+    home: dict[int, Box] = {}
+    for box in _inner_first(root):
+        home |= {unit: box for unit in box.units if isinstance(unit, int)}
+    for place in range(scene.forward, len(scene.nodes)):
+        node = scene.nodes[place]
+        known = [neighbor for neighbor in (*node.partners, *reversed(node.inputs)) if neighbor in home]
+        box = home[known[0]] if known else root
+        home[place] = box
+        box.units.append(place)
+
+
+def partner_in(place: int, own: set[int], nodes: Sequence[SceneNode]) -> int | None:
+    """Return the step of the forward beside which a step of the backward stands: in the same box; None if there is
+    none."""
+    return next((partner for partner in nodes[place].partners if partner in own), None)
+
+
+def _gather_box(box: Box, scene: Scene) -> None:
+    """Make boxes of steps that have many steps of the backward beside them, if there are others in the box."""
+    if box.kind == "loop":
+        return
+    own = {unit for unit in box.units if isinstance(unit, int) and unit < scene.forward}
+    groups: dict[int | None, list[int]] = {}
+    for unit in box.units:
+        if isinstance(unit, int) and unit >= scene.forward:
+            groups.setdefault(partner_in(unit, own, scene.nodes), []).append(unit)
+    if len(groups) + len(box.units) - sum(map(len, groups.values())) < 3:
+        return
+    for first, group in groups.items():
+        if first is None or len(group) <= MANY:
+            continue
+        gone = {first, *group}
+        inner = Box(scene.nodes[first].name, "steps", [first, *group])
+        place = box.units.index(first)
+        box.units[place] = inner
+        box.units = [unit for unit in box.units if isinstance(unit, Box) or unit not in gone]
+
+
+def _merge_box(box: Box) -> None:
+    """Let a box that has nothing but another box take its place."""
+    while len(box.units) == 1 and isinstance(only := box.units[0], Box) and box.kind != "loop":
+        if box.kind == "program":
+            if only.kind != "module":
+                return
+            box.label = only.name if not box.label else f"{box.label}.{only.name}"
+        elif box.kind == "region":  # it stays the region
+            if only.kind == "loop":
+                return
+        elif only.kind in ("module", "loop"):
+            box.kind, box.name = only.kind, f"{box.name}.{only.name}"
+        box.label = only.label or (only.name if box.kind == "region" else box.label)
+        box.units = only.units
+
+
+def numbered(root: Box) -> list[Frame]:
+    """Return the boxes as frames, outer ones first."""
+    numbers = {id(root): 0}
+    order, parents = [root], [-1]
+    for box in order:
+        for unit in box.units:
+            if isinstance(unit, Box):
+                numbers[id(unit)] = len(order)
+                parents.append(numbers[id(box)])
+                order.append(unit)
+    return [
+        Frame(
+            box.name,
+            box.kind,
+            box.label,
+            parents[number],
+            tuple(frame_unit(numbers[id(unit)]) if isinstance(unit, Box) else unit for unit in box.units),
+        )
+        for number, box in enumerate(order)
+    ]
+
+
+# ---- Flows: the values that one unit of a frame passes to another, and those that enter and leave it
+
+SAVED = 2
+"""The third kind of flow, beside those of the two sides: from the forward to the backward."""
+
+OUTSIDE = -1
+"""In place of a unit: where values enter and leave a frame."""
+
+Flows = dict[tuple[int, int], dict[int, None]]
+"""From which unit to which, by their places in the frame, and the values that go there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where each node and each frame stands."""
+
+    of_node: Sequence[tuple[int, int]]
+    """For each node: its frame, and its place among the frame's units."""
+    of_frame: Sequence[tuple[int, int]]
+    """For each frame: the frame around it, and its place among that one's units; -1 and -1 for the outermost."""
+    depth: Sequence[int]
+
+
+def places_in(scene: Scene, frames: Sequence[Frame]) -> Places:
+    """Return where the nodes of a scene and its frames stand."""
+    of_node = [(OUTSIDE, OUTSIDE)] * len(scene.nodes)
+    of_frame = [(OUTSIDE, OUTSIDE)] * len(frames)
+    depth = [0] * len(frames)
+    for number, frame in enumerate(frames):
+        for place, unit in enumerate(frame.units):
+            if unit >= 0:
+                of_node[unit] = (number, place)
+            else:
+                of_frame[frame_unit(unit)] = (number, place)
+                depth[frame_unit(unit)] = depth[number] + 1
+    return Places(of_node, of_frame, depth)
+
+
+def flows_in(scene: Scene, frames: Sequence[Frame], places: Places) -> list[tuple[Flows, Flows, Flows]]:
+    """Return the flows in each frame: of the forward, of the backward, and of what is saved."""
+    flows: list[tuple[Flows, Flows, Flows]] = [({}, {}, {}) for _ in frames]
+    for kind, value, taker in flows_kinds(scene):
+        for frame, source, target in hops(places, places.of_node[value], places.of_node[taker]):
+            flows[frame][kind].setdefault((source, target), {})[value] = None
+    return flows
+
+
+def flows_kinds(scene: Scene) -> Iterator[tuple[int, int, int]]:
+    """Yield the kind of each flow between two steps, the step that makes the value, and the step that takes it."""
+    count, saved = len(scene.nodes), scene.made_by()
+    for taker, node in enumerate(scene.nodes):
+        for value in node.inputs:
+            if value < count:
+                yield node.side, value, taker
+            elif NO_VALUE < saved.get(value, NO_VALUE) < count:
+                yield SAVED, saved[value], taker
+
+
+def hops(places: Places, source: tuple[int, int], target: tuple[int, int]) -> Iterator[tuple[int, int, int]]:
+    """Yield the frames on the way from one step to another, each with the units between which it is passed there."""
+    depth = places.depth
+    while depth[source[0]] > depth[target[0]]:
+        yield source[0], source[1], OUTSIDE
+        source = places.of_frame[source[0]]
+    while depth[target[0]] > depth[source[0]]:
+        yield target[0], OUTSIDE, target[1]
+        target = places.of_frame[target[0]]
+    while source[0] != target[0]:
+        yield source[0], source[1], OUTSIDE
+        yield target[0], OUTSIDE, target[1]
+        source, target = places.of_frame[source[0]], places.of_frame[target[0]]
+    if source[1] != target[1]:
+        yield source[0], source[1], target[1]

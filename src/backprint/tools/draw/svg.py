@@ -1,0 +1,365 @@
+"""A picture as SVG: one file without scripts, in light and dark, with a legend.
+
+The colors are those of Okabe and Ito, which color-blind people can distinguish. Sides, dashes and widths show the same
+as the colors. Colors are written out, because many programs that read SVG know no CSS variables.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+from backprint.common.text import amount, printable
+from backprint.graph.text import show_spec
+from backprint.tools.draw.picture import (
+    BOLD,
+    GUTTER,
+    PAD,
+    PILL,
+    SMALL,
+    DrawnBox,
+    DrawnLine,
+    LineLabel,
+    PairPicture,
+    contents_of,
+    folded_texts,
+    frame_title,
+    is_thin,
+    labels_of,
+    path_of,
+    shortened,
+    step_text,
+)
+from backprint.tools.draw.scene import frame_unit
+
+# ---- Colors
+
+
+LIGHT: Mapping[str, str] = {
+    "page": "#ffffff",
+    "ink": "#1b1f24",
+    "soft": "#5b6470",
+    "line": "#c9d1da",
+    "band": "#f4f6f8",
+    "forward": "#0072b2",
+    "forward-fill": "#e3f0f9",
+    "backward": "#b35000",
+    "backward-fill": "#fcebdd",
+    "saved": "#00795a",
+    "view": "#8a939e",
+    "view-fill": "#f3f5f7",
+    "pill": "#6b5b95",
+    "gradient": "#a3195b",
+    "mutation": "#8a6100",
+    "bad": "#c0152f",
+    "near": "#8a6d00",
+    "near-fill": "#fff1b8",
+}
+
+DARK: Mapping[str, str] = {
+    "page": "#14181d",
+    "ink": "#e6e9ee",
+    "soft": "#9aa5b3",
+    "line": "#3a434f",
+    "band": "#1b2027",
+    "forward": "#5cb3ea",
+    "forward-fill": "#132c3f",
+    "backward": "#f0975a",
+    "backward-fill": "#3d2413",
+    "saved": "#3fc79f",
+    "view": "#8a939e",
+    "view-fill": "#20262e",
+    "pill": "#b3a3e0",
+    "gradient": "#f07ab0",
+    "mutation": "#e3b94d",
+    "bad": "#ff7d8c",
+    "near": "#e8c547",
+    "near-fill": "#453a10",
+}
+
+RULES = """
+text { fill: $ink; }
+.small { fill: $soft; }
+.page { fill: $page; }
+.frame { stroke: $line; }
+.depth-0 { fill: $band; }
+.depth-1 { fill: $page; }
+.folded { fill: $page; stroke: $line; }
+.half-forward { fill: $forward-fill; }
+.half-backward { fill: $backward-fill; }
+.forward { fill: $forward-fill; stroke: $forward; }
+.backward { fill: $backward-fill; stroke: $backward; }
+.view { fill: $view-fill; stroke: $view; }
+.keeps { stroke: $saved; }
+.neighbor { fill: $near-fill; stroke: $near; }
+.region { stroke: $ink; }
+.bad { stroke: $bad; }
+.flow-forward { stroke: $forward; }
+.flow-backward { stroke: $backward; }
+.flow-saved { stroke: $saved; }
+.flow-bad { stroke: $bad; }
+.arrow-forward { fill: $forward; }
+.arrow-backward { fill: $backward; }
+.arrow-bad { fill: $bad; }
+.saved-text { fill: $saved; stroke: $page; }
+.bad-text { fill: $bad; stroke: $page; }
+.label { stroke: $page; }
+.pill { stroke: $pill; }
+.pill-text { fill: $pill; }
+.pill-gradient { stroke: $gradient; }
+.text-gradient { fill: $gradient; }
+.pill-mutation { stroke: $mutation; }
+.text-mutation { fill: $mutation; }
+.pill-output, .pill-tangent, .pill-input { stroke: $ink; }
+.text-output, .text-tangent, .text-input { fill: $ink; }
+"""
+
+SHAPES = """
+svg { font-family: system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
+text { font-size: 12px; }
+.small { font-size: 9.5px; }
+.bold { font-weight: 600; }
+path { fill: none; }
+.folded, .forward, .backward { stroke-width: 1.2; }
+.view { stroke-width: .8; }
+.neighbor { stroke-width: 2; }
+.region { stroke-width: 1.4; stroke-dasharray: 7 4; }
+.guard { stroke-dasharray: 3 2; }
+.keeps { stroke-width: 2.2; }
+.flow-backward { stroke-dasharray: 5 2.5; }
+.flow-saved { stroke-opacity: .55; }
+.thin { stroke-dasharray: 1.5 3; }
+.saved-text, .bad-text { font-size: 9.5px; font-weight: 600; paint-order: stroke; stroke-width: 3px; }
+.label { paint-order: stroke; stroke-width: 3px; }
+.pill { fill: none; stroke-width: .8; }
+.pill-text { font-size: 9px; }
+.pill-mutation { stroke-dasharray: 3 2; }
+"""
+
+
+def colored(rules: str, colors: Mapping[str, str]) -> str:
+    """Return rules with their colors."""
+    return re.sub(r"\$([a-z-]+)", lambda match: colors[match[1]], rules)
+
+
+IN_DARK = f"@media screen and (prefers-color-scheme: dark) {{{colored(RULES, DARK)}}}\n"
+
+STYLE = SHAPES + colored(RULES, LIGHT) + IN_DARK
+"""The style of a picture."""
+
+
+# ---- The SVG
+
+LEGEND = 22.0
+"""The height of a line of the legend."""
+
+MINIMUM = 12
+"""What stands beside the title of a frame has room for more letters than this, or it is left out."""
+
+
+def svg_of(picture: PairPicture, title: str = "") -> str:
+    """Return a picture as the text of an SVG file."""
+    return "".join(_svg_parts(picture, title or picture.drawn.scene.name))
+
+
+def as_image(svg: str, title: str) -> str:
+    """Return a picture as an image for a notebook: on its own, its style would change that of the whole notebook."""
+    data = base64.b64encode(svg.encode()).decode()
+    return f'<img alt="{_in_xml(title)}" style="max-width:100%" src="data:image/svg+xml;base64,{data}"/>'
+
+
+def _svg_parts(picture: PairPicture, title: str) -> Iterator[str]:
+    """Yield an SVG file in pieces."""
+    drawn = "".join(_drawn_parts(picture, title))
+    legend, lines = _legend_svg(drawn, picture.width, picture.height)
+    width, height = picture.width, picture.height + LEGEND * lines + PAD
+    description = _in_xml(f"{title}: {contents_of(picture.drawn)}")
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{description}">\n<title>{description}</title>\n'
+        f"<style>{STYLE}</style>\n<defs>\n{ARROWS}</defs>\n"
+        f'<rect class="page" width="{width:.0f}" height="{height:.0f}"/>\n'
+    )
+    yield drawn
+    yield legend
+    yield "</svg>\n"
+
+
+def _drawn_parts(picture: PairPicture, title: str) -> Iterator[str]:
+    """Yield the frames, lines, steps and texts of a picture, what is above others last."""
+    yield from (_frame_svg(picture, box, title) for box in picture.boxes if box.unit < 0)
+    yield from (_line_svg(line) for line in picture.lines if line.kind == "saved")
+    yield from (_line_svg(line) for line in picture.lines if line.kind != "saved")
+    yield from (_node_svg(picture, box) for box in picture.boxes if box.unit >= 0)
+    yield from map(_label_svg, labels_of(picture))
+
+
+ARROWS = "".join(
+    f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerUnits="userSpaceOnUse" markerWidth="8" '
+    f'markerHeight="8" orient="auto"><path class="arrow-{side}" d="M0 .8L7.5 4L0 7.2z"/></marker>\n'
+    for name, side in (("af", "forward"), ("ab", "backward"), ("ax", "bad"))
+)
+
+
+def _in_xml(text: str) -> str:
+    """Return a stranger's text for XML, in one line."""
+    return html.escape(printable(text), quote=True)
+
+
+def _text_svg(x: float, y: float, text: str, kind: str = "", anchor: str = "middle") -> str:
+    """Return a text at a place."""
+    named = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{_in_xml(text)}</text>'
+
+
+def _rect_svg(x: float, y: float, width: float, height: float, kind: str, radius: float = 4) -> str:
+    """Return a rectangle."""
+    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius:g}"/>'
+
+
+# ---- Boxes
+
+
+def _frame_svg(picture: PairPicture, box: DrawnBox, title: str) -> str:
+    """Return a frame: open, or as a box of two halves. The title stands over the outermost."""
+    drawn, number = picture.drawn, frame_unit(box.unit)
+    frame, cost = drawn.frames[number], drawn.frame_costs[number]
+    tooltip = f"{frame.name}\n{frame.label}\n{cost.forward_steps} forward, {cost.backward_steps} backward"
+    tip = f"<title>{_escaped_lines(tooltip)}</title>"
+    if box.is_open:
+        over = frame_title(drawn, number) if number else shortened(title, 60)
+        head = _text_svg(box.x + 8, box.y + 15, over, "bold", "start")
+        beside = box.x + 18 + BOLD * len(over)
+        fits = int((box.x + box.width - beside - PAD) / SMALL)
+        more = contents_of(picture.drawn) if not number else frame.label
+        if more and fits > MINIMUM:
+            head += _text_svg(beside, box.y + 15, shortened(more, fits), "small", "start")
+        kind = f"frame depth-{box.depth % 2}{' region' if frame.kind == 'region' else ''}"
+        return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, kind, 6)}{head}</g>\n"
+    (name, ours), (back, theirs) = folded_texts(drawn, number)
+    left, right = box.gutter - GUTTER / 2, box.gutter + GUTTER / 2
+    inside = _rect_svg(box.x, box.y, left - box.x, box.height, "half-forward", 6)
+    inside += _rect_svg(right, box.y, box.x + box.width - right, box.height, "half-backward", 6)
+    middle = (box.x + left) / 2, (right + box.x + box.width) / 2
+    inside += _text_svg(middle[0], box.y + 16, name, "bold") + _text_svg(middle[0], box.y + 30, ours, "small")
+    inside += _text_svg(middle[1], box.y + 16, back) + _text_svg(middle[1], box.y + 30, theirs, "small")
+    return f"<g>{tip}{_rect_svg(box.x, box.y, box.width, box.height, 'folded', 6)}{inside}</g>\n"
+
+
+def _escaped_lines(text: str) -> str:
+    """Return a stranger's text for XML, with its lines."""
+    return html.escape(printable(text, lines=True), quote=True)
+
+
+def _node_svg(picture: PairPicture, box: DrawnBox) -> str:
+    """Return a step, with the names of its ports."""
+    drawn, node = picture.drawn, picture.drawn.scene.nodes[box.unit]
+    thin = is_thin(drawn, box.unit)
+    kind = "view" if thin else "backward" if node.side else "forward"
+    kind += " guard" if node.is_guard else ""
+    kind += " neighbor" if node.is_neighbor else ""
+    kind += " keeps" if any(saved.bridge.made == box.unit for saved in drawn.saved) else ""
+    facts = node.name, node.target, spec_text(picture, box.unit), source_text(picture, box.unit)
+    title = "\n".join(filter(None, facts))
+    name = step_text(node.target)
+    inside = _rect_svg(box.x, box.y, box.width, box.height, kind, box.height / 2 if thin else 4)
+    inside += _text_svg(box.x + box.width / 2, box.middle + (3.4 if thin else 4.2), name, "small" if thin else "")
+    for pill in box.pills:
+        shape = _rect_svg(pill.x, pill.y, pill.width, PILL, f"pill pill-{pill.role}", PILL / 2)
+        text = _text_svg(pill.x + pill.width / 2, pill.y + 10, pill.text, f"pill-text text-{pill.role}")
+        inside += f"<g><title>{_in_xml(f'{pill.role} {pill.name}')}</title>{shape}{text}</g>"
+    return f"<g><title>{_escaped_lines(title)}</title>{inside}</g>\n"
+
+
+def spec_text(picture: PairPicture, node: int) -> str:
+    """Return the type of a step as text."""
+    spec = picture.drawn.scene.nodes[node].spec
+    return show_spec(spec) if spec is not None else ""
+
+
+def source_text(picture: PairPicture, node: int) -> str:
+    """Return the line of the program of a step."""
+    source = picture.drawn.scene.nodes[node].source
+    return f"{source.file}:{source.line} {source.code}" if source is not None else ""
+
+
+# ---- Lines
+
+
+def _line_svg(line: DrawnLine) -> str:
+    """Return a line; the width of a bridge says how many bytes are saved."""
+    kind = f"flow-{line.kind}"
+    if line.kind == "saved":
+        title = f"{amount(line.bytes) if line.bytes else 'no bytes of its own'}, {line.count} saved"
+        return _path_svg(line, kind if line.bytes else f"{kind} thin", _bridge_width(line.bytes), "", title)
+    is_bad = line.is_bad
+    arrow = "ax" if is_bad else "af" if line.kind == "forward" else "ab"
+    width = 2.4 if is_bad else 1 + min(1.5, 0.3 * (line.count - 1))
+    end = f' marker-end="url(#{arrow})"' if line.ends else ""
+    return _path_svg(line, f"{kind} flow-bad" if is_bad else kind, width, end, line.mark.text if line.mark else "")
+
+
+def _path_svg(line: DrawnLine, kind: str, width: float, end: str, tooltip: str) -> str:
+    """Return the path of a line, with its title."""
+    title = f"<title>{_escaped_lines(tooltip)}</title>" if tooltip else ""
+    path = f'<path class="{kind}" stroke-width="{width:.1f}"{end} d="{path_of(line)}"'
+    return f"{path}>{title}</path>\n" if title else f"{path}/>\n"
+
+
+def _bridge_width(count: int) -> float:
+    """Return the width of a bridge: a point for a KiB, and 1.6 more for each tenfold."""
+    return min(14.0, 1.0 + 1.6 * math.log10(1 + count / 1024)) if count else 1.2
+
+
+def _label_svg(label: LineLabel) -> str:
+    """Return what a line carries: the bytes of a bridge, the shape of a flow of one value."""
+    line = label.line
+    kind = "saved-text" if line.kind == "saved" else "bad-text" if line.is_bad else "small label"
+    return _text_svg(label.x, label.y + 3.3, line.text, kind, "start") + "\n"
+
+
+# ---- Legend
+
+ENTRIES = (
+    ("forward", "forward", r'class="(forward|half-forward)(?! neighbor)'),
+    ("backward", "backward", r'class="(backward|half-backward)(?! neighbor)'),
+    ("frame depth-1 region", "the region", r'class="frame depth-\d region"'),
+    (
+        "forward neighbor",
+        "neighbor: not in the region; gradients come from it or go to it",
+        r'class="[a-z ]* neighbor"',
+    ),
+    ("view", "view: computes nothing", 'class="view'),
+    ("flow-saved", "saved for the backward (width: bytes)", 'class="flow-saved"'),
+    ("flow-saved thin", "saved without bytes of its own", 'class="flow-saved thin"'),
+    ("flow-backward flow-bad", "NaN or Inf", "flow-bad"),
+    ("pill pill-input", "input, output", "pill-(input|output|tangent)"),
+    ("pill pill-parameter", "parameter, buffer", "pill-(parameter|buffer)"),
+    ("pill pill-gradient", "gradient", "pill-gradient"),
+    ("pill pill-mutation", "updated in place", "pill-mutation"),
+    ("forward guard", "guard", 'class="forward guard'),
+)
+"""What the legend shows: a class, a text, and how it is found in a picture."""
+
+
+def _legend_svg(drawn: str, width: float, top: float) -> tuple[str, int]:
+    """Return the legend of what is drawn, and how many lines it takes in the width of the picture."""
+    x, line, parts = PAD, 0, []
+    for kind, text, pattern in ENTRIES:
+        if re.search(pattern, drawn) is None:
+            continue
+        wide = 42 + 5.2 * len(text)
+        if x > PAD and x + wide > width:
+            x, line = PAD, line + 1
+        y = top + LEGEND * line + 2
+        if kind.startswith("flow"):
+            stroke = 6 if kind == "flow-saved" else 1.6
+            parts.append(f'<path class="{kind}" stroke-width="{stroke}" d="M{x:.1f} {y + 7:.1f}h20"/>')
+        else:
+            parts.append(_rect_svg(x, y + 1, 20, 12, kind, 6 if kind.startswith(("pill", "view")) else 3))
+        parts.append(_text_svg(x + 26, y + 11, text, "small", "start"))
+        x += wide
+    return f"<g>{''.join(parts)}</g>\n", line + 1

@@ -1,0 +1,86 @@
+"""Pictures as files: SVG, DOT and PNG."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from backprint.common.files import write_file
+from backprint.errors import UsageError
+from backprint.graph.nouns import Capture
+from backprint.tools.draw.dot import dot_of
+from backprint.tools.draw.layout import DrawnPair, drawn_pair
+from backprint.tools.draw.picture import READABLE, WIDEST, PairPicture, opened_frames, picture_of
+from backprint.tools.draw.svg import svg_of
+
+MOST_SCALE = 10
+"""The most pixels of a PNG for each point."""
+
+EDGE = 16_384
+"""The most pixels of a side of a PNG."""
+
+
+def draw_capture(
+    capture: Capture, path: str | os.PathLike[str], pair: int = 0, nodes: int = READABLE, scale: float = 2.0
+) -> Path:
+    """Draw a Pair of a Capture to a file, whose ending says in which format."""
+    place = Path(path)
+    draw = FORMATS.get(place.suffix.lower())
+    if draw is None:
+        ending = f"not with {place.suffix!r}" if place.suffix else "and this has no ending"
+        raise UsageError(f"{str(path)!r}: the name of a picture ends with {', '.join(FORMATS)}, {ending}")
+    check_numbers(pair, nodes, scale)
+    count = len(capture.pairs)
+    if pair >= count:
+        pairs = "1 pair" if count == 1 else f"{count} pairs"
+        raise UsageError(f"{capture.name} has {pairs}, numbered from 0: there is no pair {pair}")
+    title = capture.name if len(capture.pairs) == 1 else f"{capture.name}, {capture.pairs[pair].name}"
+    return write_file(place, [draw(drawn_pair(capture.pairs[pair]), title, nodes, scale)])
+
+
+def check_numbers(pair: int, nodes: int, scale: float) -> None:
+    """Raise unless the numbers of a picture can be met."""
+    for name, value, least in (("pair", pair, 0), ("nodes", nodes, 1)):
+        if type(value) is not int or value < least:
+            raise UsageError(f"{name}={value!r:.80} must be a whole number from {least} on")
+    if type(scale) not in (int, float) or not 0 < scale <= MOST_SCALE:
+        raise UsageError(f"scale={scale!r:.80} must be a number above 0, and at most {MOST_SCALE}")
+
+
+def as_svg(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> bytes:
+    """Return a picture as SVG."""
+    return svg_of(_readable_picture(drawn, nodes), title).encode()
+
+
+def _readable_picture(drawn: DrawnPair, nodes: int) -> PairPicture:
+    """Return a picture of at most so many steps and folded frames. If that is more than usual, it may be wider, too."""
+    return picture_of(drawn, opened_frames(drawn, nodes, WIDEST if nodes <= READABLE else math.inf))
+
+
+def as_dot(drawn: DrawnPair, title: str, nodes: int, scale: float = 1.0) -> bytes:
+    """Return a picture as DOT, for Graphviz."""
+    return dot_of(drawn, opened_frames(drawn, nodes), title).encode()
+
+
+def _as_png(drawn: DrawnPair, title: str, nodes: int, scale: float) -> bytes:
+    """Return a picture as PNG: the SVG in light colors, drawn by resvg."""
+    try:
+        import resvg_py
+    except ImportError:
+        raise UsageError(
+            "a PNG is made with the package resvg-py: pip install '.[png]' in Backprint's folder; .svg and .dot need "
+            "no package"
+        ) from None
+    picture = _readable_picture(drawn, nodes)
+    fits = min(scale, EDGE / max(picture.width, picture.height))
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg_of(picture, title), zoom=fits))
+
+
+FORMATS: Mapping[str, Callable[[DrawnPair, str, int, float], bytes]] = {
+    ".svg": as_svg,
+    ".dot": as_dot,
+    ".png": _as_png,
+}
+"""Endings, and what draws each."""

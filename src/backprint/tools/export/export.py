@@ -1,0 +1,512 @@
+"""Write a Capture as one Python file that needs only torch: its graphs, its inputs, and what compares them.
+
+The file is for a bug report. Below its graphs and its inputs it has those functions of `exported`, and of the modules
+that this imports, which it needs. Its inputs are those of the sample, bit for bit. Graphs are written without guards,
+which hold on these inputs, and at the sizes of the capture. Exact data up to MOST_INSIDE are in the file, more are in a
+safetensors file beside it. No graph is run to write the file, and its text is emitted from the parsed graph.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import functools
+import os
+import pprint
+import symtable
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from backprint.errors import PlaceError, RefusedError, UsageError
+from backprint.graph.keys import is_tangent, tangent_name
+from backprint.graph.links import feeds, held_exact, results
+from backprint.graph.nouns import Capture, Graph, InputRecipes, TensorSpec, refuse_collectives
+from backprint.graph.sizes import at_example_sizes, unguarded_graph
+from backprint.graph.text import emit_class, title_text
+from backprint.run_sample import DRAWS, RANKS, Recipe, restore
+from backprint.sample.inputs import Inputs, fitted_facts, geometry
+from backprint.sample.recipes import bases_of, derive, to_json
+from backprint.sample.save import write_tensors
+
+TEXTS = (
+    "run_sample.py",
+    "values/closeness.py",
+    "values/rounding.py",
+    "tools/export/rerun.py",
+    "tools/export/judged.py",
+    "tools/export/exported.py",
+)
+"""The modules whose functions a file may have, each after those that it imports; a later one's name goes before that of
+an earlier one."""
+
+MOST_INSIDE = 64 * 1024
+"""The largest exact data, in characters of base64, that is written into the file itself."""
+
+FEW = 32
+"""Exact numbers of so many elements are written as numbers."""
+
+NUMBERS = {torch.float64: 17, **dict.fromkeys((torch.float32, torch.float16, torch.bfloat16), 9)}
+"""How many digits tell the numbers of a dtype apart."""
+
+Graphs: TypeAlias = Mapping[str, tuple[int, Graph]]
+"""Graphs by their titles (`pair_0 forward`), each with the number of its Pair."""
+
+SIDES = ("forward", "backward")
+
+BELOW = "# --- Below: makes the inputs, runs the graphs and compares them, with torch and nothing else ".ljust(118, "-")
+
+
+def write_export(
+    capture: Capture,
+    path: str | os.PathLike[str],
+    inputs: InputRecipes,
+    backend: str | None,
+    direction: str,
+    about: Sequence[str] = (),
+) -> Path:
+    """Write the file, and large exact data beside it; return its path. Its docstring has the lines `about` it."""
+    refuse_collectives(capture, "an exported file")
+    place = Path(path)
+    graphs = {
+        title: (index, unguarded_graph(graph)) for title, (index, graph) in graphs_needed(capture, direction).items()
+    }
+    shown = [title for title in graphs if direction in ("both", title.partition(" ")[2])]
+    if not shown:
+        raise UsageError(f"{capture.name} has no {direction}: no output of the program requires grad")
+    recipes = recipes_needed(capture, graphs, inputs.recipes)
+    exact = {name: inputs.exact[name] for name, recipe in recipes.items() if recipe.kind == "exact"}
+    inside = 4 * sum(tensor.nbytes for tensor in exact.values()) <= 3 * MOST_INSIDE
+    beside = data_beside(place)
+    text = file_text(capture, graphs, shown, recipes, exact, "" if inside else beside.name, backend, about)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not inside:
+            write_tensors(beside, exact)
+        _put_text(place, text)
+    except OSError as error:
+        raise PlaceError(f"{place}: the file could not be written: {error}") from error
+    return place
+
+
+def check_export(path: str | os.PathLike[str], overwrite: bool) -> None:
+    """Refuse a path that is not a Python file's, or an existing one unless `overwrite`."""
+    place = Path(path)
+    if place.suffix != ".py" or place.is_dir():
+        raise UsageError(f"{place} is not the name of a Python file: write repro.py")
+    for file in (place, data_beside(place)):
+        if file.exists() and not overwrite:
+            raise UsageError(f"{file} exists already: pass overwrite=True (--overwrite), or choose another path")
+
+
+def data_beside(place: Path) -> Path:
+    """Return the path of exact data that is too large for the file."""
+    return place.with_suffix(".safetensors")
+
+
+def _put_text(place: Path, text: str) -> None:
+    """Write a file completely or not at all."""
+    handle, staging = tempfile.mkstemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent)
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(staging, 0o644)
+        os.replace(staging, place)
+    except BaseException:
+        os.unlink(staging)
+        raise
+
+
+# ---- What is in it
+
+
+def graphs_needed(capture: Capture, direction: str) -> dict[str, tuple[int, Graph]]:
+    """Return title -> (number of the Pair, Graph). Forwards alone need backwards if a link passes a gradient."""
+    both = direction != "forward" or any(
+        link.port.role == "gradient" and link.target is not None for link in capture.links
+    )
+    graphs: dict[str, tuple[int, Graph]] = {}
+    for index, pair in enumerate(capture.pairs):
+        for side, graph in zip(SIDES, (pair.forward, pair.backward), strict=True):
+            if graph is not None and (both or side == "forward"):
+                graphs[f"pair_{index} {side}"] = index, graph
+    return graphs
+
+
+def recipes_needed(capture: Capture, graphs: Graphs, known: Mapping[str, Recipe]) -> dict[str, Recipe]:
+    """Return the recipes of free inputs and of the tangents of results; refuse an input without one."""
+    wanted: list[str] = []
+    for index, graph in graphs.values():
+        fed = {link.name for link in feeds(capture, index)}
+        own = [port.name for port in graph.inputs if port.role not in ("saved", "tangent")]
+        wanted += [name for name in own if name not in fed]
+    if any(title.endswith("backward") for title in graphs):
+        wanted += map(tangent_name, capture.signature.differentiable)
+    recipes: dict[str, Recipe] = {}
+    for name in wanted:
+        if name not in known or known[name].kind == "none":
+            why = f" ({dict(known[name].facts).get('why', 'saved without data')})" if name in known else ""
+            raise RefusedError(
+                f"no recipe makes {name!r}{why}, so no file can run {capture.name} alone: save it with data='seed' or "
+                "data='exact', and export that"
+            )
+        wanted += [base for base in bases_of(known[name]) if base not in recipes and base not in wanted]
+        recipes[name] = known[name]
+    return {name: known[name] for name in known if name in recipes}
+
+
+def content_of(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe]) -> dict[str, Any]:
+    """Return what the file contains besides its graphs and its exact data."""
+    links = [*(link for link in capture.links if link.target is not None), *results(capture)]
+    environment = dict(capture.environment)
+    return {
+        "name": title_text(capture.name),
+        "torch": environment.get("torch", ""),
+        "seed": capture.seed,
+        "environment": environment,
+        "requires": [target.removeprefix("torch.ops.") for target in capture.requires],
+        "pairs": [f"pair_{index}" for index in range(len(capture.pairs))],
+        "links": [[link.source, link.port.role, link.port.name, link.target, link.name] for link in links],
+        "differentiable": list(capture.signature.differentiable),
+        "strides": dict(_tangent_strides(graphs)),
+        "recipes": {name: to_json(recipe) for name, recipe in recipes.items()},
+    }
+
+
+def _tangent_strides(graphs: Graphs) -> Iterator[tuple[str, list[int]]]:
+    """Yield the strides that the backwards expect of their tangents, at the sizes of the capture."""
+    for index, graph in graphs.values():
+        for port in at_example_sizes(graph).by_role("tangent"):
+            spec = port.spec
+            if isinstance(spec, TensorSpec) and all(type(n) is int for n in (*spec.shape, *(spec.stride or ()))):
+                yield f"{index} {port.name}", list(geometry(spec)[1])
+
+
+# ---- As text
+
+
+def file_text(
+    capture: Capture,
+    graphs: Graphs,
+    shown: Sequence[str],
+    recipes: Mapping[str, Recipe],
+    exact: Mapping[str, Tensor],
+    beside: str,
+    backend: str | None,
+    about: Sequence[str],
+) -> str:
+    """Return the text of the file. `beside` names the file that has the exact data; '' if this one has them."""
+    environment = dict(capture.environment)
+    linked = len(capture.pairs) > 1
+    names = {title: class_name(title, linked) for title in graphs}
+    program = "".join("\n\n" + _class_text(graph, names[title]) + "\n" for title, (_, graph) in graphs.items())
+    inputs = "".join(f"    {line}\n" for line in _input_lines(capture, graphs, recipes, exact, beside))
+    title = f"{title_text(capture.name)}: captured with torch {title_text(str(environment.get('torch', '')))}"
+    facts = {
+        "GRAPHS": "{" + ", ".join(f"{title!r}: {name}" for title, name in names.items()) + "}",
+        "SHOWN": repr(list(shown)),
+        **({"LINKS": f"(\n{_links_text(capture, graphs)}\n)"} if linked else {}),
+        "NAME": repr(title),
+        "SEED": repr(capture.seed),
+        "BACKEND": repr(backend),
+    }
+    settings = "".join(f"    {line}\n" for line in _prepare_lines(capture, recipes)) or "    pass\n"
+    own = f"\n\ndef make_inputs():\n{inputs}\n\ndef prepare():\n{settings}\n\n"
+    own += "\n".join(f"{name} = {text}" for name, text in facts.items())
+    kinds = {recipe.kind for recipe in recipes.values()}
+    start = "main(run_linked_graphs)" if linked else "main(run_graphs)"
+    parts = _parts_needed(f"{own}\n{start}", kinds)
+    body = f'{program}{own}\n\n{BELOW}\n\n\n{parts}\n\nif __name__ == "__main__":\n    {start}\n'
+    return docstring(capture, backend, about) + imports(body) + body
+
+
+def class_name(title: str, linked: bool) -> str:
+    """Return the name of a graph's class: with the number of its Pair, where there are several."""
+    pair, _, side = title.partition(" ")
+    return f"{pair.title().replace('_', '') if linked else ''}{side.title()}"
+
+
+def _links_text(capture: Capture, graphs: Graphs) -> str:
+    """Return what joins the graphs of several Pairs, as Python."""
+    content = content_of(capture, graphs, {})
+    joined = {name: content[name] for name in ("pairs", "links", "differentiable", "strides")}
+    return pprint.pformat(joined, width=118, compact=True, sort_dicts=False)
+
+
+def docstring(capture: Capture, backend: str | None, about: Sequence[str]) -> str:
+    """Return the docstring of the file."""
+    about_text = "".join(f"{title_text(line)}\n" for line in about)
+    option = f" --backend {backend or 'inductor'}"
+    title = f"{capture.name}. Captured by Backprint with engine {capture.engine}; runs with PyTorch alone"
+    return (
+        f'"""{title_text(title)}.\n\n{about_text}{"" if not about_text else chr(10)}'
+        f"    python FILE{title_text(option)}   compares each result with eager's: bitwise, close or wrong\n"
+        '"""\n\n'
+    )
+
+
+WIDTH = 120
+"""The characters of a line that holds all ports of a graph, at most."""
+
+
+def _class_text(graph: Graph, name: str) -> str:
+    """Return the class of a graph, with its ports in one line if they fit."""
+    lines = list(emit_class(graph, name, ""))
+    start, end = lines.index("    def forward("), lines.index("    ):") if graph.outputs else 0
+    if not end:
+        return "\n".join(lines)
+    *inputs, arrow = [line.strip() for line in lines[start + 1 : end] if not line.startswith('        "')]
+    outputs = [line.strip() for line in lines[start + 1 : end] if line.startswith('        "')]
+    parameters, results = " ".join(inputs).rstrip(","), " ".join(outputs)
+    one_line = f"    def forward({parameters}) -> ({results if len(outputs) == 1 else results.rstrip(',')}):"
+    return "\n".join(
+        [*lines[:start], one_line, *lines[end + 1 :]] if len(one_line) <= WIDTH and arrow == ") -> (" else lines
+    )
+
+
+# ---- Settings
+
+SETTINGS: Mapping[tuple[str, str], str] = {
+    **{
+        ("default_dtype", name): f"torch.set_default_dtype(torch.{name})" for name in ("float64", "float16", "bfloat16")
+    },
+    ("deterministic", "True"): "torch.use_deterministic_algorithms(True)",
+    ("deterministic", "warn"): "torch.use_deterministic_algorithms(True, warn_only=True)",
+    ("flush_denormal", "True"): "torch.set_flush_denormal(True)",
+    ("float32_matmul_precision", "high"): "torch.set_float32_matmul_precision('high')",
+    ("float32_matmul_precision", "medium"): "torch.set_float32_matmul_precision('medium')",
+    ("flash_sdp", "False"): "torch.backends.cuda.enable_flash_sdp(False)",
+    ("math_sdp", "False"): "torch.backends.cuda.enable_math_sdp(False)",
+    ("efficient_sdp", "False"): "torch.backends.cuda.enable_mem_efficient_sdp(False)",
+    ("cudnn_deterministic", "True"): "torch.backends.cudnn.deterministic = True",
+    ("mkldnn", "False"): "torch.backends.mkldnn.set_flags(False)",
+}
+"""A setting that is not PyTorch's usual one -> the statement that makes it."""
+
+
+def _prepare_lines(capture: Capture, recipes: Mapping[str, Recipe]) -> Iterator[str]:
+    """Yield a statement for each operator and device that the file needs, and for each setting of the capture that a
+    new process does not have."""
+    yield from (f"need_operator({target.removeprefix('torch.ops.')!r})" for target in capture.requires)
+    yield from (f"need_device({name!r})" for name in sorted({recipe.device for recipe in recipes.values()} - {"cpu"}))
+    yield from _setting_lines(dict(capture.environment))
+
+
+def _setting_lines(environment: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a statement for each setting of the capture that a new process does not have."""
+    threads = str(environment.get("threads", ""))
+    if threads.isascii() and threads.isdecimal():
+        yield f"torch.set_num_threads({int(threads)})"
+    for name, text in environment.items():
+        if (name, text) in SETTINGS:
+            yield SETTINGS[name, text]
+
+
+# ---- Inputs
+
+
+def _input_lines(
+    capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor], beside: str
+) -> Iterator[str]:
+    """Yield the statements that make the inputs by name; what is made of others is made after them."""
+    yield "made = {}"
+    if beside:
+        yield f"data = data_beside({beside!r})"
+    for name in sorted(recipes, key=lambda name: RANKS.get(recipes[name].kind, 0)):
+        given = ""
+        if recipes[name].kind == "exact":
+            given = f"data[{name!r}]" if beside else _tensor_text(exact[name])
+        elif recipes[name].kind in RANKS:
+            given = "bases=made"
+        yield f"made[{name!r}] = make({_recipe_text(recipes[name])}{', ' * bool(given)}{given})"
+    tangents = {} if len(capture.pairs) > 1 else _tangents_laid(capture, graphs, recipes)
+    if tangents:
+        yield f"made.update({{{', '.join(f'{name!r}: {text}' for name, text in tangents.items())}}})"
+    yield "return made"
+
+
+def _tangents_laid(capture: Capture, graphs: Graphs, recipes: Mapping[str, Recipe]) -> dict[str, str]:
+    """Return, by name, the Python of each tangent that is not the one of a result as it is: the sum of those of the
+    results that the output is, with the strides that the backward expects."""
+    strides, laid = dict(_tangent_strides(graphs)), {}
+    for port in (port for _, graph in graphs.values() for port in graph.by_role("tangent")):
+        ends = [link.name for link in results(capture) if (link.port.role, link.port.name) == ("output", port.name)]
+        names = [tangent_name(name) for name in ends if name in capture.signature.differentiable]
+        assert isinstance(port.spec, TensorSpec)
+        text = " + ".join(f"made[{name!r}]" for name in names)
+        if not names:
+            text = f"torch.zeros({list(port.spec.shape)}, dtype=torch.{port.spec.dtype}, device={port.spec.device!r})"
+        stride = strides.get(f"0 {port.name}")
+        as_made = len(names) == 1 and stride is not None and tuple(stride) == recipes[names[0]].stride
+        if port.spec.layout == "strided" and stride is not None and not as_made:
+            text = f"laid({text}, {stride})"
+        if text != f"made[{tangent_name(port.name)!r}]":
+            laid[tangent_name(port.name)] = text
+    return laid
+
+
+def _recipe_text(recipe: Recipe) -> str:
+    """Return a recipe as Python, without what is as usual."""
+    given = []
+    for field in fields(recipe):
+        value = getattr(recipe, field.name)
+        if field.default is MISSING:
+            given.append(repr(value))
+        elif value != field.default:
+            given.append(f"{field.name}={value!r}")
+    return f"Recipe({', '.join(given)})"
+
+
+def _tensor_text(tensor: Tensor) -> str:
+    """Return exact data as Python: as numbers where these are few and have its bits, else as bytes in base64."""
+    tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    raw = raw_bytes(tensor)
+    if 0 < tensor.numel() <= FEW and (tensor.dtype in NUMBERS or tensor.dtype in (torch.int64, torch.bool)):
+        numbers = shortest(tensor.tolist(), NUMBERS.get(tensor.dtype, 0))
+        if raw_bytes(torch.tensor(numbers, dtype=tensor.dtype)) == raw:
+            return f"torch.tensor({numbers!r}, dtype={tensor.dtype})"
+    text = base64.b64encode(raw).decode("ascii")
+    lines = [f'        "{text[start : start + 100]}"\n' for start in range(0, len(text), 100)]
+    return f"tensor_of({tensor.dtype}, {list(tensor.shape)}, (\n{''.join(lines) or EMPTY}    ))"
+
+
+EMPTY = '        ""\n'
+
+
+def raw_bytes(tensor: Tensor) -> bytes:
+    """Return the elements of a tensor as bytes, in row-major order."""
+    return bytes(tensor.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8).tolist())
+
+
+def shortest(values: Any, digits: int) -> Any:
+    """Return floats, in lists, with no more digits than they need."""
+    if isinstance(values, list):
+        return [shortest(value, digits) for value in values]
+    return float(f"{values:.{digits}g}") if isinstance(values, float) else values
+
+
+# ---- The functions that it needs
+
+
+@functools.cache
+def text_of(module: str) -> str:
+    """Return the text of a module."""
+    return files("backprint").joinpath(module).read_text(encoding="utf-8")
+
+
+@functools.cache
+def imported() -> Mapping[str, str]:
+    """Return the names that the modules import from elsewhere, and the statement that imports each."""
+    statements = {"math": "import math", "operator": "import operator"}
+    for node in (node for module in TEXTS for node in ast.parse(text_of(module)).body):
+        match node:
+            case ast.Import(names=names):
+                statements |= {alias.name.partition(".")[0]: f"import {alias.name}" for alias in names}
+            case ast.ImportFrom(names=names, module=str(source)) if not source.startswith("backprint."):
+                statements |= {alias.name: f"from {source} import {alias.name}" for alias in names}
+    return statements
+
+
+def _parts_needed(calling: str, kinds: Collection[str]) -> str:
+    """Return the functions that a text needs, and the constants and functions that these need, as in the modules; of
+    the draws those of these kinds."""
+    parts: dict[str, str] = {}
+    for module in TEXTS:
+        lines = text_of(module).splitlines()
+        for node in ast.parse(text_of(module)).body:
+            parts.pop(name_of(node), None)
+            parts[name_of(node)] = "\n".join(lines_of(node, lines))
+    draws = "".join(f"    {kind!r}: {draw.__name__},\n" for kind, draw in DRAWS.items() if kind in kinds)
+    parts["DRAWS"] = f"DRAWS = {{\n{draws}}}"
+    own = {name_of(node) for node in ast.parse(calling).body}
+    wanted = [name for name in _globals_read(calling) if name in parts and name not in own]
+    for name in wanted:
+        wanted += [other for other in _globals_read(parts[name]) if other in parts and other not in (*wanted, *own)]
+    texts = [text for name, text in parts.items() if name in wanted]
+    apart = ["\n\n" * text.startswith(("def ", "class ", "@")) for text in texts]
+    return "\n".join(map("".join, zip(apart, texts, strict=True))).strip() + "\n"
+
+
+def _globals_read(text: str) -> list[str]:
+    """Return the names that a text takes from its module, each once."""
+    tables = [symtable.symtable(text, "<text>", "exec")]
+    for table in tables:
+        tables += table.get_children()
+    symbols = [(table, symbol) for table in tables for symbol in table.get_symbols()]
+    return list(dict.fromkeys(symbol.get_name() for table, symbol in symbols if is_global(table, symbol)))
+
+
+def is_global(table: symtable.SymbolTable, symbol: symtable.Symbol) -> bool:
+    """Whether a name is read in a scope and is its module's."""
+    return symbol.is_referenced() and (symbol.is_global() or table.get_type() == "module")
+
+
+def lines_of(node: ast.stmt, lines: Sequence[str]) -> Sequence[str]:
+    """Return the lines of a statement."""
+    return lines[first_line(node) - 1 : node.end_lineno]
+
+
+def first_line(node: ast.stmt) -> int:
+    """Return the number of the first line of a statement: that of a decorator, where it has one."""
+    decorators = getattr(node, "decorator_list", [])
+    return decorators[0].lineno if decorators else node.lineno
+
+
+def name_of(node: ast.stmt) -> str:
+    """Return the name that a function, a class or a constant has; '' for any other statement."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return name
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+    return ""
+
+
+def names_read(text: str) -> list[str]:
+    """Return the names that a text uses, each once."""
+    return list(dict.fromkeys(node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)))
+
+
+def imports(body: str) -> str:
+    """Return the imports of a file, and the names of operators."""
+    names = names_read(body)
+    lines = {line for name, line in imported().items() if name in names}
+    plain = sorted(line for line in lines if line.startswith("import ") and line != "import torch")
+    plain += sorted(line for line in lines if line.startswith("from ") and not line.startswith("from torch"))
+    ours = [name for name in ("inf", "nan") if name in names]
+    torchs = [f"from torch import {', '.join(ours)}"] * bool(ours)
+    torchs += sorted(line for line in lines if line.startswith("from torch") and line.split()[-1] not in ours)
+    spaces = [name for name in ("aten", "prims") if name in names]
+    spaces_line = f"\n{', '.join(spaces)} = {', '.join(f'torch.ops.{name}' for name in spaces)}\n" if spaces else ""
+    return "\n".join([*plain, "", "import torch", *torchs]) + f"\n{spaces_line}"
+
+
+# ---- Less of it
+
+
+def without_exact(capture: Capture) -> Inputs:
+    """Return a sample's inputs with recipes fitted to exact data, except constants, indices and inputs of guards."""
+    recipes, exact = capture.recipes.recipes, capture.recipes.exact
+    held = held_exact(capture) | {port.name for pair in capture.pairs for port in pair.forward.by_role("constant")}
+    held |= {base for name in held & set(recipes) for base in bases_of(recipes[name])}
+    held |= {part for recipe in recipes.values() if recipe.kind == "sparse" for part in bases_of(recipe)[:-1]}
+    drawn = {
+        name: described(recipe, exact[name], derive(capture.seed, name))
+        for name, recipe in recipes.items()
+        if recipe.kind == "exact" and name not in held and not is_tangent(name)
+    }
+    all_recipes = {**recipes, **drawn}
+    return Inputs(all_recipes, {name: exact[name] for name in exact if all_recipes[name].kind == "exact"}, capture.seed)
+
+
+def described(recipe: Recipe, data: Tensor, seed: int) -> Recipe:
+    """Return a recipe that describes the values of an exact one."""
+    flat = restore(recipe, data)
+    kind, facts = fitted_facts(flat)
+    return replace(recipe, kind=kind, seed=seed, facts=tuple(sorted(facts.items())))

@@ -1,0 +1,218 @@
+"""`bp.save`: prove a Capture on inputs from its recipes, and write it as a sample or as GraphNet's trees. Choose
+the inputs of `bp.export`.
+
+This joins `prove/`, which proves, and the rooms that write.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from backprint.common.text import check_choice
+from backprint.derive.beside import with_worst_derivative
+from backprint.derive.check import RECIPE_FIRST
+from backprint.derive.kept import digest_of_graphs
+from backprint.errors import SampleError, UsageError, is_defect
+from backprint.graph.keys import PortKey, PortValues, is_tangent
+from backprint.graph.links import free_ports
+from backprint.graph.nouns import Capture, Graph, InputRecipes
+from backprint.graph.verdicts import NOT_THE_DERIVATIVE, Power, Verdict
+from backprint.prove.annotations import with_found_annotations
+from backprint.prove.attest import Attested, attest, port_values, verdict_json
+from backprint.prove.draws import draw_from_recipes
+from backprint.prove.run import run_graph
+from backprint.prove.verify import checked_run, verify_capture
+from backprint.sample.inputs import Inputs, fit_inputs, without_data
+from backprint.sample.load import load
+from backprint.sample.place import check_place
+from backprint.sample.save import check_custom, write_staged
+from backprint.tools.export.export import check_export, without_exact, write_export
+from backprint.tools.graphnet.write import graphnet_writer, write_trees
+from backprint.values import settings
+from backprint.values.exchanges import alike, answered_by
+
+__all__ = ["check_custom", "write_file", "write_layout", "write_sample"]
+
+
+@settings.making_on_cpu
+def write_sample(
+    capture: Capture,
+    path: str | os.PathLike[str],
+    data: str,
+    allow: Sequence[str],
+    overwrite: bool,
+    power: str,
+) -> Path:
+    """Write a Capture as a Backprint sample, with its verdict."""
+    check_choice("data", data)
+    check_choice("power", power)
+    check_place(path, overwrite)
+    check_custom(capture, allow)
+    no_values: tuple[PortValues, ...] = ({},) * len(capture.pairs)
+    if capture.fake:
+        witness_and_verdict = {"witness": None, "verdict": verdict_json(verify_capture(capture)[0])}
+        return write_staged(
+            capture, path, _recipes_of_fake(capture, data), witness_and_verdict, no_values, graphnet_writer(None)
+        )
+    if data == "none":
+        verdict = with_worst_derivative(capture, verify_capture(capture, ("captured",))[-1])
+        witness_and_verdict = {"witness": None, "verdict": _kept_verdict(verdict, capture)}
+        return write_staged(
+            capture, path, _recipes_by_data(capture, data), witness_and_verdict, no_values, graphnet_writer(None)
+        )
+    inputs, proof = _with_proof_on_recipes(capture, data, power)
+    measured_power = proof.power if power != "none" else None
+    verdict = with_worst_derivative(replace(capture, recipes=inputs), proof.verdict, RECIPE_FIRST)
+    if capture.origin.alive and data != "exact":  # what is wrong at the captured values stays so in the sample
+        on_own_values = with_worst_derivative(capture, proof.verdict)
+        verdict = on_own_values if is_wrong(on_own_values) and not is_wrong(verdict) else verdict
+    if capture.origin.traced_here and proof.notes is not None:
+        capture = with_found_annotations(capture, proof.notes)
+    witness_and_verdict = {"witness": proof.witness, "verdict": _kept_verdict(verdict, capture, measured_power)}
+    return write_staged(capture, path, inputs, witness_and_verdict, proof.values, graphnet_writer(_loose_run(capture)))
+
+
+def is_wrong(verdict: Verdict) -> bool:
+    """Whether the backward of a Verdict is not the derivative."""
+    return verdict.derivative is not None and verdict.derivative.word == NOT_THE_DERIVATIVE
+
+
+def _kept_verdict(verdict: Verdict, capture: Capture, power: Power | None = None) -> dict[str, Any]:
+    """Return a Verdict in a sample's form, with a digest of the graphs that its Derivative is about."""
+    row = verdict_json(verdict, power)
+    if verdict.derivative is not None:
+        row["graphs"] = digest_of_graphs(capture)
+    return row
+
+
+def _recipes_of_fake(capture: Capture, data: str) -> InputRecipes:
+    """Return the recipes of a fake capture, or none."""
+    if data == "exact":
+        raise UsageError("data='exact' keeps values, and a fake capture has none: use data='seed' or data='none'")
+    return capture.recipes if data == "seed" else without_data(capture.recipes)
+
+
+def _recipes_by_data(capture: Capture, data: str, exact: Sequence[str] = ()) -> Inputs:
+    """Return recipes as `data` requires."""
+    if data == "seed" and not exact and capture.recipes.recipes:
+        return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
+    if capture.origin.alive:
+        return fit_inputs(capture, capture.origin.values(), data, exact)
+    if data == "none":
+        return without_data(capture.recipes)
+    exact_kinds = ("exact", "view", "sparse")
+    if data == "exact" and any(
+        recipe.kind not in exact_kinds for name, recipe in capture.recipes.recipes.items() if not is_tangent(name)
+    ):
+        raise SampleError(
+            "data='exact' needs the captured module, which is gone: keep it alive until save, or use data='seed'"
+        )
+    return Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
+
+
+@settings.making_on_cpu
+def write_file(
+    capture: Capture,
+    path: str | os.PathLike[str],
+    backend: str | None,
+    direction: str,
+    data: str | None,
+    allow: Sequence[str],
+    overwrite: bool,
+) -> Path:
+    """Write a Capture as one Python file; return its path."""
+    check_export(path, overwrite)
+    check_custom(capture, allow)
+    return write_export(capture, path, _inputs_to_export(capture, data), backend, direction)
+
+
+def _inputs_to_export(capture: Capture, data: str | None) -> InputRecipes:
+    """Return the inputs of an exported file: those of the sample, or of the sample that `save` would write."""
+    if data == "none":
+        raise UsageError("data='none' keeps no inputs, and an exported file runs on its own: use 'seed' or 'exact'")
+    if capture.fake:
+        return _recipes_of_fake(capture, data or "seed")
+    if capture.origin.alive:
+        return _with_proof_on_recipes(capture, data or "seed", "none")[0]
+    if data == "seed":
+        return without_exact(capture)
+    return capture.recipes if data is None else _recipes_by_data(capture, data)
+
+
+def _with_proof_on_recipes(capture: Capture, data: str, power: str) -> tuple[Inputs, Attested]:
+    """Return recipes on which the program runs, and its proof on them: inputs that break it when redrawn are kept
+    exact."""
+    roles = [(port.name, port.role) for port in free_ports(capture)]
+    duplicates = {right for _, right in capture.signature.same}
+    names = [name for name, _ in roles if name not in duplicates]
+    tries: list[list[str]] = [[], [name for name, role in roles if role == "input" and name not in duplicates], names]
+    causes = []
+    for exact in tries:
+        inputs = _recipes_by_data(capture, data, exact)
+        try:
+            return inputs, attest(replace(capture, recipes=inputs), power)
+        except Exception as error:  # the user's program may raise anything on redrawn inputs
+            if is_defect(error):
+                raise
+            causes.append(error)
+            if not capture.origin.alive:
+                break
+    raise SampleError(
+        f"the program does not run on inputs from recipes: {type(causes[-1]).__name__}: {causes[-1]}"
+    ) from causes[-1]
+
+
+@settings.making_on_cpu
+def write_layout(
+    capture: Capture | str | os.PathLike[str],
+    out_root: str | os.PathLike[str],
+    relative: str,
+    source_folder: str | os.PathLike[str] | None = None,
+    *,
+    evaluation: Capture | None = None,
+    overwrite: bool = False,
+    allow: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Write GraphNet's trees of a Capture, or of a sample's folder: `OUT/train_forward/RELATIVE` and so on; return them
+    by tree.
+
+    `eval_forward` is the unchanged GraphNet sample in `source_folder`, completed if files are missing, or the inference
+    graph of `evaluation`.
+    """
+    capture_ = capture if isinstance(capture, Capture) else load(capture, allow)
+    source = Path(source_folder) if source_folder is not None else None
+    evaluation_and_values = (evaluation, _values_on_recipes(evaluation)) if evaluation is not None else None
+    return write_trees(
+        capture_,
+        Path(out_root),
+        relative,
+        _values_on_recipes(capture_),
+        evaluation=evaluation_and_values,
+        source=source,
+        run=None if capture_.fake else _loose_run(capture_),
+        overwrite=overwrite,
+    )
+
+
+def _values_on_recipes(capture: Capture) -> tuple[dict[PortKey, Any], ...]:
+    """Return, for each Pair, the values at its ports on the recipe's inputs; nothing without recipes."""
+    if capture.fake or not capture.recipes.complete:
+        return ({},) * len(capture.pairs)
+    with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
+        return port_values(capture, checked_run(capture, draw_from_recipes(capture, "recipe", None)).replayed)
+
+
+def _loose_run(capture: Capture) -> Callable[[Graph, Mapping[str, Any]], tuple[Any, ...]]:
+    """Return a function that runs one direction of a Capture on values that may not match it, and restores random
+    states. Its collectives are answered as if the other ranks sent the same."""
+    sizes = {label: len(members) for label, members in capture.rank.groups} if capture.rank is not None else {}
+
+    def run(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        with settings.ONE_AT_A_TIME, settings.preserving_random_states(), answered_by(alike(sizes)):
+            return run_graph(graph, values, strict=False)
+
+    return run

@@ -1,0 +1,295 @@
+"""A ModelProgram in training or eval mode, and compiled to a Python function."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from backprint._torch.functorch import close_vmap_level, current_level
+from backprint._torch.modes import set_grad_mode
+from backprint._torch.modules import own_buffers, own_modules, own_parameters
+from backprint.errors import ReplayError
+from backprint.graph.nouns import ATOMS
+from backprint.tools.graphnet.code import (
+    DEVICE,
+    DEVICE_TEXT,
+    META,
+    SLICE,
+    ForwardArgument,
+    ModelProgram,
+    call_node,
+    callables,
+    count_calls,
+    method_node,
+    name_node,
+    placed,
+)
+from backprint.tools.graphnet.growth import BOUNDED, bounded_lines
+
+# ---- Modes: GraphNet's graphs were traced in inference
+# Dropout, batch norm and multi-head attention take their mode as an argument; TRAINING says where. In training mode a
+# batch norm updates its running mean and variance in place, so these become mutations. `scaled_dot_product_attention`
+# has no such argument: in eval mode its `dropout_p` was traced as 0.0, and the program's own is lost. Instance norm
+# stays as it is: its argument says whether it has statistics, which is not a mode. The fused attention that modules
+# call in inference alone has no derivative, and is replaced in training mode by the calls that modules make then.
+
+
+FUNCTIONAL = "torch.nn.functional."
+TRAINING: Mapping[str, tuple[int, str, bool | None]] = {
+    f"{FUNCTIONAL}dropout": (2, "training", True),
+    f"{FUNCTIONAL}dropout1d": (2, "training", True),
+    f"{FUNCTIONAL}dropout2d": (2, "training", True),
+    f"{FUNCTIONAL}dropout3d": (2, "training", True),
+    f"{FUNCTIONAL}alpha_dropout": (2, "training", False),
+    f"{FUNCTIONAL}feature_alpha_dropout": (2, "training", False),
+    f"{FUNCTIONAL}rrelu": (3, "training", False),
+    f"{FUNCTIONAL}rrelu_": (3, "training", False),
+    f"{FUNCTIONAL}batch_norm": (5, "training", False),
+    f"{FUNCTIONAL}multi_head_attention_forward": (13, "training", True),
+    "torch.dropout": (2, "train", None),
+    "torch.dropout_": (2, "train", None),
+    "torch.alpha_dropout": (2, "train", None),
+    "torch.alpha_dropout_": (2, "train", None),
+    "torch.feature_dropout": (2, "train", None),
+    "torch.feature_dropout_": (2, "train", None),
+    "torch.feature_alpha_dropout": (2, "train", None),
+    "torch.feature_alpha_dropout_": (2, "train", None),
+    "torch.batch_norm": (5, "training", None),
+}
+"""Where each function takes its mode: the position, the keyword, and the default."""
+
+FUSED = "torch._native_multi_head_attention"
+
+NORMS = (f"{FUNCTIONAL}batch_norm", "torch.batch_norm")
+ATTENTION = ("torch._C._nn.scaled_dot_product_attention", f"{FUNCTIONAL}scaled_dot_product_attention")
+
+
+class _ModeRewriter(ast.NodeTransformer):
+    """Rewrites the calls of a line to a mode; counts those that it changed."""
+
+    def __init__(self, train: bool) -> None:
+        self.train = train
+        self.changed: Counter[str] = Counter()
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        match node.func:
+            case ast.Name(id=target) if target == FUSED:
+                return self.attention(node)
+            case ast.Name(id=target) if target in TRAINING:
+                self.set_mode(node, target)
+        return node
+
+    def attention(self, node: ast.Call) -> ast.expr:
+        """Replace inference's fused attention, which has no derivative, by the function that modules train with."""
+        match node.args[9:11]:
+            case [ast.Constant(value=None), ast.Constant(value=False)] if self.train and not node.keywords:
+                pass
+            case _:
+                return node
+        self.changed[FUSED] += 1
+        none, false = ast.Constant(None), ast.Constant(False)
+        *tensors, width, heads, in_weight, in_bias, out_weight, out_bias = node.args[:9]
+        turned = (method_node(tensor, "transpose", ast.Constant(0), ast.Constant(1)) for tensor in tensors)
+        arguments = (*turned, width, heads, in_weight, in_bias, none, none, false, ast.Constant(0.0))
+        attended = call_node(
+            f"{FUNCTIONAL}multi_head_attention_forward",
+            *(*arguments, out_weight, out_bias),
+            training=ast.Constant(True),
+            need_weights=false,
+        )
+        result = ast.Subscript(attended, ast.Constant(0), ast.Load())
+        turned_back = method_node(result, "transpose", ast.Constant(0), ast.Constant(1))
+        return ast.Tuple([turned_back, none], ast.Load())
+
+    def set_mode(self, node: ast.Call, target: str) -> None:
+        """Set the mode of a call; a mode that the program computes stays."""
+        place, keyword, default = TRAINING[target]
+        by_name = next((word for word in node.keywords if word.arg == keyword), None)
+        by_place = node.args[place] if place < len(node.args) else None
+        match by_name.value if by_name else by_place or ast.Constant(default):
+            case ast.Constant(value=before) if bool(before) is not self.train:
+                if before is None and len(node.args) < place:
+                    return
+            case _:
+                return
+        self.changed[target] += 1
+        if by_place is not None:
+            node.args[place] = ast.Constant(self.train)
+        else:
+            others = [word for word in node.keywords if word is not by_name]
+            node.keywords = [*others, ast.keyword(keyword, ast.Constant(self.train))]
+
+
+def rewrite_mode(
+    program: ModelProgram, mode: str | None, stay: Collection[int] = ()
+) -> tuple[ModelProgram, tuple[str, ...]]:
+    """Rewrite a program to a mode; returns notes on the changes too. Calls in the lines of `stay` keep their mode."""
+    if mode is None:
+        return program, ()
+    work, lines = _ModeRewriter(mode == "train"), program.copied_lines()
+    for line in lines:
+        if line.lineno not in stay:
+            placed(work.visit(line), line.lineno)
+    changes = ", ".join(f"{count} {name.split('.')[-1]}" for name, count in sorted(work.changed.items()))
+    notes = [f"mode {mode}: {changes} changed" if changes else f"mode {mode}: no call to change"]
+    calls = count_calls(program)
+    if mode == "train" and (lost := sum(calls[name] for name in ATTENTION)):
+        notes.append(f"{lost} scaled_dot_product_attention keep dropout_p as traced: what it was in training is lost")
+    return replace(program, lines=lines), tuple(notes)
+
+
+# ---- Compiling a ModelProgram to a function
+# The tree of the program is compiled, with the file's name and line numbers; none of the file's text is. A name without
+# a dot is a local, because the reader lets a line read only what an argument or an earlier line bound. A name with dots
+# is a global, whose value `_globals` looks up: the table's functions, torch's constants, devices, functions of ours.
+# Tracebacks and torch.compile's front end see `model.py` and its lines, because the calls are there.
+
+PRESSING = frozenset(
+    {
+        "torch._C._set_grad_enabled",
+        "torch.amp.autocast_mode._enter_autocast",
+        "torch.amp.autocast_mode._exit_autocast",
+        "torch._C._functorch._vmap_increment_nesting",
+        "torch._functorch.predispatch._vmap_increment_nesting",
+    }
+)
+"""Functions that change process-wide modes of torch: a program that calls one restores them, also if it raises."""
+
+
+def compile_program(
+    program: ModelProgram,
+    names: Mapping[str, str],
+    state: Mapping[str, str],
+    file: str,
+    device: str,
+    extra: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Compile a program to `forward(self, ...)`.
+
+    `state` has the FQNs of the arguments that are parameters and buffers, by the names in the code; `names` the
+    names of the other arguments in the signature. Devices in the code become `device`. `extra` are functions that the
+    program may call besides the table's.
+    """
+    body: list[ast.stmt] = [*_bound_arguments(program.arguments, names, state), *bounded_lines(program)]
+    if count_calls(program).keys() & PRESSING:
+        body = [ast.With([ast.withitem(call_node(RESTORED_MODES))], body)]
+    parameters = ["self", *(names[argument.name] for argument in program.arguments if argument.name in names)]
+    signature = ast.arguments([], [ast.arg(name) for name in parameters], None, [], [], None, [])
+    forward = ast.FunctionDef("forward", signature, body, [])
+    if hasattr(forward, "type_params"):  # Python 3.12 requires the list
+        forward.type_params = []
+    tree = ast.fix_missing_locations(ast.Module([forward], []))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # of `(1, 2)[x]`, say: a stranger's, with no effect here
+        compiled = compile(tree, file, "exec")
+    inner = next(part for part in compiled.co_consts if isinstance(part, CodeType))
+    # the interpreter's C code looks for __import__ in the running frame's builtins; no name of ours leads there
+    space = {"__name__": "graphnet", "__builtins__": vars(builtins), **_globals(tree, device, extra or {})}
+    return FunctionType(inner, space)
+
+
+def _bound_arguments(
+    arguments: tuple[ForwardArgument, ...], names: Mapping[str, str], state: Mapping[str, str]
+) -> Iterator[ast.stmt]:
+    """Yield the lines that bind every argument: a parameter by its FQN, an input by its own name.
+
+    All inputs are bound at once, because one may have the name that another has in the code.
+    """
+    if other := [argument.name for argument in arguments if names.get(argument.name, argument.name) != argument.name]:
+        left = ast.Tuple([ast.Name(name, ast.Store()) for name in other], ast.Store())
+        right = ast.Tuple([name_node(names[name]) for name in other], ast.Load())
+        yield ast.Assign([left], right)
+    for argument in arguments:
+        if argument.name in state:
+            tensor = call_node(MODULE_TENSOR, name_node("self"), ast.Constant(state[argument.name]))
+            yield placed(ast.Assign([ast.Name(argument.name, ast.Store())], tensor), argument.line)
+
+
+def _globals(tree: ast.Module, device: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of all names with dots in a tree."""
+    values = {**OWN_FUNCTIONS, DEVICE: torch.device(device), DEVICE_TEXT: device, META: torch.device("meta"), **extra}
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and "." in node.id}
+    return {name: values[name] if name in values else _torch_value(name) for name in names}
+
+
+def _torch_value(name: str) -> Any:
+    """Return a constant of torch, or a function of the table."""
+    constant = name.removeprefix("torch.")
+    return getattr(torch, constant) if constant in ATOMS else torch_callable(name)
+
+
+def torch_callable(target: str) -> Any:
+    """Return the function of a row of the table; a name outside the table is refused."""
+    if target not in callables():
+        raise ReplayError(f"{target!r:.120} is not in the table of functions that graphs call")
+    value: Any = torch
+    try:
+        for part in target.split(".")[1:]:
+            value = getattr(value, part)
+    except AttributeError:
+        raise ReplayError(f"torch {torch.__version__} has no {target}, which the sample calls") from None
+    return value
+
+
+# ---- Functions that a compiled program calls
+
+
+def _module_tensor(module: torch.nn.Module, name: str) -> torch.Tensor | None:
+    """Return the parameter or buffer of this fully qualified name."""
+    *path, last = name.split(".")
+    for step in path:
+        module = own_modules(module)[step]
+    return own_parameters(module)[last] if last in own_parameters(module) else own_buffers(module)[last]
+
+
+@contextlib.contextmanager
+def _restored_modes() -> Iterator[None]:
+    """Restore grad mode, autocast and vmap's levels, however the block ends."""
+    grad, kinds = torch.is_grad_enabled(), ("cpu", "cuda")
+    casts = [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds]
+    cache, nesting, level = torch.is_autocast_cache_enabled(), _autocast_nesting(), _vmap_level()
+    try:
+        yield
+    finally:
+        while _vmap_level() > level:
+            close_vmap_level()
+        for kind, (on, dtype) in zip(kinds, casts, strict=True):
+            torch.set_autocast_enabled(kind, on)
+            torch.set_autocast_dtype(kind, dtype)
+        torch.set_autocast_cache_enabled(cache)
+        while _autocast_nesting() > nesting:
+            torch.autocast_decrement_nesting()
+        set_grad_mode(grad)
+
+
+def _autocast_nesting() -> int:
+    """Return how many autocasts are open."""
+    torch.autocast_increment_nesting()
+    return int(torch.autocast_decrement_nesting())
+
+
+def _vmap_level() -> int:
+    """Return the innermost level of functorch's transforms; -1 outside of them."""
+    level = current_level()
+    return -1 if level is None else int(level)
+
+
+MODULE_TENSOR, RESTORED_MODES = "backprint.module_tensor", "backprint.restored_modes"
+
+OWN_FUNCTIONS: Mapping[str, Any] = {
+    **BOUNDED,
+    MODULE_TENSOR: _module_tensor,
+    RESTORED_MODES: _restored_modes,
+    SLICE: slice,
+}
+"""The functions that a compiled program calls and that are not torch's, by their names there."""

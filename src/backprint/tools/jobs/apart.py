@@ -1,0 +1,191 @@
+"""Process a few samples for a verb that is not a run, each in a process of its own.
+
+A sample may come from a stranger, and an operator that torch accepts can crash its process. So such verbs replay
+samples as a run does: in forked processes, under limits, one after the other, and a crash costs only its own sample.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from backprint import errors
+from backprint.errors import BackprintError
+from backprint.tools.jobs.ledger import row_or_failure
+from backprint.tools.jobs.pool import Pool, TaskOutcome
+from backprint.tools.jobs.processes import cores, limits_of
+from backprint.tools.jobs.task import Task, failure, failure_of
+
+ANSWER = "answer.json"
+"""The file with the answer, in a sample's staging folder."""
+
+MOST = 64 << 20
+"""The largest answer that is read, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer for one sample, or how its process ended without one."""
+
+    place: Path
+    content: Any = None
+    ended: str = ""
+    folder: Path | None = None
+    """The folder that the function has written, until the next answer is requested."""
+
+
+def run_apart(
+    function: str,
+    places: Sequence[Path],
+    options: Mapping[str, Any],
+    allowed: tuple[float, float | None],
+    at: Callable[[Path], None],
+    entered: Callable[[str], None] = lambda stage: None,
+    near: Path | None = None,
+) -> Iterator[Answer]:
+    """Yield, for each sample in turn, the answer that `function(task, options, staging)` wrote with `write_answer`.
+
+    `allowed` limits each to so many seconds and GiB. `at` is called with each sample before it begins, `entered` with
+    its stages. Written folders are kept in a folder beside `near` until the next answer.
+    """
+    if not places:
+        return
+    if sys.platform != "linux":
+        yield from _in_own_interpreters(function, places, options, allowed[0], at)
+        return
+    with tempfile.TemporaryDirectory(prefix=".backprint_" if near else "backprint_", dir=near) as work:
+        limits = replace(limits_of(1, Path(work), *allowed), threads=cores())
+        pool = Pool(function, options, limits, 1, Path(work), f"apart {os.getpid()} {work}")
+        try:
+            for index, place in enumerate(places):
+                at(place)
+                outcome = outcome_of(pool, Task(str(index), os.fspath(place.absolute())), entered)
+                yield answer_of(place, outcome.row, outcome.place)
+                pool.done(outcome)
+        finally:
+            pool.close()
+
+
+def outcome_of(pool: Pool, task: Task, entered: Callable[[str], None]) -> TaskOutcome:
+    """Return the outcome of one sample; it is tried once more if its worker was lost."""
+    tries = 0
+    while True:
+        while not pool.free():
+            pool.events(0.5)
+        pool.submit(task, {})
+        tries += 1
+        outcome: TaskOutcome | None = None
+        while outcome is None:
+            for event in pool.events(0.5):
+                if isinstance(event, TaskOutcome):
+                    outcome = event
+                else:
+                    entered(event.stage)
+        if outcome.row.get("cause") != "worker lost" or tries == 2:
+            return outcome
+        time.sleep(0.1)
+
+
+def answer_of(place: Path, row: Mapping[str, Any], folder: Path | None) -> Answer:
+    """Return the answer that the sample's process wrote into a folder, or why it wrote none."""
+    file = folder / ANSWER if folder is not None else None
+    if row.get("cause") or file is None or not file.is_file():
+        return Answer(place, ended=": ".join(filter(None, (row.get("cause") or "no answer", row.get("detail")))))
+    if file.stat().st_size > MOST:
+        return Answer(place, ended=f"its answer has {file.stat().st_size:,} bytes; at most {MOST:,} are read")
+    return Answer(place, json.loads(file.read_text("utf-8")), folder=folder)
+
+
+def write_answer(staging: Path, content: Any) -> dict[str, Any]:
+    """Write an answer, as the last thing that a function does; return its row."""
+    staging.mkdir(exist_ok=True)
+    (staging / ANSWER).write_text(json.dumps(content), "utf-8")
+    return {"verdict": "unproven"}
+
+
+def ask(function: str, place: Path, options: Mapping[str, Any], timeout: float) -> Answer:
+    """Return the answer for one sample of a function that ends with `write_result`; raise what it raised."""
+    [answer] = run_apart(function, [place], options, (timeout, None), lambda place: None)
+    if answer.content is not None and "error" in answer.content:
+        raise getattr(errors, answer.content["error"])(answer.content["said"])
+    return answer
+
+
+def write_result(staging: Path, make: Callable[[], Any]) -> dict[str, Any]:
+    """Write what a function returns as the answer, or the refusal that it raises; return its row."""
+    try:
+        content = {"result": make()}
+    except BackprintError as error:
+        name = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
+        content = {"error": name, "said": str(error)}
+    return write_answer(staging, content)
+
+
+# ------------------------------------------------------------------ platforms without Linux's /proc and fork
+
+
+def _in_own_interpreters(
+    function: str, places: Sequence[Path], options: Mapping[str, Any], timeout: float, at: Callable[[Path], None]
+) -> Iterator[Answer]:
+    """Yield the answers of `run_apart`, each from a new interpreter: its time is limited, its memory is not watched.
+
+    Starting PyTorch anew takes seconds, so on Linux processes are forked instead.
+    """
+    for index, place in enumerate(places):
+        at(place)
+        with tempfile.TemporaryDirectory(prefix="backprint_") as folder:
+            task = Task(str(index), os.fspath(place.absolute()))
+            row = _row_of_interpreter(function, task, options, Path(folder), timeout)
+            yield answer_of(place, row, Path(folder) / STAGED)
+
+
+STAGED = "sample"
+"""The folder that a function writes to, below the one of its process."""
+
+ROW = "row.json"
+"""The file with the function's row, in the folder of its process."""
+
+
+def _row_of_interpreter(
+    function: str, task: Task, options: Mapping[str, Any], folder: Path, timeout: float
+) -> Mapping[str, Any]:
+    """Call the function in a new interpreter; return its row, or that of how the interpreter ended."""
+    message = {"function": function, "task": asdict(task), "options": dict(options), "folder": os.fspath(folder)}
+    command = [sys.executable, "-P", "-m", "backprint.tools.jobs.apart"]
+    try:
+        process = subprocess.run(command, input=json.dumps(message), stdout=2, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return failure("timeout", f"still at work after {timeout:g} s (--timeout)", "work")
+    if process.returncode < 0:
+        return failure(f"killed by {signal.Signals(-process.returncode).name}", "", "work")
+    if process.returncode or not (folder / ROW).is_file():
+        return failure(f"exit {process.returncode}", "", "work")
+    return row_or_failure(json.loads((folder / ROW).read_text("utf-8")))
+
+
+def _work_alone() -> None:
+    """Run the function that standard input describes, and write its row: the process of one sample."""
+    from backprint.tools.jobs.verbs import verb_of
+
+    message = json.load(sys.stdin)
+    folder = Path(message["folder"])
+    try:
+        row = verb_of(message["function"]).run(Task(**message["task"]), message["options"], folder / STAGED)
+    except Exception as error:
+        traceback.print_exc()
+        row = failure_of(error, "work")
+    (folder / ROW).write_text(json.dumps(row), "utf-8")
+
+
+if __name__ == "__main__":
+    _work_alone()

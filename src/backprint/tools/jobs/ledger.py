@@ -1,0 +1,603 @@
+"""The record of a corpus run: one SQLite file with every sample in it exactly once, written by one process only.
+
+The columns of a row are a table, and so are the facts that a resumed run must share. Rows are checked where they are
+made (the sample's process), where they enter (a worker, the parent), and where they are written, because code that is
+not trusted runs in between; an invalid row is replaced by a failure that says why. Readers open the file read-only,
+during a run or after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import operator
+import os
+import reprlib
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from backprint.common.files import check_schema, check_types, distrust
+from backprint.errors import SampleError, UsageError
+from backprint.graph.verdicts import VERDICTS, Proofs, proofs
+from backprint.tools.jobs.estimate import SamplePace
+from backprint.tools.jobs.find import Job, unescape
+from backprint.tools.jobs.task import failure
+from backprint.tools.jobs.where import Condition
+
+# ------------------------------------------------------------------ the columns of a row
+
+COLUMNS: Mapping[str, str] = {
+    "id": "text primary key",
+    "path": "text",
+    "family": "text",
+    "kind": "text",
+    "source_hash": "text",
+    "state": "text",
+    "attempts": "integer",
+    "verdict": "text",
+    "cause": "text",
+    "detail": "text",
+    "stage": "text",
+    "seconds": "real",
+    "stages": "json",
+    "peak_bytes": "integer",
+    "engine": "text",
+    "mode": "text",
+    "forward_hash": "text",
+    "backward_hash": "text",
+    "forward_shape": "text",
+    "backward_shape": "text",
+    "forward_steps": "integer",
+    "backward_steps": "integer",
+    "saved_bytes": "integer",
+    "inputs": "integer",
+    "gradients": "integer",
+    "outputs": "integer",
+    "input_bytes": "integer",
+    "disk_bytes": "integer",
+    "power": "real",
+    "vacuous": "json",
+    "asks": "json",
+    "notes": "json",
+    "guards": "integer",
+    "worker": "text",
+    "started": "real",
+    "finished": "real",
+    "versions": "json",
+    "operators": "json",
+    "derivative": "text",
+    "flops": "integer",
+    "moved_bytes": "integer",
+    "source_bytes": "integer",
+    "tensor_bytes": "integer",
+}
+"""The columns of a row: `stages` (stage -> seconds), `versions` and `operators` (`forward aten.mm.default float32` ->
+calls) are JSON objects, `vacuous`, `asks` and `notes` lists. `derivative` says whether the backward is the
+derivative of the forward; it is empty if that was not checked. `flops` (of products) and `moved_bytes` are those of all
+graphs, each step as a kernel of its own. `source_bytes` and `tensor_bytes` are the sizes of the sample's code and of
+the tensors that its metadata lists, known before the sample is processed."""
+
+GIVEN = ("id", "path", "family", "kind", "source_hash", "state", "attempts")
+"""Columns that the ledger sets, and that are never empty."""
+
+KNOWN_BEFORE = ("source_bytes", "tensor_bytes")
+"""Columns that the search for samples sets."""
+
+SET_BY_LEDGER = frozenset((*GIVEN, *KNOWN_BEFORE))
+"""Columns that the ledger sets; a verb sets the others."""
+
+NO_ROW = "no row"
+"""The cause of a sample with an invalid row."""
+
+LONGEST = 1 << 16
+"""The most characters of a text."""
+
+LARGEST = 1 << 22
+"""The most characters of a list or an object, as JSON."""
+
+
+def row_or_failure(row: Any) -> dict[str, Any]:
+    """Return a verb's row, or the row of a failure that says why it is invalid."""
+    try:
+        return check_row(row)
+    except UsageError as error:
+        return failure(NO_ROW, str(error), "done")
+
+
+def check_row(row: Any) -> dict[str, Any]:
+    """Return a verb's row with each value in its column's form; raise UsageError with the name of an invalid column."""
+    if not isinstance(row, Mapping):
+        raise UsageError(f"the verb returned {type(row).__name__}, and a verb returns a dict")
+    for key in row:
+        if type(key) is not str or key not in COLUMNS or key in SET_BY_LEDGER:
+            known = ", ".join(name for name in COLUMNS if name not in SET_BY_LEDGER)
+            raise UsageError(f"a verb's row has {_short_text(key)}, which is not one of {known}")
+    verdict = row.get("verdict")
+    if type(verdict) is not str or verdict not in VERDICTS:
+        raise UsageError(f"a verb's row has verdict {_short_text(verdict)}, which is not one of {', '.join(VERDICTS)}")
+    values = {key: None if value is None else column(key, value) for key, value in row.items()}
+    return {**values, "cause": values.get("cause") or ""}
+
+
+def column(key: str, value: Any) -> Any:
+    """Return a value in its column's form."""
+    form, keep = KEEPERS.get(key) or KINDS[COLUMNS[key].split()[0]]
+    try:
+        return keep(value)
+    except (TypeError, ValueError, OverflowError, RecursionError, AttributeError) as error:
+        why = f": {error}" if type(error) is _UnstorableValue else ""
+        raise UsageError(f"a verb's row has {key} {_short_text(value)}, and {key} is {form}{why}") from None
+
+
+class _UnstorableValue(ValueError):
+    """A value of the right type that its column cannot store; the message says why."""
+
+
+def _short_text(value: Any) -> str:
+    """Return a short text for a value that is not trusted."""
+    try:
+        return reprlib.repr(value)[:80]
+    except Exception:  # a user's repr may raise; so does an int with too many digits
+        return f"a {type(value).__name__}"
+
+
+# -------------------------------------------------------------- the values of a column
+
+
+def _encodable_text(value: Any) -> str:
+    """Return a text with lone surrogates escaped."""
+    if not isinstance(value, str):
+        raise TypeError
+    if len(value) > LONGEST:
+        raise _UnstorableValue(f"{len(value):,} characters, at most {LONGEST:,} are kept")
+    return value.encode("utf-8", "backslashreplace").decode()
+
+
+def whole_number(value: Any) -> int:
+    """Return an integer of 64 bits."""
+    number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError
+    return number
+
+
+def _finite_number(value: Any) -> float:
+    """Return a finite number."""
+    if isinstance(value, (str, bytes)):
+        raise TypeError
+    number = float(value)
+    if not math.isfinite(number):
+        raise _UnstorableValue("it is not finite")
+    return number
+
+
+def _number_or_infinity(value: Any) -> float:
+    return math.inf if value in ("inf", math.inf) else _finite_number(value)
+
+
+def texts(value: Any) -> list[str]:
+    return check_size([_encodable_text(item) for item in _list_of(value)])
+
+
+def pairs(value: Any) -> list[list[str]]:
+    """Return a list of pairs of texts."""
+    return check_size(
+        [[_encodable_text(left), _encodable_text(right)] for left, right in map(_list_of, _list_of(value))]
+    )
+
+
+def numbers_by_name(value: Any) -> dict[str, float]:
+    return check_size({_encodable_text(key): _finite_number(item) for key, item in value.items()})
+
+
+def _counts_by_name(value: Any) -> dict[str, int]:
+    return check_size({_encodable_text(key): whole_number(item) for key, item in value.items()})
+
+
+def _texts_or_numbers(value: Any) -> dict[str, Any]:
+    """Return name -> text or number."""
+    return check_size(
+        {
+            _encodable_text(key): _encodable_text(item) if isinstance(item, str) else _finite_number(item)
+            for key, item in value.items()
+        }
+    )
+
+
+def _list_of(value: Any) -> Any:
+    """Return a list or a tuple."""
+    if not isinstance(value, (list, tuple)):
+        raise TypeError
+    return value
+
+
+def check_size(value: Any) -> Any:
+    """Return a value; raise UnstorableValue if it is too long as JSON."""
+    if (size := len(json.dumps(value))) > LARGEST:
+        raise _UnstorableValue(f"{size:,} characters of JSON, at most {LARGEST:,} are kept")
+    return value
+
+
+Keeper = tuple[str, Callable[[Any], Any]]
+
+KINDS: Mapping[str, Keeper] = {
+    "text": ("a text", _encodable_text),
+    "integer": ("a whole number of 64 bits", whole_number),
+    "real": ("a finite number", _finite_number),
+}
+
+KEEPERS: Mapping[str, Keeper] = {
+    "power": ("a number, or infinity", _number_or_infinity),
+    "vacuous": ("a list of texts", texts),
+    "notes": ("a list of texts", texts),
+    "asks": ("a list of pairs of texts", pairs),
+    "stages": ("an object of numbers", numbers_by_name),
+    "versions": ("an object of texts and numbers", _texts_or_numbers),
+    "operators": ("an object of whole numbers of 64 bits", _counts_by_name),
+}
+
+
+# ------------------------------------------------------------------ the file
+
+NAME = "ledger.sqlite"
+FORMAT = 1
+
+RULES = {
+    **{f"samples.{name}": f"{name} between 0 and 1e11" for name in ("started", "finished")},
+    **{f"samples.{name}": f"{name} is not null" for name in GIVEN},
+    "samples.state": "state is not null and state in ('todo', 'running', 'done')",
+}
+"""Conditions on values: times are seconds since 1970, which a date can have."""
+
+SAME = ("format", "verb", "source", "options")
+"""Facts of a run that a resumed run must share."""
+
+
+FACTS = {"format": int, "verb": str, "source": str, "options": dict}
+"""The types of the facts that are used."""
+
+
+class Ledger:
+    """An open ledger. One process writes it (`Ledger.writing`); any may read it (`Ledger.reading`)."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self.connection = connection
+        connection.row_factory = sqlite3.Row
+
+    @classmethod
+    def writing(cls, path: Path) -> Ledger:
+        """Return the ledger at a path, created if missing."""
+        with naming_ledger(path):
+            connection = sqlite3.connect(path, isolation_level=None, timeout=30)
+            connection.execute("pragma journal_mode = wal")
+            connection.execute("pragma synchronous = normal")
+            distrust(connection)
+            _check_ledger(connection, path)
+            connection.execute("begin immediate")  # a reader sees all of it or nothing
+            for statement in SCHEMA:
+                connection.execute(statement)
+            connection.execute("commit")
+        return cls(path, connection)
+
+    @classmethod
+    def reading(cls, path: Path, where: Sequence[Condition] = ()) -> Ledger:
+        """Return the ledger at a path, or in a run's folder, read-only; with `where`, only the rows that meet all
+        conditions."""
+        path = path / NAME if path.is_dir() else path
+        if not path.is_file():
+            raise UsageError(f"{path}: no ledger here; name the OUT of a corpus run")
+        with naming_ledger(path):
+            place = f"{path.resolve().as_uri()}?mode=ro"
+            connection = sqlite3.connect(place, uri=True, isolation_level=None, timeout=30)
+            distrust(connection)
+            columns = column_names(connection)
+        if missing := set(COLUMNS) - columns:
+            connection.close()
+            reason = f"it has no column {min(missing)!r}: run the corpus again" if columns else "nothing is in it yet"
+            raise SampleError(f"{path}: is not a ledger of this version: {reason}")
+        with naming_ledger(path):
+            _check_ledger(connection, path)
+            _create_view(connection, where)
+        return cls(path, connection)
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.connection.close()
+
+    # -------------------------------------------------------------- the run
+
+    def facts(self) -> dict[str, Any]:
+        """Return the facts of the run as a whole."""
+        with naming_ledger(self.path):
+            rows = self.connection.execute("select key, value from run").fetchall()
+        try:
+            facts = {key: json.loads(value) for key, value in rows}
+        except (ValueError, TypeError, RecursionError) as error:
+            raise SampleError(f"{self.path}: the facts of its run are damaged: {error}") from error
+        for key, kind in FACTS.items():
+            if not isinstance(facts.get(key), (kind, type(None))):
+                raise SampleError(f"{self.path}: the fact {key!r} of its run is {facts[key]!r}, not {kind.__name__}")
+        return facts
+
+    def write_facts(self, **facts: Any) -> None:
+        """Write facts of the run."""
+        rows = [(key, json.dumps(value, sort_keys=True)) for key, value in facts.items()]
+        with self.transaction():
+            self.connection.executemany("insert or replace into run values (?, ?)", rows)
+
+    # -------------------------------------------------------------- the samples
+
+    def add(self, jobs: Iterable[Job]) -> int:
+        """Add new samples as `todo`, and reset those whose source has changed. Return how many samples these are."""
+        before = self.connection.total_changes
+        names = ", ".join((*GIVEN, *KNOWN_BEFORE))
+        fresh = f"insert into samples ({names}) values (?, ?, ?, ?, ?, 'todo', 0, ?, ?)"
+        again = (
+            "on conflict (id) do update set state = 'todo', attempts = 0, kind = excluded.kind, "
+            "source_bytes = excluded.source_bytes, tensor_bytes = excluded.tensor_bytes, "
+            "source_hash = excluded.source_hash where source_hash != excluded.source_hash"
+        )
+        with self.transaction():
+            for job in jobs:
+                row = (job.id, _escape_path(job), job.family, job.kind, job.source_hash)
+                self.connection.execute(f"{fresh} {again}", (*row, job.source_bytes, job.tensor_bytes))
+        return self.connection.total_changes - before
+
+    def families(self) -> list[tuple[str, str]]:
+        """Return the id and the family of every sample."""
+        with naming_ledger(self.path):
+            return [(id, family) for id, family in self.connection.execute("select id, family from samples")]
+
+    def paces(self) -> Iterator[SamplePace]:
+        """Yield the pace of every sample."""
+        with naming_ledger(self.path):
+            query = "select state, source_bytes, tensor_bytes, seconds from samples"
+            yield from (SamplePace(*row) for row in self.connection.execute(query))
+
+    def write_families(self, families: Mapping[str, str]) -> None:
+        """Write the families of samples, by id."""
+        query = "update samples set family = ? where id = ? and family != ?"
+        with self.transaction():
+            self.connection.executemany(query, [(family, id, family) for id, family in families.items()])
+
+    def unfinished(self, page: int = 1000) -> Iterator[dict[str, Any]]:
+        """Yield the rows that are not done, in the order they were added. Rows may be finished meanwhile."""
+        last = -1
+        while True:
+            query = "select rowid as place, * from samples where state != 'done' and rowid > ? order by rowid limit ?"
+            rows = self.connection.execute(query, (last, page)).fetchall()
+            if not rows:
+                return
+            for row in rows:
+                yield _decode_row(row)
+            last = rows[-1]["place"]
+
+    def begin(self, id: str) -> None:
+        """Note that a worker has started a sample."""
+        query = "update samples set state = 'running', attempts = attempts + 1, started = ? where id = ?"
+        self.connection.execute(query, (time.time(), id))
+
+    def requeue(self, id: str) -> None:
+        """Reset a running sample to `todo`, for another try."""
+        self.connection.execute("update samples set state = 'todo' where id = ?", (id,))
+
+    def reset(self, words: Collection[str]) -> list[dict[str, Any]]:
+        """Reset finished samples with one of these verdicts or causes to `todo`; return their old rows."""
+        chosen = f"state = 'done' and ({' or '.join(['verdict = ?', 'cause = ?'] * len(words))})"
+        values = tuple(word for word in words for _ in range(2))
+        old = list(self.rows(chosen, values)) if words else []
+        cleared = ", ".join(f"{name} = null" for name in COLUMNS if name not in SET_BY_LEDGER)
+        with self.transaction():
+            for row in old:
+                query = f"update samples set state = 'todo', attempts = 0, {cleared} where id = ?"
+                self.connection.execute(query, (row["id"],))
+        return old
+
+    def finish(self, id: str, row: Mapping[str, Any]) -> None:
+        """Write the row of a finished sample."""
+        content = {"state": "done", **{key: encode_value(key, value) for key, value in check_row(row).items()}}
+        sets = ", ".join(f"{key} = ?" for key in content)
+        done = self.connection.execute(f"update samples set {sets} where id = ?", (*content.values(), id))
+        if done.rowcount != 1:
+            raise SampleError(f"{self.path}: there is no sample {id!r} in this ledger")
+
+    def row(self, id: str) -> dict[str, Any] | None:
+        stored = self.connection.execute("select * from samples where id = ?", (id,)).fetchone()
+        return _decode_row(stored) if stored else None
+
+    def rows(
+        self, where: str = "1", values: tuple[Any, ...] = (), order: str = "rowid", limit: int = -1
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the samples' rows for which an SQL condition holds, in the order they were added or another."""
+        query = f"select * from samples where {where} order by {order} limit {limit:d}"
+        with naming_ledger(self.path):
+            for row in self.connection.execute(query, values):
+                yield _decode_row(row)
+
+    def proofs(self) -> Proofs:
+        """Return how many finished samples have a proof, and which ports of the others have no power."""
+        query = "select id, verdict, power, vacuous from samples where state = 'done' order by id"
+        with naming_ledger(self.path):
+            rows = self.connection.execute(query).fetchall()
+        return proofs((id, verdict, power, _parse_column("vacuous", still) or []) for id, verdict, power, still in rows)
+
+    def counts(self, column: str, where: str = "1") -> dict[str, int]:
+        """Return how many samples have each value of a column, the most frequent first."""
+        if column not in COLUMNS:
+            raise UsageError(f"{column!r} is not a column of a ledger: {', '.join(COLUMNS)}")
+        query = f"select coalesce({column}, ''), count(*) from samples where {where} group by 1 order by 2 desc, 1"
+        with naming_ledger(self.path):
+            return dict(map(tuple, self.connection.execute(query)))
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Run a block in one transaction."""
+        with naming_ledger(self.path):
+            self.connection.execute("begin immediate")
+            try:
+                yield
+            except BaseException:
+                self.connection.execute("rollback")
+                raise
+            self.connection.execute("commit")
+
+
+SCHEMA = (
+    "create table if not exists run (key text primary key, value)",
+    "create table if not exists samples ("
+    f"{', '.join(f'{name} {kind}'.replace('json', 'text') for name, kind in COLUMNS.items())})",
+    "create index if not exists states on samples (state)",
+)
+"""The SQL statements that create a ledger."""
+
+
+def _create_view(connection: sqlite3.Connection, where: Sequence[Condition]) -> None:
+    """Let a connection that reads see only the samples that meet all conditions."""
+    if where:
+        names = dict.fromkeys(name for condition in where for name in condition.columns)
+        rows = connection.execute(f"select {', '.join(('rowid', *names))} from main.samples")
+        values = ((row[0], dict(zip(names, row[1:], strict=True))) for row in rows)
+        kept = [(place,) for place, row in values if all(condition.holds(row) for condition in where)]
+        connection.execute("create temp table kept (place integer primary key)")
+        connection.executemany("insert into temp.kept values (?)", kept)
+        connection.execute(
+            "create temp view samples as "
+            "select rowid as rowid, * from main.samples where rowid in (select place from temp.kept)"
+        )
+
+
+def _check_ledger(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise SampleError if a file has anything that a ledger does not have: it may not be trusted."""
+    check_schema(connection, path, [SCHEMA])
+    check_types(connection, path, RULES)
+
+
+def column_names(connection: sqlite3.Connection) -> set[str]:
+    """Return the names of the columns that a ledger's samples have."""
+    return {row[1] for row in connection.execute("pragma main.table_info(samples)")}
+
+
+def _escape_path(job: Job) -> str:
+    """Return a Job's path in the ledger's form: like its id, `.` for the corpus itself."""
+    return job.id if job.path else "."
+
+
+def source_of(source: Path, row: Mapping[str, Any]) -> Path:
+    """Return the folder of a row's sample in the corpus it was found in."""
+    return place_below(source, row["path"])
+
+
+def place_of(out: Path, row: Mapping[str, Any]) -> Path:
+    """Return the folder of a row's sample in the run's OUT."""
+    return place_below(out, row["id"])
+
+
+def place_below(folder: Path, name: str) -> Path:
+    """Return a path that a ledger names, below a folder; one that leads out of it raises SampleError."""
+    path = unescape(name)
+    if path.startswith("/") or ".." in path.split("/"):
+        raise SampleError(f"{name[:100]!r} is no sample's name: it leads out of {folder}")
+    try:
+        known = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        known = False
+    if not known:
+        raise SampleError(f"{name[:100]!r} is no sample's name: no file can have it")
+    return folder / path
+
+
+@contextlib.contextmanager
+def naming_ledger(path: Path) -> Iterator[None]:
+    """Add the file's name to SQLite's errors."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the second of a damaged name of a table
+        raise SampleError(f"{path}: {error}") from error
+
+
+# ------------------------------------------------------------------ rows in SQLite's form
+
+
+def encode_value(key: str, value: Any) -> Any:
+    """Return a value of a checked row in SQLite's form."""
+    return json.dumps(value) if COLUMNS[key] == "json" and value is not None else value
+
+
+def without_infinities(value: Any) -> Any:
+    """Return plain data without infinities, which JSON cannot represent."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(key): without_infinities(item) for key, item in value.items()}
+    return [without_infinities(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
+
+
+def _decode_row(row: sqlite3.Row) -> dict[str, Any]:
+    """Return a row as plain data, its JSON parsed."""
+    return {key: _parse_column(key, row[key]) if kind == "json" else row[key] for key, kind in COLUMNS.items()}
+
+
+def _parse_column(key: str, text: str | None) -> Any:
+    """Return the content of a column of JSON; raise SampleError if it is not of the column's type."""
+    try:
+        return None if text is None else column(key, json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise SampleError(f"a ledger's row is damaged: {error}") from error
+
+
+# ------------------------------------------------------------------ opening the ledger of a run
+
+
+def open_run(path: Path, facts: Mapping[str, Any], restart: bool = False) -> Ledger:
+    """Return the ledger of a run with these facts: a new one, or the existing one if it is of the same run.
+
+    `restart` starts a new one, and keeps the old ledger under another name.
+    """
+    if restart and path.exists():
+        _rename_old(path)
+    ledger = Ledger.writing(path)
+    try:
+        before = ledger.facts()
+        for key in SAME:
+            if key in before and before[key] != json.loads(json.dumps(facts[key])):
+                raise UsageError(f"{path}: {_difference_text(key, before[key], facts[key])}; {NEXT}")
+        ledger.write_facts(
+            **(facts if not before else {key: facts[key] for key in facts if key not in ("run", "started")})
+        )
+    except BaseException:
+        ledger.connection.close()
+        raise
+    return ledger
+
+
+NEXT = "finish it as it was begun, choose another OUT, or begin anew with --restart (the old ledger is kept)"
+
+
+def _difference_text(key: str, then: Any, now: Any) -> str:
+    """Return a text with both values of a fact that differs from the run that was begun."""
+    if isinstance(then, dict) and isinstance(now, Mapping):
+        names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+        differences = ", ".join(f"{name} {then.get(name)!r}, now {now.get(name)!r}" for name in names)
+        return f"this run was begun with other {key}: {differences}"
+    return f"this run was begun with {key} {then!r}, now {now!r}"
+
+
+def _rename_old(path: Path) -> Path:
+    """Rename a ledger to `ledger.1.sqlite`, or the next free number."""
+    with contextlib.suppress(SampleError), naming_ledger(path), contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("pragma wal_checkpoint(truncate)")  # so that the one file is complete
+    number = 1
+    while (place := path.with_name(f"{path.stem}.{number}{path.suffix}")).exists():
+        number += 1
+    os.rename(path, place)
+    for rest in ("-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(f"{path}{rest}", f"{place}{rest}")
+    return place

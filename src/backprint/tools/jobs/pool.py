@@ -1,0 +1,283 @@
+"""Workers on this machine: start them, give each one sample at a time, read their messages, replace lost ones.
+
+This is one Executor, which is all that `run` needs. No torch here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from backprint.errors import BackprintError
+from backprint.tools.jobs import processes
+from backprint.tools.jobs.processes import Limits
+from backprint.tools.jobs.task import Task, failure, on_cpu, write_line
+
+SILENCE = 60.0
+"""Seconds without a message after which a worker counts as lost."""
+
+STARTING = 300.0
+"""Seconds that a worker has to load PyTorch."""
+
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+"""Threads that wait by spinning take cores from other workers: samples with two threads took five times as long."""
+
+FALSE_STARTS = 3
+"""How many workers in a row may end before they are ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A worker has begun a stage of a sample."""
+
+    id: str
+    worker: str
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """A sample has ended: its row, the folder it wrote (if any), its last output.
+
+    `again` says whether another try is fair, and `alone` whether nothing else may run during it.
+    """
+
+    task: Task
+    worker: str
+    row: dict[str, Any]
+    place: Path | None = None
+    log: str = ""
+    again: bool = False
+    alone: bool = True
+
+
+Event = Stage | TaskOutcome
+
+
+class Executor(Protocol):
+    """Where samples are processed. Each submitted sample comes back as one TaskOutcome, whatever happens.
+
+    `shares` is how many times as much memory a sample may use that runs alone.
+    """
+
+    shares: int
+
+    def free(self) -> int:
+        """Return how many samples could be submitted now."""
+
+    def submit(self, task: Task, options: Mapping[str, Any], alone: bool = False) -> str:
+        """Start a sample, with these options besides the run's; return the worker's name.
+
+        With `alone`, nothing else is running, and it may use the resources of all workers.
+        """
+
+    def events(self, seconds: float) -> list[Event]:
+        """Return new events; wait for this long at most if there are none."""
+
+    def done(self, outcome: TaskOutcome) -> None:
+        """Remove the files of a recorded outcome."""
+
+    def abandon(self) -> None:
+        """This process is about to end: `close` may leave work to that, instead of racing with it."""
+
+    def close(self) -> None:
+        """End all work at once."""
+
+
+@dataclass(slots=True)
+class Worker:
+    """A worker process, its pipes, and its current sample."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    sink: int
+    source: int
+    log: Path
+    heard: float = field(default_factory=time.monotonic)
+    buffer: bytearray = field(default_factory=bytearray)
+    ready: bool = False
+    task: Task | None = None
+    staging: Path | None = None
+
+
+class Pool:
+    """Workers on this machine, at most `jobs`; they write below `work`."""
+
+    def __init__(
+        self, verb: str, options: Mapping[str, Any], limits: Limits, jobs: int, work: Path, run: str = ""
+    ) -> None:
+        self.setup = {"verb": verb, "options": dict(options), "limits": asdict(limits), "parent": os.getpid()}
+        self.on_cpu = on_cpu(options)
+        self.jobs, self.work, self.run, self.shares = jobs, work.absolute(), run, limits.shares
+        self.workers: list[Worker] = []
+        self.versions: dict[str, str] = {}
+        self.count = 0
+        self.started = 0
+        self.false_starts = 0
+        self.early: list[Event] = []
+        work.mkdir(parents=True, exist_ok=True)
+
+    # -------------------------------------------------------------- the Executor
+
+    def free(self) -> int:
+        """Return the number of idle workers; start workers while there are too few."""
+        while len(self.workers) < self.jobs:
+            self.workers.append(self.start())
+        return sum(worker.ready and worker.task is None for worker in self.workers)
+
+    def submit(self, task: Task, options: Mapping[str, Any], alone: bool = False) -> str:
+        """Give a sample to an idle worker."""
+        worker = next(worker for worker in self.workers if worker.ready and worker.task is None)
+        staging = self.work / str(self.count)
+        self.count += 1
+        staging.mkdir()
+        worker.task, worker.staging, worker.heard = task, staging, time.monotonic()
+        message = {"task": asdict(task), "options": dict(options), "staging": os.fspath(staging), "alone": alone}
+        with contextlib.suppress(BrokenPipeError):  # it is gone: its other pipe will tell
+            write_line(worker.sink, message)
+        return worker.name
+
+    def events(self, seconds: float) -> list[Event]:
+        """Read the workers' messages."""
+        new_events, self.early = self.early, []
+        poller = select.poll()
+        by_source = {worker.source: worker for worker in self.workers}
+        for source in by_source:
+            poller.register(source, select.POLLIN)
+        for source, _ in poller.poll(0 if new_events else seconds * 1000):
+            new_events += self.listen(by_source[source])
+        now = time.monotonic()
+        for worker in list(self.workers):
+            if (worker.task or not worker.ready) and now - worker.heard > (SILENCE if worker.ready else STARTING):
+                new_events += self.replace_lost(worker, f"no sign of life for {now - worker.heard:.0f} s")
+        return new_events
+
+    def done(self, outcome: TaskOutcome) -> None:
+        """Remove a sample's staging folder."""
+        if outcome.place is not None:
+            remove_folder(outcome.place.parent)
+
+    def abandon(self) -> None:
+        """Do nothing: `close` ends the workers."""
+
+    def close(self) -> None:
+        """End every worker, and with it its sample."""
+        for worker in self.workers:
+            self.end(worker)
+        self.workers.clear()
+        processes.end_marked(self.run)
+
+    # -------------------------------------------------------------- workers
+
+    def start(self) -> Worker:
+        """Start a worker process, in a session of its own: signals of the terminal are for the parent."""
+        theirs, sink = os.pipe()
+        source, answers = os.pipe()
+        name = f"worker {self.started}"
+        log = self.work / f"worker_{self.started}.log"
+        self.started += 1
+        environment = {**os.environ, **ENVIRONMENT, processes.MARK: self.run}
+        if self.on_cpu:
+            environment["CUDA_VISIBLE_DEVICES"] = ""
+        try:
+            with open(log, "wb") as printed:
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "backprint.tools.jobs.worker", str(theirs), str(answers)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=printed,
+                    stderr=printed,
+                    pass_fds=(theirs, answers),
+                    env=environment,
+                    start_new_session=True,
+                )
+        except BaseException:
+            os.close(sink)
+            os.close(source)
+            raise
+        finally:
+            os.close(theirs)
+            os.close(answers)
+        worker = Worker(name, process, sink, source, log)
+        with contextlib.suppress(BrokenPipeError):  # it ended at once: its other pipe will tell
+            write_line(sink, self.setup)
+        return worker
+
+    def listen(self, worker: Worker) -> list[Event]:
+        """Read one worker's messages."""
+        piece = os.read(worker.source, 1 << 20)
+        if not piece:
+            return self.replace_lost(worker, "its worker ended")
+        worker.heard = time.monotonic()
+        worker.buffer += piece
+        events: list[Event] = []
+        while (end := worker.buffer.find(b"\n")) >= 0:
+            line = bytes(worker.buffer[:end])
+            del worker.buffer[: end + 1]
+            events += self.events_of(worker, json.loads(line))
+        return events
+
+    def events_of(self, worker: Worker, message: Any) -> list[Event]:
+        """Return the events of one worker's message."""
+        task, staging = worker.task, worker.staging
+        match message:
+            case {"ready": dict(versions)}:
+                worker.ready, self.versions, self.false_starts = True, versions, 0
+            case {"stage": str(name)} if task:
+                return [Stage(task.id, worker.name, name)]
+            case {"row": dict(row), "again": bool(again), "log": str(log)} if task and staging:
+                worker.task = worker.staging = None
+                row["versions"] = self.versions
+                return [TaskOutcome(task, worker.name, row, staging / "sample", log, again)]
+        return []
+
+    def replace_lost(self, worker: Worker, why: str) -> list[Event]:
+        """Replace a worker that is gone, or has to go; its sample may be tried again, because it may not be the
+        cause."""
+        self.end(worker)
+        self.workers.remove(worker)
+        if not worker.ready:
+            self.false_starts += 1
+            if self.false_starts >= FALSE_STARTS:
+                printed = worker.log.read_text("utf-8", "backslashreplace").strip().splitlines()
+                raise BackprintError(f"no worker can start: {printed[-1] if printed else why}")
+        if worker.task is None or worker.staging is None:
+            return []
+        code = worker.process.returncode
+        end = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+        row = failure("worker lost", f"{why} ({end})", "read")
+        return [TaskOutcome(worker.task, worker.name, row, worker.staging / "sample", "", again=True)]
+
+    def end(self, worker: Worker) -> None:
+        """Kill a worker; its sample's process dies with it, and other processes are found by their mark."""
+        descendants = processes.descendants(worker.process.pid)
+        worker.process.kill()
+        processes.kill(descendants)
+        worker.process.wait()
+        os.close(worker.sink)
+        os.close(worker.source)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder and its content, whatever its permissions are."""
+    import shutil
+
+    def make_writable_and_retry(function: Any, path: str, _: Any) -> None:
+        os.chmod(os.path.dirname(path), 0o700)
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.chmod(path, 0o700)
+        function(path)
+
+    if folder.is_dir() and not folder.is_symlink():
+        shutil.rmtree(folder, onerror=make_writable_and_retry)
+    else:
+        folder.unlink(missing_ok=True)

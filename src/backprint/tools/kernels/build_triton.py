@@ -1,0 +1,169 @@
+"""Compile Triton kernels to PTX and cubin for a GPU that need not be there.
+
+A kernel's source is run to get its function and its configurations: only kernels that were extracted in this process
+come here. Triton compiles for a target that it is given, so nothing asks for a driver.
+
+Private APIs of triton, tried on triton 3.7.1 and 3.9: `knobs.cache`, `JITCallable.file_name` (3.9) and
+`compiler.code_generator.get_jit_fn_file_line` (before).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import linecache
+import os
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from backprint._torch.inductor import compilation_of, no_gpu_driver
+from backprint.errors import RefusedError, UsageError
+from backprint.tools.kernels.inductor import fake_gpu
+from backprint.tools.kernels.nouns import BuiltKernel, Kernel, KernelCall, KernelConfiguration, KernelTarget
+
+
+def built(kernel: Kernel, target: KernelTarget) -> Iterator[BuiltKernel]:
+    """Yield every configuration of a Triton kernel, compiled for a target."""
+    if kernel.language != "triton":
+        raise UsageError(f"{kernel.name} is written in {kernel.language}: only Triton kernels are compiled to PTX")
+    if importlib.util.find_spec("triton") is None:
+        raise RefusedError("compiling a Triton kernel needs triton, which is not installed: pip install triton")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, compile
+
+    with fake_gpu(target), cache_of_ours(), files_by_package():
+        tuner = loaded_kernel(kernel)
+        for configuration in tuner.configs:
+            meta, options = compilation_of(tuner, configuration)
+            source = ASTSource(tuner.fn, meta["signature"], meta["constants"], meta["configs"][0])
+            compiled = compile(source, target=GPUTarget("cuda", target.capability, 32), options=options)
+            yield _built_kernel(compiled, configuration)
+
+
+@contextlib.contextmanager
+def cache_of_ours() -> Iterator[None]:
+    """Let Triton use a cache folder of its own inside the usual one.
+
+    Triton finds a compiled kernel by its source, not by its file, but writes the file's path into what it compiles: the
+    usual cache would give what another program compiled of the same source, with that program's path inside.
+    """
+    from triton import knobs
+
+    with knobs.cache.scope():
+        knobs.cache.dir = str(Path(knobs.cache.dir) / "backprint_by_package")
+        yield
+
+
+@contextlib.contextmanager
+def files_by_package() -> Iterator[None]:
+    """Let Triton name the files of packages as `triton/language/standard.py`, wherever they are.
+
+    It writes the files of all functions that a kernel calls into what it compiles: with their paths, the same kernel
+    would be another text on another machine.
+    """
+    from triton.compiler import code_generator
+
+    if hasattr(code_generator, "get_jit_fn_file_line"):
+        plain = code_generator.get_jit_fn_file_line
+
+        def named(function: Any) -> tuple[str, int]:
+            file, line = plain(function)
+            return _file_in_package(file), line
+
+        with mock.patch.object(code_generator, "get_jit_fn_file_line", named):
+            yield
+        return
+    from triton.runtime.jit import JITCallable
+
+    name = property(
+        lambda function: _file_in_package(vars(function)["file_name"]),
+        lambda function, file: vars(function).update(file_name=file),
+    )
+    with mock.patch.object(JITCallable, "file_name", name, create=True):  # a property hides what an object has
+        yield
+
+
+def _file_in_package(file: str) -> str:
+    """Return the name of a file that starts with its package, if it is one of a package that Python can import."""
+    inside = [
+        os.path.relpath(file, folder)
+        for folder in map(os.path.abspath, sys.path)
+        if os.path.isabs(file) and file.startswith(os.path.join(folder, ""))
+    ]
+    return min(inside, key=len, default=file)
+
+
+def _built_kernel(compiled: Any, configuration: Any) -> BuiltKernel:
+    """Return the result of Triton's compilation."""
+    texts, shared = compiled.asm, int(compiled.metadata.shared)
+    return BuiltKernel(
+        _read_configuration(configuration), texts["ptx"], texts["cubin"], texts["llir"], texts["ttir"], shared
+    )
+
+
+def _read_configuration(configuration: Any) -> KernelConfiguration:
+    """Return a configuration of Triton as plain values."""
+    sizes = tuple((name, int(value)) for name, value in configuration.kwargs.items())
+    return KernelConfiguration(sizes, int(configuration.num_warps), int(configuration.num_stages))
+
+
+def loaded_kernel(kernel: Kernel) -> Any:
+    """Return a kernel's autotuner, which has its function and its configurations.
+
+    Its file is its name, and is only in memory: Triton writes the file's name into what it compiles.
+    """
+    place = f"{kernel.name}.py"
+    linecache.cache[place] = (len(kernel.source), None, kernel.source.splitlines(keepends=True), place)
+    module = types.ModuleType(kernel.name)
+    module.__file__ = place
+    with no_gpu_driver():
+        exec(compile(kernel.source, place, "exec"), vars(module))
+    return getattr(module, kernel.name)
+
+
+def kernel_loaded_from(folder: Path, kernel: Kernel) -> Any:
+    """Return the autotuner of a kernel whose source is written into a folder; the interpreter reads it there again."""
+    name = f"{kernel.name}_{hashlib.sha256(kernel.source.encode()).hexdigest()[:12]}"
+    with no_gpu_driver():
+        place = folder / f"{name}.py"
+        place.write_text(kernel.source, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(name, place)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return getattr(module, kernel.name)
+
+
+# ------------------------------------------------------------------ configurations and grids
+
+
+def with_grids(kernel: Kernel) -> Kernel:
+    """Return a Triton kernel with its configurations, and with the grids of its calls for each of them."""
+    tuner = loaded_kernel(kernel)
+    configurations = tuple(map(_read_configuration, tuner.configs))
+    calls = tuple(replace(call, grids=_grids_of(tuner, call)) for call in kernel.calls)
+    return replace(kernel, configurations=configurations, calls=calls)
+
+
+def _grids_of(tuner: Any, call: KernelCall) -> tuple[tuple[int, int, int], ...]:
+    """Return the grid of a call for each configuration of its kernel."""
+    numbers = [argument.value for argument in call.arguments]
+    return tuple(grid_of(tuner, configuration, numbers) for configuration in tuner.configs)
+
+
+def grid_of(tuner: Any, configuration: Any, numbers: Sequence[Any]) -> tuple[int, int, int]:
+    """Return the grid of a call; `numbers` are its arguments, None of a tensor."""
+    from backprint._torch.inductor import GridExpr
+
+    sizes = {**configuration.kwargs, "num_warps": configuration.num_warps, "num_stages": configuration.num_stages}
+    expression = GridExpr.from_meta(tuner.inductor_meta, sizes, mode="python")
+    named = dict(zip(tuner.fn.arg_names, numbers, strict=False))
+    x, y, z = expression.eval_slow(named)
+    return int(x), int(y), int(z)

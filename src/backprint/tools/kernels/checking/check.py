@@ -1,0 +1,409 @@
+"""Check extracted kernels: run them on the Capture's own inputs, and compare the results with its graphs in eager.
+
+They run in a process of their own: Triton's kernels in its interpreter, C++ compiled. A process that crashes or takes
+too long fails the graph at work, and another process continues with the next graph.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import fx
+
+from backprint import api
+from backprint.common.text import check_choice
+from backprint.errors import BackprintError, RefusedError, UsageError
+from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, TensorSpec, refs
+from backprint.graph.sizes import unguarded_graph
+from backprint.graph.steps import SAVING, mapped, used, with_names
+from backprint.graph.verdicts import Derivative, Verdict
+from backprint.sample.inputs import Inputs, fit_inputs
+from backprint.sample.save import write_staged
+from backprint.tools.export.judged import one_to_the_bit
+from backprint.tools.export.rerun import EagerRun, rebuilt
+from backprint.tools.kernels.checking.plan import (
+    ERRORS,
+    SAMPLE,
+    CheckPlan,
+    CheckSubject,
+    graph_at_work,
+    read_verdicts,
+    write_plan,
+    write_verdict,
+)
+from backprint.tools.kernels.compilers import kernel_compiler
+from backprint.tools.kernels.extraction import extract_one_graph
+from backprint.tools.kernels.nouns import ISAS, CaptureKernels, ExtractedGraph, KernelTarget
+from backprint.tools.kernels.prepare import NEW, PortLayout
+from backprint.tools.lowering.subjects import BenchGraph, graph_classes, steps_that_draw
+
+# ------------------------------------------------------------------ random draws as inputs
+#
+# Kernels draw other numbers than eager does, whatever the seed. So draws are taken out of a graph, and the numbers that
+# eager drew become further inputs. Every step that depends on a draw stays in the graph.
+
+
+def lifted_graph(graph: Graph, fixed: bool = True) -> tuple[Graph, tuple[str, ...]]:
+    """Return a graph without guards whose draws are its last inputs, and the names of the steps that drew them. Sizes
+    are those of the capture, unless not `fixed`."""
+    base = unguarded_graph(graph) if fixed else replace(graph, steps=tuple(s for s in graph.steps if not s.is_guard))
+    base = _read_draws_directly(base, steps_that_draw(base))
+    drawing = steps_that_draw(base)
+    base = replace(
+        base, steps=tuple(replacement for step in base.steps for replacement in _masked_steps(step, drawing))
+    )
+    saving = {step.name for step in drawing if step.target == SAVING}
+    drawing = tuple(_mask_of(step) if _is_dropout(step) else step for step in drawing if step.name not in saving)
+    drawing += tuple(step for step in base.steps if _is_item_of(step, saving))
+    for step in drawing:
+        if not isinstance(step.spec, TensorSpec):
+            raise RefusedError(
+                f"{step.target} ({step.name}) draws, and its result is not one tensor that could be an input"
+            )
+        if step.target.endswith(".out") or (_is_in_place(step) and _is_read_by_others(base, step)):
+            raise RefusedError(f"{step.target} ({step.name}) draws into a tensor that was there before")
+    names = tuple(step.name for step in drawing)
+    ports = tuple(Port(f"draw of {step.name}", "rng", step.spec, step.name) for step in drawing)
+    rest = tuple(step for step in base.steps if step.name not in {*names, *saving})
+    return replace(base, inputs=(*base.inputs, *ports), steps=rest), names
+
+
+def _read_draws_directly(graph: Graph, drawing: Sequence[Step]) -> Graph:
+    """Make later steps read the result of a draw into a new tensor, in place of the tensor, if nothing reads it
+    before."""
+    steps = list(graph.steps)
+    makers = {step.name: step for step in steps}
+    renamed: dict[str, str] = {}
+    for place, step in enumerate(steps):
+        renamed_step = mapped(step, lambda name: Ref(renamed.get(name, name)))
+        base = renamed_step.args[0] if step in drawing and _is_in_place(step) else None
+        if isinstance(base, Ref) and _makes_own_memory(makers.get(base.name)) and not is_used(base.name, steps[:place]):
+            renamed[base.name] = step.name
+            renamed_step = step
+        steps[place] = renamed_step
+    results = tuple(with_names(value, lambda name: Ref(renamed.get(name, name))) for value in graph.results)
+    return replace(graph, steps=tuple(steps), results=results)
+
+
+def _is_in_place(step: Step) -> bool:
+    """Whether a step draws into its first argument."""
+    return "_." in step.target
+
+
+def _makes_own_memory(step: Step | None) -> bool:
+    """Whether a step returns a tensor with memory of its own."""
+    return step is not None and step.target.removeprefix("aten.").partition(".")[0] in NEW
+
+
+def is_used(name: str, steps: Iterable[Step]) -> bool:
+    """Whether steps use a value."""
+    return any(name in used(step) for step in steps)
+
+
+def _is_read_by_others(graph: Graph, step: Step) -> bool:
+    """Whether the tensor that a step draws into is read by another, so that its memory counts."""
+    base = step.args[0]
+    named = {name for value in graph.results for name in refs(value)}
+    return (
+        not isinstance(base, Ref)
+        or base.name in named
+        or is_used(base.name, (other for other in graph.steps if other is not step))
+    )
+
+
+def _is_item_of(step: Step, saving: Collection[str]) -> bool:
+    """Whether a step takes the random state or the draw from a step that saves its state."""
+    return step.target == "operator.getitem" and isinstance(step.args[0], Ref) and step.args[0].name in saving
+
+
+def _is_dropout(step: Step) -> bool:
+    """Whether a step is a dropout in training, whose results are the scaled output and the mask."""
+    return step.target == DROPOUT and isinstance(step.spec, tuple) and len(step.spec) == 2
+
+
+def _mask_of(step: Step) -> Step:
+    """Return the draw of a dropout, under the dropout's name: the mask."""
+    return replace(step, spec=cast(tuple[Spec, ...], step.spec)[1])
+
+
+def _masked_steps(step: Step, drawing: Sequence[Step]) -> Iterator[Step]:
+    """Yield a step; an item of a dropout becomes steps that compute it from the mask, as eager does."""
+    dropped = {dropout.name: dropout for dropout in drawing if _is_dropout(dropout)}
+    match step.target, step.args:
+        case "operator.getitem", (Ref(name), 0) if name in dropped:
+            value, p = dropped[name].args[:2]
+            scale = 1.0 / (1.0 - p) if isinstance(p, int | float) and p != 1 else 0.0
+            left = f"{step.name}_left"
+            yield replace(step, name=left, target="aten.mul.Tensor", args=(value, Ref(name)))
+            yield replace(step, target="aten.mul.Tensor", args=(Ref(left), scale))
+        case "operator.getitem", (Ref(name), 1) if name in dropped:
+            yield replace(step, target="aten.alias.default", args=(Ref(name),))
+        case _:
+            yield step
+
+
+DROPOUT = "aten.native_dropout.default"
+
+
+class _DrawRecorder(fx.Interpreter):
+    """Runs a graph, and keeps what some nodes drew."""
+
+    def __init__(self, module: fx.GraphModule, names: Sequence[str]) -> None:
+        super().__init__(module)
+        self.names = frozenset(names)
+        self.drawn: dict[str, Any] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if n.name in self.names:
+            self.drawn[n.name] = (result[1] if n.target is torch.ops.aten.native_dropout.default else result).clone()
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class LiftedRun:
+    """An eager run of a graph whose draws are inputs."""
+
+    graph: Graph
+    run: EagerRun
+    names: Sequence[str] = field(default=())
+
+
+def lifted_run(bench: BenchGraph) -> LiftedRun:
+    """Run a graph with the draws of its own run as inputs; raise RefusedError if the results are not the same."""
+    graph, names = lifted_graph(bench.graph)
+    if not names:
+        return LiftedRun(bench.graph, bench.run)
+    recorder = _DrawRecorder(bench.module, names)
+    bench.run.again(recorder.run)
+    (module,) = graph_classes({"lifted": graph}).values()
+    drawn = [recorder.drawn[name] for name in names]
+    free, inputs = rebuilt(module, inspect.getsource(module)), [*bench.run.inputs, *drawn]
+    run = EagerRun(free, inputs, bench.run.random, bench.run.outputs, ())
+    run = replace(run, results=tuple(run.again(run.module())))
+    for (role, name), value, wanted in zip(run.outputs, run.results, bench.run.results, strict=True):
+        same = one_to_the_bit(value, wanted) or not isinstance(value, torch.Tensor)
+        if not same:
+            raise RefusedError(f"with its draws as inputs, the graph gives another {role} {name} in eager")
+    return LiftedRun(graph, run, names)
+
+
+# ------------------------------------------------------------------ the verdicts of a check
+
+WORK = "backprint.tools.kernels.checking.work"
+"""The module that checks, in a process of its own."""
+
+DRAWING = re.compile(r"\b(tl\.(rand|randn|randint)\w*|philox\w*|\w*rand\w*_cpu)\s*\(")
+"""A call in a kernel's source that draws random numbers."""
+
+
+def verdicts_of_kernels(
+    kernels: CaptureKernels, configurations: str = "first", timeout: float = 600.0
+) -> list[Verdict]:
+    """Return a Verdict for each graph; `timeout` is how many seconds a process may take.
+
+    `configurations="all"` runs each configuration of Triton's kernels, instead of the first of each.
+    """
+    check_choice("configurations", configurations)
+    if timeout <= 0:
+        raise UsageError(f"timeout={timeout!r} must be more than 0 seconds")
+    verdicts = {title: Verdict("unproven", title, f"no kernels: {reason}") for title, reason in kernels.refused}
+    subjects = []
+    for graph in kernels.graphs:
+        try:
+            _refuse_what_cannot_run(kernels.target)
+            subjects.append(subject_of(kernels, graph))
+        except BackprintError as error:
+            verdicts[graph.title] = Verdict("unproven", graph.title, str(error))
+    plan = CheckPlan(
+        kernels.target.name, kernels.threads, configurations == "all", tuple(kernels.capture.requires), tuple(subjects)
+    )
+    if subjects:
+        verdicts |= _verdicts_of_plan(kernels.capture, plan, timeout)
+    order = {graph.title: place for place, graph in enumerate(kernels.graphs)}
+    return sorted(verdicts.values(), key=lambda verdict: order.get(verdict.name, -1))
+
+
+def derivatives_of_pairs(capture: Capture) -> dict[str, Derivative]:
+    """Return for each backward, by its graph's title, whether it is the derivative of its forward.
+
+    Kernels are compared with the captured graphs: those that equal a wrong backward are not right.
+    """
+    titles = [f"pair_{number} backward" for number, pair in enumerate(capture.pairs) if pair.backward is not None]
+    return dict(zip(titles, api.derivative(capture, hostile=False), strict=True)) if titles else {}
+
+
+def with_derivatives(verdicts: Sequence[Verdict], derivatives: Mapping[str, Derivative]) -> list[Verdict]:
+    """Return the verdicts of kernels, those of backwards with what is known of the captured backward."""
+    return [replace(verdict, derivative=derivatives.get(verdict.name)) for verdict in verdicts]
+
+
+def _verdicts_of_plan(capture: Capture, plan: CheckPlan, timeout: float) -> dict[str, Verdict]:
+    """Carry out a plan in processes of their own; return title -> Verdict."""
+    titles = [subject.title for subject in plan.subjects]
+    with tempfile.TemporaryDirectory(prefix="backprint_check_") as name:
+        folder = Path(name)
+        try:
+            write_inputs(capture, folder / SAMPLE)
+        except BackprintError as error:
+            return {title: Verdict("unproven", title, str(error)) for title in titles}
+        write_plan(folder, plan)
+        while remaining := [title for title in titles if title not in read_verdicts(folder)]:
+            cause = run_check_process(WORK, folder, plan, timeout)
+            unfinished = [title for title in remaining if title not in read_verdicts(folder)]
+            at_work = graph_at_work(folder)
+            for title in [at_work] if at_work else unfinished:
+                write_verdict(folder, Verdict("failed", title, cause))
+        return {title: read_verdicts(folder)[title] for title in titles}
+
+
+def write_inputs(capture: Capture, place: Path) -> None:
+    """Write a Capture as a sample with redrawn inputs: on the program's own, such as a new bias of 0, errors hide."""
+    if capture.fake:
+        raise RefusedError(f"{capture.name} was captured without values, so no kernel can be checked: capture it anew")
+    known = capture.recipes
+    inputs = Inputs(known.recipes, known.exact, known.seed)
+    if capture.origin.alive:
+        inputs = fit_inputs(capture, capture.origin.values())
+    write_staged(capture, place, inputs, {}, ({},) * len(capture.pairs), lambda *args: None)
+
+
+def run_check_process(module: str, folder: Path, plan: CheckPlan, timeout: float, *arguments: str) -> str:
+    """Run a module in a process of its own, which can run kernels; return a text about its end."""
+    command = [sys.executable, "-P", "-m", module, os.fspath(folder), *arguments]
+    settings = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": str(plan.threads)}
+    with (folder / ERRORS).open("wb") as errors:
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **settings},
+            stdin=subprocess.DEVNULL,
+            stdout=errors,
+            stderr=errors,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return f"still at work after {timeout:g} s (timeout)"
+        finally:
+            _end_group(process)
+    if code < 0:
+        return f"crashed: killed by {signal.Signals(-code).name}"
+    lines = (folder / ERRORS).read_text("utf-8", "replace").strip().splitlines()
+    return f"{lines[-1][-300:] if lines else 'no error was said'} (exit code {code})"
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started, such as compilers."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+# ------------------------------------------------------------------ the kernels to run
+
+
+def _refuse_what_cannot_run(target: KernelTarget) -> None:
+    """Raise RefusedError if kernels of a target cannot run here."""
+    if target.language == "triton":
+        for package in ("triton", "numpy"):  # Triton's interpreter computes with numpy
+            if importlib.util.find_spec(package) is None:
+                raise RefusedError(
+                    f"running Triton kernels needs {package}, which is not installed: pip install {package}"
+                )
+        return
+    from backprint._torch.inductor import InvalidCxxCompiler, cpp_compiler
+    from backprint._torch.inductor import cpu_vec_isa as instructions
+
+    try:
+        cpp_compiler()
+    except InvalidCxxCompiler as error:
+        raise RefusedError(f"running C++ kernels needs a C++ compiler, and there is none: {error}") from error
+    here = [type(isa).__name__ for isa in instructions.valid_vec_isa_list()]
+    if target.isa and ISAS[target.isa] not in here:
+        raise RefusedError(f"this machine lacks the instructions {target.isa}; it has {', '.join(here) or 'none'}")
+
+
+def subject_of(kernels: CaptureKernels, graph: ExtractedGraph) -> CheckSubject:
+    """Return the kernels to run for a graph: its own, or, if it draws, kernels whose draws are inputs."""
+    captured = graph_of(kernels.capture, graph.title)
+    drawing = steps_that_draw(captured)
+    without_forward = graph.direction == "backward" and not any(
+        other.title == graph.title.replace("backward", "forward") for other in kernels.graphs
+    )
+    notes = (*graph.notes, *(["what its forward saves was eager's"] if without_forward else []))
+    if not drawing:
+        unseen = (*notes, *_extern_notes(graph))
+        return CheckSubject(graph.title, graph.wrapper, graph.kernels, graph.inputs, graph.outputs, (), unseen)
+    lifted, names = _lifted_kernels(captured, graph, kernels)
+    unseen = (*notes, *_extern_notes(lifted), *_lifting_notes(graph, lifted, drawing))
+    return CheckSubject(graph.title, lifted.wrapper, lifted.kernels, lifted.inputs, lifted.outputs, names, unseen)
+
+
+def _extern_notes(graph: ExtractedGraph) -> Iterator[str]:
+    """Yield a note about operators that no kernel computes."""
+    names = list(graph.externs)
+    if names:
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        yield f"{', '.join(names[:3])}{more} ran as torch's own"
+
+
+def graph_of(capture: Capture, title: str) -> Graph:
+    """Return the captured graph of a title."""
+    pair, _, direction = title.partition(" ")
+    pair_of_graph = capture.pairs[int(pair.removeprefix("pair_"))]
+    graph = pair_of_graph.forward if direction == "forward" else pair_of_graph.backward
+    if graph is None:
+        raise UsageError(f"{title}: the Capture has no such graph")
+    return graph
+
+
+def _lifted_kernels(
+    captured: Graph, graph: ExtractedGraph, kernels: CaptureKernels
+) -> tuple[ExtractedGraph, tuple[str, ...]]:
+    """Return kernels of a graph whose draws are inputs, and the steps that drew them.
+
+    Raises if the kernels that were given are not those that the compiler writes: as they draw, they cannot be run.
+    """
+    saved = {
+        port.name: PortLayout(getattr(torch, port.dtype), port.shape, port.stride)
+        for port in graph.inputs
+        if port.role == "saved" and port.value is None
+    }
+    arguments = graph.direction, graph.target, kernels.threads, saved, kernel_compiler(kernels.compiler)
+    extracted_again = extract_one_graph(captured, *arguments)
+    known = {kernel.hash for kernel in extracted_again.kernels}
+    if other := [kernel.name for kernel in graph.kernels if kernel.hash not in known]:
+        raise RefusedError(
+            f"{', '.join(other)}: not what the compiler writes of this graph, and in a graph that draws random numbers "
+            "kernels are checked in another form"
+        )
+    base, names = lifted_graph(captured)
+    lifted = extract_one_graph(base, *arguments)
+    drawing = [kernel.name for kernel in lifted.kernels if DRAWING.search(kernel.source)]
+    if drawing:
+        raise RefusedError(f"{', '.join(drawing)} draw random numbers, and their draws cannot be inputs")
+    return lifted, names
+
+
+def _lifting_notes(graph: ExtractedGraph, lifted: ExtractedGraph, drawing: Sequence[Step]) -> Iterator[str]:
+    """Yield notes about draws that became inputs, and kernels that changed by it."""
+    same = {kernel.hash for kernel in lifted.kernels}
+    others = [kernel.name for kernel in graph.kernels if kernel.hash not in same]
+    draws: Mapping[str, int] = {step.target: sum(other.target == step.target for other in drawing) for step in drawing}
+    counts = ", ".join(f"{count} draws of {target}" for target, count in draws.items())
+    yield f"{counts} were inputs, with what eager drew"
+    if others:
+        yield f"seen with their draws as inputs, not drawing: {', '.join(others)}"

@@ -1,0 +1,123 @@
+"""The files of a check's folder, as JSON: the kernels for the process that runs them, and its Verdicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from backprint.graph.verdicts import PortVerdict, Verdict
+from backprint.tools.kernels.nouns import Kernel, LoweredPort
+
+SAMPLE, SUBJECTS, VERDICTS, KERNELS, ERRORS = "sample", "kernels.json", "verdicts.jsonl", "kernels", "errors.txt"
+"""Names in a check's folder: the Capture, the extracted kernels, the Verdicts, kernels as files, and errors."""
+
+BEGUN = "begun"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSubject:
+    """The kernels of one graph, to be checked."""
+
+    title: str
+    """`pair_0 forward`."""
+    wrapper: str
+    kernels: tuple[Kernel, ...]
+    inputs: tuple[LoweredPort, ...]
+    outputs: tuple[LoweredPort, ...] = ()
+    draws: tuple[str, ...] = ()
+    """The steps whose draws are further inputs of this wrapper."""
+    unseen: tuple[str, ...] = ()
+    """Notes about parts of the graph that the check does not cover."""
+
+    @property
+    def pair(self) -> str:
+        """`pair_0`."""
+        return self.title.partition(" ")[0]
+
+    @property
+    def direction(self) -> str:
+        """`forward` or `backward`."""
+        return self.title.partition(" ")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckPlan:
+    """The kernels to check, and how."""
+
+    target: str
+    threads: int
+    every_configuration: bool
+    allow: tuple[str, ...]
+    """Custom operators that the sample may call."""
+    subjects: tuple[CheckSubject, ...]
+
+
+def write_plan(folder: Path, plan: CheckPlan) -> None:
+    """Write a plan into a check's folder; kernels are written with languages, names and sources."""
+    kernels = [
+        [[kernel.language, kernel.name, kernel.source] for kernel in subject.kernels] for subject in plan.subjects
+    ]
+    bare = replace(plan, subjects=tuple(replace(subject, kernels=()) for subject in plan.subjects))
+    (folder / SUBJECTS).write_text(json.dumps({**asdict(bare), "kernels": kernels}), encoding="utf-8")
+
+
+def read_plan(folder: Path) -> CheckPlan:
+    """Read a plan from a check's folder."""
+    content = json.loads((folder / SUBJECTS).read_text("utf-8"))
+    subjects = tuple(
+        _subject_from_json(row, kernels) for row, kernels in zip(content["subjects"], content["kernels"], strict=True)
+    )
+    target, threads, every = content["target"], content["threads"], content["every_configuration"]
+    return CheckPlan(target, threads, every, tuple(content["allow"]), subjects)
+
+
+def _subject_from_json(row: Mapping[str, Any], kernels: Iterable[Any]) -> CheckSubject:
+    inputs, outputs = (tuple(map(_port_from_json, row[name])) for name in ("inputs", "outputs"))
+    own_kernels = tuple(Kernel(*fields) for fields in kernels)
+    return CheckSubject(
+        row["title"], row["wrapper"], own_kernels, inputs, outputs, tuple(row["draws"]), tuple(row["unseen"])
+    )
+
+
+def _port_from_json(row: Mapping[str, Any]) -> LoweredPort:
+    return LoweredPort(**{**row, "shape": tuple(row["shape"]), "stride": tuple(row["stride"])})
+
+
+def write_begun(folder: Path, title: str) -> None:
+    """Write that a graph is at work."""
+    append_line(folder, {BEGUN: title})
+
+
+def write_verdict(folder: Path, verdict: Verdict) -> None:
+    """Write the Verdict of a graph."""
+    append_line(folder, asdict(verdict))
+
+
+def append_line(folder: Path, row: Mapping[str, Any]) -> None:
+    with open(folder / VERDICTS, "a", encoding="utf-8") as lines:
+        lines.write(json.dumps(row) + "\n")
+
+
+def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the complete lines that were written."""
+    place = folder / VERDICTS
+    text = place.read_text("utf-8") if place.exists() else ""
+    yield from map(json.loads, text[: text.rfind("\n") + 1].splitlines())
+
+
+def read_verdicts(folder: Path) -> dict[str, Verdict]:
+    """Return title -> Verdict of the graphs that have one."""
+    return {row["name"]: _verdict_from_json(row) for row in read_rows(folder) if BEGUN not in row}
+
+
+def graph_at_work(folder: Path) -> str:
+    """Return the title of the graph that was begun and has no Verdict; '' if there is none."""
+    begun, done = [row[BEGUN] for row in read_rows(folder) if BEGUN in row], read_verdicts(folder)
+    return next((title for title in reversed(begun) if title not in done), "")
+
+
+def _verdict_from_json(row: Mapping[str, Any]) -> Verdict:
+    return Verdict(row["verdict"], row["name"], row["detail"], tuple(PortVerdict(**port) for port in row["ports"]))

@@ -1,0 +1,567 @@
+"""The process of a check: it runs the kernels of each graph, and writes a Verdict.
+
+    python -P -m backprint.tools.kernels.checking.work FOLDER
+
+The forward is judged by eager's forward. The saved tensors of its kernels go to the kernels of the backward, and to
+eager's backward in the captured dtypes, by which the backward is judged.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint import errors
+from backprint._torch.inductor import AsyncCompile
+from backprint.errors import BackprintError, RefusedError, ReplayError
+from backprint.graph.verdicts import GOOD, KERNELS_EAGER, PortVerdict, Verdict, worst
+from backprint.sample.load import load
+from backprint.tools.export.judged import Eager, apart, judged, widen, widened_class
+from backprint.tools.export.rerun import EagerRun
+from backprint.tools.kernels.build_triton import grid_of, kernel_loaded_from
+from backprint.tools.kernels.checking.check import LiftedRun, lifted_run
+from backprint.tools.kernels.checking.memory import BandedMemory, launch_of
+from backprint.tools.kernels.checking.plan import (
+    KERNELS,
+    SAMPLE,
+    CheckPlan,
+    CheckSubject,
+    read_plan,
+    read_verdicts,
+    write_begun,
+    write_verdict,
+)
+from backprint.tools.kernels.extraction import load_wrapper, may_be_workspace, without_gpu
+from backprint.tools.kernels.inductor import lowering_for
+from backprint.tools.kernels.nouns import Kernel, LoweredPort, target_named
+from backprint.tools.lowering.subjects import BenchGraph, bench_graphs
+
+# ------------------------------------------------------------------ how far rounding explains a difference
+#
+# The tolerance of a dtype is wide enough for a compiler that reorders a whole graph, and so for an error in a kernel:
+# within that of bfloat16, a row of a gradient may be wrong. So results that are close must also be about as near to
+# float64 as eager's are, in the mean and at most. float32 may also be as far as an eager run whose operators round
+# otherwise.
+
+
+MEAN_TIMES, MOST_TIMES = 2.0, 2.0
+"""How far results may be from float64, as multiples of eager's distance: root mean square, and largest difference."""
+
+WIDER = 1.25, 1.5
+"""The multiples for a saved tensor that has a wider dtype on the target: eager has rounded it, the kernels have not."""
+
+FEW = 256
+"""Of fewer elements, chance decides how far eager is from float64: results may be as far as moved inputs make them."""
+
+LOW = (torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True)
+class RoundingBound:
+    """The eager runs by which rounding is known. `kernel_inputs` are the inputs of the kernels on the target."""
+
+    eager: Eager
+    kernel_inputs: Sequence[Any]
+
+    @cached_property
+    def exact(self) -> Any:
+        """The results in float64 on the inputs of the kernels; a text if that run raises."""
+        run = self.eager.run
+        if isinstance(self.eager.wide, str) or len(self.kernel_inputs) != len(run.inputs):
+            return self.eager.wide
+        pairs = zip(
+            self.kernel_inputs, run.inputs, strict=True
+        )  # of a saved tensor with another shape on the target: eager's
+        inputs = [own if getattr(value, "shape", ()) != getattr(own, "shape", ()) else value for value, own in pairs]
+        return run.again(widened_class(run.module)(), [widen(value) for value in inputs])
+
+    def complaint(self, place: int, result: Any) -> str:
+        """Return why a result is further from eager's than rounding explains; '' if it is not, or float64 is not
+        known."""
+        wanted = self.eager.run.results[place]
+        if not isinstance(wanted, Tensor) or not wanted.is_floating_point() or isinstance(self.exact, str):
+            return ""
+        kernel_distance, eager_distance = (
+            distances(result, self.exact[place]),
+            distances(wanted, self.eager.wide[place]),
+        )
+        wider = result.dtype.itemsize > wanted.dtype.itemsize and wanted.numel() >= FEW
+        allowed = (
+            (WIDER[0] * eager_distance[0], WIDER[1] * eager_distance[1])
+            if wider
+            else self.allowed(place, wanted, eager_distance)
+        )
+        if kernel_distance[0] <= allowed[0] and kernel_distance[1] <= allowed[1]:
+            return ""
+        return (
+            f"further from float64 than rounding explains: {kernel_distance[0]:.2g} in the mean and "
+            f"{kernel_distance[1]:.2g} at most, where "
+            f"{allowed[0]:.2g} and {allowed[1]:.2g} are explained"
+        )
+
+    def allowed(self, place: int, wanted: Tensor, own: tuple[float, float]) -> tuple[float, float]:
+        """Return the mean and the largest difference from float64 that rounding explains."""
+        unit = torch.finfo(wanted.dtype).eps
+        sizes = distances(wanted, torch.zeros_like(wanted))
+        low = wanted.dtype in LOW
+        floors = [(unit * sizes[0] / 4, unit * sizes[1] / 2) if low else (unit * sizes[0], 2 * unit * sizes[1])]
+        runs: list[Any] = [] if low else list(self.eager.rounded)
+        if wanted.numel() < FEW:
+            runs += self.eager.nudged
+        floors += [distances(run[place], wanted) for run in runs]
+        mean, most = (max(values) for values in zip(*floors, strict=True))
+        return max(MEAN_TIMES * own[0], mean), max(MOST_TIMES * own[1], most)
+
+
+def distances(left: Tensor, right: Tensor) -> tuple[float, float]:
+    """Return the root mean square and the largest of the differences of two tensors, where both are finite."""
+    difference = (left.double() - right.double()).abs()
+    finite = difference[torch.isfinite(difference)]
+    return (float(finite.square().mean().sqrt()), float(finite.max())) if finite.numel() else (0.0, 0.0)
+
+
+# ------------------------------------------------------------------ a wrapper and its kernels on CPU tensors
+#
+# A wrapper and its kernels are loaded from their texts: the source that a Kernel has is the one that runs. Extern calls
+# (matmuls, convolutions) run as torch's own operators. The wrapper is code that Inductor wrote in the parent process.
+
+CPU = torch.device("cpu")
+
+
+class _KernelRunError(ReplayError):
+    """A kernel did not run, or was not called as it was lowered."""
+
+
+@dataclass(slots=True)
+class _KernelRuns:
+    """The number of runs of each kernel, the most configurations of a kernel, and the memory of the current run."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    configurations: int = 1
+    memory: BandedMemory = field(default_factory=BandedMemory)
+
+    def call(self, name: str, run: Callable[[], Any], arguments: Sequence[Any]) -> None:
+        """Run a kernel; raise KernelRunError if it fails or writes outside of its arguments."""
+        self.counts[name] += 1
+        try:
+            run()
+            self.memory.check(arguments)
+        except Exception as error:
+            raise _KernelRunError(f"{name}: {_error_line(error)}") from _root_of(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _RunnableGraph:
+    """The kernels of a graph, ready to run."""
+
+    inputs: Sequence[LoweredPort]
+    call: Callable[[list[Any]], Sequence[Any]]
+    runs: _KernelRuns
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        """Run the wrapper on copies of these values, which must be those that it was written for."""
+        self.runs.memory = BandedMemory()
+        copies = [self.copy_input(port, value) for port, value in zip(self.inputs, values, strict=True)]
+        with without_gpu():  # in the grad mode of a training step: oneDNN's LSTM asks for it
+            return list(self.call(copies))
+
+    def copy_input(self, port: LoweredPort, value: Any) -> Any:
+        """Return a copy of an input as the kernels expect it."""
+        if port.value is not None and type(value) is type(port.value):
+            if value != port.value:
+                raise _KernelRunError(f"{port.role} {port.name} is {value}, and the kernels were made for {port.value}")
+            return value
+        if may_be_workspace(value) and port.dtype == "uint8":
+            return self.runs.memory.copy(value, value.stride())
+        kind = f"{port.dtype}{list(port.shape)}"
+        value_kind = f"{str(value.dtype)[6:]}{list(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        if value_kind != kind:
+            raise _KernelRunError(f"{port.role} {port.name} is {value_kind}, and the kernels were made for {kind}")
+        return self.runs.memory.copy(value, port.stride)
+
+
+def _runnable_graph(
+    wrapper: str,
+    kernels: Sequence[Kernel],
+    inputs: Sequence[LoweredPort],
+    folder: Path,
+    place: int,
+) -> _RunnableGraph:
+    """Load a wrapper and its kernels; `place` chooses a configuration, the last of those that have fewer."""
+    known, runs = {kernel.name: kernel for kernel in kernels}, _KernelRuns()
+
+    def load_kernel(name: str, types: Any) -> Any:
+        if name not in known:
+            raise _KernelRunError(f"the wrapper calls {name}, which is none of the kernels: {', '.join(known)}")
+        kernel = known[name]
+        return (
+            _interpreted_kernel(kernel, folder, place, runs) if types is None else compiled_kernel(kernel, types, runs)
+        )
+
+    namespace = load_wrapper(wrapper, load_kernel, lambda *args: runs.memory.empty(*args), CPU)
+    return _RunnableGraph(inputs, namespace["call"], runs)
+
+
+@dataclass(frozen=True, slots=True)
+class _InterpretedKernel:
+    """Replaces a Triton kernel in a wrapper: it runs in Triton's interpreter."""
+
+    name: str
+    tuner: Any
+    configuration: Any
+    runs: _KernelRuns
+
+    def run(self, *args: Any, **kwargs: Any) -> None:
+        """Run the kernel in Triton's interpreter, on its whole grid."""
+        names = [name for name in self.tuner.fn.arg_names if name not in self.configuration.kwargs]
+        named_arguments = dict(
+            zip(names, args, strict=False)
+        )  # an argument equal to 1 is a constant, and is passed all the same
+        constants: Mapping[str, Any] = {**self.tuner.triton_meta["constants"], **self.configuration.kwargs}
+        rest = {name: value for name, value in constants.items() if name not in named_arguments}
+        numbers = [None if isinstance(value, Tensor) else value for value in args]
+
+        def launched() -> None:
+            grid = grid_of(self.tuner, self.configuration, numbers)
+            with launch_of(args):
+                self.tuner.fn[grid](**named_arguments, **rest)
+
+        self.runs.call(self.name, launched, args)
+
+
+def _interpreted_kernel(kernel: Kernel, folder: Path, place: int, runs: _KernelRuns) -> _InterpretedKernel:
+    """Load a Triton kernel for the interpreter."""
+    try:
+        tuner = kernel_loaded_from(folder, kernel)
+    except Exception as error:
+        raise _KernelRunError(f"{kernel.name} cannot be loaded: {_error_line(error)}") from error
+    configurations = tuner.configs
+    runs.configurations = max(runs.configurations, len(configurations))
+    return _InterpretedKernel(kernel.name, tuner, configurations[min(place, len(configurations) - 1)], runs)
+
+
+def compiled_kernel(kernel: Kernel, types: Any, runs: _KernelRuns) -> Callable[..., None]:
+    """Compile a C++ kernel."""
+    try:
+        function = AsyncCompile().cpp_pybinding(types, kernel.source)
+    except Exception as error:
+        raise _KernelRunError(f"{kernel.name} cannot be compiled: {_error_line(error)}") from error
+
+    def run(*args: Any) -> None:
+        runs.call(kernel.name, lambda: function(*args), args)
+
+    return run
+
+
+def _root_of(error: BaseException) -> BaseException:
+    """Return what caused an error in the first place."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _error_line(error: BaseException) -> str:
+    """Return the root cause of an error as one line."""
+    cause = _root_of(error)
+    lines = [line for line in str(cause).strip().splitlines() if line.strip()]
+    wrong = next((line for line in lines if "error:" in line), "".join(lines[:1]))
+    return f"{type(cause).__name__}: {wrong.strip()[:300]}".removesuffix(": ")
+
+
+# ------------------------------------------------------------------ the Verdict of each graph
+
+NOT_COMPARED = {"nondeterministic": "unproven", "random": "unproven"}
+"""Words of `judged` that compare nothing -> the word of a Verdict."""
+
+MOST_CONFIGURATIONS = 64
+
+
+def _check_graphs() -> None:
+    """Check the graphs of the folder that the command line names, those without a Verdict."""
+    folder = Path(sys.argv[1])
+    plan = read_plan(folder)
+    try:
+        graphs = graphs_of_check(plan, folder)
+    except RefusedError as error:  # of its inputs: no kernel ran
+        for subject in plan.subjects:
+            write_verdict(folder, Verdict("unproven", subject.title, str(error)))
+        return
+    for verdict in verdicts(plan, graphs, folder):
+        write_verdict(folder, verdict)
+
+
+def graphs_of_check(plan: CheckPlan, folder: Path) -> dict[str, BenchGraph]:
+    """Make this process ready to run kernels; return the graphs of the sample, which ran in eager, by title."""
+    torch.set_num_threads(plan.threads)
+    _take_states_from_anywhere()
+    if any(kernel.language == "triton" for subject in plan.subjects for kernel in subject.kernels):
+        from backprint.tools.kernels.checking.interpreter import patch_interpreter
+
+        patch_interpreter()
+    capture = load(folder / SAMPLE, allow=plan.allow)
+    return {graph.title: graph for graph in bench_graphs(capture)}
+
+
+def _take_states_from_anywhere() -> None:
+    """Let a random state lie anywhere in its storage: torch 2.13 reads it from the storage's start, and crashes."""
+    setting = torch.set_rng_state
+    torch.set_rng_state = lambda new_state: setting(new_state.clone())
+
+
+def verdicts(plan: CheckPlan, graphs: Mapping[str, BenchGraph], folder: Path) -> Iterator[Verdict]:
+    """Yield a Verdict for each graph that has none."""
+    known = read_verdicts(folder)
+    for pair in dict.fromkeys(subject.pair for subject in plan.subjects):
+        forward = ForwardKernels()
+        for subject in plan.subjects:
+            if subject.pair != pair:
+                continue
+            if subject.direction == "forward" and subject.title in known:
+                forward = ForwardKernels(known[subject.title])
+            if subject.title in known:
+                continue
+            write_begun(folder, subject.title)
+            outcome = verdict_of(subject, plan, graphs[subject.title], forward, folder)
+            if subject.direction == "forward":
+                forward = replace(outcome[1], verdict=outcome[0])
+            yield outcome[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardKernels:
+    """The Verdict of a forward's kernels, and the tensors that they saved on the target."""
+
+    verdict: Verdict | None = None
+    saved: Mapping[str, Any] = field(default_factory=dict)
+    lifted: bool = False
+
+
+def verdict_of(
+    subject: CheckSubject, plan: CheckPlan, bench: BenchGraph, forward: ForwardKernels, folder: Path
+) -> tuple[Verdict, ForwardKernels]:
+    """Return the Verdict of one graph, and the tensors that the kernels of a forward saved."""
+    failed = forward.verdict is not None and forward.verdict.verdict == "failed"
+    if subject.direction == "backward" and failed:
+        return Verdict("unproven", subject.title, "the kernels of its forward did not run, and saved nothing"), forward
+    try:
+        return GraphCheck(subject, plan, bench, forward, folder).run()
+    except RefusedError as error:
+        return Verdict("unproven", subject.title, str(error)), ForwardKernels()
+    except Exception as error:
+        if errors.is_defect(error):
+            traceback.print_exc()
+            return Verdict(
+                "failed", subject.title, f"a defect of Backprint: {errors.describe_defect(error)}"
+            ), ForwardKernels()
+        cause = _root_of(error)
+        word = "unproven" if isinstance(cause, (RefusedError, NotImplementedError)) else "failed"
+        return Verdict(word, subject.title, str(error) if isinstance(error, BackprintError) else _error_line(error)), (
+            ForwardKernels()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCheck:
+    """The check of one graph."""
+
+    subject: CheckSubject
+    plan: CheckPlan
+    bench: BenchGraph
+    forward: ForwardKernels
+    folder: Path
+
+    def run(self) -> tuple[Verdict, ForwardKernels]:
+        """Run the kernels in the configurations of the plan, and compare; return the worst Verdict."""
+        judge = self.judge()
+        verdicts_found: list[Verdict] = []
+        saved: Mapping[str, Any] = {}
+        for place in range(MOST_CONFIGURATIONS):
+            runs, results = judge.results(self.subject, place)
+            verdicts_found.append(judge.verdict(self.subject, runs, results))
+            if not place:
+                saved = saved_of(judge.run, results)
+            if not self.plan.every_configuration or place + 1 >= runs.configurations:
+                break
+        word = worst([verdict.verdict for verdict in verdicts_found])
+        chosen = next(verdict for verdict in verdicts_found if verdict.verdict == word)
+        return chosen, ForwardKernels(saved=saved, lifted=bool(self.subject.draws))
+
+    def judge(self) -> GraphJudge:
+        """Return the judge that runs kernels of this graph and compares their results."""
+        lifted = lifted_run(self.bench)
+        if tuple(lifted.names) != self.subject.draws:
+            raise RefusedError(f"the kernels were made with the draws {self.subject.draws}, not {tuple(lifted.names)}")
+        inputs = self.inputs_of_kernels(lifted)
+        bound = RoundingBound(Eager(self.judging_run(lifted, inputs), _refuse_redraw), inputs)
+        return GraphJudge(self.plan, self.folder, bound)
+
+    def inputs_of_kernels(self, lifted: LiftedRun) -> list[Any]:
+        """Return the inputs of the kernels: eager's, and for a backward the tensors that its forward's kernels
+        saved."""
+        values = list(lifted.run.inputs)
+        if self.subject.direction == "backward":
+            for place, port in enumerate(self.subject.inputs):
+                if port.role == "saved" and port.name in self.forward.saved:
+                    values[place] = self.forward.saved[port.name]
+        for place, (port, value) in enumerate(zip(self.subject.inputs, values, strict=True)):
+            own = self.forward.saved and not self.forward.lifted
+            if port.role == "saved" and isinstance(value, Tensor) and not own:
+                if tuple(value.shape) != port.shape and not may_be_workspace(value):
+                    raise RefusedError(
+                        f"what eager saves has another shape than on the target: {port.name} is "
+                        f"{list(value.shape)}, and there {list(port.shape)}: check the backward with "
+                        "its forward"
+                    )
+                values[place] = value.to(getattr(torch, port.dtype))
+        return values
+
+    def judging_run(self, lifted: LiftedRun, kernel_inputs: Sequence[Any]) -> EagerRun:
+        """Return the eager run by which results are judged; for a backward, on the tensors that the kernels saved."""
+        if self.subject.direction == "forward" or not self.forward.saved:
+            return lifted.run
+        pairs = zip(kernel_inputs, lifted.run.inputs, strict=True)
+        inputs = [_in_place_of(kept, value) if same_shape(value, kept) else kept for value, kept in pairs]
+        run = replace(lifted.run, inputs=inputs)
+        return replace(run, results=tuple(run.again(run.module())))
+
+
+def _refuse_redraw(*values: Any) -> Any:
+    """Raise RefusedError: eager would have to draw again, although draws are inputs."""
+    raise RefusedError("the graph still draws random numbers in eager, and its kernels draw others")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphJudge:
+    """The inputs of a graph's kernels, and the eager runs that their results are compared with."""
+
+    plan: CheckPlan
+    folder: Path
+    bound: RoundingBound
+
+    @property
+    def run(self) -> EagerRun:
+        """The eager run that results are compared with."""
+        return self.bound.eager.run
+
+    def results(self, subject: CheckSubject, place: int = 0) -> tuple[_KernelRuns, list[Any]]:
+        """Run the kernels in one of their configurations; return which ran, and the results."""
+        sources = self.folder / KERNELS
+        sources.mkdir(exist_ok=True)
+        with lowering_for(target_named(self.plan.target), self.plan.threads):
+            runnable = _runnable_graph(subject.wrapper, subject.kernels, subject.inputs, sources, place)
+            return runnable.runs, runnable.run(self.bound.kernel_inputs)
+
+    def verdict(self, subject: CheckSubject, runs: _KernelRuns, results: Sequence[Any]) -> Verdict:
+        """Compare results with eager's."""
+        wanted = self.run.outputs
+        if len(results) != len(wanted):
+            counts = f"{len(results)} results, and eager gives {len(wanted)}"
+            return Verdict("wrong", subject.title, f"the kernels give {counts}")
+        ports = tuple(_port_verdicts(self.bound, subject, results))
+        word = worst(
+            [port.verdict for port in ports if not (port.role == "saved" and _others_are_compared(port, ports))]
+        )
+        names = [kernel.name for kernel in subject.kernels]
+        idle = [name for name in names if not runs.counts[name]]
+        if idle and word in GOOD:
+            word = "unproven"
+        remarks = [first_fault(ports, word), f"{len(names) - len(idle)} of {len(names)} kernels ran"]
+        remarks += [f"{', '.join(idle)} did not"] if idle else []
+        remarks += [self.configurations_seen(runs.configurations), *subject.unseen]
+        return Verdict(word, subject.title, "; ".join(remark for remark in remarks if remark), ports)
+
+    def configurations_seen(self, count: int) -> str:
+        """Return a text about the configurations that ran."""
+        if count <= 1:
+            return ""
+        return f"all of {count} configurations" if self.plan.every_configuration else "the first configuration of each"
+
+    def warm(self) -> None:
+        """Run eager in all the ways that comparisons may need."""
+        eager = self.bound.eager
+        _ = eager.again, eager.reseeded, eager.nudged, eager.wide, eager.rounded, self.bound.exact
+
+
+def _port_verdicts(bound: RoundingBound, subject: CheckSubject, results: Sequence[Any]) -> Iterator[PortVerdict]:
+    """Yield the PortVerdict of each output."""
+    eager = bound.eager
+    lowered = {(port.role, port.name): port.shape for port in subject.outputs}
+    for place, ((role, name), wanted) in enumerate(zip(eager.run.outputs, eager.run.results, strict=True)):
+        result = _as_captured(results[place], wanted) if role == "saved" else results[place]
+        if role == "saved" and _is_other_workspace(result, wanted):
+            detail = f"a workspace of {result.numel()} bytes on the target, where eager's has {wanted.numel()}"
+            yield PortVerdict(name, role, "unproven", detail)
+            continue
+        if _has_other_shape(result, wanted) and lowered.get((role, name)) == tuple(result.shape):
+            detail = f"its shape on the target is {list(result.shape)}, and eager's here {list(wanted.shape)}"
+            yield PortVerdict(name, role, "unproven", detail)
+            continue
+        word, detail = judged(eager, place, result)
+        if word == "close" and (complaint := bound.complaint(place, results[place])):
+            word, detail = "wrong", f"{detail}; {complaint}"
+        error = apart(result, wanted) if word in ("close", "wrong") and same_shape(result, wanted) else 0.0
+        yield PortVerdict(name, role, NOT_COMPARED.get(word, word), detail, error, witness=KERNELS_EAGER)
+
+
+def _is_other_workspace(result: Any, wanted: Any) -> bool:
+    """Whether a tensor is a library's workspace, and another one on the target."""
+    return may_be_workspace(result) and may_be_workspace(wanted) and result.shape != wanted.shape
+
+
+def _has_other_shape(result: Any, wanted: Any) -> bool:
+    """Whether two results are tensors of different shapes. An operator may return more on a GPU than on a
+    CPU: a BatchNorm in evaluation its statistics, a library its workspace."""
+    return isinstance(result, Tensor) and isinstance(wanted, Tensor) and result.shape != wanted.shape
+
+
+def same_shape(result: Any, wanted: Any) -> bool:
+    """Whether two results are tensors of the same shape."""
+    return isinstance(result, Tensor) and isinstance(wanted, Tensor) and result.shape == wanted.shape
+
+
+def _as_captured(value: Any, wanted: Any) -> Any:
+    """Return a saved tensor in the dtype in which it was captured."""
+    return value.to(wanted.dtype) if same_shape(value, wanted) and value.dtype != wanted.dtype else value
+
+
+def _in_place_of(kept: Tensor, value: Tensor) -> Tensor:
+    """Return a value with the storage, offset and strides of another tensor: `as_strided` reads a storage from its
+    start."""
+    if value is kept:
+        return kept
+    storage = kept.untyped_storage().clone()
+    placed = torch.empty(0, dtype=kept.dtype).set_(storage, kept.storage_offset(), kept.shape, kept.stride())
+    narrow = tuple(slice(0, 1) if step == 0 else slice(None) for step in kept.stride())  # written once
+    placed[narrow].copy_(value[narrow])
+    return placed
+
+
+def saved_of(run: EagerRun, results: Sequence[Any]) -> dict[str, Any]:
+    """Return name -> tensor that a forward saves."""
+    return {name: value for (role, name), value in zip(run.outputs, results, strict=True) if role == "saved"}
+
+
+def _others_are_compared(port: PortVerdict, ports: Sequence[PortVerdict]) -> bool:
+    """Whether a saved port that eager does not repeat, such as a workspace, leaves other ports to judge by."""
+    return port.verdict == "unproven" and any(other.role != "saved" and other.verdict in GOOD for other in ports)
+
+
+def first_fault(ports: Sequence[PortVerdict], word: str) -> str:
+    """Return the first port with the worst word, or the first that was not compared, and count the others."""
+    named_ports = [port for port in ports if port.verdict == word and word not in GOOD]
+    named_ports = named_ports or [port for port in ports if port.verdict == "unproven"]
+    more = f" (and {len(named_ports) - 1} more)" if len(named_ports) > 1 else ""
+    return f"{named_ports[0]}{more}" if named_ports else ""
+
+
+if __name__ == "__main__":
+    _check_graphs()

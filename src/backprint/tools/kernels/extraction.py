@@ -1,0 +1,447 @@
+"""The kernels that a compiler writes for a graph, a Pair and a Capture, each with its calls and the operators it fuses.
+
+The wrapper that the compiler wrote runs on meta tensors, which have no data, to record the calls that it makes. A
+kernel records its arguments and computes nothing; extern calls (matmuls, convolutions) run on meta tensors. The wrapper
+is code that the compiler wrote in this process: none of it comes from a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import starmap
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+from backprint._torch import pytree
+from backprint._torch.inductor import devices_not_switched, kernels_compiled_by
+from backprint._torch.modes import TorchDispatchMode
+from backprint._torch.operators import HigherOrderOperator, schema_if_any, schema_of
+from backprint.common.text import check_choice
+from backprint.derive import forms
+from backprint.errors import BackprintError, RefusedError, UsageError, for_program, is_defect
+from backprint.graph.nouns import Capture, Graph, Pair, Port, Step
+from backprint.graph.sizes import example_sizes
+from backprint.tools.kernels.build_triton import with_grids
+from backprint.tools.kernels.compilers import KernelCompiler, inductor, kernel_compiler
+from backprint.tools.kernels.inductor import LIKE, InductorCode, isa_in_use, lowering_for, result_like
+from backprint.tools.kernels.nouns import (
+    CaptureKernels,
+    ExtractedGraph,
+    FusedOperator,
+    Kernel,
+    KernelArgument,
+    KernelCall,
+    KernelTarget,
+    LoweredPort,
+    target_named,
+)
+from backprint.tools.kernels.prepare import PortLayout, PreparedGraph, prepared_graph
+from backprint.tools.kernels.read import kernels_of_wrapper
+
+# ------------------------------------------------------------------ the calls of a wrapper, recorded on meta tensors
+
+
+META = torch.device("meta")
+
+MEMORY = ("aten.empty_strided.default", "aten.set_.source_Tensor")
+"""Operators that a wrapper calls only to get memory."""
+
+MAKERS = ("empty_strided_cpu", "empty_strided_cuda", "empty_strided_cpu_pinned")
+"""The functions with which a wrapper allocates memory."""
+
+
+@dataclass(slots=True)
+class _RecordedCalls:
+    """The calls that a wrapper made: the calls of each kernel, and the number of calls of each extern operator."""
+
+    kernels: dict[str, list[KernelCall]] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+    externs: Counter[str] = field(default_factory=Counter)
+    moved: int = 0
+    """The bytes of the arguments and results of the extern operators."""
+
+    def add(self, name: str, args: Sequence[Any]) -> None:
+        """Record a call of a kernel."""
+        self.kernels.setdefault(name, []).append(KernelCall(tuple(map(_argument_of, args))))
+        self.order.append(name)
+
+
+def _argument_of(value: Any) -> KernelArgument:
+    """Return the record of one argument: the dtype, shape and strides of a tensor, or a number."""
+    if isinstance(value, Tensor):
+        return KernelArgument(str(value.dtype)[6:], tuple(value.shape), tuple(value.stride()))
+    return KernelArgument(type(value).__name__, value=value)
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordedKernel:
+    """Replaces a kernel in a wrapper, and records its calls."""
+
+    name: str
+    recorded: _RecordedCalls
+
+    def run(self, *args: Any, **kwargs: Any) -> None:
+        """Record a call of a Triton kernel; the stream is no argument of it."""
+        self.recorded.add(self.name, args)
+
+    __call__ = run
+
+
+class _ExternRecorder(TorchDispatchMode):
+    """Counts the operators that a wrapper calls beside its kernels, draws under a saved random state among them."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, recorded: _RecordedCalls) -> None:
+        super().__init__()
+        self.recorded = recorded
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if isinstance(function, HigherOrderOperator):
+            return self.draw(function, args, kwargs or {})
+        views = any(value.alias_info and not value.alias_info.is_write for value in schema_of(function).returns)
+        if not views and str(function) not in MEMORY:
+            self.recorded.externs[str(function)] += 1
+        try:
+            call = result_like if function in LIKE else for_program
+            results = call(function, *args, **({} if function in LIKE else kwargs or {}))
+            if not views and str(function) not in MEMORY:
+                tensors = {id(value): value for value in pytree.tree_leaves((args, kwargs, results))}
+                self.recorded.moved += sum(value.nbytes for value in tensors.values() if isinstance(value, Tensor))
+            return results
+        except Exception as error:  # of any kind: each operator has its own code for meta tensors
+            if is_defect(error):
+                raise
+            message = str(error).strip().partition(". ")[0][:200]
+            raise RefusedError(
+                f"{function} is called beside the kernels, and does not run on meta tensors, with which calls are "
+                f"recorded: {type(error).__name__}: {message}; capture the program without it"
+            ) from error
+
+    def draw(self, function: HigherOrderOperator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return the results of a draw that saves its random state, or that runs under a saved one."""
+        name = f"torch.ops.higher_order.{function.name()}"
+        self.recorded.externs[name] += 1
+        match function.name(), args:
+            case "run_and_save_rng_state", (operator, *rest):
+                return torch.empty(0, dtype=torch.uint8, device=META), operator(*rest, **on_meta(kwargs))
+            case "run_with_rng_state", (_, operator, *rest):
+                return operator(*rest, **on_meta(kwargs))
+        raise RefusedError(
+            f"{name} is called beside the kernels, and has no form on meta tensors, with which calls "
+            "are recorded: capture the program without it"
+        )
+
+
+def on_meta(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a call with the meta device in the place of another."""
+    return {name: META if isinstance(value, torch.device) else value for name, value in options.items()}
+
+
+def _run_on_meta(wrapper: str, inputs: Sequence[Any]) -> _RecordedCalls:
+    """Run a wrapper on meta tensors like these inputs, and on their numbers; return its calls."""
+    recorded = _RecordedCalls()
+    namespace = load_wrapper(wrapper, lambda name, types: _RecordedKernel(name, recorded))
+    values = [_like_on_meta(value) if isinstance(value, Tensor) else value for value in inputs]
+    with without_gpu(), _ExternRecorder(recorded):
+        namespace["call"](values)
+    return recorded
+
+
+def _like_on_meta(value: Tensor) -> Tensor:
+    return _empty_on_meta(value.shape, value.stride(), value.dtype)
+
+
+def load_wrapper(
+    wrapper: str,
+    kernel: Callable[[str, Any], Any],
+    make: Callable[[Sequence[int], Sequence[int], torch.dtype], Tensor] | None = None,
+    device: torch.device = META,
+) -> dict[str, Any]:
+    """Execute a wrapper's module and return its namespace.
+
+    `kernel(name, types)` replaces its kernels (`types` are those of the arguments, None for a Triton kernel); `make`
+    allocates its memory, on `device`.
+    """
+
+    class CompileStandIn:
+        """Replaces AsyncCompile in a wrapper. Kernels have the names that the wrapper gives them."""
+
+        def triton(self, name: str, *args: Any, **kwargs: Any) -> Any:
+            return kernel(name, None)
+
+        def cpp_pybinding(self, types: Any, *args: Any, **kwargs: Any) -> Any:
+            return _UnnamedKernel(types)
+
+        def wait(self, scope: dict[str, Any]) -> None:
+            for name, value in list(scope.items()):
+                if isinstance(value, _UnnamedKernel):
+                    scope[name] = kernel(name, value.types)
+
+    namespace: dict[str, Any] = {"__name__": "wrapper"}
+    with kernels_compiled_by(CompileStandIn):
+        exec(compile(wrapper, "<wrapper of Inductor>", "exec"), namespace)
+    namespace.update(dict.fromkeys(MAKERS, make or _empty_on_meta))
+    namespace.update(device=lambda *args, **kwargs: device, assert_alignment=lambda *args: None, **LAYING_OUT)
+    return namespace
+
+
+@dataclass(frozen=True, slots=True)
+class _UnnamedKernel:
+    """A C++ kernel whose name in the wrapper is not known yet."""
+
+    types: Any
+
+
+def _lay_out(value: Tensor | None, shape: Sequence[int], stride: Sequence[int], *args: Any) -> None:
+    """Give a result the strides that Inductor expects of it; some operators have others on this device."""
+    if value is None:
+        return
+    if tuple(value.stride()) != tuple(stride) or (tuple(value.shape) != tuple(shape) and not may_be_workspace(value)):
+        target = torch.empty_strided(tuple(shape), tuple(stride), dtype=value.dtype, device=value.device)
+        if value.device == META:  # only the record of the call counts
+            value.set_(target)
+            return
+        if value.shape != target.shape:
+            raise RefusedError(
+                f"{' '.join(map(str, args)) or 'an operator'} gives {list(value.shape)} here, and "
+                f"{list(shape)} on the target: run the kernels there"
+            )
+        value.set_(target.copy_(value))
+
+
+def _lay_out_all(values: Sequence[Tensor], shapes: Sequence[Any], strides: Sequence[Any], *args: Any) -> None:
+    """Give several results their strides."""
+    for value, shape, stride in zip(values, shapes, strides, strict=True):
+        _lay_out(value, shape, stride, *args)
+
+
+LAYING_OUT = {
+    "assert_size_stride": _lay_out,
+    "assert_size_stride_grouped": _lay_out_all,  # these two since torch 2.14
+    "assert_tensor_metadata": _lay_out,
+}
+"""The functions with which a wrapper asserts layouts -> their replacements."""
+
+
+def may_be_workspace(value: Any) -> bool:
+    """Whether a tensor may be the workspace of a library, whose size only the library knows."""
+    return isinstance(value, Tensor) and value.dtype == torch.uint8 and value.dim() == 1
+
+
+def _empty_on_meta(shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Tensor:
+    return torch.empty_strided(shape, stride, dtype=dtype, device=META)
+
+
+@contextlib.contextmanager
+def without_gpu() -> Any:
+    """Let a wrapper choose a GPU that is not there."""
+    with (
+        devices_not_switched(),
+        mock.patch.object(torch.cuda, "set_device", return_value=None),
+    ):
+        yield
+
+
+# ------------------------------------------------------------------ the kernels of one graph
+
+FORMS: Mapping[Any, Any] = {**forms.ATTENTION, **forms.RECURRENT}
+"""Operators that only a CPU has -> their forms with common operators."""
+
+CPU_ONLY = ("mkldnn", "_for_cpu", "mkl::", "onednn")
+"""Parts of the names of operators that only a CPU has."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedGraph:
+    """A direction of a Pair that has no kernels, and why."""
+
+    direction: str
+    reason: str
+
+
+def extracted_graphs(
+    pair: Pair,
+    target: KernelTarget,
+    threads: int = 1,
+    sample: str = "",
+    direction: str = "both",
+    compiler: KernelCompiler | None = None,
+) -> Iterator[ExtractedGraph | RefusedGraph]:
+    """Yield the kernels of a forward and of its backward, one graph at a time; if one is refused, the other is not.
+
+    The backward takes what the forward saves on the target; if the forward cannot be prepared, it takes the saved
+    tensors as they were captured.
+    """
+    compiler = compiler or inductor()
+    saved: Mapping[str, PortLayout] = {}
+    forms = FORMS if target.device == "cuda" else {}
+    for name, graph in (("forward", pair.forward), ("backward", pair.backward)):
+        if graph is None or (name, direction) == ("backward", "forward"):
+            continue
+        extracted: ExtractedGraph | RefusedGraph | None = None
+        try:
+            with lowering_for(target, threads):
+                prepared = prepared_graph(graph, target, forms, saved)
+                saved = prepared.saved
+                if direction in (name, "both"):
+                    blank = blank_kernel(target, threads, name, compiler, sample)
+                    extracted = _extracted_graph(graph, prepared, blank, compiler)
+        except BackprintError as error:
+            extracted = RefusedGraph(name, str(error))
+        if extracted is not None:
+            yield extracted
+
+
+def extract_one_graph(
+    graph: Graph,
+    direction: str,
+    target: KernelTarget,
+    threads: int,
+    saved: Mapping[str, PortLayout],
+    compiler: KernelCompiler,
+) -> ExtractedGraph:
+    """Return the kernels of one graph; a backward takes saved tensors in these layouts."""
+    with lowering_for(target, threads):
+        prepared = prepared_graph(graph, target, FORMS if target.device == "cuda" else {}, saved)
+        return _extracted_graph(graph, prepared, blank_kernel(target, threads, direction, compiler), compiler)
+
+
+def _extracted_graph(graph: Graph, prepared: PreparedGraph, blank: Kernel, compiler: KernelCompiler) -> ExtractedGraph:
+    """Return the kernels of a prepared graph; `blank` has the facts that they share."""
+    target = target_named(blank.target)
+    refuse_cpu_only(prepared, target)
+    outputs = _output_ports(graph, prepared)  # before Inductor rewrites the module
+    code = compiler.write(prepared, target.name, blank.direction == "backward")
+    recorded = record_calls(code.wrapper, prepared, compiler)
+    compiled = (item for item in kernels_of_wrapper(code.wrapper, blank.direction) if isinstance(item, Kernel))
+    kernels = tuple(with_origin(kernel, blank, code, recorded, graph) for kernel in compiled)
+    if target.language == "triton":
+        kernels = tuple(map(with_grids, kernels))
+    return ExtractedGraph(
+        blank.direction,
+        target,
+        code.wrapper,
+        kernels,
+        tuple(recorded.order),
+        dict(recorded.externs),
+        input_ports(graph, prepared),
+        outputs,
+        _guard_lines(graph),
+        prepared.notes,
+    )
+
+
+def record_calls(wrapper: str, prepared: PreparedGraph, compiler: KernelCompiler) -> _RecordedCalls:
+    """Return the calls of a wrapper; raise RefusedError for one that does not run."""
+    try:
+        return _run_on_meta(wrapper, prepared.inputs)
+    except BackprintError:
+        raise
+    except Exception as error:  # of any kind: the code is a compiler's
+        message = f"{type(error).__name__}: {str(error).strip()[:300]}"
+        raise RefusedError(
+            f"what {compiler.version} wrote does not run on meta tensors, with which calls are recorded: {message}"
+        ) from error
+
+
+def blank_kernel(
+    target: KernelTarget, threads: int, direction: str, compiler: KernelCompiler, sample: str = ""
+) -> Kernel:
+    """Return a Kernel with the facts that all kernels of a graph share."""
+    on_cpu = target.device == "cpu"
+    isa = isa_in_use() if on_cpu else ""
+    return Kernel(
+        target.language,
+        "",
+        "",
+        target.name,
+        compiler=compiler.version,
+        threads=threads if on_cpu else None,
+        isa=isa,
+        sample=sample,
+        direction=direction,
+    )
+
+
+def refuse_cpu_only(prepared: PreparedGraph, target: KernelTarget) -> None:
+    """Raise for an operator that only a CPU has, on another target."""
+    if target.device == "cpu":
+        return
+    for node in prepared.module.graph.nodes:
+        name = str(getattr(schema_if_any(node.target), "name", ""))
+        if any(part in name for part in CPU_ONLY):
+            raise RefusedError(
+                f"{node.target} runs on a CPU only, and has no form of common operators here: capture "
+                f"the program on a GPU, or extract for target cpu"
+            )
+
+
+def with_origin(kernel: Kernel, blank: Kernel, code: InductorCode, recorded: _RecordedCalls, graph: Graph) -> Kernel:
+    """Return a kernel with its target, its calls, and the operators that it computes."""
+    steps = {step.name: step for step in graph.steps}
+    computed = [steps[name] for name in code.steps.get(kernel.name, ()) if name in steps]
+    operators = tuple(FusedOperator(step.target, step.name, program_line(step)) for step in computed)
+    calls = tuple(recorded.kernels.get(kernel.name, ()))
+    known = replace(blank, name=kernel.name, source=kernel.source, declared=kernel.declared)
+    return replace(known, operators=operators, calls=calls)
+
+
+def program_line(step: Step) -> str:
+    """Return the line of the program that a step came from."""
+    source = step.source
+    return "" if source is None else f"{source.file}:{source.line} in {source.function}: {source.code}"
+
+
+def input_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, ...]:
+    """Return the inputs of a graph as they are on the target."""
+    return tuple(starmap(_lowered_port, zip(graph.inputs, prepared.inputs, strict=True)))
+
+
+def _output_ports(graph: Graph, prepared: PreparedGraph) -> tuple[LoweredPort, ...]:
+    """Return the outputs of a graph as they are on the target; None, and numbers, are no tensors and left out."""
+    (results,) = prepared.module.graph.output_node().args
+    values = (getattr(result, "meta", {}).get("val") for result in results)
+    pairs = zip(graph.outputs, values, strict=True)
+    return tuple(_lowered_port(port, value) for port, value in pairs if isinstance(value, torch.Tensor))
+
+
+def _lowered_port(port: Port, value: torch.Tensor | int | float | bool) -> LoweredPort:
+    if not isinstance(value, torch.Tensor):
+        return LoweredPort(port.role, port.name, type(value).__name__, value=value)
+    return LoweredPort(port.role, port.name, str(value.dtype)[6:], tuple(value.shape), tuple(value.stride()))
+
+
+def _guard_lines(graph: Graph) -> tuple[str, ...]:
+    """Return the conditions of the kernels as lines: the values of symbolic sizes, and the graph's guards."""
+    from backprint.graph.text import show_step
+
+    sizes = (f"{name} == {size}" for name, size in example_sizes(graph).items())
+    return (*sizes, *(show_step(step) for step in graph.steps if step.is_guard))
+
+
+# ------------------------------------------------------------------ the kernels of a Capture
+
+
+def capture_kernels(
+    capture: Capture, target: str = "cpu", direction: str = "both", threads: int = 1, compiler: str = "inductor"
+) -> CaptureKernels:
+    """Return the kernels that a compiler writes for each Pair of a Capture; graphs that it refuses are listed."""
+    check_choice("direction", direction)
+    if threads < 1:
+        raise UsageError(f"threads={threads!r} must be 1 or more")
+    aim, row, graphs, refused = target_named(target), kernel_compiler(compiler), [], []
+    for place, pair in enumerate(capture.pairs):
+        for extracted in extracted_graphs(pair, aim, threads, capture.name, direction, row):
+            title = f"pair_{place} {extracted.direction}"
+            if isinstance(extracted, ExtractedGraph):
+                graphs.append(replace(extracted, title=title))
+            else:
+                refused.append((title, extracted.reason))
+    return CaptureKernels(capture, aim, threads, tuple(graphs), tuple(refused), compiler)

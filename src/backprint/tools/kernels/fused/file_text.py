@@ -1,0 +1,388 @@
+"""A program in Inductor's kernels as a file that stands alone: kernels, two functions that launch them, an
+autograd.Function, and a function."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from backprint.tools.kernels.alone import ASSEMBLY, ATOMIC, PTX, NeededHelpers, helper_lines, libdevice_lines
+from backprint.tools.kernels.alone_file import template
+from backprint.tools.kernels.fused.kernel_text import FusedKernel, FusedText, shown_lines
+from backprint.tools.kernels.fused.nouns import CodePort, Direction
+from backprint.tools.kernels.fused.wrapper_text import evaluated
+from backprint.tools.kernels.loops.nouns import INPUTS
+
+
+@dataclass(frozen=True, slots=True)
+class FusedFile:
+    """What a file is made of. `inputs` are in the order of the function's arguments: inputs, then parameters, …"""
+
+    name: str
+    origin: str
+    compiler: str
+    target: str
+    forward: Direction
+    backward: Direction | None
+    texts: dict[str, FusedText]
+    conditions: tuple[str, ...]
+    symbols: dict[str, str]
+    """Of each symbolic size, where it is read: `x.shape[0]`."""
+    without_grad: tuple[str, ...]
+
+    @property
+    def inputs(self) -> list[CodePort]:
+        """The arguments of the function; a constant may be the backward's alone."""
+        names = {port.port.name for port in self.forward.inputs}
+        later = [port for port in self.kept if port.port.role != "saved" and port.port.name not in names]
+        return sorted((*self.forward.inputs, *later), key=lambda port: (*INPUTS, "rng").index(port.port.role))
+
+    @property
+    def outputs(self) -> list[CodePort]:
+        """What the function returns."""
+        return [port for port in self.forward.outputs if port.port.role == "output"]
+
+    @property
+    def kept(self) -> list[CodePort]:
+        """What the backward takes besides gradients of outputs: values of the forward, and arguments."""
+        return [port for port in (self.backward.inputs if self.backward else ()) if port.port.role != "tangent"]
+
+    @property
+    def tangents(self) -> dict[str, CodePort]:
+        """The gradient of each output that has one, by the output's port."""
+        ports = self.backward.inputs if self.backward else ()
+        return {port.port.name: port for port in ports if port.port.role == "tangent"}
+
+    @property
+    def gradients(self) -> dict[str, CodePort]:
+        """The gradient of each input that has one, by the input's port."""
+        ports = self.backward.outputs if self.backward else ()
+        return {port.port.name: port for port in ports if port.port.role == "gradient"}
+
+    def taken(self, sizes: Sequence[int]) -> list[int]:
+        """Return the sizes that the file takes, as far as that is known: of a file of one symbol."""
+        if len(self.symbols) != 1:
+            return list(sizes)
+        (name,) = self.symbols
+        return [size for size in sizes if all(evaluated(text, {name: size}) for text in self.conditions)]
+
+    @property
+    def kernels(self) -> list[FusedKernel]:
+        """The kernels of both directions."""
+        return [kernel for text in self.texts.values() for kernel in text.kernels]
+
+    @property
+    def class_name(self) -> str:
+        """The name of the autograd.Function."""
+        return "".join(part[:1].upper() + part[1:] for part in self.name.split("_")) + "Function"
+
+
+def fused_file(file: FusedFile) -> str:
+    """Return the source of a file."""
+    helpers = [kernel.helpers for kernel in file.kernels]
+    libdevice = list(dict.fromkeys(name for item in helpers for name in item.libdevice))
+    parts = [
+        head_text(file, bool(libdevice)),
+        _tuned_text(file),
+        *_merged_helpers(helpers),
+        *(kernel.text.rstrip() for kernel in file.kernels),
+        _direction_text(file, file.forward),
+        *([_direction_text(file, file.backward)] if file.backward else []),
+        function_text(file),
+        helpers_text(),
+        call_text(file),
+        _interpreter_text(file, libdevice),
+    ]
+    return "\n\n\n".join(part.strip("\n") for part in parts if part.strip()) + "\n"
+
+
+def head_text(file: FusedFile, libdevice: bool) -> str:
+    """Return the docstring and the imports."""
+    counts = [f"{len(file.texts['forward'].kernels)} in the forward"]
+    if file.backward is not None:
+        counts.append(f"{len(file.texts['backward'].kernels)} in the backward")
+    sizes = f", for every {' and '.join(file.symbols)}" * bool(file.symbols)
+    arguments = ", ".join(port.name for port in file.inputs)
+    bodies = "\n".join(kernel.text for kernel in file.kernels)
+    imports = ["import torch", "import triton", "import triton.language as tl"]
+    if "tl_math." in bodies:
+        imports.append("from triton.language import math as tl_math")
+    words = (
+        f"Written by Backprint from {file.origin}; the kernels are those of {file.compiler} for {file.target}, with "
+        f"names of the program. This file needs torch and triton alone. `{file.name}({arguments})` is the program, and "
+        "gradients flow through it. What the forward keeps for the backward is what it returns after its outputs."
+    )
+    lines = [f'"""{file.name} in Triton kernels of Inductor: {", ".join(counts)}{sizes}.', "", *filled(words), '"""']
+    needs_types = libdevice or any(word in bodies for word in ("triton_helpers", "tl.atomic", ASSEMBLY))
+    launching = [line for text in file.texts.values() for line in (*text.lines, *text.results)]
+    needs_math = any(re.search(r"\bmath\.", line) for line in (*launching, *file.conditions))
+    setup = [*(["import math"] if needs_math else []), "import os", *(["import types"] if needs_types else []), ""]
+    lines += ["", *setup, *imports, ""]
+    lines.append('INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"')
+    if libdevice:
+        lines += ["", "if not INTERPRETED:", "    from triton.language.extra import libdevice"]
+    return "\n".join(lines)
+
+
+def _tuned_text(file: FusedFile) -> str:
+    """Return the function that chooses configurations, if a kernel has several."""
+    if not any("tuned(" in kernel.text for kernel in file.kernels):
+        return ""
+    return '''def tuned(*configurations):
+    """Return the configurations that Triton's autotuner tries; its interpreter takes the first."""
+    return list(configurations[:1] if INTERPRETED else configurations)'''
+
+
+def _merged_helpers(helpers: Sequence[NeededHelpers]) -> list[str]:
+    """Return the functions of PyTorch that kernels call, once each."""
+    functions = tuple(dict.fromkeys(name for item in helpers for name in item.functions))
+    if not functions:
+        return []
+    texts: dict[str, None] = {}
+    for item in helpers:
+        texts.update(dict.fromkeys(text for text in item.source.split("\n\n\n") if text.strip()))
+    return [helper_lines(NeededHelpers(functions, "\n\n\n".join(texts), ()))]
+
+
+def _interpreter_text(file: FusedFile, libdevice: Sequence[str]) -> str:
+    """Return what Triton's interpreter needs: functions in the place of libdevice and of PTX, and mends of it."""
+    bodies = "\n".join(kernel.text for kernel in file.kernels)
+    parts: list[str] = []
+    if libdevice or ASSEMBLY in bodies:
+        parts.append(template("interpreter").strip())
+    if libdevice:
+        lines = libdevice_lines(NeededHelpers((), "", tuple(libdevice))).split("\n")
+        start = next(place for place, line in enumerate(lines) if line.startswith("else:"))
+        parts.append("\n".join(line.strip() for line in lines[start + 1 :]))
+    for text, mend in (("tl.atomic", ATOMIC), (ASSEMBLY, PTX)):
+        if text in bodies:
+            parts.append(textwrap.dedent("\n".join(mend.strip().split("\n")[1:])))
+    if not parts:
+        return ""
+    indented_text = "\n".join(f"    {line}".rstrip() for line in "\n\n\n".join(parts).split("\n"))
+    return f"if INTERPRETED:  # what Triton's interpreter has not, or computes otherwise than a GPU\n\n{indented_text}"
+
+
+def _direction_text(file: FusedFile, direction: Direction) -> str:
+    """Return the function that launches the kernels of a direction."""
+    text = file.texts[direction.name]
+    names = [port.name for port in direction.inputs]
+    results = returned(file, direction)
+    first = next(port.name for port in direction.inputs if port.is_tensor)
+    lines = [
+        *shown_lines([f"def {file.name}_{direction.name}({', '.join(names)}):"], ""),
+        f'    """Return {words_of(results)}."""',
+    ]
+    body = list(text.lines)
+    if any("device" in line for line in body):
+        body.insert(0, f"device = {first}.device")
+    values = ", ".join(value for _, value in results)
+    return "\n".join([*lines, *shown_lines(body, "    "), *shown_lines([f"return {values}"], "    ")])
+
+
+def words_of(results: Iterable[tuple[str, str]]) -> str:
+    names = [name for name, _ in results]
+    return ", ".join(names[:6]) + f" and {len(names) - 6} more" * (len(names) > 6) if names else "nothing"
+
+
+def returned(file: FusedFile, direction: Direction) -> list[tuple[str, str]]:
+    """Return the results of a direction's function, name and expression: each once, and none that is an input."""
+    values = file.texts[direction.name].results
+    taken = {port.name for port in direction.inputs}
+    rows: dict[str, str] = {}
+    for port, value in zip(direction.outputs, values, strict=True):
+        if value not in taken and value not in rows.values() and value != "None":
+            name = value if re.fullmatch(r"[A-Za-z_]\w*", value) else port.name
+            while name in rows:
+                name += "_"
+            rows[name] = value
+    return list(rows.items())
+
+
+def value_of(file: FusedFile, direction: Direction, port: CodePort) -> str:
+    """Return the name that a result has after a direction's function was called."""
+    text, place = file.texts[direction.name], direction.outputs.index(port)
+    names = {expression: name for name, expression in returned(file, direction)}
+    value = names.get(text.results[place], text.results[place])
+    if direction.name == "forward" and place in text.otherwise:
+        return _laid_otherwise(value, port.shape, text.otherwise[place])
+    return value
+
+
+def _laid_otherwise(value: str, shape: Sequence[str], stride: Sequence[str]) -> str:
+    """Return the expression that gives a result the program's strides: 0 where the program expanded it, so that its
+    first element there stands for all."""
+    strides = f"({', '.join(stride)},)"
+    if "0" not in stride:
+        return f"laid({value}, {strides})"
+    first = ", ".join(":1" if step == "0" else ":" for step in stride)
+    return f"laid({value}[{first}], {strides}).expand({', '.join(shape)})"
+
+
+def function_text(file: FusedFile) -> str:
+    """Return the autograd.Function."""
+    names = ", ".join(port.name for port in file.inputs)
+    results = [name for name, _ in returned(file, file.forward)]
+    first = next(port.name for port in file.inputs if port.is_tensor)
+    lines = [
+        f"class {file.class_name}(torch.autograd.Function):",
+        f'    """{file.name} in kernels of both directions."""'
+        if file.backward
+        else f'    """{file.name} in kernels."""',
+        "",
+        "    @staticmethod",
+        f"    def forward(ctx, {names}):",
+    ]
+    body: list[str] = []
+    if file.backward is not None:
+        body += [
+            f"if ctx.needs_input_grad[{place}]:\n"
+            f'    raise ValueError("{port.name} requires grad, and did not when this file was written")'
+            for place, port in enumerate(file.inputs)
+            if port.port.name in file.without_grad and port.dtype is not None and port.dtype.is_floating_point
+        ]
+    body += [line for port in file.forward.inputs if (line := laid(port, file.texts["forward"].laid))]
+    called = f"{file.name}_forward({', '.join(port.name for port in file.forward.inputs)})"
+    body += [f"with torch.cuda.device_of({first}):", f"    {', '.join(results)} = {called}"]
+    outputs = [value_of(file, file.forward, port) for port in file.outputs]
+    if file.backward is not None:
+        kept = {port.port.name: port.name for port in file.inputs}
+        kept |= {port.port.name: value_of(file, file.forward, port) for port in file.forward.outputs if _is_saved(port)}
+        tensors = [kept[port.port.name] for port in file.kept if port.is_tensor]
+        numbers = [(port.name, kept[port.port.name]) for port in file.kept if not port.is_tensor]
+        body.append(f"ctx.save_for_backward({', '.join(tensors)})")
+        body += [f"ctx.{name} = {value}" for name, value in numbers]
+    for place, value in enumerate(outputs):
+        if not value.isidentifier():  # laid out as in the program; what is kept for the backward stays as it is
+            outputs[place] = f"{file.outputs[place].name}_laid"
+            body.append(f"{outputs[place]} = {value}")
+    plain = [value for port, value in zip(file.outputs, outputs, strict=True) if port.port.name not in file.tangents]
+    if plain:
+        body.append(f"ctx.mark_non_differentiable({', '.join(plain)})")
+    body.append(f"return {', '.join(outputs)}")
+    lines += indented(body)
+    if file.backward is not None:
+        lines += ["", *backward_lines(file, file.backward)]
+    return "\n".join(lines)
+
+
+def _is_saved(port: CodePort) -> bool:
+    return port.port.role == "saved"
+
+
+def backward_lines(file: FusedFile, backward: Direction) -> list[str]:
+    """Return the backward of the autograd.Function."""
+    arguments = [
+        file.tangents[port.port.name].name if port.port.name in file.tangents else f"_{port.name}"
+        for port in file.outputs
+    ]
+    tensors = [port.name for port in file.kept if port.is_tensor]
+    body = [f"{', '.join(tensors)}{',' * (len(tensors) == 1)} = ctx.saved_tensors"] if tensors else []
+    used = file.texts["backward"].laid
+    body += [line for port in file.tangents.values() if (line := laid(port, used))]
+    values = [port.name if port.is_tensor else f"ctx.{port.name}" for port in backward.inputs]
+    results = [name for name, _ in returned(file, backward)]
+    first = next(iter(file.tangents.values())).name
+    called = f"{file.name}_backward({', '.join(values)})"
+    body += [f"with torch.cuda.device_of({first}):", f"    {', '.join(results)} = {called}" if results else "    pass"]
+    gradients = [
+        value_of(file, backward, file.gradients[port.port.name]) if port.port.name in file.gradients else "None"
+        for port in file.inputs
+    ]
+    body.append(f"return {', '.join(gradients)}")
+    return [
+        "    @staticmethod",
+        "    @torch.autograd.function.once_differentiable",
+        f"    def backward(ctx, {', '.join(arguments)}):",
+        *indented(body),
+    ]
+
+
+def laid(port: CodePort, used: frozenset[str]) -> str:
+    """Return the line that lays an input out as the kernels read it, or ''."""
+    if not port.is_tensor or port.name not in used or not port.shape:
+        return ""
+    if is_contiguous(port):
+        return f"{port.name} = {port.name}.contiguous()"
+    return f"{port.name} = laid({port.name}, ({', '.join(port.stride)},))"
+
+
+def is_contiguous(port: CodePort) -> bool:
+    """Whether a port's layout is that of `contiguous()`, by the texts of its strides."""
+    wanted, step = [], "1"
+    for size in reversed(port.shape):
+        wanted.append(step)
+        step = size if step == "1" else f"{size}*{step}"
+    texts = [simple(text) for text in wanted[::-1]]
+    return texts == [simple(text) for text in port.stride]
+
+
+def simple(text: str) -> str:
+    """Return a product as its factors in order, numbers multiplied."""
+    numbers, others = 1, []
+    for factor in re.sub(r"[() ]", "", text).split("*"):
+        if factor.isdigit():
+            numbers *= int(factor)
+        else:
+            others.append(factor)
+    return "*".join([str(numbers), *sorted(others)])
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    """Return statements of a method, which may be several lines."""
+    rows: list[str] = []
+    for line in (row for text in lines for row in text.split("\n")):
+        body = line.lstrip(" ")
+        rows += shown_lines([body], " " * (8 + len(line) - len(body)))
+    return rows
+
+
+def helpers_text() -> str:
+    """Return the functions that are the same in every file."""
+    return '''def expect(**tensors):
+    """Raise unless tensors have the dtypes and the shapes that this file was written for."""
+    for name, (tensor, dtype, shape) in tensors.items():
+        if tensor.dtype != dtype or tuple(tensor.shape) != tuple(shape):
+            raise ValueError(
+                f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}, and this file was written for {dtype} of "
+                f"shape {tuple(shape)}"
+            )
+
+
+def laid(tensor, stride):
+    """Return a tensor with these strides."""
+    if tensor.stride() == stride:
+        return tensor
+    return torch.empty_strided(tensor.shape, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)'''
+
+
+def call_text(file: FusedFile) -> str:
+    """Return the function that users call."""
+    names = ", ".join(port.name for port in file.inputs)
+    lines = [
+        f"def {file.name}({names}):",
+        f'    """Return {", ".join(port.name for port in file.outputs)} of the program."""',
+    ]
+    lines += [f"    {name} = {place}" for name, place in file.symbols.items()]
+    rows = [f"{port.name}=({port.name}, {port.dtype}, {shape_text(port)})" for port in file.inputs if port.is_tensor]
+    lines += shown_lines([f"expect({', '.join(rows)})"], "    ")
+    if file.conditions:
+        condition = " and ".join(f"({text})" if " or " in text else text for text in file.conditions)
+        values = ", ".join(f"{name} = {{{name}}}" for name in file.symbols)
+        lines += [
+            f"    if not ({condition}):",
+            f'        raise ValueError(f"{values}: this file was written for {condition}")',
+        ]
+    return "\n".join([*lines, f"    return {file.class_name}.apply({names})"])
+
+
+def shape_text(port: CodePort) -> str:
+    """Return a shape as a tuple."""
+    return f"({', '.join(port.shape)}{',' * (len(port.shape) == 1)})"
+
+
+def filled(text: str) -> list[str]:
+    """Return a paragraph as lines."""
+    return textwrap.wrap(text, 118)

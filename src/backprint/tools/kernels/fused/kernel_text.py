@@ -1,0 +1,245 @@
+"""A kernel that Inductor wrote, as a function of Triton that a person reads: with names of the program, and launched on
+a grid. The configurations among which Inductor would choose are those of Triton's autotuner."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backprint.tools.kernels.alone import NeededHelpers, TritonModule, metadata, needed_helpers, triton_module
+from backprint.tools.kernels.build_triton import loaded_kernel
+from backprint.tools.kernels.fused.nouns import Direction, unique
+from backprint.tools.kernels.fused.wrapper_text import WIDTH, Launch, WrapperText, broken
+from backprint.tools.kernels.nouns import Kernel
+
+INSTANT = ("arange", "full", "program_id", "broadcast_to")
+"""Functions of Triton whose unused results are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class FusedKernel:
+    """A kernel in a file: its name there, its text with decorators, and the types of its arguments."""
+
+    name: str
+    text: str
+    kernel: Kernel
+    module: TritonModule
+    signature: Mapping[str, str]
+    constants: Mapping[str, Any]
+    options: Mapping[str, Any]
+
+    @property
+    def helpers(self) -> NeededHelpers:
+        """The functions of PyTorch and libdevice that it calls."""
+        return needed_helpers(self.module.functions)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedText:
+    """A direction as a function of Python and its kernels."""
+
+    kernels: tuple[FusedKernel, ...]
+    lines: tuple[str, ...]
+    results: tuple[str, ...]
+    used: frozenset[str]
+    laid: frozenset[str]
+    otherwise: Mapping[int, tuple[str, ...]]
+
+
+def fused_text(direction: Direction, wrapper: WrapperText, taken: set[str], name: str) -> FusedText:
+    """Return the kernels and the function of a direction; `taken` are names that the file has already."""
+    kernels: dict[str, FusedKernel] = {}
+    grids: dict[str, Sequence[str]] = {}
+    several = len(direction.kernels) > 1
+    for place, kernel in enumerate(direction.kernels):
+        own = unique(f"{name}_{direction.name}{f'_{place + 1}' * several}_kernel", taken)
+        taken.add(own)
+        launches = [launch for launch in wrapper.launches.values() if launch.kernel == kernel.name]
+        kernels[kernel.name], grids[kernel.name] = written(kernel, launches, own)
+    lines: list[str] = []
+    for line in wrapper.lines:
+        if (launch := wrapper.launches.get(line)) is None:
+            lines.append(line)
+            continue
+        item = kernels[launch.kernel]
+        lines.append(_launch_text(item, launch, grids[launch.kernel]))
+    return FusedText(
+        tuple(kernels.values()), tuple(lines), wrapper.results, wrapper.used, wrapper.laid, wrapper.otherwise
+    )
+
+
+def written(kernel: Kernel, launches: Sequence[Launch], name: str) -> tuple[FusedKernel, Sequence[str]]:
+    """Return a kernel as it stands in the file, and the expressions of its grid, of names of its arguments."""
+    module = triton_module(kernel)
+    meta = metadata(kernel, module)
+    tuner = loaded_kernel(kernel)
+    configurations, grid = grid_of(tuner)
+    sizes = {key for configuration in configurations for key in configuration.kwargs}
+    parameters = [parameter for parameter in module.parameters if parameter not in sizes]
+    renamed = parameter_names(parameters, launches, module)
+    text = renamed_text(_without_unused(module), {**renamed, module.main.name: name})
+    text = "\n".join(row for line in text.split("\n") for row in (broken(line, "") if line[:4] == "def " else [line]))
+    stored = [name for name in tuner.inductor_meta.get("mutated_arg_names", ()) if name in parameters]
+    decorator = autotuner(configurations, [renamed.get(item, item) for item in stored])
+    options = {"debug": True} if "device_assert" in text else {}
+    signature = {renamed.get(key, key): kind for key, kind in meta["signature"].items()}
+    constants = {renamed.get(key, key): value for key, value in meta["constants"].items()}
+    others = [module.text_of(function) for function in module.functions if function is not module.main]
+    parts = [*(ast.unparse(node) for node in module.constants), *others, _comment_of(kernel) + decorator + text]
+    return FusedKernel(name, "\n\n\n".join(parts), kernel, module, signature, constants, options), grid
+
+
+def _comment_of(kernel: Kernel) -> str:
+    """Return comment lines: the program's lines, and the operators that the kernel computes of each."""
+    lines: dict[str, list[str]] = {}
+    for operator in kernel.operators:
+        short = operator.operator.removeprefix("aten.").partition(".")[0]
+        lines.setdefault(re.sub(r"[^ -~]", "?", operator.line), []).append(short)
+    rows = []
+    for line, names in lines.items():
+        rows += [f"# {', '.join(dict.fromkeys(names))}", *([f"#   {line}"] if line else [])]
+    return "".join(f"{row if len(row) <= WIDTH else row[: WIDTH - 1] + '…'}\n" for row in rows)
+
+
+def autotuner(configurations: Sequence[Any], stored: Sequence[str]) -> str:
+    """Return the decorators of a kernel."""
+    rows = []
+    for item in configurations:
+        sizes = ", ".join(f'"{key}": {value}' for key, value in item.kwargs.items())
+        rows.append(f"triton.Config({{{sizes}}}, num_warps={item.num_warps}, num_stages={item.num_stages})")
+    restored = f", restore_value={list(stored)!r}" * bool(stored and len(rows) > 1)
+    if len(rows) == 1:
+        return f"@triton.autotune([{rows[0]}], key=[])\n"
+    listed = "".join(f"        {row},\n" for row in rows)
+    return f"@triton.autotune(\n    tuned(\n{listed}    ),\n    key=[]{restored},\n)\n".replace("'", '"')
+
+
+def grid_of(tuner: Any) -> tuple[list[Any], Sequence[str]]:
+    """Return the configurations of a kernel, and its grid as expressions of its arguments and `meta`.
+
+    A grid that cannot be written for all configurations is that of the first, which is then the only one.
+    """
+    from backprint._torch.inductor import GridExpr
+
+    configurations = list(tuner.configs)
+    alike = {tuple(configuration.kwargs) for configuration in configurations}
+    if len(configurations) > 1 and len(alike) == 1:
+        names = {key: f"META_{key}" for key in configurations[0].kwargs}
+        try:
+            return configurations, grid_text(GridExpr.from_meta(tuner.inductor_meta, names, mode="python"))
+        except (TypeError, AssertionError):  # it computes with the numbers of a configuration
+            pass
+    return configurations[:1], grid_text(
+        GridExpr.from_meta(tuner.inductor_meta, dict(configurations[0].kwargs), mode="python")
+    )
+
+
+def grid_text(expression: Any) -> list[str]:
+    """Return the three expressions of a grid."""
+    values: dict[str, str] = {}
+    for line in expression.prefix:
+        name, _, value = line.partition(" = ")
+        values[name] = ast.unparse(_Inserted(values).visit(ast.parse(value, mode="eval").body))
+    sizes = [str(expression.x_grid), str(expression.y_grid), str(expression.z_grid)]
+    return [ast.unparse(_Inserted(values).visit(ast.parse(size, mode="eval").body)) for size in sizes]
+
+
+class _Inserted(ast.NodeTransformer):
+    """Puts expressions in the place of names, and `triton.cdiv` in that of a division that is rounded up."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self.values = values
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:  # the name is ast's
+        if node.id.startswith("META_"):
+            return ast.parse(f"meta[{node.id[5:]!r}]", mode="eval").body
+        return ast.parse(self.values[node.id], mode="eval").body if node.id in self.values else node
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:  # as above
+        match node:
+            case ast.UnaryOp(
+                op=ast.USub(), operand=ast.BinOp(left, ast.FloorDiv(), ast.UnaryOp(op=ast.USub(), operand=right))
+            ):
+                left, right = self.visit(left), self.visit(right)
+                if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
+                    return ast.Constant(-(left.value // -right.value))  # type: ignore[operator]  # both are numbers
+                return ast.Call(ast.parse("triton.cdiv", mode="eval").body, [left, right], [])
+        self.generic_visit(node)
+        return node
+
+
+def _launch_text(item: FusedKernel, launch: Launch, grid: Sequence[str]) -> str:
+    """Return the launch of a kernel as a statement."""
+    values = dict(zip(item.module.parameters, launch.arguments, strict=False))
+    sizes = [ast.unparse(_Inserted(values).visit(ast.parse(size, mode="eval").body)) for size in grid]
+    while len(sizes) > 1 and sizes[-1] == "1":
+        sizes.pop()
+    text = f"({', '.join(sizes)},)" if len(sizes) == 1 else f"({', '.join(sizes)})"
+    text = f"lambda meta: {text}" if "meta[" in text else text
+    options = [f"{name}={value!r}" for name, value in item.options.items()]
+    return f"{item.name}[{text}]({', '.join([*launch.arguments, *options])})".replace("'", '"')
+
+
+# ---- The text of a kernel
+
+
+def parameter_names(parameters: Sequence[str], launches: Sequence[Launch], module: TritonModule) -> dict[str, str]:
+    """Return new names of a kernel's pointers: those of what it is launched with, if it is always the same."""
+    inside = {node.id for node in ast.walk(module.main) if isinstance(node, ast.Name)}
+    taken = inside | set(module.parameters) | {"tl", "triton", "libdevice", "triton_helpers", "tl_math"}
+    renamed: dict[str, str] = {}
+    for place, name in enumerate(parameters):
+        values = {launch.arguments[place] for launch in launches if place < len(launch.arguments)}
+        value = min(values, default="")
+        if len(values) == 1 and re.fullmatch(r"[A-Za-z_]\w*", value) and "ptr" in name:
+            renamed[name] = unique(f"{value}_ptr", taken)
+            taken.add(renamed[name])
+    return renamed
+
+
+def _without_unused(module: TritonModule) -> str:
+    """Return the text of the kernel without names that nothing reads, such as `rindex`."""
+    lines = module.text_of(module.main).split("\n")
+    while True:
+        tree = ast.parse("\n".join(lines))
+        read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        dropped = {node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt) and _is_unread(node, read)}
+        if not dropped:
+            return "\n".join(lines)
+        lines = [line for number, line in enumerate(lines, 1) if number not in dropped]
+
+
+def _is_unread(node: ast.stmt, read: Iterable[str]) -> bool:
+    """Whether a statement of one line only names a value that nothing reads."""
+    match node:
+        case (
+            ast.Assign(targets=[ast.Name(id=name)], value=value)
+            | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+        ):
+            calls = [child.func for child in ast.walk(value) if isinstance(child, ast.Call)]
+            harmless = all(isinstance(call, ast.Attribute) and call.attr in INSTANT for call in calls)
+            return name not in read and harmless and node.lineno == node.end_lineno
+    return False
+
+
+def renamed_text(text: str, names: Mapping[str, str]) -> str:
+    """Return a text of Python with other names."""
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    lines = text.split("\n")
+    for place, token in reversed(list(enumerate(tokens))):
+        is_attribute = place > 0 and tokens[place - 1].string == "."
+        if token.type == tokenize.NAME and token.string in names and not is_attribute:
+            row, start = token.start
+            line = lines[row - 1]
+            lines[row - 1] = line[:start] + names[token.string] + line[token.end[1] :]
+    return "\n".join(lines)
+
+
+def shown_lines(lines: Iterable[str], indent: str) -> list[str]:
+    """Return statements with an indent, long calls broken."""
+    return [row for line in lines for row in broken(line, indent)]

@@ -1,0 +1,286 @@
+"""A program that is no loop, from a capture to a LoweredGraph."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from backprint.api import capture
+from backprint.errors import BackprintError, RefusedError
+from backprint.graph.nouns import Capture, Graph, Pair, ScalarSpec, Spec, TensorSpec
+from backprint.graph.sizes import example_sizes, known
+from backprint.graph.steps import used
+from backprint.graph.text import show_step
+from backprint.tools.kernels.compilers import inductor_version
+from backprint.tools.kernels.fused.directions import directions_of, in_file
+from backprint.tools.kernels.fused.file_text import FusedFile, fused_file
+from backprint.tools.kernels.fused.kernel_text import FusedText, fused_text
+from backprint.tools.kernels.fused.lowered import LoweredGraph
+from backprint.tools.kernels.fused.nouns import RESERVED, Direction, identifier
+from backprint.tools.kernels.fused.wrapper_text import Reader
+from backprint.tools.kernels.loops.call import call_of
+from backprint.tools.kernels.loops.lower import name_of
+from backprint.tools.kernels.lowered import Face
+from backprint.tools.kernels.lowered_check import case_of_function, results_of_graphs, row_of
+from backprint.tools.kernels.nouns import target_named
+
+SIZES = (64, 128)
+"""Sizes at which a program of a free size is captured."""
+
+HELD = ("value", "pinned", "memory", "same")
+"""Kinds of guards that kernels could not check."""
+
+
+def lower_inputs(function: Callable[..., Any], inputs: Any, name: str | None, target: str = "cuda:90") -> LoweredGraph:
+    """Return a function or a module in Inductor's kernels, for the sizes of these inputs."""
+    call = call_of(inputs)
+    item = capture(function, args=call.args, kwargs=dict(call.kwargs), partition="min-cut")
+    return lower_capture(item, name or name_of(function, "program"), target, function)
+
+
+def lower_sized(
+    function: Callable[..., Any],
+    make_inputs: Callable[[int], Any],
+    sizes: Sequence[int] = SIZES,
+    name: str | None = None,
+    target: str = "cuda:90",
+) -> LoweredGraph:
+    """Return a function or a module in Inductor's kernels, for every number that `make_inputs` takes.
+
+    It is captured at the largest of `sizes`, with the dimensions that change as symbols; Inductor chooses its kernels
+    for that size.
+    """
+    largest = max(sizes)
+    call = call_of(make_inputs(largest))
+    item = capture(
+        function,
+        args=call.args,
+        kwargs=dict(call.kwargs),
+        partition="min-cut",
+        dynamic=changing(function, make_inputs, sorted(set(sizes))),
+    )
+    name = name or name_of(function, "program")
+    lowered = lower_capture(item, name, target, function, make_inputs)
+    if _is_right_at_one(lowered, make_inputs(1)):
+        return lowered
+    return lower_capture(item, name, target, function, make_inputs, least=2)
+
+
+def changing(
+    function: Callable[..., Any], make_inputs: Callable[[int], Any], sizes: Sequence[int]
+) -> dict[str, dict[int, str]]:
+    """Return the dimensions of the inputs that change with the size, each with a name: `n` where it is the size."""
+    shapes: dict[str, dict[int, Sequence[int]]] = {}
+    for size in sizes:
+        call = call_of(make_inputs(size))
+        item = capture(function, args=call.args, kwargs=dict(call.kwargs), engine="aot")
+        for port in item.pairs[0].forward.inputs:
+            if isinstance(port.spec, TensorSpec):
+                shapes.setdefault(port.name, {})[size] = tuple(map(int, port.spec.shape))
+    names: dict[tuple[int, ...], str] = {tuple(sizes): "n"}
+    places: dict[str, dict[int, str]] = {}
+    for name, rows in shapes.items():
+        if len(rows) < len(sizes) or len({len(shape) for shape in rows.values()}) > 1:
+            raise RefusedError(f"the number of dimensions of {name} changes with the size: {list(rows.values())}")
+        for place, lengths in enumerate(zip(*rows.values(), strict=True)):
+            if len(set(lengths)) > 1:
+                places.setdefault(name, {})[place] = names.setdefault(tuple(lengths), f"n_{len(names) + 1}")
+    if not places:
+        raise RefusedError("no argument has a size that changes with the number that `make_inputs` was given")
+    return places
+
+
+def _is_right_at_one(lowered: LoweredGraph, inputs: Any) -> bool:
+    """Whether the graphs of a free size are the program where the size is one: a dimension of one is broadcast, and a
+    program may do something else with it."""
+    case = case_of_function(lowered, "one", inputs)
+    constants = dict(lowered.capture.origin.constants)
+    try:
+        results = results_of_graphs(lowered, constants | dict(case.inputs), case.tangents)
+    except BackprintError:
+        return False
+    return all(row_of(case, port, results.get(port), value).ok for port, value in case.results.items())
+
+
+def lower_capture(
+    item: Capture,
+    name: str | None = None,
+    target: str = "cuda:90",
+    function: Callable[..., Any] | None = None,
+    make_inputs: Callable[[int], Any] | None = None,
+    least: int = 1,
+) -> LoweredGraph:
+    """Return a Capture in Inductor's kernels; symbolic sizes are `least` or more."""
+    pair = pair_of(item)
+    name = identifier(name or item.name)  # a file has functions of its own, such as `laid`
+    directions, conditions = directions_of(pair, target_named(target))
+    _refuse_what_changes_inputs(directions[0])
+    taken = {name, f"{name}_forward", f"{name}_backward", *RESERVED}
+    texts: dict[str, FusedText] = {}
+    for place, direction in enumerate(directions):
+        if direction.name == "backward":
+            directions[place] = direction = _with_saved_names(direction, directions[0], texts["forward"])
+        texts[direction.name] = fused_text(direction, Reader(direction).read(), taken, name)
+    if not any(text.kernels for text in texts.values()):
+        raise RefusedError(f"{name}: Inductor writes no kernel for it: all of it is calls of libraries, or views")
+    _refuse_returned_inputs(directions[0], texts["forward"])
+    symbols = _symbols_of(directions[0])
+    names = {symbol.name: identifier(symbol.name) for graph in graphs_of(pair) for symbol in graph.symbols}
+    guards = [in_file(guard.text, names) for guard in item.guards if guard.kind == "size"]
+    conditions = bounds([*(f"{symbol} >= {least}" for symbol in symbols), *conditions, *guards], symbols)
+    file = FusedFile(
+        name,
+        origin_of(item),
+        inductor_version().replace("inductor", "Inductor of PyTorch"),
+        target,
+        directions[0],
+        directions[1] if len(directions) > 1 else None,
+        texts,
+        tuple(conditions),
+        symbols,
+        tuple(without_grad(pair)),
+    )
+    again = partial(lower_capture, name=name, target=target, function=function, make_inputs=make_inputs)
+    return LoweredGraph(fused_file(file), name, function, make_inputs, item, _face_of(file), file, again)
+
+
+def pair_of(item: Capture) -> Pair:
+    """Return the one Pair of a Capture that kernels can stand for."""
+    if len(item.pairs) != 1:
+        raise RefusedError(
+            f"the program is {len(item.pairs)} graphs, not one: lower a part of it, as `bp.split` cuts one out"
+        )
+    if guards := [guard for guard in item.guards if guard.kind in HELD]:
+        raise RefusedError(f"the program depends on {guards[0].text}: the kernels could not know")
+    pair = item.pairs[0]
+    for graph in graphs_of(pair):
+        sizes = example_sizes(graph)
+        specs = {step.name: step.spec for step in graph.steps} | {port.local: port.spec for port in graph.inputs}
+        for step in graph.steps:
+            known_sizes = [_is_size(specs.get(name), sizes) for name in used(step)]
+            if step.is_guard and not all(known_sizes):
+                raise RefusedError(
+                    f"the program depends on a value, `{show_step(step)}`"
+                    f"{f' at {step.source.file}:{step.source.line}' if step.source else ''}: the kernels could not know"
+                )
+    return pair
+
+
+def _is_size(spec: Spec, sizes: Mapping[str, int]) -> bool:
+    """Whether a value is a size that symbols make."""
+    return isinstance(spec, ScalarSpec) and bool(spec.expression) and known(spec.expression, sizes)
+
+
+def _with_saved_names(backward: Direction, forward: Direction, text: FusedText) -> Direction:
+    """Return a backward whose saved values have the names that they have in the forward."""
+    values = dict(
+        zip(
+            (port.port.name for port in forward.outputs if port.port.role == "saved"),
+            (value for port, value in zip(forward.outputs, text.results, strict=True) if port.port.role == "saved"),
+            strict=True,
+        )
+    )
+    taken = {port.name for port in (*backward.inputs, *backward.outputs) if port.port.role != "saved"}
+    inputs = []
+    for port in backward.inputs:
+        value = values.get(port.port.name, "") if port.port.role == "saved" else ""
+        name = value if value.isidentifier() and value not in taken else port.name
+        taken.add(name)
+        inputs.append(replace(port, name=name))
+    return replace(backward, inputs=tuple(inputs))
+
+
+def _refuse_what_changes_inputs(forward: Direction) -> None:
+    """Raise RefusedError for a program that writes to its arguments or buffers."""
+    changed = [port.port.name for port in forward.outputs if port.port.role == "mutation"]
+    if changed:
+        raise RefusedError(
+            f"the program writes to {', '.join(changed[:3])}: return the new values, and write them outside of what is "
+            "lowered (a BatchNorm does so in training)"
+        )
+
+
+def _refuse_returned_inputs(forward: Direction, text: FusedText) -> None:
+    """Raise RefusedError for a program that returns an argument as it is, or the same tensor twice."""
+    given = {port.name for port in forward.inputs}
+    values = [value for port, value in zip(forward.outputs, text.results, strict=True) if port.port.role == "output"]
+    if returned := [value for value in values if value in given]:
+        raise RefusedError(f"the program returns its argument {returned[0]} as it is: leave it out of what is lowered")
+    if len(values) > len(set(values)):
+        raise RefusedError("the program returns the same tensor twice: leave one out of what is lowered")
+    numbers = [port.name for port in forward.outputs if port.port.role == "output" and not port.is_tensor]
+    if numbers:
+        raise RefusedError(f"the program returns the number {numbers[0]}: leave it out of what is lowered")
+
+
+def _symbols_of(forward: Direction) -> dict[str, str]:
+    """Return for each symbolic size where it is read: `x.shape[0]`."""
+    places: dict[str, str] = {}
+    for port in forward.inputs:
+        for place, size in enumerate(port.shape):
+            if size in forward.symbols.values():
+                places.setdefault(size, f"{port.name}.shape[{place}]")
+    return places
+
+
+def without_grad(pair: Pair) -> list[str]:
+    """Return the inputs that have no gradient."""
+    gradients = {port.name for port in (pair.backward.outputs if pair.backward else ()) if port.role == "gradient"}
+    return [port.name for port in pair.forward.inputs if port.name not in gradients]
+
+
+def graphs_of(pair: Pair) -> list[Graph]:
+    """Return the graphs of a Pair."""
+    return [pair.forward, *([pair.backward] if pair.backward is not None else [])]
+
+
+BOUND = re.compile(r"(?:(?P<times>\d+) \* )?(?P<name>\w+) (?P<word><=|<|>=|>) (?P<limit>\d+)")
+"""A condition that bounds one symbol."""
+
+
+def bounds(conditions: Iterable[str], symbols: Mapping[str, str]) -> list[str]:
+    """Return conditions on symbols, with the narrowest bounds of each; the others are of shapes, which are compared
+    anyway."""
+    least: dict[str, int] = {}
+    most: dict[str, int] = {}
+    others: list[str] = []
+    for text in dict.fromkeys(ast.unparse(ast.parse(text)) for text in conditions):
+        names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+        if not names or not names <= {*symbols, "math", "max", "min"}:
+            continue
+        match = BOUND.fullmatch(text)
+        if match is None:
+            others.append(text)
+            continue
+        name, times, limit = match["name"], int(match["times"] or 1), int(match["limit"])
+        if match["word"][0] == "<":
+            most[name] = min((limit - (match["word"] == "<")) // times, most.get(name, limit))
+        else:
+            least[name] = max(-((limit + (match["word"] == ">")) // -times), least.get(name, 0))
+    return [
+        *(f"{name} >= {limit}" for name, limit in least.items()),
+        *others,
+        *(f"{n} <= {m}" for n, m in most.items()),
+    ]
+
+
+def origin_of(item: Capture) -> str:
+    """Return the files of the program."""
+    sources = sorted({step.source.file for step in item.pairs[0].forward.steps if step.source is not None})
+    return ", ".join(sources[:3]) or item.name
+
+
+def _face_of(file: FusedFile) -> Face:
+    """Return the ports of the file's function."""
+    names = [port.port.name for port in file.inputs]
+    outputs = [port.port.name for port in file.outputs]
+    return Face(
+        tuple(names),
+        tuple(name in file.gradients for name in names),
+        tuple(outputs),
+        tuple(name in file.tangents for name in outputs),
+    )

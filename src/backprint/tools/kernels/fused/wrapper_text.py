@@ -1,0 +1,493 @@
+"""The code with which Inductor calls its kernels, as a function of plain PyTorch.
+
+Inductor's wrapper allocates memory and launches kernels through functions of its own. Its statements are read, and
+written again: `empty_strided_cuda` becomes `torch.empty`, a view of memory `.view`, `extern_kernels.mm` `torch.mm`,
+and a kernel is launched on a grid. Values have the names of the program's ports where they are ports. A name that has
+no such form is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from backprint.errors import RefusedError
+from backprint.graph.nouns import TensorSpec
+from backprint.tools.kernels.fused.nouns import CodePort, Direction, unique
+from backprint.values.geometry import are_contiguous
+
+WIDTH = 120
+
+LEFT_OUT = ("assert_alignment", "assert_tensor_metadata")
+"""Functions that a wrapper calls to check what is checked elsewhere here."""
+
+LAYOUTS = ("assert_size_stride", "assert_size_stride_grouped")
+"""Functions with which a wrapper asserts the layout of what a library returned."""
+
+SAMPLES = ((13, 101), (29, 211))
+"""Sizes, one for each symbol, at which layouts of symbolic sizes are compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A call of a kernel: its name in the wrapper, and its arguments as expressions of the file."""
+
+    kernel: str
+    arguments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WrapperText:
+    """A direction as statements of Python. `launches` has the calls of kernels by the line that stands for each."""
+
+    lines: tuple[str, ...]
+    results: tuple[str, ...]
+    launches: Mapping[str, Launch]
+    used: frozenset[str]
+    """The inputs that kernels or other calls take."""
+    laid: frozenset[str]
+    """The inputs whose layout matters: those, and those of which a result is a view."""
+    otherwise: Mapping[int, tuple[str, ...]]
+    """Places of results that have another layout than in the program -> the program's strides."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """The layout of a value, as expressions."""
+
+    shape: tuple[str, ...]
+    stride: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads a wrapper, statement by statement."""
+
+    direction: Direction
+    names: dict[str, str] = field(default_factory=dict)
+    memory: dict[str, Memory] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    launches: dict[str, Launch] = field(default_factory=dict)
+    results: tuple[str, ...] = ()
+    sizes: dict[str, str] = field(default_factory=dict)
+    """Names of the shapes of inputs -> the input."""
+    reused: frozenset[str] = frozenset()
+    """Names of memory that goes on under another name."""
+
+    def read(self) -> WrapperText:
+        """Return the function's statements."""
+        statements = list(flattened(_call_of_wrapper(self.direction.code.wrapper).body))
+        self.name_values(statements)
+        for statement in statements:
+            self.statement(statement)
+        while self.lines and self.lines[-1].startswith("del "):
+            self.lines.pop()
+        given = {port.name for port in self.direction.inputs}
+        texts = [*itertools.chain.from_iterable(launch.arguments for launch in self.launches.values())]
+        texts += [line for line in self.lines if line not in self.launches]
+        used, viewed = names_in(texts), names_in(value for value in self.results if value not in given)
+        self.check_names(used | viewed)
+        return WrapperText(
+            tuple(self.lines),
+            self.results,
+            self.launches,
+            frozenset(used & given),
+            frozenset((used | viewed) & given),
+            dict(self.other_layouts()),
+        )
+
+    def other_layouts(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Yield the places of results that Inductor laid out otherwise than the program, with the program's strides."""
+        given = {port.name for port in self.direction.inputs}
+        for place, (port, value) in enumerate(zip(self.direction.outputs, self.results, strict=True)):
+            memory = self.memory.get(value, self.memory.get(f"result {place}"))
+            wanted = Memory(port.shape, _captured_stride(port))
+            if port.is_tensor and memory is not None and value not in given and not self.is_same(memory, wanted):
+                yield place, wanted.stride
+
+    def name_values(self, statements: Sequence[ast.stmt]) -> None:
+        """Choose the names of values: an argument has its port's, a result too, and memory that is reused one name."""
+        arguments, same = self.argument_names(statements), {}
+        self.names = dict(zip(arguments, (port.name for port in self.direction.inputs), strict=True))
+        for port in self.direction.inputs:
+            if port.is_tensor:
+                self.memory[port.name] = Memory(port.shape, port.stride)
+        layouts: dict[str, Memory] = {}
+        for statement in statements:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=new)], value=ast.Name(id=old)) if old not in self.names:
+                    same[new] = old
+                    layouts |= {new: layouts[old]} if old in layouts else {}
+                case ast.Assign(
+                    targets=[ast.Name(id=new)], value=ast.Call(func=ast.Name(id="empty_strided_cuda"), args=[*sizes])
+                ):
+                    layouts[new] = Memory(sizes_of(sizes[0]), sizes_of(sizes[1]))
+                case ast.Assign(
+                    targets=[ast.Name(id=new)],
+                    value=ast.Call(
+                        func=ast.Name(id="reinterpret_tensor"), args=[ast.Name(id=old), shape, stride, ast.Constant(0)]
+                    ),
+                ) if old in layouts:
+                    layouts[new] = Memory(sizes_of(shape), sizes_of(stride))
+                    if self.is_same(layouts[old], layouts[new]):
+                        same[new] = old
+                case ast.Assign(targets=[ast.Name(id=new)], value=ast.Name(id=old)) if new.startswith("s"):
+                    self.names[new] = self.names[old]  # a size that is an argument
+        self.names |= self.direction.symbols
+        self.reused = frozenset(same.values())
+        for value, port in zip(returned(statements), self.direction.outputs, strict=True):
+            if isinstance(value, ast.Name) and value.id not in self.names:
+                root = value.id
+                while root in same:
+                    root = same[root]
+                if root not in self.names:
+                    self.names[root] = unique(port.name, set(self.names.values()))
+                self.names[value.id] = self.names[root]
+        for new in same:
+            root = new
+            while root in same:
+                root = same[root]
+            self.names[new] = self.names.setdefault(root, unique(root, set(self.names.values())))
+
+    def argument_names(self, statements: Sequence[ast.stmt]) -> list[str]:
+        """Return Inductor's names of the arguments, in order."""
+        for statement in statements:
+            match statement:
+                case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Name(id="args")):
+                    return [name.id for name in names if isinstance(name, ast.Name)]
+        return []
+
+    # ---- Statements
+
+    def statement(self, statement: ast.stmt) -> None:
+        """Write a statement."""
+        match statement:
+            case ast.Return(value=ast.Tuple(elts=values)):
+                self.results = tuple(self.text(value, f"result {place}") for place, value in enumerate(values))
+            case ast.Delete(targets=targets):
+                given = {port.name for port in self.direction.inputs}
+                ended = [name.id for name in targets if isinstance(name, ast.Name) and name.id not in self.reused]
+                if freed := [name for name in (self.names.get(name, name) for name in ended) if name not in given]:
+                    self.lines.append(f"del {', '.join(freed)}")
+            case ast.Assign(targets=[ast.Tuple()], value=ast.Name(id="args")):
+                pass
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                self.assignment(name, value)
+            case ast.Expr(value=ast.Call() as call):
+                self.call(call)
+            case ast.Pass():
+                pass
+            case _:
+                self.lines.append(self.text(statement))
+
+    def assignment(self, name: str, value: ast.expr) -> None:
+        """Write an assignment; sizes of inputs and streams are none."""
+        match value:
+            case ast.Call(func=ast.Name(id="get_raw_stream")):
+                return
+            case ast.Call(func=ast.Name(id="reinterpret_tensor"), args=[ast.Name(id=old), *_]) if self.is_one(
+                name, old
+            ):
+                return
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=tensor), attr="size" | "stride" as what)):
+                read = "shape" if what == "size" else "stride()"
+                self.sizes[name] = f"{self.names.get(tensor, tensor)}.{read}"
+                return
+            case ast.Subscript(value=ast.Name(id=sizes), slice=ast.Constant(value=place)) if sizes in self.sizes:
+                text = f"{self.sizes[sizes]}[{place!r}]"
+                self.names.setdefault(name, unique(name, set(self.names.values())))
+                self.lines.append(f"{self.names[name]} = {text}")
+                return
+            case ast.Name(id=old) if self.names.get(name) == self.names.get(old, old):
+                return
+        target = self.names.setdefault(name, unique(name, set(self.names.values())))
+        text = self.text(value, target)
+        if text != target:
+            self.lines.append(f"{target} = {text}")
+
+    def is_one(self, new: str, old: str) -> bool:
+        """Whether two names of the wrapper are one in the file."""
+        return new in self.names and self.names[new] == self.names.get(old, old)
+
+    def call(self, call: ast.Call) -> None:
+        """Write a call whose result is not used: a launch, or an operator that writes into memory."""
+        match call.func:
+            case ast.Name(id=name) if name in LEFT_OUT:
+                return
+            case ast.Name(id=name) if name in LAYOUTS:
+                self.layouts(*call.args[:3])
+                return
+            case ast.Attribute(value=ast.Name(id="args"), attr="clear"):
+                return
+            case ast.Attribute(value=ast.Attribute(value=ast.Name(id="torch"), attr="cuda"), attr="set_device"):
+                return
+            case ast.Attribute(value=ast.Name(id=kernel), attr="run") if kernel in self.kernels:
+                marker = f"launch_{len(self.launches)}()"
+                self.launches[marker] = Launch(kernel, tuple(map(self.text, call.args)))
+                self.lines.append(marker)
+                return
+        self.lines.append(self.text(call))
+
+    def layouts(self, values: ast.expr, shapes: ast.expr, strides: ast.expr) -> None:
+        """Write that the result of a library has the layout that kernels read: on another device it may have another.
+        Inputs are laid out before."""
+        given = {port.name for port in self.direction.inputs}
+        several = isinstance(values, (ast.List, ast.Tuple))
+        columns = (values.elts, shapes.elts, strides.elts) if several else ([values], [shapes], [strides])  # type: ignore[attr-defined]  # lists or tuples of as many
+        for value, shape, stride in zip(*columns, strict=True):
+            name = self.text(value)
+            if name not in given and name.isidentifier():
+                self.memory[name] = Memory(sizes_of(shape), sizes_of(stride))
+                self.lines.append(f"{name} = laid({name}, {self.text(stride)})")
+
+    @property
+    def kernels(self) -> set[str]:
+        """The names of the kernels."""
+        return {kernel.name for kernel in self.direction.kernels}
+
+    # ---- Expressions
+
+    def text(self, node: ast.AST, target: str = "") -> str:
+        """Return an expression of the wrapper as one of the file; `target` is the value that it becomes."""
+        rewritten = ast.fix_missing_locations(_Rewriting(self, target).visit(node))
+        return ast.unparse(rewritten)
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raise RefusedError for a name that the file would not define."""
+        known = {*self.names.values(), "torch", "math", "device", "laid", *dir(builtins)}
+        known |= {marker[:-2] for marker in self.launches}
+        known |= {
+            node.id
+            for line in self.lines
+            for node in ast.walk(ast.parse(line))
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        if strange := sorted(set(names) - known):
+            raise RefusedError(
+                f"{self.direction.name}: Inductor's code uses {', '.join(strange[:3])}, for which this file has no "
+                "form: lower a part of the program, or use `torch.compile`"
+            )
+
+    def equal(self, left: Sequence[str], right: Sequence[str]) -> bool:
+        """Whether sizes are the same for all values of the symbols, as far as samples show it."""
+        return len(left) == len(right) and all(
+            [evaluated(size, values) for size in left] == [evaluated(size, values) for size in right]
+            for values in self.samples()
+        )
+
+    def is_same(self, left: Memory, right: Memory) -> bool:
+        """Whether two layouts are the same; the stride of one element says nothing."""
+        if not self.equal(left.shape, right.shape):
+            return False
+        return all(
+            all(
+                evaluated(size, values) == 1 or evaluated(one_step, values) == evaluated(other, values)
+                for size, one_step, other in zip(left.shape, left.stride, right.stride, strict=True)
+            )
+            for values in self.samples()
+        )
+
+    def samples(self) -> list[dict[str, int]]:
+        """Return values of the symbols."""
+        rows = []
+        for first, step in SAMPLES:
+            values = {name: first + step * place for place, name in enumerate(self.direction.symbols.values())}
+            rows.append({name: values[shown] for name, shown in self.direction.symbols.items()} | values)
+        return rows
+
+    def is_contiguous(self, memory: Memory) -> bool:
+        """Whether a layout has no gaps, and the last dimension is the closest."""
+        return all(
+            are_contiguous(*([evaluated(size, values) for size in sizes] for sizes in (memory.shape, memory.stride)))
+            for values in self.samples()
+        )
+
+
+def evaluated(text: str, values: Mapping[str, int]) -> int:
+    """Return the value of a size that Inductor wrote in this process."""
+    return int(eval(text, {"__builtins__": {"max": max, "min": min}, "math": __import__("math")}, dict(values)))
+
+
+class _Rewriting(ast.NodeTransformer):
+    """Rewrites an expression of a wrapper."""
+
+    def __init__(self, reader: Reader, target: str) -> None:
+        self.reader, self.target = reader, target
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:  # the name is ast's
+        if node.id == "aten":
+            return ast.parse("torch.ops.aten", mode="eval").body
+        if isinstance(node.ctx, ast.Store):
+            names = self.reader.names
+            names.setdefault(node.id, unique(node.id, set(names.values())))
+        return ast.Name(self.reader.names.get(node.id, node.id), node.ctx)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:  # as above
+        target, self.target = self.target, ""
+        match node.func:
+            case ast.Name(id="empty_strided_cuda"):
+                return self.allocation(node, target)
+            case ast.Name(id="reinterpret_tensor"):
+                return self.view(node, target)
+            case ast.Name(id="device"):
+                return ast.Name("device", ast.Load())
+            case ast.Attribute(value=ast.Name(id="extern_kernels"), attr=name) if hasattr(torch, name):
+                node.func = ast.parse(f"torch.{name}", mode="eval").body
+        self.generic_visit(node)
+        return node
+
+    def allocation(self, node: ast.Call, target: str) -> ast.expr:
+        """Return an allocation of memory."""
+        shape, stride, dtype = map(self.visit, node.args)
+        memory = Memory(sizes_of(shape), sizes_of(stride))
+        if target:
+            self.reader.memory[target] = memory
+        if self.reader.is_contiguous(memory):
+            return parsed(f"torch.empty({ast.unparse(shape)}, dtype={ast.unparse(dtype)}, device=device)")
+        return parsed(
+            f"torch.empty_strided({ast.unparse(shape)}, {ast.unparse(stride)}, dtype={ast.unparse(dtype)}, "
+            "device=device)"
+        )
+
+    def view(self, node: ast.Call, target: str) -> ast.expr:
+        """Return a view of memory."""
+        source, shape, stride, offset = map(self.visit, node.args)
+        base, layout = ast.unparse(source), Memory(sizes_of(shape), sizes_of(stride))
+        memory = self.reader.memory.get(base)
+        if target:
+            self.reader.memory[target] = layout
+        if ast.unparse(offset) == "0" and memory is not None:
+            if self.reader.is_same(memory, layout):
+                return source
+            if (
+                self.reader.is_contiguous(memory)
+                and self.reader.is_contiguous(layout)
+                and _same_size(self.reader, memory, layout)
+            ):
+                return parsed(f"{base}.view({ast.unparse(shape)})")
+            if len(layout.shape) == 2 == len(memory.shape) and self.is_transposed(memory, layout):
+                return parsed(f"{base}.t()")
+        if ast.unparse(offset) == "0":
+            return parsed(f"{base}.as_strided({ast.unparse(shape)}, {ast.unparse(stride)})")
+        place = f"{base}.storage_offset() + {ast.unparse(offset)}"
+        return parsed(f"{base}.as_strided({ast.unparse(shape)}, {ast.unparse(stride)}, {place})")
+
+    def is_transposed(self, memory: Memory, layout: Memory) -> bool:
+        """Whether a layout is that of a transposed matrix."""
+        return self.reader.equal(memory.shape[::-1], layout.shape) and self.reader.equal(
+            memory.stride[::-1], layout.stride
+        )
+
+
+def _same_size(reader: Reader, left: Memory, right: Memory) -> bool:
+    """Whether two layouts have as many elements."""
+    return all(
+        torch.Size([evaluated(size, values) for size in left.shape]).numel()
+        == torch.Size([evaluated(size, values) for size in right.shape]).numel()
+        for values in reader.samples()
+    )
+
+
+def parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def sizes_of(node: ast.expr) -> tuple[str, ...]:
+    """Return the sizes in a tuple as texts."""
+    return tuple(map(ast.unparse, node.elts)) if isinstance(node, ast.Tuple) else (ast.unparse(node),)
+
+
+def _captured_stride(port: CodePort) -> tuple[str, ...]:
+    """Return the strides of an output at capture, and of other results on the target."""
+    spec = port.port.spec
+    if port.port.role != "output" or not isinstance(spec, TensorSpec) or spec.stride is None:
+        return port.stride
+    is_known = all(isinstance(step, int) for step in spec.stride)
+    return tuple(map(str, spec.stride)) if is_known else port.stride
+
+
+def names_in(texts: Iterable[str]) -> set[str]:
+    """Return the names in statements."""
+    return {node.id for text in texts for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+
+
+def _call_of_wrapper(wrapper: str) -> ast.FunctionDef:
+    """Return the function of a wrapper that calls the kernels."""
+    for node in ast.walk(ast.parse(wrapper)):
+        if isinstance(node, ast.FunctionDef) and node.name == "call":
+            return node
+    raise RefusedError("Inductor's code has no function `call`")
+
+
+def flattened(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield statements, those of a `with` of a device in its place."""
+    for statement in statements:
+        if isinstance(statement, ast.With):
+            yield from flattened(statement.body)
+        else:
+            yield statement
+
+
+def returned(statements: Iterable[ast.stmt]) -> Sequence[ast.expr]:
+    """Return the values that a function returns."""
+    for statement in statements:
+        if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Tuple):
+            return statement.value.elts
+    return ()
+
+
+def broken(text: str, indent: str) -> list[str]:
+    """Return a statement as lines; the names or arguments of a long one are on lines of their own."""
+    if len(indent) + len(text) <= WIDTH:
+        return [indent + text]
+    left, equals, right = text.partition(" = ")
+    if equals and "," in left and not set(left) & set("()[]{}") and len(left) > WIDTH // 2:
+        if not right.endswith(")"):
+            return _filled_rows("(", left, f") = {right}", indent)
+        start = opening(right) + 1
+        arguments = _filled_rows("", right[start:-1], ")", indent)[1:]
+        return [*_filled_rows("(", left, f") = {right[:start]}", indent), *arguments]
+    if text.startswith("return ") and not text.endswith(")"):
+        return _filled_rows("return (", text.removeprefix("return "), ")", indent)
+    body = text.removesuffix(":")
+    if not body.endswith(")"):
+        return [indent + text]
+    start = opening(body)
+    return _filled_rows(body[: start + 1], body[start + 1 : -1], f"){':' * text.endswith(':')}", indent)
+
+
+def _filled_rows(head: str, items: str, end: str, indent: str) -> list[str]:
+    """Return a head, items on lines of their own, and an end."""
+    rows, row = [], ""
+    for item in _split_arguments(items):
+        if row and len(indent) + 4 + len(row) + len(item) > WIDTH - 2:
+            rows.append(row.rstrip())
+            row = ""
+        row += f"{item}, "
+    return [f"{indent}{head}", *(f"{indent}    {line}" for line in [*rows, row.rstrip()]), f"{indent}{end}"]
+
+
+def opening(text: str) -> int:
+    """Return the place of the bracket that the last one closes."""
+    depth = 0
+    for place in range(len(text) - 1, -1, -1):
+        depth += (text[place] in ")]}") - (text[place] in "([{")
+        if depth == 0:
+            return place
+    return 0
+
+
+def _split_arguments(text: str) -> list[str]:
+    """Return arguments, split at the commas that are in no bracket."""
+    items, depth, start = [], 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0:
+            items.append(text[start:place].strip())
+            start = place + 1
+    return [item for item in [*items, text[start:].strip()] if item]

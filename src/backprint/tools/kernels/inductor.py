@@ -1,0 +1,388 @@
+"""The code that Inductor writes for a prepared graph, for a target that need not be there. Nothing is compiled or
+run."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import importlib.util
+import re
+import traceback
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, fx
+
+from backprint._torch.inductor import as_for_gxx, cuda_is_compiled, load_inductor
+from backprint.errors import BackprintError, RefusedError, is_defect
+from backprint.tools.kernels.nouns import GPUS, ISAS, KernelTarget
+from backprint.tools.kernels.prepare import PreparedGraph
+
+# ------------------------------------------------------------------ a GPU that is not there
+#
+# A build of PyTorch without CUDA has no device guard for it, so an operator on a fake CUDA tensor raises. The guard of
+# the meta device, which does nothing, is registered in its place. No backward may run on such tensors: autograd would
+# ask for the device's streams, and end the process.
+#
+# The table is `c10::impl::device_guard_impl_registry` of torch's C++ library, tried on torch 2.13.
+
+
+CUDA, META = 1, 14
+"""The places of devices in the registry of guards: values of c10::DeviceType."""
+
+RANDOM_STATE = 16
+"""The bytes of a GPU's random state."""
+
+WRITING = {
+    "compile_threads": 1,
+    "fx_graph_cache": False,
+    "shape_padding": False,
+    "joint_graph_constant_folding": False,
+    "triton.cudagraphs": False,
+}
+"""Settings of Inductor for code that is only written: padding and folding would run operators on the GPU."""
+
+
+def _allow_fake_cuda() -> None:
+    """Register a guard for CUDA that does nothing, in a build without CUDA."""
+    if cuda_is_compiled():
+        return
+    try:
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+        guards = (ctypes.c_void_p * 22).in_dll(library, "_ZN3c104impl26device_guard_impl_registryE")
+        allow = library._ZN3c104impl24ensureCUDADeviceGuardSetEv
+    except (OSError, ValueError, AttributeError) as error:
+        raise RefusedError(
+            f"this build of PyTorch {torch.__version__} has no CUDA, and its tables of devices are not where they are "
+            f"in torch 2.13 ({error}): install a build with CUDA; no GPU is needed"
+        ) from error
+    if guards[CUDA] is None:
+        guards[CUDA] = guards[META]
+    allow.restype = None
+    allow()
+
+
+def properties(target: KernelTarget) -> Any:
+    """Return the properties of a GPU as `torch.cuda.get_device_properties` does."""
+    facts = GPUS[target.capability]
+    return types.SimpleNamespace(
+        name=target.name,
+        major=target.capability // 10,
+        minor=target.capability % 10,
+        multi_processor_count=facts.multiprocessors,
+        regs_per_multiprocessor=65536,
+        max_threads_per_multi_processor=facts.threads_of_multiprocessor,
+        max_threads_per_block=1024,
+        warp_size=32,
+        total_memory=facts.memory,
+        L2_cache_size=facts.cache,
+        shared_memory_per_block=49152,
+        shared_memory_per_block_optin=facts.shared_of_block,
+        shared_memory_per_multiprocessor=facts.shared_of_multiprocessor,
+        gcnArchName="",
+        clock_rate=1_980_000,
+        memory_clock_rate=2_619_000,
+        memory_bus_width=5120,
+        is_integrated=False,
+    )
+
+
+@contextlib.contextmanager
+def fake_gpu(target: KernelTarget) -> Iterator[None]:
+    """Let torch report one GPU of a target, while code for it is written."""
+    from backprint._torch.inductor import CudaInterface, DeviceProperties, triton_support
+    from backprint._torch.inductor import config as settings
+
+    _allow_fake_cuda()
+    device_properties, capability = properties(target), divmod(target.capability, 10)
+    answers: dict[Any, dict[str, Any]] = {
+        torch.cuda: {
+            "get_device_properties": lambda *args, **kwargs: device_properties,
+            "get_device_capability": lambda *args, **kwargs: capability,
+            "current_device": lambda: 0,
+            "device_count": lambda: 1,
+            "get_rng_state": lambda *args, **kwargs: torch.empty(RANDOM_STATE, dtype=torch.uint8),
+        },
+        CudaInterface: {
+            "get_device_properties": staticmethod(lambda *args, **kwargs: device_properties),
+            "current_device": staticmethod(lambda: 0),
+            "device_count": staticmethod(lambda: 1),
+            "is_available": staticmethod(lambda: True),
+            "get_compute_capability": staticmethod(lambda *args, **kwargs: target.capability),
+        },
+        CudaInterface.Worker: {"get_device_properties": staticmethod(lambda *args, **kwargs: device_properties)},
+        triton_support: {"triton_hash_with_backend": lambda: "none"},
+    }
+    caches = (DeviceProperties.create, triton_support.has_triton)
+    with contextlib.ExitStack() as patches:
+        for place, names in answers.items():
+            for name, value in names.items():
+                patches.enter_context(mock.patch.object(place, name, value))
+        patches.enter_context(settings.patch(WRITING))
+        for cache in caches:
+            patches.callback(cache.cache_clear)
+            cache.cache_clear()
+        yield
+
+
+# ------------------------------------------------------------------ rules for fake tensors
+#
+# Without a rule, a whole graph would have no kernels.
+
+aten = torch.ops.aten
+
+LIKE: Mapping[Any, int] = MappingProxyType(
+    {
+        aten.multi_margin_loss_backward.default: 1,
+        aten.multilabel_margin_loss_backward.default: 1,
+        aten.fractional_max_pool3d_backward.default: 1,
+        aten._ctc_loss_backward.default: 1,
+        aten._ctc_loss_backward.Tensor: 1,
+    }
+)
+"""Operator -> the argument, counted from 0, whose sizes and dtype its result has."""
+
+
+def result_like(function: Any, *args: Any) -> Tensor:
+    """Return a tensor of the form of an operator's result."""
+    return torch.empty_like(args[LIKE[function]], memory_format=torch.contiguous_format)
+
+
+@contextlib.contextmanager
+def _fake_tensor_rules() -> Iterator[None]:
+    """Let the operators of LIKE run on fake tensors."""
+    from backprint._torch.fake import fake_rules
+
+    def rule(mode: Any, function: Any, *args: Any, **kwargs: Any) -> Tensor:
+        with mode:
+            return result_like(function, *args)
+
+    with mock.patch.dict(fake_rules, dict.fromkeys(LIKE, rule)):
+        yield
+
+
+# ------------------------------------------------------------------ the code of a graph
+
+OPERATOR = re.compile(r"^ *target: (\S+)", re.MULTILINE)
+"""The line of Inductor's errors that names an operator."""
+
+
+@contextlib.contextmanager
+def lowering_for(target: KernelTarget, threads: int) -> Iterator[None]:
+    """Let Inductor write code for a target."""
+    _import_inductor()
+    settings_of_target = fake_gpu(target) if target.device == "cuda" else _lowering_for_cpu(target, threads)
+    with warnings.catch_warnings(), _fake_tensor_rules(), settings_of_target:
+        warnings.simplefilter("ignore")  # where warnings are errors, Inductor's would be refusals
+        yield
+
+
+def _import_inductor() -> None:
+    """Import Inductor without the warnings of torch about torch."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        load_inductor()
+
+
+@contextlib.contextmanager
+def _lowering_for_cpu(target: KernelTarget, threads: int) -> Iterator[None]:
+    """Let Inductor write C++ for a number of threads and vector instructions.
+
+    If the target names its instructions, no C++ compiler is run to find out which ones there are.
+    """
+    from backprint._torch.inductor import codecache, cpu_vec_isa
+    from backprint._torch.inductor import config as settings
+
+    options = {"compile_threads": 1, "fx_graph_cache": False, "cpp.threads": threads}
+    with contextlib.ExitStack() as patches:
+        if target.isa:
+            isa = getattr(cpu_vec_isa, ISAS[target.isa])()
+            options["cpp.vec_isa_ok"] = True
+            for place in (cpu_vec_isa, codecache):  # which writes C++, and which compiles it
+                patches.enter_context(mock.patch.object(place, "pick_vec_isa", return_value=isa))
+            if not _has_compiler():
+                # Inductor tests for extensions of AVX-512 that do not change the code. Some lines depend on the
+                # compiler: they are written for g++.
+                patches.enter_context(mock.patch.object(cpu_vec_isa.VecISA, "check_build", return_value=False))
+                patches.enter_context(as_for_gxx())
+        elif not _has_compiler():
+            known = ", ".join(f"cpu:{name}" for name in ISAS)
+            raise RefusedError(
+                "there is no C++ compiler here to say which vector instructions this machine has: name them, as one of "
+                f"the targets {known}, or install g++"
+            )
+        patches.enter_context(settings.patch(options))
+        yield
+
+
+def _has_compiler() -> bool:
+    """Whether Inductor finds a C++ compiler here."""
+    from backprint._torch.inductor import InvalidCxxCompiler, cpp_compiler
+
+    try:
+        cpp_compiler()
+    except InvalidCxxCompiler:
+        return False
+    return True
+
+
+def isa_in_use() -> str:
+    """Return the vector instructions that Inductor writes for: a name of ISAS, its own of others, `scalar` for none."""
+    from backprint._torch.inductor import cpu_vec_isa
+
+    chosen = cpu_vec_isa.pick_vec_isa()
+    if isinstance(chosen, cpu_vec_isa.InvalidVecISA):
+        return "scalar"
+    families = {name: getattr(cpu_vec_isa, kind) for name, kind in ISAS.items()}  # of some there are finer kinds
+    return next((name for name, family in families.items() if isinstance(chosen, family)), str(chosen))
+
+
+@dataclass(frozen=True, slots=True)
+class InductorCode:
+    """The code of a graph: the wrapper, and the steps of the captured graph that each kernel computes."""
+
+    wrapper: str
+    steps: Mapping[str, tuple[str, ...]]
+    nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The nodes of Inductor's schedule that each kernel is made of."""
+    apart: tuple[tuple[frozenset[str], frozenset[str], str], ...] = ()
+    """Two sets of such nodes, and why Inductor did not make one kernel of them."""
+
+
+def lower_with_inductor(prepared: PreparedGraph, backward: bool) -> InductorCode:
+    """Return the code that Inductor writes: its kernels as texts, and the calls of them."""
+    from backprint._torch.inductor import (
+        DebugContext,
+        GraphLowering,
+        V,
+        joint_graph_passes,
+        post_grad_passes,
+        record_strides,
+        view_to_reshape,
+    )
+
+    on_gpu = any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in prepared.inputs)
+    if on_gpu and importlib.util.find_spec("triton") is None:
+        raise RefusedError(
+            "Inductor's kernels for GPUs are written with triton, which is not installed: pip install triton"
+        )
+    with V.set_fake_mode(prepared.mode), V.set_debug_handler(DebugContext()), torch.no_grad(), _lowering_errors():
+        module = joint_graph_passes(prepared.module)
+        view_to_reshape(module)
+        record_strides(module)
+        with fx.traceback.preserve_node_meta():
+            post_grad_passes(module, True)
+        graph = GraphLowering(
+            module,
+            example_inputs=prepared.inputs,
+            is_backward=backward,
+            is_inference=True,
+            shape_env=prepared.mode.shape_env,
+        )
+        with V.set_graph_handler(graph), _record_steps() as steps, _refusals_to_fuse() as apart:
+            graph.run(*prepared.inputs)
+            code, _ = graph.codegen()
+    return InductorCode(str(getattr(code, "value", code)), steps.computed, steps.nodes, tuple(apart))
+
+
+@contextlib.contextmanager
+def _lowering_errors() -> Iterator[None]:
+    """Raise a RefusedError that names the operator in place of an error of Inductor."""
+    try:
+        yield
+    except BackprintError:
+        raise
+    except Exception as error:  # of any kind: the code of a lowering raises what it meets
+        if is_defect(error):
+            raise
+        message = str(error).strip()
+        match = OPERATOR.search(message)
+        operators = [match[1]] if match else _operators_at_work(error)
+        what = ", ".join(operators) or "the graph, and names no operator"
+        raise RefusedError(
+            f"Inductor does not lower {what}: {type(error).__name__}: {message.partition(chr(10))[0][:300]}; "
+            "rewrite the "
+            "program without it, or extract for another target"
+        ) from error
+
+
+def _operators_at_work(error: Exception) -> list[str]:
+    """Return the operators of the nodes in the innermost frame of an error that has any."""
+    operators: list[str] = []
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        nodes = [node for value in frame.f_locals.values() for node in nodes_of(value)]
+        operators = sorted({str(node.target) for node in nodes if node.op == "call_function"}) or operators
+    return operators
+
+
+def nodes_of(value: Any) -> list[fx.Node]:
+    """Return the graph's nodes that a value of Inductor stands for."""
+    from backprint._torch.inductor import BaseSchedulerNode, aggregate_origins
+
+    if isinstance(value, BaseSchedulerNode):
+        return list(aggregate_origins([value]))
+    return [value] if isinstance(value, fx.Node) else []
+
+
+@dataclass(frozen=True, slots=True)
+class _KernelParts:
+    """What each kernel is made of: the steps of the captured graph, and the nodes of Inductor's schedule."""
+
+    computed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    nodes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def _record_steps() -> Iterator[_KernelParts]:
+    """Record, for each kernel that Inductor writes, the steps that it computes."""
+    from backprint._torch.inductor import BaseSchedulerNode, CppScheduling, TritonScheduling
+
+    parts = _KernelParts()
+
+    def noting(define: Callable[..., str]) -> Callable[..., str]:
+        def defined(self: Any, source: str, nodes: Any, *args: Any) -> str:
+            name = define(self, source, nodes, *args)
+            parts.computed[name] = tuple(dict.fromkeys([*parts.computed.get(name, ()), *steps_of(nodes)]))
+            scheduled = [node.get_name() for node in nodes or [] if isinstance(node, BaseSchedulerNode)]
+            parts.nodes[name] = tuple(dict.fromkeys([*parts.nodes.get(name, ()), *scheduled]))
+            return name
+
+        return defined
+
+    with contextlib.ExitStack() as patches:
+        for writer in (CppScheduling, TritonScheduling):
+            patches.enter_context(mock.patch.object(writer, "define_kernel", noting(writer.define_kernel)))
+        yield parts
+
+
+@contextlib.contextmanager
+def _refusals_to_fuse() -> Iterator[list[tuple[frozenset[str], frozenset[str], str]]]:
+    """Record why Inductor makes no one kernel of two sets of nodes."""
+    from backprint._torch.inductor import WhyNoFuse
+
+    refusals: list[tuple[frozenset[str], frozenset[str], str]] = []
+
+    def noted(self: Any, reason: str, *args: Any) -> None:
+        text = reason % args if args else reason
+        refusals.append((frozenset(self.name1.split("_")), frozenset(self.name2.split("_")), text))
+
+    with mock.patch.object(WhyNoFuse, "__call__", noted):
+        yield refusals
+
+
+def steps_of(nodes: Any) -> list[str]:
+    """Return the steps of the captured graph that nodes of Inductor's schedule come from, in their order."""
+    from backprint._torch.inductor import aggregate_origins
+
+    origins = [origin for origin in aggregate_origins(nodes or []) if origin.op == "call_function"]
+    places = {node: place for origin in origins[:1] for place, node in enumerate(origin.graph.nodes)}
+    origins.sort(key=lambda origin: places.get(origin, len(places)))
+    return [name for origin in origins for name, _ in origin.meta.get("source_fn_stack", ())[-1:]]

@@ -1,0 +1,77 @@
+"""PTX and cubin of the kernels of a file that was lowered, for a GPU that need not be there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from backprint.errors import RefusedError
+from backprint.tools.kernels.build_triton import cache_of_ours, files_by_package
+from backprint.tools.kernels.loops.triton_text import HALVES, KernelText
+from backprint.tools.kernels.lowered_build import BuiltFunction, resources
+
+if TYPE_CHECKING:
+    from backprint.tools.kernels.loops.lowered import LoweredLoop
+
+POINTERS: Mapping[torch.dtype, str] = {
+    torch.float64: "*fp64",
+    torch.float32: "*fp32",
+    torch.float16: "*fp16",
+    torch.bfloat16: "*bf16",
+    torch.int64: "*i64",
+    torch.int32: "*i32",
+    torch.int16: "*i16",
+    torch.int8: "*i8",
+    torch.uint8: "*u8",
+    torch.bool: "*i8",
+}
+
+
+def built(lowered: LoweredLoop, capability: int) -> tuple[BuiltFunction, ...]:
+    """Return the kernels of a Lowered, compiled."""
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        raise RefusedError("TRITON_INTERPRET=1 is set: triton interprets kernels in this process, and compiles none")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, compile
+
+    module = lowered.load()
+    kernels = [lowered.parts.forward, *([lowered.parts.backward] if lowered.parts.backward else [])]
+    results = []
+    with cache_of_ours(), files_by_package():
+        for kernel in kernels:
+            function = getattr(module, kernel.name)
+            signature, constants = _types_of(lowered, kernel, function)
+            source = ASTSource(function, signature, constants)
+            options = {"num_warps": 4, "enable_fp_fusion": False}
+            compiled = compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+            registers, spilled = resources(compiled.asm["cubin"])
+            results.append(
+                BuiltFunction(kernel.name, capability, compiled.asm["ptx"], compiled.asm["cubin"], registers, spilled)
+            )
+    return tuple(results)
+
+
+def _types_of(
+    lowered: LoweredLoop, kernel: KernelText, function: Any
+) -> tuple[dict[str, str], dict[tuple[int, ...], Any]]:
+    """Return the types of a kernel's arguments, and its constants."""
+    layout = lowered.parts.layout
+    pointers = {}
+    for name in kernel.tensors:
+        facts = layout.facts[name]
+        wide = facts.dims is not None and facts.dtype in HALVES
+        pointers[f"{layout.name(name)}_ptr"] = "*fp32" if wide else POINTERS[facts.dtype]
+    flags: dict[str, Any] = {"SAVE": True, "BLOCK": _module_block(lowered)}
+    names = list(function.arg_names)
+    signature = {name: pointers.get(name, "constexpr" if name in flags else "i32") for name in names}
+    signature |= {name: "i64" for name in names if name == "last"}
+    return signature, {(names.index(name),): value for name, value in flags.items() if name in names}
+
+
+def _module_block(lowered: LoweredLoop) -> int:
+    """Return the number of lanes of a program of the grid."""
+    columns = lowered.parts.layout.columns
+    return 1 << (columns - 1).bit_length() if columns else 128

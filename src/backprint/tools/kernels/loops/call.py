@@ -1,0 +1,40 @@
+"""The arguments of a program at a length, and its inputs by port."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from backprint.graph.nouns import Capture
+from backprint.prove.arguments import arguments
+from backprint.values.tree import with_distinct_tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Positional and keyword arguments."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+def call_of(inputs: Any) -> Call:
+    """Return the arguments that inputs are: a tuple of them, a dict of keywords, or one alone. One tensor for two
+    arguments is two: they are examples."""
+    inputs = with_distinct_tensors(inputs)
+    if isinstance(inputs, Mapping):
+        return Call((), inputs)
+    return Call(tuple(inputs), {}) if isinstance(inputs, (tuple, list)) else Call((inputs,), {})
+
+
+def inputs_by_port(
+    function: Any, capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Tensor]:
+    """Return the arguments of a program by port, with its parameters, buffers and constants."""
+    named = dict(capture.origin.constants) | arguments(capture, args, kwargs)
+    if isinstance(function, nn.Module):
+        named |= {**dict(function.named_parameters()), **dict(function.named_buffers())}
+    return named

@@ -1,0 +1,782 @@
+"""A captured Pair as what happens to one element of its state.
+
+`select`, `unbind`, `stack`, `cat`, slices and their backwards are reads and writes of slots, which are times. The other
+operators are asked of Inductor, one call at a time; each different call is asked once.
+
+A gradient of a broadcast parameter stays an element that is `Summed`: a sum commutes with what is linear, so it is
+added up over time in registers, and over elements at the end.
+"""
+
+from __future__ import annotations
+
+import keyword
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from backprint._torch.pointwise import NotPointwise, decomposed_call, decomposition, pointwise_of
+from backprint.common.names import free_name
+from backprint.errors import RefusedError
+from backprint.graph.nouns import Graph, Pair, Port, Source
+from backprint.tools.kernels.loops.nouns import (
+    INPUTS,
+    RESERVED,
+    Element,
+    Elements,
+    Input,
+    Program,
+    Slots,
+    Summed,
+    Tensor,
+    TensorFacts,
+    Whole,
+    Write,
+    behind,
+)
+
+aten = torch.ops.aten
+
+TENSORS = (Input, Whole, Slots, Summed)
+
+
+def program_of(pair: Pair, elements: Elements, length: int, timed: frozenset[str]) -> Program:
+    """Return a Pair of a length as writes of elements. `timed` are the names of ports whose first dimension is time."""
+    forward, backward = pair.forward, pair.backward
+    state, by_row = _state_shape(pair, timed)
+    tensors: dict[str, TensorFacts] = {}
+    folds = elements.folds
+    results = Reader(elements, forward, state, timed, length, {}, by_row).read(tensors)
+    known = {port.name: value for port, value in results if port.role == "saved"}
+    results = [(port, value) for port, value in results if value is not None]
+    outputs = [(port, value) for port, value in results if port.role != "saved"]
+    gradients: list[tuple[Port, Tensor]] = []
+    if backward is not None:
+        elements.folds = True
+        try:
+            gradients = Reader(elements, backward, state, timed, length, known, by_row).read(tensors)
+        finally:
+            elements.folds = folds
+        gradients = [(port, value) for port, value in gradients if value is not None]  # None: nothing depends on it
+    writes = [
+        tuple(write for port, value in side for write in writes_of(port, value, elements, state, tensors, length))
+        for side in (outputs, gradients)
+    ]
+    return Program(length, state, writes[0], writes[1], tensors)
+
+
+PRODUCTS = frozenset(
+    f"aten.{name}.default"
+    for name in ("mm", "bmm", "addmm", "baddbmm", "addmv", "mv", "linear", "matmul", "convolution")
+)
+"""Operators that are often in a loop, and no operation on elements."""
+
+
+def _state_shape(pair: Pair, timed: frozenset[str]) -> tuple[tuple[int, ...], frozenset[str]]:
+    """Return the shape that all inputs are broadcast to, without time, and the ports that have a value for each row
+    of it alone: all of its dimensions but the last."""
+    ports = [port for graph in (pair.forward, pair.backward) if graph for port in graph.inputs if port.role != "saved"]
+    shapes = {port_key(port): shape_of(port)[port_key(port) in timed :] for port in ports}
+    try:
+        return tuple(torch.broadcast_shapes(*shapes.values())), frozenset()
+    except RuntimeError:
+        rank = max(map(len, shapes.values()))
+        wide = [shape for shape in shapes.values() if len(shape) == rank]
+        if all(_sizes_agree(sizes) for sizes in zip(*wide, strict=True)):
+            state = tuple(torch.broadcast_shapes(*wide))
+            others = {name: shape for name, shape in shapes.items() if not fits(shape, state)}
+            if all(shape == state[:-1] for shape in others.values()):
+                return state, frozenset(others)
+        product = next((step for step in pair.forward.steps if step.target in PRODUCTS), None)
+        if product is not None:
+            raise RefusedError(
+                f"{product.target}{at(product.source)} mixes elements of the state, and a loop has one element a lane: "
+                "compute products of all steps at once, before the loop, or leave them to a compiler"
+            ) from None
+        known = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+        raise RefusedError(f"the inputs of an iteration do not broadcast to one shape of the state: {known}") from None
+
+
+def _sizes_agree(sizes: Sequence[int]) -> bool:
+    """Whether sizes broadcast to one."""
+    return len({size for size in sizes if size != 1}) <= 1
+
+
+def port_key(port: Port) -> str:
+    """Return a name of a port that tells tangents from inputs."""
+    return f"tangent {port.name}" if port.role == "tangent" else port.name
+
+
+def shape_of(port: Port) -> tuple[int, ...]:
+    """Return the shape of a tensor's port."""
+    shape = getattr(port.spec, "shape", None)
+    if shape is None or not all(isinstance(size, int) for size in shape):
+        raise RefusedError(f"{port.name} is no tensor of known sizes")
+    return tuple(shape)
+
+
+def writes_of(
+    port: Port,
+    value: Tensor,
+    elements: Elements,
+    state: tuple[int, ...],
+    tensors: dict[str, TensorFacts],
+    length: int,
+) -> list[Write]:
+    """Return the writes of an output, and note what it is."""
+    if port.role == "mutation":
+        raise RefusedError(f"the program writes to its argument {port.name!r}: return the new value instead")
+    if isinstance(value, Input):
+        raise RefusedError(f"the program returns its argument {value.name!r} as it is: return only what it computes")
+    shape = tuple(value.shape[isinstance(value, Slots) :])
+    by_row = not isinstance(value, Summed) and value.by_row
+    is_row = shape == (state[:-1] if by_row else (*state[:-1], 1)) and torch.Size(shape).numel() > 1
+    if not isinstance(value, Summed) and shape != state and not is_row:
+        raise RefusedError(
+            f"{port.role} {port.name!r} has the shape {list(shape)} of a state of {list(state)}: it may have that of "
+            "the state, or one value for each of several rows"
+        )
+    if isinstance(value, Summed) and port.role != "gradient":
+        raise RefusedError(f"output {port.name!r} is a sum over the state: return the terms, and sum outside")
+    name = _known_name(port, tensors)
+    if isinstance(value, Summed):
+        _check_sum(port, value, state, tensors)
+    timed = isinstance(value, Slots)
+    dtype = value.dtype if isinstance(value, Slots) else value.element.dtype
+    dims = value.dims if isinstance(value, Summed) else None
+    tensors[name] = TensorFacts(name, port.name, port.role, value.shape[timed:], dtype, timed, dims, by_row)
+    if isinstance(value, Slots):
+        zero = elements.constant(0, value.dtype)
+        return [Write(name, slot, zero if part is None else part) for slot, part in enumerate(value.parts)]
+    return [Write(name, None, value.element)]
+
+
+def _check_sum(port: Port, value: Summed, state: tuple[int, ...], tensors: Mapping[str, TensorFacts]) -> None:
+    """Raise unless a gradient is summed over the dimensions along which its input is broadcast."""
+    shape = next(facts.shape for facts in tensors.values() if facts.port == port.name and facts.role in INPUTS)
+    padded = (1,) * (len(state) - len(shape)) + tuple(shape)
+    wide = [dim for dim, size in enumerate(state) if size != 1]
+    wanted = [dim for dim in wide if padded[dim] == 1]
+    if [dim for dim in value.dims if dim in wide] != wanted or tuple(value.shape) != tuple(shape):
+        raise RefusedError(
+            f"the gradient of {port.name!r} is summed over {value.dims}, not along what it is broadcast to"
+        )
+
+
+def identifier(name: str) -> str:
+    """Return a port's name as one of Python."""
+    text = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
+    text = f"_{text}" if text[:1].isdigit() else text
+    return f"{text}_" if text in RESERVED or keyword.iskeyword(text) else text
+
+
+def _known_name(port: Port, tensors: Mapping[str, TensorFacts]) -> str:
+    """Return the name of the tensor of a port: that which it has, or a free one."""
+    for name, facts in tensors.items():
+        if (facts.port, facts.role) == (port.name, port.role):
+            return name
+    prefix = "grad_" if port.role in ("tangent", "gradient") else ""
+    return free_name(identifier(f"{prefix}{port.name}"), tensors)
+
+
+class Reader:
+    """Reads a Graph as tensors of elements. `known` has the values of saved ports."""
+
+    def __init__(
+        self,
+        elements: Elements,
+        graph: Graph,
+        state: tuple[int, ...],
+        timed: frozenset[str],
+        length: int,
+        known: Mapping[str, Tensor],
+        by_row: frozenset[str],
+    ) -> None:
+        self.elements, self.graph, self.state, self.timed = elements, graph, state, timed
+        self.length, self.known, self.by_row = length, known, by_row
+
+    def read(self, tensors: dict[str, TensorFacts]) -> list[tuple[Port, Tensor]]:
+        """Return each output with what it is, and note the inputs."""
+        module = self.graph.to_fx()
+        for node in module.graph.nodes:
+            if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+                place = at(node.meta.get("source"))
+                raise RefusedError(f"{node.target}{place} draws random numbers: {PASS_DRAWS}")
+        inputs: dict[str, Any] = {}
+        for port in self.graph.inputs:
+            if port.role == "saved":
+                inputs[port.local] = self.known[port.name]
+                continue
+            if port.role == "rng":
+                raise RefusedError(f"the program draws random numbers: {PASS_DRAWS}")
+            shape, timed = shape_of(port), port_key(port) in self.timed
+            name = _known_name(port, tensors)
+            dtype = getattr(torch, port.spec.dtype)  # type: ignore[union-attr]
+            by_row = port_key(port) in self.by_row
+            tensors[name] = TensorFacts(name, port.name, port.role, shape[timed:], dtype, timed, None, by_row)
+            inputs[port.local] = Input(name, shape, dtype, timed, by_row)
+        results = self.run(module, inputs)
+        ports = list(zip(self.graph.outputs, results, strict=True))
+        return [
+            (port, self.of_row_sum(value) if isinstance(value, Summed) and port.name in self.by_row else value)
+            for port, value in ports
+        ]
+
+    def run(self, module: torch.fx.GraphModule, inputs: Mapping[str, Any], inside: torch.fx.Node | None = None) -> Any:
+        """Return what a graph returns; a call that was decomposed is a graph `inside` of a node of another."""
+        values: dict[torch.fx.Node, Any] = {}
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                values[node] = inputs[node.name]
+            elif node.op == "output":
+                return torch.fx.node.map_arg(node.args[0], lambda key: values[key])
+            elif node.op == "get_attr":
+                held = getattr(module, node.target)
+                if not isinstance(held, torch.Tensor) or held.numel() != 1:
+                    raise RefusedError("the program has a constant tensor: pass it as an argument")
+                values[node] = Whole((), self.elements.constant(held.item(), held.dtype))
+            else:
+                args = torch.fx.node.map_arg(node.args, lambda key: values[key])
+                kwargs = torch.fx.node.map_arg(node.kwargs, lambda key: values[key])
+                line = (inside or node).meta.get("source")
+                self.elements.source, self.elements.name = line, node.name
+                try:
+                    target: Any = node.target
+                    if target in REWRITTEN:
+                        values[node] = self.decomposed(node, REWRITTEN[target], args, dict(kwargs))
+                    elif inside is None and target not in STRUCTURE and decomposition(target) is not None:
+                        values[node] = self.decomposed(node, target, args, dict(kwargs))
+                    else:
+                        values[node] = self.call(node.target, args, dict(kwargs), node.meta["val"])
+                except NotPointwise as error:
+                    raise RefusedError(f"{node.target}{at(line)} is not an operation on elements: {error}") from None
+        raise RefusedError("a graph without an output")
+
+    # ---- One call
+
+    def call(self, target: Any, args: Any, kwargs: dict[str, Any], meta: Any) -> Any:
+        """Return the result of an operator."""
+        if target in STRUCTURE:
+            return STRUCTURE[target](self, target, args, kwargs, meta)
+        if not isinstance(meta, torch.Tensor):
+            raise NotPointwise("it returns several tensors")
+        tensors = [item for item in args if isinstance(item, TENSORS)]
+        kwargs = {key: value for key, value in kwargs.items() if key not in NOT_OF_ELEMENTS}
+        shape = tuple(meta.shape)
+        if any(isinstance(item, Summed) for item in tensors):
+            return self.of_sums(target, args, kwargs, meta)
+        if any(self.has_time(item) for item in tensors):
+            rows = [
+                [self.part(item, slot, shape) if isinstance(item, TENSORS) else item for item in args]
+                for slot in range(shape[0])
+            ]
+            by_row = self.is_by_row(tensors)
+            return Slots(shape, tuple(self.of_row(target, row, kwargs, meta.dtype) for row in rows), meta.dtype, by_row)
+        by_row = self.is_by_row(tensors)
+        if not fits(shape, self.state[:-1] if by_row else self.state):
+            raise NotPointwise(f"it makes {list(shape)} of a state of {list(self.state)}")
+        row = [self.whole(item) if isinstance(item, TENSORS) else item for item in args]
+        return Whole(shape, self.pointwise(target, row, kwargs), by_row)
+
+    def is_by_row(self, tensors: Sequence[Any]) -> bool:
+        """Whether tensors have a value for each row, without the last dimension; raise if others are among them."""
+        if not any(item.by_row for item in tensors if not isinstance(item, Summed)):
+            return False
+        for item in tensors:
+            shape = tuple(item.shape[self.has_time(item) :])
+            is_number = isinstance(item, Whole) and item.element.op == "constant" and fits(shape, self.state[:-1])
+            is_plain = isinstance(item, Summed) or not item.by_row
+            if is_plain and not is_number and torch.Size(shape).numel() > 1:
+                raise NotPointwise(f"it takes {list(shape)} beside values of rows: add a dimension, as in n[..., None]")
+        return True
+
+    def of_row(self, target: Any, row: list[Any], kwargs: dict[str, Any], dtype: torch.dtype) -> Element | None:
+        """Return the element of one time, where None is a zero that nothing computed."""
+        if target is aten.add.Tensor and not kwargs and None in row:
+            return row[1] if row[0] is None else row[0]
+        return self.pointwise(
+            target, [self.elements.constant(0, dtype) if item is None else item for item in row], kwargs
+        )
+
+    def pointwise(self, target: Any, row: Sequence[Any], kwargs: Mapping[str, Any]) -> Element:
+        """Return the element of an operator, asked of Inductor once for each different call."""
+        leaves = [item for item in row if isinstance(item, Element)]
+        key = (target, repr([item.dtype if isinstance(item, Element) else item for item in row]), repr(kwargs))
+        if key not in ASKED:
+            templates = Elements()
+            numbers = iter(range(len(row)))
+            stand = [
+                templates.make("argument", (next(numbers),), item.dtype) if isinstance(item, Element) else item
+                for item in row
+            ]
+
+            def record(op: str, args: Sequence[Any], dtype: torch.dtype) -> Element:
+                return templates.constant(*args) if op == "constant" else templates.make(op, args, dtype)
+
+            ASKED[key] = pointwise_of(target, stand, kwargs, Element, record)
+        return self.filled(ASKED[key], leaves)
+
+    def filled(self, template: Element, leaves: Sequence[Element]) -> Element:
+        """Return a template with elements in the place of its arguments."""
+        values: dict[Element, Element] = {}
+        for item in behind([template]):
+            if item.op == "argument":
+                values[item] = leaves[item.args[0]]
+            else:
+                args = [values[part] if isinstance(part, Element) else part for part in item.args]
+                values[item] = self.elements.make(item.op, args, item.dtype)
+        return values[template]
+
+    def decomposed(self, node: torch.fx.Node, target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Return the result of an operator, or of a function of operators, that Inductor decomposes."""
+        tensors: list[Any] = []
+
+        def stand(value: Any) -> Any:
+            if isinstance(value, TENSORS):
+                tensors.append(value)
+                return Place(len(tensors) - 1)
+            return type(value)(map(stand, value)) if isinstance(value, (list, tuple)) else value
+
+        places, named = stand(tuple(args)), {key: stand(value) for key, value in kwargs.items()}
+        specs = [(tuple(item.shape), dtype_of(item)) for item in tensors]
+        key = (target, repr(places), repr(named), repr(specs))
+        if key not in DECOMPOSED:
+
+            def call(*values: torch.Tensor) -> Any:
+                return target(*put(places, values), **{name: put(value, values) for name, value in named.items()})
+
+            DECOMPOSED[key] = decomposed_call(call, [torch.empty(shape, dtype=dtype) for shape, dtype in specs])
+        module = DECOMPOSED[key]
+        names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+        return self.run(module, dict(zip(names, tensors, strict=True)), node)
+
+    def of_sums(self, target: Any, args: Any, kwargs: dict[str, Any], meta: torch.Tensor) -> Tensor:
+        """Return a sum of what an operator that is linear in sums makes of their elements. If it is not, sums of rows
+        are numbers that the kernel computes."""
+        shape = tuple(meta.shape)
+        sums = [item for item in args if isinstance(item, Summed)]
+        others = [item for item in args if isinstance(item, TENSORS) and not isinstance(item, Summed)]
+        if (
+            len({item.dims for item in sums}) > 1
+            or not _is_linear(target, args)
+            or any(self.has_time(item) or not fits(item.shape, sums[0].shape) for item in others)
+        ):
+            rows = [self.of_row_sum(item) if isinstance(item, Summed) else item for item in args]
+            if any(isinstance(item, Summed) for item in rows):
+                raise NotPointwise("it is not linear in a sum over the state")
+            return self.call(target, rows, kwargs, meta)
+        row = [
+            item.element if isinstance(item, Summed) else self.whole(item) if isinstance(item, TENSORS) else item
+            for item in args
+        ]
+        return Summed(shape, self.pointwise(target, row, kwargs), sums[0].dims)
+
+    # ---- Elements of tensors
+
+    def has_time(self, value: Any) -> bool:
+        """Whether a tensor's first dimension is time."""
+        return isinstance(value, Slots) or (isinstance(value, Input) and value.timed)
+
+    def of_row_sum(self, value: Summed) -> Tensor:
+        """Return a sum over the last dimension alone as one number a row; another sum as it is."""
+        rank, shape = len(self.state), tuple(value.shape)
+        if value.dims != (rank - 1,) or shape not in ((*self.state[:-1], 1), self.state[:-1]):
+            return value
+        by_row = len(shape) < rank
+        return Whole(shape, self.elements.make("row_sum", (value.element,), value.element.dtype), by_row)
+
+    def settled(self, value: Any) -> Any:
+        """Return a tensor where sums of rows are numbers that the kernel computes."""
+        return self.of_row_sum(value) if isinstance(value, Summed) else value
+
+    def whole(self, value: Any) -> Element:
+        """Return the element of a tensor without a time."""
+        if isinstance(value, Summed):
+            value = self.of_row_sum(value)
+        if isinstance(value, Input) and not value.timed:
+            return self.elements.load(value.name, None, value.dtype)
+        if isinstance(value, Whole):
+            return value.element
+        raise NotPointwise(f"it uses {'a sum' if isinstance(value, Summed) else 'all times'} as one value")
+
+    def part(self, value: Any, slot: int, shape: tuple[int, ...]) -> Element | None:
+        """Return the element of a tensor at one time of what has a shape."""
+        if isinstance(value, Input) and value.timed:
+            return self.elements.load(value.name, slot if value.shape[0] > 1 or shape[0] == 1 else 0, value.dtype)
+        if isinstance(value, Slots):
+            return value.parts[slot if len(value.parts) > 1 or shape[0] == 1 else 0]
+        if len(value.shape) == len(shape) and value.shape[0] != 1:
+            raise NotPointwise(f"an argument of {list(value.shape)} does not change with time as the others do")
+        return self.whole(value)
+
+    def times(self, value: Any) -> Slots:
+        """Return a tensor as one of slots."""
+        if isinstance(value, Slots):
+            return value
+        if isinstance(value, Input) and value.timed:
+            parts = tuple(self.part(value, slot, value.shape) for slot in range(value.shape[0]))
+            return Slots(value.shape, parts, value.dtype, value.by_row)
+        raise NotPointwise("it reads a time of what has none")
+
+    def at_slot(self, value: Slots, slot: int) -> Whole:
+        """Return one time of a tensor."""
+        part = value.parts[slot]
+        element = self.elements.constant(0, value.dtype) if part is None else part
+        return Whole(value.shape[1:], element, value.by_row)
+
+
+PASS_DRAWS = "pass them as an argument, a slice a step"
+
+
+class Place:
+    """Stands for a tensor in the arguments of a call."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"#{self.index}"
+
+
+def put(value: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    """Return arguments with tensors in their places."""
+    if isinstance(value, Place):
+        return tensors[value.index]
+    return type(value)(put(item, tensors) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+def dtype_of(value: Tensor) -> torch.dtype:
+    """Return the dtype of a tensor of elements."""
+    return value.element.dtype if isinstance(value, (Whole, Summed)) else value.dtype
+
+
+ASKED: dict[Any, Element] = {}
+"""What Inductor makes of a call, by the call: the same in every program."""
+
+DECOMPOSED: dict[Any, torch.fx.GraphModule] = {}
+"""The graphs of calls that Inductor decomposes."""
+
+NOT_OF_ELEMENTS = frozenset(("device", "pin_memory", "layout", "memory_format"))
+
+
+def at(source: Source | None) -> str:
+    """Return the place of a step in words."""
+    return f" at {source.file}:{source.line} ({source.code})" if source is not None else ""
+
+
+def mean(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    total = summed(reader, target, args, kwargs, meta)
+    count = torch.Size(args[0].shape).numel() // torch.Size(total.shape).numel()
+    return reader.call(aten.div.Tensor, (total, count), {}, meta)
+
+
+def var_mean(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """The variance and the mean of a row, by a second pass over its registers."""
+    value, dims = args[0], args[1] if len(args) > 1 else kwargs.get("dim")
+    by_row = not kwargs.get("keepdim", False)
+    row = [len(reader.state) - 1]
+    if dims is None or [dim % len(value.shape) for dim in dims] != row or tuple(value.shape) != reader.state:
+        raise NotPointwise("it is not over rows, the last dimension of the state")
+    element, columns = reader.whole(value), reader.state[-1]
+    mean = reader.pointwise(aten.div.Tensor, [reader.elements.make("row_sum", (element,), element.dtype), columns], {})
+    off = reader.pointwise(aten.sub.Tensor, [element, mean], {})
+    square = reader.elements.make("row_sum", (reader.pointwise(aten.mul.Tensor, [off, off], {}),), element.dtype)
+    count = max(0, columns - kwargs.get("correction", 1))
+    shape = reader.state[:-1] if by_row else (*reader.state[:-1], 1)
+    spread = reader.pointwise(aten.div.Tensor, [square, count], {})
+    return Whole(shape, spread, by_row), Whole(shape, mean, by_row)
+
+
+def variance(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    return var_mean(reader, target, args, kwargs, meta)[0]
+
+
+def of_row(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    """The largest or the smallest of a row, or whether one of it is true."""
+    defaults: list[Any] = [[], False]
+    value, dims, keeps = list(args) + defaults[len(args) - 1 :]
+    dims = [dims] if isinstance(dims, int) else dims
+    if [dim % len(value.shape) for dim in dims] != [len(reader.state) - 1]:
+        raise NotPointwise("it is not over rows, the last dimension of the state")
+    if tuple(value.shape) != reader.state:
+        raise NotPointwise(f"it takes {list(value.shape)} of a state of {list(reader.state)}")
+    element = reader.whole(value)
+    if target is aten.any.dim and element.dtype != torch.bool:
+        element = reader.pointwise(aten.ne.Scalar, [element, 0], {})
+    op = {aten.amax.default: "row_max", aten.amin.default: "row_min", aten.any.dim: "row_any"}[target]
+    return Whole(tuple(meta.shape), reader.elements.make(op, (element,), meta.dtype), not keeps)
+
+
+def fits(shape: Sequence[int], state: Sequence[int]) -> bool:
+    """Whether a shape broadcasts to another."""
+    return len(shape) <= len(state) and all(
+        size in (1, whole) for size, whole in zip(reversed(shape), reversed(state), strict=False)
+    )
+
+
+def _is_linear(target: Any, args: Sequence[Any]) -> bool:
+    """Whether an operator is linear in the sums among its arguments."""
+    is_sum = [isinstance(item, Summed) for item in args]
+    is_nothing = [
+        isinstance(item, Whole) and item.element.op == "constant" and item.element.args[0] == 0 for item in args
+    ]
+    kept = [a or b for a, b in zip(is_sum, is_nothing, strict=True)]
+    if target in (aten.add.Tensor, aten.sub.Tensor, aten.neg.default, torch.ops.prims.convert_element_type.default):
+        return all(kept[:2]) if target in (aten.add.Tensor, aten.sub.Tensor) else is_sum[0]
+    if target is aten.where.self:
+        return not is_sum[0] and all(kept[1:])
+    if target is aten.mul.Tensor:
+        return sum(is_sum) == 1
+    return target is aten.div.Tensor and is_sum[0] and not is_sum[1]
+
+
+# ---- Operators that move elements: reads, writes and views
+
+
+def select(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    value, dim, index = args
+    if dim % len(value.shape) or not reader.has_time(value):
+        raise NotPointwise(f"it reads one index of dimension {dim}, which is not time")
+    return reader.at_slot(reader.times(value), index % value.shape[0])
+
+
+def unbind(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    value, dim = args[0], args[1] if len(args) > 1 else 0
+    return [select(reader, target, (value, dim, index), {}, None) for index in range(value.shape[dim])]
+
+
+def getitem(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    return args[0][args[1]]
+
+
+def stack(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    values, dim = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
+    if dim % len(meta.shape):
+        raise NotPointwise(f"it puts time into dimension {dim}: stack along 0, and transpose outside")
+    values = [reader.settled(value) for value in values]
+    by_row = reader.is_by_row(values)
+    return Slots(tuple(meta.shape), tuple(reader.whole(value) for value in values), meta.dtype, by_row)
+
+
+def cat(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    values, dim = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
+    if dim % len(meta.shape):
+        raise NotPointwise(f"it puts tensors together along dimension {dim}, which is not time")
+    times = [reader.times(value) for value in values]
+    parts = tuple(part for value in times for part in value.parts)
+    return Slots(tuple(meta.shape), parts, meta.dtype, reader.is_by_row(times))
+
+
+def select_backward(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    value, shape, dim, index = args
+    if dim % len(shape):
+        raise NotPointwise(f"it writes one index of dimension {dim}, which is not time")
+    value = reader.settled(value)
+    parts: list[Element | None] = [None] * shape[0]
+    parts[index % shape[0]] = reader.whole(value)
+    return Slots(tuple(meta.shape), tuple(parts), meta.dtype, value.by_row)
+
+
+def select_scatter(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    value, source, dim, index = args
+    if dim % len(value.shape):
+        raise NotPointwise(f"it writes one index of dimension {dim}, which is not time")
+    parts = list(reader.times(value).parts)
+    parts[index % len(parts)] = reader.whole(source)
+    return Slots(tuple(meta.shape), tuple(parts), meta.dtype, reader.is_by_row([value, reader.settled(source)]))
+
+
+def copy(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    place, value = args[:2]
+    if tuple(value.shape) != tuple(place.shape) or dtype_of(value) != meta.dtype:
+        raise NotPointwise(f"it copies {list(value.shape)} into {list(place.shape)} of {meta.dtype}")
+    return value
+
+
+def empty(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    shape = tuple(meta.shape)
+    if fits(shape, reader.state):  # what no step has written is any number
+        return Whole(shape, reader.elements.constant(0, meta.dtype))
+    if shape == reader.state[:-1]:
+        return Whole(shape, reader.elements.constant(0, meta.dtype), True)
+    by_row = shape[1:] == reader.state[:-1] and not fits(shape[1:], reader.state)
+    if not by_row and (len(shape) != len(reader.state) + 1 or not fits(shape[1:], reader.state)):
+        raise NotPointwise(f"it makes {list(shape)} of a state of {list(reader.state)}")
+    return Slots(shape, (None,) * shape[0], meta.dtype, by_row)
+
+
+def _slice_times(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    defaults: list[Any] = [0, None, None, 1]
+    value, dim, start, stop, step = list(args) + defaults[len(args) - 1 :]
+    if tuple(meta.shape) == tuple(value.shape):
+        return value
+    if dim % len(value.shape) or not reader.has_time(value):
+        raise NotPointwise(f"it reads a part of dimension {dim}, which is not time")
+    times = reader.times(value)
+    return Slots(tuple(meta.shape), times.parts[slice(start, stop, step)], meta.dtype, times.by_row)
+
+
+def slice_backward(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    value, shape, dim, start, stop, step = args
+    if dim % len(shape):
+        raise NotPointwise(f"it writes a part of dimension {dim}, which is not time")
+    parts: list[Element | None] = [None] * shape[0]
+    times = reader.times(value)
+    parts[slice(start, stop, step)] = times.parts
+    return Slots(tuple(meta.shape), tuple(parts), meta.dtype, times.by_row)
+
+
+def flip(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    value, dims = args
+    if [dim % len(value.shape) for dim in dims] != [0]:
+        raise NotPointwise(f"it turns dimensions {list(dims)} around, which are not time")
+    times = reader.times(value)
+    return Slots(tuple(meta.shape), times.parts[::-1], meta.dtype, times.by_row)
+
+
+def view(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    value, shape = args[0], tuple(meta.shape)
+    if isinstance(value, Summed) and torch.Size(shape).numel() == torch.Size(value.shape).numel():
+        return Summed(shape, value.element, value.dims)
+    if tuple(value.shape) == shape:
+        return value
+    value = reader.settled(value)
+    of_rows = _view_of_rows(reader, value, shape)
+    if of_rows is not None:
+        return of_rows
+    if value.by_row:
+        raise NotPointwise(f"it makes {list(shape)} of values of rows: add the last dimension, as in n[..., None]")
+    if reader.has_time(value):
+        if value.shape[0] == 1 and shape[1:] == tuple(value.shape[1:]):
+            times = reader.times(value)
+            return Slots(shape, times.parts * shape[0], times.dtype)
+        same_state = _keeps_places(value.shape[1:], shape[1:])
+        if shape and shape[0] == value.shape[0] and same_state and fits(shape[1:], reader.state):
+            times = reader.times(value)
+            return Slots(shape, times.parts, times.dtype)
+        if value.shape[0] == 1 and tuple(value.shape[1:]) == shape:
+            return reader.at_slot(reader.times(value), 0)
+        raise NotPointwise(f"it makes {list(shape)} of {list(value.shape)}, across time")
+    element = reader.whole(value)
+    if fits(shape, reader.state) and (target is aten.expand.default or _keeps_places(value.shape, shape)):
+        return Whole(shape, element)
+    if shape[1:] == tuple(value.shape) and (target is aten.expand.default or shape[0] == 1):
+        return Slots(shape, (element,) * shape[0], element.dtype)
+    if target is aten.expand.default and len(value.shape) == len(shape) and shape[1:] == tuple(value.shape[1:]):
+        return Slots(shape, (element,) * shape[0], element.dtype)
+    raise NotPointwise(f"it makes {list(shape)} of {list(value.shape)}")
+
+
+def _view_of_rows(reader: Reader, value: Any, shape: tuple[int, ...]) -> Any:
+    """Return values of rows with the last dimension or without it; None for other views."""
+    rows, timed = reader.state[:-1], reader.has_time(value)
+    here, there = tuple(value.shape[timed:]), shape[timed:]
+    adds, drops = value.by_row and there == (*here, 1), not value.by_row and here == (*rows, 1) and there == rows
+    if not (adds or drops) or torch.Size(here).numel() == 1 or shape[:timed] != tuple(value.shape[:timed]):
+        return None
+    if timed:
+        times = reader.times(value)
+        return Slots(shape, times.parts, times.dtype, drops)
+    return Whole(shape, reader.whole(value), drops)
+
+
+def _keeps_places(before: Sequence[int], after: Sequence[int]) -> bool:
+    """Whether a view leaves each dimension at its place from the right, or has but one element."""
+    sizes = [list(before), list(after)]
+    if all(size == 1 for shape in sizes for size in shape):
+        return True
+    longest = max(map(len, sizes))
+    padded = [[1] * (longest - len(shape)) + shape for shape in sizes]
+    return padded[0] == padded[1]
+
+
+def full(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    value = args[0] if target is aten.scalar_tensor.default else args[1]
+    shape = tuple(meta.shape)
+    constant = reader.elements.constant(value, meta.dtype)
+    if fits(shape, reader.state):
+        return Whole(shape, constant)
+    if shape == reader.state[:-1]:
+        return Whole(shape, constant, True)
+    if fits(shape[1:], reader.state) or shape[1:] == reader.state[:-1]:
+        return Slots(shape, (constant,) * shape[0], meta.dtype, not fits(shape[1:], reader.state))
+    raise NotPointwise(f"it makes {list(shape)} of a state of {list(reader.state)}")
+
+
+def summed(reader: Reader, target: Any, args: Any, kwargs: Any, meta: Any) -> Any:
+    value = args[0]
+    if isinstance(value, Summed):
+        raise NotPointwise("it sums a sum again")
+    if dtype_of(value) != meta.dtype:
+        wide = torch.empty(tuple(value.shape), dtype=meta.dtype, device="meta")
+        value = reader.call(torch.ops.prims.convert_element_type.default, (value, meta.dtype), {}, wide)
+    rank = len(value.shape)
+    dims = sorted(dim % rank for dim in (args[1] if len(args) > 1 and args[1] else range(rank)))
+    if reader.has_time(value):
+        if dims != [0] or (len(args) > 2 and args[2]):
+            raise NotPointwise("it sums over time and the state at once: sum over time here, over the state outside")
+        parts = [part for part in reader.times(value).parts if part is not None]
+        total = parts[0]
+        for part in parts[1:]:
+            total = reader.pointwise(aten.add.Tensor, [total, part], {})
+        return Whole(tuple(meta.shape), total, value.by_row)
+    if tuple(value.shape) != reader.state:
+        raise NotPointwise(f"it sums {list(value.shape)} of a state of {list(reader.state)}")
+    return Summed(tuple(meta.shape), reader.whole(value), tuple(dims))
+
+
+def shrink_backward(grad: torch.Tensor, value: torch.Tensor, limit: float) -> torch.Tensor:
+    """The backward of hardshrink and of softshrink, as ATen has it."""
+    return torch.where((value >= -limit) & (value <= limit), 0.0, grad)
+
+
+REWRITTEN: Mapping[Any, Callable[..., Any]] = {
+    aten.hardshrink_backward.default: shrink_backward,
+    aten.softshrink_backward.default: shrink_backward,
+}
+"""Operators that Inductor leaves to ATen, as functions of others."""
+
+STRUCTURE: Mapping[Any, Callable[..., Any]] = {
+    aten.select.int: select,
+    aten.unbind.int: unbind,
+    operator.getitem: getitem,
+    aten.stack.default: stack,
+    aten.cat.default: cat,
+    aten.select_backward.default: select_backward,
+    aten.slice.Tensor: _slice_times,
+    aten.slice_backward.default: slice_backward,
+    aten.flip.default: flip,
+    aten.full.default: full,
+    aten.full_like.default: full,
+    aten.scalar_tensor.default: full,
+    aten.sum.dim_IntList: summed,
+    aten.sum.default: summed,
+    aten.mean.dim: mean,
+    aten.mean.default: mean,
+    aten.var_mean.correction: var_mean,
+    aten.var.correction: variance,
+    **dict.fromkeys((aten.amax.default, aten.amin.default, aten.any.dim), of_row),
+    aten.empty.memory_format: empty,
+    aten.empty_like.default: empty,
+    aten.new_empty.default: empty,
+    aten.new_empty_strided.default: empty,
+    aten.select_scatter.default: select_scatter,
+    aten.copy.default: copy,
+    **dict.fromkeys(
+        (
+            aten.view.default,
+            aten._unsafe_view.default,
+            aten.reshape.default,
+            aten.clone.default,
+            aten.detach.default,
+            aten.alias.default,
+            aten.expand.default,
+            aten.unsqueeze.default,
+            aten.squeeze.default,
+            aten.squeeze.dim,
+            aten.squeeze.dims,
+        ),
+        view,
+    ),
+}

@@ -1,0 +1,570 @@
+"""A program that was lowered, as a file that stands alone: its kernels, an autograd.Function, and a function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from backprint.tools.kernels.loops.nouns import TensorFacts
+from backprint.tools.kernels.loops.torch_text import PlainText
+from backprint.tools.kernels.loops.triton_text import HALVES, KernelText, Layout, wrapped
+from backprint.tools.kernels.loops.words import FORMULAS
+from backprint.tools.kernels.lowered import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """The kernels of a number of steps that the loop does not describe, without a loop."""
+
+    length: int
+    forward: KernelText
+    backward: KernelText | None
+    gradients: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """For which calls a file is, because the program was found to be the loop there. `steps` are ranges of numbers of
+    steps, the first and the last of each, and `dimensions` the fewest and the most of the state. `sizes` of the state
+    are numbers of the program, by their dimension, counted from the end."""
+
+    steps: tuple[tuple[int, int], ...]
+    dimensions: tuple[int, int]
+    sizes: Mapping[int, int]
+
+    @property
+    def steps_in_words(self) -> str:
+        """The numbers of steps in words."""
+        texts = [f"{first} to {last}" if last > first else str(first) for first, last in self.steps]
+        return " and ".join([", ".join(texts[:-1]), texts[-1]] if texts[1:] else texts) + " steps"
+
+
+@dataclass(frozen=True, slots=True)
+class FileParts:
+    """What a file is made of. `inputs` and `outputs` are names of tensors in the program's order, and `gradients` the
+    tensor of the gradient of each input, or None."""
+
+    name: str
+    origin: str
+    layout: Layout
+    forward: KernelText
+    backward: KernelText | None
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    tangents: Mapping[str, str]
+    gradients: tuple[str | None, ...]
+    least: int
+    most: int
+    """The most steps that the kernels take: the largest number at which the program was compared with the loop."""
+    sums: str
+    shorts: tuple[Short, ...] = ()
+    short: int = 0
+    without_grad: tuple[int, ...] = ()
+    """The places of the inputs that did not require grad."""
+    plain: tuple[PlainText, ...] = ()
+    """Both directions in PyTorch."""
+    positive: frozenset[str] = frozenset()
+    """The inputs that had no negative number, so none is drawn for the comparison: a root may be taken of them."""
+    limits: Limits | None = None
+
+    @property
+    def library(self) -> tuple[str, ...]:
+        """The functions of CUDA's libdevice that kernels call, which Triton's interpreter does not run."""
+        kernels = [
+            self.forward,
+            self.backward,
+            *(part for short in self.shorts for part in (short.forward, short.backward)),
+        ]
+        return tuple(sorted(set().union(*(kernel.library for kernel in kernels if kernel))))
+
+
+def file_text(parts: FileParts) -> str:
+    """Return the source of a file."""
+    kernels = [parts.forward, *([parts.backward] if parts.backward else [])]
+    of_shorts = [kernel for short in parts.shorts for kernel in (short.forward, short.backward) if kernel]
+    formulas = sorted(set().union(*(kernel.formulas for kernel in [*kernels, *of_shorts])))
+    return "\n\n".join(
+        [
+            head_text(parts),
+            *(FORMULAS[name].strip("\n") + "\n" for name in formulas),
+            *(kernel.source for kernel in kernels),
+            function_text(parts),
+            *(text for short in parts.shorts for text in _short_texts(parts, short)),
+            helpers_text(parts),
+            call_text(parts),
+            *_comparison_texts(parts),
+        ]
+    )
+
+
+def _short_texts(parts: FileParts, short: Short) -> list[str]:
+    """Return the kernels and the autograd.Function of a number of steps that the loop does not describe."""
+    kernels = [short.forward, *([short.backward] if short.backward else [])]
+    inside = replace(
+        parts, forward=short.forward, backward=short.backward, gradients=short.gradients, short=short.length, shorts=()
+    )
+    return [*(kernel.source for kernel in kernels), function_text(inside)]
+
+
+def head_text(parts: FileParts) -> str:
+    name = parts.name
+    shapes = shapes_text(parts)
+    return f'''"""{name} as one Triton kernel a direction, for {steps_text(parts)} and
+{shapes}.
+
+Written by Backprint from {parts.origin}. This file needs torch and triton alone. `{name}({", ".join(parts.inputs)})` is
+the program, and gradients flow through it. A kernel walks time with its state in registers: an element of the state is
+one lane. Halves are computed in float32. `kept_` tensors are what the forward keeps for the backward.
+"""
+
+import os
+
+import torch
+
+if __name__ == "__main__" and not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # the kernels are compared on a CPU
+
+import triton
+import triton.language as tl
+{_library_text(parts)}
+{_block_text(parts.layout)}
+'''
+
+
+def _least_steps(parts: FileParts) -> int:
+    """Return the fewest steps that the kernels take."""
+    return min([parts.least, *(short.length for short in parts.shorts)])
+
+
+def steps_text(parts: FileParts) -> str:
+    """Return in words for which numbers of steps a file is."""
+    return parts.limits.steps_in_words if parts.limits else f"{_least_steps(parts)} to {parts.most} steps"
+
+
+def shapes_text(parts: FileParts) -> str:
+    """Return in words for which shapes of the state kernels are."""
+    columns, limits = parts.layout.columns, parts.limits
+    text = f"every number of rows of {columns} elements" if columns else "every shape of the state"
+    if limits is None:
+        return text
+    first, last = limits.dimensions
+    text = f"{text}, of {f'{first} to ' * (first < last)}{counted(last, 'dimension')}"
+    if not limits.sizes:
+        return text
+    sizes = ", ".join(f"state[{place}] == {size}" for place, size in sorted(limits.sizes.items()))
+    return f"{text}, with {sizes}"
+
+
+def _library_text(parts: FileParts) -> str:
+    """Return the import of CUDA's libdevice, if a kernel calls it."""
+    return "from triton.language.extra import libdevice\n" * bool(parts.library)
+
+
+def _block_text(layout: Layout) -> str:
+    """Return the lines that say how many elements a program of the grid has."""
+    if layout.columns:
+        size = f"BLOCK = triton.next_power_of_2({layout.columns})"
+        return f'{size}\n"""A program of the grid is a row of {layout.columns} elements."""'
+    return 'BLOCK = 128\n"""Elements of a program of the grid."""'
+
+
+def grid_text(layout: Layout) -> str:
+    """Return the grid of a launch."""
+    return f"(n // {layout.columns},)" if layout.columns else "(triton.cdiv(n, BLOCK),)"
+
+
+def class_name(parts: FileParts) -> str:
+    """Return the name of the autograd.Function of a program."""
+    name = "".join(part[:1].upper() + part[1:] for part in parts.name.split("_"))
+    return f"{name}Of{parts.short}" if parts.short else f"{name}Loop"
+
+
+def dtype_text(facts: TensorFacts) -> str:
+    """Return the dtype of a tensor in memory."""
+    return "torch.int8" if facts.role == "saved" and str(facts.dtype) == "torch.bool" else str(facts.dtype)
+
+
+def function_text(parts: FileParts) -> str:
+    """Return the autograd.Function."""
+    forward = forward_lines(parts)
+    lines = [
+        f"class {class_name(parts)}(torch.autograd.Function):",
+        f'    """{parts.name}{f" of {parts.short} step{chr(115) * (parts.short > 1)}" if parts.short else ""}: '
+        f'{"both directions are one kernel each" if parts.backward else "one kernel"}."""',
+        "",
+        "    @staticmethod",
+        f"    def forward(ctx, {', '.join(parts.inputs)}):",
+        *(f"        {line}".rstrip() for line in forward),
+    ]
+    if parts.backward is not None:
+        tangents = [parts.tangents.get(name, f"_{name}") for name in parts.outputs]
+        lines += [
+            "",
+            "    @staticmethod",
+            "    @torch.autograd.function.once_differentiable",
+            f"    def backward(ctx, {', '.join(map(parts.layout.name, tangents))}):",
+            *(f"        {line}".rstrip() for line in backward_lines(parts)),
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def laid(parts: FileParts, name: str) -> list[str]:
+    """Return the lines that lay an input out as the kernels read it."""
+    layout, facts = parts.layout, parts.layout.facts[name]
+    kind, shown = layout.kind(name), layout.name(name)
+    if kind == "whole":
+        size = "(T, *state)" if facts.timed else "state"
+        return [f"{shown} = {shown}.expand({size}).contiguous()"]
+    if kind == "row":
+        return [f"{shown} = {shown}.expand({layout.row_shape(name)}).contiguous()  # a number a row"]
+    if kind == "one":
+        size = "(T,)" if facts.timed else "()"
+        return [
+            f"{shown} = {shown}.reshape({size}).contiguous()  # a number{' a step' if facts.timed else ''}, as captured"
+        ]
+    timed = ", timed=True" if facts.timed else ""
+    return [f"{shown}, {shown}_size, {shown}_inner = spread({shown}, state{timed})"]
+
+
+def launch(parts: FileParts, kernel: KernelText, save: str) -> list[str]:
+    """Return the lines that launch a kernel."""
+    names = [*map(parts.layout.name, kernel.tensors), *kernel.sizes]
+    computed = {"last": "(T - 1) * n", "rows": f"n // {parts.layout.columns}"}
+    names = [computed.get(name, name) for name in names]
+    flags = [f"SAVE={save}"] if kernel.saves else []
+    arguments = wrapped([*names, *flags, "BLOCK=BLOCK", "enable_fp_fusion=False"])
+    text = f"    {kernel.name}[grid]({arguments})".split("\n")
+    return [text[0], *(f"    {line}" for line in text[1:])]
+
+
+def forward_lines(parts: FileParts) -> list[str]:
+    layout = parts.layout
+    used = {name for kernel in (parts.forward, parts.backward) if kernel for name in kernel.tensors}
+    lines = [
+        *checks(parts),
+        f"T, state, n = {_sizes_text(parts)}",
+    ]
+    if parts.backward is not None and parts.without_grad:
+        rows = ", ".join(f"{index}: {parts.inputs[index]!r}" for index in parts.without_grad)
+        lines += [
+            f"for index, name in {{{rows}}}.items():",
+            "    if ctx.needs_input_grad[index]:",
+            '        raise ValueError(f"{name} requires grad, and did not when this file was written")',
+        ]
+    if parts.backward is not None:
+        lines.append(f"ctx.shapes = {listed([f'{name}.shape' for name in parts.inputs])}")
+    for name in parts.inputs:
+        if name in used:
+            lines += laid(parts, name)
+    device = f"device={parts.inputs[0]}.device"
+    kept = [name for name, facts in layout.facts.items() if facts.role == "saved" and name in used]
+    if parts.backward is not None:
+        lines.append("save = any(ctx.needs_input_grad)")
+    for name in (*parts.outputs, *kept):
+        facts = layout.facts[name]
+        size = "(T, *state)" if facts.timed else "state"
+        size = layout.row_shape(name) if layout.is_row(name) else size
+        if facts.role == "saved":
+            lines.append(
+                f"{layout.name(name)} = torch.empty({size} if save else (0,), dtype={dtype_text(facts)}, {device})"
+            )
+        else:
+            lines.append(f"{layout.name(name)} = torch.empty({size}, dtype={dtype_text(facts)}, {device})")
+    lines += [f"grid = {grid_text(layout)}", f"with torch.cuda.device_of({parts.inputs[0]}):"]
+    lines += launch(parts, parts.forward, "save")
+    if parts.backward is not None:
+        saved = saved_names(parts)
+        lines.append(f"ctx.save_for_backward({', '.join(layout.name(name) for name in saved)})")
+        plain = [name for name in parts.outputs if name not in parts.tangents]
+        if plain:
+            lines.append(f"ctx.mark_non_differentiable({', '.join(map(layout.name, plain))})")
+        if set(_spread_sizes(parts)):
+            names = _spread_sizes(parts)
+            lines.append(f"ctx.spread = {listed(names)}")
+        lines.append("ctx.T, ctx.state = T, state")
+    results = ", ".join(map(layout.name, parts.outputs))
+    if parts.backward is None:
+        lines.append(f"ctx.mark_non_differentiable({results})")
+    return [*lines, f"return {results}"]
+
+
+def saved_names(parts: FileParts) -> list[str]:
+    """Return the tensors that the backward reads and is not given."""
+    assert parts.backward is not None
+    tangents = {*parts.tangents.values(), *(name for name in parts.gradients if name)}
+    return [name for name in parts.backward.tensors if name not in tangents]
+
+
+def _spread_sizes(parts: FileParts) -> list[str]:
+    """Return the sizes of broadcast inputs that the backward kernel takes."""
+    assert parts.backward is not None
+    return [name for name in parts.backward.sizes if name not in ("n", "last", "rows", "T")]
+
+
+def backward_lines(parts: FileParts) -> list[str]:
+    assert parts.backward is not None
+    layout = parts.layout
+    saved = saved_names(parts)
+    lines = []
+    if saved:
+        lines.append(f"{listed([layout.name(name) for name in saved])} = ctx.saved_tensors")
+    lines.append("T, state = ctx.T, ctx.state")
+    if _spread_sizes(parts):
+        lines.append(f"{listed(_spread_sizes(parts))} = ctx.spread")
+    lines += ["n = state.numel()", f"grid = {grid_text(layout)}"]
+    tangents = [name for name in parts.tangents.values() if name in parts.backward.tensors]
+    for name in tangents:
+        lines.append(f"{layout.name(name)} = {layout.name(name)}.contiguous()")
+    first = layout.name(next(iter(parts.tangents.values())))
+    for name in filter(None, parts.gradients):
+        facts = layout.facts[name]
+        dtype = "torch.float32" if facts.dims is not None and facts.dtype in HALVES else str(facts.dtype)
+        make = "empty"
+        if facts.dims is None:
+            size = "(T, *state)" if facts.timed else "state"
+        if layout.is_row(name):
+            size = layout.row_shape(name)
+        elif facts.dims is None:
+            pass
+        elif layout.kind(name) == "one":
+            size = "grid" if parts.sums == "stages" else "()"
+            make = "empty" if parts.sums == "stages" else "zeros"
+        else:
+            source = layout.name(layout.input_of(name))
+            size = "state" if parts.sums == "stages" else f"({source}_size,)"
+            make = "empty" if parts.sums == "stages" else "zeros"
+        lines.append(f"{layout.name(name)} = torch.{make}({size}, dtype={dtype}, device={first}.device)")
+    lines.append(f"with torch.cuda.device_of({first}):")
+    lines += launch(parts, parts.backward, "")
+    results = []
+    for index, gradient in enumerate(parts.gradients):
+        if gradient is None:
+            results.append("None")
+            continue
+        facts, shown = layout.facts[gradient], layout.name(gradient)
+        shape = f"ctx.shapes[{index}]"
+        if facts.dims is not None and layout.kind(gradient) == "one":
+            value = f"{shown}.sum().reshape({shape})"
+        elif facts.dims is not None and parts.sums == "atomics" and not layout.is_row(gradient):
+            value = f"fitted({shown}, {shape}, state)"
+        else:
+            value = f"{shown}.sum_to_size({shape})"
+        results.append(f"{value}.to({facts.dtype})" if facts.dtype in HALVES and facts.dims is not None else value)
+    text = wrapped(results)
+    return (
+        [*lines, *f"return ({text})".split("\n")] if len(text) > 96 or len(results) > 1 else [*lines, f"return {text}"]
+    )
+
+
+def helpers_text(parts: FileParts) -> str:
+    """Return the functions that the autograd.Function calls."""
+    layout = parts.layout
+    kinds = {layout.kind(name) for name in parts.inputs}
+    columns = layout.columns
+    rows = (
+        f"    if state[-1] != {columns}:\n"
+        f'        raise ValueError(f"a row has {{state[-1]}} elements: this file was written for {columns}")\n'
+    ) * bool(columns)
+    least, most = _least_steps(parts), parts.most
+    held = _limit_lines(parts)
+    texts = [
+        f'''def check(dtype, **tensors):
+    """Raise unless tensors have the dtype that the kernels were written for."""
+    for name, tensor in tensors.items():
+        if tensor.dtype != dtype:
+            raise TypeError(f"{{name}} is {{tensor.dtype}}: this file was written for {{dtype}}")
+
+
+def sizes(timed, others):
+    """Return the number of steps, the shape of the state, and how many elements it has."""
+    T = timed[0].shape[0] if timed[0].dim() else 0
+    if any(tensor.shape[:1] != (T,) for tensor in timed) or T < {least}:
+        raise ValueError(f"time is the first dimension, of {least} or more steps: {{[tuple(x.shape) for x in timed]}}")
+    if T > {most}:  # a program may do something else from a later step on
+        raise ValueError(f"{{T}} steps: this loop was compared with the program up to {most} steps; lower it with more")
+    state = torch.broadcast_shapes(*(x.shape[1:] for x in timed), *(x.shape for x in others))
+    if state.numel() == 0:
+        raise ValueError(f"the state has no elements: {{tuple(state)}}")
+{rows}{held}    return T, state, state.numel()
+'''
+    ]
+    if "some" in kinds:
+        texts.append('''def spread(tensor, state, timed=False):
+    """Return a tensor that is broadcast to the state, and its place of an element e: e // inner % size."""
+    lead, shape = tensor.shape[: int(timed)], tensor.shape[int(timed) :]
+    padded = (1,) * (len(state) - len(shape)) + tuple(shape)
+    wide = [dim for dim, size in enumerate(padded) if size != 1]
+    first, last = (wide[0], wide[-1]) if wide else (0, -1)
+    if padded[first : last + 1] != tuple(state[first : last + 1]):  # wide, narrow and wide again: copied to all
+        tensor, padded, first, last = tensor.expand(*lead, *state), tuple(state), 0, len(state) - 1
+    return tensor.contiguous(), torch.Size(padded).numel(), max(1, torch.Size(state[last + 1 :]).numel())
+''')
+    if parts.backward is not None and "some" in kinds and parts.sums == "atomics":
+        texts.append('''def fitted(gradient, shape, state):
+    """Return a sum in the shape of its input."""
+    if gradient.numel() == shape.numel():
+        return gradient.reshape(shape)
+    return gradient.reshape(state).sum_to_size(shape)
+''')
+    return "\n\n".join(texts)
+
+
+def _limit_lines(parts: FileParts) -> str:
+    """Return the lines that refuse what was not found to be the program."""
+    limits, lines = parts.limits, []
+    if limits is None:
+        return ""
+    if limits.steps != ((_least_steps(parts), parts.most),):
+        lines += [
+            f"    if not any(first <= T <= last for first, last in {limits.steps}):",
+            '        raise ValueError(f"{T} steps: this loop was compared with the program at '
+            f'{limits.steps_in_words}; lower it with others")',
+        ]
+    first, last = limits.dimensions
+    lines += [
+        f"    if not {first} <= len(state) <= {last}:  # a program may do something else",
+        '        raise ValueError(f"the state has {len(state)} dimensions: this loop was compared with the program at '
+        f'{first} to {last}")',
+    ]
+    for place, size in sorted(limits.sizes.items()):
+        lines += [
+            f"    if state[{place}] != {size}:  # the program branches on it, or computes with it",
+            f'        raise ValueError(f"state[{place}] is {{state[{place}]}}: this file was written for {size}")',
+        ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def call_text(parts: FileParts) -> str:
+    """Return the function that users call."""
+    arguments = ", ".join(parts.inputs)
+    timed = next(name for name in parts.inputs if parts.layout.facts[name].timed)
+    lines = [
+        f"def {parts.name}({arguments}):",
+        f'    """Return {" and ".join(map(parts.layout.name, parts.outputs))} of the program."""',
+    ]
+    for short in parts.shorts:
+        lines += [
+            f"    if {timed}.shape[:1] == ({short.length},):  # its iterations are not those of more steps",
+            f"        return {class_name(replace(parts, short=short.length))}.apply({arguments})",
+        ]
+    return "\n".join([*lines, f"    return {class_name(parts)}.apply({arguments})"]) + "\n"
+
+
+TOLERANCES = {"torch.float64": 1e-12, "torch.float32": 1e-5, "torch.bfloat16": 4 * 2**-7, "torch.float16": 4 * 2**-10}
+
+
+def _comparison_texts(parts: FileParts) -> list[str]:
+    """Return both directions in PyTorch, and the function that compares the kernels with them."""
+    dtypes = {str(facts.dtype) for facts in parts.layout.facts.values()}
+    allowed = ", ".join(f"{dtype}: {value}" for dtype, value in TOLERANCES.items() if dtype in dtypes)
+    helpers = f'''def as_tuple(value):
+    """Return a result as a tuple of tensors."""
+    return value if isinstance(value, tuple) else (value,)
+
+
+def same(name, result, plain):
+    """Raise unless two tensors are the same, relative to the largest number, and have a number to compare."""
+    result, plain = result.detach(), plain.sum_to_size(result.shape).to(result.dtype)
+    if not plain.isfinite().any():
+        raise AssertionError(f"{{name}} has no finite number to compare: pass inputs")
+    allowed = {{{allowed}}}.get(result.dtype, 0.0)
+    largest = plain[plain.isfinite()].abs().max().double()
+    is_same = (result == plain) | (result.isnan() & plain.isnan())
+    is_same |= (result.double() - plain.double()).abs() <= allowed * largest
+    if not is_same.all():
+        raise AssertionError(f"{{name}} differs in {{int((~is_same).sum())}} of {{is_same.numel()}} elements")
+'''
+    return [
+        "# ---- The same loops in PyTorch, and the comparison of the kernels with them: python this_file.py\n",
+        *(side.source for side in parts.plain),
+        helpers,
+        "\n".join(_compare_lines(parts)) + "\n",
+        'if __name__ == "__main__":\n    compare()\n',
+    ]
+
+
+def _compare_lines(parts: FileParts) -> list[str]:
+    """Return the lines of the function that compares."""
+    shown = parts.layout.name
+    forward, *backward = parts.plain
+    arguments = ", ".join(parts.inputs)
+    outputs = list(map(shown, parts.outputs))
+    steps = 1 + max([6, *(short.length for short in parts.shorts)])
+    lines = [
+        f"def compare({', '.join(f'{name}=None' for name in parts.inputs)}, steps={steps}):",
+        '    """Raise unless the kernels give what the loops in PyTorch give, to these inputs or to random ones."""',
+        f"    if {parts.inputs[0]} is None:",
+        "        torch.manual_seed(0)",
+        '        device = "cuda" if torch.cuda.is_available() else "cpu"',
+        *(f"        {name} = {_draw_text(parts.layout.facts[name], name in parts.positive)}" for name in parts.inputs),
+        f"    T, state, _ = {_sizes_text(parts)}",
+        f"    device = {parts.inputs[0]}.device",
+    ]
+    differentiable = [index for index, gradient in enumerate(parts.gradients) if gradient] if backward else []
+    if differentiable:
+        names = [parts.inputs[index] for index in differentiable]
+        lines += [f"    {name} = {name}.detach().requires_grad_()" for name in names]
+    lines += [f"    results = as_tuple({parts.name}({arguments}))", *_plain_call(parts, forward)]
+    lines += [f"    same({quoted(name)}, results[{index}], {name})" for index, name in enumerate(outputs)]
+    if differentiable:
+        tangents = [
+            (index, shown(parts.tangents[name])) for index, name in enumerate(parts.outputs) if name in parts.tangents
+        ]
+        along = ", ".join(tangent for _, tangent in tangents)
+        lines += [
+            *(f"    {tangent} = torch.randn_like({outputs[index]})" for index, tangent in tangents),
+            f"    of = [{', '.join(f'results[{index}]' for index, _ in tangents)}]",
+            f"    gradients = torch.autograd.grad(of, [{', '.join(names)}], [{along}])",
+            *_plain_call(parts, backward[0]),
+        ]
+        gradients = [shown(parts.gradients[index] or "") for index in differentiable]
+        lines += [f"    same({quoted(name)}, gradients[{index}], {name})" for index, name in enumerate(gradients)]
+    return [*lines, '    print(f"right: {T} steps of {tuple(state)}")']
+
+
+def quoted(name: str) -> str:
+    """Return a name as a string of Python."""
+    return f'"{name}"'
+
+
+def _draw_text(facts: TensorFacts, is_positive: bool) -> str:
+    """Return the text that draws an input."""
+    sizes = [*["steps"] * facts.timed, *map(str, facts.shape)]
+    size = listed(sizes) if sizes else "()"
+    if facts.dtype.is_floating_point:
+        return f"torch.{'rand' if is_positive else 'randn'}({size}, dtype={facts.dtype}, device=device)"
+    return f"torch.randint(0, 2, {size}, device=device).to({facts.dtype})"
+
+
+def _plain_call(parts: FileParts, side: PlainText) -> list[str]:
+    """Return the lines that run a direction in PyTorch."""
+    shown = parts.layout.name
+    takes = wrapped([*map(shown, side.takes), "T", "state", "device"])
+    results = listed(list(map(shown, side.returns)))[1:-1].removesuffix(",")
+    text = f"        {results}{',' * (len(side.returns) == 1)} = as_tuple({side.name}({takes}))"
+    first, *rest = text.split("\n")
+    return ["    with torch.no_grad():", first, *(f"        {line}" for line in rest)]
+
+
+def _sizes_text(parts: FileParts) -> str:
+    """Return the call that finds out the number of steps and the shape of the state."""
+
+    def whole(name: str) -> str:
+        return f"{name}[..., None]" if parts.layout.facts[name].by_row else name
+
+    timed = [whole(name) for name in parts.inputs if parts.layout.facts[name].timed]
+    others = [whole(name) for name in parts.inputs if not parts.layout.facts[name].timed]
+    return f"sizes({listed(timed)}, {listed(others)})"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a tuple of Python."""
+    return f"({names[0]},)" if len(names) == 1 else f"({', '.join(names)})"
+
+
+def checks(parts: FileParts) -> list[str]:
+    """Return the lines that check the dtypes of the inputs."""
+    dtypes: dict[str, list[str]] = {}
+    for name in parts.inputs:
+        dtypes.setdefault(str(parts.layout.facts[name].dtype), []).append(name)
+    return [f"check({dtype}, {', '.join(f'{name}={name}' for name in names)})" for dtype, names in dtypes.items()]

@@ -1,0 +1,358 @@
+"""Which values of an iteration a forward keeps for its backward: those whose bytes are the fewest.
+
+A value that the backward uses is written and read (twice its bytes), or computed again from others, from inputs of the
+iteration (read once), and from what it carries, which is written and read too, or read once where it is an input or
+an output of another step. The choice is a minimum cut of the iteration's graph between what it takes and what the
+backward uses: once for one iteration, not for all of time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from backprint.errors import RefusedError
+from backprint.tools.kernels.loops.nouns import (
+    Edge,
+    Element,
+    Elements,
+    Loop,
+    Now,
+    Slot,
+    TensorFacts,
+    Write,
+    behind,
+    row_elements,
+)
+from backprint.tools.kernels.loops.rolling import rebuilt
+
+ENDLESS = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A forward that keeps values, the backward that reads them, and the tensors that hold them."""
+
+    forward: Loop
+    backward: Loop
+    tensors: tuple[TensorFacts, ...]
+
+
+def kept(
+    forward: Loop,
+    backward: Loop,
+    elements: Elements,
+    tensors: Mapping[str, TensorFacts],
+    state: tuple[int, ...],
+    is_row_tensor: Callable[[str], bool],
+    least: int,
+) -> Kept:
+    """Return the two directions with the fewest bytes between them, for `least` steps or more."""
+    of_rows = row_elements(forward, is_row_tensor) if state else frozenset()
+    uses = _kept_uses(backward)
+    each_step = {body for body, slot in uses if isinstance(slot, Now)}
+    at_edges = {body for body, slot in uses if isinstance(slot, Edge)}
+    finals = list(dict.fromkeys(body for body, slot in uses if slot is None))
+    read_anyway = {
+        item.args[0] for write in _all_writes(backward) for item in behind([write.element]) if item.op == "load"
+    }
+    outputs = {
+        write.element: write.tensor
+        for write in forward.writes
+        if write.element.op not in ("load", "constant", "carried")
+        and tensors[write.tensor].dtype == write.element.dtype
+    }
+    if forward.peeled:
+        outputs = {}
+    inputs = {facts.name for facts in tensors.values() if facts.timed and facts.shape == state}
+    handed_on = _tensors_handed_on(forward, outputs, inputs, elements)
+    if any(isinstance(slot, Edge) and slot.last and slot.count + 2 > least for _, slot in uses):
+        handed_on = {}  # of so few steps, that before the last is not there
+    at_hand = {*outputs, *handed_on}
+    cut = _cheapest(each_step, at_hand, read_anyway, tensors, state, of_rows)
+    if not all(_computable(body, cut) for body in at_edges):
+        cut = _cheapest(each_step | at_edges, at_hand, read_anyway, tensors, state, of_rows)
+    places: dict[Element, str] = {}
+    facts: list[TensorFacts] = []
+    writes = list(forward.writes)
+    for body in cut:
+        if body in outputs:
+            places[body] = outputs[body]
+        elif body.op != "load" and body not in at_hand:
+            places[body] = name = f"kept_{len(facts)}"
+            shape = (*state[:-1], 1) if body in of_rows else state
+            facts.append(TensorFacts(name, name, "saved", shape, body.dtype, True))
+            writes.append(Write(name, Now(), body))
+    after = list(forward.after)
+    final_places = {}
+    for number, body in enumerate(finals):
+        final_places[body] = name = f"final_{number}"
+        shape = (*state[:-1], 1) if body in of_rows else state
+        facts.append(TensorFacts(name, name, "saved", shape, body.dtype, False))
+        after.append(Write(name, None, body))
+    starts = {item: (handed_on[item], forward.start[item.args[0]]) for item in cut if item in handed_on}
+    readers = Readers(elements, places, final_places, starts)
+    reading = replace(
+        backward,
+        start=tuple(map(readers.read, backward.start)),
+        following=tuple(map(readers.read, backward.following)),
+        absent=tuple(map(readers.read, backward.absent)),
+        writes=tuple(map(readers.write, backward.writes)),
+        before=tuple(map(readers.write, backward.before)),
+        after=tuple(map(readers.write, backward.after)),
+    )
+    return Kept(replace(forward, writes=tuple(writes), after=tuple(after)), _read_once(reading, elements), tuple(facts))
+
+
+def _tensors_handed_on(
+    forward: Loop, outputs: Mapping[Element, str], inputs: Collection[str], elements: Elements
+) -> dict[Element, str]:
+    """Return the carried values that are an output or an input of the step before, and the tensors that have them.
+
+    The first is a number, which the backward knows, an input, which it reads, or zero for what nothing reads.
+    """
+    if forward.step < 0 or forward.peeled:
+        return {}
+    handed_on = {}
+    for index, (start, following) in enumerate(zip(forward.start, forward.following, strict=True)):
+        tensor = outputs.get(following)
+        if following.op == "load" and following.args[0] in inputs and following.args[1] == Now():
+            tensor = following.args[0]
+        if tensor is not None and start.op in ("constant", "zero", "load") and following.dtype.is_floating_point:
+            handed_on[elements.make("carried", (index,), following.dtype)] = tensor
+    return handed_on
+
+
+def _read_once(backward: Loop, elements: Elements) -> Loop:
+    """Return a backward that hands on what it reads of the step before: that is what the next iteration reads."""
+    inside = list(behind([*(write.element for write in backward.writes), *backward.following]))
+    twice = {}
+    for item in inside:
+        if item.op == "previous" and (load := elements.load(item.args[0], Now(), item.dtype)) in inside:
+            twice[load] = item
+    if not twice:
+        return backward
+    count = len(backward.start)
+    memo = {load: elements.make("carried", (count + index,), load.dtype) for index, load in enumerate(twice)}
+    for item in inside:
+        memo.setdefault(item, rebuilt(item, memo, elements))
+    return replace(
+        backward,
+        start=(*backward.start, *(elements.load(load.args[0], backward.first, load.dtype) for load in twice)),
+        following=(*(memo[item] for item in backward.following), *(memo[item] for item in twice.values())),
+        writes=tuple(replace(write, element=memo[write.element]) for write in backward.writes),
+        absent=tuple(memo.get(item, item) for item in backward.absent),
+    )
+
+
+def moved(edge: Edge, offset: int) -> Edge | None:
+    """Return the slot that is so many steps later; None if it is not among as many at the same end."""
+    count = edge.count - offset if edge.last else edge.count + offset
+    return Edge(count, edge.last) if count >= 0 else None
+
+
+def _all_writes(loop: Loop) -> tuple[Write, ...]:
+    """Return the writes of a loop and what it hands on, as writes."""
+    handed = tuple(Write("", None, item) for item in (*loop.start, *loop.following))
+    return (*loop.before, *loop.writes, *loop.after, *handed)
+
+
+def _kept_uses(loop: Loop) -> list[tuple[Element, Slot]]:
+    """Return the values of the forward that a backward uses, and at which slots."""
+    items = [item for write in _all_writes(loop) for item in behind([write.element]) if item.op == "kept"]
+    return list(dict.fromkeys((item.args[0], item.args[1]) for item in items))
+
+
+def bytes_of(element: Element) -> int:
+    """Return the bytes that an element takes in memory."""
+    return 1 if element.dtype == torch.bool else element.dtype.itemsize
+
+
+def varies(element: Element, memo: dict[Element, bool]) -> bool:
+    """Whether an element of an iteration differs from that of another."""
+    for item in behind([element]):
+        if item not in memo:
+            own = item.op == "carried" or (item.op == "load" and isinstance(item.args[1], Now))
+            memo[item] = own or any(memo[part] for part in item.inputs)
+    return memo[element]
+
+
+def _cheapest(
+    uses: Iterable[Element],
+    at_hand: Collection[Element],
+    read_anyway: Iterable[str],
+    tensors: Mapping[str, TensorFacts],
+    state: tuple[int, ...],
+    of_rows: frozenset[Element],
+) -> list[Element]:
+    """Return the elements of an iteration to read, from which the uses can be computed, with the fewest bytes.
+
+    What is `at_hand` is in memory anyway.
+    """
+    roots = list(uses)
+    order = list(behind(roots))
+    memo: dict[Element, bool] = {}
+    nodes = [item for item in order if varies(item, memo)]
+    reads, whole = set(read_anyway), 8 * max(1, torch.Size(state).numel())
+    net = Network()
+    for item in nodes:
+        if item.op == "load":
+            facts = tensors[item.args[0]]
+            share = torch.Size(facts.shape).numel() / max(1, torch.Size(state).numel())
+            cost = 0 if item.args[0] in reads else round(bytes_of(item) * share * whole)
+        else:
+            lanes = whole // state[-1] if item in of_rows else whole
+            cost = bytes_of(item) * lanes * (1 if item in at_hand else 2)
+        net.edge((item, 0), (item, 1), cost + 1)
+        if item.op in ("load", "carried"):
+            net.edge("source", (item, 0), ENDLESS)
+        for part in item.inputs:
+            if varies(part, memo):
+                net.edge((part, 1), (item, 0), ENDLESS)
+    for root in roots:
+        if varies(root, memo):
+            net.edge((root, 1), "sink", ENDLESS)
+    reached = net.cut("source", "sink")
+    return [item for item in nodes if (item, 0) not in reached and (item, 1) in reached]
+
+
+def _computable(root: Element, cut: Iterable[Element]) -> bool:
+    """Whether an element can be computed from those that are read."""
+    known, stack = set(cut), [root]
+    while stack:
+        item = stack.pop()
+        if item in known:
+            continue
+        if item.op == "carried":
+            return False
+        stack += item.inputs
+    return True
+
+
+class Network:
+    """A graph of capacities, and its minimum cut."""
+
+    def __init__(self) -> None:
+        self.room: dict[object, dict[object, int]] = {}
+
+    def edge(self, here: object, there: object, capacity: int) -> None:
+        """Add an edge."""
+        ways = self.room.setdefault(here, {})
+        ways[there] = ways.get(there, 0) + capacity
+        self.room.setdefault(there, {}).setdefault(here, 0)
+
+    def cut(self, source: object, sink: object) -> set[object]:
+        """Return the nodes on the sink's side of the minimum cut that is nearest to the sink (Edmonds and Karp)."""
+        self.room.setdefault(source, {})
+        self.room.setdefault(sink, {})
+        while (way := self.way(source, sink)) is not None:
+            least = min(self.room[here][there] for here, there in way)
+            for here, there in way:
+                self.room[here][there] -= least
+                self.room[there][here] += least
+        reached, queue = {sink}, deque([sink])
+        while queue:
+            there = queue.popleft()
+            for here in self.room[there]:
+                if here not in reached and self.room[here].get(there, 0) > 0:
+                    reached.add(here)
+                    queue.append(here)
+        return reached
+
+    def way(self, source: object, sink: object) -> list[tuple[object, object]] | None:
+        """Return the edges of a shortest way with room; None if there is none."""
+        came: dict[object, object] = {source: source}
+        queue = deque([source])
+        while queue:
+            here = queue.popleft()
+            for there, room in self.room[here].items():
+                if room > 0 and there not in came:
+                    came[there] = here
+                    queue.append(there)
+        if sink not in came:
+            return None
+        edges, there = [], sink
+        while there is not source:
+            edges.append((came[there], there))
+            there = came[there]
+        return edges
+
+
+class Readers:
+    """Elements of a backward that read what was kept, in the place of `kept`."""
+
+    def __init__(
+        self,
+        elements: Elements,
+        places: Mapping[Element, str],
+        finals: Mapping[Element, str],
+        starts: Mapping[Element, tuple[str, Element]],
+    ) -> None:
+        self.elements, self.places, self.finals, self.starts = elements, places, finals, starts
+
+    def previous(self, item: Element, slot: Slot) -> Element:
+        """Return a carried value, read from the output or the input of the step before, or what it is at first."""
+        tensor, start = self.starts[item]
+        if isinstance(slot, Now):
+            first = {"constant": start.args[:1], "zero": (0.0,)}.get(start.op, (start,))[0]
+            return self.elements.make("previous", (tensor, first), item.dtype)
+        assert isinstance(slot, Edge)
+        if slot.last:
+            return self.elements.load(tensor, Edge(slot.count + 1, True), item.dtype)
+        return start if slot.count == 0 else self.elements.load(tensor, Edge(slot.count - 1), item.dtype)
+
+    def loaded(self, load: Element, slot: Slot) -> Element:
+        """Return what a load of an iteration reads at a slot."""
+        tensor, now = load.args
+        place: Slot = None
+        match slot:
+            case Now(offset):
+                place = Now(offset + now.offset)
+            case Edge():
+                place = moved(slot, now.offset)
+        if place is None:
+            raise RefusedError(f"the backward reads '{tensor}' outside of the steps")
+        return self.elements.load(tensor, place, load.dtype)
+
+    def write(self, write: Write) -> Write:
+        return replace(write, element=self.read(write.element))
+
+    def read(self, root: Element) -> Element:
+        memo: dict[Element, Element] = {}
+        for item in behind([root]):
+            if item.op == "kept":
+                memo[item] = self.value(item.args[0], item.args[1])
+            elif item.inputs:
+                args = [memo[part] if isinstance(part, Element) else part for part in item.args]
+                memo[item] = self.elements.again(item, args)
+            else:
+                memo[item] = item
+        return memo[root]
+
+    def value(self, body: Element, slot: Slot) -> Element:
+        """Return a value of the forward's iteration, computed again from what is read."""
+        if slot is None:
+            return self.elements.load(self.finals[body], None, body.dtype)
+        memo: dict[Element, Element] = {}
+        stack = [body]
+        while stack:
+            item = stack[-1]
+            if item in memo:
+                stack.pop()
+            elif item in self.starts:
+                memo[item] = self.previous(item, slot)
+            elif item in self.places:
+                memo[item] = self.elements.load(self.places[item], slot, item.dtype)
+            elif item.op == "load" and isinstance(item.args[1], Now):
+                memo[item] = self.loaded(item, slot)
+            elif item.op == "carried":
+                raise RefusedError("the backward uses a carried value that is not kept")
+            elif missing := [part for part in item.inputs if part not in memo]:
+                stack += missing
+            else:
+                args = [memo[part] if isinstance(part, Element) else part for part in item.args]
+                memo[item] = self.elements.again(item, args) if item.inputs else item
+        return memo[body]

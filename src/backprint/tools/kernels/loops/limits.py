@@ -1,0 +1,374 @@
+"""For which calls a loop is the program: numbers of steps, and shapes of the state, beyond the captures it is from.
+
+A program may branch on how long or how wide its inputs are. So the program itself runs at every number of steps up to
+`EVERY`, and its outputs and gradients must be those of the loop. Where they are not, that length is captured and must
+be the loop, element for element. Sizes of the state are symbolic in one more capture: a size that the program branches
+on, or computes with, is a number of the program, and the file refuses others. States of fewer and of more dimensions
+are run too. What was not found to be the loop is refused by the file.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from backprint._torch.operators import OpOverload, schema_of
+from backprint._torch.pytree import tree_map
+from backprint.api import capture
+from backprint.errors import RefusedError, is_defect
+from backprint.graph.fx.values import resolve
+from backprint.graph.nouns import Capture, Graph, Ref, ScalarSpec, TensorSpec
+from backprint.graph.sizes import names_in
+from backprint.tools.kernels.loops.call import Call, call_of
+from backprint.tools.kernels.loops.file_text import Limits, file_text
+from backprint.tools.kernels.loops.nouns import TensorFacts
+from backprint.tools.kernels.loops.triton_text import HALVES
+from backprint.tools.kernels.lowered_check import named_inputs, run_eager, widened
+
+if TYPE_CHECKING:
+    from backprint.tools.kernels.loops.lowered import LoweredLoop
+
+EVERY = 256
+"""Up to how many steps each number of them is run. Of more, those are taken at which the program was captured."""
+
+CAPTURED = 16
+"""How many lengths are captured because the program did not give there what the loop gives, but for rounding."""
+
+DIMENSIONS = 4
+"""Up to how many dimensions of the state are run."""
+
+CLOSE = {torch.float64: 1e-9, torch.float32: 1e-4}
+"""How far results may be apart, relative to the largest of a tensor. What is further apart may be rounding, so it
+is run in float64, and else captured."""
+
+CLOSE_IN_DOUBLE = 1e-6
+
+NAME = re.compile(r"[su]\d+")
+"""The name of a size; other names of an expression are functions."""
+
+
+def limited(lowered: LoweredLoop, check: Callable[[int], None]) -> LoweredLoop:
+    """Return a LoweredLoop whose file takes what was found to be the program. `check` raises unless the program of a
+    length is the loop."""
+    runs = Runs(lowered)
+    steps = ranges(_known_lengths(lowered, runs, check))
+    length = max(lowered.least, min(3, lowered.most))
+    sizes = _sizes_of_program(lowered, runs, length)
+    limits = Limits(steps, _known_dimensions(lowered, runs, length), sizes)
+    parts = replace(lowered.parts, limits=limits)
+    return replace(lowered, parts=parts, source=file_text(parts))
+
+
+# ---- Numbers of steps
+
+
+def _known_lengths(lowered: LoweredLoop, runs: Runs, check: Callable[[int], None]) -> set[int]:
+    """Return the numbers of steps of which the file is the program; raise where one is another program."""
+    known = {length for length in lowered.seen if length >= lowered.least}
+    captured = 0
+    for length in range(lowered.least, min(lowered.most, EVERY) + 1):
+        if length in known or length < lowered.parts.least:
+            continue
+        is_same = runs.agree(call_of(lowered.inputs_of(length)))
+        if is_same is False and captured < CAPTURED:
+            check(length)
+            captured, is_same = captured + 1, True
+        if is_same:
+            known.add(length)
+    return known
+
+
+def ranges(lengths: Collection[int]) -> tuple[tuple[int, int], ...]:
+    """Return numbers as ranges: the first and the last of each."""
+    found: list[tuple[int, int]] = []
+    for length in sorted(lengths):
+        if found and found[-1][1] == length - 1:
+            found[-1] = (found[-1][0], length)
+        else:
+            found.append((length, length))
+    return tuple(found)
+
+
+class Runs:
+    """Runs of the program beside its loop in plain PyTorch."""
+
+    def __init__(self, lowered: LoweredLoop) -> None:
+        self.lowered = lowered
+        program = lowered.function
+        self.program = copy.deepcopy(program) if isinstance(program, nn.Module) else program
+        self.spaces: dict[bool, dict[str, Any]] = {}
+        self.halves = any(facts.dtype in HALVES for facts in lowered.parts.layout.facts.values())
+
+    def agree(self, call: Call) -> bool | None:
+        """Whether the program gives what its loop gives; None if it does not run."""
+        for double in (True,) if self.halves else (False, True):
+            try:
+                with torch.random.fork_rng(devices=()), torch.enable_grad():
+                    results = self.results(call, double)
+            except Exception:  # in float64 what the program makes itself may be of another dtype
+                if not double:
+                    return None
+                continue
+            try:
+                if all(is_close(plain, wanted, double) for wanted, plain in self.beside(*results, double)):
+                    return True
+            except Exception:  # the loop is for other shapes
+                continue
+        return False
+
+    def functions(self, double: bool) -> dict[str, Any]:
+        """Return both directions in PyTorch, with all numbers in float64 if asked."""
+        if double not in self.spaces:
+            space: dict[str, Any] = {"torch": torch}
+            for side in self.lowered.parts.plain:
+                source = side.source
+                if double:
+                    for name in ("float32", "bfloat16", "float16"):
+                        source = source.replace(f"torch.{name}", "torch.float64")
+                    source = source.replace(".float()", ".double()")
+                exec(compile(source, f"<{side.name}>", "exec"), space)
+            self.spaces[double] = space
+        return self.spaces[double]
+
+    def results(self, call: Call, double: bool) -> tuple[dict[str, Tensor], dict[str, Tensor], list[Tensor | None]]:
+        """Return inputs by tensor of the file, outputs and gradients by port, and tangents, of the program itself."""
+        lowered, program = self.lowered, self.program
+        args, kwargs = tree_map(apart, (call.args, dict(call.kwargs)))
+        if double:
+            args, kwargs, program = (widened(item, torch.float64) for item in (args, kwargs, program))
+        named = named_inputs(lowered, program, args, kwargs)
+        if double:
+            named = {name: x if x.requires_grad else widened(x, torch.float64) for name, x in named.items()}
+        results, tangents = run_eager(lowered, program, args, kwargs, named, None)
+        keys = zip(lowered.parts.inputs, lowered.face.inputs, strict=True)
+        return {key: named[port].detach() for key, port in keys}, results, tangents
+
+    def beside(
+        self,
+        values: dict[str, Tensor],
+        results: Mapping[str, Tensor],
+        tangents: Sequence[Tensor | None],
+        double: bool,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield each output and gradient of the program with that of the loop."""
+        parts, face = self.lowered.parts, self.lowered.face
+        facts, functions = parts.layout.facts, self.functions(double)
+        whole = {key: value[..., None] if facts[key].by_row else value for key, value in values.items()}
+        steps = next(value.shape[0] for key, value in whole.items() if facts[key].timed)
+        state = torch.broadcast_shapes(*(value.shape[facts[key].timed :] for key, value in whole.items()))
+        device = next(iter(values.values())).device
+        known = dict(values)
+        known |= {
+            parts.tangents[key]: tangent
+            for key, tangent in zip(parts.outputs, tangents, strict=True)
+            if tangent is not None and key in parts.tangents
+        }
+        with torch.no_grad():
+            for side in parts.plain:
+                given = functions[side.name](*(known[key] for key in side.takes), steps, state, device)
+                known |= zip(side.returns, given if isinstance(given, tuple) else (given,), strict=True)
+        for key, port in zip(parts.outputs, face.outputs, strict=True):
+            yield results[f"output {port}"], known[key]
+        for key, port, gradient in zip(parts.inputs, face.inputs, parts.gradients, strict=True):
+            if gradient:
+                yield results[f"gradient {port}"], known[gradient].sum_to_size(values[key].shape)
+
+
+def apart(value: Any) -> Any:
+    """Return a tensor as one with the same numbers in memory of its own."""
+    return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value
+
+
+def is_close(plain: Tensor, result: Tensor, double: bool) -> bool:
+    """Whether two tensors are the same but for rounding."""
+    if plain.shape != result.shape:
+        return False
+    plain, result = plain.detach(), result.detach()
+    same = (plain == result) | (plain.isnan() & result.isnan())
+    if same.all() or not result.is_floating_point():
+        return bool(same.all())
+    allowed = CLOSE_IN_DOUBLE if double else CLOSE.get(result.dtype, 0.0)
+    largest = result.double().nan_to_num(0, 0, 0).abs().max()
+    return bool((same | ((plain.double() - result.double()).abs() <= allowed * largest)).all())
+
+
+# ---- Dimensions of the state
+
+
+def _known_dimensions(lowered: LoweredLoop, runs: Runs, length: int) -> tuple[int, int]:
+    """Return the fewest and the most dimensions of a state at which the program was the loop."""
+    rank = len(lowered.parts.layout.state)
+    ends = []
+    for more in (False, True):
+        end, call = rank, call_of(lowered.inputs_of(length))
+        while end < DIMENSIONS if more else end > bool(lowered.parts.layout.columns):
+            try:
+                call = moved(lowered, call, end, more)
+            except Exception as error:  # there is no such call of this program
+                if is_defect(error):
+                    raise
+                break
+            if not runs.agree(call):
+                break
+            end += 1 if more else -1
+        ends.append(end)
+    return ends[0], ends[1]
+
+
+def moved(lowered: LoweredLoop, call: Call, rank: int, more: bool) -> Call:
+    """Return a call whose state has one dimension more in front, of two, or the first one fewer."""
+
+    def one(value: Tensor, facts: TensorFacts) -> Tensor:
+        place = int(facts.timed)
+        found = value.unsqueeze(place) if more else value.select(place, 0)
+        return found.expand(*found.shape[:place], 2, *found.shape[place + 1 :]) if more else found
+
+    return with_others(lowered, call, rank, one)
+
+
+def with_others(lowered: LoweredLoop, call: Call, rank: int, other: Callable[[Tensor, TensorFacts], Tensor]) -> Call:
+    """Return a call with other tensors for those that have all dimensions of the state."""
+    args, kwargs = tree_map(apart, (call.args, dict(call.kwargs)))
+    named = named_inputs(lowered, lowered.function, args, kwargs)
+    facts = {
+        id(named[port]): lowered.parts.layout.facts[key]
+        for key, port in zip(lowered.parts.inputs, lowered.face.inputs, strict=True)
+    }
+
+    def one(value: Any) -> Any:
+        known = facts.get(id(value))
+        if known is None or value.dim() - known.timed < rank - known.by_row:
+            return value
+        return other(value.detach(), known).clone().requires_grad_(value.requires_grad)
+
+    return Call(*tree_map(one, (args, kwargs)))
+
+
+# ---- Sizes of the state
+
+
+def _without_ones(lowered: LoweredLoop, runs: Runs, call: Call) -> Call:
+    """Return a call whose state has no dimension of one, which cannot be symbolic, if the program is the loop there."""
+    state = lowered.parts.layout.state
+    if 1 not in state:
+        return call
+
+    def one(value: Tensor, facts: TensorFacts) -> Tensor:
+        sizes = state[: len(state) - facts.by_row]
+        return value.expand(*value.shape[: facts.timed], *(2 if size == 1 else -1 for size in sizes))
+
+    wider = with_others(lowered, call, len(state), one)
+    return wider if runs.agree(wider) else call
+
+
+def _sizes_of_program(lowered: LoweredLoop, runs: Runs, length: int) -> Mapping[int, int]:
+    """Return the sizes of the state that are numbers of the program, by their dimension, counted from the end."""
+    state = lowered.parts.layout.state
+    every = {place - len(state): size for place, size in enumerate(state)}
+    try:
+        item, ports = symbolic(lowered, _without_ones(lowered, runs, call_of(lowered.inputs_of(length))))
+        held = set(_held_sizes(lowered, item, ports))
+    except Exception as error:  # what cannot be traced with symbolic sizes is for these sizes
+        if is_defect(error):
+            raise
+        held = set(every)
+    columns = {-1} if lowered.parts.layout.columns else set()  # the file has these by itself
+    return {place: size for place, size in every.items() if place in held - columns}
+
+
+def symbolic(lowered: LoweredLoop, call: Call) -> tuple[Capture, dict[str, str]]:
+    """Return a capture of the program with symbolic sizes of all its inputs, parameters too, and the tensor of the file
+    for each of its inputs."""
+    args, kwargs = tree_map(apart, (call.args, dict(call.kwargs)))
+    function: Any = lowered.function
+    named = named_inputs(lowered, function, args, kwargs)
+    constants = {id(value) for value in lowered.capture.origin.constants.values()}
+    given = {f"i{place}": value for place, value in enumerate(named.values()) if id(value) not in constants}
+    names = {id(value): name for name, value in given.items()}
+    states = {}
+    if isinstance(function, nn.Module):
+        states = {**dict(function.named_parameters()), **dict(function.named_buffers())}
+
+    def program(tensors: dict[str, Tensor]) -> Any:
+        own = {key: tensors[names[id(value)]] for key, value in states.items() if id(value) in names}
+        inside = tree_map(lambda value: tensors[names[id(value)]] if id(value) in names else value, (args, kwargs))
+        if isinstance(function, nn.Module):
+            return functional_call(function, own, *inside)
+        return function(*inside[0], **inside[1])
+
+    item = capture(program, args=({name: apart(value) for name, value in given.items()},), dynamic=True)
+    ports = {}
+    for port in item.pairs[0].forward.inputs:
+        if port.role == "input":
+            place = next(place for place in range(len(named)) if port.name.endswith(f"i{place}"))
+            ports[port.name] = lowered.parts.inputs[place]
+    return item, ports
+
+
+def _held_sizes(lowered: LoweredLoop, item: Capture, ports: Mapping[str, str]) -> Iterator[int]:
+    """Yield the dimensions of the state whose size the program takes as a number."""
+    layout = lowered.parts.layout
+    if len(item.pairs) != 1:
+        raise RefusedError("the program is several graphs with symbolic sizes")
+    pair, symbols = item.pairs[0], dict[str, int | None]()
+    wide = dict.fromkeys(range(-len(layout.state), 0), False)
+    for port in pair.forward.inputs:
+        if port.name not in ports or not isinstance(port.spec, TensorSpec):
+            continue
+        facts = layout.facts[ports[port.name]]
+        shape = port.spec.shape
+        for place, size in enumerate(shape):
+            of_state = place - len(shape) - facts.by_row if place >= facts.timed else None
+            if isinstance(size, str):
+                if symbols.setdefault(size, of_state) != of_state or not size.isidentifier():
+                    yield from (item for item in (of_state, symbols.get(size)) if item is not None)
+            elif of_state is not None and size != 1:
+                yield of_state
+            if of_state is not None and size != 1:
+                wide[of_state] = True
+    yield from (place for place, is_wide in wide.items() if not is_wide)
+    for symbol in pair.forward.symbols:
+        if symbol.low not in ("0", "1", "2") or symbol.high != "inf":
+            yield from _dimensions_in(symbol.name, symbols)
+    for guard in item.guards:
+        left, is_equal, right = guard.text.partition(" == ")
+        if guard.kind == "size" and ".shape[" not in left:  # a size that is a number is one in the port, too
+            one, other = symbols.get(left, left), symbols.get(right, right)
+            if not is_equal or one != other:
+                yield from _dimensions_in(guard.text, symbols)
+    for graph in (pair.forward, *([pair.backward] if pair.backward else [])):
+        yield from _sizes_as_numbers(graph, symbols)
+
+
+def _dimensions_in(text: str, symbols: Mapping[str, int | None]) -> Iterator[int]:
+    """Yield the dimensions of the state whose sizes an expression has; all of them if it has another size."""
+    names = [name for name in names_in(text) if name in symbols or NAME.fullmatch(name)] if text else [""]
+    for name in names:
+        if name not in symbols:
+            yield from (place for place in symbols.values() if place is not None)
+        elif (place := symbols[name]) is not None:
+            yield place
+
+
+def _sizes_as_numbers(graph: Graph, symbols: Mapping[str, int | None]) -> Iterator[int]:
+    """Yield the dimensions of the state whose size the program computes with, as in `x / x.shape[-1]`. In a shape, as
+    in `torch.zeros(x.shape[1:])`, a size is no number."""
+    specs = {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
+    for step in graph.steps:
+        operator = resolve(step.target) if not step.is_guard else None
+        if not isinstance(operator, OpOverload):
+            continue
+        declared = schema_of(operator).arguments
+        types = {argument.name: str(argument.type) for argument in declared}
+        given = [*zip((argument.name for argument in declared), step.args, strict=False), *step.kwargs]
+        for name, value in given:
+            spec = specs.get(value.name) if isinstance(value, Ref) else None
+            if isinstance(spec, ScalarSpec) and not ("int" in types[name] or "Int" in types[name]):
+                yield from _dimensions_in(spec.expression, symbols)

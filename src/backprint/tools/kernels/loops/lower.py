@@ -1,0 +1,398 @@
+"""A program that walks time, from captures of a few lengths to a LoweredLoop."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from backprint.api import capture
+from backprint.common.names import free_name
+from backprint.errors import BackprintError, RefusedError, UsageError, is_defect
+from backprint.graph.nouns import Capture, Pair, Port
+from backprint.tools.kernels.loops.call import call_of, inputs_by_port
+from backprint.tools.kernels.loops.elements import identifier, port_key, program_of, shape_of
+from backprint.tools.kernels.loops.file_text import FileParts, Short, file_text
+from backprint.tools.kernels.loops.keeping import kept
+from backprint.tools.kernels.loops.limits import limited
+from backprint.tools.kernels.loops.lowered import LoweredLoop
+from backprint.tools.kernels.loops.nouns import INPUTS, ROWS, Edge, Elements, Loop, Program, Write, behind
+from backprint.tools.kernels.loops.rolling import Edges, History, NumberChanges, Unlike, rolled, written_by
+from backprint.tools.kernels.loops.torch_text import plain_text
+from backprint.tools.kernels.loops.triton_text import Layout, kernel_text
+from backprint.tools.kernels.lowered import Face
+
+SUMS = ("stages", "atomics")
+
+LENGTHS = (6, 7, 8, 256)
+"""Numbers of steps at which a program is captured. The loop is looked for at the first three. At the others it must be
+the program too: what a step does may depend on its number, as in `if t < 100`. The largest is the most steps that the
+kernels take."""
+
+SHORT = (1, 2)
+"""Lengths at which a loop is compared too, without being looked for there."""
+
+
+def loops_over(function: Callable[..., Any], make_inputs: Callable[[int], Any], lengths: Sequence[int]) -> bool:
+    """Whether a program has more steps for a larger number: it loops over it."""
+    counts: list[int] = []
+    for length in lengths:
+        call = call_of(make_inputs(length))
+        item = capture(function, args=call.args, kwargs=dict(call.kwargs))
+        graphs = [graph for pair in item.pairs for graph in (pair.forward, pair.backward) if graph is not None]
+        counts.append(sum(not step.is_guard for graph in graphs for step in graph.steps))
+    return len(set(counts)) > 1
+
+
+def lower_loop(
+    function: Callable[..., Any],
+    make_inputs: Callable[[int], Any],
+    lengths: Sequence[int] | None = None,
+    sums: str = "stages",
+    name: str | None = None,
+) -> LoweredLoop:
+    """Return a program that walks time as one Triton kernel a direction."""
+    if sums not in SUMS:
+        raise UsageError(f"sums={sums!r}: one of {', '.join(SUMS)}")
+    lengths = lengths or LENGTHS
+    if len(set(lengths)) < 3 or min(lengths) < 6:
+        raise UsageError(f"lengths={tuple(lengths)}: pass three or more different numbers of steps, each of 6 or more")
+    in_order = sorted(set(lengths))
+    captures = {length: captured(function, make_inputs, length) for length in in_order[:3]}
+    timed = _timed_ports({length: item.pairs[0] for length, item in captures.items()})
+    pairs = {length: item.pairs[0] for length, item in captures.items()}
+    elements = Elements()
+    try:
+        first = loops_of(pairs, timed, elements, False)
+    except RefusedError as error:
+        try:
+            first = loops_of(pairs, timed, elements, True)
+        except RefusedError:
+            raise _changing_number(pairs, timed) or error from None
+    least, shorter = shortest(function, make_inputs, timed, elements, first, min(lengths))
+    seen = (*SHORT, *in_order)
+    title, item = name or name_of(function), captures[in_order[0]]
+    result = lowered(function, make_inputs, title, item, first, elements, least, shorter, seen, sums)
+    for length in in_order[3:]:  # at the end: all that is done with elements takes longer after so many of them
+        _check_length(function, make_inputs, timed, elements, first, length, in_order[:3])
+    return limited(
+        result,
+        lambda length: _check_length(function, make_inputs, timed, elements, first, length, in_order[:3]),
+    )
+
+
+def _check_length(
+    function: Callable[..., Any],
+    make_inputs: Callable[[int], Any],
+    timed: frozenset[str],
+    elements: Elements,
+    loops: _Directions,
+    length: int,
+    known: Sequence[int],
+) -> None:
+    """Raise RefusedError unless the program of another number of steps is the loop too."""
+    advice = f"pass lengths={(*known, 'N')}".replace("'", "") + " for kernels of at most N steps, if it is up to there"
+    try:
+        program = program_of(captured(function, make_inputs, length).pairs[0], elements, length, timed)
+    except Exception as error:  # the program may not run for so many steps, as one with a table of numbers
+        if is_defect(error):
+            raise
+        reason = str(error) if isinstance(error, BackprintError) else f"it raises {type(error).__name__}: {error}"
+        raise RefusedError(
+            f"the program of {length} steps cannot be compared with the loop: {reason}; {advice}"
+        ) from error
+    if not describes(loops, program, elements):
+        steps = ", ".join(map(str, known[:-1]))
+        raise RefusedError(
+            f"the program of {length} steps is not the loop that it is for {steps} and {known[-1]} steps: what a step "
+            f"does depends on its number, as in `if t < 100`, or on how many there are; {advice}"
+        )
+
+
+def _changing_number(pairs: Mapping[int, Pair], timed: frozenset[str]) -> RefusedError | None:
+    """Return the error of a state that depends on no input, so that it is another number at each step; None if that is
+    not why a program is no loop."""
+    elements = Elements()
+    elements.folds = True
+    try:
+        loops_of(pairs, timed, elements, False)
+    except NumberChanges as error:
+        return error
+    except RefusedError:
+        pass
+    return None
+
+
+def loops_of(pairs: Mapping[int, Pair], timed: frozenset[str], elements: Elements, counts: bool) -> _Directions:
+    """Return the loops of a program, which must be the same for all lengths. If it `counts`, numbers that are the
+    number of steps are that, as the divisor of a mean over time is."""
+    first: _Directions | None = None
+    for length, pair in pairs.items():
+        program = _read_program(pair, elements, length, timed, counts)
+        directions = _Directions.of(program, elements, counts, (min(pairs) - 4) // 2)
+        first = first or directions
+        if (directions.forward, directions.backward) != (first.forward, first.backward):
+            raise RefusedError(f"the loop of {length} steps is not that of {min(pairs)}: pass other lengths")
+    assert first is not None
+    return first
+
+
+def _read_program(pair: Pair, elements: Elements, length: int, timed: frozenset[str], counts: bool) -> Program:
+    """Return a Pair as writes of elements."""
+    elements.steps = length if counts else None
+    try:
+        return program_of(pair, elements, length, timed)
+    finally:
+        elements.steps = None
+
+
+def captured(function: Callable[..., Any], make_inputs: Callable[[int], Any], length: int) -> Capture:
+    """Return the capture of a length."""
+    call = call_of(make_inputs(length))
+    item = capture(function, args=call.args, kwargs=dict(call.kwargs))
+    if len(item.pairs) != 1:
+        raise RefusedError(f"the program is {len(item.pairs)} graphs, not one: it reads a value of a tensor in between")
+    guards = [guard for guard in item.guards if guard.kind in ("value", "pinned", "memory", "same")]
+    if guards:
+        raise RefusedError(f"the program depends on {guards[0].text}: the kernels could not know")
+    return item
+
+
+def name_of(function: Any, unnamed: str = "loop_program") -> str:
+    """Return the name of a program as one of Python; `unnamed` of a lambda."""
+    name = getattr(function, "__name__", type(function).__name__)
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    name = re.sub(r"\W+", "_", name).strip("_")
+    return identifier(name) if name and name != "lambda" and not name[0].isdigit() else unnamed
+
+
+def _timed_ports(pairs: Mapping[int, Pair]) -> frozenset[str]:
+    """Return the ports whose first dimension is the number of steps; raise where another dimension is."""
+    timed: set[str] = set()
+    rows = {length: {port_key(port): port for port in inputs_of(pair)} for length, pair in pairs.items()}
+    names: list[set[str]] = [set(row) for row in rows.values()]
+    if any(name != names[0] for name in names):
+        raise RefusedError(
+            f"inputs differ with the length: {sorted(names[0].union(*names) - names[0].intersection(*names))}"
+        )
+    for key in next(iter(rows.values())):
+        shapes = {length: shape_of(row[key]) for length, row in rows.items()}
+        places = [place for place, dims in enumerate(zip(*shapes.values(), strict=True)) if len(set(dims)) > 1]
+        if not places:
+            continue
+        if places != [0] or any(shape[0] != length for length, shape in shapes.items()):
+            result = key.removeprefix("tangent ")
+            if result != key:
+                known = ", ".join(f"{list(shape)} after {length} steps" for length, shape in shapes.items())
+                raise RefusedError(
+                    f"the result {result!r} has the shapes {known}: "
+                    "time must be its first dimension, and no other may change with it, so that a step writes one slice"
+                )
+            raise RefusedError(
+                f"time must be the first dimension of {key!r}, whose shapes are {[list(s) for s in shapes.values()]}: "
+                f"pass {key}.movedim({places[0]}, 0), a tensor of one slice a step"
+            )
+        timed.add(key)
+    if not any(not key.startswith("tangent ") for key in timed):
+        raise RefusedError(
+            "no argument has a length that changes with the number of steps: nothing says how long it is"
+        )
+    return frozenset(timed)
+
+
+def inputs_of(pair: Pair) -> list[Port]:
+    """Return the inputs of both directions, without saved values."""
+    graphs = [pair.forward, *([pair.backward] if pair.backward else [])]
+    return [port for graph in graphs for port in graph.inputs if port.role != "saved"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Directions:
+    """A program of a length and its loops."""
+
+    program: Program
+    forward: Loop
+    backward: Loop | None
+    counts: bool = False
+
+    @staticmethod
+    def of(program: Program, elements: Elements, counts: bool, edge: int) -> _Directions:
+        """Return the loops of a program."""
+        try:
+            none = History(elements, None, program.length, (), edge)
+            forward = rolled(program.forward, elements, program.length, 1, none)
+        except RefusedError as error:  # a program may walk from the last step to the first
+            try:
+                forward = rolled(program.forward, elements, program.length, -1, none)
+            except RefusedError:
+                raise error from None
+        if not program.backward:
+            return _Directions(program, forward, None, counts)
+        history = history_of(forward, program, elements, edge)
+        backward = rolled(program.backward, elements, program.length, -forward.step, history)
+        return _Directions(program, forward, backward, counts)
+
+
+def history_of(forward: Loop, program: Program, elements: Elements, edge: int = 1) -> History:
+    """Return the values of a forward for its backward."""
+    tangents = [name for name, facts in program.tensors.items() if facts.role == "tangent"]
+    return History(elements, forward, program.length, tangents, edge)
+
+
+def shortest(
+    function: Callable[..., Any],
+    make_inputs: Callable[[int], Any],
+    timed: frozenset[str],
+    elements: Elements,
+    loops: _Directions,
+    known: int,
+) -> tuple[int, tuple[Program, ...]]:
+    """Return the fewest steps of which the loop is the program, compared at 1 and 2, and the programs of fewer."""
+    least = known
+    others: list[Program] = []
+    for length in sorted(SHORT, reverse=True):
+        program = program_of(captured(function, make_inputs, length).pairs[0], elements, length, timed)
+        if not others and describes(loops, program, elements):
+            least = length
+        else:
+            others.append(program)
+    return (least, tuple(others)) if least <= max(SHORT) or known == max(SHORT) + 1 else (known, ())
+
+
+def describes(loops: _Directions, program: Program, elements: Elements) -> bool:
+    """Whether loops write what a program of another length does."""
+    length = program.length
+    history = history_of(loops.forward, program, elements)
+    history.counts = False
+    sides = [(loops.forward, program.forward), *([(loops.backward, program.backward)] if loops.backward else [])]
+    for loop, writes in sides:
+        if loop.peeled > length:
+            return False
+        try:
+            stores = written_by(loop, elements, length, history)
+        except Unlike:
+            return False
+        actual = {(write.tensor, write.slot): write.element for write in writes}
+        absent = {key for key, item in stores.items() if item.op == "zero" and key not in actual}
+        if {key: item for key, item in stores.items() if key not in absent} != actual:
+            return False
+    return True
+
+
+def _without_loop(writes: Sequence[Write], elements: Elements, length: int) -> Loop:
+    """Return the writes of a short program as they are, one after another."""
+    outside = Edges(elements, length, History(elements, None, length, (), length))
+    before = tuple(
+        Write(
+            write.tensor,
+            outside.edge(write.slot) if isinstance(write.slot, int) else write.slot,
+            outside.moved(write.element, {}),
+        )
+        for write in writes
+    )
+    return Loop(1, Edge(0), Edge(0, True), (), (), (), before, ())
+
+
+def lowered(
+    function: Callable[..., Any],
+    make_inputs: Callable[[int], Any],
+    name: str,
+    item: Capture,
+    loops: _Directions,
+    elements: Elements,
+    least: int,
+    shorter: Sequence[Program],
+    seen: tuple[int, ...],
+    sums: str,
+) -> LoweredLoop:
+    """Return the LoweredLoop of loops, which were the program at the `seen` numbers of steps."""
+    program, forward, backward = loops.program, loops.forward, loops.backward
+    tensors = dict(program.tensors)
+    for short in shorter:  # may have gradients that the loop has not
+        tensors = short.tensors | tensors
+    layout = Layout(tensors, program.state)
+    if _has_rows(layout, program, *shorter):
+        layout.columns = program.state[-1]
+    if backward is not None:
+        both = kept(forward, backward, elements, tensors, program.state, layout.is_row, least)
+        forward, backward = both.forward, both.backward
+        tensors |= {facts.name: facts for facts in both.tensors}
+    second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
+    read_later = frozenset(second.tensors if second is not None else ())
+    _rename_kept(layout, kernel_text(f"{name}_forward", forward, layout, sums, read_later).named)
+    first = kernel_text(f"{name}_forward", forward, layout, sums, read_later)
+    second = kernel_text(f"{name}_backward", backward, layout, sums) if backward is not None else None
+    pair = item.pairs[0]
+    by_port = {(facts.role, facts.port): key for key, facts in tensors.items()}
+    inputs = tuple(by_port[port.role, port.name] for port in pair.forward.inputs if port.role in INPUTS)
+    outputs = tuple(by_port[port.role, port.name] for port in pair.forward.outputs if port.role == "output")
+    tangents = {
+        key: by_port["tangent", facts.port]
+        for key, facts in tensors.items()
+        if facts.role == "output" and ("tangent", facts.port) in by_port
+    }
+    gradients = tuple(by_port.get(("gradient", tensors[key].port)) for key in inputs)
+    sources = sorted({step.source.file for step in pair.forward.steps if step.source is not None})
+    origin, steps = ", ".join(sources[:3]) or name, (least, max(seen))
+    parts = FileParts(name, origin, layout, first, second, inputs, outputs, tangents, gradients, *steps, sums)
+    call = call_of(make_inputs(program.length))
+    given = inputs_by_port(function, item, call.args, dict(call.kwargs))
+    positive = frozenset(key for key in inputs if bool((given[tensors[key].port] >= 0).all()))
+    differentiable = {port.name for port in (pair.backward.outputs if pair.backward else ()) if port.role == "gradient"}
+    places = [
+        index
+        for index, key in enumerate(inputs)
+        if tensors[key].port not in differentiable and tensors[key].dtype.is_floating_point
+    ]
+    parts = replace(parts, without_grad=tuple(places), positive=positive)
+    shorts = []
+    for short in shorter:
+        texts = [
+            kernel_text(f"{name}_{side}_{short.length}", _without_loop(writes, elements, short.length), layout, sums)
+            for side, writes in (("forward", short.forward), ("backward", short.backward))
+            if writes
+        ]
+        has = {write.tensor for write in short.backward}
+        grads = tuple(item if item in has else None for item in gradients)
+        shorts.append(Short(short.length, texts[0], texts[1] if len(texts) > 1 else None, grads))
+    plain = [plain_text(f"{name}_forward_in_torch", forward, layout, read_later)]
+    if backward is not None:
+        plain.append(plain_text(f"{name}_backward_in_torch", backward, layout))
+    parts = replace(parts, shorts=tuple(shorts), plain=tuple(plain))
+    return LoweredLoop(
+        source=file_text(parts),
+        name=name,
+        function=function,
+        make_inputs=make_inputs,
+        capture=item,
+        face=Face(
+            tuple(tensors[key].port for key in inputs),
+            tuple(gradient is not None for gradient in gradients),
+            tuple(tensors[key].port for key in outputs),
+            tuple(key in tangents for key in outputs),
+        ),
+        forward=forward,
+        backward=backward,
+        parts=parts,
+        least=min([least, *(short.length for short in shorter)]),
+        seen=seen,
+    )
+
+
+def _has_rows(layout: Layout, *programs: Program) -> bool:
+    """Whether a kernel works on rows of the state, or writes one value for a row."""
+    writes = [write for program in programs for write in (*program.forward, *program.backward)]
+    facts = [layout.facts[write.tensor] for write in writes]
+    of_rows = any(item.by_row or (item.dims is None and layout.kind(item.name) == "some") for item in facts)
+    return of_rows or any(item.op in ROWS for item in behind([write.element for write in writes]))
+
+
+def _rename_kept(layout: Layout, named: Mapping[str, str]) -> None:
+    """Name the tensors that hold kept values after the variables of the forward."""
+    taken = set(layout.facts)
+    for tensor, variable in named.items():
+        base = "kept_" + re.sub(r"_\d+$", "", variable)
+        wish = free_name(base, taken)
+        taken.add(wish)
+        layout.shown[tensor] = wish

@@ -1,0 +1,303 @@
+"""The nouns of this package: elements, tensors of them, what a direction writes, and the loop of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+
+from backprint.graph.nouns import Source
+from backprint.tools.kernels.loops.words import FORMULAS
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Element:
+    """One element of a tensor: an operation of Inductor's `ops` on other elements and on numbers.
+
+    `load` reads a tensor: its arguments are the tensor's name and its slot, which is a time, or None if it has no time.
+    `constant` is a number. `zero` is a gradient that autograd did not compute, because nothing depends on it. In a loop
+    a slot is a Now or an Edge, `carried` is a value that iterations hand on, and `kept` is a value of the forward, an
+    element of its iteration. Equal elements of one Elements are
+    one object, so programs are compared by identity.
+    """
+
+    op: str
+    args: tuple[Any, ...]
+    dtype: torch.dtype
+    source: Source | None = None
+    name: str = ""
+
+    def __repr__(self) -> str:
+        return f"{self.op}({', '.join(map(repr, self.args))})"
+
+    @property
+    def inputs(self) -> tuple[Element, ...]:
+        """The elements among the arguments that it is computed from."""
+        if self.op == "kept":
+            return ()
+        return tuple(argument for argument in self.args if isinstance(argument, Element))
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The slot `t + offset`, in an iteration of time `t`."""
+
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The slot `count` after the first, or before the last."""
+
+    count: int
+    last: bool = False
+
+    def at(self, length: int) -> int:
+        """Return the slot for a number of steps."""
+        return length - 1 - self.count if self.last else self.count
+
+
+Slot: TypeAlias = "int | Now | Edge | None"
+
+
+class Elements:
+    """Makes elements: the same for the same operation on the same arguments.
+
+    While `steps` is set, a constant of that value is the number of steps, an element `steps`. While it `folds`, sums
+    and products of constants are constants: the gradients that autograd makes of zeros are one program then.
+    """
+
+    def __init__(self) -> None:
+        self.made: dict[Any, Element] = {}
+        self.source: Source | None = None
+        self.name = ""
+        self.steps: int | None = None
+        self.folds = False
+
+    def make(self, op: str, args: Iterable[Any], dtype: torch.dtype) -> Element:
+        """Return the element of an operation."""
+        arguments = tuple(args)
+        if op in ("mul", "truediv") and arguments[0].dtype == dtype and is_one(arguments[1]):
+            return arguments[0]  # exactly the same number
+        if op == "constant" and arguments[0] == self.steps and dtype != torch.bool:
+            op, arguments = "steps", ()
+        if self.folds and op in ARITHMETIC and all(_is_constant(item) for item in arguments):
+            return self.constant(_folded_number(op, arguments, dtype).item(), dtype)
+        key = (op, dtype, *(id(item) if isinstance(item, Element) else (type(item), repr(item)) for item in arguments))
+        if key not in self.made:
+            self.made[key] = Element(op, arguments, dtype, self.source, self.name)
+        return self.made[key]
+
+    def again(self, like: Element, args: Iterable[Any]) -> Element:
+        """Return the element of the same operation on other arguments."""
+        self.source, self.name = like.source, like.name
+        return self.make(like.op, args, like.dtype)
+
+    def constant(self, value: Any, dtype: torch.dtype) -> Element:
+        """Return a number as an element."""
+        kind = float if dtype.is_floating_point else bool if dtype == torch.bool else int
+        return self.make("constant", (kind(value), dtype), dtype)
+
+    def load(self, tensor: str, slot: Slot, dtype: torch.dtype) -> Element:
+        """Return an element that is read from a tensor."""
+        return self.make("load", (tensor, slot), dtype)
+
+    def zero(self, dtype: torch.dtype) -> Element:
+        """Return a gradient that autograd did not compute."""
+        return self.make("zero", (), dtype)
+
+
+ARITHMETIC: Mapping[str, Callable[..., torch.Tensor]] = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "truediv": torch.div,
+    "neg": torch.neg,
+}
+"""Operations whose results IEEE 754 defines: a number of the file is that of the program."""
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether an argument is an element that is a number."""
+    return isinstance(value, Element) and value.op == "constant"
+
+
+def _folded_number(op: str, constants: Iterable[Element], dtype: torch.dtype) -> torch.Tensor:
+    """Return an operation on constants. Halves are computed in float32, as kernels do."""
+    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    return ARITHMETIC[op](*(torch.tensor(item.args[0], dtype=wide) for item in constants)).to(wide)
+
+
+ROWS = ("row_sum", "row_max", "row_min", "row_any")
+"""Operations that take a row of the state, its last dimension, to one number."""
+
+
+INPUTS = ("input", "parameter", "buffer", "constant")
+"""The roles of what a program is given."""
+
+RESERVED = frozenset(
+    (
+        *("t", "T", "n", "e", "at", "last", "mask", "BLOCK", "SAVE", "tl", "triton", "torch"),
+        *("os", "device", "steps", "compare", "same", "as_tuple", "results", "gradients", "of"),
+        *("ctx", "state", "row", "rows", "grid", "save", "check", "sizes", "spread", "fitted", *FORMULAS),
+    )
+)
+"""Names that a generated file has for itself."""
+
+
+def is_one(value: Any) -> bool:
+    """Whether an element is the number 1."""
+    return isinstance(value, Element) and value.op == "constant" and value.args[0] == 1
+
+
+def behind(elements: Iterable[Element]) -> Iterator[Element]:
+    """Yield these elements and all that they need, each once, and after what it needs."""
+    seen: set[Element] = set()
+    stack = [(element, False) for element in reversed(list(elements))]
+    while stack:
+        element, is_done = stack.pop()
+        if is_done:
+            yield element
+        elif element not in seen:
+            seen.add(element)
+            stack.append((element, True))
+            stack += [(item, False) for item in reversed(element.inputs)]
+
+
+# ---- Tensors of elements
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A whole input. If it is `timed`, its first dimension is time. If it is `by_row`, it has one value for each row
+    of the state, so the state's last dimension is not there."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    timed: bool
+    by_row: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A tensor without a time: its element, which is the same for all that it is broadcast to."""
+
+    shape: tuple[int, ...]
+    element: Element
+    by_row: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """A tensor whose first dimension is time: an element for each time, None for zero."""
+
+    shape: tuple[int, ...]
+    parts: tuple[Element | None, ...]
+    dtype: torch.dtype
+    by_row: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """A gradient of what was broadcast: `element`, summed over the dimensions `dims` of the state."""
+
+    shape: tuple[int, ...]
+    element: Element
+    dims: tuple[int, ...]
+
+
+Tensor: TypeAlias = "Input | Whole | Slots | Summed"
+
+
+# ---- What a direction writes, and its loop
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A store of an element to a slot of a tensor."""
+
+    tensor: str
+    slot: Slot
+    element: Element
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One direction of a program as a loop over time, for every number of steps.
+
+    Iterations run from the Edge `first` to the Edge `last`, `step` (1 or -1) apart. `start` has the first value of
+    each carried value, `following` what an iteration hands on. `before` and `after` are written outside of the loop;
+    there `carried` elements are the values that the last iteration handed on. `peeled` iterations are not in the loop.
+    `absent` are elements of the iteration that the first one does not compute.
+    """
+
+    step: int
+    first: Edge
+    last: Edge
+    start: tuple[Element, ...]
+    following: tuple[Element, ...]
+    writes: tuple[Write, ...]
+    before: tuple[Write, ...]
+    after: tuple[Write, ...]
+    absent: tuple[Element, ...] = ()
+
+    @property
+    def peeled(self) -> int:
+        """How many iterations are outside of the loop."""
+        return self.first.count + self.last.count
+
+    def same(self, other: Loop) -> bool:
+        """Whether two loops are one program."""
+        return self == other
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFacts:
+    """A tensor of a kernel: its role, its shape at capture without time, its dtype, and whether it has time. `dims` are
+    those of the state over which it is summed. `by_row`: it has a value for each row, and not the last dimension."""
+
+    name: str
+    port: str
+    role: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    timed: bool
+    dims: tuple[int, ...] | None = None
+    by_row: bool = False
+
+
+def row_elements(loop: Loop, is_row_tensor: Callable[[str], bool]) -> frozenset[Element]:
+    """Return the elements of a loop that are one number for a whole row of the state."""
+    roots = [*loop.start, *loop.following, *loop.absent]
+    order = list(behind([*roots, *(write.element for write in (*loop.before, *loop.writes, *loop.after))]))
+    carried = set(range(len(loop.start)))
+    while True:
+        rows: dict[Element, bool | None] = {}  # None: a number, which is a row's if others are
+        for element in order:
+            if element.op == "carried":
+                rows[element] = element.args[0] in carried
+            elif element.op in ("load", "previous"):
+                rows[element] = is_row_tensor(element.args[0])
+            elif element.op in ROWS or not element.inputs:
+                rows[element] = True if element.op in ROWS else None
+            else:
+                of_inputs = {rows[item] for item in element.inputs} - {None}
+                rows[element] = None if not of_inputs else of_inputs == {True}
+        still = {index for index in carried if rows[loop.following[index]] and rows[loop.start[index]] in (True, None)}
+        if still == carried:
+            return frozenset(element for element, is_row in rows.items() if is_row)
+        carried = still
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The two directions of a program of one length, as writes; `state` is the shape of its state."""
+
+    length: int
+    state: tuple[int, ...]
+    forward: tuple[Write, ...]
+    backward: tuple[Write, ...]
+    tensors: dict[str, TensorFacts] = field(default_factory=dict)

@@ -1,0 +1,174 @@
+"""One direction as a loop of plain PyTorch: what a file compares its kernels with.
+
+The loop is that of the kernel, with its names, its numbers in float32 for halves, and its roundings. Only the words are
+PyTorch's, and a tensor of a step is `x[t]`. So the comparison is of the kernels with operators of PyTorch; that the
+loop is the program was proven when the file was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from backprint.errors import RefusedError
+from backprint.tools.kernels.loops.nouns import Edge, Element, Loop, Now, Slot, Write
+from backprint.tools.kernels.loops.triton_text import HALVES, TYPES, Layout, Writer, bracket, folded, literal, wrapped
+
+WORDS: Mapping[str, str] = {
+    "where": "torch.where({}, {}, {})",
+    "mod": "torch.fmod({}, {})",
+    "floordiv": 'torch.div({}, {}, rounding_mode="floor")',
+    "fma": "({}) * ({}) + ({})",
+    "row_sum": "torch.sum({}, -1, keepdim=True)",
+    "row_max": "torch.amax({}, -1, keepdim=True)",
+    "row_min": "torch.amin({}, -1, keepdim=True)",
+    "row_any": "torch.any({}, -1, keepdim=True)",
+    "modified_bessel_i0": "torch.special.i0({})",
+    "modified_bessel_i1": "torch.special.i1({})",
+    **{
+        name: f"torch.special.{name}({{}})"
+        for name in ("erfcx", "i0", "i1", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1")
+    },
+}
+"""Operations that PyTorch has by another name than Inductor, or with other arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainText:
+    """A direction in PyTorch: its name, its source, the tensors that it takes, and those that it returns."""
+
+    name: str
+    source: str
+    takes: tuple[str, ...]
+    returns: tuple[str, ...]
+
+
+def plain_text(name: str, loop: Loop, layout: Layout, read_later: frozenset[str] = frozenset()) -> PlainText:
+    """Return one direction in PyTorch."""
+    writer = _TorchWriter(name, loop, layout, "stages", read_later)
+    writer.text()
+    return writer.plain()
+
+
+def _is_itself(line: str) -> bool:
+    """Whether a line gives a variable its own name, as that of an input that is read as it is."""
+    left, _, right = line.strip().partition(" = ")
+    return left == right and left.isidentifier()
+
+
+def type_text(dtype: torch.dtype) -> str:
+    """Return the dtype in which a kernel computes."""
+    return {"tl.int1": "torch.bool"}.get(TYPES[dtype]) or TYPES[dtype].replace("tl", "torch")
+
+
+def _edge_text(slot: Slot) -> str:
+    """Return the time of a slot at an end."""
+    assert isinstance(slot, Edge)
+    return f"T - {slot.count + 1}" if slot.last else str(slot.count)
+
+
+class _TorchWriter(Writer):
+    """Writes a direction in PyTorch."""
+
+    is_triton = False
+
+    def plain(self) -> PlainText:
+        """Return the function."""
+        loop = self.loop
+        written = tuple(dict.fromkeys(write.tensor for write in (*loop.before, *loop.writes, *loop.after)))
+        takes = tuple(name for name in self.tensors if name not in written)
+        shown = self.layout.name
+        allocations = [
+            f"    {shown(name)} = torch.empty({self.size(name)}, dtype={self.layout.facts[name].dtype}, device=device)"
+            for name in written
+            if self.layout.facts[name].dims is None
+        ]
+        head = f"def {self.name}({wrapped([*map(shown, takes), 'T', 'state', 'device'])}):"
+        result = f"    return {wrapped([shown(name) for name in written])}"
+        lines = [line for line in self.lines if not _is_itself(line)]
+        source = "\n".join([head, *allocations, *lines, result]) + "\n"
+        return PlainText(self.name, source, takes, written)
+
+    def size(self, tensor: str) -> str:
+        """Return the shape of a tensor that is written."""
+        facts = self.layout.facts[tensor]
+        if self.layout.is_row(tensor):
+            return self.layout.row_shape(tensor)
+        return "(T, *state)" if facts.timed else "state"
+
+    def moving_tensors(self, roots: Sequence[Element]) -> list[str]:
+        return []
+
+    # ---- Reads and writes
+
+    def read(self, tensor: str, slot: Slot, offset: str = "") -> str:
+        """Return the text of a tensor of a slot, as wide as the state has dimensions."""
+        self.tensors[tensor] = None
+        facts, text = self.layout.facts[tensor], self.layout.name(tensor)
+        if isinstance(slot, Now):
+            text += f"[t{offset}]"
+        elif slot is not None:
+            text += f"[{_edge_text(slot)}]"
+        if facts.by_row:
+            text += "[..., None]"
+        return f"{text}.float()" if facts.dtype in HALVES else text
+
+    def loaded(self, element: Element) -> str:
+        return self.read(element.args[0], element.args[1])
+
+    def loaded_before(self, element: Element) -> str:
+        tensor, start = element.args
+        is_number = not isinstance(start, Element)
+        first = self.constant(start, element.dtype) if is_number else self.expression(start, set())[0]
+        return f"({self.read(tensor, Now(), ' - 1')} if t > 0 else {first})"
+
+    def store(self, write: Write, depth: int) -> None:
+        pad = "    " * depth
+        tensor, facts = write.tensor, self.layout.facts[write.tensor]
+        self.tensors[tensor] = None
+        value, level = self.expression(write.element, set(), is_root=True)
+        name = self.layout.name(tensor)
+        if facts.dims is not None:
+            self.lines.append(f"{pad}{name} = torch.zeros(state, device=device) + {bracket(value, level, 2)}")
+            return
+        at = [] if write.slot is None else ["t"] if isinstance(write.slot, Now) else [_edge_text(write.slot)]
+        at += ["..."] * (facts.by_row or not at) + ["None"] * facts.by_row
+        self.lines.append(f"{pad}{name}[{', '.join(at)}] = {value}")
+
+    # ---- Expressions
+
+    def constant(self, value: object, dtype: torch.dtype) -> str:
+        """Return a number as a tensor."""
+        return f"torch.tensor({literal(value, dtype)}, dtype={type_text(dtype)}, device=device)"
+
+    def number(self, element: Element) -> str:
+        text = "0.0" if element.op == "zero" else folded(element)
+        return f"torch.tensor({text}, dtype={type_text(element.dtype)}, device=device)"
+
+    def but_at(self, first: str, text: str) -> str:
+        return f"torch.zeros_like({text}) if t == {first} else {text}"
+
+    def rounding(self, element: Element) -> str:
+        return f".to({self.rounded[element]}).float()"
+
+    def cast(self, element: Element, text: str, level: int) -> tuple[str, int]:
+        here, there = element.inputs[0].dtype, element.dtype
+        if folded(element.inputs[0]) is not None:
+            text, level = self.number(element.inputs[0]), 5
+        if there in HALVES and here not in (*HALVES, torch.bool):
+            return f"{bracket(text, level, 5)}.to({there}).float()", 5
+        if TYPES[here] == TYPES[there]:
+            return text, level
+        return f"{bracket(text, level, 5)}.to({type_text(there)})", 5
+
+    def called(self, element: Element, texts: list[str]) -> tuple[str, int]:
+        if element.op != "where":
+            pairs = zip(texts, element.inputs, strict=True)
+            texts = [text if folded(item) is None else self.number(item) for text, item in pairs]
+        if element.op in WORDS:
+            return WORDS[element.op].format(*texts), 2 if element.op == "fma" else 5
+        if not hasattr(torch, element.op):
+            raise RefusedError(f"{element.op} is no function of PyTorch")
+        return f"torch.{element.op}({', '.join(texts)})", 5

@@ -1,0 +1,68 @@
+"""The bytes that a direction moves, and the fewest that it could.
+
+The fewest are: each input that the direction uses, once; each output and each gradient, once; and each value that the
+forward keeps, written once and read once. What is kept is the minimum cut of an iteration, so it has the fewest bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from backprint.tools.kernels.loops.nouns import Loop, Now, TensorFacts, behind
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes of one direction for a number of steps: those that its kernel moves, and the fewest."""
+
+    moved: int
+    least: int
+
+    @property
+    def ratio(self) -> float:
+        """How many times the fewest are moved."""
+        return self.moved / self.least
+
+
+def size_of(facts: TensorFacts, length: int) -> int:
+    """Return the bytes of a tensor."""
+    itemsize = 1 if facts.dtype == torch.bool else facts.dtype.itemsize
+    return torch.Size(facts.shape).numel() * itemsize * (length if facts.timed else 1)
+
+
+def traffic_of(
+    loop: Loop, tensors: Mapping[str, TensorFacts], state: tuple[int, ...], length: int, sums: str
+) -> Traffic:
+    """Return the bytes of a direction; loads and stores that are one in the program are one here."""
+    inside = [*(write.element for write in loop.writes), *loop.following]
+    outside = [*loop.start, *(write.element for write in (*loop.before, *loop.after))]
+    steps = length - loop.peeled
+    reads = {(item.args[0], item.args[1]) for item in behind(inside) if item.op == "load"}
+    reads |= {(item.args[0], Now(-1)) for item in behind(inside) if item.op == "previous"}
+    ends = {(item.args[0], item.args[1]) for item in behind(outside) if item.op == "load"} - reads
+    moved = sum(one(tensors[name]) * (steps if isinstance(slot, Now) else 1) for name, slot in reads)
+    moved += sum(one(tensors[name]) for name, _ in ends)
+    moved += sum(one(tensors[write.tensor]) * steps for write in loop.writes)
+    for write in (*loop.before, *loop.after):
+        facts = tensors[write.tensor]
+        moved += one(facts) if facts.dims is None else summed(facts, state, sums)
+    whole = {name for name, _ in reads} | {write.tensor for write in (*loop.before, *loop.writes, *loop.after)}
+    at_ends = [name for name, _ in ends if name not in whole]
+    least = sum(size_of(tensors[name], length) for name in whole) + sum(one(tensors[name]) for name in at_ends)
+    return Traffic(moved, least)
+
+
+def one(facts: TensorFacts) -> int:
+    """Return the bytes of one slot of a tensor."""
+    return size_of(facts, 1)
+
+
+def summed(facts: TensorFacts, state: tuple[int, ...], sums: str) -> int:
+    """Return the bytes of a gradient that is added up over elements: those of both stages."""
+    count = torch.Size(facts.shape).numel()
+    if sums == "atomics" or count == 1:
+        return size_of(facts, 1)
+    return 2 * 4 * torch.Size(state).numel() + size_of(facts, 1)

@@ -1,0 +1,762 @@
+"""One direction as the text of a Triton kernel: names of the program's own, a line for a line of the program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from backprint.common.names import free_name
+from backprint.errors import RefusedError
+from backprint.graph.nouns import Source
+from backprint.tools.kernels.loops.nouns import (
+    ARITHMETIC,
+    INPUTS,
+    RESERVED,
+    ROWS,
+    Edge,
+    Element,
+    Loop,
+    Now,
+    Slot,
+    TensorFacts,
+    Write,
+    behind,
+    row_elements,
+)
+from backprint.tools.kernels.loops.words import (
+    BITS,
+    CALLS,
+    FORMULAS,
+    INFIX,
+    LIBDEVICE,
+    LOOSE,
+    NEEDS,
+    ON_TENSORS,
+    SINGLE,
+)
+
+TYPES = {
+    torch.float64: "tl.float64",
+    torch.float32: "tl.float32",
+    torch.float16: "tl.float32",
+    torch.bfloat16: "tl.float32",
+    torch.int64: "tl.int64",
+    torch.int32: "tl.int32",
+    torch.int16: "tl.int16",
+    torch.int8: "tl.int8",
+    torch.uint8: "tl.uint8",
+    torch.bool: "tl.int1",
+}
+"""The dtype in which a kernel computes: float32 for halves."""
+
+HALVES = (torch.float16, torch.bfloat16)
+
+CALLED = {
+    "add": "total",
+    "sub": "difference",
+    "mul": "product",
+    "truediv": "ratio",
+    "neg": "negative",
+    "to_dtype": "number",
+    "where": "chosen",
+    **dict.fromkeys(("lt", "le", "gt", "ge", "eq", "ne"), "is_so"),
+}
+"""Names of values that the program does not name."""
+
+ASSIGNED = re.compile(r"^([A-Za-z_]\w*)\s*(?:[-+*/]|\*\*|//)?=(?!=)")
+
+LONGEST = 88
+"""How long an expression may be before a part of it has a line of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelText:
+    """A kernel: its name, its source, the tensors and the sizes that it takes, the FORMULAS and the functions of
+    libdevice that it calls."""
+
+    name: str
+    source: str
+    tensors: tuple[str, ...]
+    sizes: tuple[str, ...]
+    formulas: frozenset[str]
+    saves: bool
+    named: Mapping[str, str]
+    library: frozenset[str]
+
+
+@dataclass(slots=True)
+class Layout:
+    """How the tensors of both kernels lie in memory, and what they are called."""
+
+    facts: Mapping[str, TensorFacts]
+    state: tuple[int, ...]
+    shown: dict[str, str] = field(default_factory=dict)
+    columns: int = 0
+    """The length of a row, if a kernel works on rows: a program of the grid is one row then."""
+
+    def kind(self, tensor: str) -> str:
+        """Return whether a tensor has the `whole` state, `one` number, one a `row`, or is broadcast from `some`."""
+        facts = self.facts[tensor]
+        if tuple(facts.shape) == self.state and not facts.by_row:
+            return "whole"
+        if torch.Size(facts.shape).numel() == 1:
+            return "one"
+        return "row" if self.columns and (facts.by_row or facts.shape[-1] == 1) else "some"
+
+    def is_row(self, tensor: str) -> bool:
+        """Whether a tensor has one number for each row."""
+        return self.kind(tensor) == "row"
+
+    def row_shape(self, tensor: str) -> str:
+        """Return the shape of a tensor of rows, as text."""
+        facts = self.facts[tensor]
+        lead, last = "T, " * facts.timed, "" if facts.by_row else ", 1"
+        return f"({lead}*state[:-1]{last or ',' * (not lead)})"
+
+    def input_of(self, gradient: str) -> str:
+        """Return the input of a gradient."""
+        port = self.facts[gradient].port
+        return next(name for name, facts in self.facts.items() if facts.port == port and facts.role in INPUTS)
+
+    def name(self, tensor: str) -> str:
+        return self.shown.get(tensor, tensor)
+
+
+def kernel_text(
+    name: str, loop: Loop, layout: Layout, sums: str, read_later: frozenset[str] = frozenset()
+) -> KernelText:
+    """Return the text of one direction. `sums` is how gradients of parameters are added up over elements, and
+    `read_later` the tensors that the backward reads: halves are rounded there before they are used."""
+    return Writer(name, loop, layout, sums, read_later).text()
+
+
+class Writer:
+    """Writes a kernel."""
+
+    is_triton = True
+
+    def __init__(self, name: str, loop: Loop, layout: Layout, sums: str, read_later: frozenset[str]) -> None:
+        self.name, self.loop, self.layout, self.sums = name, loop, layout, sums
+        self.lines: list[str] = []
+        self.names: dict[Element, str] = {}
+        self.taken = {*RESERVED, "range", "float", "max", "min", name}
+        self.taken |= {f"{layout.name(tensor)}_ptr" for tensor in layout.facts}
+        self.tensors: dict[str, None] = {}
+        self.sizes: dict[str, None] = {}
+        self.formulas: set[str] = set()
+        self.library: set[str] = set()
+        self.widths: dict[Element, int] = {}
+        self.source: Source | None = None
+        self.is_inside = False
+        self.uses_last = False
+        self.saves = any(self.is_kept(write) for write in (*loop.writes, *loop.after, *loop.before))
+        self.absent = frozenset(loop.absent)
+        self.rounded = {
+            write.element: layout.facts[write.tensor].dtype
+            for write in loop.writes
+            if write.tensor in read_later and layout.facts[write.tensor].dtype in HALVES
+        }
+        roots = [write.element for write in (*loop.before, *loop.writes, *loop.after)]
+        self.roots = frozenset(roots)
+        self.rows = row_elements(loop, layout.is_row) if layout.columns else frozenset()
+        self.blocks: dict[Element, bool] = {}
+        self.row_carried = {item.args[0] for item in self.rows if item.op == "carried"}
+        self.order = list(behind([*roots, *loop.start, *loop.following]))
+        self.users: dict[Element, list[Element]] = {}
+        for element in self.order:
+            for item in element.inputs:
+                self.users.setdefault(item, []).append(element)
+        self.changes: dict[Element, bool] = {}
+        for element in self.order:
+            own = element.op in ("carried", "previous") or (element.op == "load" and isinstance(element.args[1], Now))
+            self.changes[element] = own or element in self.absent or any(self.changes[item] for item in element.inputs)
+
+    def is_kept(self, write: Write) -> bool:
+        return self.layout.facts[write.tensor].role == "saved"
+
+    # ---- The kernel
+
+    def text(self) -> KernelText:
+        """Return the kernel."""
+        loop = self.loop
+        body_roots = [*(write.element for write in loop.writes), *loop.following]
+        self.section(loop.before, [], 1)
+        if not body_roots:
+            self.kept_names: dict[str, str] = {}
+            return self.assembled()
+        self.hoist(body_roots)
+        carried = self.begin()
+        moving = self.moving_tensors(body_roots)
+        head = self.lines
+        self.lines = []
+        self.is_inside = True
+        self.body(carried)
+        self.is_inside = False
+        body, self.lines = self.lines, head
+        for tensor in moving:
+            self.lines.append(f"    {self.pointer(tensor)} = {self.place(tensor, loop.first)}")
+        self.lines.append(f"    for t in range({self.span()}):")
+        self.lines += body
+        sign = "+" if loop.step > 0 else "-"
+        for tensor in moving:
+            self.lines.append(f"        {self.pointer(tensor)} {sign}= {self.stride(tensor)}")
+        self.kept_names = {
+            write.tensor: self.names[write.element]
+            for write in loop.writes
+            if self.is_kept(write) and write.element in self.names
+        }
+        outside = {element: name for element, name in self.names.items() if not self.changes[element]}
+        self.names = outside | {item: carried[item.args[0]] for item in self.order if item.op == "carried"}
+        self.source = None
+        self.section(loop.after, [], 1)
+        return self.assembled()
+
+    def assembled(self) -> KernelText:
+        """Return the kernel with its head."""
+        tensors = list(self.tensors)
+        pointers = [f"{self.layout.name(tensor)}_ptr" for tensor in tensors]
+        numbers = [*self.sizes, "n", *(["last"] if self.uses_last else []), "T"]
+        flags = ["SAVE: tl.constexpr", "BLOCK: tl.constexpr"] if self.saves else ["BLOCK: tl.constexpr"]
+        arguments = wrapped([*pointers, *numbers, *flags])
+        columns = self.layout.columns
+        lanes = [
+            "    row = tl.program_id(0).to(tl.int64)",
+            f"    e = row * {columns} + tl.arange(0, BLOCK)",
+            f"    mask = tl.arange(0, BLOCK) < {columns}",
+        ]
+        if not columns:
+            lanes = [
+                "    e = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)",
+                "    mask = e < n",
+            ]
+        head = ['@triton.jit(do_not_specialize=["T"])', f"def {self.name}({arguments}):", *lanes]
+        text = "\n".join([*head, *self.lines]) + "\n"
+        return KernelText(
+            self.name,
+            text,
+            tuple(tensors),
+            tuple(numbers),
+            frozenset(self.formulas),
+            self.saves,
+            self.kept_names,
+            frozenset(self.library),
+        )
+
+    def span(self) -> str:
+        """Return the arguments of `range`."""
+        first, last = self.loop.first, self.loop.last
+        if self.loop.step > 0:
+            stop = f"T - {last.count}" if last.count else "T"
+            return f"{first.count}, {stop}" if first.count else stop
+        return f"T - {first.count + 1}, {last.count - 1}, -1"
+
+    def begin(self) -> list[str]:
+        """Write the first values of what is carried; return the names."""
+        names = []
+        for index, (start, following) in enumerate(zip(self.loop.start, self.loop.following, strict=True)):
+            is_before = following.op == "previous"
+            name = f"{self.layout.name(following.args[0])}_t" if is_before else self.wish(following, f"carried_{index}")
+            name = self.free(name)
+            names.append(name)
+            kind = TYPES[following.dtype]
+            is_row = index in self.row_carried
+            if start.op in ("constant", "zero") and not self.is_triton:
+                self.lines.append(f"    {name} = {self.number(start)}")
+                continue
+            if start.op in ("constant", "zero"):
+                number = literal(start.args[0], start.dtype) if start.op == "constant" else "0.0"
+                text = (
+                    f"tl.full([], {number}, {kind})"
+                    if is_row
+                    else f"tl.zeros([BLOCK], {kind})"
+                    if number in ("0.0", "0")
+                    else f"tl.full([BLOCK], {number}, {kind})"
+                )
+            else:
+                if start.op != "load":
+                    self.section([], [start], 1)
+                text = self.expression(start, set())[0]
+                is_plain = is_row or self.is_block(start) or not self.is_triton
+                text = text if is_plain else f"tl.zeros([BLOCK], {kind}) + {text}"
+            self.lines.append(f"    {name} = {text}")
+        for item in self.order:
+            if item.op == "carried":
+                self.names[item] = names[item.args[0]]
+        return names
+
+    def is_block(self, element: Element) -> bool:
+        """Whether an element is one a lane, and not one number."""
+        for item in behind([element]):
+            if item in self.blocks:
+                continue
+            if item in self.rows or item.op in ROWS:
+                self.blocks[item] = False
+            elif item.op in ("load", "previous"):
+                self.blocks[item] = self.layout.kind(item.args[0]) != "one"
+            else:
+                self.blocks[item] = item.op == "carried" or any(self.blocks[part] for part in item.inputs)
+        return self.blocks[element]
+
+    def hoist(self, roots: Sequence[Element]) -> None:
+        """Write what is the same in every iteration before the loop."""
+        wanted: dict[Element, None] = {}
+        for element in behind(roots):
+            for item in [element] if element in roots else []:
+                if not self.changes[item] and item.op not in ("constant", "zero", "steps"):
+                    wanted[item] = None
+            if self.changes[element]:
+                for item in element.inputs:
+                    if not self.changes[item] and item.op not in ("constant", "zero", "steps") and folded(item) is None:
+                        wanted[item] = None
+        self.section([], list(wanted), 1, named=True)
+
+    # ---- Statements
+
+    def section(self, writes: Sequence[Write], values: Sequence[Element], depth: int, named: bool = False) -> None:
+        """Write statements for stores and for values that later statements need."""
+        counts: dict[Element, int] = {}
+        roots = [*(write.element for write in writes), *values]
+        for element in behind(roots):
+            for item in element.inputs:
+                counts[item] = counts.get(item, 0) + 1
+        for root in roots:
+            counts[root] = counts.get(root, 0) + 1
+        stores: dict[Element, list[Write]] = {}
+        for write in writes:
+            stores.setdefault(write.element, []).append(write)
+        keep = set(values) if named else set()
+        for element in behind(roots):
+            self.statement(element, counts, depth, element in keep)
+            for write in stores.get(element, ()):
+                self.store(write, depth)
+
+    def body(self, carried: Sequence[str]) -> None:
+        """Write one iteration."""
+        loop = self.loop
+        counts: dict[Element, int] = {}
+        roots = [*(write.element for write in loop.writes), *loop.following]
+        order = [item for item in behind(roots) if self.changes[item]]
+        for element in order:
+            for item in element.inputs:
+                counts[item] = counts.get(item, 0) + 1
+        for root in roots:
+            counts[root] = counts.get(root, 0) + 1
+        stores: dict[Element, list[Write]] = {}
+        for write in loop.writes:
+            stores.setdefault(write.element, []).append(write)
+        for element in roots:
+            if not self.changes[element]:
+                for write in stores.get(element, ()):
+                    self.store(write, 2)
+        for element in self.rounded:
+            if element.op == "carried":
+                name = carried[element.args[0]]
+                self.lines.append(f"        {name} = {name}{self.rounding(element)}")
+        placed = list(order)
+        position = {element: index for index, element in enumerate(placed)}
+        after_use: dict[int, int] = {}
+        for element in order:
+            for item in element.inputs:
+                if item.op == "carried":
+                    after_use[item.args[0]] = max(
+                        after_use.get(item.args[0], -1), self.written_at(element, position, counts)
+                    )
+        direct = {
+            following: index
+            for index, following in enumerate(loop.following)
+            if following.op not in ("carried", "load")
+            and following in position
+            and position[following] >= after_use.get(index, -1)
+            and loop.following.index(following) == index
+            and not any(other.op == "carried" and other.args[0] == index for other in loop.following)
+        }
+        for element in placed:
+            name = carried[direct[element]] if element in direct else None
+            self.statement(element, counts, 2, element in loop.following, name)
+            for write in stores.get(element, ()):
+                self.store(write, 2)
+        moves = [
+            (carried[index], self.value_name(following))
+            for index, following in enumerate(loop.following)
+            if following not in direct or direct[following] != index
+        ]
+        moves = [(left, right) for left, right in moves if left != right]
+        if len(moves) == 1 or not {left for left, _ in moves} & {right for _, right in moves}:
+            self.lines += [f"        {left} = {right}" for left, right in moves]
+        else:
+            self.lines.append(
+                f"        {', '.join(left for left, _ in moves)} = {', '.join(right for _, right in moves)}"
+            )
+
+    def written_at(self, element: Element, position: Mapping[Element, int], counts: Mapping[Element, int]) -> int:
+        """Return the place of the statement that an element is written in, which is that of what it is inlined into."""
+        while self.is_inlined(element, counts):
+            element = next(user for user in self.users[element] if user in position)
+        return position[element]
+
+    def is_inlined(self, element: Element, counts: Mapping[Element, int]) -> bool:
+        """Whether an element is written inside of the one that uses it."""
+        if counts.get(element, 0) > 1 or element.op in ("load", "previous", "carried") or element in self.absent:
+            return False
+        users = self.users.get(element, ())
+        if len(users) != 1 or element in self.loop.following or element in self.roots:
+            return False
+        return _same_line(element.source, users[0].source) and self.width(element, counts) < LONGEST
+
+    def width(self, element: Element, counts: Mapping[Element, int]) -> int:
+        """Return about how long the text of an element is."""
+        if element not in self.widths:
+            parts = [self.width(item, counts) if self.is_inlined(item, counts) else 10 for item in element.inputs]
+            self.widths[element] = 6 + sum(parts)
+        return self.widths[element]
+
+    def statement(
+        self, element: Element, counts: Mapping[Element, int], depth: int, keep: bool, name: str | None = None
+    ) -> None:
+        """Write the statement of an element, if it has one of its own."""
+        if (
+            element in self.names
+            or element.op in ("constant", "zero", "carried", "steps")
+            or folded(element) is not None
+        ):
+            return
+        if not keep and self.is_inlined(element, counts):
+            return
+        self.comment(element, depth)
+        text, _ = self.expression(element, set(), is_root=True)
+        if element in self.absent and self.is_inside:
+            first = f"T - {self.loop.first.count + 1}" if self.loop.first.last else str(self.loop.first.count)
+            text = self.but_at(first, text)
+        if element in self.rounded and self.is_inside:
+            text = f"({text}){self.rounding(element)}"
+        if name is not None and self.is_triton and not self.is_block(element) and element not in self.rows:
+            text = f"tl.zeros([BLOCK], {TYPES[element.dtype]}) + {text}"
+        name = name or self.free(self.wish(element, CALLED.get(element.op, element.op)))
+        self.lines.append(f"{'    ' * depth}{name} = {text}")
+        self.names[element] = name
+
+    def but_at(self, first: str, text: str) -> str:
+        """Return a value that is 0 in the iteration of a time."""
+        return f"tl.where(t == {first}, 0.0, {text})"
+
+    def number(self, element: Element) -> str:
+        """Return a number as a tensor."""
+        return f"tl.full([BLOCK], {folded(element)}, {TYPES[element.dtype]})"
+
+    def rounding(self, element: Element) -> str:
+        """Return the casts that round a half as memory does."""
+        return f".to({str(self.rounded[element]).replace('torch', 'tl')}).to(tl.float32)"
+
+    def comment(self, element: Element, depth: int) -> None:
+        """Write the line of the program, where it changes."""
+        source = element.source
+        if source is None or element.op in ("load", "previous") or _same_line(source, self.source):
+            return
+        self.source = source
+        code = source.code if len(source.code) < 90 else source.code[:87] + "…"
+        self.lines.append(f"{'    ' * depth}# {source.file}:{source.line} in {source.function}: {code}")
+
+    def store(self, write: Write, depth: int) -> None:
+        """Write a store."""
+        facts = self.layout.facts[write.tensor]
+        pad = "    " * depth
+        value, _ = self.expression(write.element, set(), is_root=True)
+        if facts.dims is not None:
+            self.store_sum(write, value, depth)
+            return
+        if self.is_kept(write):
+            self.lines.append(f"{pad}if SAVE:")
+            pad += "    "
+        value = (
+            f"{value if value.isidentifier() else f'({value})'}.to(tl.int8)"
+            if facts.dtype == torch.bool and write.element.op != "constant"
+            else value
+        )
+        mask = "" if self.layout.is_row(write.tensor) else ", mask"
+        self.lines.append(f"{pad}tl.store({self.address(write.tensor, write.slot)}, {value}{mask})")
+
+    def store_sum(self, write: Write, value: str, depth: int) -> None:
+        """Write the sum of a gradient of what is broadcast."""
+        tensor, pad = write.tensor, "    " * depth
+        self.tensors[tensor] = None
+        pointer = f"{self.layout.name(tensor)}_ptr"
+        is_one = self.layout.kind(tensor) == "one"
+        if is_one:
+            total = f"tl.sum(tl.where(mask, {value}, 0.0), 0)"
+            if self.sums == "atomics":
+                self.lines.append(f"{pad}tl.atomic_add({pointer}, {total})")
+            else:
+                self.lines.append(f"{pad}tl.store({pointer} + tl.program_id(0), {total})")
+        elif self.layout.is_row(tensor):
+            self.lines.append(f"{pad}tl.store({pointer} + row, tl.sum(tl.where(mask, {value}, 0.0), 0))")
+        elif self.sums == "atomics":
+            self.lines.append(f"{pad}tl.atomic_add({pointer} + {self.spread(tensor)}, {value}, mask)")
+        else:
+            self.lines.append(f"{pad}tl.store({pointer} + e, {value}, mask)")
+
+    # ---- Places in memory
+
+    def moving_tensors(self, roots: Sequence[Element]) -> list[str]:
+        """Return the kinds of layouts whose offset moves with t: a name of each."""
+        tensors = [
+            item.args[0]
+            for item in behind(roots)
+            if item.op == "previous" or (item.op == "load" and isinstance(item.args[1], Now))
+        ]
+        tensors += [write.tensor for write in self.loop.writes]
+        moving: dict[str, str] = {}
+        for tensor in tensors:
+            if self.layout.kind(tensor) != "one":
+                moving.setdefault(self.pointer(tensor), tensor)
+        return list(moving.values())
+
+    def pointer(self, tensor: str) -> str:
+        """Return the name of the offset of a tensor at t."""
+        kind = self.layout.kind(tensor)
+        return {"whole": "at", "row": "at_row"}.get(kind, f"at_{self.layout.name(tensor)}")
+
+    def stride(self, tensor: str) -> str:
+        """Return how far apart two times of a tensor are."""
+        if self.layout.kind(tensor) == "whole":
+            return "n"
+        if self.layout.is_row(tensor):
+            self.sizes["rows"] = None
+            return "rows"
+        size = f"{self.layout.name(tensor)}_size"
+        self.sizes[size] = None
+        return size
+
+    def spread(self, tensor: str) -> str:
+        """Return the offset of an element in what is broadcast."""
+        name = self.layout.name(tensor)
+        if self.layout.facts[tensor].role == "gradient":
+            name = self.layout.name(self.layout.input_of(tensor))
+        self.sizes[f"{name}_size"] = self.sizes[f"{name}_inner"] = None
+        return f"e // {name}_inner % {name}_size"
+
+    def place(self, tensor: str, edge: Edge) -> str:
+        """Return the offset of a slot at an end."""
+        kind = self.layout.kind(tensor)
+        if kind == "one":
+            return f"T - {edge.count + 1}" if edge.last else str(edge.count)
+        base = {"whole": "e", "row": "row"}.get(kind) or self.spread(tensor)
+        step = self.stride(tensor)
+        if not edge.last:
+            return base + f" + {step}" * edge.count
+        if kind == "whole":
+            self.uses_last = True
+            return f"e + last{' - n' * edge.count}"
+        return f"{base} + tl.cast(T - {edge.count + 1}, tl.int64) * {step}"
+
+    def address(self, tensor: str, slot: Slot) -> str:
+        """Return the pointer of a slot."""
+        self.tensors[tensor] = None
+        pointer = f"{self.layout.name(tensor)}_ptr"
+        kind = self.layout.kind(tensor)
+        if slot is None:
+            if kind == "one":
+                return pointer
+            return f"{pointer} + { {'whole': 'e', 'row': 'row'}.get(kind) or self.spread(tensor) }"
+        if isinstance(slot, Now):
+            return f"{pointer} + {'t' if kind == 'one' else self.pointer(tensor)}"
+        assert isinstance(slot, Edge)
+        return f"{pointer} + {self.place(tensor, slot)}"
+
+    # ---- Expressions
+
+    def value_name(self, element: Element) -> str:
+        return self.expression(element, set())[0]
+
+    def expression(self, element: Element, seen: set[Element], is_root: bool = False) -> tuple[str, int]:
+        """Return the text of an element, and how tightly it binds."""
+        if element in self.names:
+            return self.names[element], 5
+        number = folded(element)
+        if number is not None:
+            return number, 5 if not number.startswith("-") else 4
+        if element.op == "zero":
+            return "0.0", 5
+        if element.op == "steps":
+            return "T", 5
+        if element.op == "load":
+            return self.loaded(element), 5
+        if element.op == "previous":
+            return self.loaded_before(element), 5
+        parts = [self.expression(item, seen) for item in element.inputs]
+        if element.op in INFIX:
+            word, level = INFIX[element.op]
+            second = element.inputs[1]
+            if element.op == "add" and second.op == "neg" and second not in self.names:
+                word, level, parts[1] = "-", 2, self.expression(second.inputs[0], seen)  # a + -b is a - b, exactly
+            left = bracket(*parts[0], level if level > 1 else 2)
+            right = bracket(*parts[1], level + 1)
+            return f"{left} {word} {right}", level
+        if element.op in BITS:
+            return f"({parts[0][0]}) {BITS[element.op]} ({parts[1][0]})", 1
+        if element.op == "neg":
+            return f"-{bracket(*parts[0], 4)}", 4
+        if element.op == "to_dtype":
+            return self.cast(element, *parts[0])
+        if element.op == "div_rn" and (element.dtype == torch.float64 or not self.is_triton):
+            return f"{bracket(*parts[0], 3)} / {bracket(*parts[1], 4)}", 3
+        return self.called(element, [text for text, _ in parts])
+
+    def called(self, element: Element, texts: list[str]) -> tuple[str, int]:
+        """Return the text of a function of its arguments."""
+        if element.op == "pow" and _is_fraction(element.inputs[1]):
+            return f"tl.exp({texts[1]} * tl.log({texts[0]}))", 5
+        if element.op in ON_TENSORS:  # functions of this file that look at a dtype
+            texts = [
+                text if folded(item) is None else self.number(item)
+                for text, item in zip(texts, element.inputs, strict=True)
+            ]
+        library = LIBDEVICE | SINGLE if element.inputs[0].dtype == torch.float64 else LIBDEVICE
+        if element.op in library:
+            self.library.add(element.op)
+            return f"libdevice.{library[element.op]}({', '.join(texts)})", 5
+        if element.op in CALLS:
+            self.formulas |= {name for name in (element.op, *NEEDS.get(element.op, ())) if name in FORMULAS}
+            return CALLS[element.op].format(*texts), LOOSE.get(element.op, 5)
+        raise RefusedError(f"{element.op}{at_line(element)} is no function of Triton or libdevice: write it in others")
+
+    def cast(self, element: Element, text: str, level: int) -> tuple[str, int]:
+        """Return a value in another dtype."""
+        here, there = TYPES[element.inputs[0].dtype], TYPES[element.dtype]
+        if element.dtype in HALVES and element.inputs[0].dtype not in (*HALVES, torch.bool):
+            half = str(element.dtype).replace("torch", "tl")
+            return f"{bracket(text, level, 5)}.to({half}).to(tl.float32)", 5  # the program rounds here
+        if here == there:
+            return text, level
+        if element.dtype == torch.bool:
+            return f"{bracket(text, level, 2)} != 0", 1
+        return f"{bracket(text, level, 5)}.to({there})", 5
+
+    def loaded(self, element: Element) -> str:
+        """Return the load of an element."""
+        tensor, slot = element.args
+        facts = self.layout.facts[tensor]
+        address = self.address(tensor, slot)
+        is_number = self.layout.kind(tensor) in ("one", "row")
+        text = f"tl.load({address})" if is_number else f"tl.load({address}, mask)"
+        if facts.dtype == torch.bool:
+            return f"({text} != 0)"
+        return f"{text}.to(tl.float32)" if facts.dtype in HALVES else text
+
+    def loaded_before(self, element: Element) -> str:
+        """Return the load of an output of the step before, which of the first step is a number."""
+        tensor, start = element.args
+        facts = self.layout.facts[tensor]
+        is_number = not isinstance(start, Element)
+        other = literal(start if is_number else 0, facts.dtype)
+        mask = "t > 0" if self.layout.is_row(tensor) else "mask & (t > 0)"
+        text = f"tl.load({self.address(tensor, Now())} - {self.stride(tensor)}, {mask}, {other})"
+        text = f"{text}.to(tl.float32)" if facts.dtype in HALVES else text
+        return text if is_number else f"tl.where(t > 0, {text}, {self.expression(start, set())[0]})"
+
+    # ---- Names
+
+    def wish(self, element: Element, other: str) -> str:
+        """Return the name that an element should have."""
+        if element.op == "load":
+            tensor, slot = element.args
+            name = self.layout.name(tensor)
+            match slot:
+                case None:
+                    return name
+                case Now(offset=0):
+                    return f"{name}_t"
+                case Now(offset=offset):
+                    return f"{name}_before" if offset < 0 else f"{name}_after"
+                case Edge(last=last):
+                    return f"{name}_{'last' if last else 'first'}"
+        if element.op == "previous":
+            return f"{self.layout.name(element.args[0])}_before"
+        source = element.source
+        match = ASSIGNED.match(source.code) if source is not None else None
+        if match and not any(_same_line(user.source, source) for user in self.users.get(element, ())):
+            return match[1] if self.loop.step > 0 else f"grad_{match[1]}"
+        for write in (*self.loop.writes, *self.loop.before, *self.loop.after):
+            if write.element is element and not self.is_kept(write):
+                return (
+                    f"{self.layout.name(write.tensor)}_t" if write.slot is not None else self.layout.name(write.tensor)
+                )
+        return other
+
+    def free(self, wish: str) -> str:
+        """Return a name that is not taken, and take it."""
+        name = free_name(wish, self.taken)
+        self.taken.add(name)
+        return name
+
+
+def _is_fraction(element: Element) -> bool:
+    """Whether an element is a number that is not whole: a power of a negative number is NaN then."""
+    return element.op == "constant" and float(element.args[0]) != int(element.args[0])
+
+
+def _same_line(here: Source | None, there: Source | None) -> bool:
+    """Whether two places are one line."""
+    return here is there or (
+        here is not None and there is not None and (here.file, here.line) == (there.file, there.line)
+    )
+
+
+def at_line(element: Element) -> str:
+    source = element.source
+    return f" at {source.file}:{source.line} ({source.code})" if source is not None else ""
+
+
+def bracket(text: str, level: int, wanted: int) -> str:
+    """Return a text in brackets if it binds less tightly than is wanted."""
+    return text if level >= wanted else f"({text})"
+
+
+def folded(element: Element) -> str | None:
+    """Return the number of an element that is one: None of others."""
+    if element.op == "constant":
+        return literal(element.args[0], element.dtype)
+    if not element.inputs or any(item.op != "constant" for item in behind([element]) if not item.inputs):
+        return None
+    number = computed(element)
+    return None if number is None else literal(number.item(), element.dtype)
+
+
+def computed(element: Element) -> torch.Tensor | None:
+    """Return the number of an element all of whose leaves are numbers."""
+    dtype = torch.float32 if element.dtype in HALVES else element.dtype
+    if element.op == "constant":
+        return torch.tensor(element.args[0], dtype=dtype)
+    parts = [computed(item) for item in element.inputs]
+    function = ARITHMETIC.get(element.op)
+    if function is None or any(part is None for part in parts):
+        function = getattr(torch, element.op, None) if element.op in ("exp", "log", "sqrt", "sigmoid", "tanh") else None
+        if function is None or any(part is None for part in parts):
+            return None
+    return function(*parts).to(dtype)
+
+
+def literal(value: object, dtype: torch.dtype) -> str:
+    """Return a number as Triton's text."""
+    if dtype == torch.bool:
+        return str(bool(value))
+    if dtype.is_floating_point:
+        number = float(value)  # type: ignore[arg-type]  # a number, as a constant is
+        return repr(number) if abs(number) < float("inf") else f'float("{number}")'
+    return str(int(value))  # type: ignore[call-overload]  # as above
+
+
+def wrapped(items: Iterable[str]) -> str:
+    """Return arguments, on lines of their own where they are many."""
+    text = ", ".join(items)
+    if len(text) <= 96:
+        return text
+    lines, line = [], ""
+    for item in text.split(", "):
+        if len(line) + len(item) > 100:
+            lines.append(line.rstrip())
+            line = ""
+        line += f"{item}, "
+    return "\n    " + "\n    ".join([*lines, line.rstrip()]) + "\n"

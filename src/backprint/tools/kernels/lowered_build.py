@@ -1,0 +1,64 @@
+"""PTX and cubin of the kernels of a file that was lowered, for a GPU that need not be there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from backprint.errors import RefusedError
+from backprint.tools.kernels.build_triton import cache_of_ours, files_by_package
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltFunction:
+    """A kernel that Triton compiled. `registers` and `spilled` bytes are known where cuobjdump is there."""
+
+    name: str
+    capability: int
+    ptx: str = field(repr=False)
+    cubin: bytes = field(repr=False)
+    registers: int | None = None
+    spilled: int | None = None
+
+
+def built_function(
+    function: Any, name: str, types: Mapping[str, str], constants: Mapping[str, Any], warps: int, capability: int
+) -> BuiltFunction:
+    """Return a kernel, compiled: `types` are those of its arguments, and `constants` values of those that have one."""
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        raise RefusedError("TRITON_INTERPRET=1 is set: triton interprets kernels in this process, and compiles none")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, compile
+
+    names = list(function.arg_names)
+    signature = {key: "constexpr" if key in constants else types[key] for key in names}
+    places = {(names.index(key),): value for key, value in constants.items() if key in names}
+    options = {"num_warps": warps}
+    with cache_of_ours(), files_by_package():
+        source = ASTSource(function, signature, places)
+        compiled = compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    registers, spilled = resources(compiled.asm["cubin"])
+    return BuiltFunction(name, capability, compiled.asm["ptx"], compiled.asm["cubin"], registers, spilled)
+
+
+def resources(cubin: bytes) -> tuple[int | None, int | None]:
+    """Return registers and spilled bytes of a cubin, from cuobjdump; None where that is not there."""
+    import triton
+
+    own = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    tool = str(own) if own.exists() else shutil.which("cuobjdump")
+    if tool is None:
+        return None, None
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        text = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=False).stdout
+    match = re.search(r"REG:(\d+) STACK:(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else (None, None)

@@ -1,0 +1,470 @@
+"""A file that was lowered, compared with the program in eager: in a process of its own, at several sizes."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint._torch.pytree import tree_map
+from backprint.errors import RefusedError, UsageError
+from backprint.graph.nouns import Graph, Pair
+from backprint.prove.run import WATCHER, run_graph
+from backprint.tools.kernels.loops.call import call_of, inputs_by_port
+from backprint.tools.kernels.lowered import Lowered
+from backprint.values.closeness import NOTHING
+
+SEED = 7
+"""The seed of what a program draws."""
+
+NUDGES = 3
+"""On how many inputs that differ in the last bit eager is run."""
+
+TIMES = 4.0
+"""How many times what a last bit moves two results may differ."""
+
+HALVES = (torch.float16, torch.bfloat16)
+
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
+"""How far a value may be from eager's, relative to the largest of its tensor."""
+
+SMALL = 1e-4
+"""A gradient whose largest value is a smaller part of the largest gradient or tangent may be rounding alone."""
+
+OF_ROUNDING = 16.0
+"""How many times what eager is off by from float64 such a gradient may be off: how much rounding is left is chance."""
+
+ROUNDINGS = 4.0
+"""How many roundings of a half may separate two results, where no wider run says how far eager is off."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredRow:
+    """One output or gradient at one size: its difference, and the largest that is right."""
+
+    size: str
+    port: str
+    difference: float
+    allowed: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is right."""
+        return self.difference <= self.allowed
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredCheck:
+    """The comparison of a Lowered with eager, a row for each output and gradient at each size."""
+
+    rows: tuple[LoweredRow, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all are right."""
+        return bool(self.rows) and all(row.ok for row in self.rows)
+
+    @property
+    def worst(self) -> LoweredRow:
+        """The row that is furthest from eager, for what is allowed."""
+        return max(
+            self.rows,
+            key=lambda row: float("inf") if row.difference != row.difference else row.difference / (row.allowed or 1.0),
+        )
+
+    def __str__(self) -> str:
+        wrong = [row for row in self.rows if not row.ok]
+        shown = wrong or [self.worst]
+        lines = [f"{len(self.rows)} outputs and gradients compared with eager: {len(wrong)} wrong"]
+        lines += [f"  {row.size}: {row.port}: {row.difference:.2e}, allowed {row.allowed:.2e}" for row in shown[:8]]
+        return "\n".join(lines)
+
+
+RUNNER = """
+import importlib.util, os, sys, torch
+if os.environ.get("TRITON_INTERPRET") == "1":
+    from triton.runtime.interpreter import GridExecutor
+    from backprint.tools.kernels.checking.interpreter import patch_interpreter
+    from backprint.tools.kernels.checking.memory import launch_of
+    patch_interpreter()  # what it computes otherwise than a GPU
+    launch = GridExecutor.__call__
+
+    def within_arguments(self, *args, **kwargs):
+        with launch_of([*args, *kwargs.values()]):
+            return launch(self, *args, **kwargs)
+
+    GridExecutor.__call__ = within_arguments
+place, name = sys.argv[1:]
+spec = importlib.util.spec_from_file_location("lowered", place + "/lowered.py")
+lowered = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(lowered)
+answers = []
+for case in torch.load(place + "/cases.pt", weights_only=True):
+    inputs = [x.requires_grad_(flag) for x, flag in zip(case["inputs"], case["requires_grad"])]
+    outputs = getattr(lowered, name)(*inputs)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    wanted = [x for x in inputs if x.requires_grad]
+    pairs = [(y, g) for y, g in zip(outputs, case["tangents"]) if y.requires_grad and g is not None]
+    gradients = ()
+    if pairs and wanted:
+        outputs_with, tangents = ([pair[place] for pair in pairs] for place in (0, 1))
+        gradients = torch.autograd.grad(outputs_with, wanted, tangents, materialize_grads=True)
+    answers.append({"outputs": [y.detach() for y in outputs], "gradients": list(gradients)})
+torch.save(answers, place + "/answers.pt")
+"""
+"""What the process runs: it has the inputs, and nothing of eager's results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program at one size: inputs by port, tangents, and the results of eager by port."""
+
+    size: str
+    inputs: Mapping[str, Tensor]
+    tangents: tuple[Tensor | None, ...]
+    results: Mapping[str, Tensor]
+    reference: Mapping[str, Tensor]
+    """The results in float32 of a program of halves, where they are known."""
+    nudged: tuple[Mapping[str, Tensor], ...] = ()
+    """The results of eager on inputs that differ in their last bit: what is further apart for rounding alone."""
+    exact: Callable[[], Mapping[str, Tensor]] = dict
+    """Returns the results in float64, which only gradients need that may be rounding alone; none where that fails."""
+
+
+def compared(lowered: Lowered, cases: Sequence[Case], timeout: float) -> LoweredCheck:
+    """Return the comparison of a Lowered with these cases."""
+    answers = run_apart(lowered, cases, timeout)
+    rows: list[LoweredRow] = []
+    for case, answer in zip(cases, answers, strict=True):
+        rows += [row_of(case, port, answer.get(port), value) for port, value in case.results.items()]
+    return LoweredCheck(tuple(rows))
+
+
+def row_of(case: Case, port: str, result: Tensor | None, eager: Tensor) -> LoweredRow:
+    """Return how far a result is from eager; a half from the program in float32, where that is known."""
+    if result is None or result.shape != eager.shape or result.dtype != eager.dtype:
+        return LoweredRow(case.size, port, float("inf"), 0.0)
+    if eager.dtype in HALVES and port in case.reference:
+        return _row_of_halves(case.size, port, result, eager, case.reference[port])
+    half = eager.dtype in HALVES
+    allowed = ROUNDINGS * torch.finfo(eager.dtype).eps if half else TOLERANCE.get(eager.dtype, 0.0)
+    moved = [TIMES * farthest(results[port], eager) for results in case.nudged if port in results]
+    row = LoweredRow(case.size, port, farthest(result, eager), max([allowed, *moved]))
+    return row if row.ok or half else replace(row, allowed=max(row.allowed, _of_rounding(case, port, eager)))
+
+
+def _of_rounding(case: Case, port: str, eager: Tensor) -> float:
+    """Return how far a gradient that is 0 but for rounding may be from eager's, relative to the largest of its tensor;
+    0.0 of another result."""
+    gradients = [value for name, value in case.results.items() if name.startswith("gradient ")]
+    tangents = [tangent for tangent in case.tangents if tangent is not None]
+    scale = max(map(largest, (*gradients, *tangents)), default=0.0)
+    if not port.startswith("gradient ") or largest(eager) > SMALL * scale:
+        return 0.0
+    exact = case.exact().get(port)
+    if exact is None:
+        return 0.0
+    allowed = OF_ROUNDING * largest(wide(eager) - exact)
+    if largest(exact) <= TOLERANCE[torch.float64] * scale:  # exactly 0: its terms cancel, and they are no larger
+        allowed = max(allowed, TOLERANCE.get(eager.dtype, 0.0) * scale)
+    return allowed / max(largest(eager), NOTHING)
+
+
+def largest(value: Tensor) -> float:
+    """Return the largest absolute value that is finite."""
+    return float(value.detach().abs().nan_to_num(0, 0, 0).max()) if value.numel() else 0.0
+
+
+def _row_of_halves(size: str, port: str, result: Tensor, eager: Tensor, reference: Tensor) -> LoweredRow:
+    """Return how far a half is from float32, beside how far eager is. Where eager overflows, it has no right answer to
+    compare with, so such elements are left out; where it is NaN as float32 is, the result has to be too."""
+    is_finite = eager.isfinite() & (reference.abs() <= torch.finfo(eager.dtype).max)
+    is_nan = eager.isnan() & reference.isnan()
+    if not is_finite.any() or not result[is_nan].isnan().all():
+        return LoweredRow(size, port, float("inf"), 0.0)
+    own = distance(eager[is_finite], reference[is_finite])
+    difference = distance(result[is_finite], reference[is_finite])
+    return LoweredRow(size, port, difference, max(2 * own, 4 * torch.finfo(eager.dtype).eps))
+
+
+def wide(value: Tensor) -> Tensor:
+    """Return numbers in double precision."""
+    return value.to(torch.complex128 if value.is_complex() else torch.float64)
+
+
+def farthest(value: Tensor, eager: Tensor) -> float:
+    """Return the largest difference from eager, relative to its largest value."""
+    if not eager.numel():
+        return 0.0
+    if not (eager.is_floating_point() or eager.is_complex()):
+        return float((value != eager).any())
+    scale = eager.abs().nan_to_num(0, 0, 0).max().clamp_min(NOTHING)
+    same = (value == eager) | (value.isnan() & eager.isnan())
+    return float(torch.where(same, 0.0, (wide(value) - wide(eager)).abs() / scale).max())
+
+
+def distance(value: Tensor, reference: Tensor) -> float:
+    """Return the relative distance of two tensors."""
+    return float((value.double() - reference.double()).norm() / reference.double().norm().clamp_min(1e-30))
+
+
+# ---- Cases of a function or a module
+
+
+def case_of_function(lowered: Lowered, size: str, given: Any, nudges: int = NUDGES) -> Case:
+    """Return the program on these inputs, run in eager, and on as many that differ in their last bit."""
+    call = call_of(given)
+    args, kwargs = copy.deepcopy((call.args, dict(call.kwargs)))
+    named = named_inputs(lowered, lowered.function, args, kwargs)
+    results, tangents = run_eager(lowered, lowered.function, args, kwargs, named, None)
+    reference: dict[str, Tensor] = {}
+    if any(value.dtype in HALVES for value in results.values()):
+        function = widened(lowered.function)
+        args, kwargs = widened(call.args), widened(dict(call.kwargs))
+        wide = named_inputs(lowered, function, args, kwargs)
+        wide_tangents = [None if item is None else item.float() for item in tangents]
+        reference, _ = run_eager(lowered, function, args, kwargs, wide, wide_tangents)
+    nudged = []
+    for source in sources(nudges):
+        function = lowered.function
+        if isinstance(function, nn.Module):
+            function = copy.deepcopy(function)
+            for parameter in function.parameters():
+                parameter.data = nudge(parameter.data, source)
+        args, kwargs = tree_map(lambda value, source=source: nudge(value, source), (call.args, dict(call.kwargs)))
+        inputs = named_inputs(lowered, function, args, kwargs)
+        moved = [None if item is None else nudge(item, source) for item in tangents]
+        nudged.append(run_eager(lowered, function, args, kwargs, inputs, moved)[0])
+
+    def exact() -> Mapping[str, Tensor]:
+        double = torch.float64
+        try:
+            function = widened(lowered.function, double)
+            args, kwargs = widened(call.args, double), widened(dict(call.kwargs), double)
+            inputs = named_inputs(lowered, function, args, kwargs)
+            return run_eager(lowered, function, args, kwargs, inputs, [widened(item, double) for item in tangents])[0]
+        except (RuntimeError, TypeError):  # the program has another dtype inside
+            return {}
+
+    return Case(size, named, tuple(tangents), results, reference, tuple(nudged), exact)
+
+
+def sources(count: int) -> Iterator[torch.Generator]:
+    """Yield the generators of nudges."""
+    return (torch.Generator().manual_seed(seed) for seed in range(count))
+
+
+def nudge(value: Any, source: torch.Generator) -> Any:
+    """Return a float32 or float64 tensor whose elements moved by a last bit, up, down or not; another value as it
+    is."""
+    if not isinstance(value, Tensor) or value.dtype not in TOLERANCE:
+        return value
+    signs = torch.randint(-1, 2, value.shape, generator=source).to(value.device)
+    moved = value.detach() * (1 + signs * torch.finfo(value.dtype).eps)
+    return moved.to(value.dtype).requires_grad_(value.requires_grad)
+
+
+def widened(value: Any, dtype: torch.dtype = torch.float32) -> Any:
+    """Return arguments or a module whose halves, and with float64 all floats, are of a wider dtype."""
+    if isinstance(value, Tensor):
+        narrow = value.dtype in HALVES or (dtype is torch.float64 and value.is_floating_point())
+        wide = value.detach().to(dtype) if narrow else value.detach().clone()
+        return wide.requires_grad_(value.requires_grad)
+    if isinstance(value, nn.Module):
+        return copy.deepcopy(value).to(dtype)
+    if isinstance(value, (tuple, list)):
+        return type(value)(widened(item, dtype) for item in value)
+    return {key: widened(item, dtype) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def named_inputs(lowered: Lowered, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Return the inputs of the program by port."""
+    named = inputs_by_port(function, lowered.capture, args, kwargs)
+    return {port: named[port] for port in lowered.face.inputs}
+
+
+def run_eager(
+    lowered: Lowered,
+    function: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    inputs: Mapping[str, Tensor],
+    tangents: Sequence[Tensor | None] | None,
+) -> tuple[dict[str, Tensor], list[Tensor | None]]:
+    """Return outputs and gradients of the program, and the tangents."""
+    face = lowered.face
+    torch.manual_seed(SEED)
+    wanted = {port: inputs[port] for port, gradient in zip(inputs, face.gradients, strict=True) if gradient}
+    for tensor in wanted.values():
+        if tensor.is_leaf:
+            tensor.requires_grad_(True)
+    outputs = tensors_in(function(*args, **kwargs))
+    if len(outputs) != len(face.outputs):
+        raise UsageError(f"the program returned {len(outputs)} tensors, and was captured with {len(face.outputs)}")
+    if tangents is None:
+        tangents = list(_drawn_tangents(lowered, outputs))
+    results = {f"output {port}": output.detach() for port, output in zip(face.outputs, outputs, strict=True)}
+    pairs = [(output, tangent) for output, tangent in zip(outputs, tangents, strict=True) if tangent is not None]
+    if wanted and pairs:
+        gradients = torch.autograd.grad(
+            [y for y, _ in pairs], list(wanted.values()), [g for _, g in pairs], materialize_grads=True
+        )
+        results |= {f"gradient {port}": gradient for port, gradient in zip(wanted, gradients, strict=True)}
+    return results, list(tangents)
+
+
+def _drawn_tangents(lowered: Lowered, outputs: Sequence[Tensor]) -> Iterator[Tensor | None]:
+    """Yield a tangent for each output that has one."""
+    generator = torch.Generator().manual_seed(1)
+    for output, has_tangent in zip(outputs, lowered.face.tangents, strict=True):
+        yield torch.randn(output.shape, generator=generator).to(output) if has_tangent else None
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """Return the tensors of a program's result, in order."""
+    if isinstance(value, Tensor):
+        return [value]
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, (tuple, list)) else ()
+    return [tensor for item in items for tensor in tensors_in(item)]
+
+
+# ---- Cases of a capture
+
+
+def case_of_capture(lowered: Lowered, size: str, values: Mapping[str, Tensor], graphs: bool = False) -> Case:
+    """Return the captured program on these values: itself, where it is still there, and else, or if asked, its
+    graphs."""
+    results_of = results_of_graphs if graphs or not lowered.capture.origin.alive else _results_of_program
+    pair, face = lowered.capture.pairs[0], lowered.face
+    inputs = [values[port.name] for port in pair.forward.inputs]
+    results = zip(pair.forward.outputs, run_graph(pair.forward, inputs), strict=True)
+    outputs = {port.name: value for port, value in results if port.role == "output"}
+    tangents = tuple(_drawn_tangents(lowered, [outputs[name] for name in face.outputs]))
+    nudged = [
+        results_of(
+            lowered,
+            {name: nudge(value, source) for name, value in values.items()},
+            [nudge(item, source) for item in tangents],
+        )
+        for source in sources(NUDGES)
+    ]
+    given = {name: values[name] for name in face.inputs}
+    return Case(size, given, tangents, results_of(lowered, values, tangents), {}, tuple(nudged))
+
+
+def _results_of_program(
+    lowered: Lowered, values: Mapping[str, Tensor], tangents: Sequence[Tensor | None]
+) -> dict[str, Tensor]:
+    """Return outputs and gradients of the captured program on these values."""
+    origin, face = lowered.capture.origin, lowered.face
+    named = {name: value for name, value in zip(face.outputs, tangents, strict=True) if value is not None}
+    step = origin.run_step(values, named or None)
+    results = {f"output {name}": step.outputs[name].detach() for name in face.outputs}
+    return results | dict(_wanted_gradients(lowered, values, step.gradients))
+
+
+def results_of_graphs(
+    lowered: Lowered, values: Mapping[str, Tensor], tangents: Sequence[Tensor | None]
+) -> dict[str, Tensor]:
+    """Return outputs and gradients of the captured graphs on these values."""
+    pair, face = lowered.capture.pairs[0], lowered.face
+    named = {name: value for name, value in zip(face.outputs, tangents, strict=True) if value is not None}
+    keys = ((port.role, port.name) for port in pair.forward.outputs)
+    torch.manual_seed(SEED)
+    results = run_graph(pair.forward, [values[port.name].detach() for port in pair.forward.inputs], strict=False)
+    forward = dict(zip(keys, results, strict=True))
+    gradients = dict(_gradients_of_graph(pair, forward, named))
+    outputs = {f"output {name}": forward["output", name] for name in face.outputs}
+    return outputs | dict(_wanted_gradients(lowered, values, gradients))
+
+
+def _wanted_gradients(
+    lowered: Lowered, values: Mapping[str, Tensor], gradients: Mapping[str, Tensor | None]
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the gradient of each input that has one: zeros for None."""
+    for name, has_gradient in zip(lowered.face.inputs, lowered.face.gradients, strict=True):
+        if has_gradient:
+            gradient = gradients.get(name)
+            yield f"gradient {name}", torch.zeros_like(values[name]) if gradient is None else gradient
+
+
+def _gradients_of_graph(
+    pair: Pair, forward: Mapping[tuple[str, str], Any], tangents: Mapping[str, Tensor]
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the gradients of the captured backward."""
+    if pair.backward is None:
+        return
+    values = [
+        tangents[port.name] if port.role == "tangent" else forward["saved", port.name] for port in pair.backward.inputs
+    ]
+    for port, value in zip(pair.backward.outputs, run_graph(pair.backward, values, strict=False), strict=True):
+        if port.role == "gradient":
+            yield port.name, value
+
+
+def values_of_steps(graph: Graph, inputs: Sequence[Tensor], names: Collection[str]) -> dict[str, Tensor]:
+    """Return the values of some steps of a graph that draws as eager did in the cases."""
+    values: dict[str, Tensor] = {}
+
+    def keep(which: Graph, name: str, value: Any) -> None:
+        if which is graph and name in names:
+            values[name] = (value[1] if isinstance(value, tuple) else value).clone()  # a dropout's mask is its second
+
+    torch.manual_seed(SEED)
+    token = WATCHER.set(keep)
+    try:
+        run_graph(graph, inputs, strict=False)
+    finally:
+        WATCHER.reset(token)
+    return values
+
+
+# ---- The process
+
+
+def run_apart(lowered: Lowered, cases: Sequence[Case], timeout: float) -> list[dict[str, Tensor]]:
+    """Run the file on cases in a process of its own; return its results by port."""
+    face = lowered.face
+    is_cpu = all(tensor.device.type == "cpu" for case in cases for tensor in case.inputs.values())
+    for package in ("triton", *(("numpy",) if is_cpu else ())):  # numpy for Triton's interpreter
+        if importlib.util.find_spec(package) is None:
+            raise RefusedError(f"running the kernels needs {package}, which is not installed: pip install {package}")
+    with tempfile.TemporaryDirectory(prefix="backprint_lowered_") as folder:
+        lowered.save(Path(folder) / "lowered.py")
+        rows = [
+            {
+                "inputs": [tensor.detach().clone() for tensor in case.inputs.values()],
+                "requires_grad": list(face.gradients),
+                "tangents": list(case.tangents),
+            }
+            for case in cases
+        ]
+        torch.save(rows, Path(folder) / "cases.pt")
+        environment = {**os.environ, **({"TRITON_INTERPRET": "1"} if is_cpu else {})}
+        done = subprocess.run(
+            [sys.executable, "-c", RUNNER, folder, lowered.name],
+            env=environment,
+            timeout=timeout,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise RefusedError(f"{lowered.name}: its file ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        answers = torch.load(Path(folder) / "answers.pt", weights_only=True)
+    outputs = [f"output {name}" for name in face.outputs]
+    gradients = [f"gradient {name}" for name, item in zip(face.inputs, face.gradients, strict=True) if item]
+    return [
+        dict(zip(outputs, answer["outputs"], strict=True)) | dict(zip(gradients, answer["gradients"], strict=False))
+        for answer in answers
+    ]

@@ -1,0 +1,386 @@
+"""A captured graph, prepared for a compiler and a target: ATen operators on fake tensors of the target's device.
+
+The steps get an order that the results alone decide, so that equal graphs give equal kernels. Guards are left out: they
+are a precondition of the kernels. Operators that only a CPU has (its attention, its LSTM) are written with common ones
+on a GPU. Tensors that a forward saves may have another dtype or stride on the target than on the device of the capture,
+so a forward is prepared first, and its backward takes the tensors that it saves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from backprint._torch import pytree
+from backprint._torch.fake import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from backprint._torch.graphs import make_fx
+from backprint._torch.operators import OpOverload, schema_if_any
+from backprint.errors import BackprintError, RefusedError, is_defect
+from backprint.graph.canonical import is_effect, mutated
+from backprint.graph.fx.to_fx import Examples, to_fx
+from backprint.graph.nouns import Graph, Port, ScalarSpec, Step, TensorSpec, Value, refs
+from backprint.graph.sizes import at_example_sizes, evaluate, example_sizes, known
+from backprint.tools.kernels.nouns import KernelTarget
+from backprint.tools.lowering.operators import replace_views
+
+# ------------------------------------------------------------------ the order of steps
+
+
+def in_canonical_order(graph: Graph) -> Graph:
+    """Return the graph with its effects in their order, and then the other steps, depth first from its results.
+
+    Guards and steps that nothing needs are left out. A graph that writes into tensors keeps its order, because a read
+    must not move past a write.
+    """
+    steps = {step.name: step for step in graph.steps if not step.is_guard}
+    if any(mutated(step) for step in steps.values()):
+        return replace(graph, steps=tuple(steps.values()))
+    ordered: dict[str, Step] = {}
+    roots = [step.name for step in steps.values() if is_effect(step)]
+    for name in (*roots, *(name for result in graph.results for name in refs(result))):
+        _add_after_inputs(name, steps, ordered)
+    return replace(graph, steps=tuple(ordered.values()))
+
+
+def _add_after_inputs(name: str, steps: Mapping[str, Step], ordered: dict[str, Step]) -> None:
+    """Add a step after the steps whose values it uses. The stack replaces recursion: graphs have thousands of steps."""
+    waiting = [(name, False)]
+    while waiting:
+        name, inputs_added = waiting.pop()
+        if name in ordered or name not in steps:
+            continue
+        step = steps[name]
+        if inputs_added:
+            ordered[name] = step
+            continue
+        waiting.append((name, True))
+        values: list[Value] = [*step.args, *(value for _, value in step.kwargs)]
+        waiting.extend((name, False) for value in reversed(values) for name in reversed(list(refs(value))))
+
+
+# ------------------------------------------------------------------ sizes that depend on values
+#
+# A capture holds a size that depends on values by a guard, so the kernels are right wherever the guards hold. `nonzero`
+# becomes `nonzero_static`, whose result has a given size; selections by a mask become selections by the mask's places.
+
+aten = torch.ops.aten
+
+MASKS = ("bool", "uint8")
+
+
+def use_captured_sizes(module: fx.GraphModule) -> str:
+    """Give operators the sizes of the capture, from the nodes' annotations; return a note that names them."""
+    operators: dict[str, None] = {}
+    for node in module.graph.nodes:
+        spec = node.meta.get("spec")
+        if node.op == "call_function" and node.target in SIZED and isinstance(spec, TensorSpec):
+            if node.target is aten.index.Tensor and not _has_one_mask(node):
+                continue
+            operators[str(node.target)] = None
+            node.target, node.kwargs = SIZED[node.target], {**node.kwargs, "shape": tuple(map(int, spec.shape))}
+    module.recompile()
+    return f"{', '.join(operators)}: the size is that of the capture, which its guards hold" if operators else ""
+
+
+def _has_one_mask(node: fx.Node) -> bool:
+    """Whether a mask is the only index of a call: how many places it has can then be read from the result's shape."""
+    specs = [argument.meta.get("spec") for argument in node.args[1] if isinstance(argument, fx.Node)]
+    kinds = [spec.dtype in MASKS for spec in specs if isinstance(spec, TensorSpec) and math.prod(spec.shape) != 1]
+    return kinds == [True]
+
+
+def nonzero(value: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return the places that are not zero: as many as the shape says."""
+    return aten.nonzero_static(value, size=shape[0])
+
+
+def masked_select(value: Tensor, mask: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return the values at the places of a mask."""
+    value, mask = torch.broadcast_tensors(value, mask)
+    return value.reshape(-1)[nonzero(mask.reshape(-1), shape).squeeze(1)]
+
+
+def index(value: Tensor, indices: Sequence[Tensor | None], shape: Sequence[int]) -> Tensor:
+    """Return the values at indices; the mask among them stands for its places."""
+    places: list[Tensor | None] = []
+    for one_index in indices:
+        if one_index is not None and one_index.dtype in (torch.bool, torch.uint8):
+            places += nonzero(one_index, [shape[_first_indexed(indices)]]).unbind(1)
+        else:
+            places.append(one_index)
+    return aten.index.Tensor(value, places)
+
+
+def _first_indexed(indices: Sequence[Tensor | None]) -> int:
+    """Return the dimension of a result that the indices take: the first, if they do not lie together."""
+    places = [place for place, one_index in enumerate(indices) if one_index is not None]
+    return places[0] if places[-1] - places[0] == len(places) - 1 else 0
+
+
+def repeat_interleave(repeats: Tensor, shape: Sequence[int], output_size: int | None = None) -> Tensor:
+    """Return each place as often as `repeats` says."""
+    return aten.repeat_interleave.Tensor(repeats, output_size=shape[0])
+
+
+SIZED: Mapping[Any, Callable[..., Tensor]] = MappingProxyType(
+    {
+        aten.nonzero.default: nonzero,
+        aten.masked_select.default: masked_select,
+        aten.index.Tensor: index,
+        aten.repeat_interleave.Tensor: repeat_interleave,
+    }
+)
+"""Operator -> a function that computes it with the shape of its result as a further argument."""
+
+
+# ------------------------------------------------------------------ the graph on a target
+
+
+def bernoulli(value: Tensor, p: float = 0.5) -> Tensor:
+    """Draw ones and zeros in the dtype of the argument: torch's own form returns booleans, and values computed
+    from them have another dtype than in eager."""
+    return (torch.rand_like(value, dtype=torch.float32) < p).to(value.dtype)
+
+
+DRAWS: Mapping[Any, Any] = {aten.bernoulli.p: bernoulli}
+"""Operators that draw, with results of eager's dtype."""
+
+
+NUMBERS: Mapping[str, Callable[[Any], int | float | bool]] = {"SymInt": int, "SymFloat": float, "SymBool": bool}
+"""Kinds of numbers that sizes make -> Python's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortLayout:
+    """The dtype, shape and strides of a tensor on a target."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedGraph:
+    """A graph of ATen operators for a target, its fake inputs, and notes on its changes."""
+
+    module: fx.GraphModule
+    inputs: Sequence[Any]
+    mode: FakeTensorMode
+    saved: Mapping[str, PortLayout]
+    """Of a forward: each saved tensor as it is on the target."""
+    notes: tuple[str, ...] = ()
+
+
+def prepared_graph(
+    graph: Graph,
+    target: KernelTarget,
+    forms: Mapping[Any, Any],
+    saved: Mapping[str, PortLayout] | None = None,
+    symbols: Examples | None = None,
+) -> PreparedGraph:
+    """Prepare a graph for a target; `forms` has what stands for operators that only a CPU has.
+
+    Sizes are those of the capture. With `symbols`, they stay symbolic: the graph is then prepared for all sizes.
+    """
+    from backprint._torch.inductor import load_inductor, select_decompositions
+
+    load_inductor("lowering")  # not loaded by what follows, which needs it
+
+    sizes, sized = ({}, graph) if symbols else (example_sizes(graph), at_example_sizes(graph))
+    module = to_fx(in_canonical_order(sized), symbols)
+    device = torch.device("cuda", 0) if target.device == "cuda" else torch.device("cpu")
+    remarks = _sizes_note(sizes), _guards_note(graph), move_to_device(module, device), use_captured_sizes(module)
+    notes = [note for note in remarks if note]
+    rewritten = sorted({str(node.target) for node in module.graph.nodes if node.target in forms})
+    notes += [f"{name} is written with other operators" for name in rewritten]
+    _draw_into_new_tensors(module)
+    replace_views(module)  # results on the target, and those of a form, may have other strides
+    _name_sources(module)
+    # An operator without a rule for fake tensors may run on zeros, where that needs no GPU.
+    shapes = symbols.mode.shape_env if symbols else None
+    mode = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=target.device == "cpu", shape_env=shapes)
+    table = {**select_decompositions(), **(DRAWS if target.device == "cuda" else {}), **forms}
+    with mode, torch.no_grad(), fx.traceback.preserve_node_meta():
+        inputs = [
+            _symbolic_input(port, device, saved or {}, symbols)
+            if symbols
+            else _fake_input(port, device, saved or {}, sizes)
+            for port in sized.inputs
+        ]
+        lowered = make_fx(Tracing(module).run, decomposition_table=table, tracing_mode="real")(*inputs)
+    return PreparedGraph(lowered, inputs, mode, _saved_layouts(graph, lowered), tuple(notes))
+
+
+class Tracing(fx.Interpreter):
+    """Runs a graph on fake tensors; raises RefusedError for an operator that does not run on the target's."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.extra_traceback = False  # the message has the node
+
+    def run_node(self, n: fx.Node) -> Any:
+        called = f"{operator_of(n)} ({n.name})"
+        try:
+            return super().run_node(n)
+        except BackprintError:
+            raise
+        except (DynamicOutputShapeException, DataDependentOutputException) as error:
+            raise RefusedError(
+                f"{called}: its result has a size or a value that depends on values, and no form with the "
+                "size of the capture here: compute it outside of what is captured"
+            ) from error
+        except UnsupportedOperatorException as error:
+            raise RefusedError(
+                f"{called} has no rule for the sizes and strides of its results on the target: "
+                "capture the program without it"
+            ) from error
+        except Exception as error:  # what an operator asks of a device is in its own code
+            if is_defect(error):
+                raise
+            message = str(error).strip().partition("\n")[0][:300]
+            raise RefusedError(
+                f"{called} does not run on the target's tensors: {type(error).__name__}: {message}; capture "
+                "the program on such a device, or extract for another target"
+            ) from error
+
+
+def operator_of(node: fx.Node) -> str:
+    """Return the name of the operator that a node calls, or of its form."""
+    return str(node.target) if isinstance(node.target, OpOverload) else getattr(node.target, "__name__", "")
+
+
+def _name_sources(module: fx.GraphModule) -> None:
+    """Name each node as the source of the nodes that are made of it: Inductor writes the names beside its kernels."""
+    for node in module.graph.nodes:
+        if node.op == "call_function":
+            node.meta = {name: value for name, value in node.meta.items() if name == "stack_trace"}
+            node.meta["source_fn_stack"] = [(node.name, node.target)]
+
+
+FUNCTIONAL: Mapping[Any, Any] = {
+    aten.bernoulli_.float: aten.bernoulli.p,
+    aten.uniform_.default: aten.uniform.default,
+    aten.normal_.default: aten.normal_functional.default,
+    aten.exponential_.default: aten.exponential.default,
+}
+"""Draws into a tensor -> draws that return a new one."""
+
+DEFAULTS: Mapping[Any, tuple[float, ...]] = {aten.bernoulli_.float: (0.5,)}
+"""The probability, where a call leaves it out and the other operator asks for it."""
+
+
+NEW = frozenset(
+    "clone empty empty_like empty_strided new_empty zeros zeros_like new_zeros ones ones_like full full_like".split()
+)
+"""Operators whose result is a tensor of its own."""
+
+
+def _draw_into_new_tensors(module: fx.GraphModule) -> None:
+    """Replace draws into a tensor, under a saved random state, by draws that return a new tensor.
+
+    Inductor takes the result of such a call for a new tensor, and reuses the memory of its argument.
+    """
+    keeping = torch.ops.higher_order.run_with_rng_state, torch.ops.higher_order.run_and_save_rng_state
+    order = {node: place for place, node in enumerate(module.graph.nodes)}
+    for node in list(module.graph.nodes):
+        first = keeping.index(node.target) if node.op == "call_function" and node.target in keeping else None
+        operator = node.args[1 - first] if first is not None else None
+        if not getattr(schema_if_any(operator), "is_mutable", False):
+            continue
+        base, rest = node.args[2], node.args[3:]
+        others = [user for user in base.users if user is not node]
+        is_own = base.op == "call_function" and operator_of(base).removeprefix("aten.").partition(".")[0] in NEW
+        if first == 1 or operator not in FUNCTIONAL or not is_own or any(order[user] < order[node] for user in others):
+            raise RefusedError(
+                f"{operator} ({node.name}) draws into a tensor that was there before, with a random state that is "
+                "kept: capture the program without it"
+            )
+        node.args = (node.args[0], FUNCTIONAL[operator], base, *(rest or DEFAULTS.get(operator, ())))
+        for user in others:
+            user.replace_input_with(base, node)
+    module.recompile()
+
+
+def _sizes_note(sizes: Mapping[str, int]) -> str:
+    """Return a note with the sizes for which a graph with symbols is lowered."""
+    return f"sizes are those of the capture: {', '.join(f'{name} = {size}' for name, size in sizes.items())}" * bool(
+        sizes
+    )
+
+
+def _guards_note(graph: Graph) -> str:
+    """Return a note with the number of guards, which the kernels do not check."""
+    count = sum(step.is_guard for step in graph.steps)
+    return f"{count} guards are left out: check them before these kernels are called" if count else ""
+
+
+def move_to_device(module: fx.GraphModule, device: torch.device) -> str:
+    """Make a graph create its tensors on a device; return a note with the number of calls that named another."""
+    count = 0
+    for node in module.graph.nodes:
+        args, kwargs = pytree.tree_map(lambda value: on_device(value, device), (node.args, dict(node.kwargs)))
+        count += (args, kwargs) != (node.args, dict(node.kwargs))
+        node.args, node.kwargs = args, kwargs
+    module.recompile()
+    return f"{count} calls make their tensors on {device.type}" if count else ""
+
+
+def on_device(value: Any, device: torch.device) -> Any:
+    return device if isinstance(value, torch.device) and value.type != "meta" else value
+
+
+def _fake_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout], sizes: Mapping[str, int]) -> Any:
+    """Return an input of a graph as a fake tensor on the device; a number that is made of sizes as it was captured."""
+    spec = port.spec
+    if isinstance(spec, ScalarSpec) and spec.kind in NUMBERS and spec.expression and known(spec.expression, sizes):
+        return NUMBERS[spec.kind](evaluate(spec.expression, sizes))
+    if isinstance(spec, ScalarSpec) or spec is None:
+        raise RefusedError(f"input {port.name} is {'a number' if spec else 'None'}: kernels take tensors only")
+    if not isinstance(spec, TensorSpec):
+        raise RefusedError(f"input {port.name} is no tensor: {spec!r:.80}")
+    if port.role == "saved" and port.name in saved:
+        layout = saved[port.name]
+        return torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device=device)
+    shape, dtype = tuple(map(int, spec.shape)), getattr(torch, spec.dtype)
+    if spec.stride is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    return torch.empty_strided(shape, tuple(map(int, spec.stride)), dtype=dtype, device=device)
+
+
+def _symbolic_input(port: Port, device: torch.device, saved: Mapping[str, PortLayout], symbols: Examples) -> Any:
+    """Return an input of a graph as a fake tensor on the device, or as a number, of symbolic sizes."""
+    spec = port.spec
+    if isinstance(spec, ScalarSpec) and spec.kind == "SymInt" and spec.expression:
+        return symbols.size(spec.expression)
+    if not isinstance(spec, TensorSpec):
+        raise RefusedError(f"input {port.name} is no tensor: {spec!r:.80}")
+    shape, stride = [*map(symbols.size, spec.shape)], spec.stride and [*map(symbols.size, spec.stride)]
+    dtype = getattr(torch, spec.dtype)
+    if port.role == "saved" and port.name in saved:
+        layout = saved[port.name]
+        shape, stride, dtype = list(layout.shape), list(layout.stride), layout.dtype
+    if stride is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    return torch.empty_strided(shape, stride, dtype=dtype, device=device)
+
+
+def _saved_layouts(graph: Graph, lowered: fx.GraphModule) -> dict[str, PortLayout]:
+    """Return the tensors that a forward saves, as they are on the target."""
+    (results,) = lowered.graph.output_node().args
+    layouts = {}
+    for port, result in zip(graph.outputs, results, strict=True):
+        value = result.meta.get("val") if isinstance(result, fx.Node) else None
+        if port.role == "saved" and isinstance(value, Tensor):
+            layouts[port.name] = PortLayout(value.dtype, tuple(value.shape), tuple(value.stride()))
+    return layouts

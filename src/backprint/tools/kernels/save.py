@@ -1,0 +1,146 @@
+"""Write the kernels of a Capture below a folder.
+
+    TARGET/pair_0/forward/wrapper.py        Python code that calls the kernels, with their sources in it
+    TARGET/pair_0/forward/graph.json        ports, guards, notes, and each kernel's facts and calls
+    TARGET/pair_0/forward/kernels/NAME.py   a kernel alone, with its recorded calls
+    TARGET/pair_0/forward/built/NAME/…      its compiled forms, with `build`
+
+Where the target's GPU is here, `graph.json` has the time of each configuration of a kernel, and which is the fastest.
+
+TARGET is `cpu`, `cpu_avx2`, `cuda_90`, ….
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from backprint.errors import PlaceError, RefusedError
+from backprint.tools.kernels.alone import alone_text
+from backprint.tools.kernels.build_triton import built
+from backprint.tools.kernels.nouns import (
+    CaptureKernels,
+    ExtractedGraph,
+    Kernel,
+    KernelCall,
+    KernelConfiguration,
+    KernelTarget,
+)
+from backprint.tools.kernels.read import ALONE_FOLDER, BUILT_FOLDER, FORMAT, GRAPH_FILE, WRAPPER_FILE
+from backprint.tools.kernels.winners import is_here
+
+NOT_TIMED = "not timed"
+
+
+def save_kernels(kernels: CaptureKernels, folder: Path, build: bool = False) -> list[str]:
+    """Write extracted kernels below a folder, completely or not at all, in place of earlier ones for the target.
+
+    Returns a line for each kernel that was timed.
+    """
+    place = folder / kernels.target.name.replace(":", "_")
+    unfinished = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        times_lines: list[str] = []
+        for graph in kernels.graphs:
+            times_lines += _write_graph(graph, unfinished / graph.title.replace(" ", "/"), build)
+        if place.exists():
+            shutil.rmtree(place)
+        os.replace(unfinished, place)
+        return times_lines
+    except OSError as error:
+        raise PlaceError(f"{place}: {error}") from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _write_graph(graph: ExtractedGraph, place: Path, build: bool) -> list[str]:
+    """Write the wrapper and the kernels of one graph; return a line for each kernel that was timed."""
+    place.mkdir(parents=True)
+    (place / WRAPPER_FILE).write_text(graph.wrapper, encoding="utf-8")
+    for kernel in graph.kernels:
+        (place / ALONE_FOLDER).mkdir(exist_ok=True)
+        (place / ALONE_FOLDER / f"{kernel.name}.py").write_text(alone_text(kernel), encoding="utf-8")
+        if build and kernel.language == "triton":
+            _write_built(graph, kernel, place / BUILT_FOLDER / kernel.name)
+    known = [_facts_of_kernel(kernel) | _facts_of_times(graph.target, kernel) for kernel in graph.kernels]
+    facts = {**facts_of(graph), "kernels": known}
+    (place / GRAPH_FILE).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    return [_times_line(row["name"], row["times"]) for row in known if "times" in row]
+
+
+def _times_line(name: str, times: Mapping[str, Any]) -> str:
+    """Return the times of a kernel as a line."""
+    if "refused" in times:
+        return f"{NOT_TIMED}: {times['refused']}"
+    fastest = KernelConfiguration(**times["winner"]).name
+    return f"{name}: {times['total']:.1f} us on {times['device']} in {fastest}"
+
+
+def _write_built(graph: ExtractedGraph, kernel: Kernel, place: Path) -> None:
+    """Compile a Triton kernel in every configuration, and write each stage of it."""
+    place.mkdir(parents=True)
+    for compiled in built(kernel, graph.target):
+        name = compiled.configuration.name
+        for suffix, text in (("ttir", compiled.ttir), ("llir", compiled.llir), ("ptx", compiled.ptx)):
+            (place / f"{name}.{suffix}").write_text(text, encoding="utf-8")
+        (place / f"{name}.cubin").write_bytes(compiled.cubin)
+
+
+def facts_of(graph: ExtractedGraph) -> dict[str, Any]:
+    """Return the facts of a graph, for JSON."""
+    return {
+        "format": FORMAT,
+        "title": graph.title,
+        "direction": graph.direction,
+        "target": graph.target.name,
+        "inputs": [asdict(port) for port in graph.inputs],
+        "outputs": [asdict(port) for port in graph.outputs],
+        "guards": list(graph.guards),
+        "notes": list(graph.notes),
+        "externs": dict(graph.externs),
+        "order": list(graph.order),
+    }
+
+
+def _facts_of_times(target: KernelTarget, kernel: Kernel) -> dict[str, Any]:
+    """Return how long a kernel takes where its GPU is here, or why that is not known; nothing elsewhere."""
+    if kernel.language != "triton" or not is_here(target):
+        return {}
+    try:
+        return {"times": asdict(kernel.times())}
+    except RefusedError as error:
+        return {"times": {"refused": str(error)}}
+
+
+def _facts_of_kernel(kernel: Kernel) -> dict[str, Any]:
+    """Return the facts of a kernel, for JSON."""
+    form = kernel.form
+    return {
+        "name": kernel.name,
+        "hash": form.kernel_hash,
+        "structure": form.structure_hash,
+        "language": kernel.language,
+        "compiler": kernel.compiler,
+        "threads": kernel.threads,
+        "isa": kernel.isa,
+        "operators": [asdict(operator) for operator in kernel.operators],
+        "configurations": [asdict(configuration) for configuration in kernel.configurations],
+        "calls": [_facts_of_call(call) for call in kernel.calls],
+    }
+
+
+def _facts_of_call(call: KernelCall) -> dict[str, Any]:
+    """Return the facts of a call, for JSON, which has no numbers that are not finite: they are texts."""
+    facts = asdict(call)
+    for row in facts["arguments"]:
+        if isinstance(row["value"], float) and not math.isfinite(row["value"]):
+            row["value"] = str(row["value"])
+    return facts

@@ -1,0 +1,90 @@
+"""Time every configuration of a Triton kernel on a GPU that is here, and say which is the fastest.
+
+A kernel's stand-alone file times itself, in a process of its own: the median of many runs on each recorded call.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backprint.errors import RefusedError
+from backprint.tools.jobs.turns import GraphClock, Turns, turns_folder
+from backprint.tools.kernels.alone import alone_text
+from backprint.tools.kernels.alone_file import unique_calls
+from backprint.tools.kernels.nouns import Kernel, KernelTarget, KernelTimes, target_named
+
+TIMEOUT = 600.0
+"""Seconds that timing a kernel may take."""
+
+
+def is_here(target: KernelTarget) -> bool:
+    """Whether this machine has a GPU of a target's compute capability."""
+    if target.device != "cuda" or not torch.cuda.is_available():
+        return False
+    major, minor = torch.cuda.get_device_capability()
+    return 10 * major + minor == target.capability
+
+
+def times_of(kernel: Kernel) -> KernelTimes:
+    """Time a Triton kernel in every configuration; raise RefusedError where that cannot be."""
+    if kernel.language != "triton":
+        raise RefusedError(
+            f"{kernel.name} is written in {kernel.language}: only Triton kernels have configurations to "
+            "choose from; its stand-alone file times it"
+        )
+    if not is_here(target_named(kernel.target)):
+        raise RefusedError(
+            f"{kernel.name} is a kernel for {kernel.target}, and there is no such GPU here: on one, its "
+            "stand-alone file times it"
+        )
+    with tempfile.TemporaryDirectory(prefix="backprint_times_") as name:
+        file = Path(name) / f"{kernel.name}.py"
+        file.write_text(alone_text(kernel), encoding="utf-8")
+        turns = Turns(turns_folder(Path(tempfile.gettempdir())), GraphClock())
+        with turns.working(), turns.alone():  # as in a bench: no other worker times meanwhile
+            return times_of_file(kernel, [sys.executable, "-P", str(file), "--times"])
+
+
+def times_of_file(kernel: Kernel, command: Sequence[str]) -> KernelTimes:
+    """Run a stand-alone file that times itself; return its times."""
+    try:
+        process = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RefusedError(f"{kernel.name}: its timing was still at work after {TIMEOUT:g} s") from error
+    output = (process.stdout if process.returncode == 0 else process.stderr).strip().splitlines()[-1:] or [
+        "nothing was said"
+    ]
+    if process.returncode != 0:
+        raise RefusedError(f"{kernel.name}: its timing ended with exit code {process.returncode}: {output[0][:300]}")
+    try:
+        return read_times(kernel, json.loads(output[0]))
+    except (ValueError, TypeError, KeyError) as error:
+        raise RefusedError(f"{kernel.name}: its timing said what is no time: {output[0][:300]}") from error
+
+
+def read_times(kernel: Kernel, known: dict[str, Any]) -> KernelTimes:
+    """Return times of a kernel; raise where they are not one for each call and configuration."""
+    rows = tuple(tuple(map(float, row)) for row in known["microseconds"])
+    calls, places = unique_calls(kernel), len(kernel.configurations)
+    if len(rows) != len(calls) or any(len(row) != places for row in rows):
+        raise RefusedError(
+            f"{kernel.name}: {len(rows)} rows of times, for {len(calls)} calls of {places} configurations"
+        )
+    if not all(math.isfinite(microseconds) and microseconds > 0 for row in rows for microseconds in row):
+        raise RefusedError(f"{kernel.name}: times that are none: {rows!s:.200}")
+    totals = [
+        sum(row[place] * times for row, times in zip(rows, calls.values(), strict=True)) for place in range(places)
+    ]
+    best = totals.index(min(totals))
+    return KernelTimes(str(known["device"]), rows, kernel.configurations[best], totals[best])

@@ -1,0 +1,471 @@
+"""The graphs of a Capture as compilers take them: as GraphModules with inputs, eager's results, and random draws as
+inputs.
+
+The inputs are the sample's own. A backward's saved inputs come from its forward, as in a replay (`tools/export/rerun`),
+and a step runs a forward and then its backward on the tangents of the replay. No graph has guards: these inputs satisfy
+them.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import linecache
+import sys
+import types
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from backprint._torch.operators import schema_if_any
+from backprint.common.text import BENCH_DIRECTIONS
+from backprint.derive.forms import OWN
+from backprint.errors import RefusedError
+from backprint.graph.fx.to_fx import to_fx
+from backprint.graph.fx.values import resolve
+from backprint.graph.nouns import Capture, Graph, Port, Ref, Step, TensorSpec, refuse_collectives
+from backprint.graph.operators import operators
+from backprint.graph.sizes import unguarded_graph
+from backprint.graph.steps import SAVING, needed, used
+from backprint.graph.text import HEADER, emit_class
+from backprint.run_sample import make_inputs
+from backprint.tools.export.export import content_of, graphs_needed, recipes_needed
+from backprint.tools.export.rerun import EagerRun, Program
+from backprint.values.tree import strided_parts
+
+# ------------------------------------------------------------------ random state
+#
+# `torch.manual_seed` also records a seed for devices that are not initialized, each with the text of the whole stack: 2
+# ms a call, where a bench makes thousands, and memory that is never freed.
+
+
+RandomState = tuple[Any, Any]
+"""The state of the CPU's generator, and those of the GPUs'."""
+
+CPU = torch.default_generator
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the generators of the CPU and of the GPUs that are in use."""
+    CPU.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+
+
+def state_of(seed: int) -> RandomState:
+    """Return the random state of a seed, and leave the generators in it."""
+    seed_generators(seed)
+    return random_now()
+
+
+def random_now() -> RandomState:
+    """Return the random state."""
+    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else ()
+
+
+# ------------------------------------------------------------------ draws before a graph runs
+#
+# No exchange format draws as torch does. So torch draws before each call, and the graph gets the draws as further
+# inputs. A draw that needs only the form of a tensor, such as the mask of a dropout, can happen before the graph runs,
+# from the same random state and in the same order, so the numbers are eager's.
+
+FORM_ONLY = {
+    "rand_like",
+    "randn_like",
+    "randint_like",
+    "empty_like",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "new_empty",
+    "new_zeros",
+    "new_ones",
+    "new_full",
+    "new_empty_strided",
+    "bernoulli.p",
+}
+"""Operators that read only the dtype, shape and strides of their first argument; by name, or by name and overload."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OutsideDraws:
+    """A graph whose last inputs are random draws, and the function that draws them."""
+
+    module: fx.GraphModule
+    draw: Callable[[], Sequence[Tensor]]
+
+
+def take_out_draws(module: fx.GraphModule) -> _OutsideDraws | None:
+    """Return a graph with its draws taken out; None if nothing is drawn, or a draw depends on computed values."""
+    without_draws = fx.GraphModule(module, copy.deepcopy(module.graph))
+    nodes = list(without_draws.graph.nodes)
+    value_free = _nodes_without_values(nodes)
+    drawing_nodes = _nodes_of_draws(nodes)
+    if not any(map(draws, nodes)) or any(draws(node) and node not in value_free for node in nodes):
+        return None
+    outside = [node for node in nodes if node in value_free and node in drawing_nodes]
+    returned = [node for node in outside if any(user not in outside for user in node.users)]
+    prelude = _prelude_of(without_draws, [node for node in nodes if node in value_free], returned)
+    ports = [node for node in nodes if node.op == "placeholder"][-1:]
+    for place, node in enumerate(returned):
+        with without_draws.graph.inserting_after(*ports) if ports else without_draws.graph.inserting_before(nodes[0]):
+            port = without_draws.graph.placeholder(f"drawn_{place}")
+        port.meta = dict(node.meta)
+        node.replace_all_uses_with(port)
+        ports = [port]
+    for node in reversed(outside):
+        without_draws.graph.erase_node(node)
+    without_draws.graph.lint()
+    without_draws.recompile()
+    return _OutsideDraws(without_draws, prelude)
+
+
+def draws(node: fx.Node) -> bool:
+    """Whether a node's operator draws random numbers. Attention does not count: its form here refuses dropout."""
+    return is_draw(node.target)
+
+
+def is_draw(target: Any) -> bool:
+    """Whether an operator draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(target, "tags", ()) and target not in OWN
+
+
+def _nodes_without_values(nodes: Sequence[fx.Node]) -> set[fx.Node]:
+    """Return the nodes that depend on no values of inputs, only on dtypes, shapes and strides."""
+    value_free: set[fx.Node] = set()
+    for node in nodes:
+        if node.op == "call_function" and all(read in value_free for read in values_read(node)):
+            value_free.add(node)
+    return value_free
+
+
+def values_read(node: fx.Node) -> list[fx.Node]:
+    """Return the nodes whose values a node reads."""
+    form = node.args[0] if node.args and _reads_form_only(node) else None
+    return [source for source in node.all_input_nodes if source is not form]
+
+
+def _reads_form_only(node: fx.Node) -> bool:
+    """Whether a node reads only the form of its first argument."""
+    schema = schema_if_any(node.target)
+    if schema is None:
+        return False
+    name = str(schema.name).partition("::")[2]
+    return name in FORM_ONLY or f"{name}.{schema.overload_name}" in FORM_ONLY
+
+
+def _nodes_of_draws(nodes: Sequence[fx.Node]) -> set[fx.Node]:
+    """Return the nodes that draw or depend on a draw, and tensors that a draw is written into."""
+    drawn: set[fx.Node] = set()
+    for node in nodes:
+        if draws(node) or any(source in drawn for source in values_read(node)):
+            drawn.add(node)
+            if getattr(schema_if_any(node.target), "is_mutable", False):
+                drawn |= {source for source in node.args[:1] if isinstance(source, fx.Node)}
+    return drawn
+
+
+def _prelude_of(module: fx.GraphModule, free: Sequence[fx.Node], kept: Sequence[fx.Node]) -> Callable[[], Any]:
+    """Return a function that computes the kept nodes, in the order of the graph."""
+    graph = fx.Graph()
+    env: dict[fx.Node, fx.Node] = {}
+
+    def copied_node(node: fx.Node) -> fx.Node:
+        return env[node] if node in env else graph.call_function(torch.empty_strided, *form_of(node))
+
+    for node in free:
+        env[node] = graph.node_copy(node, copied_node)
+    graph.output(tuple(env[node] for node in kept))
+    graph.eliminate_dead_code(is_impure_node=lambda node: node.is_impure() or draws(node))
+    return fx.GraphModule(module, graph).forward
+
+
+def form_of(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of empty_strided for a tensor of a node's form."""
+    value = node.meta.get("val")
+    if not isinstance(value, Tensor):
+        raise RefusedError(f"a draw needs the form of {node.name}, which is not known")
+    return (tuple(value.shape), tuple(value.stride())), {"dtype": value.dtype, "device": value.device}
+
+
+# ------------------------------------------------------------------ graphs and steps with eager's results
+
+Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+"""A compiler: a function of a graph and its inputs that returns a function of such inputs, with the same results."""
+
+
+@dataclass(frozen=True)
+class BenchGraph:
+    """One graph and its run in eager, by which results are judged."""
+
+    title: str
+    graph: Graph
+    run: EagerRun
+
+    @cached_property
+    def module(self) -> fx.GraphModule:
+        """The GraphModule. A compiler's process builds its own, so the judging process seldom needs it."""
+        return to_fx(unguarded_graph(self.graph))
+
+    @property
+    def direction(self) -> str:
+        """`forward` or `backward`."""
+        return self.title.partition(" ")[2]
+
+    @property
+    def steps(self) -> int:
+        """The number of operators that the graph calls."""
+        return len(self.graph.steps)
+
+
+@dataclass(frozen=True)
+class BenchStep:
+    """A forward and its backward as one. The backward takes the forward's saved tensors, whichever compiler ran it."""
+
+    title: str
+    forward: BenchGraph
+    backward: BenchGraph
+
+    @property
+    def direction(self) -> str:
+        """`step`."""
+        return BENCH_DIRECTIONS[2]
+
+    @property
+    def steps(self) -> int:
+        """The number of operators that both graphs call."""
+        return self.forward.steps + self.backward.steps
+
+    @cached_property
+    def strides(self) -> dict[int, tuple[int, ...]]:
+        """Place of a saved tensor -> the strides for which the backward is compiled.
+
+        A compiled forward may save a tensor with other strides.
+        """
+        pairs = zip(self.sources, self.backward.run.inputs, strict=True)
+        return {
+            place: value.stride()
+            for place, ((from_forward, _), value) in enumerate(pairs)
+            if from_forward and isinstance(value, torch.Tensor) and value.layout is torch.strided
+        }
+
+    @cached_property
+    def sources(self) -> list[tuple[bool, int]]:
+        """For each input of the backward: whether it is a result of the forward, and its place there or among the
+        step's arguments. Tangents, and constants that the forward does not have, come after the forward's inputs."""
+        saved = {name: place for place, (role, name) in enumerate(self.forward.run.outputs) if role == "saved"}
+        forward_inputs = {port.name: place for place, port in enumerate(self.forward.graph.inputs)}
+        step_places, origins = itertools.count(len(forward_inputs)), []
+        for port in self.backward.graph.inputs:
+            if port.role == "saved" and port.name in saved:
+                origins.append((True, saved[port.name]))
+            elif port.role != "tangent" and port.name in forward_inputs:
+                origins.append((False, forward_inputs[port.name]))
+            else:
+                origins.append((False, next(step_places)))
+        return origins
+
+    @cached_property
+    def inputs(self) -> list[Any]:
+        """The forward's inputs, and then those that only the backward has."""
+        count = len(self.forward.graph.inputs)
+        pairs = zip(self.sources, self.backward.run.inputs, strict=True)
+        own = [value for (from_forward, place), value in pairs if not from_forward and place >= count]
+        return [*self.forward.run.inputs, *own]
+
+
+def bench_graphs(capture: Capture) -> list[BenchGraph]:
+    """Run every graph of a Capture in eager, once; return them in order, each forward before its backward."""
+    graphs = graphs_needed(capture, "both")
+    if capture.recipes is None or capture.fake:
+        raise RefusedError(f"{capture.name} was captured without values, so no compiler can run it: capture it anew")
+    refuse_collectives(capture, "a compiler")
+    recipes = recipes_needed(capture, graphs, capture.recipes.recipes)
+    content = content_of(capture, graphs, recipes)
+    classes = graph_classes({title: graph for title, (_, graph) in graphs.items()})
+    values = make_inputs(content["recipes"], list(recipes), capture.recipes.exact)
+    torch.manual_seed(capture.seed)  # in the grad mode of a training step: cuDNN's and oneDNN's LSTMs ask for it
+    runs = Program(content, classes, values, copies=True).play()
+    return [BenchGraph(title, graph, runs[title]) for title, (_, graph) in graphs.items()]
+
+
+def bench_steps(graphs: Sequence[BenchGraph]) -> list[BenchStep]:
+    """Return the steps of those Pairs that have a backward."""
+    by_title = {graph.title: graph for graph in graphs}
+    pairs = ((title.partition(" ")[0], graph) for title, graph in by_title.items() if graph.direction == "forward")
+    return [
+        BenchStep(f"{pair} {BENCH_DIRECTIONS[2]}", forward, by_title[f"{pair} backward"])
+        for pair, forward in pairs
+        if f"{pair} backward" in by_title
+    ]
+
+
+def inputs_of_results(results: Sequence[Any], values: Sequence[Any]) -> dict[int, int]:
+    """Return place of a result -> place of the input whose memory it has."""
+    inputs = {memory_of(value): place for place, value in enumerate(values) if memory_of(value)}
+    return {place: inputs[memory_of(value)] for place, value in enumerate(results) if memory_of(value) in inputs}
+
+
+def memory_of(value: Any) -> int:
+    """Return the address of a tensor's memory, of a sparse one's values; 0 without memory."""
+    return strided_parts(value)[-1].untyped_storage().data_ptr() if isinstance(value, Tensor) else 0
+
+
+def graph_classes(graphs: Mapping[str, Graph]) -> dict[str, Any]:
+    """Return title -> class of each graph's text, which was checked when it was parsed."""
+    names = {title: f"Graph{index}" for index, title in enumerate(graphs)}
+    text = HEADER + "\n\n".join("\n".join(emit_class(graph, names[title], "")) for title, graph in graphs.items())
+    module = ModuleType(f"backprint_bench_{next(SERIAL)}")
+    sys.modules[module.__name__] = module  # where `rebuilt` looks for a class's names
+    place = module.__file__ = f"<{module.__name__}>"
+    linecache.cache[place] = (len(text), None, text.splitlines(keepends=True), place)
+    exec(compile(text, place, "exec", dont_inherit=True), vars(module))
+    return {title: getattr(module, name) for title, name in names.items()}
+
+
+SERIAL = itertools.count()
+
+
+# ------------------------------------------------------------------ draws as inputs, so that results are judged exactly
+#
+# A compiler may draw in its own way. Its draws are then results of its graph, as the mask of a dropout that the
+# backward needs: eager runs again with these numbers as inputs, and every other result must be eager's. The draws
+# themselves are judged by their distribution (`tools/bench/judge`). A graph that does not return its draws is compared
+# under eager's own random state; a compiler that draws in another way gets the graph once more, *opened*: with its
+# draws as further results.
+
+DROPOUT = "aten.native_dropout.default"
+
+
+@dataclass(frozen=True, slots=True)
+class LiftedDraws:
+    """A graph whose last inputs are its draws, and the places of the draws among its results."""
+
+    graph: Graph
+    places: tuple[int, ...]
+    free: bool
+    """Whether the draws depend on no input, so that draws on other inputs have the same distribution."""
+
+
+def steps_that_draw(graph: Graph) -> tuple[Step, ...]:
+    """Return the steps of a graph that draw random numbers."""
+    if not any(step.target == SAVING or _may_draw(resolve(step.target)) for step in graph.steps if not step.is_guard):
+        return ()  # most graphs: the module that tells exactly takes a tenth of a second to make
+    names = {node.name for node in to_fx(graph).graph.nodes if node.op == "call_function" and draws(node)}
+    return tuple(step for step in graph.steps if step.name in names or step.target == SAVING)
+
+
+def _may_draw(target: Any) -> bool:
+    """Whether a step's function draws, or calls others that are not looked into here."""
+    return is_draw(target) or not (schema_if_any(target) is not None or isinstance(target, types.BuiltinFunctionType))
+
+
+def lifted_draws(graph: Graph) -> LiftedDraws | None:
+    """Return a graph with its draws as inputs; None if it does not return all of its draws."""
+    shown = {value.name: place for place, value in reversed(list(enumerate(graph.results))) if isinstance(value, Ref)}
+    names = [name for name in _drawn_names(graph) if name in shown]
+    specs = {step.name: step.spec for step in graph.steps}
+    names = [name for name in names if isinstance(specs[name], TensorSpec)]
+    lifted = with_inputs(graph, names)
+    read = {name for step in lifted.steps for name in used(step)} | {
+        v.name for v in lifted.results if isinstance(v, Ref)
+    }
+    written = {base.name for step in graph.steps if step.name in names for base in _written_value(step)}
+    return (
+        None
+        if steps_that_draw(lifted) or written & read
+        else LiftedDraws(lifted, tuple(shown[name] for name in names), set(names) <= _value_free_names(graph))
+    )
+
+
+def _value_free_names(graph: Graph) -> set[str]:
+    """Return the names of values that depend on no input's values; a dropout's mask is one."""
+    nodes = list(to_fx(graph).graph.nodes)
+    masks = {node.name for node in nodes if _is_item(node, 1) and str(node.args[0].target) == DROPOUT}
+    return masks | {node.name for node in _nodes_without_values(nodes)}
+
+
+def _written_value(step: Step) -> list[Ref]:
+    """Return the value that a step writes into."""
+    base = step.args[0] if step.args and "m" in operators().get(step.target, "") else None
+    return [base] if isinstance(base, Ref) else []
+
+
+def opened_graph(graph: Graph) -> Graph | None:
+    """Return a graph with its draws as further results; None if a draw is not a single tensor."""
+    nodes = list(to_fx(graph).graph.nodes)
+    pure = [node for node in nodes if node.name in set(_drawn_names(graph))]
+    returned = [node.name for node in pure if not _pure_users(node, pure)]
+    steps = {step.name: step for step in graph.steps}
+    shown = {value.name for value in graph.results if isinstance(value, Ref)}
+    added = [name for name in returned if name not in shown and isinstance(steps[name].spec, TensorSpec)]
+    ports = tuple(Port(f"draw of {name}", "saved", steps[name].spec, name) for name in added)
+    opened = replace(graph, outputs=(*graph.outputs, *ports), results=(*graph.results, *map(Ref, added)))
+    return opened if added and lifted_draws(opened) is not None else None
+
+
+def _pure_users(node: fx.Node, pure: Sequence[fx.Node]) -> bool:
+    """Whether all that uses a drawn value is drawn too, so that it need not be returned."""
+    return bool(node.users) and all(user in pure for user in node.users)
+
+
+def _drawn_names(graph: Graph) -> list[str]:
+    """Return the names of draws, of values computed from draws alone, and of masks of dropouts."""
+    nodes = list(to_fx(graph).graph.nodes)
+    free, drawn = _nodes_without_values(nodes), _nodes_of_draws(nodes)
+    names = []
+    for node in nodes:
+        if node.op != "call_function":
+            continue
+        is_mask = _is_item(node, 1) and str(node.args[0].target) == DROPOUT
+        if is_mask or (node in drawn and node in free) or (draws(node) and str(node.target) != DROPOUT):
+            names.append(node.name)
+    return names
+
+
+def _is_item(node: fx.Node, place: int) -> bool:
+    """Whether a node takes one of another node's results."""
+    return getattr(node.target, "__name__", "") == "getitem" and node.args[1] == place
+
+
+def with_inputs(graph: Graph, names: Sequence[str]) -> Graph:
+    """Return a graph in which these values are inputs, without the steps that are then not needed."""
+    steps = {step.name: step for step in graph.steps}
+    ports = tuple(Port(f"draw of {name}", "rng", steps[name].spec, name) for name in names)
+    masks = {base.name: step.name for step in graph.steps if step.name in names for base in _dropout_of(step, steps)}
+    body = [part for step in graph.steps if step.name not in names for part in _without_dropout(step, steps, masks)]
+    wanted = [value.name for value in graph.results if isinstance(value, Ref)]
+    needed_steps = needed(body, wanted, _writes_needed)
+    return replace(graph, inputs=(*graph.inputs, *ports), steps=tuple(needed_steps))
+
+
+def _writes_needed(step: Step, names: Collection[str]) -> bool:
+    """Whether a step is needed although nothing uses its result, because it writes into a value that is needed."""
+    flags = operators().get(step.target, "")
+    base = step.args[0] if step.args else None
+    return "m" in flags and ("r" not in flags or (isinstance(base, Ref) and base.name in names))
+
+
+def _dropout_of(step: Step, steps: dict[str, Step]) -> list[Ref]:
+    """Return the dropout whose mask a step takes."""
+    match step.target, step.args:
+        case "operator.getitem", (Ref(name) as dropout, 1) if name in steps and steps[name].target == DROPOUT:
+            return [dropout]
+    return []
+
+
+def _without_dropout(step: Step, steps: dict[str, Step], masks: dict[str, str]) -> list[Step]:
+    """Return a step; the output of a dropout becomes steps that compute it from the mask, as eager does."""
+    match step.target, step.args:
+        case "operator.getitem", (Ref(name), 0) if name in masks:
+            value, p = steps[name].args[:2]
+            scale = 1.0 / (1.0 - p) if isinstance(p, int | float) and p != 1 else 0.0
+            scaled_name = f"{step.name}_left"
+            multiplied = replace(step, name=scaled_name, target="aten.mul.Tensor", args=(value, Ref(masks[name])))
+            return [multiplied, replace(step, target="aten.mul.Tensor", args=(Ref(scaled_name), scale))]
+    return [step]

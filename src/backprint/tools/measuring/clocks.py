@@ -1,0 +1,394 @@
+"""Clocks, comparisons of times, and the checks that may keep a compiler's time from being reported.
+
+The clocks are bound when this module is imported: import it before a compiler.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+
+from backprint.errors import BackprintError, UsageError
+from backprint.tools.export.rerun import copies
+from backprint.values.settings import SETTINGS
+
+
+class CheatFound(BackprintError):
+    """The compiled function does not compute in every call what it computed when it was checked; the message says
+    how."""
+
+
+class TimingWithheld(BackprintError):
+    """The times would not hold; the message says why. This is no fault of the results."""
+
+
+# ------------------------------------------------------------------ the time of a call, without waiting for a processor
+#
+# On a machine that others use too, a call of 10 ms may take 50. Linux counts how long a thread was ready to run and had
+# to wait (the second number of /proc/thread-self/schedstat); this is subtracted. At least the processor time of the
+# whole process is left, so that work of other threads during the call counts. Waiting while the counts themselves are
+# read is not subtracted, because it lies outside of the call. Systems without these counts subtract nothing.
+
+CLOCK, PROCESSOR, READ = time.perf_counter_ns, time.process_time_ns, os.pread
+
+SHORT = 50_000
+"""Nanoseconds: shorter calls are seldom interrupted, and reading the time that a thread has waited takes a fifth of
+that."""
+
+OPENED: dict[tuple[int, int], int] = {}
+"""(process, thread) -> the file descriptor of its counts, or -1 where the system has none."""
+
+
+def counts_of_thread() -> int:
+    """Return the descriptor of this thread's counts, or -1."""
+    key = os.getpid(), threading.get_ident()
+    if key not in OPENED:
+        try:
+            OPENED[key] = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            OPENED[key] = -1
+    return OPENED[key]
+
+
+def waited(counts: int) -> int:
+    """Return the nanoseconds that the thread has waited for a processor since it started."""
+    return int(READ(counts, 64, 0).split()[1])
+
+
+def timed(function: Callable[..., Any], values: Sequence[Any], short: bool) -> tuple[int, Any]:
+    """Call a function; return the nanoseconds, and the results. From a `short` call no waiting is subtracted."""
+    counts = -1 if short else counts_of_thread()
+    if counts < 0:
+        begun = CLOCK()
+        results = function(*values)
+        ended = CLOCK()
+        return ended - begun, results
+    before = CLOCK()
+    waited_before, worked_before = waited(counts), PROCESSOR()
+    begun = CLOCK()
+    results = function(*values)
+    ended = CLOCK()
+    worked, waiting = PROCESSOR() - worked_before, waited(counts) - waited_before
+    beside = begun - before + CLOCK() - ended
+    return max(ended - begun - max(waiting - beside, 0), min(ended - begun, worked)), results
+
+
+# ------------------------------------------------------------------ GPUs: memory of a call, and TF32
+
+T = TypeVar("T")
+
+
+def on_gpu(values: Sequence[Any]) -> bool:
+    """Whether one of the values is a tensor on a GPU."""
+    return any(isinstance(value, torch.Tensor) and value.is_cuda for value in values)
+
+
+def compute_in_float32() -> None:
+    """Compute float32 in float32 on a GPU, not in TF32: eager and a compiler may choose it for different operators."""
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+
+
+def with_device_bytes(call: Callable[[], T], gpu: bool) -> tuple[T, int | None]:
+    """Return the results of a call, and the peak of the GPU memory that it allocated; None on a CPU."""
+    if not gpu:
+        return call(), None
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    results = call()
+    torch.cuda.synchronize()
+    return results, torch.cuda.max_memory_allocated() - before
+
+
+# ------------------------------------------------------------------ is one program faster than another?
+#
+# The two programs run in turns, round by round, in a random order, so that load on the machine meets both. Of each
+# program the lower decile of its rounds counts, because other work makes a round slower and never faster. The ratio of
+# the two deciles has a bootstrap interval that resamples rounds, each with the times of both programs, so that a load
+# that lasts widens it less. An answer is certain only where the whole interval agrees; where it is `unsure`, more
+# rounds help.
+
+DECILE = 0.1
+
+FEWEST_ROUNDS = 20
+"""From so many rounds on the lower decile is not the fastest round alone."""
+
+
+STAGES = (40, 80, 160, 320)
+"""How many rounds are compared; where the answer is unsure, the next number."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimingChange:
+    """How long the second program takes, as a multiple of the first: the ratio of the lower deciles, between `low` and
+    `high`."""
+
+    answer: str
+    ratio: float
+    low: float
+    high: float
+
+
+def compare_timings(
+    first: Sequence[float],
+    second: Sequence[float],
+    *,
+    threshold: float = 0.05,
+    confidence: float = 0.99,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> TimingChange:
+    """Compare the times of a call in each round, the same rounds of both, in any unit. Up to `threshold` is `same`."""
+    _check_timings(first, second)
+    if not (threshold > 0 and 0 < confidence < 1):
+        raise UsageError(f"threshold={threshold!r} must be above 0, and confidence={confidence!r} between 0 and 1")
+    generator = torch.Generator().manual_seed(seed)
+    logs = torch.tensor([list(first), list(second)], dtype=torch.float64).log()
+    picked = torch.randint(len(first), (resamples, len(first)), generator=generator)
+    tail = (1 - confidence) / 2
+    bounds = torch.tensor([tail, 1 - tail], dtype=torch.float64)
+    low, high = torch.quantile(_log_ratios(logs[:, picked]), bounds).tolist()
+    return TimingChange(
+        answer=timing_answer(low, high, math.log1p(threshold)),
+        ratio=math.exp(_log_ratios(logs)),
+        low=math.exp(low),
+        high=math.exp(high),
+    )
+
+
+def compare_in_stages(
+    more_rounds: Callable[[int], tuple[Sequence[float], Sequence[float]]],
+    stages: Sequence[int] = STAGES,
+    *,
+    threshold: float = 0.05,
+) -> TimingChange:
+    """Compare, and while the answer is unsure ask `more_rounds` for so many further rounds of both programs."""
+    first, second = more_rounds(stages[0])
+    change = compare_timings(first, second, threshold=threshold)
+    for rounds in stages[1:]:
+        if change.answer != "unsure":
+            break
+        more = more_rounds(rounds - len(first))
+        first, second = (*first, *more[0]), (*second, *more[1])
+        change = compare_timings(first, second, threshold=threshold)
+    return change
+
+
+def _check_timings(first: Sequence[float], second: Sequence[float]) -> None:
+    if len(first) != len(second):
+        raise UsageError(f"first has {len(first)} rounds, second has {len(second)}: time both in each round")
+    for name, times in (("first", first), ("second", second)):
+        if len(times) < FEWEST_ROUNDS:
+            raise UsageError(f"{name} has {len(times)} rounds; a comparison takes {FEWEST_ROUNDS} or more of each")
+        if not all(0 < time < math.inf for time in times):
+            raise UsageError(f"{name} has a time that is not a finite number above 0; time longer blocks of calls")
+
+
+def _log_ratios(logs: torch.Tensor) -> torch.Tensor:
+    """The logarithm of the ratio of the lower deciles; the two programs come first, their rounds last."""
+    first, second = torch.quantile(logs, DECILE, dim=-1)
+    return second - first
+
+
+def timing_answer(low: float, high: float, threshold: float) -> str:
+    """The answer of an interval of the ratio's logarithm."""
+    if low > threshold:
+        return "slower"
+    if high < -threshold:
+        return "faster"
+    return "same" if -threshold < low and high < threshold else "unsure"
+
+
+# ------------------------------------------------------------------ what a compiler must not change
+#
+# A compiler shares its process with the eager program that it is compared with. Settings that it changes are restored
+# and named; a replaced clock or comparison is a CheatFound; a slower eager withholds the timing.
+
+ELAPSED = os.times
+
+SHORTEST = 400_000
+"""Nanoseconds of calls that are timed as one block."""
+
+SLOWER = 1.3
+"""Eager is called slower when it certainly takes more than this multiple of its earlier time."""
+
+DRIFT, TICKS = 0.1, 0.05
+"""How far two clocks may differ: a share of the time, and seconds."""
+
+RELIED_ON = (
+    (time, "time perf_counter perf_counter_ns monotonic monotonic_ns process_time process_time_ns sleep"),
+    (os, "times urandom pread"),
+    (torch, "equal allclose isclose isfinite isnan clone empty_like set_rng_state get_rng_state"),
+    (torch.Tensor, "equal allclose isclose clone copy_ detach fill_ mul_ abs max double item view __eq__ __sub__"),
+    (torch.testing, "assert_close"),
+    (torch.cuda, "synchronize Event"),
+)
+"""The functions that timing and comparisons call."""
+
+
+def _relied_on() -> dict[str, Any]:
+    """Return name -> function for every entry of RELIED_ON, as it is now."""
+    return {
+        f"{owner.__name__}.{name}": getattr(owner, name)
+        for owner, names in RELIED_ON
+        for name in names.split()
+        if hasattr(owner, name)
+    }
+
+
+ORIGINALS = _relied_on()
+"""The functions of RELIED_ON when this module was imported."""
+
+
+BESIDE = (
+    "backprint.tools.bench",
+    "backprint.tools.measuring",
+    "backprint.sample",
+    "backprint.tools.export",
+    "backprint.tools.tasks",
+    "backprint.values.rounding",
+)
+"""How the names of modules begin that work beside a compiler or a solution."""
+
+
+def own_functions() -> dict[str, Any]:
+    """Return name -> code of the functions of Backprint's modules that work beside a compiler."""
+    names = [name for name in sys.modules if name.startswith(BESIDE)]
+    codes: dict[str, Any] = {}
+    for name in names:
+        for key, value in vars(sys.modules[name]).items():
+            if inspect.isclass(value) and value.__module__ == name:
+                codes |= {f"{name}.{key}.{method}": code_of(function) for method, function in vars(value).items()}
+            codes[f"{name}.{key}"] = code_of(value)
+    return {name: code for name, code in codes.items() if code is not None}
+
+
+def code_of(value: Any) -> Any:
+    """Return the code of a function; None of anything else."""
+    return getattr(value, "__code__", None)
+
+
+def check_own(before: Mapping[str, Any]) -> None:
+    """Raise CheatFound if one of these functions has other code now."""
+    now = own_functions()
+    if changed := [name for name, code in before.items() if now.get(name) is not code]:
+        raise CheatFound(f"changes the bench that times it: {', '.join(changed[:4])} replaced")
+
+
+def check_replaced() -> None:
+    """Raise CheatFound if a function of RELIED_ON was replaced."""
+    replaced = [name for name, function in _relied_on().items() if not _same_function(function, ORIGINALS[name])]
+    clocks = [name for name in replaced if name.startswith(("time.", "os."))]
+    if clocks:
+        raise CheatFound(f"the clock was changed: {', '.join(clocks)} replaced")
+    if replaced:
+        raise CheatFound(f"replaces what results are compared with: {', '.join(replaced)}")
+
+
+def _same_function(function: Any, original: Any) -> bool:
+    return function is original or function == original
+
+
+@dataclass(frozen=True, slots=True)
+class _TwoClocks:
+    """Two clocks of the system, read together."""
+
+    nanoseconds: int
+    seconds: float
+
+    def check(self) -> None:
+        """Raise CheatFound unless both clocks have run alike since they were read."""
+        by_clock, elapsed = (CLOCK() - self.nanoseconds) * 1e-9, ELAPSED().elapsed - self.seconds
+        if abs(by_clock - elapsed) > TICKS + DRIFT * elapsed:
+            raise CheatFound(f"the clock was changed: it ran {by_clock:.3g} s in {elapsed:.3g} s")
+
+
+def two_clocks() -> _TwoClocks:
+    """Read both clocks."""
+    return _TwoClocks(CLOCK(), ELAPSED().elapsed)
+
+
+# -------------------------------------------------------------- settings
+
+
+def read_all_settings() -> dict[str, str]:
+    """Return torch's settings as texts."""
+    return {name: str(read()) for name, (read, _) in SETTINGS.items()} | {"grad_mode": str(torch.is_grad_enabled())}
+
+
+def restore_settings(before: Mapping[str, str]) -> tuple[str, ...]:
+    """Restore settings that differ; return a text with both values for each."""
+    changes = []
+    for name, now in read_all_settings().items():
+        if now != before[name]:
+            changes.append(f"{name} from {before[name]} to {now}")
+            if name == "grad_mode":
+                torch.set_grad_enabled(before[name] == "True")
+            else:
+                SETTINGS[name][1](before[name])
+    return tuple(changes)
+
+
+# -------------------------------------------------------------- eager's time
+
+
+@dataclass(frozen=True)
+class EagerBaseline:
+    """Eager's times before a compiler is loaded, and those of a loop in plain Python beside them."""
+
+    eager: Callable[..., Any]
+    times: tuple[float, ...]
+    loops: tuple[float, ...]
+
+    def check(self, times: Sequence[float], values: Sequence[Any]) -> None:
+        """Raise TimingWithheld if eager is slower than before the compiler was loaded: in these times, and when it is
+        measured again beside a loop in plain Python."""
+        if len(times) < FEWEST_ROUNDS or not slower(self.times, times[-FEWEST_ROUNDS:]):
+            return
+        eager, loops = measured(self.eager, values)
+        relative = [
+            [time / loop for time, loop in zip(*pair, strict=True)]
+            for pair in ((self.times, self.loops), (eager, loops))
+        ]
+        if slower(self.times, eager) and slower(*relative):
+            ratio = compare_timings(self.times, eager).ratio
+            raise TimingWithheld(f"eager became {ratio:.3g} times slower since the compiler was loaded")
+
+
+def eager_baseline(eager: Callable[..., Any], values: Sequence[Any]) -> EagerBaseline:
+    """Measure eager, before the compiler is imported."""
+    return EagerBaseline(eager, *measured(eager, values))
+
+
+def measured(eager: Callable[..., Any], inputs: Sequence[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return seconds of a call of eager, and of a loop in plain Python, from rounds of both."""
+    values = copies(inputs)
+    fastest = min(timed(eager, values, short=False)[0] for _ in range(3))
+    calls, short = max(1, round(SHORTEST / fastest)), fastest < SHORT
+    eager_times, loop_times = [], []
+    for _ in range(FEWEST_ROUNDS):
+        eager_times.append(sum(timed(eager, values, short)[0] for _ in range(calls)) / calls * 1e-9)
+        loop_times.append(timed(_python_loop, (), short=False)[0] * 1e-9)
+    return tuple(eager_times), tuple(loop_times)
+
+
+def _python_loop() -> int:
+    total = 0
+    for number in range(10_000):
+        total += number * number
+    return total
+
+
+def slower(before: Sequence[float], now: Sequence[float]) -> bool:
+    """Whether times are certainly longer by more than SLOWER."""
+    return compare_timings(before, now).low > SLOWER

@@ -1,0 +1,551 @@
+"""Where a forward is cut, and its parts with the values that each takes and makes. Nothing here needs torch."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from backprint.errors import GraphError, RefusedError, UsageError
+from backprint.graph.nouns import Capture, Graph, Port, Step, TensorSpec, Value, refs
+from backprint.graph.operators import operators
+from backprint.graph.steps import live, used
+from backprint.tools.cost.stretches import Stretch, StretchGraphs, module_of_stretch, stretches_of
+from backprint.tools.parts.uninitialised import uninitialized_values
+
+if TYPE_CHECKING:
+    from backprint.graph.verdicts import Verdict
+
+
+# ---- The parts of a Capture, as `bp.split` returns them
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPart:
+    """One part of a Capture, proven against the whole.
+
+    It is part `index` of Pair `pair`. `wanted` is False for a part between those that `by` requested. `count` is how
+    many equal parts of the Capture it stands for, itself among them (`by="fold"`).
+    """
+
+    pair: int
+    index: int
+    label: str
+    wanted: bool
+    capture: Capture
+    verdict: Verdict
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """All parts of a Capture in order, and `joined`: the Capture of all parts, linked again."""
+
+    parts: tuple[SplitPart, ...]
+    joined: Capture
+
+
+# ---- Sequences of operators: those that take each other's results, and those that repeat
+
+LONGEST = 24
+"""The longest sequence of operators that counts as typical."""
+
+
+def operator(step: Step) -> str:
+    """Return an operator's name without namespace, overload and leading underscores: `softmax` for
+    `aten._softmax.default`."""
+    parts = step.target.removeprefix("torch.ops.").split(".")
+    return (parts[1] if len(parts) > 1 else parts[0]).lstrip("_")
+
+
+def matches(name: str, wanted: str) -> bool:
+    """Whether an operator has this name, or is a variant of it (`native_batch_norm_legit_functional`)."""
+    return name == wanted or name.startswith(wanted + "_")
+
+
+def occurrences(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Return the places of a sequence, from the left and without overlap."""
+    places, at = [], 0
+    while at + len(wanted) <= len(names):
+        if tuple(names[at : at + len(wanted)]) == tuple(wanted):
+            places.append(at)
+            at += len(wanted)
+        else:
+            at += 1
+    return places
+
+
+def _chains(graph: Graph, steps: Sequence[int], wanted: Sequence[str]) -> list[tuple[int, int]]:
+    """Return where operators take each other's results: a place among `steps`, and how many steps it spans."""
+    behind: dict[str, str] = {}
+    for step in graph.steps:
+        names = used(step)
+        behind[step.name] = behind.get(names[0], names[0]) if step.target in FOLLOWS and names else step.name
+    ranges: list[tuple[int, int]] = []
+    at = 0
+    while at < len(steps):
+        end = chain(graph, steps, at, wanted, behind)
+        if end is not None and wanted:
+            ranges.append((at, end + 1 - at))
+            at = end
+        at += 1
+    return ranges
+
+
+def chain(graph: Graph, steps: Sequence[int], at: int, wanted: Sequence[str], behind: Mapping[str, str]) -> int | None:
+    """Return where the chain that starts at a place ends; None if no chain starts there, or most of it is other
+    steps."""
+    if not wanted or not matches(operator(graph.steps[steps[at]]), wanted[0]):
+        return None
+    place = at
+    for wanted_name in wanted[1:]:
+        name = graph.steps[steps[place]].name
+        ahead_ = range(place + 1, min(len(steps), at + 3 * len(wanted)))
+        takers = (
+            later
+            for later in ahead_
+            if matches(operator(graph.steps[steps[later]]), wanted_name)
+            and name in {behind.get(used_, used_) for used_ in used(graph.steps[steps[later]])}
+        )
+        following = next(takers, None)
+        if following is None:
+            return None
+        place = following
+    return place
+
+
+def typical(names: Sequence[str]) -> list[tuple[int, int, str]]:
+    """Return the sequences that repeat, by start: start, length and label of each place."""
+    left = list(names)
+    ranges: list[tuple[int, int, str]] = []
+    while (sequence := covering(left)) is not None:
+        for spot in occurrences(left, sequence):
+            ranges.append((spot, len(sequence), ",".join(sequence)))
+            left[spot : spot + len(sequence)] = [""] * len(sequence)  # no operator has this name
+    return sorted(ranges)
+
+
+def covering(names: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the repeated sequence of two operators or more whose places, without overlap, cover the most operators;
+    the shortest of equals, so that a sequence is not a multiple of itself."""
+    best: tuple[int, int, tuple[str, ...]] | None = None
+    for length in range(2, min(LONGEST, len(names) // 2) + 1):
+        ends: dict[tuple[str, ...], tuple[int, int]] = {}
+        for at in range(len(names) - length + 1):
+            window = tuple(names[at : at + length])
+            if "" in window:
+                continue
+            count, end = ends.get(window, (0, 0))
+            if at >= end:
+                ends[window] = (count + 1, at + length)
+        for window, (count, _) in ends.items():
+            score = (count * length, -length, window)
+            if count > 1 and (best is None or score[:2] > best[:2]):
+                best = score
+    return None if best is None else best[2]
+
+
+# ---- Where to cut: by ranges, operators, modules, what repeats, or where the fewest bytes cross
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Forward steps from `start` to before `stop`, with a label. `wanted`: whether the caller requested this piece;
+    `count`: as how many pieces of the forward it counts, equal ones that are not requested among them."""
+
+    start: int
+    stop: int
+    label: str
+    wanted: bool = True
+    count: int = 1
+
+
+def plan(graph: Graph, by: str) -> tuple[Piece, ...]:
+    """Return the pieces that a forward is cut into, in order. `by` is `range:N`, `ranges:0-10,10-25`,
+    `operators[:A,B]`, `module[:DEPTH]`, `fold` or `saved[:N]`."""
+    kind, what = kind_of(by)
+    if not graph.steps:
+        raise UsageError("the forward has no steps to cut")
+    return KINDS[kind](graph, what)
+
+
+def kind_of(by: str) -> tuple[str, str]:
+    """Return the kind of cut in `by`, and the text after its colon."""
+    kind, _, what = by.partition(":") if isinstance(by, str) else ("", "", "")
+    if kind not in KINDS:
+        raise UsageError(f"by={by!r:.80}: {kind!r:.40} is not one of {', '.join(KINDS)}")
+    return kind, what
+
+
+def weighty(graph: Graph) -> list[int]:
+    """Return the numbers of the steps that compute something for the forward: no items, aliases, guards or views of
+    inputs."""
+    views = _views_of_inputs(graph)
+    return [number for number in _calls_of(graph) if graph.steps[number].name not in views]
+
+
+def _calls_of(graph: Graph) -> list[int]:
+    """Return the numbers of the steps that the forward needs: no items, aliases or guards."""
+    needed = {step.name for step in ahead(graph).steps if not step.is_guard and step.target not in FOLLOWS}
+    return [number for number, step in enumerate(graph.steps) if step.name in needed]
+
+
+def _by_count(graph: Graph, what: str) -> tuple[Piece, ...]:
+    """`range:N`: N pieces of about as many operators each."""
+    steps = weighty(graph) or [0]
+    count = whole_number(what, "range", 1, len(steps))
+    cuts = [steps[index * len(steps) // count] for index in range(1, count)]
+    return pieces(graph, cuts)
+
+
+def _by_ranges(graph: Graph, what: str) -> tuple[Piece, ...]:
+    """`ranges:0-10,10-25`: these steps. The rest becomes pieces that are not wanted."""
+    spans = []
+    for text in what.split(","):
+        match = re.fullmatch(r"\s*(\d+)-(\d+)\s*", text)
+        if not match or int(match[1]) >= int(match[2]) or int(match[2]) > len(graph.steps):
+            raise UsageError(
+                f"by=ranges: {text!r:.40} is not a range of the {len(graph.steps)} forward steps, as 0-10 is"
+            )
+        spans.append((int(match[1]), int(match[2])))
+    return _with_gaps(graph, [(start, stop, f"steps {start}-{stop}") for start, stop in spans], "ranges")
+
+
+def _by_operators(graph: Graph, what: str) -> tuple[Piece, ...]:
+    """`operators:A,B`: each place where these operators take each other's results. Without names: the sequences that
+    repeat. A step between them in the forward, such as a counter's update, is included."""
+    steps = _calls_of(graph)
+    names = [operator(graph.steps[number]) for number in steps]
+    if what:
+        wanted = [part.strip() for part in what.split(",") if part.strip()]
+        ranges = [(spot, length, ",".join(wanted)) for spot, length in _chains(graph, steps, wanted)]
+        if not ranges:
+            raise UsageError(f"by=operators: the forward has no {', '.join(wanted)} that take each other's results")
+    else:
+        ranges = typical(names)
+        if not ranges:
+            raise UsageError("by=operators: no sequence of operators repeats in this forward; name one")
+    ends = [*steps, len(graph.steps)]
+    spans = [(steps[spot], ends[spot + length], label) for spot, length, label in ranges]
+    return _with_gaps(graph, spans, "operators")
+
+
+def by_module(graph: Graph, what: str) -> tuple[Piece, ...]:
+    """`module:DEPTH`: a piece for each module that the steps come from, its path cut to DEPTH names. Steps of the model
+    itself, between its modules, are pieces too. A step without a source line belongs to the module of the parameter
+    that it takes, else to the piece before it."""
+    depth = whole_number(what, "module", 1, 64) if what else 64
+    needed = {step.name for step in ahead(graph).steps}
+    owners = {
+        port.local: port.name.rpartition(".")[0] for port in (*graph.by_role("parameter"), *graph.by_role("buffer"))
+    }
+    runs: list[tuple[int, str]] = []
+    for index, step in enumerate(graph.steps):
+        owner = next((owners[name] for name in used(step) if name in owners), None)
+        path = step.source.module if step.source is not None else owner
+        if step.name in needed and path is not None:
+            path = ".".join(path.split(".")[:depth]) or ITSELF
+            if not runs or runs[-1][1] != path:
+                runs.append((index, path))
+    if len(runs) < 2:
+        raise UsageError("by=module: the steps of this forward come from one module; cut it by range or saved")
+    starts = [0, *(start for start, _ in runs[1:])]
+    stops = [*starts[1:], len(graph.steps)]
+    return tuple(Piece(start, stop, label) for start, stop, (_, label) in zip(starts, stops, runs, strict=True))
+
+
+ITSELF = "(itself)"
+"""The label of a piece whose steps are in no module below the model."""
+
+
+def _by_fold(graph: Graph, what: str) -> tuple[Piece, ...]:
+    """`fold`: each different iteration of the loops that the forward folds to, once, and what stands between loops.
+
+    Iterations are equal if their steps are, and what they save for the backward.
+    """
+    if what:
+        raise UsageError(f"by=fold:{what:.40}: fold takes nothing after a colon")
+    short = ahead(graph)
+    places = {step.name: place for place, step in enumerate(graph.steps)}
+    saved = {name for result in graph.results for name in refs(result)} & {step.name for step in short.steps}
+    stretches, graphs = stretches_of(short), StretchGraphs(short, saved)
+    if all(stretch.loop is None for stretch in stretches):
+        raise UsageError("by=fold: no steps of this forward repeat as a loop; cut it by module, range or saved")
+    first: dict[str, Stretch] = {}
+    counts: Counter[Stretch] = Counter()
+    for stretch in stretches:
+        key = graphs.graph_of(stretch).hash() if stretch.loop is not None else str(stretch)
+        counts[first.setdefault(key, stretch)] += 1
+    starts = [0, *(places[short.steps[stretch.start].name] for stretch in stretches[1:]), len(graph.steps)]
+    ends = dict(zip(stretches, pairwise(starts), strict=True))
+    labels = {kind: module_of_stretch(short, kind) or (ITSELF if kind.loop is None else "a loop") for kind in counts}
+    pieces = _with_gaps(graph, [(*ends[kind], labels[kind]) for kind in counts], "fold")
+    times = {ends[kind][0]: count for kind, count in counts.items()}
+    return tuple(replace(piece, count=times[piece.start]) if piece.wanted else piece for piece in pieces)
+
+
+def _by_saved(graph: Graph, what: str) -> tuple[Piece, ...]:
+    """`saved:N`: N pieces (by default 4), cut where the fewest bytes cross. No piece is much smaller than its share."""
+    steps = weighty(graph) or [0]
+    count = whole_number(what, "saved", 1, len(steps)) if what else min(4, len(steps))
+    least = max(1, len(steps) // (2 * count))
+    cost = crossing(graph)
+    best: list[list[float]] = [[0.0 if index >= least else float("inf") for index in range(len(steps) + 1)]]
+    come: list[list[int]] = [[0] * (len(steps) + 1)]
+    for _ in range(count - 1):
+        row, back, low, where = [], [], float("inf"), 0
+        for index in range(len(steps) + 1):
+            cut = index - least
+            if cut > 0 and best[-1][cut] + cost[steps[cut]] < low:
+                low, where = best[-1][cut] + cost[steps[cut]], cut
+            row.append(low)
+            back.append(where)
+        best.append(row)
+        come.append(back)
+    cuts, at = [], len(steps)
+    for back in reversed(come[1:]):
+        at = back[at]
+        cuts.append(steps[at])
+    return pieces(graph, sorted(cut for cut in cuts if cut))
+
+
+def crossing(graph: Graph) -> list[int]:
+    """Return, for each place before a step, the bytes of the values made before it that are used from there on."""
+    makers: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for number_, step in enumerate(graph.steps):
+        for name in used(step):
+            last[name] = number_
+        if not step.is_guard:
+            makers[step.name] = number_
+    change = [0] * (len(graph.steps) + 2)
+    for step in graph.steps:
+        if not step.is_guard and step.name in last and isinstance(step.spec, TensorSpec):
+            change[makers[step.name] + 1] += step.spec.nbytes
+            change[last[step.name] + 1] -= step.spec.nbytes
+    bytes_at_place, total = [], 0
+    for index in range(len(graph.steps) + 1):
+        total += change[index]
+        bytes_at_place.append(total)
+    return bytes_at_place
+
+
+KINDS: Mapping[str, Callable[[Graph, str], tuple[Piece, ...]]] = {
+    "range": _by_count,
+    "ranges": _by_ranges,
+    "operators": _by_operators,
+    "module": by_module,
+    "fold": _by_fold,
+    "saved": _by_saved,
+}
+"""The kinds of cut, by the first word of `by`."""
+
+
+def pieces(graph: Graph, cuts: Sequence[int]) -> tuple[Piece, ...]:
+    """Return the pieces between these cuts."""
+    places = [0, *cuts, len(graph.steps)]
+    return tuple(Piece(start, stop, f"steps {start}-{stop}") for start, stop in pairwise(places) if start < stop)
+
+
+def _with_gaps(graph: Graph, spans: Sequence[tuple[int, int, str]], kind: str) -> tuple[Piece, ...]:
+    """Return these pieces, and the unwanted ones between them."""
+    pieces: list[Piece] = []
+    at = 0
+    for start, stop, label in sorted(spans):
+        if start < at:
+            raise UsageError(f"by={kind}: steps {start}-{stop} overlap those before, which end at {at}")
+        if start > at:
+            pieces.append(Piece(at, start, f"steps {at}-{start}", wanted=False))
+        pieces.append(Piece(start, stop, label))
+        at = stop
+    if at < len(graph.steps):
+        pieces.append(Piece(at, len(graph.steps), f"steps {at}-{len(graph.steps)}", wanted=False))
+    return tuple(pieces)
+
+
+def whole_number(text: str, kind: str, low: int, high: int) -> int:
+    """Return an integer from `low` to `high`."""
+    if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+        raise UsageError(f"by={kind}:{text}: expected a whole number from {low} to {high}")
+    return int(text)
+
+
+# ---- A forward, cut before given steps
+# Memory that is not initialized crosses no border: an allocation belongs to the part that fills it. Not handled:
+# symbolic sizes (`graph.sizes.at_capture` replaces them first), and cuts through an update in place.
+
+FOLLOWS = ("operator.getitem", "aten.detach.default", "aten.alias.default")
+"""Steps that stay in the part of their argument: an item of a result, and an alias of a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardPart:
+    """One part of a forward: its steps, and its input values by local name.
+
+    `gives` are the values that later parts take. `results` are the outputs and mutations of the whole that are complete
+    with this part.
+    """
+
+    index: int
+    start: int
+    stop: int
+    steps: tuple[Step, ...]
+    takes: tuple[str, ...]
+    gives: tuple[str, ...]
+    results: tuple[tuple[Port, Value], ...]
+
+    @property
+    def holds(self) -> frozenset[str]:
+        """The values that this part takes or makes."""
+        return frozenset((*self.takes, *(step.name for step in self.steps if not step.is_guard)))
+
+
+def forwards(graph: Graph, cuts: Sequence[int]) -> tuple[ForwardPart, ...]:
+    """Return the parts of a forward that is cut before the steps with these numbers."""
+    if graph.symbols:
+        raise GraphError("a graph with symbolic sizes cannot be cut: replace them by the captured sizes first")
+    places = sorted({0, len(graph.steps), *(cut for cut in cuts if 0 < cut < len(graph.steps))})
+    home = homes(graph, places)
+    kept = [(number, step) for number, step in enumerate(graph.steps) if step.is_guard or step.name in home]
+    stands = [_home_of(number, step, home, places) for number, step in kept]
+    crossing_values: dict[int, dict[str, None]] = {index: {} for index in range(len(places) - 1)}
+    for (_, step), index in zip(kept, stands, strict=True):
+        for name in used(step):
+            if home.get(name, -1) != index:
+                crossing_values[index][name] = None
+    _check_updates(kept, home, stands)
+    _check_initialized(graph, home, crossing_values)
+    check_numbers(graph, home, crossing_values)
+    owner = dict(home)
+    for index, names in crossing_values.items():
+        for name in names:
+            owner.setdefault(name, index)
+    parts = []
+    for index, (start, stop) in enumerate(pairwise(places)):
+        steps = tuple(step for (_, step), there in zip(kept, stands, strict=True) if there == index)
+        results = tuple(
+            (port, result)
+            for port, result in zip(graph.outputs, graph.results, strict=True)
+            if port.role != "saved" and max((owner.get(name, 0) for name in refs(result)), default=0) == index
+        )
+        takes = dict(crossing_values[index])
+        for _, result in results:
+            takes |= {name: None for name in refs(result) if home.get(name, -1) != index}
+        parts.append(ForwardPart(index, start, stop, steps, tuple(takes), (), results))
+    return _with_gives(parts)
+
+
+def homes(graph: Graph, places: Sequence[int]) -> dict[str, int]:
+    """Return the number of the part that makes each value: its step's, but an item of a result belongs to the result's
+    part, and a view of an input, or memory that is not initialized, to the first part that takes it.
+
+    A value that is made only for the backward is left out: the part whose backward needs it makes it.
+    """
+    needed = {step.name for step in ahead(graph).steps}
+    home: dict[str, int] = {}
+    for number, step in enumerate(graph.steps):
+        if not step.is_guard and step.name in needed:
+            names = used(step)
+            follows = step.target in FOLLOWS and len(names) == 1 and names[0] in home
+            home[step.name] = home[names[0]] if follows else bisect(places, number) - 1
+    late, takers = _views_of_inputs(graph) | movable(graph), dict[str, int]()
+    for number, step in reversed(list(enumerate(graph.steps))):
+        if not step.is_guard and step.name not in home:
+            continue
+        if step.name in late and step.name in takers:
+            home[step.name] = takers[step.name]
+        here = _home_of(number, step, home, places)
+        takers |= {name: min(here, takers.get(name, here)) for name in used(step)}
+    return home
+
+
+def _views_of_inputs(graph: Graph) -> set[str]:
+    """Return the values that are views of inputs, directly or through views; none if a step updates a value in
+    place."""
+    if any("m" in _flags_of(step) for step in graph.steps):
+        return set()
+    inputs, views = {port.local for port in graph.inputs}, set[str]()
+    for step in graph.steps:
+        if "v" in _flags_of(step) and used(step) and set(used(step)) <= inputs | views:
+            views.add(step.name)
+    return views
+
+
+def movable(graph: Graph) -> set[str]:
+    """Return the values of uninitialized memory whose steps may run later: they neither draw nor write in place."""
+    bare = uninitialized_values(graph).made
+    return {step.name for step in graph.steps if step.name in bare and not set("rm") & set(_flags_of(step))}
+
+
+def _flags_of(step: Step) -> str:
+    """Return the flags of a step's operator."""
+    return operators().get(step.target, "")
+
+
+def ahead(graph: Graph) -> Graph:
+    """Return the forward without its saved values, and without the steps that only those need."""
+    kept = [(port, result) for port, result in zip(graph.outputs, graph.results, strict=True) if port.role != "saved"]
+    return live(replace(graph, outputs=tuple(port for port, _ in kept), results=tuple(result for _, result in kept)))
+
+
+def _home_of(number: int, step: Step, home: Mapping[str, int], places: Sequence[int]) -> int:
+    """Return the number of a step's part. A guard stays where it is."""
+    return bisect(places, number) - 1 if step.is_guard else home[step.name]
+
+
+def _with_gives(parts: Sequence[ForwardPart]) -> tuple[ForwardPart, ...]:
+    """Set `gives` of each part to the values that it makes and later parts take."""
+    part_of_value = {step.name: part.index for part in parts for step in part.steps if not step.is_guard}
+    gives: dict[int, dict[str, None]] = {part.index: {} for part in parts}
+    for part in parts:
+        for name in part.takes:
+            if name in part_of_value:
+                gives[part_of_value[name]][name] = None
+    return tuple(replace(part, gives=tuple(gives[part.index])) for part in parts)
+
+
+def check_numbers(graph: Graph, home: Mapping[str, int], crossing_values: Mapping[int, Mapping[str, None]]) -> None:
+    """Refuse a cut between a number that is read from a tensor and the steps that use it: parts pass tensors."""
+    specs = {step.name: step.spec for step in graph.steps}
+    for names in crossing_values.values():
+        for name in names:
+            if name in home and not isinstance(specs[name], TensorSpec):
+                raise RefusedError(
+                    f"{name!r} is not a tensor, and a cut separates it from the steps that use it: cut before or after "
+                    "them"
+                )
+
+
+def _check_initialized(
+    graph: Graph, home: Mapping[str, int], crossing_values: Mapping[int, Mapping[str, None]]
+) -> None:
+    """Refuse a cut between memory that is not initialized and the steps that write or read it in several parts."""
+    bare = uninitialized_values(graph).left
+    for names in crossing_values.values():
+        for name in names:
+            if name in home and name in bare:
+                raise RefusedError(
+                    f"a cut between {name!r}, whose elements are not all written yet, and a step that takes it: cut "
+                    "before or after both"
+                )
+
+
+def _check_updates(steps: Sequence[tuple[int, Step]], home: Mapping[str, int], stands: Sequence[int]) -> None:
+    """Refuse a cut between a value and the step that updates it, or a view of it, in place."""
+    base: dict[str, str] = {}
+    for (_, step), index in zip(steps, stands, strict=True):
+        first = next(iter(used(step)), "")
+        if set("mv") & set(_flags_of(step)) or step.target in FOLLOWS:
+            base[step.name] = base.get(first, first)
+        if "m" not in _flags_of(step):
+            continue
+        changed = next((name for name in (first, base.get(first, first)) if home.get(name, index) != index), None)
+        if changed is not None:
+            raise RefusedError(
+                f"a cut between {changed!r} and step {step.name!r} ({step.target}), which changes it in place: "
+                "cut before both or after both"
+            )

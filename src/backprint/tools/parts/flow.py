@@ -1,0 +1,473 @@
+"""The backward of a part: which values of the whole's backward are the gradients at the part's borders.
+
+A forward is cut between two steps. Its backward has no such place: autograd interleaves the gradients of all parts, and
+sums shares of several parts in one step. So the border is found by numbers. The whole runs once on its recipe's inputs.
+Each part's forward then runs under autograd, from leaves of its own, the last part first (`runs_of_parts`). The
+gradients that autograd returns are looked up among the values of the whole's backward (`_BackwardValues`). The steps
+between those of the results and those of the inputs are the part's backward (`backward_of`). If a step between them
+needs a value from beyond the borders, the part is `Inseparable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.errors import GraphError, RefusedError
+from backprint.graph.keys import PortValues
+from backprint.graph.links import results
+from backprint.graph.nouns import Capture, Graph, Pair, Port, Ref, Step, Value, refs
+from backprint.graph.operators import operators
+from backprint.graph.steps import behind, mapped, used
+from backprint.graph.text import show_step
+from backprint.graph.verdicts import GOOD
+from backprint.prove.draws import draw_from_recipes
+from backprint.prove.results import compare
+from backprint.prove.run import perform_steps, subgraphs
+from backprint.prove.whole import CaptureRun, PairRun, sum_in_order
+from backprint.tools.parts.cuts import ForwardPart, Piece, forwards, homes
+from backprint.values.closeness import TOLERANCE, distance, same_bits
+from backprint.values.settings import RandomStates, random_states, set_random_states
+
+# ---- Borders: the values that cross between parts, and their names
+
+
+@dataclass(frozen=True, slots=True)
+class BorderNames:
+    """The names of values at borders: that of a port of the whole if there is one, else the value's own."""
+
+    inputs: Mapping[str, Port]
+    labels: Mapping[str, str]
+
+    def of(self, local: str) -> str:
+        """Return the name of a value."""
+        return self.inputs[local].name if local in self.inputs else self.labels[local]
+
+
+def names_at_borders(forward: Graph, parts: Sequence[ForwardPart], prefix: str = "") -> BorderNames:
+    """Return a name for each value that crosses: its output port's in the whole, if any, else its local name."""
+    inputs = {port.local: port for port in forward.inputs}
+    used_names = {port.name for port in (*forward.inputs, *forward.outputs) if port.role != "saved"}
+    output_names: dict[str, str] = {}
+    for part in parts:
+        for port, result in part.results:
+            if port.role == "output" and isinstance(result, Ref) and port.name not in {p.name for p in forward.inputs}:
+                output_names.setdefault(result.name, port.name)
+    labels: dict[str, str] = {}
+    for part in parts:
+        for name in part.gives:
+            label = output_names.get(name, prefix + name)
+            while name not in output_names and label in used_names:
+                label += "~"
+            labels[name] = label
+            used_names.add(label)
+    return BorderNames(inputs, labels)
+
+
+def tangent_name(part: ForwardPart, names: BorderNames, local: str) -> str:
+    """Return the name of the output port at which a value is, which its tangent has too; '' if it is at none."""
+    if local in part.gives:
+        return names.of(local)
+    output_names = (port.name for port, value in part.results if port.role == "output" and value == Ref(local))
+    return next(output_names, "")
+
+
+def local_of(part: ForwardPart, names: BorderNames, port: Port) -> str:
+    """Return the local name of the value at a part's output port; '' if there is none."""
+    for own_port, value in part.results:
+        if (own_port.name, own_port.role) == (port.name, port.role):
+            return value.name if isinstance(value, Ref) else ""
+    return next((local for local in part.gives if names.of(local) == port.name), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Borders:
+    """One Pair's forward, cut: the parts, the part that makes each value, and the names of the values that cross."""
+
+    parts: tuple[ForwardPart, ...]
+    home: Mapping[str, int]
+    names: BorderNames
+
+
+def borders_of(capture: Capture, index: int, pieces: Sequence[Piece]) -> Borders:
+    """Cut one Pair's forward at the pieces."""
+    forward = capture.pairs[index].forward
+    cuts = [piece.start for piece in pieces[1:]]
+    parts = forwards(forward, cuts)
+    prefix = f"{capture.pairs[index].name}." if len(capture.pairs) > 1 else ""
+    return Borders(parts, homes(forward, [0, *cuts, len(forward.steps)]), names_at_borders(forward, parts, prefix))
+
+
+# ---- The steps of a part's backward
+
+
+@dataclass(frozen=True, slots=True)
+class BorderGradients:
+    """Which values of the whole's backward are the gradients at one part's borders, by local names.
+
+    `tangents` maps a value of the backward to the result whose gradient it is; a value under several names has an entry
+    for each. `gradients` maps a value that the part takes to the backward's value that is the part's share in its
+    gradient.
+    """
+
+    tangents: Mapping[str, str]
+    gradients: Mapping[str, str]
+
+
+class Inseparable(GraphError):
+    """The backward of a part cannot be separated from those of other parts: the message names the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartBackward:
+    """A part's backward before it is a graph: its steps, and the saved values that it needs."""
+
+    steps: tuple[Step, ...]
+    saved: tuple[str, ...]
+
+
+def backward_of(pair: Pair, part: ForwardPart, home: Mapping[str, int], flow: BorderGradients) -> PartBackward:
+    """Return the steps of the backward between the gradients at a part's borders.
+
+    The walk goes from the gradients of the part's inputs to the values that they are computed from, and stops at the
+    gradients of its results. A saved value of this part or an earlier one becomes a saved port. A value of an earlier
+    part that the backward recomputes, as with checkpointing, is saved here instead: its steps are not the part's. Raise
+    Inseparable if the walk meets a tangent that is not one of the part's, or a saved value of a later part.
+    """
+    backward = pair.backward
+    assert backward is not None
+    steps = {step.name: step for step in backward.steps if not step.is_guard}
+    ports = {port.local: port for port in backward.inputs}
+    saved_as, again = saved_values(pair), recomputed(pair)
+    seen: set[str] = set()
+    saved: dict[str, None] = {}
+
+    def is_earlier(name: str) -> bool:
+        return home.get(again.get(name, ""), part.index) < part.index
+
+    for name in behind(
+        flow.gradients.values(), steps, lambda value_name: value_name in flow.tangents or is_earlier(value_name)
+    ):
+        if name in flow.tangents:
+            continue
+        seen.add(name)
+        if name in steps:
+            saved |= {name: None} if is_earlier(name) else {}
+            continue
+        port = ports[name]
+        if port.role == "tangent":
+            raise Inseparable(f"its backward takes the tangent of {port.name!r}, which is not one of its results")
+        value = saved_as.get(port.name, "") if port.role == "saved" else ""
+        if home.get(value, -1) > part.index:
+            raise Inseparable(f"its backward takes {value!r}, which a later part makes")
+        saved[name] = None
+    kept = tuple(step for step in backward.steps if step.name in seen and step.name not in saved and not step.is_guard)
+    return PartBackward(kept, tuple(saved))
+
+
+def saved_values(pair: Pair) -> dict[str, str]:
+    """Return the forward's value behind each saved port."""
+    forward = pair.forward
+    return {
+        port.name: result.name
+        for port, result in zip(forward.outputs, forward.results, strict=True)
+        if port.role == "saved" and isinstance(result, Ref)
+    }
+
+
+def recomputed(pair: Pair) -> dict[str, str]:
+    """Return the forward's name for each value that the backward recomputes, by the backward's name.
+
+    A step of the backward recomputes a step of the forward if it makes the same call of saved or recomputed values.
+    """
+    forward, backward = pair.forward, pair.backward
+    assert backward is not None
+    known = {call_text(step, {}): step.name for step in forward.steps if _remakes(step)}
+    saved_as = saved_values(pair)
+    forward_names = {
+        port.local: saved_as[port.name] for port in backward.inputs if port.name in saved_as and port.role == "saved"
+    }
+    recomputed_names: dict[str, str] = {}
+    for step in backward.steps:
+        same = (
+            known.get(call_text(step, forward_names))
+            if _remakes(step) and set(used(step)) <= forward_names.keys()
+            else None
+        )
+        if same is not None:
+            forward_names[step.name] = recomputed_names[step.name] = same
+    return recomputed_names
+
+
+def _remakes(step: Step) -> bool:
+    """Whether a step returns the same each time it runs: it is not a guard, a random draw or an update."""
+    return not step.is_guard and not set(operators().get(step.target, "")) & {"r", "m"}
+
+
+def call_text(step: Step, called: Mapping[str, str]) -> str:
+    """Return a step's operator and arguments as text, with values renamed."""
+    other = mapped(step, lambda name: Ref(called.get(name, name)))
+    return show_step(replace(other, name="_", spec=None))
+
+
+def with_steps_of_saved(pair: Pair, part: ForwardPart, saved: Sequence[str], edge: Borders) -> ForwardPart:
+    """Add the steps and inputs of the whole that only the part's saved values need, such as a transposed weight. Raise
+    Inseparable if another part makes one of these values."""
+    steps = {step.name: step for step in pair.forward.steps}
+    inputs = {port.local for port in pair.forward.inputs}
+    holds = part.holds
+    extra: dict[str, None] = {}
+    wanted = [local for _, value in saved_ports(pair, saved) for local in refs(value)]
+    for local in behind(wanted, steps, lambda name: name in holds):
+        if local in holds:
+            continue
+        if local in steps and local in edge.home:
+            raise Inseparable(f"its backward takes {local!r}, which its forward does not")
+        extra[local] = None
+    steps_to_add = tuple(step for step in pair.forward.steps if step.name in extra and not step.is_guard)
+    takes = tuple(local for local in extra if local in inputs)
+    return replace(part, steps=(*part.steps, *steps_to_add), takes=(*part.takes, *takes))
+
+
+def saved_ports(pair: Pair, names: Sequence[str]) -> tuple[tuple[Port, Value], ...]:
+    """Return the saved ports of a part's forward, each with its value, from the backward's local names."""
+    forward, backward = pair.forward, pair.backward
+    assert backward is not None
+    saved_values = {
+        port.name: value for port, value in zip(forward.outputs, forward.results, strict=True) if port.role == "saved"
+    }
+    ports = {port.local: port for port in backward.inputs}
+    steps = {step.name: step for step in backward.steps}
+    rows: list[tuple[Port, Value]] = []
+    for local in names:
+        if local in ports and ports[local].role == "saved":
+            port = ports[local]
+            rows.append((Port(port.name, "saved", port.spec), saved_values[port.name]))
+        elif local in steps:
+            rows.append((Port(local, "saved", steps[local].spec), Ref(recomputed(pair)[local])))
+    return tuple(rows)
+
+
+# ---- Gradients at the borders, from a run of every part
+
+
+@dataclass(frozen=True, slots=True)
+class PartRun:
+    """One part as the whole ran it: its inputs and results, and the gradients at its borders, by local names.
+
+    `random` is the generator's state before the part. `flow` has the gradients' names in the whole's backward; `why`
+    names a gradient that is missing there. `inconsistent` is an input of the whole whose gradient by autograd of the
+    parts differs from that of the whole's backward.
+    """
+
+    values: dict[str, Any]
+    results: dict[str, Any]
+    random: RandomStates
+    tangents: dict[str, Tensor] = field(default_factory=dict)
+    gradients: dict[str, Tensor] = field(default_factory=dict)
+    flow: BorderGradients | None = None
+    why: str = ""
+    inconsistent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _TracedPart:
+    """One part run under autograd: its leaves, and its results with their history."""
+
+    part: ForwardPart
+    run: PartRun
+    leaves: dict[str, Any]
+    results: dict[str, Any]
+
+
+def runs_of_pairs(capture: Capture) -> list[PairRun]:
+    """Run the whole on its recipe's inputs; return the inputs, results and saved values of each Pair."""
+    draw = draw_from_recipes(capture, "recipe", None)
+    torch.manual_seed(draw.seed)
+    run = CaptureRun(replace(capture, links=capture.links or results(capture)), draw.values, draw.tangents)
+    run.forward()
+    run.gradients()
+    return run.runs
+
+
+def runs_of_parts(pair: Pair, borders: Borders, pair_run: PairRun) -> list[PartRun]:
+    """Return every part of a Pair as the whole ran it, with its gradients by autograd, named in the whole's
+    backward."""
+    traced = _traced_parts(pair, borders, pair_run)
+    if pair.backward is None:
+        return [last.run for last in traced]
+    values = _BackwardValues(pair.backward, pair_run.backward_inputs)
+    later: list[PartRun] = []  # the last part first: its gradients are tangents of those before
+    while traced:
+        last = traced.pop()
+        later.append(_named_in(values, last, *_border_gradients(last, pair_run, later)))
+    inconsistent = _inconsistent_gradient(pair, pair_run, later)
+    return [replace(run, inconsistent=inconsistent) for run in reversed(later)]
+
+
+def _inconsistent_gradient(pair: Pair, pair_run: PairRun, later: Sequence[PartRun]) -> str:
+    """Return the first input whose gradient, summed over the parts, is not the whole's; '' if there is none.
+
+    Such a forward has lost the step that stopped a gradient in the program: without the `detach` of
+    `x.sin() * x.cos().detach()`, autograd of the parts adds the gradient of the cosine.
+    """
+    for port in pair.forward.inputs:
+        total = sum_in_order([run.gradients[port.local] for run in later if port.local in run.gradients])
+        wanted = (pair_run.gradients or {}).get(port.name)
+        if not isinstance(wanted, Tensor) or total is None:
+            continue
+        if compare(port.name, "gradient", total, wanted).verdict not in GOOD:
+            return port.name
+    return ""
+
+
+def _traced_parts(pair: Pair, borders: Borders, pair_run: PairRun) -> list[_TracedPart]:
+    """Run the parts of a Pair's forward in order under autograd on the values of the whole's run."""
+    forward, backward = pair.forward, pair.backward
+    with_gradient = set() if backward is None else differentiated(backward)
+    known_values = {port.local: pair_run.values[port.name] for port in forward.inputs}
+    require_grad = {port.local: port.name in with_gradient for port in forward.inputs}
+    set_random_states(pair_run.random)
+    make_subs = subgraphs(forward)
+    return [_traced_part(part, known_values, require_grad, make_subs) for part in borders.parts]
+
+
+def differentiated(backward: Graph) -> set[str]:
+    """Return the names of the inputs for which a backward returns a gradient."""
+    return {port.name for port, value in zip(backward.outputs, backward.results, strict=True) if value is not None}
+
+
+def _traced_part(
+    part: ForwardPart, known_values: dict[str, Any], require_grad: dict[str, bool], subs: Mapping[str, Any]
+) -> _TracedPart:
+    """Run one part's forward under autograd. Its results, and whether they require grad, are added to
+    `known_values` and `require_grad`."""
+    updates = any("m" in operators().get(step.target, "") for step in part.steps)
+    leaves = {local: leaf_of(known_values[local], require_grad.get(local, False)) for local in part.takes}
+    scope = {name: value.clone() if updates and isinstance(value, Tensor) else value for name, value in leaves.items()}
+    values, state = {local: known_values[local] for local in part.takes}, random_states()
+    with torch.enable_grad():
+        perform_steps(part.steps, scope, subs)
+    returned = {local: scope[local] for local in results_of(part)}
+    detached = {local: value.detach() if isinstance(value, Tensor) else value for local, value in returned.items()}
+    known_values.update(detached)
+    require_grad.update({name: isinstance(value, Tensor) and value.requires_grad for name, value in returned.items()})
+    return _TracedPart(part, PartRun(values, detached, state), leaves, returned)
+
+
+def leaf_of(value: Any, requires_grad: bool) -> Any:
+    """Return a value as a leaf of its own, if it can have a gradient."""
+    if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return value
+    return value.detach().requires_grad_(requires_grad)
+
+
+def results_of(part: ForwardPart) -> tuple[str, ...]:
+    """Return the values that a part passes to later parts or returns, each once."""
+    return tuple(dict.fromkeys((*part.gives, *(name for _, value in part.results for name in refs(value)))))
+
+
+def _border_gradients(
+    traced: _TracedPart, pair_run: PairRun, later: Sequence[PartRun]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the tangents of a part's results, and by autograd its shares in the gradients of its inputs.
+
+    `later` are the parts after this one, the last first: the order in which autograd sums gradients.
+    """
+    differentiable = {name: v for name, v in traced.results.items() if isinstance(v, Tensor) and v.requires_grad}
+    totals = {local: _total_tangent(traced.part, local, pair_run, later) for local in differentiable}
+    tangents = {local: total for local, total in totals.items() if total is not None}
+    leaves = {name: v for name, v in traced.leaves.items() if isinstance(v, Tensor) and v.requires_grad}
+    if not tangents or not leaves:
+        return tangents, {}
+    outputs = [differentiable[local] for local in tangents]
+    reshaped = [total.reshape(output.shape) for total, output in zip(tangents.values(), outputs, strict=True)]
+    try:
+        gradients = torch.autograd.grad(outputs, list(leaves.values()), reshaped, allow_unused=True)
+    except RuntimeError as error:  # of a kernel in autograd's own backward, or of an operator without one
+        raise RefusedError(
+            f"steps {traced.part.start}-{traced.part.stop}: autograd of this part of the forward fails "
+            f"({str(error)[:160]}): capture with engine='eager', or cut elsewhere"
+        ) from error
+    return tangents, {name: gradient for name, gradient in zip(leaves, gradients, strict=True) if gradient is not None}
+
+
+def _total_tangent(part: ForwardPart, local: str, pair_run: PairRun, later: Sequence[PartRun]) -> Tensor | None:
+    """Return the gradient of a part's result: the tangent that the whole got for it, plus the shares of later parts."""
+    own_tangents = [
+        pair_run.tangents[port.name]
+        for port, value in part.results
+        if port.role == "output" and value == Ref(local) and port.name in pair_run.tangents
+    ]
+    return sum_in_order([*own_tangents, *(run.gradients[local] for run in later if local in run.gradients)])
+
+
+class _BackwardValues:
+    """Every value of a backward on the whole's inputs, found by its content."""
+
+    def __init__(self, backward: Graph, feed: PortValues) -> None:
+        self.values: dict[str, Tensor] = {}
+        self.kinds: dict[Any, list[str]] = {}
+        self.echoes = {step.name: step.echo.names if step.echo else () for step in backward.steps}
+        env = {port.local: feed[port.key] for port in backward.inputs}
+        for port in backward.by_role("tangent"):
+            self.keep(port.local, env[port.local])
+        with torch.no_grad():
+            perform_steps(backward.steps, env, subgraphs(backward))
+        for step in backward.steps:
+            if not step.is_guard:
+                self.keep(step.name, env[step.name])
+
+    def keep(self, local: str, value: Any) -> None:
+        """Keep a value if it is a strided tensor."""
+        if isinstance(value, Tensor) and value.layout is torch.strided:
+            self.values[local] = value = value.resolve_conj().resolve_neg()
+            self.kinds.setdefault((value.dtype, tuple(value.shape)), []).append(local)
+
+    def like(self, wanted: Tensor) -> list[str]:
+        """Return the names of the values that equal a tensor; if none, of the nearest one if it counts as close."""
+        if wanted.layout is not torch.strided:
+            return []
+        wanted = wanted.resolve_conj().resolve_neg()
+        names = self.kinds.get((wanted.dtype, tuple(wanted.shape)), [])
+        equal = [local for local in names if same_bits(self.values[local], wanted)]
+        if equal:
+            return equal
+        near = [(distance(self.values[local], wanted), local) for local in names]
+        error, local = min(near, default=(float("inf"), ""))
+        return [local] if error <= TOLERANCE.get(str(wanted.dtype)[6:], 0.0) else []
+
+
+def _named_in(
+    values: _BackwardValues, traced: _TracedPart, tangents: dict[str, Tensor], gradients: dict[str, Tensor]
+) -> PartRun:
+    """Return a part's run with its gradients named in the whole's backward, and the whole's own values for them.
+
+    Several values may equal a gradient, such as the gradient of a sum, which is that of each addend. The walk back may
+    meet any of those that equal a result's gradient, so each is a name of it. Of those that equal an input's gradient
+    one is taken, if possible the gradient of a step of this part: another may be computed beyond the part's borders.
+    """
+    steps = {step.name for step in traced.part.steps}
+    result_of: dict[str, str] = {}
+    shares: dict[str, str] = {}
+    missing: list[str] = []
+    for local, total in tangents.items():
+        equal = values.like(total)
+        if not equal:
+            missing.append(f"the gradient of {local!r} is not a value of the whole's backward")
+        result_of |= {name: local for name in equal if name not in result_of}
+    for local, gradient in gradients.items():
+        equal = values.like(gradient)
+        if not equal:
+            missing.append(f"its share in the gradient of {local!r} is not a value of the whole's backward")
+            continue
+        echoing = [name for name in equal if set(values.echoes.get(name, ())) & steps]
+        shares[local] = (echoing or equal)[0]
+    # Earlier parts continue from the whole's own values: these may differ in the last bits from autograd of the part.
+    own = gradients | {local: values.values[name] for local, name in shares.items()}
+    flow = BorderGradients(result_of, shares)
+    return replace(traced.run, tangents=tangents, gradients=own, flow=flow, why=next(iter(missing), ""))

@@ -1,0 +1,705 @@
+"""Cut a Capture into parts, each a Capture with values of its own, proven against the whole.
+
+The steps of the whole's backward between a part's borders are the part's backward (`SLICED`). If they do not separate,
+or are not what autograd computes on fresh inputs, the part's forward is captured again (`DERIVED`), and the `why` of
+its Capture has the reason. A part with an opaque edge cannot be captured again, and is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.common.text import check_choice
+from backprint.errors import BackprintError, GraphError, RefusedError
+from backprint.graph.calls import check_capture
+from backprint.graph.capture_options import CaptureOptions
+from backprint.graph.fx.to_fx import to_fx
+from backprint.graph.keys import PortKey, keyed, of_role, with_tangents
+from backprint.graph.nouns import (
+    Capture,
+    Graph,
+    Guard,
+    Link,
+    OpaqueEdge,
+    Origin,
+    Pair,
+    Port,
+    Ref,
+    Signature,
+    Spec,
+    Step,
+    Sub,
+    TensorSpec,
+    Value,
+    custom_operators,
+    leaves,
+)
+from backprint.graph.sizes import at_capture, held_constant
+from backprint.graph.steps import behind, free, live, mapped, specs_of, used
+from backprint.graph.verdicts import PortVerdict, Verdict, worst
+from backprint.prove.arguments import tangent_as
+from backprint.prove.capturing import capture_call
+from backprint.prove.draws import draw_from_recipes
+from backprint.prove.results import compare
+from backprint.prove.run import perform_steps, run_graph, subgraphs
+from backprint.prove.verify import verify_capture
+from backprint.sample.inputs import Inputs, exact_data, fit_all, fit_inputs, without_data
+from backprint.sample.recipes import derive
+from backprint.tools.export.rerun import laid
+from backprint.tools.parts.cuts import ForwardPart, Piece, Split, SplitPart, kind_of, plan
+from backprint.tools.parts.flow import (
+    BorderGradients,
+    BorderNames,
+    Borders,
+    Inseparable,
+    PartBackward,
+    PartRun,
+    backward_of,
+    borders_of,
+    local_of,
+    runs_of_pairs,
+    runs_of_parts,
+    saved_ports,
+    tangent_name,
+    with_steps_of_saved,
+)
+from backprint.trace.program import Outcome
+from backprint.values import settings
+from backprint.values.settings import set_random_states
+
+# ---- The Pair of a part: a forward that saves the values that its backward needs, and the backward
+
+
+def pair_of(
+    pair: Pair,
+    part: ForwardPart,
+    names: BorderNames,
+    title: str,
+    flow: BorderGradients | None = None,
+    cut: PartBackward | None = None,
+) -> Pair:
+    """Return a part of a Pair as a Pair; without `flow` and `cut` it has no backward."""
+    specs = specs_of(pair.forward)
+    saved: tuple[tuple[Port, Value], ...] = ()
+    backward = None
+    if cut is not None and flow is not None:
+        saved, backward = saved_ports(pair, cut.saved), backward_graph(pair, part, names, flow, cut, specs, title)
+    return Pair(title, forward_graph(pair.forward, part, names, saved, specs, title), backward)
+
+
+def forward_graph(
+    graph: Graph,
+    part: ForwardPart,
+    names: BorderNames,
+    saved: Sequence[tuple[Port, Value]],
+    specs: Mapping[str, Spec],
+    title: str,
+) -> Graph:
+    """Return the forward of a part."""
+    locals_of = {port.local: port for port in graph.inputs}
+    inputs = []
+    for local in _in_order_of(graph, part.takes):
+        if local in locals_of:
+            inputs.append(locals_of[local])
+        else:
+            inputs.append(Port(names.of(local), "input", specs[local], local))
+    own = {result.name for port, result in part.results if port.role == "output" and isinstance(result, Ref)}
+    outputs: list[tuple[Port, Value]] = list(part.results)
+    outputs += [
+        (Port(names.of(local), "output", specs[local]), Ref(local))
+        for local in part.gives
+        if local not in own or names.of(local) not in {port.name for port, _ in part.results}
+    ]
+    ranked = sorted(outputs, key=lambda item: ("output", "mutation").index(item[0].role))
+    ranked += saved
+    subgraphs = tuple((name, sub) for name, sub in graph.subgraphs if name in subgraphs_in(part.steps))
+    ports, results = tuple(port for port, _ in ranked), tuple(result for _, result in ranked)
+    return live(Graph(tuple(inputs), part.steps, ports, results, subgraphs, (), title))
+
+
+def _in_order_of(graph: Graph, names: Collection[str]) -> list[str]:
+    """Return these values in the order of the whole: its inputs, then its steps."""
+    known = [*(port.local for port in graph.inputs), *(step.name for step in graph.steps if not step.is_guard)]
+    return [name for name in known if name in names]
+
+
+def subgraphs_in(steps: Sequence[Step]) -> set[str]:
+    """Return the subgraphs that steps use."""
+    values = [value for step in steps for value in (*step.args, *(value for _, value in step.kwargs))]
+    return {leaf.name for value in values for leaf in leaves(value) if isinstance(leaf, Sub)}
+
+
+def backward_graph(
+    pair: Pair,
+    part: ForwardPart,
+    names: BorderNames,
+    flow: BorderGradients,
+    cut: PartBackward,
+    specs: Mapping[str, Spec],
+    title: str,
+) -> Graph:
+    """Return the backward of a part: from saved values and the tangents of its results to the gradients of its
+    inputs."""
+    whole = pair.backward
+    assert whole is not None
+    ports = {port.local: port for port in whole.inputs}
+    by_name = {step.name: step for step in whole.steps}
+    inputs = []
+    for local in cut.saved:
+        if local in ports:
+            inputs.append(ports[local])
+        else:
+            inputs.append(Port(local, "saved", by_name[local].spec, local))
+    used_names = set(cut.saved) | {step.name for step in cut.steps}
+    tangent_of: dict[str, str] = {}
+    needed = {name for step in cut.steps for name in used(step)} | set(flow.gradients.values())
+    for value, result in flow.tangents.items():
+        if value not in needed or value in used_names:
+            continue
+        label = tangent_name(part, names, result)
+        known = next((port for port in inputs if port.role == "tangent" and port.name == label), None)
+        if known is None:
+            local = free(f"tangent_{identifier(label)}", used_names | set(by_name))
+            used_names.add(local)
+            known = Port(label, "tangent", dense(specs[result]), local)
+            inputs.append(known)
+        tangent_of[value] = known.local
+
+    def or_tangent(name: str) -> Value:
+        return Ref(tangent_of.get(name, name))
+
+    steps = tuple(mapped(step, or_tangent) for step in cut.steps)
+    rows = [(local, value) for local, value in flow.gradients.items()]
+    rank = {local: number for number, local in enumerate(_in_order_of(pair.forward, part.takes))}
+    rows.sort(key=lambda row: rank[row[0]])
+    outputs = tuple(Port(names.of(local), "gradient", dense(specs[local])) for local, _ in rows)
+    results = tuple(or_tangent(value) for _, value in rows)
+    subgraphs = tuple((name, sub) for name, sub in whole.subgraphs if name in subgraphs_in(steps))
+    return Graph(tuple(inputs), steps, outputs, results, subgraphs, (), title)
+
+
+def dense(spec: Spec) -> TensorSpec:
+    """Return the spec of a value's gradient: the value's without its strides, which the gradient need not have."""
+    assert isinstance(spec, TensorSpec)
+    return replace(spec, stride=None, offset=0)
+
+
+def identifier(name: str) -> str:
+    """Return a name with all characters except letters, digits and _ replaced, for use in a local name."""
+    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)[:200]
+
+
+# ---- The program behind a part: its forward, run eagerly, and autograd of it
+
+
+class PartOrigin(Origin):
+    """The program behind a part, as the Origin of its Capture.
+
+    If the part has an opaque edge, autograd of its forward is not a reference. Then the part, which was proven on the
+    whole's own values, is its own reference on other values.
+    """
+
+    def __init__(self, pair: Pair, values: Mapping[str, Any], differentiable: tuple[str, ...], opaque: bool) -> None:
+        self.pair, self.kept, self.differentiable, self.opaque = pair, values, differentiable, opaque
+        graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
+        lifted = [port.name for graph in graphs for port in graph.by_role("constant")]
+        self.constants = {name: values[name] for name in lifted if name in values}
+
+    def values(self) -> dict[str, Any]:
+        """Return the values that the part had in the whole."""
+        return dict(self.kept)
+
+    def run_step(
+        self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
+    ) -> Outcome:
+        """Run one eager step of the part's forward, and compute its gradients."""
+        backward = self.pair.backward
+        asking = [port.name for port in backward.outputs] if backward is not None else []
+        leaf = {
+            name: value.detach().clone().requires_grad_(name in asking) if isinstance(value, Tensor) else value
+            for name, value in values.items()
+        }
+        returned = self.eager_forward(leaf)
+        outputs = {name: returned[PortKey("output", name)] for name in self.differentiable}
+        tangents_of_outputs = {
+            name: torch.ones_like(o) if tangents is None else tangents[name] for name, o in outputs.items()
+        }
+        gradients: dict[str, Tensor | None] = dict.fromkeys(asking)
+        if asking and self.opaque and backward is not None:
+            feed = {key: value.detach() for key, value in returned.items() if isinstance(value, Tensor)}
+            feed |= keyed("tangent", tangents_of_outputs) | keyed("constant", values)
+            gradients = dict(zip(asking, run_graph(backward, feed, strict=False), strict=True))
+        elif asking:
+            grads = torch.autograd.grad(
+                list(outputs.values()), [leaf[n] for n in asking], list(tangents_of_outputs.values()), allow_unused=True
+            )
+            gradients = dict(zip(asking, grads, strict=True))
+        plain = {key: value.detach() if isinstance(value, Tensor) else value for key, value in returned.items()}
+        return Outcome(of_role("output", plain), gradients, of_role("mutation", plain))
+
+    def eager_forward(self, leaves: Mapping[str, Any]) -> dict[PortKey, Any]:
+        """Return the forward's results under autograd."""
+        forward = self.pair.forward
+        scope = {port.local: leaves[port.name] for port in forward.inputs}
+        with torch.enable_grad():
+            make = perform_steps(forward.steps, scope, subgraphs(forward))
+            return {port.key: make(value) for port, value in zip(forward.outputs, forward.results, strict=True)}
+
+
+# ---- A part as a Capture, with recipes for the values that it had in the whole
+
+
+@dataclass(frozen=True, slots=True)
+class _PartOfWhole:
+    """One part of one Pair of a Capture: where it was cut, and its values when the whole ran.
+
+    `number` is the Pair's. With `exact`, the part's Capture keeps these values instead of recipes fitted to them.
+    """
+
+    whole: Capture
+    number: int
+    piece: Piece
+    part: ForwardPart
+    borders: Borders
+    ran: PartRun
+    exact: bool
+
+    @property
+    def pair(self) -> Pair:
+        """The Pair that was cut."""
+        return self.whole.pairs[self.number]
+
+    @property
+    def opaque(self) -> tuple[OpaqueEdge, ...]:
+        """The opaque edges in the part: those at a line of one of its steps, and those without a line."""
+        lines = {(step.source.file, step.source.line) for step in self.part.steps if step.source}
+        edges = self.whole.opaque
+        return tuple(edge for edge in edges if edge.source is None or (edge.source.file, edge.source.line) in lines)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The part's inputs, by their names at its borders."""
+        return {self.borders.names.of(local): value for local, value in self.ran.values.items()}
+
+    @property
+    def tangents(self) -> dict[str, Tensor]:
+        """The part's tangents, by the names of its output ports."""
+        return {
+            tangent_name(self.part, self.borders.names, local): tangent for local, tangent in self.ran.tangents.items()
+        }
+
+
+def _capture_of_part(of: _PartOfWhole, pair: Pair, why: str) -> Capture:
+    """Return the Capture of a part with this Pair; `why` says where its backward is from."""
+    whole, number = of.whole, of.number
+    values = values_of(of, pair)
+    outputs = [port.name for port in pair.forward.by_role("output")]
+    tangent_names = [port.name for port in pair.backward.by_role("tangent")] if pair.backward is not None else []
+    differentiable = tuple(name for name in outputs if name in tangent_names)
+    several = len(whole.pairs) > 1
+    within = f" of {of.pair.name}" if several else ""
+    place = f"forward steps {of.part.start} to {of.part.stop}{within} of {whole.name}: {of.piece.label}"
+    capture = Capture(
+        name=f"{whole.name}.{number}.{of.part.index}" if several else f"{whole.name}.{of.part.index}",
+        engine=whole.engine,
+        pairs=(pair,),
+        signature=Signature(
+            arguments=tuple(port.name for port in pair.forward.by_role("input")),
+            output={"tuple": [{"port": name} for name in outputs]},
+            differentiable=differentiable,
+        ),
+        why=(place, why),
+        notes=whole.notes,
+        guards=guards_of(pair, whole.name),
+        opaque=of.opaque,
+        environment=whole.environment,
+        requires=required(pair),
+        seed=whole.seed,
+        origin=PartOrigin(pair, values, differentiable, bool(of.opaque)),
+    )
+    tangents = of.tangents
+    return replace(
+        capture, recipes=_recipes_of(capture, values, {name: tangents[name] for name in differentiable}, of.exact)
+    )
+
+
+def values_of(of: _PartOfWhole, pair: Pair) -> dict[str, Any]:
+    """Return the values of a part's inputs: those it had in the whole, and from recipes those that only its backward
+    takes."""
+    known = of.values
+    values = {port.name: known[port.name] for port in pair.forward.inputs if port.name in known}
+    beside = pair.backward.by_role("constant") if pair.backward is not None else ()
+    missing = [port.name for port in (*pair.forward.inputs, *beside) if port.name not in values]
+    if not missing:
+        return values
+    recipe_values = draw_from_recipes(of.whole, "recipe", None).values
+    return values | {name: recipe_values[name] for name in missing if name in recipe_values}
+
+
+def _recipes_of(capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor], exact: bool) -> Inputs:
+    """Return recipes for a part's inputs and tangents, fitted to their values in the whole, or with `exact` those
+    values."""
+    inputs = fit_inputs(capture, values, "exact" if exact else "seed")
+    backwards = [pair.backward for pair in capture.pairs if pair.backward is not None]
+    specs = {port.name: port.spec for backward in backwards for port in backward.by_role("tangent")}
+    named = with_tangents({}, {name: laid_as(value, specs.get(name)) for name, value in tangents.items()})
+    recipes = fit_all(named, derive(capture.seed, "tangents"), list(named) if exact else ())
+    kept = exact_data(named, recipes)
+    return Inputs({**inputs.recipes, **recipes}, {**inputs.exact, **kept}, capture.seed)
+
+
+def laid_as(tangent: Tensor, spec: Spec | None) -> Tensor:
+    """Return a tangent with the strides that the backward takes it with."""
+    stride = spec.stride if isinstance(spec, TensorSpec) else None
+    return tangent.contiguous() if not stride or 0 in stride else laid(tangent, tuple(map(int, stride)))
+
+
+def guards_of(pair: Pair, whole: str) -> tuple[Guard, ...]:
+    """Return a guard for each value that a part's steps check, with the inputs that it depends on."""
+    steps = {step.name: step for step in pair.forward.steps}
+    ports = {port.local: port.name for port in pair.forward.inputs}
+    guards = []
+    for step in pair.forward.steps:
+        if not step.is_guard:
+            continue
+        seen = set(behind(used(step), steps))
+        names = tuple(name for local, name in ports.items() if local in seen)
+        guards.append(Guard("value", f"step {step.name} of {whole}", names, step.source))
+    return tuple(guards)
+
+
+def required(pair: Pair) -> tuple[str, ...]:
+    """Return the custom operators that a Pair calls."""
+    graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
+    return tuple(sorted({target for graph in graphs for _, target in custom_operators(graph)}))
+
+
+# ---- A part captured again, if the whole's backward does not separate at its borders
+
+
+def derived(forward: Graph, borders: Borders, part: ForwardPart, ran: PartRun, title: str) -> Pair:
+    """Capture a part of a forward again from its steps, under its own names."""
+    graph = forward_graph(forward, part, borders.names, (), specs_of(forward), title)
+    graph = live(replace(graph, steps=tuple(step for step in graph.steps if not step.is_guard)))
+    module = to_fx(graph)
+    names_with_tangents = {borders.names.of(local) if local in part.gives else "" for local in ran.tangents}
+    names_with_tangents |= {
+        port.name for port, value in part.results if isinstance(value, Ref) and value.name in ran.tangents
+    }
+    pulled = [port.role == "output" and port.name in names_with_tangents for port in graph.outputs]
+
+    def again(*inputs: Any) -> tuple[Any, ...]:
+        return tuple(
+            value if pull or not isinstance(value, Tensor) else value.detach()
+            for value, pull in zip(module(*inputs), pulled, strict=True)
+        )
+
+    tracked = [port.local in ran.gradients for port in graph.inputs]
+    values = [
+        value.detach().clone().requires_grad_(asks) if isinstance(value, Tensor) else value
+        for value, asks in zip((ran.values[port.local] for port in graph.inputs), tracked, strict=True)
+    ]
+    captured_again = capture_call(
+        again,
+        tuple(values),
+        {},
+        CaptureOptions(
+            requires_grad=None if any(tracked) else [],
+            name="part",
+            allow=tuple(target for _, target in custom_operators(graph)),
+        ),
+    )
+    return renamed(captured_again.pairs[0], graph, title)
+
+
+GENERATED = "<eval_with_key>"
+"""How the name of the file begins that torch.fx gives to the text of a GraphModule."""
+
+
+def renamed(pair: Pair, graph: Graph, title: str) -> Pair:
+    """Return a Pair of a function of numbered inputs and outputs, with the ports of the graph that the function ran."""
+    ports = dict(enumerate(graph.inputs))
+    used_names = {port.name for port in graph.inputs}  # a border's name may be that of a value made anew here
+
+    def at(text: str) -> int:
+        match = re.search(r"\d+$", text)
+        return int(match[0]) if match else 0
+
+    def incoming(port: Port) -> Port:
+        if port.role == "tangent":
+            return replace(port, name=graph.outputs[at(port.name)].name)
+        if port.role == "saved":
+            return replace(port, name=saved_name(port.name))
+        if port.role == "constant":
+            return port
+        return replace(ports[at(port.name)], local=port.local)
+
+    def saved_name(text: str) -> str:
+        if re.fullmatch(r"inputs\.\d+", text):
+            return graph.inputs[at(text)].name
+        while text in used_names:
+            text += "~"
+        return text
+
+    def outgoing(port: Port) -> Port:
+        if port.role == "gradient":
+            return replace(port, name=ports[at(port.name)].name)
+        if port.role == "saved":
+            return replace(port, name=saved_name(port.name))
+        own = graph.outputs[at(port.name)]
+        return replace(own, spec=port.spec)
+
+    sources = {step.name: step.source for step in graph.steps}
+
+    def with_own_source(step: Step) -> Step:
+        """Return a step with the line of the program in the place of that of the text that was captured."""
+        if step.source is None or not step.source.file.startswith(GENERATED):
+            return step
+        written = re.match(r"\w+", step.source.code.strip())
+        return replace(step, source=sources.get(written[0]) if written else None)
+
+    def side(was: Graph) -> Graph:
+        inputs, outputs = tuple(map(incoming, was.inputs)), tuple(map(outgoing, was.outputs))
+        return replace(was, inputs=inputs, outputs=outputs, steps=tuple(map(with_own_source, was.steps)), title=title)
+
+    return Pair(title, side(pair.forward), side(pair.backward) if pair.backward is not None else None)
+
+
+# ---- The parts linked as the Pairs of one Capture
+
+
+@dataclass(frozen=True, slots=True)
+class _DividedPair:
+    """The parts of one Pair: as cut, and as Pairs."""
+
+    borders: Borders
+    pairs: tuple[Pair, ...]
+
+
+def linked(capture: Capture, divided: Sequence[_DividedPair]) -> Capture:
+    """Return the Capture whose Pairs are the linked parts. It returns what the whole returns."""
+    first = [sum(len(divided_pair.pairs) for divided_pair in divided[:index]) for index in range(len(divided))]
+    links: list[Link] = []
+    for offset, divided_pair in zip(first, divided, strict=True):
+        part_of_value = {name: part.index for part in divided_pair.borders.parts for name in part.gives}
+        for part in divided_pair.borders.parts:
+            for local in part.takes:
+                if local in part_of_value:
+                    label = divided_pair.borders.names.of(local)
+                    links.append(
+                        Link(offset + part_of_value[local], PortKey("output", label), offset + part.index, label)
+                    )
+    if not capture.links:
+        for port in capture.pairs[0].forward.by_role("output"):
+            links.append(Link(_pair_with(divided[0], first[0], port.key), port.key, None, port.name))
+    for link in capture.links:
+        start = None if link.source is None else _pair_with(divided[link.source], first[link.source], link.port)
+        if link.target is None:
+            links.append(Link(start, link.port, None, link.name))
+            continue
+        takers = divided[link.target]
+        for index, pair in enumerate(takers.pairs):
+            if any(port.name == link.name for port in pair.forward.inputs):
+                links.append(Link(start, link.port, first[link.target] + index, link.name))
+    pairs = tuple(pair for divided_pair in divided for pair in divided_pair.pairs)
+    return replace(capture, pairs=pairs, links=tuple(links), verdict=None)
+
+
+def _pair_with(divided: _DividedPair, offset: int, key: PortKey) -> int:
+    """Return the number of the Pair, among the parts, that has a port of the whole."""
+    for index, pair in enumerate(divided.pairs):
+        graph = pair.backward if key.role == "gradient" else pair.forward
+        if graph is not None and any(port.key == key for port in graph.outputs):
+            return offset + index
+    raise GraphError(f"no part has the port {str(key)!r:.80}")
+
+
+# ---- The verdict of a part: on the values that it had in the whole, then against autograd on values from recipes
+
+
+def _verdict_of_part(of: _PartOfWhole, capture: Capture) -> Verdict:
+    """Return the verdict on a part's Capture: against the whole's own values first, then against autograd on fresh
+    inputs."""
+    try:
+        first = against_whole(of, capture)
+        if not first.good:
+            return first
+        last = verify_capture(capture, ("recipe", "fresh"))[-1]
+    except BackprintError as error:
+        return Verdict("failed", capture.name, f"{type(error).__name__}: {error}")
+    return first if first.verdict == "close" and last.verdict == "bitwise" else last
+
+
+def against_whole(of: _PartOfWhole, capture: Capture) -> Verdict:
+    """Compare a part, on the whole's own values, with the results and shares in the gradients that the whole had."""
+    [pair] = capture.pairs
+    set_random_states(of.ran.random)
+    results = dict(zip(pair.forward.outputs, run_graph(pair.forward, of.values), strict=True))
+    ports = [
+        compare(port.name, port.role, value, of.ran.results[local])
+        for port, value in results.items()
+        if port.role != "saved" and isinstance(value, Tensor)
+        for local in [local_of(of.part, of.borders.names, port)]
+        if local in of.ran.results
+    ]
+    ports += _gradients_against_whole(of, capture, pair, results)
+    bad = [port for port in ports if port.verdict != "bitwise"]
+    detail = "; ".join(f"on the whole's own values {port}" for port in bad[:3])
+    if not ports:
+        return Verdict("unproven", capture.name, "nothing was compared")
+    return Verdict(worst([port.verdict for port in ports]), capture.name, detail, tuple(ports))
+
+
+def _gradients_against_whole(
+    of: _PartOfWhole, capture: Capture, pair: Pair, results: dict[Any, Any]
+) -> list[PortVerdict]:
+    """Compare the gradients of a part's backward, on the values its forward saved, with its shares in the whole."""
+    if pair.backward is None:
+        return []
+    feed: dict[PortKey, Any] = {port.key: value for port, value in results.items() if port.role == "saved"}
+    feed |= keyed("constant", capture.origin.values())
+    outputs = {port.name: value for port, value in results.items() if port.role == "output"}
+    tangents = of.tangents
+    for port in pair.backward.by_role("tangent"):
+        feed[port.key] = tangent_as(tangents[port.name], outputs[port.name], port.spec, {})
+    gradients = run_graph(pair.backward, feed, strict=False)
+    wanted = {of.borders.names.of(local): gradient for local, gradient in of.ran.gradients.items()}
+    return [
+        compare(port.name, "gradient", value, wanted.get(port.name))
+        for port, value in zip(pair.backward.outputs, gradients, strict=True)
+    ]
+
+
+# ---- Cutting
+
+SLICED = "its backward is the whole's own steps"
+DERIVED = "its backward is captured again from its forward"
+
+
+def split(capture: Capture, by: str, *, data: str = "seed") -> Split:
+    """Cut a Capture into parts, each a Capture of its own that is proven: `.parts`, and `.joined`, linked again.
+
+    `by` is `"range:N"`, `"ranges:0-10,10-25"`, `"operators[:A,B,C]"`, `"module[:DEPTH]"`, `"fold"` or `"saved[:N]"`,
+    as for `backprint corpus split`. `data` says how a part keeps its inputs: recipes fitted to the values that the
+    whole had at its borders (`"seed"`), those values (`"exact"`), or neither (`"none"`).
+    """
+    check_capture(capture, "split")
+    return split_capture(capture, by, data)
+
+
+def split_capture(capture: Capture, by: str, data: str = "seed") -> Split:
+    """Cut a Capture. `data` says how a part keeps its inputs: recipes fitted to the values that the whole had at the
+    borders (`"seed"`), these values (`"exact"`), or neither (`"none"`)."""
+    kind_of(by)
+    check_choice("data", data)
+    if capture.fake:
+        raise RefusedError(f"{capture.name} was captured without values, and a split proves its parts with them")
+    whole = replace(capture, pairs=tuple(map(_fixed_pair, capture.pairs)))
+    cuts = [plan(pair.forward, by) for pair in whole.pairs]
+    with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(dict(capture.environment)):
+        pair_runs = runs_of_pairs(whole)
+        borders = [borders_of(whole, number, pieces) for number, pieces in enumerate(cuts)]
+        runs = [runs_of_parts(*arguments) for arguments in zip(whole.pairs, borders, pair_runs, strict=True)]
+        split_parts = [
+            [
+                _proven_part(_PartOfWhole(whole, number, piece, part, edges, ran, data == "exact"))
+                for piece, part, ran in zip(cuts[number], edges.parts, runs[number], strict=True)
+            ]
+            for number, edges in enumerate(borders)
+        ]
+    divided = [
+        _DividedPair(edges, tuple(part.capture.pairs[0] for part in parts))
+        for edges, parts in zip(borders, split_parts, strict=True)
+    ]
+    parts = tuple(part if data != "none" else _without_recipes(part) for parts in split_parts for part in parts)
+    return Split(parts, linked(whole, divided))
+
+
+def _without_recipes(part: SplitPart) -> SplitPart:
+    """Return a part without recipes for its inputs."""
+    return replace(part, capture=replace(part.capture, recipes=without_data(part.capture.recipes)))
+
+
+def _fixed_pair(pair: Pair) -> Pair:
+    """Return a Pair at its captured sizes, with numbers that guards fix as constants."""
+    return Pair(
+        pair.name,
+        held_constant(at_capture(pair.forward)),
+        at_capture(pair.backward) if pair.backward is not None else None,
+    )
+
+
+def _proven_part(of: _PartOfWhole) -> SplitPart:
+    """Return one part as a Capture with its verdict."""
+    if not of.part.gives and not of.part.results:
+        capture = _capture_of_part(of, forward_alone(of), "it returns no tensor")
+        return replace(
+            _judged_part(of, capture, Verdict("undifferentiable", capture.name, "returns no tensor")), wanted=False
+        )
+    whole_steps, why = _tried_slice(of)
+    if whole_steps is not None:
+        return whole_steps
+    _check_opaque(of, why)
+    try:
+        pair = derived(of.pair.forward, of.borders, of.part, of.ran, of.piece.label)
+    except BackprintError as error:
+        problem = f"{why}; and its forward alone cannot be captured: {error}"
+        capture = _capture_of_part(of, forward_alone(of), problem)
+        return _judged_part(of, capture, Verdict("failed", capture.name, problem))
+    capture = _capture_of_part(of, pair, f"{DERIVED}: {why}")
+    return _judged_part(of, capture, _verdict_of_part(of, capture))
+
+
+def _judged_part(of: _PartOfWhole, capture: Capture, verdict: Verdict) -> SplitPart:
+    return SplitPart(of.number, of.part.index, of.piece.label, of.piece.wanted, capture, verdict, of.piece.count)
+
+
+def forward_alone(of: _PartOfWhole) -> Pair:
+    """Return a part as a Pair without a backward."""
+    return pair_of(of.pair, of.part, of.borders.names, of.piece.label)
+
+
+def _tried_slice(of: _PartOfWhole) -> tuple[SplitPart | None, str]:
+    """Return the part with the whole's own backward steps if that is proven; else why not."""
+    if of.ran.why:
+        return None, of.ran.why
+    try:
+        pair = sliced(of)
+    except Inseparable as error:
+        return None, str(error)
+    capture = _capture_of_part(of, pair, SLICED)
+    verdict = _verdict_of_part(of, capture)
+    if verdict.good:
+        return _judged_part(of, capture, verdict), ""
+    return None, f"as the whole's own steps it is {verdict.verdict}: {verdict.detail}"
+
+
+def sliced(of: _PartOfWhole) -> Pair:
+    """Return a part as a Pair with the whole's own backward steps; raise Inseparable if they cannot be separated."""
+    pair, flow = of.pair, of.ran.flow
+    if pair.backward is None or flow is None or not flow.gradients:
+        return forward_alone(of)
+    cut = backward_of(pair, of.part, of.borders.home, flow)
+    part = with_steps_of_saved(pair, of.part, cut.saved, of.borders)
+    return pair_of(pair, part, of.borders.names, of.piece.label, flow, cut)
+
+
+def _check_opaque(of: _PartOfWhole, why: str) -> None:
+    """Refuse to capture a part again if autograd of its forward is not the program's gradient."""
+    edges = of.opaque or (of.whole.opaque if of.ran.why else ())
+    if not edges and not of.ran.inconsistent:
+        return
+    unseen = f"would not see {edges[0].text} ({edges[0].kind})" if edges else ANOTHER.format(of.ran.inconsistent)
+    raise RefusedError(
+        f"{of.whole.name}, {of.piece.label}: the backward cannot be separated here ({why}), and autograd of the "
+        f"forward {unseen}: cut elsewhere, or leave that part whole"
+    )
+
+
+ANOTHER = "computes another gradient of {!r} than the program, which stops it somewhere (a detach, for example)"

@@ -1,0 +1,357 @@
+"""What the ranks of a step, and the whole model, compute in float64: the gradients that the step leaves, and where each
+element of a shard lies in the whole.
+
+Where an element lies is not read from what a shard says of itself, but found: the same `shard` shards a model whose
+parameters are numbered, element by element.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor, nn
+
+from backprint._torch import pytree
+from backprint._torch.distributed import members_by_label, sharded_like, whole_tensor
+from backprint._torch.operators import schema_of
+from backprint._torch.pytree import tree_map
+from backprint.graph.capture_options import CaptureOptions
+from backprint.run_sample import digest
+from backprint.tools.ranks.sharded import Call, RankPlace
+from backprint.trace.collectives import Answered
+from backprint.trace.running import tangent_of
+from backprint.trace.watch import SEED
+from backprint.values.results import outputs_of
+from backprint.values.settings import random_states, state_bytes
+from backprint.values.tree import flatten_with_path, leaf_name, number_duplicates, positional
+from backprint.values.wrappers import opened, wrapping_of
+
+# ---- Where each element of a shard lies in the whole
+
+
+def numbered(call: Call) -> Call:
+    """Return a call whose parameters, and inputs that require grad, are numbered from 1 on, element by element."""
+    model, args, kwargs = call
+    copied, start = copy.deepcopy(model).double(), 1
+
+    def next_numbers(tensor: Tensor) -> Tensor:
+        nonlocal start
+        numbers = torch.arange(start, start + tensor.numel(), dtype=torch.float64, device=tensor.device)
+        start += tensor.numel()
+        return numbers.view(tensor.shape)
+
+    with torch.no_grad():
+        for parameter in copied.parameters():
+            parameter.copy_(next_numbers(parameter))
+
+    def marked(leaf: Any) -> Any:
+        return next_numbers(leaf).requires_grad_() if _takes_gradient(leaf) else leaf
+
+    return copied, *tree_map(marked, (args, kwargs))
+
+
+def _takes_gradient(leaf: Any) -> bool:
+    """Whether an argument is a tensor whose gradient the step computes."""
+    return isinstance(leaf, Tensor) and leaf.requires_grad and leaf.dtype == torch.float64
+
+
+def inputs_of(call: Call, arguments: Sequence[str]) -> dict[str, Tensor]:
+    """Return the inputs of a call that require grad, by their names in the whole model's forward."""
+    _, args, kwargs = call
+    named = positional(arguments, len(args))
+    names_by_place = [*named, *map(str, range(len(named), len(args)))]  # `shard` may pass more than the whole takes
+    leaves, _ = flatten_with_path((args, kwargs))
+    names = number_duplicates([leaf_name(path, names_by_place) for path, _ in leaves])
+    return {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True) if _takes_gradient(opened(leaf))}
+
+
+def in_double(value: Any) -> Any:
+    """Return nested arguments with floating-point tensors in float64, leaves as before."""
+
+    def wider(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or not leaf.is_floating_point():
+            return leaf
+        return leaf.detach().double().requires_grad_(leaf.requires_grad)
+
+    return tree_map(wider, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of a rank's parameters and inputs."""
+
+    parameters: Mapping[str, Tensor]
+    inputs: Mapping[str, Tensor]
+
+
+def numbers_of_rank(place: RankPlace, arguments: Sequence[str]) -> Numbers:
+    """Return the numbers of a rank's parameters and inputs."""
+    model = place.call[0]
+    state = dict(model.named_parameters()) if isinstance(model, nn.Module) else {}
+    inputs = {name: on_cpu(opened(tensor)) for name, tensor in inputs_of(place.call, arguments).items()}
+    return Numbers({name: on_cpu(opened(tensor)) for name, tensor in state.items() if tensor.requires_grad}, inputs)
+
+
+# ---- Data that hide faults: two ranks with different parts of the whole, which are equal
+
+
+Digests = tuple[str, ...]
+"""The elements of all tensors among a rank's arguments."""
+
+
+def digests_of(call: Call) -> Digests:
+    """Return the elements of the tensors among the arguments of a call, to compare them with those of another rank.
+    Their order does not count: a sum over the same rows in another order hides as much."""
+    _, args, kwargs = call
+    tensors = [on_cpu(opened(leaf)) for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    real = [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in tensors]
+    return tuple(digest(tensor.reshape(-1).sort().values) for tensor in real)
+
+
+def has_equal_parts(call: Call, count: int) -> bool:
+    """Whether each tensor among the arguments of a call has a dimension along which so many parts of it, or all its
+    slices, are equal: a rank may have a wrong part, and nothing shows."""
+    _, args, kwargs = call
+    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+
+    def is_alike(parts: Sequence[Tensor]) -> bool:
+        return len(parts) > 1 and all(torch.equal(parts[0], part) for part in parts[1:])
+
+    return bool(tensors) and all(
+        any(is_alike(tensor.chunk(count, dim)) or is_alike(tensor.split(1, dim)) for dim in range(tensor.dim()))
+        for tensor in tensors
+    )
+
+
+def with_unlike_elements(call: Call) -> Call:
+    """Return a call in which no two elements of a tensor among the arguments are equal: what a rank gets of it shows
+    which part it has. Such a call is sharded, and not run."""
+
+    def numbers(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or leaf.dtype == torch.bool:
+            return leaf
+        return torch.arange(leaf.numel(), device=leaf.device).to(leaf.dtype).view(leaf.shape)
+
+    model, args, kwargs = call
+    return model, *tree_map(numbers, (args, kwargs))
+
+
+def with_unlike_parameters(model: nn.Module) -> nn.Module:
+    """Return a model with small numbers added to each parameter whose elements are all equal: a bias of zeros hides
+    that every rank adds it."""
+    generator = torch.Generator().manual_seed(SEED)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            flat = parameter.reshape(-1)
+            if parameter.is_floating_point() and len(flat) > 1 and bool((flat == flat[0]).all()):
+                parameter.add_(torch.rand(parameter.shape, generator=generator, dtype=parameter.dtype).to(flat) / 8)
+    return model
+
+
+def redrawn(call: Call, integers: bool) -> Call:
+    """Return a call whose floating-point arguments have other values: nearer to zero by up to a quarter, so that they
+    keep their sign and their bounds, and small ones in place of zeros. With `integers`, those are drawn anew from the
+    values that there are, the least the most often."""
+    generator = torch.Generator().manual_seed(SEED)
+
+    def other(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or not leaf.numel():
+            return leaf
+        if leaf.is_floating_point():
+            part = torch.rand(leaf.shape, generator=generator, dtype=leaf.dtype).to(leaf.device) / 4
+            value = leaf.detach()
+            return torch.where(value == 0, part, value * (1 - part)).requires_grad_(leaf.requires_grad)
+        if not integers or leaf.is_complex():
+            return leaf
+        values = leaf.unique()
+        if len(values) == 1 and int(values) > 0:
+            values = torch.arange(int(values) + 1).to(leaf)
+        places = torch.rand(leaf.shape, generator=generator).square() * len(values)
+        return values[places.long().to(leaf.device)]
+
+    model, args, kwargs = call
+    return model, *tree_map(other, (args, kwargs))
+
+
+# ---- What a step leaves
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a step leaves: the gradients of parameters and of inputs, and the outputs that are one number; and the
+    outputs at which the backward began, and those at which it could have begun."""
+
+    gradients: Mapping[str, Tensor | None]
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, float]
+    roots: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RankGradients:
+    """What the step of one rank leaves, the members of its groups, whether it draws random numbers, and its data."""
+
+    rank: int
+    left: Left
+    groups: Mapping[str, tuple[int, ...]]
+    draws: bool
+    data: Digests
+
+    @property
+    def gradients(self) -> Mapping[str, Tensor | None]:
+        """The gradients of the parameters by name."""
+        return self.left.gradients
+
+
+def gradients_of_rank(place: RankPlace, options: CaptureOptions, arguments: Sequence[str]) -> RankGradients:
+    """Run a rank's step among the others, as a training script does; return the gradients that it leaves."""
+    for parameter in place.call[0].parameters():
+        wrapping_of(parameter)  # which names the groups of its mesh
+    data = digests_of(place.call)
+    with _InDouble(place.among, place.among.label) as mode:
+        left = _what_is_left(place.call, options, arguments)
+    return RankGradients(place.rank, left, members_by_label(), mode.draws, data)
+
+
+class _NoHandle:
+    """What `unshard(async_op=True)` returns for a module that is whole: it waits for nothing."""
+
+    def wait(self) -> None:
+        return None
+
+
+@contextlib.contextmanager
+def with_methods_of_sharded() -> Iterator[None]:
+    """Give all modules the methods by which a step tells FSDP2 and DDP when to gather and to reduce, as a step that
+    accumulates gradients does: the whole has nothing to gather or to reduce, so they do nothing."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    names = [name for name in vars(fsdp.FSDPModule) if name.startswith("set_")] if fsdp is not None else []
+    methods: dict[str, Any] = {name: lambda self, *args, **kwargs: None for name in (*names, "reshard")}
+    methods |= {"unshard": lambda self, *args, **kwargs: _NoHandle(), "no_sync": lambda self: contextlib.nullcontext()}
+    with mock.patch.multiple(nn.Module, create=True, **methods):
+        yield
+
+
+def _what_is_left(call: Call, options: CaptureOptions, arguments: Sequence[str]) -> Left:
+    """Run a step, forward and backward; each gradient is sharded as its parameter is.
+
+    The backward begins at a loss: the first output that is one number, if there is one; else with ones at every output.
+    """
+    model, args, kwargs = call
+    if options.mode is not None:
+        model.train(options.mode == "train")
+    inputs = inputs_of(call, arguments)
+    for tensor in inputs.values():
+        tensor.retain_grad()
+    before = dict(model.named_parameters())
+    torch.manual_seed(SEED)
+    result = model(*args, **kwargs)
+    result = result if options.loss is None else options.loss(result)
+    tensors = {name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}
+    numbers = {name: leaf for name, leaf in tensors.items() if leaf.is_floating_point() and not leaf.dim()}
+    outputs = {name: float(whole_tensor(leaf.detach())) for name, leaf in numbers.items()}
+    able = [name for name, leaf in tensors.items() if leaf.requires_grad]
+    losses = [name for name in able if name in numbers]
+    roots = losses[:1] or able
+    if roots:
+        begun = [tensors[name] for name in roots]
+        torch.autograd.backward(begun, [tangent_of(root, None) for root in begun])
+    after = dict(model.named_parameters())  # DDP of DTensors has others in their place after its forward
+    parameters = {name: [known[name] for known in (after, before) if name in known] for name in before | after}
+    return Left(
+        {
+            name: next((gradient for one_of in known if (gradient := gradient_of(one_of)) is not None), None)
+            for name, known in parameters.items()
+        },
+        {
+            name: on_cpu(opened(torch.zeros_like(tensor) if tensor.grad is None else sharded_like(tensor.grad, tensor)))
+            for name, tensor in inputs.items()
+        },
+        outputs,
+        tuple(roots),
+        tuple(name for name in able if name not in roots),
+    )
+
+
+def gradient_of(parameter: Tensor) -> Tensor | None:
+    """Return the gradient of a parameter, sharded as that is."""
+    return None if parameter.grad is None else on_cpu(opened(sharded_like(parameter.grad, parameter)))
+
+
+def on_cpu(tensor: Tensor) -> Tensor:
+    """Return a copy of a tensor, on the CPU, where gradients are compared."""
+    return tensor.detach().to("cpu", copy=True)
+
+
+class _InDouble(Answered):
+    """Answers the collectives of a program, and keeps float64 where it casts to less: mixed precision rounds, and what
+    is compared here is not rounding."""
+
+    draws = False
+    """Whether the program has drawn random numbers."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if kwargs.get("dtype") in LESS:
+            kwargs = {**kwargs, "dtype": torch.float64}
+        if func.namespace == "aten" and not schema_of(func).is_mutable:
+            args, kwargs = widened(args, kwargs)
+        if self.draws or torch.Tag.nondeterministic_seeded not in func.tags:
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        before = _bytes_of_states()  # attention without dropout is such an operator, and draws nothing
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        self.draws = kwargs.get("generator") is not None or _bytes_of_states() != before
+        return result
+
+
+def widened(args: Any, kwargs: Any) -> Any:
+    """Return the arguments of an operator with all floating-point tensors in float64, if one is: a tensor that is a
+    plain attribute of a module is in float32 yet, and some operators, such as a matrix product, take one dtype."""
+    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    dtypes = {tensor.dtype for tensor in tensors}
+    if torch.float64 not in dtypes or dtypes.isdisjoint(LESS):
+        return args, kwargs
+    return tree_map(
+        lambda leaf: leaf.double() if isinstance(leaf, Tensor) and leaf.dtype in LESS else leaf, (args, kwargs)
+    )
+
+
+def _bytes_of_states() -> list[bytes]:
+    """Return the states of torch's generators."""
+    states = random_states()
+    return [state_bytes(state) for state in (states.cpu, *states.cuda)]
+
+
+LESS = frozenset({torch.float16, torch.bfloat16, torch.float32})
+"""Dtypes with less precision than float64."""
+
+
+class MadeInDouble(_InDouble):
+    """Answers the collectives of what makes a rank's model, and keeps float64 there, as in a step. What is computed
+    anew, such as a table of positions, has the precision that it has in the whole model, which was made before, and is
+    not rounded to less either."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func.name().partition("::")[2].partition(".")[0]
+        if name in EMPTY and kwargs.get("dtype") is None and torch.get_default_dtype() in LESS:
+            kwargs = {**kwargs, "dtype": torch.float64}
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        kinds = [tensor.dtype for tensor in tensors if tensor.is_floating_point()]
+        if name in EMPTY or torch.float64 in kinds:
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        if kwargs.get("dtype") in LESS and torch.float32 in kinds:
+            kwargs = {**kwargs, "dtype": torch.float32}
+        return Answered.__torch_dispatch__(self, func, types, args, kwargs)
+
+
+EMPTY = frozenset({"empty", "empty_strided", "zeros", "ones"})
+"""Operators whose results have the same values in each dtype: parameters before they are set, and buffers."""

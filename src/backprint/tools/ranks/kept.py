@@ -1,0 +1,148 @@
+"""What a program keeps outside of its model and arguments, such as its groups and its rank: each rank has its own, as
+it has in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from backprint.tools.ranks.reached import Reached, globals_assigned_in, is_own
+from backprint.trace.state.tensors import untraced
+from backprint.values.objects import CACHE, Attributes, Cell, Items, Place, SlotAttribute, is_iterator
+from backprint.values.settings import foreign_states, hashable_state, set_foreign_states
+
+Value = tuple[Place, Any]
+"""A place, and what is there."""
+
+
+class Environment(Place):
+    """The environment variables of the process."""
+
+    __slots__ = ()
+
+    def is_last(self) -> bool:
+        return bool(self.read() == self.last)
+
+    def read(self) -> dict[str, str]:
+        return dict(self.owner)
+
+    def write(self, value: dict[str, str]) -> None:
+        for name in self.owner.keys() - value.keys():
+            del self.owner[name]
+        self.owner.update(value)
+
+
+class _RandomNumbers(Place):
+    """The states of Python's random numbers, and of NumPy's."""
+
+    __slots__ = ()
+
+    def is_last(self) -> bool:
+        return bool(hashable_state(self.read()) == hashable_state(self.last))
+
+    def read(self) -> Any:
+        return foreign_states()
+
+    def write(self, value: Any) -> None:
+        set_foreign_states(value)
+
+
+class Kept:
+    """What a program keeps, beginning at the functions and classes that it is made of."""
+
+    def __init__(self, roots: Iterable[Any] = ()) -> None:
+        self.reached = Reached()
+        with untraced():
+            self.places: list[Place] = [Environment(os.environ), _RandomNumbers(None), *self.reached.places_from(roots)]
+        self.known: set[str] = set(sys.modules)
+        for module in list(sys.modules.values()):
+            self.places += globals_assigned_in(module)
+
+    def values(self) -> list[Value]:
+        """Return what is in each place now. Modules that were imported since the last time count, too."""
+        with untraced():
+            for name in sys.modules.keys() - self.known if len(sys.modules) != len(self.known) else ():
+                self.known.add(name)
+                module = sys.modules[name]
+                self.places += [*self.reached.places_from([module]), *globals_assigned_in(module)]
+            return [(place, place.value()) for place in self.places]
+
+
+def with_own_copies(values: Sequence[Value], count: int = 1) -> list[list[Value]]:
+    """Return what is in each place for each of some ranks, with copies of its own of what a run uses up: caches
+    (`functools.cache`), which are empty yet, and iterators that can be copied, at the same position."""
+    used = [
+        number
+        for number, (place, value) in enumerate(values)
+        if isinstance(place, (Attributes, Items, Cell, SlotAttribute)) and any(map(_is_used_up, items_of(place, value)))
+    ]
+    rows = [list(values) for _ in range(count)]
+    for row in rows:
+        copies: dict[int, Any] = {}
+        for number in used:
+            place, value = values[number]
+            for item in items_of(place, value):
+                if id(item) not in copies:
+                    copies[id(item)] = _own_copy(item)
+            if isinstance(value, dict):
+                row[number] = place, {key: copies[id(item)] for key, item in value.items()}
+            else:
+                own = [copies[id(item)] for item in items_of(place, value)]
+                row[number] = place, own if isinstance(place, Items) else own[0]
+    return rows
+
+
+def items_of(place: Place, value: Any) -> Iterable[Any]:
+    """Return the objects that a place holds."""
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(place, Items) else (value,)
+
+
+def _is_used_up(value: Any) -> bool:
+    """Whether a value is a cache of the program's own, or an iterator."""
+    kind = type(value)
+    return (kind is CACHE and is_own(value.__module__)) or is_iterator(value)
+
+
+def _own_copy(value: Any) -> Any:
+    """Return a cache like another, empty, or an iterator at the same position; other values, and iterators that cannot
+    be copied or that read from another, as they are."""
+    if not _is_used_up(value):
+        return value
+    if type(value) is CACHE:
+        return functools.lru_cache(**value.cache_parameters())(value.__wrapped__)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 announces the end of this in itertools
+            parts = value.__reduce__()[1]
+            return value if any(map(is_iterator, parts)) else copy.copy(value)
+    except TypeError:
+        return value
+
+
+def put_back(values: Sequence[Value], *, has_run: bool = True) -> None:
+    """Put what is given in its places. The program `has_run` since they were read: then they are read first."""
+    with untraced():
+        for place, value in values:
+            if has_run:
+                place.value()
+            place.put(value)
+
+
+@contextlib.contextmanager
+def with_values(values: Sequence[Value]) -> Iterator[None]:
+    """Put what is given in its places, and what was there again at the end."""
+    with untraced():
+        before = [(place, place.value()) for place, _ in values]
+    put_back(values, has_run=False)
+    try:
+        yield
+    finally:
+        put_back(before)

@@ -1,0 +1,190 @@
+"""Where ranks meet: the collectives of ranks that run together, computed when all members have sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint._torch.distributed import label_of, members_of
+from backprint.errors import RanksError
+from backprint.graph.links import collective_steps
+from backprint.graph.nouns import Capture
+from backprint.run_sample import received_by
+from backprint.tools.ranks.turns import RankTurns, waits_in
+from backprint.trace import frames
+from backprint.values.exchanges import Call, Exchange, mismatch
+
+Key = tuple[int, str, tuple[int, ...], int]
+"""A collective of a run: the number of the run, the label of its group and its members, and its number among them."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """What the members of a group have sent so far, and where in their program."""
+
+    calls: dict[int, Call] = field(default_factory=dict)
+    tensors: dict[int, Tensor] = field(default_factory=dict)
+    lines: dict[int, str] = field(default_factory=dict)
+    taken: int = 0
+
+
+class Meeting:
+    """The collectives that wait for members, by key. Where graphs run, no line of a program is known (`replays`)."""
+
+    def __init__(self, turns: RankTurns[Any], replays: bool = False) -> None:
+        self.turns, self.replays = turns, replays
+        self.open: dict[Key, Sent] = {}
+
+    def meet(self, key: Key, rank: int, call: Call, tensor: Tensor) -> Sent:
+        """Send a tensor, and return what all members have sent, as soon as they have."""
+        members = key[2]
+        sent = self.open.setdefault(key, Sent())
+        where = "" if self.replays else frames.place(frames.here({}))
+        sent.calls[rank], sent.tensors[rank], sent.lines[rank] = call, tensor.detach().clone(), where
+        if len(sent.calls) < len(members):
+            self.turns.wait(rank, waits_in(call, where))
+        else:
+            for member in members:
+                self.turns.go_on(member)
+        sent.taken += 1
+        if sent.taken == len(members):
+            self.open.pop(key, None)
+        return sent
+
+
+@dataclass(slots=True)
+class Among:
+    """Answers the collectives of one rank that runs among the others.
+
+    `groups` has the members of each group by its label; a program's own groups are added as it uses them. With
+    `exchanges`, each collective is kept there, by group. `arrived` has those of the step that the ranks ran, if what
+    each received is known: a sum may have been rounded in another order than it is here.
+    """
+
+    meeting: Meeting
+    rank: int
+    groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    exchanges: dict[str, list[Exchange]] | None = None
+    arrived: Mapping[str, Sequence[Exchange]] = field(default_factory=dict)
+    run: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    place: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+    def begin(self, position: Mapping[str, int] | None = None) -> None:
+        """Begin a run, or a part of one: its collectives are others than those before."""
+        self.run, self.counts = self.run + 1, dict(position or {})
+
+    def label(self, reference: Any) -> str:
+        """Return the label of a process group, and remember its members."""
+        label = label_of(reference)
+        self.groups[label] = members_of(reference)
+        return label
+
+    def at_barrier(self, reference: Any) -> None:
+        """Wait at a barrier for all members of a group."""
+        label = self.label(reference)
+        call = Call("barrier", label)
+        self.counts[call.text] = number = self.counts.get(call.text, 0) + 1
+        self.meeting.meet((self.run, call.text, self.groups[label], number), self.rank, call, torch.empty(0))
+
+    def __call__(self, call: Call, tensor: Tensor) -> Tensor:
+        members = self.groups[call.group]
+        number = self.counts.get(call.group, 0)
+        self.counts[call.group] = number + 1
+        sent = self.meeting.meet((self.run, call.group, members, number), self.rank, call, tensor)
+        calls, tensors = [sent.calls[member] for member in members], [sent.tensors[member] for member in members]
+        if problem := mismatch(calls, tensors):
+            lines = ", ".join(f"member {place}{sent.lines[member]}" for place, member in enumerate(members))
+            raise RanksError(f"the ranks {list(members)} do not call the same collective: {problem} ({lines})")
+        received = received_by(members.index(self.rank), call.kind, [row.options for row in calls], tensors)
+        if number < len(known := self.arrived.get(call.group, ())):
+            received = _as_it_arrived(known[number].on(tensor.device), tensors, received)
+        if self.exchanges is not None:
+            exchange = Exchange(tuple(calls), tuple(tensors), received.clone())
+            self.exchanges.setdefault(call.group, []).append(exchange)
+        return received
+
+
+def _as_it_arrived(exchange: Exchange, sent: Sequence[Tensor], computed: Tensor) -> Tensor:
+    """Return what arrived in a step, if all send what they sent in it and it is what is computed here but for the order
+    of rounding; else what is computed."""
+    arrived = exchange.received
+    if arrived is None or any(
+        before is None or not torch.equal(before, now) for before, now in zip(exchange.sent, sent, strict=True)
+    ):
+        return computed
+    return arrived.clone() if _is_same_sum(arrived, computed, sent) else computed
+
+
+def _is_same_sum(arrived: Tensor, computed: Tensor, sent: Sequence[Tensor]) -> bool:
+    """Whether what arrived is what is computed of what all have sent, but for the order of rounding."""
+    if arrived.shape != computed.shape or arrived.dtype != computed.dtype:
+        return False
+    if arrived.is_complex():
+        arrived, computed = torch.view_as_real(arrived), torch.view_as_real(computed)
+    if not arrived.dtype.is_floating_point or not arrived.numel():
+        return torch.equal(arrived, computed)
+    largest = sum(float(tensor.abs().max()) for tensor in sent if tensor.numel())
+    bound = (
+        len(sent) * torch.finfo(arrived.dtype).eps * (largest + computed.abs())
+    )  # products are larger than their terms
+    difference = (arrived - computed).abs()
+    return bool(((difference <= bound) | (arrived == computed) | (arrived.isnan() & computed.isnan())).all())
+
+
+def check_one_step(ranks: Sequence[Capture], exchanges: Sequence[Mapping[str, Sequence[Exchange]]]) -> None:
+    """Raise if the ranks' samples are not of one step: what one has received is not what all have sent."""
+    counts: dict[tuple[str, tuple[int, ...]], dict[int, int]] = {}
+    for number, (capture, rows_by_label) in enumerate(zip(ranks, exchanges, strict=True)):
+        for label, members in capture.rank.groups if capture.rank is not None else ():
+            counts.setdefault((label, members), {})[number] = len(rows_by_label.get(label, ()))
+    for (label, members), by_rank in counts.items():
+        by_rank |= {number: 0 for number in members if number not in by_rank}
+        if len(set(by_rank.values())) > 1:
+            shown = ", ".join(f"rank {number} has {count}" for number, count in list(by_rank.items())[:8])
+            raise RanksError(f"the samples are not of one step of the ranks: of collectives over {label!r}, {shown}")
+    for number, (capture, rows_by_label) in enumerate(zip(ranks, exchanges, strict=True)):
+        steps = collective_steps(capture)
+        for label, rows in rows_by_label.items():
+            place = dict(capture.rank.groups)[label].index(number) if capture.rank is not None else 0
+            for at, row in enumerate(rows):
+                sent = [tensor for tensor in row.sent if tensor is not None]
+                step, is_used = steps.get((label, at), (None, False))
+                if not is_used or step is None or row.received is None or len(sent) < len(row.sent):
+                    continue
+                if row.calls[place].kind == "all_to_all_single" or mismatch(row.calls, sent):
+                    continue
+                computed = received_by(place, row.calls[place].kind, [call.options for call in row.calls], sent)
+                if not _is_same_sum(row.received, computed, sent):
+                    where = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
+                    raise RanksError(
+                        f"the samples are not of one step of the ranks: what rank {number} received in "
+                        f"{row.calls[place].text}{where} is not what the others sent, by their samples. Is one of them "
+                        "of an earlier run, or has a rank made other steps than the others?"
+                    )
+
+
+def exchanges_of_all(ranks: Sequence[Capture]) -> list[dict[str, list[Exchange]]]:
+    """Return the collectives of each rank, with what every member of the group has kept of what it sent."""
+    kept = [getattr(capture.peers, "exchanges", {}) for capture in ranks]
+    groups = [dict(capture.rank.groups) if capture.rank is not None else {} for capture in ranks]
+    own: dict[tuple[str, tuple[int, ...], int, int], Tensor | None] = {}
+    for number, (rows, members_of_label) in enumerate(zip(kept, groups, strict=True)):
+        for label, members in members_of_label.items():
+            place = members.index(number)
+            own |= {(label, members, at, number): row.sent[place] for at, row in enumerate(rows.get(label, ()))}
+    return [
+        {
+            label: [
+                replace(row, sent=tuple(own.get((label, members, at, member)) for member in members))
+                for at, row in enumerate(rows.get(label, ()))
+            ]
+            for label, members in members_of_label.items()
+        }
+        for rows, members_of_label in zip(kept, groups, strict=True)
+    ]

@@ -1,0 +1,276 @@
+"""The model and the arguments of each rank, made as its training script makes them, and what all ranks do on them."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import copy
+import functools
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from backprint._torch.distributed import ThreadGroups, in_rank, reduces_gradients
+from backprint._torch.fake import FakeTensor, set_device_guards
+from backprint.errors import CaptureError, UsageError
+from backprint.graph.capture_options import CaptureOptions
+from backprint.graph.nouns import Capture
+from backprint.prove.proven import capture_with_recipes
+from backprint.tools.ranks.kept import Kept, Value, with_own_copies, with_values
+from backprint.tools.ranks.meeting import Among, Meeting
+from backprint.tools.ranks.turns import RankTurns, raise_with_rank, set_state_of_process, state_of_process
+from backprint.trace.captured import LiveProgram
+from backprint.trace.collectives import Answered, Functional
+from backprint.trace.entry import check_options, refuse_modules
+from backprint.trace.fake import common_world, fake
+from backprint.trace.program import CalledProgram, Outcome, read_call
+from backprint.trace.running import restoring_state
+from backprint.trace.watch import SEED
+from backprint.trace.witness import run_step
+from backprint.values.exchanges import Peers
+from backprint.values.settings import outside_modes, preserving_random_states
+from backprint.values.tree import strided_tensors
+from backprint.values.wrappers import opened
+
+Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
+"""A model, its arguments and its keyword arguments."""
+
+T = TypeVar("T")
+
+Make = Callable[[], Call]
+"""Makes the call of the rank in whose process it runs."""
+
+
+def sharding(
+    model: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    shard: Callable[..., Any] | None,
+    without_values: bool = False,
+) -> Make:
+    """Return a function that makes a rank's call: a copy of the model and the arguments, sharded by `shard`."""
+
+    def make() -> Call:
+        whole = model, tuple(args), dict(kwargs)
+        memo = stand_ins(strided_tensors(*whole)) if without_values else {}
+        try:
+            own_model, own_args, own_kwargs = copy.deepcopy(whole, memo)
+        except (TypeError, RuntimeError) as error:
+            raise UsageError(
+                f"each rank needs a copy of the model and the arguments, and copy.deepcopy raises {error}: pass a "
+                "factory that makes them in each rank (bp.capture('file.py:factory', world=…))"
+            ) from error
+        if shard is None:
+            return own_model, own_args, own_kwargs
+        return call_of_result(shard(own_model, *own_args, **own_kwargs), (own_model, own_args, own_kwargs))
+
+    return make
+
+
+def stand_ins(tensors: Iterable[Tensor]) -> dict[int, Tensor]:
+    """Return fake tensors in the place of those that have values, by identity, as `copy.deepcopy` takes them."""
+    real = {str(id(tensor)): tensor for tensor in tensors if not isinstance(opened(tensor), FakeTensor)}
+    copies = common_world().fake_copies(real)
+    return {
+        id(tensor): nn.Parameter(copies[key], tensor.requires_grad)
+        if isinstance(tensor, nn.Parameter)
+        else copies[key].requires_grad_(tensor.requires_grad)
+        for key, tensor in real.items()
+    }
+
+
+def call_of_result(result: Any, passed: Call) -> Call:
+    """Return the call that `shard` has made: it returns the model, or (model, args), or (model, args, kwargs); None if
+    it has changed the model in place."""
+    _, args, kwargs = passed
+    if result is None:
+        return passed
+    if isinstance(result, nn.Module) or (callable(result) and not isinstance(result, tuple)):
+        return result, args, kwargs
+    if isinstance(result, tuple) and len(result) in (2, 3) and callable(result[0]):
+        new_args = result[1] if isinstance(result[1], (tuple, list)) else (result[1],)
+        return result[0], tuple(new_args), dict(result[2]) if len(result) == 3 else kwargs
+    raise UsageError(
+        f"shard returned a {type(result).__name__}: return the model, (model, args) or (model, args, kwargs), or None "
+        "if it changes the model in place"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlace:
+    """A rank in its thread: its call, its process groups, and what answers its collectives."""
+
+    rank: int
+    call: Call
+    groups: ThreadGroups
+    among: Among
+
+
+def in_ranks(
+    size: int,
+    make: Make,
+    work: Callable[[RankPlace], T],
+    answered: type[Answered] = Answered,
+    loss: Callable[..., Any] | None = None,
+) -> list[T]:
+    """Do some work in every rank, among each other, on the calls that `make` makes in each; return what it returns.
+    Collectives of `make` are answered in a mode of the class `answered`; `loss` is a function that the work calls."""
+    set_device_guards()
+    turns: RankTurns[T] = RankTurns(size, (make, loss))
+    meeting = Meeting(turns)
+    owners: dict[int, tuple[Tensor, int]] = {}
+
+    def in_one(rank: int) -> T:
+        groups = ThreadGroups(rank, size)
+        with in_rank(groups):
+            among = Among(meeting, rank)
+            torch.manual_seed(SEED)
+            before = contextvars.copy_context()
+            with answered(among, among.label):
+                call = make()
+            check_own(call[0], rank, owners)
+            variables = _changed_since(before)
+            among.place = functools.partial(in_place, groups, turns.kept.values(), variables)
+            return work(RankPlace(rank, call, groups, among))
+
+    return turns.run(in_one)
+
+
+def check_own(model: Any, rank: int, owners: dict[int, tuple[Tensor, int]]) -> None:
+    """Raise if a rank trains a parameter that another trains, too; `owners` has those known so far."""
+    for name, parameter in model.named_parameters() if isinstance(model, nn.Module) else ():
+        if not parameter.requires_grad:
+            continue
+        _, other = owners.setdefault(id(parameter), (parameter, rank))
+        if other != rank:
+            raise UsageError(
+                f"ranks {min(rank, other)} and {max(rank, other)} share the parameter {name}, and in processes each "
+                "has its own: shard the model that `shard` is given, a copy, and make what is new in each rank"
+            )
+
+
+Variables = dict[contextvars.ContextVar[Any], Any]
+"""Context variables, with their values."""
+
+
+@contextlib.contextmanager
+def in_place(groups: ThreadGroups, kept: Sequence[Value], variables: Variables) -> Iterator[None]:
+    """Be a rank in this thread, with its process groups, what it keeps, and its context variables."""
+    with in_rank(groups), with_values(kept), _with_variables(variables):
+        yield
+
+
+def _changed_since(before: contextvars.Context) -> Variables:
+    """Return the context variables that have been set since then."""
+    now = contextvars.copy_context()
+    return {
+        variable: value for variable, value in now.items() if variable not in before or before[variable] is not value
+    }
+
+
+@contextlib.contextmanager
+def _with_variables(variables: Variables) -> Iterator[None]:
+    """Set context variables, and what they were again at the end."""
+    tokens = [(variable, variable.set(value)) for variable, value in variables.items()]
+    try:
+        yield
+    finally:
+        for variable, token in tokens:
+            variable.reset(token)
+
+
+WARM_UP = 2
+"""Steps before the one that is captured, where gradients are reduced: the first makes the buffers, and DDP fills its
+buckets in the order in which the first backward made the gradients."""
+
+
+def captured_among_others(place: RankPlace, options: CaptureOptions) -> tuple[Outcome, Capture]:
+    """Run a rank's step among the others, then capture it alone, where the others answer as they did."""
+    (model, args, kwargs), among = place.call, place.among
+    check_options(model, options)
+    program = read_call(
+        model, args, kwargs, options.requires_grad, options.mode, options.loss, options.fake, False, among
+    )
+    for _ in range(WARM_UP if program.reduces_gradients else 0):
+        step_among_others(program)
+    among.exchanges = {}
+    outcome = step_among_others(program)
+    places = {label: members.index(place.rank) for label, members in among.groups.items()}
+    peers = Peers(among.exchanges, places, place=among.place)
+    capture = capture_with_recipes(model, args, kwargs, options, peers=peers)
+    return _with_outside_results(outcome, capture), capture
+
+
+def _with_outside_results(outcome: Outcome, capture: Capture) -> Outcome:
+    """Return the results of a rank's step with those of tensors outside of its model and arguments, such as an
+    optimizer's: which they are is known once it is captured. They are the program's own, run again alone, where the
+    others answer as they did."""
+    known = {"mutation": outcome.mutations, "gradient": outcome.gradients}
+    ports = [
+        port for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph for port in graph.outputs
+    ]
+    if all(port.name in known[port.role] for port in ports if port.role in known):
+        return outcome
+    assert isinstance(capture.origin, LiveProgram)
+    alone = step_among_others(capture.origin.program)
+    return replace(
+        outcome,
+        mutations={**alone.mutations, **outcome.mutations},
+        gradients={**alone.gradients, **outcome.gradients},
+    )
+
+
+def captured_without_values(rank: int, size: int, make: Make, options: CaptureOptions) -> Capture:
+    """Capture one rank of a step without values. Its process groups move nothing, and its model is made under
+    `bp.fake()`."""
+    before = state_of_process(Kept((make, options.loss)))
+    try:
+        set_state_of_process(replace(before, kept=with_own_copies(before.kept)[0]))
+        with in_rank(ThreadGroups(rank, size)):
+            return _captured_in_rank(make, options)
+    except Exception as error:  # with the rank, as where ranks run among each other
+        raise_with_rank(rank, error)
+    finally:
+        set_state_of_process(before)
+
+
+def _captured_in_rank(make: Make, options: CaptureOptions) -> Capture:
+    """Make the call of a rank without values, and capture it."""
+    torch.manual_seed(SEED)
+    with fake(), Functional():
+        try:
+            model, args, kwargs = make()
+        except RuntimeError as error:
+            if _is_raised_in(error, nn.parallel.DistributedDataParallel.__init__):
+                raise CaptureError(NO_REDUCERS.format("DistributedDataParallel"), every_engine=True) from error
+            raise
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    if reducing := next((type(module).__name__ for module in modules if reduces_gradients(module)), ""):
+        raise CaptureError(NO_REDUCERS.format(reducing), every_engine=True)
+    return capture_with_recipes(model, args, kwargs, options)
+
+
+NO_REDUCERS = (
+    "{} gathers and reduces in hooks, on memory of its own, which a step without values does not have: shard the "
+    "parameters as DTensors and gather them in the forward (parameter.redistribute(placements=…)), or capture a small "
+    "version without fake=True"
+)
+
+
+def _is_raised_in(error: BaseException, function: Any) -> bool:
+    """Whether an error was raised in a function, or in what it called."""
+    return any(frame.f_code is function.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def step_among_others(program: CalledProgram) -> Outcome:
+    """Run one eager step of the untouched program of a rank."""
+    with preserving_random_states(), outside_modes(), restoring_state(program):
+        torch.manual_seed(SEED)
+        outcome = run_step(program)
+    if isinstance(target := program.target(), nn.Module):
+        refuse_modules(target)  # the step may have told them to keep their gradients
+    return outcome

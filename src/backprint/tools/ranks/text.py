@@ -1,0 +1,221 @@
+"""A World in words: who is in which group, what goes over the wire, and where ranks differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
+
+from backprint.common.text import amount
+from backprint.graph.nouns import COLLECTIVES, Capture, TensorSpec, refs
+from backprint.graph.steps import specs_of
+from backprint.graph.text import show_port, show_step
+from backprint.tools.cost.traffic import Rates, Timeline, sides_of, sizes_of_groups, timeline, traffic_of
+
+
+def hashes(capture: Capture) -> tuple[str, ...]:
+    """Return the hashes of a Capture's graphs."""
+    return tuple(graph.hash() for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None)
+
+
+def world_text(title: str, numbers: Sequence[int], ranks: Sequence[Capture]) -> str:
+    """Return the ranks of a step as text: their groups, and which ranks have the same graphs."""
+    lines = [title]
+    kinds: dict[tuple[str, ...], list[int]] = {}
+    for number, capture in zip(numbers, ranks, strict=True):
+        kinds.setdefault(hashes(capture), []).append(number)
+    if len(kinds) > 1:
+        shown = "; ".join(ranks_in_words(numbers) for numbers in list(kinds.values())[:8])
+        lines.append(f"  the same graphs: {shown}{'; …' if len(kinds) > 8 else ''}")
+        by_number = dict(zip(numbers, ranks, strict=True))
+        first, *others = (members[0] for members in list(kinds.values())[:8])
+        lines += [f"  {text}" for number in others if (text := difference((first, number), by_number))]
+    groups: dict[str, dict[tuple[int, ...], None]] = {}
+    for capture in ranks:
+        for label, members in capture.rank.groups if capture.rank is not None else ():
+            groups.setdefault(label, {})[members] = None
+    for label, all_members in groups.items():
+        shown = ", ".join(map(_members_in_words, list(all_members)[:8]))
+        lines.append(f"  {label}: {shown}{', …' if len(all_members) > 8 else ''}")
+    return "\n".join(lines)
+
+
+def difference(numbers: tuple[int, int], ranks: Mapping[int, Capture]) -> str:
+    """Say where the graphs of two ranks differ first: in a call, or else in an input or output; '' where in neither."""
+    left, right = (ranks[number] for number in numbers)
+    names = f"ranks {numbers[0]} and {numbers[1]}"
+    graphs = [
+        (side, graph, other)
+        for first, second in zip(left.pairs, right.pairs, strict=False)
+        for (side, graph), (_, other) in zip(sides_of(first), sides_of(second), strict=False)
+    ]
+    for side, graph, other in graphs:
+        for steps in zip(graph.steps, other.steps, strict=False):
+            step, other_step = steps
+            if (step.target, step.args, step.kwargs) != (other_step.target, other_step.args, other_step.kwargs):
+                place = f" at {step.source.file}:{step.source.line}" if step.source is not None else ""
+                return (
+                    f"{names} differ first in the {side}{place}: {' and '.join(show_step(row)[:80] for row in steps)}"
+                )
+    for side, graph, other in graphs:
+        for ports in zip((*graph.inputs, *graph.outputs), (*other.inputs, *other.outputs), strict=False):
+            left_port, right_port = map(show_port, ports)
+            if left_port != right_port:
+                return f"{names} make the same calls; in the {side} one has {left_port}, the other {right_port}"
+    return ""
+
+
+class Sent(NamedTuple):
+    """A collective as a rank calls it: its kind and options, what it sends, and its line."""
+
+    call: tuple[str, ...]
+    shape: str
+    line: str
+
+
+def sent_by_group(capture: Capture) -> dict[str, list[Sent]]:
+    """Return the collectives of a rank by the label of their group, in their order."""
+    rows: dict[str, list[Sent]] = {}
+    for pair in capture.pairs:
+        for _, graph in sides_of(pair):
+            specs = specs_of(graph)
+            for step in graph.steps:
+                if step.target in COLLECTIVES:
+                    kind, exchanges = step.target.split(".")[-2], "all_to_all" in step.target
+                    options = () if exchanges else tuple(map(repr, step.args[1:-1]))
+                    name = next(refs(step.args[0]), "")
+                    spec = specs.get(name) if not exchanges else None
+                    shape = f"{spec.dtype}{list(spec.shape)}" if isinstance(spec, TensorSpec) else ""
+                    line = f"{step.source.file}:{step.source.line}" if step.source is not None else "no line"
+                    rows.setdefault(str(step.args[-1]), []).append(Sent((kind, *options), shape, line))
+    return rows
+
+
+def difference_of_calls(left: Sequence[Sent], right: Sequence[Sent]) -> str:
+    """Say how the collectives of two members of a group differ; '' if they belong together."""
+    for place, pair in enumerate(zip_longest(left, right)):
+        texts = [f"{', '.join(row.call)} of {row.shape} at {row.line}" if row is not None else "none" for row in pair]
+        if None in pair or pair[0][:2] != pair[1][:2]:
+            return f"number {place + 1} is {texts[0]} in one and {texts[1]} in the other"
+    return ""
+
+
+def _members_in_words(members: Sequence[int]) -> str:
+    """Return the members of a group as text: `[0, 8, 16, … 1016]` of 128."""
+    if len(members) <= 16:
+        return str(list(members))
+    return f"[{', '.join(map(str, members[:3]))}, … {members[-1]}] of {len(members)}"
+
+
+def ranks_in_words(ranks: Sequence[int]) -> str:
+    """Return several ranks as text."""
+    shown = ", ".join(map(str, ranks[:16]))
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {shown}{', …' if len(ranks) > 16 else ''}"
+
+
+def totals_of_traffic(capture: Capture) -> list[str]:
+    """Return what a rank sends, by group, side and kind, as lines."""
+    rows: dict[tuple[str, str, str], list[float]] = {}
+    for row in traffic_of(capture):
+        rows.setdefault((row.group, row.side, row.kind), []).append(row.bytes)
+    number = capture.rank.number if capture.rank is not None else 0
+    return [
+        f"  rank {number} sends over {group} in the {side}: {amount(int(sum(sizes)))} in {len(sizes)} {kind}"
+        for (group, side, kind), sizes in rows.items()
+    ]
+
+
+def lines_of_traffic(capture: Capture) -> list[str]:
+    """Return what a rank sends by source line, the most first, as lines."""
+    rows: dict[tuple[str, str], list[float]] = {}
+    for row in traffic_of(capture):
+        where = f"{row.source.file}:{row.source.line}  {row.source.code[:60]}" if row.source else "no line"
+        rows.setdefault((row.group, where), []).append(row.bytes)
+    ordered = sorted(rows.items(), key=lambda item: -sum(item[1]))
+    return [f"  {amount(int(sum(sizes))):>10}  {group}  {where}" for (group, where), sizes in ordered[:24]]
+
+
+def traffic_json(capture: Capture, rates: Rates | None) -> dict[str, object]:
+    """Return the collectives of a rank as JSON, and the model of its time where rates are given."""
+    collectives = [
+        {
+            "kind": row.kind,
+            "group": row.group,
+            "ranks": row.size,
+            "bytes": int(row.bytes),
+            "side": row.side,
+            "line": f"{row.source.file}:{row.source.line}" if row.source else None,
+        }
+        for row in traffic_of(capture)
+    ]
+    rank = capture.rank
+    groups = {label: list(members) for label, members in rank.groups} if rank is not None else {}
+    return {
+        "rank": rank.number if rank else 0,
+        "size": rank.size if rank else 1,
+        "groups": groups,
+        "collectives": collectives,
+        **({"model": _model_json(capture, rates)} if rates is not None else {}),
+    }
+
+
+# ---- A model of the time
+
+
+def _timelines(capture: Capture, rates: Rates) -> list[tuple[Timeline, Timeline]]:
+    """Return when the steps of each Pair would run: as the program waits, and if each collective began as early as it
+    can."""
+    sizes = sizes_of_groups(capture)
+    return [(timeline(pair, sizes, rates), timeline(pair, sizes, rates, early=True)) for pair in capture.pairs]
+
+
+def lines_of_model(capture: Capture, rates: Rates) -> list[str]:
+    """Return the model of a rank's step as lines: how long it takes, what it waits for, and where."""
+    links = ", ".join(f"{group} {rate / 1e9:g} GB/s" for group, rate in rates.links.items())
+    lines = [
+        f"a model, not a measurement: {rates.flops / 1e12:g} TFLOP/s, {rates.bytes / 1e12:g} TB/s, {links}, "
+        f"{rates.latency * 1e6:g} us a collective"
+    ]
+    for pair, (ordered, early) in zip(capture.pairs, _timelines(capture, rates), strict=True):
+        name = f"{pair.name}: " if len(capture.pairs) > 1 else ""
+        lines.append(
+            f"  {name}{_seconds_text(ordered.seconds)} a step, {_seconds_text(ordered.computing)} of it computation; "
+            f"{_seconds_text(early.seconds)} if each collective began as soon as what it sends is there"
+        )
+        waited, waited_early = ordered.waited(), early.waited()
+        for group, seconds in ordered.on_wire.items():
+            lines.append(
+                f"  {group}: {_seconds_text(seconds)} on the wire; the computation waits "
+                f"{_seconds_text(waited.get(group, 0.0))} for it, "
+                f"{_seconds_text(waited_early.get(group, 0.0))} if early"
+            )
+        for group, line, seconds in ordered.lines()[:MOST_WAITS]:
+            lines.append(f"  {_seconds_text(seconds):>10}  {group}  waits for {line}")
+    return lines
+
+
+MOST_WAITS = 8
+"""So many lines that a step waits for are shown."""
+
+
+def _seconds_text(seconds: float) -> str:
+    """Return a time in words."""
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
+
+
+def _model_json(capture: Capture, rates: Rates) -> list[dict[str, object]]:
+    """Return the model of each Pair as JSON, in seconds."""
+    return [
+        {
+            name: {
+                "seconds": line.seconds,
+                "computing": line.computing,
+                "wire": dict(line.on_wire),
+                "waits": line.waited(),
+            }
+            for name, line in (("ordered", ordered), ("early", early))
+        }
+        for ordered, early in _timelines(capture, rates)
+    ]

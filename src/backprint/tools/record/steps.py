@@ -1,0 +1,990 @@
+"""Record one step of a running script, and make a Capture of it.
+
+A dispatch mode records every operator from the end of one optimizer step to the end of the next. Nothing is restored,
+because the script goes on: memory is copied before it is overwritten, and results are kept, because the step cannot be
+run again. The script must not notice: an error of Backprint, or anything that cannot be followed, drops the step and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import inspect
+import os
+import re
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint._torch.distributed import (
+    GROUP_POSITIONS,
+    collective_name,
+    form_of,
+    group_of,
+    is_collective,
+    label_of,
+    leaves_values_unread,
+    name_groups_of,
+    own_rank,
+    results_of_work,
+    sharding_text,
+    why_not_recorded,
+    work_of,
+)
+from backprint._torch.modes import DisableTorchFunction, dispatch_modes, pop_mode, push_mode, without_modes
+from backprint._torch.operators import is_wait
+from backprint._torch.tensors import storage_id
+from backprint.errors import CaptureError, ReplayError, describe_error
+from backprint.graph.keys import PortKey, tangent_name
+from backprint.graph.nouns import Capture, Guard, Link, Origin, Pair, Port, Rank, Ref, Signature, Spec, Step, refs
+from backprint.graph.steps import used
+from backprint.tools.record.messages import Messages, empty_result
+from backprint.trace import frames
+from backprint.trace.assembly import Joint, Result, assemble
+from backprint.trace.captured import requirements
+from backprint.trace.custom import decompose_under_mode, is_composite
+from backprint.trace.eager.tape import (
+    PLAIN_TENSOR_TYPES,
+    WITH_FAKE,
+    Recorder,
+    StorageView,
+    Tape,
+    TapedCall,
+    bytes_spanned,
+    iter_leaves,
+)
+from backprint.trace.eager.writer import Writer
+from backprint.trace.program import Outcome
+from backprint.trace.reach import objects_held_by, state_of_optimizer
+from backprint.trace.watch import Observations, is_number_read, storages
+from backprint.values import settings
+from backprint.values.exchanges import call_of
+from backprint.values.geometry import is_dense
+from backprint.values.memory import has_memory
+from backprint.values.tree import plain_leaves
+from backprint.values.wrappers import is_wrapped, is_wrapper_class, opened, waited
+
+# ---- Names of tensors, after the variables of the script's frames
+
+Named = dict[int, tuple[str, Tensor]]
+"""Tensors with their names, by identity; a wrapper by that of the tensor inside, which operators take."""
+
+
+def _objects_in_frames(frame: Any) -> list[tuple[str, Any]]:
+    """Return what the variables of the user's frames hold, by dotted names."""
+    roots: list[tuple[str, Any]] = []
+    while frame is not None:
+        if frames.is_users(frame.f_code.co_filename):
+            roots += variables(frame).items()
+        frame = frame.f_back
+    return list(_reachable_names(roots))
+
+
+def _paths_of_modules(reachable: Sequence[tuple[str, Any]]) -> dict[int, str]:
+    """Return the path of every module, by identity: `model.blocks.0`, as its parameters are named."""
+    paths: dict[int, str] = {}
+    for prefix, value in reachable:
+        if isinstance(value, nn.Module):
+            for name, module in value.named_modules(prefix=re.sub(UNNAMED, "_", prefix)):
+                paths.setdefault(id(module), name)
+    return paths
+
+
+UNNAMED = r"[^\w.]+"
+"""What a name cannot have: keys of dictionaries may be any text."""
+
+
+def names_in_frames(frame: Any) -> Named:
+    """Name tensors after the variables of the user's frames; names in a model come first."""
+    return named_tensors(_objects_in_frames(frame))
+
+
+def named_tensors(reachable: Sequence[tuple[str, Any]]) -> Named:
+    """Name the tensors among what variables hold; names in a model come first."""
+    named: Named = {}
+    for prefix, value in reachable:
+        if isinstance(value, nn.Module):
+            for name, tensor in (*value.named_parameters(), *value.named_buffers()):
+                named.setdefault(id(opened(tensor)), (f"{prefix}.{name}", tensor))
+    for prefix, value in reachable:
+        if isinstance(value, torch.optim.Optimizer):
+            for name, tensor in state_of_optimizer(value).items():
+                named.setdefault(id(opened(tensor)), (f"{prefix}.state.{name}", tensor))
+    for prefix, value in reachable:
+        if isinstance(value, Tensor):
+            named.setdefault(id(opened(value)), (prefix, value))
+    return named
+
+
+def variables(frame: FrameType) -> dict[str, Any]:
+    """Return a frame's variables. Python's snapshot of a function's variables is cleared: it would keep tensors
+    alive."""
+    if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        return dict(frame.f_locals)
+    dictionaries_before = {id(dictionary) for dictionary in gc.get_referents(frame) if type(dictionary) is dict}
+    snapshot = frame.f_locals
+    variables_ = dict(snapshot)
+    if type(snapshot) is dict and id(snapshot) not in dictionaries_before:
+        snapshot.clear()
+    return variables_
+
+
+def _reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield what variables hold, breadth first, and what that holds, by dotted names."""
+    queue = [(name, value, 0) for name, value in roots if not name.startswith("__")]
+    visited: set[int] = set()
+    for name, value, depth in queue:
+        if id(value) in visited or len(visited) > 20_000:
+            continue
+        visited.add(id(value))
+        yield name, value
+        if depth < 3 and not isinstance(value, (Tensor, nn.Module, torch.optim.Optimizer, type)):
+            with contextlib.suppress(Exception):  # an object of the script's may raise
+                queue += [(f"{name}.{key}", child, depth + 1) for key, child in objects_held_by(value)]
+
+
+def _names_of_outside_tensors(outside: Sequence[Tensor], leaves: Sequence[Tensor], known: Named) -> dict[str, str]:
+    """Return a name for every tensor that a step took from `outside`, by its key; `leaves` has them as the script has
+    them, in wrappers or not."""
+    names_by_key: dict[str, str] = {}
+    names = {key: name for key, (name, _) in known.items()}
+    grads = {
+        id(opened(leaf.grad)): names.get(id(tensor))
+        for tensor, leaf in zip(outside, leaves, strict=True)
+        if leaf.is_leaf and leaf.grad is not None
+    }
+    used: set[str] = set()
+    count = 0
+    for index, tensor in enumerate(outside):
+        name = names.get(id(tensor))
+        if name is None and grads.get(id(tensor)):
+            name = f"{grads[id(tensor)]}.grad"
+        name = name and re.sub(UNNAMED, "_", name)[:200]
+        if name is None or name in used:
+            name, count = f"input_{count}", count + 1
+        used.add(name)
+        names_by_key[f"outside {index}"] = name
+    return names_by_key
+
+
+# ---- Recording a step of a script that goes on
+
+aten = torch.ops.aten
+
+
+SETTERS = (aten.set_.source_Storage, aten.set_.source_Storage_storage_offset)
+"""Operators that put a tensor on memory that no operator made, as a DataLoader does for a worker's shared memory."""
+
+ROUNDS_OTHERWISE: dict[Any, str] = {
+    **dict.fromkeys((aten.prod.default, aten.prod.dim_int), "prod"),
+    aten.masked_fill.Tensor: "masked_fill",
+}
+"""Operators whose backward formula differs under a dispatch mode, with other rounding (`isTensorSubclassLike` in
+torch's FunctionsManual.cpp). On torch 2.13 no other operator of `op_db` does."""
+
+ROUNDS_OTHERWISE_TWICE = {aten.cumprod.default: "cumprod", aten._linalg_det.default: "det"}
+"""Operators whose backward of the backward rounds otherwise under a dispatch mode."""
+
+
+@dataclass(slots=True)
+class Backward:
+    """One `backward()` of a step: its place in the tape, its roots, and the gradients it computed.
+
+    `before` and `after` are the StorageViews of the leaves' gradients, `terms` what autograd added to existing
+    gradients. `given` is what this backward added for each leaf, `shards` what that is a part of, `tangents` whether
+    the script passed any.
+    """
+
+    begin: int
+    roots: list[StorageView]
+    losses: list[Tensor]
+    tangents: bool
+    before: dict[int, StorageView] = field(default_factory=dict)
+    terms: dict[StorageView, Tensor] = field(default_factory=dict)
+    end: int = 0
+    after: dict[int, StorageView] = field(default_factory=dict)
+    given: dict[int, Tensor] = field(default_factory=dict)
+    shards: dict[int, str] = field(default_factory=dict)
+
+
+class LiveRecorder(Recorder):
+    """Records a step that goes on: nothing is restored, but memory is copied before it is overwritten.
+
+    `lost` says why the step was dropped; from then on every operator runs as if there were no recorder. `wrappers` has
+    the leaves that wrap a tensor, and `shards` what a tensor from outside is a part of, by the identity of the tensor
+    inside. While a call is written in another form than it runs in, `written` is the number of memories before it.
+    `waits` says that the script waits for a collective now.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return True
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.lost, self.twice = "", ""
+        self.pid, self.thread = os.getpid(), threading.get_ident()
+        self.backwards: list[Backward] = []
+        self.outside_at_begin: list[Tensor] = []
+        self.known: dict[int, list[StorageView]] = {}
+        self.messages = Messages()
+        self.wrappers: dict[int, Tensor] = {}
+        self.shards: dict[int, str] = {}
+        self.written: int | None = None
+        self.waits = False
+
+    def drop_step(self, why: str) -> None:
+        """Drop the step, and everything that was kept for it."""
+        self.lost = self.lost or why
+        self.tape, self.seen = Tape(), Observations()
+        self.content_before, self.callers, self.known, self.backwards, self.outside_at_begin = {}, {}, {}, [], []
+        self.messages, self.wrappers, self.shards = Messages(), {}, {}
+
+    # ---- Operators
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self.waits:
+            return func(*args, **kwargs)
+        if any(kind not in PLAIN_TENSOR_TYPES for kind in types):
+            if WITH_FAKE.issuperset(types):
+                return func(*args, **kwargs)  # DTensor learns the shapes of results: no value of the script
+            if any(map(is_wrapper_class, types)):
+                self.run_own_part(self.note_wrappers, args, kwargs)
+            return NotImplemented
+        if is_number_read(func, args):
+            return args[0]
+        if is_composite(func, args, kwargs):
+            return decompose_under_mode(self, func, args, kwargs)
+        if self.written is not None:
+            return self.write_only(func, args, kwargs)
+        if (form := form_of(func)) is not None:
+            before = len(self.tape.calls), self.messages.mark()
+            foreseen = self.run_own_part(self.write_form, form, func, args, kwargs)
+            try:
+                result = func(*args, **kwargs)
+            except BaseException:
+                self.run_own_part(self.forget_form, *before)
+                raise
+            self.run_own_part(self.enter_results_of_form, foreseen, args, result)
+            return result
+        call = self.run_own_part(self.begin_call, func, args, kwargs)
+        result = func(*args, **kwargs)  # outside `run_own_part`: errors here are the script's
+        if call is not None:
+            self.run_own_part(self.end_call, call, args, kwargs, result)
+        return result
+
+    def run_own_part(self, act: Callable[..., Any], *args: Any) -> Any:
+        """Return the result of a function of ours; an error in it drops the step. A forked child has no step."""
+        if self.lost or os.getpid() != self.pid:
+            return None
+        try:
+            with DisableTorchFunction():
+                return act(*args)
+        except Exception as error:  # the script goes on
+            self.drop_step(describe_error(error))
+            return None
+
+    def begin_call(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
+        rounds_otherwise = func in ROUNDS_OTHERWISE and torch.is_grad_enabled()
+        if rounds_otherwise and any(isinstance(arg, Tensor) and arg.requires_grad for arg in (args[0], *args[2:3])):
+            self.drop_step(
+                f"the backward of {ROUNDS_OTHERWISE[func]} rounds differently while it is recorded{_place_of_script()}"
+            )
+            return None
+        if func in ROUNDS_OTHERWISE_TWICE:
+            self.twice = ROUNDS_OTHERWISE_TWICE[func]
+        call = super().begin_call(func, args, kwargs)
+        return self.labelled(call, args) if call is not None and is_collective(func) else call
+
+    def end_call(self, call: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
+        if call.func in SETTERS and storage_id(storages(result)[-1]) not in self.dependencies:
+            self.enter_unknown_tensor(None, args[0], False)
+            return
+        if is_wait(call.func):
+            self.messages.read(args[0])
+        elif is_collective(call.func) and self.written is None:
+            received = torch.empty_like(result)
+            self.messages.begin(call_of(collective_name(call.func), args, label_of), args[0], received)
+            self.messages.note_copy(received, result)
+        if is_sum(call) and call.args[0] in self.backwards[-1].before.values():
+            terms, term = self.backwards[-1].terms, args[1].detach()
+            terms[call.args[0]] = terms[call.args[0]] + term if call.args[0] in terms else term.clone()
+        super().end_call(call, args, kwargs, result)
+        for place in iter_leaves(self.tape.calls[-1].result):
+            if type(place) is StorageView and place.memory in self.known:
+                self.known[place.memory].append(place)
+
+    def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> StorageView:
+        if self.messages.unread and tensor.layout is torch.strided and not leaves_values_unread(func):
+            self.messages.read(tensor)
+        key = storage_id(storages(tensor)[-1])
+        if key in self.filled:
+            self.enter_unwritten(tensor, key)
+        elif not self.is_known(tensor):
+            self.enter_unknown_tensor(func, tensor, writes)
+        return super().place_argument(func, tensor, writes, recorded_by_autograd)
+
+    # ---- Processes: collectives, and tensors that are sharded among them
+
+    @contextlib.contextmanager
+    def waiting(self, work: Any) -> Iterator[None]:
+        """Record nothing in this block if this is the step's thread, or one in which autograd runs its backward on a
+        device, which waits for a collective. Then it has arrived."""
+        before, is_here = self.waits, self.thread == threading.get_ident() or self in dispatch_modes()
+        self.waits = before or is_here
+        try:
+            yield
+            if not is_here:
+                self.run_own_part(self.note_other_thread, work)
+            if is_here and not before:
+                with without_modes():
+                    self.run_own_part(self.messages.arrived, work)
+        finally:
+            self.waits = before
+
+    def note_other_thread(self, work: Any) -> None:
+        """Drop the step if another thread waits for a collective that changes a tensor of the step."""
+        for tensor in results_of_work(work):
+            if storage_id(tensor.untyped_storage()) in self.memories:
+                raise CaptureError(
+                    f"another thread runs a collective on a tensor of the step, of shape {list(tensor.shape)}, which "
+                    "is not seen"
+                )
+
+    def note_wrappers(self, args: Any, kwargs: Any) -> None:
+        """Note the wrappers among a call's arguments that are leaves, or come from outside. What they call is seen."""
+        for leaf in plain_leaves(args, kwargs):
+            if not isinstance(leaf, Tensor) or not is_wrapped(leaf):
+                continue
+            inner = opened(leaf)
+            name_groups_of(leaf)
+            if not self.is_known(inner):
+                self.enter_unknown_tensor(None, inner, False)
+                self.shards[id(inner)] = sharding_text(leaf)
+            if leaf.is_leaf and leaf.requires_grad:
+                self.wrappers.setdefault(id(inner), leaf)
+
+    def write_form(self, form: Callable[..., Any], func: Any, args: Any, kwargs: Any) -> Any:
+        """Write a call on the tape in another form, and return what that would return. Nothing of it runs."""
+        if str(func) in WITHOUT_INVERSE:
+            raise CaptureError(f"what {func} receives is not found again in what it returns{_place_of_script()}")
+        for leaf in plain_leaves(args, kwargs):
+            if isinstance(leaf, Tensor):
+                self.place_argument(func, leaf, True, False)
+        self.written = self.memory_count
+        try:
+            with self.recording():
+                return form(*args, **kwargs)
+        finally:
+            self.written = None
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """See the operators that run inside."""
+        push_mode(self)
+        try:
+            yield
+        finally:
+            pop_mode()
+
+    def write_only(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Write a call of a form on the tape. It runs only if it makes new tensors; the script's own call writes to
+        those of the script."""
+        call = self.begin_call(func, args, kwargs)
+        if is_collective(func):
+            result = empty_result(func, args, group_of(args[GROUP_POSITIONS[collective_name(func)]]).size())
+            self.messages.begin(call_of(collective_name(func), args, label_of), args[0], result)
+        elif is_wait(func):
+            result = args[0]
+        elif func is aten.copy_.default and not self.is_made_by_form(args[0]):
+            result = args[0]
+            self.messages.note_copy(args[1], result)
+        else:
+            result = func(*args, **kwargs)
+        if call is not None:
+            self.end_call(call, args, kwargs, result)
+        return result
+
+    def is_made_by_form(self, tensor: Tensor) -> bool:
+        """Whether a tensor is in memory that the form of a call has made."""
+        return self.memories[storage_id(tensor.untyped_storage())] >= (self.written or 0)
+
+    def forget_form(self, calls: int, mark: dict[str, int]) -> None:
+        """Forget what was written for a call that has raised."""
+        del self.tape.calls[calls:]
+        self.messages.forget_after(mark)
+
+    def enter_results_of_form(self, foreseen: Any, args: Any, result: Any) -> None:
+        """Enter the tensors that a call has returned as those that its form has on the tape, and the handle by which
+        the script waits for it."""
+        if (work := work_of(result)) is not None:
+            tensors = [leaf for leaf in plain_leaves(args, result) if isinstance(leaf, Tensor)]
+            self.messages.expect(work, tensors)
+        for expected, tensor in zip(plain_leaves(foreseen), plain_leaves(result), strict=False):
+            if not isinstance(tensor, Tensor) or not isinstance(expected, Tensor):
+                continue
+            key, known = (storage_id(leaf.untyped_storage()) for leaf in (tensor, expected))
+            if key in self.memories:
+                continue
+            self.set_dependencies(tensor, frozenset())
+            self.memories[key] = self.memories[known]
+            if self.place(tensor) != self.place(expected):
+                raise CaptureError(f"a collective returned {list(tensor.stride())} strides{_place_of_script()}")
+            self.messages.note_copy(expected, tensor)
+
+    def is_known(self, tensor: Tensor) -> bool:
+        """Whether a tensor was made in the step or is in the known part of memory from outside.
+
+        The step may first use a part of a batch: then the whole batch is another input.
+        """
+        if storage_id(storages(tensor)[-1]) not in self.dependencies:
+            return False
+        place = self.place(tensor)
+        known = self.known.get(place.memory)
+        return known is None or any(_contains_memory(known_place, place) for known_place in known)
+
+    def enter_outside_tensor(self, func: Any, tensor: Tensor, written: bool) -> None:
+        _refuse_freed("a tensor from outside", tensor)
+        if func is not None and form_of(func) is None and self.messages.is_result_of_callback(tensor):
+            raise CaptureError(
+                f"the script uses a tensor of shape {list(tensor.shape)} that no operator of the step has made"
+                f"{_place_of_script()}, and has not waited for a collective that returns such a tensor: what a "
+                "callback computes of it is not seen; wait for it (work.wait()) in the step"
+            )
+        storage = tensor.untyped_storage()
+        key = storage_id(storage)
+        self.callers[key] = storage
+        self.seen.outside.append(tensor)
+        self.outside_at_begin.append(tensor.detach())  # a tensor may be put on other memory while the step runs
+        self.set_dependencies(tensor, frozenset())
+        place = self.place(tensor)
+        self.known.setdefault(place.memory, []).append(place)
+        if written and key not in self.content_before:
+            self.content_before[key] = storage.clone()
+
+    def enter_sparse_from_outside(self, tensor: Tensor) -> None:
+        raise CaptureError(f"the step uses a {str(tensor.layout)[6:]} tensor from outside{_place_of_script()}")
+
+    def note_edges_without_grad(self, func: Any, args: Any, kwargs: Any, tensors: list[Tensor]) -> None:
+        """Do nothing: opaque edges are found from the nodes behind each loss."""
+
+    def know_parameters(self, frame: FrameType) -> None:
+        """Enter the script's parameters and the paths of its modules from the start, by the variables of its frames."""
+        reachable = _objects_in_frames(frame)
+        for _, value in reachable:
+            if isinstance(value, nn.Module) and (why := why_not_recorded(value)):
+                raise CaptureError(why)
+        self.paths = _paths_of_modules(reachable)
+        for _, tensor in named_tensors(reachable).values():
+            if isinstance(tensor, nn.Parameter):
+                self.note_wrappers((tensor,), {})
+                self.place_of(opened(tensor))
+
+    def place_of(self, tensor: Tensor) -> StorageView:
+        """Return the StorageView of a tensor; one of unknown memory comes from outside."""
+        if not self.is_known(tensor):
+            self.enter_unknown_tensor(None, tensor, False)
+        return self.place(tensor)
+
+    # ---- Backwards
+
+    def leaves(self) -> list[Tensor]:
+        """Return the external tensors as the script has them: in wrappers, or not."""
+        return [self.wrappers.get(id(tensor), tensor) for tensor in self.seen.outside]
+
+    def gradients(self) -> dict[int, StorageView]:
+        """Return the StorageViews of the gradients of the tensors seen so far."""
+        leaves = [(index, leaf) for index, leaf in enumerate(self.leaves()) if leaf.is_leaf and leaf.requires_grad]
+        return {index: self.place_of(opened(leaf.grad)) for index, leaf in leaves if leaf.grad is not None}
+
+    def enter_backward(self, roots: Sequence[Tensor], tangents: bool) -> None:
+        """Note that a call of `torch.autograd.backward` begins; one inside another belongs to the outer one."""
+        for root in roots:
+            with self.recording():
+                waited(root)
+        places = [self.place_of(opened(root)) for root in roots]
+        losses = [opened(root).detach().clone() for root in roots]
+        mark = Backward(len(self.tape.calls), places, losses, tangents)
+        self.note_edges_behind_outputs({str(index): root for index, root in enumerate(roots)})
+        mark.before = self.gradients()
+        self.backwards.append(mark)
+
+    def leave_backward(self) -> None:
+        """Note that it has ended."""
+        mark = self.backwards[-1]
+        mark.end, mark.after = len(self.tape.calls), self.gradients()
+        leaves = self.leaves()
+        for index, place in mark.after.items():
+            gradient = leaves[index].grad
+            assert gradient is not None
+            _refuse_freed("a gradient", opened(gradient))
+            mark.shards[index] = sharding_text(gradient)
+            if index not in mark.before:
+                mark.given[index] = opened(gradient).detach().clone()
+                self.messages.also_into(mark.given[index], opened(gradient))
+            elif place in mark.terms:
+                mark.given[index] = mark.terms[place]
+
+    def values_at_begin(self) -> list[Tensor]:
+        """Return the external tensors as they were when the step began."""
+        tensors = []
+        for tensor in self.outside_at_begin:
+            storage = self.content_before.get(storage_id(tensor.untyped_storage()))
+            with torch.no_grad():
+                if storage is None:
+                    tensors.append(tensor.detach().clone())
+                    continue
+                empty = torch.empty((), dtype=tensor.dtype, device=tensor.device)
+                tensors.append(empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride()).clone())
+        return tensors
+
+
+WITHOUT_INVERSE = frozenset({"_dtensor.shard_dim_alltoall.default"})
+"""Operators whose result is computed from what is received, so that this cannot be found in it."""
+
+
+def _refuse_freed(what: str, tensor: Tensor | None) -> None:
+    """Refuse a tensor whose storage was resized to less than it needs: its values cannot be kept."""
+    if tensor is not None and not has_memory(tensor):
+        raise CaptureError(f"the step frees the memory of {what}, or begins without it{_place_of_script()}")
+
+
+def is_sum(call: TapedCall) -> bool:
+    """Whether a call accumulates into the gradient of a leaf."""
+    plain = call.func is aten.add_.Tensor and len(call.args) == 2 and not call.kwargs
+    return plain and call.sums and type(call.args[1]) is StorageView
+
+
+def _contains_memory(whole: StorageView, part: StorageView) -> bool:
+    """Whether every element of a tensor is one of another."""
+    if whole == part or whole.stride is None or part.stride is None:
+        return whole == part
+    begin, first = whole.offset * whole.dtype.itemsize, part.offset * part.dtype.itemsize
+    return is_dense(whole.shape, whole.stride) and begin <= first and bytes_spanned(part) <= bytes_spanned(whole)
+
+
+def _place_of_script() -> str:
+    """Return the script's current line for a message."""
+    return frames.place(frames.here({}))
+
+
+# ---- Segments of the tape: forwards, and backwards with their gradients
+
+
+@dataclass(slots=True)
+class _Segment:
+    """A segment of the step in one direction; a backward has its roots and its gradients, and what these are parts
+    of."""
+
+    steps: list[Step]
+    mark: Backward | None = None
+    tangents: dict[str, str] = field(default_factory=dict)
+    losses: dict[str, str] = field(default_factory=dict)
+    gradients: dict[str, str] = field(default_factory=dict)
+    shards: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """Which calls of a backward accumulate into an existing gradient, and the last other call that uses each memory."""
+
+    sums: frozenset[int]
+    last: dict[int, int]
+
+
+def _uses_in(calls: Sequence[TapedCall], gradients: Collection[StorageView]) -> Uses:
+    """Return the Uses: a sum belongs to the segment after the backward if nothing in the backward reads it later."""
+    sums = frozenset(index for index, call in enumerate(calls) if is_sum(call) and call.args[0] in gradients)
+    last: dict[int, int] = {}
+    for index, call in enumerate(calls):
+        arguments = call.args[1:] if index in sums else (call.args, call.kwargs)
+        last |= {leaf.memory: index for leaf in iter_leaves(*arguments) if type(leaf) is StorageView}
+    return Uses(sums, last)
+
+
+class _StepWriter:
+    """Writes a step's tape segment by segment."""
+
+    def __init__(self, recorder: LiveRecorder, names: Mapping[str, str]) -> None:
+        self.recorder, self.names = recorder, dict(names)
+        tape = recorder.tape
+        self.fresh = {key: f"constant_{index}" for index, key in enumerate(tape.constants)}
+        # draws continue from the script's state, which no seed sets: a replay cannot start from it
+        self.writer = Writer(tape, self.names | self.fresh, list(self.names), start={})
+        self.segments: list[_Segment] = []
+        self.late: list[TapedCall] = []
+        self.leaving: set[StorageView] = set()
+
+    # ---- Segments
+
+    def write(self) -> None:
+        begin = 0
+        for mark in self.recorder.backwards:
+            self.forward(self.recorder.tape.calls[begin : mark.begin])
+            self.backward(mark)
+            begin = mark.end
+        self.forward(self.recorder.tape.calls[begin:])
+
+    def forward(self, calls: Sequence[TapedCall]) -> None:
+        """Write calls outside a backward; sums that a backward made into `.grad` come first."""
+        segment = _Segment([])
+        self.writer.forget_views(self.leaving)
+        late, self.late = self.late, []
+        self.writer.write_into(segment.steps, (*late, *calls))
+        self.segments.append(segment)
+
+    def backward(self, mark: Backward) -> None:
+        """Write one backward: its roots have tangents, and it returns each leaf's own gradient."""
+        segment = _Segment([], mark)
+        for index, place in enumerate(mark.roots):
+            segment.losses["loss" if len(mark.roots) == 1 else f"loss.{index}"] = self.writer.value_at(place).name
+        self.writer.write_into(segment.steps)
+        added: dict[StorageView, str] = {}
+        calls = self.recorder.tape.calls[mark.begin : mark.end]
+        uses = _uses_in(calls, frozenset(mark.terms))
+        for index, call in enumerate(calls):
+            if self.is_tangent(call, mark, segment):
+                continue
+            if index in uses.sums:
+                self.leaving.add(call.args[1])
+                added[call.args[0]] = self.writer.add(call, added.get(call.args[0]), call.args[1])
+                if uses.last.get(call.args[0].memory, -1) < index:
+                    self.late.append(call)
+                    continue
+            self.writer.write_call(call)
+        self.writer.end_calls()
+        self.leaving |= set(mark.after.values())
+        for key in mark.given:
+            value = added.get(mark.after[key]) or self.writer.value_at(mark.after[key]).name
+            segment.gradients[self.names[f"outside {key}"]] = value
+            segment.shards[self.names[f"outside {key}"]] = mark.shards[key]
+        self.segments.append(segment)
+
+    def is_tangent(self, call: TapedCall, mark: Backward, segment: _Segment) -> bool:
+        """Enter the ones that autograd starts from as the tangent of a loss; return whether the call makes these."""
+        if mark.tangents or call.func is not aten.ones_like.default or call.node is not None:
+            return False
+        if call.args[0] not in mark.roots:
+            return False
+        name = list(segment.losses)[mark.roots.index(call.args[0])]
+        segment.tangents[name] = self.writer.begin_value(f"tangent_{name}", call.result)
+        return True
+
+    # ---- What the step came to
+
+    def final_values(self) -> dict[str, tuple[str, Tensor]]:
+        """Return the external tensors that the step changed, by name: their last value's name, and the value."""
+        finals = {}
+        for key, tensor in zip(self.names, self.recorder.seen.outside, strict=True):
+            value = self.writer.value_at(self.recorder.place(tensor)).name
+            if value != self.writer.locals[key]:
+                _refuse_freed(self.names[key], tensor)
+                finals[self.names[key]] = (value, tensor.detach().clone())
+        return finals
+
+    def outcome(self, finals: Mapping[str, tuple[str, Tensor]], losses: Sequence[str]) -> Outcome:
+        """Return the results of the real step: losses, gradients, and changed tensors."""
+        marks = self.recorder.backwards
+        values = [loss for mark in marks for loss in mark.losses]
+        gradients: dict[str, Tensor] = {}
+        for mark in reversed(marks):  # in the order of a replay, the latest first
+            for index, term in mark.given.items():
+                name = self.names[f"outside {index}"]
+                gradients[name] = gradients[name] + term if name in gradients else term
+        changed = {name: tensor for name, (_, tensor) in finals.items()}
+        return Outcome(dict(zip(losses, values, strict=True)), dict(gradients), changed)
+
+
+# ---- Segments as linked Pairs
+
+
+class _LinkedSegments:
+    """The segments as linked Pairs. They are made from the last to the first, because a later one determines which
+    values it needs of those before."""
+
+    def __init__(self, step: _StepWriter, finals: Mapping[str, tuple[str, Tensor]]) -> None:
+        self.step, self.writer = step, step.writer
+        self.constants: dict[str, Tensor] = {}
+        self.guards: list[Guard] = []
+        self.tangents: set[str] = set()
+        self.links: list[Link] = []
+        self.groups: list[list[_Segment]] = []
+        for segment in step.segments:
+            if segment.mark is None:
+                self.groups.append([segment])
+            else:
+                self.groups[-1].append(segment)
+        self.home = {
+            step_.name: (index, side)
+            for index, group in enumerate(self.groups)
+            for side, segment in enumerate(group)
+            for step_ in segment.steps
+        }
+        self.makers = {step_.name: step_ for segment in step.segments for step_ in segment.steps}
+        self.changed: list[dict[str, str]] = [{} for _ in self.groups]
+        for name, (value, _) in finals.items():
+            index, side = self.home.get(value, (len(self.groups) - 1, 0))
+            self.changed[index + side][name] = value  # a value that a backward changes is an output of the next forward
+        self.wanted: list[dict[str, None]] = [{} for _ in self.groups]
+        self.roots = {step.writer.locals[key]: name for key, name in step.names.items()}
+        self.fixed = step.writer.constants(step.recorder.tape, step.fresh)
+        self.roles = {
+            name: _role_of(name, tensor)
+            for name, tensor in zip(step.names.values(), step.recorder.leaves(), strict=True)
+        }
+        outside = zip(step.names.values(), step.recorder.seen.outside, strict=True)
+        self.shards = {name: step.recorder.shards.get(id(tensor), "") for name, tensor in outside}
+
+    def pairs(self) -> tuple[tuple[Pair, ...], tuple[Link, ...]]:
+        """Return the Pairs that have outputs, and the links between them and to the losses."""
+        pairs_made = {index: self.pair(index) for index in reversed(range(len(self.groups)))}
+        with_outputs = [index for index in sorted(pairs_made) if pairs_made[index].forward.outputs]
+        order = {old: new for new, old in enumerate(with_outputs)}
+        pairs = tuple(Pair(f"pair_{order[i]}", pairs_made[i].forward, pairs_made[i].backward) for i in with_outputs)
+        links = [
+            Link(order[link.source or 0], link.port, None if link.target is None else order[link.target], link.name)
+            for link in self.links
+        ]
+        return pairs, tuple(sorted(links, key=lambda link: (link.target is None, link.target or 0, link.source or 0)))
+
+    def pair(self, index: int) -> Pair:
+        """Return one group as a Pair, with links from the groups before it."""
+        assembled = assemble(self.joint(index), f"pair_{index}")
+        self.constants |= assembled.constants
+        self.guards += assembled.guards
+        for port in assembled.pair.forward.inputs:
+            if port.local in self.home:
+                source = self.home[port.local][0]
+                self.wanted[source][port.local] = None
+                self.links.append(Link(source, self.source_of(port.local)[0], index, port.name))
+        self.links += [Link(index, PortKey("output", name), None, name) for name in self.losses(index)]
+        backward = assembled.pair.backward
+        self.tangents |= {port.name for port in (backward.inputs if backward else ()) if port.role == "tangent"}
+        return assembled.pair
+
+    def joint(self, index: int) -> Joint:
+        """Return the Joint of one group, with the outputs that later groups need."""
+        forward, *rest = self.groups[index]
+        segment = rest[0] if rest else _Segment([])
+        losses = self.losses(index)
+        changed = self.changed[index]
+        passed = [name for name in self.wanted[index] if self.home[name] == (index, 0)]
+        passed = [name for name in passed if name not in losses.values() and name not in changed.values()]
+        results = [
+            *(self.result(name, "output", local) for name, local in losses.items()),
+            *(self.result(local, "output", local) for local in passed),
+            *(self.result(name, "mutation", local) for name, local in changed.items()),
+        ]
+        gradients = dict(segment.gradients)
+        gradients |= {
+            name: name
+            for name in self.wanted[index]
+            if self.home[name] == (index, 1) and name not in gradients.values()
+        }
+        titles = dict(zip(segment.losses, losses, strict=True))
+        return Joint(
+            inputs=self.inputs(index, results),
+            forward=tuple(forward.steps),
+            results=tuple(results),
+            tangents=tuple(
+                Port(titles[name], "tangent", self.spec(local), local) for name, local in segment.tangents.items()
+            ),
+            backward=tuple(segment.steps),
+            gradients=tuple(
+                self.result(name, "gradient", local, segment.shards.get(name, "")) for name, local in gradients.items()
+            ),
+            constants=self.fixed,
+            notes=self.writer.notes,
+            specs=self.writer.specs(),
+            before=self.makers,
+            known=self.roots,
+            keep_all_inputs=False,
+        )
+
+    def result(self, name: str, role: str, local: str, shard: str = "") -> Result:
+        return Port(name, role, self.spec(local), shard=shard), Ref(local)
+
+    # ---- What comes in
+
+    def inputs(self, index: int, results: Sequence[Result]) -> tuple[Port, ...]:
+        """Return a port for each value that the group may use: the program's own tensors, and values of earlier
+        groups."""
+        group = self.groups[index]
+        own = {step.name for segment in group for step in segment.steps}
+        own |= {local for segment in group for local in segment.tangents.values()} | self.fixed.keys()
+        used_names = [name for segment in group for step in segment.steps for name in used(step)]
+        used_names += [name for _, value in results for name in refs(value)]
+        used_names += [name for segment in group for name in segment.gradients.values()]
+        ports = [self.port(name) for name in dict.fromkeys(used_names) if name not in own]
+        return tuple(sorted(ports, key=lambda port: ROLES.index(port.role)))
+
+    def port(self, name: str) -> Port:
+        """Return an input port: the program's own tensor, or a value that a link brings from an earlier Pair."""
+        if name in self.roots:
+            own = self.roots[name]
+            return Port(own, self.roles[own], self.spec(name), name, self.shards[own])
+        if name not in self.home:
+            raise CaptureError(f"a later part of the step uses {name!r}, the tangent that autograd made for a backward")
+        return Port(self.source_of(name)[1], "input", self.spec(name), name)
+
+    def source_of(self, name: str) -> tuple[PortKey, str]:
+        """Return the port that a value of an earlier group comes from, and its name afterwards."""
+        source, side = self.home[name]
+        segment = self.groups[source][1] if len(self.groups[source]) > 1 else None
+        if side == 1:
+            if not self.writer.is_strided(name):
+                raise CaptureError("a backward returns a sparse gradient, which links between Pairs do not support")
+            gradient = next((own for own, local in segment.gradients.items() if local == name), "") if segment else ""
+            called = self.free(f"{gradient}.grad", source) if gradient else name
+            return PortKey("gradient", gradient or name), called
+        loss = next((loss for loss, local in self.losses(source).items() if local == name), name)
+        own = next((own for own, local in self.changed[source].items() if local == name), None)
+        return PortKey("output", loss) if own is None else PortKey("mutation", own), name
+
+    def free(self, name: str, source: int) -> str:
+        """Return a name for a gradient between Pairs that is not a tensor's own."""
+        several = sum(name.removesuffix(".grad") in s.gradients for s in self.step.segments) > 1
+        return f"{name}.{source}" if several or name in self.step.names.values() else name
+
+    def losses(self, index: int) -> dict[str, str]:
+        """Return the losses of a group's backward, by names that are unique in the step."""
+        back = [number for number, group in enumerate(self.groups) if len(group) > 1]
+        losses = self.groups[index][1].losses if len(self.groups[index]) > 1 else {}
+        if len(back) == 1:
+            return dict(losses)
+        return {name.replace("loss", f"loss_{back.index(index)}", 1): local for name, local in losses.items()}
+
+    def spec(self, name: str) -> Spec:
+        return self.writer.spec(name)
+
+
+ROLES = ("parameter", "buffer", "input", "constant")
+
+
+def _role_of(name: str, tensor: Tensor) -> str:
+    """Return a tensor's role: parameter, state that stays with the program (buffer), or input of this step."""
+    if isinstance(tensor, nn.Parameter):
+        return "parameter"
+    return "input" if name.startswith("input_") or "." not in name else "buffer"
+
+
+# ---- The Capture of one step
+
+
+def capture_of_step(recorder: LiveRecorder, names: Named, title: str) -> Capture:
+    """Return the Capture of a recorded step."""
+    recorder.messages.read_all()
+    step = _StepWriter(recorder, _names_of_outside_tensors(recorder.seen.outside, recorder.leaves(), names))
+    step.write()
+    finals = step.final_values()
+    at_begin = dict(zip(step.names.values(), recorder.values_at_begin(), strict=True))
+    linked = _LinkedSegments(step, finals)
+    pairs, links = linked.pairs()
+    losses = tuple(link.name for link in links if link.target is None)
+    return Capture(
+        name=title,
+        engine="eager",
+        pairs=pairs,
+        signature=Signature(
+            output={"dict": {name: {"port": name} for name in losses}},
+            differentiable=tuple(name for name in losses if name in linked.tangents),
+            loss=losses[0] if len(losses) == 1 else "",
+        ),
+        links=links,
+        guards=(*linked.guards, *own_tangents(linked.tangents)),
+        opaque=tuple(dict.fromkeys(recorder.seen.opaque)),
+        environment=settings.read_settings(),
+        requires=tuple(sorted({target for pair in pairs for target in requirements(pair)})),
+        rank=_rank_of_step(recorder),
+        peers=recorder.messages.peers(recorder.tape.groups, own_rank()[0]),
+        origin=_RecordedOrigin(at_begin, linked.constants, step.outcome(finals, losses), pairs),
+    )
+
+
+def _rank_of_step(recorder: LiveRecorder) -> Rank | None:
+    """Return the place of this process among others; None if nothing of the step depends on others."""
+    if not recorder.tape.groups and not recorder.wrappers:
+        return None
+    number, size = own_rank()
+    return Rank(number, size, tuple(sorted(recorder.tape.groups.items())))
+
+
+def own_tangents(names: Collection[str]) -> list[Guard]:
+    """Return guards for the tangents of a step: its own `backward()` gives them, so they are no inputs of it."""
+    return [
+        Guard("pinned", f"{name} is pinned: the step's own backward() starts with ones", (name,))
+        for name in sorted(map(tangent_name, names))
+    ]
+
+
+@dataclass(slots=True)
+class _RecordedPart:
+    """The reference of one Pair: the recorded values at its ports, as far as they were kept."""
+
+    keys: frozenset[PortKey]
+    outcome: Outcome
+    partial: bool = True
+
+    def run_step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+        """Return the recorded values."""
+        keep, gave = self.keys, self.outcome
+        return Outcome(
+            {name: t for name, t in gave.outputs.items() if PortKey("output", name) in keep},
+            {name: t for name, t in gave.gradients.items() if PortKey("gradient", name) in keep},
+            {name: t for name, t in gave.mutations.items() if PortKey("mutation", name) in keep},
+        )
+
+
+class _RecordedOrigin(Origin):
+    """The Origin of a recorded Capture: the inputs and results of the step. It cannot run on other values."""
+
+    partial = True
+
+    def __init__(
+        self, kept: dict[str, Tensor], constants: Mapping[str, Tensor], outcome: Outcome, pairs: Sequence[Pair]
+    ) -> None:
+        read_names = {port.name for pair in pairs for port in pair.forward.inputs}
+        own = {name: term for name, term in outcome.gradients.items() if name in read_names}  # others are overwritten
+        self.values_at_begin, self.constants, self.outcome = kept, dict(constants), replace(outcome, gradients=own)
+        self.read = read_names | self.constants.keys()
+        several = len(pairs) > 1
+        self.parts = tuple(_RecordedPart(self.ports(pair, pairs), outcome) for pair in pairs) if several else ()
+
+    @staticmethod
+    def ports(pair: Pair, pairs: Sequence[Pair]) -> frozenset[PortKey]:
+        """Return the ports of a Pair that no other Pair has: their values are those of the whole step."""
+        ports = [*pair.forward.outputs, *(pair.backward.outputs if pair.backward else ())]
+        others = [
+            port.key
+            for other in pairs
+            if other is not pair
+            for port in (*other.forward.outputs, *(other.backward.outputs if other.backward else ()))
+        ]
+        return frozenset(port.key for port in ports) - frozenset(others)
+
+    def values(self) -> dict[str, Tensor]:
+        """Return the inputs of the step."""
+        return {**self.values_at_begin, **self.constants}
+
+    def run_step(
+        self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
+    ) -> Outcome:
+        """Return the results of the step, if these are its inputs. Those that it only overwrites may be any."""
+        known = {name: tensor for name, tensor in self.values().items() if name in self.read and name in values}
+        other = [name for name, tensor in known.items() if not same(values[name], tensor)]
+        other += [tangent_name(name) for name, tensor in (tangents or {}).items() if not bool((tensor == 1).all())]
+        if other:
+            raise ReplayError(f"the step was recorded, and cannot run with another {other[0]!r}")
+        return self.outcome
+
+
+def same(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors are equal, with NaN equal to NaN."""
+    return left.shape == right.shape and bool(((left == right) | ((left != left) & (right != right))).all())

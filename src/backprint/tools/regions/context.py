@@ -1,0 +1,620 @@
+"""The Region that `bp.region` returns: a context manager and decorator that watches its block and backward calls.
+
+A region lives as long as someone holds it, or a node that was made in it: so `with bp.region("dump/"):` without a name
+still writes its passes. It never keeps a node, a graph or a gradient of the program alive.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import heapq
+import inspect
+import os
+import sys
+import threading
+import warnings
+import weakref
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
+from typing import Any, TypeVar, overload
+
+from torch import Tensor
+
+from backprint.errors import RegionError, UsageError, describe_error
+from backprint.graph.verdicts import CANNOT_TELL, Derivative
+from backprint.tools.regions import watch
+from backprint.tools.regions.build import PassBuild, forward_of_region, origin_of
+from backprint.tools.regions.dumps import DumpedPass, forget_numbers, write_pass, write_unreached
+from backprint.tools.regions.follow import BackwardCall, reachable_nodes
+from backprint.tools.regions.nouns import LEVELS, NonfiniteOrigin, Pass, RegionForward, UnreachedOperator, Unwatched
+from backprint.tools.regions.watch import (
+    NodeRecord,
+    OperatorRun,
+    UserNames,
+    operator_of,
+    stack_line,
+    tag_of,
+    visible_variables,
+)
+
+# ---- How many passes are kept
+# Passes are counted over the regions of one folder, name and line of code in one process: a loop makes a new region on
+# the same line each time, so a region alone cannot count. Without a folder each region counts its own.
+
+
+@dataclass(frozen=True, slots=True)
+class PassBounds:
+    """Which passes are kept: one of `every`, at most `limit`; with `only_bad` only those with NaN, Inf or an error."""
+
+    every: int = 1
+    limit: int | None = None
+    only_bad: bool = False
+
+
+def _bounds_of(every: Any, limit: Any, only_bad: Any, gradients: str) -> PassBounds:
+    """Check the options of `bp.region`, and make PassBounds of them."""
+    for name, value, free in (("every", every, False), ("limit", limit, True)):
+        if value is None and free:
+            continue
+        if type(value) is not int or value < 1:
+            hint = ", or None for all" if free else ""
+            raise UsageError(f"{name}={value!r}: a whole number of passes is expected, 1 or more{hint}")
+    if type(only_bad) is not bool:
+        raise UsageError(f"only_bad={only_bad!r} is neither True nor False")
+    if only_bad and gradients == "none":
+        raise UsageError('only_bad=True looks for NaN and Inf: write gradients="stats" or gradients="values" too')
+    return PassBounds(every, limit, only_bad)
+
+
+@dataclass(slots=True)
+class PassCount:
+    """How many passes began, and how many of them were kept."""
+
+    begun: int = 0
+    kept: int = 0
+    free: list[int] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def take(self) -> int:
+        """Take the number of a pass that begins."""
+        with self.lock:
+            if self.free:
+                return heapq.heappop(self.free)
+            self.begun += 1
+            return self.begun - 1
+
+    def give_back(self, number: int) -> None:
+        """Give back the number of a call that ran nothing in the region."""
+        with self.lock:
+            heapq.heappush(self.free, number)
+
+    def is_due(self, number: int, bounds: PassBounds) -> bool:
+        """Whether the pass of this number may be kept."""
+        return number % bounds.every == 0 and (bounds.limit is None or self.kept < bounds.limit)
+
+    def keep(self, bounds: PassBounds) -> bool:
+        """Whether one more pass is kept; counts it if so."""
+        with self.lock:
+            if bounds.limit is not None and self.kept >= bounds.limit:
+                return False
+            self.kept += 1
+            return True
+
+
+_counts: dict[tuple[str, ...], PassCount] = {}
+_lock = threading.Lock()
+
+
+def _count_of(*key: str) -> PassCount:
+    """Return the PassCount of a folder, a name and a line."""
+    with _lock:
+        return _counts.setdefault(key, PassCount())
+
+
+def _forget_counts(folder: str) -> None:
+    """Forget the counts of a folder that was deleted."""
+    with _lock:
+        for key in [key for key in _counts if key[0] == folder]:
+            del _counts[key]
+
+
+# ---- RegionCore: the state of a region
+# `watch` passes nodes and operators to a RegionCore, `follow` backward calls. The nodes made in a region hold its core,
+# and the core holds none of them, so it lives as long as a backward may still reach the region.
+
+
+class RegionCore:
+    """A region's state, shared by the Region and the nodes that were made in it."""
+
+    closed = False
+
+    def __init__(
+        self, path: Path | None, level: str, stacks: bool, title: str | None, bounds: PassBounds, key: tuple[str, ...]
+    ) -> None:
+        self.path, self.level, self.stacks, self.bounds, self.key = path, level, stacks, bounds, key
+        self.watches = level != "none"
+        self.count = PassCount() if path is None else _count_of(*key)
+        self.reached = False
+        self.bads: dict[str, OperatorRun] = {}
+        self.title = title or "region"
+        self.head = title or "pass"
+        self.passes: list[Pass | DumpedPass] = []
+        self.errors: list[str] = []
+        self.names = UserNames()
+        self.waiting: dict[int, NodeRecord] = {}
+        self.lost: Counter[tuple[str, tuple[CodeType, int] | None]] = Counter()
+        self.all: Counter[tuple[str, tuple[CodeType, int] | None]] = Counter()
+        self.ranks: Counter[str] = Counter()
+        self.fresh = False
+        self.living = 0
+        self.written = False
+        self.forward = RegionForward()
+        self.lock = threading.RLock()
+
+    # ---- Called by `watch`
+
+    def node_made(self, record: NodeRecord) -> None:
+        """Count a node that was made in an open block, and keep its record until a pass reaches it."""
+        with self.lock:
+            self.living += 1
+            self.waiting[record.seq] = record
+
+    def operator_ran(self, ran: OperatorRun) -> None:
+        """Count an operator that ran in an open block. Counts restart after a pass: each step has the same names."""
+        with self.lock:
+            if self.fresh:
+                self.ranks.clear()
+                self.bads.clear()
+                self.fresh = False
+            self.all[ran.name, ran.frame] += 1
+            if ran.nodes:
+                ran.rank[id(self)] = self.ranks[ran.packet]
+                self.ranks[ran.packet] += 1
+
+    def went_bad(self, ran: OperatorRun) -> None:
+        """Keep the first operator that returned NaN or Inf; a constant Inf of the program itself does not count."""
+        if ran.source is not None and not ran.source.from_number:
+            with self.lock:
+                self.bads.setdefault(ran.source.what, ran)
+
+    def nodes_died(self, records: list[NodeRecord]) -> None:
+        """Count the nodes that were freed; an operator whose nodes no pass reached is lost."""
+        with self.lock:
+            self.living -= len(records)
+            for record in records:
+                if self.waiting.pop(record.seq, None) is None or record.touched or not record.after:
+                    continue
+                ran = record.after[0]
+                if record is ran.nodes[-1] and not ran.view:  # a changed view gets another node
+                    self.lost[ran.name, ran.frame] += 1
+            over = self.closed and not self.living
+        if over:
+            self.settle()
+
+    # ---- Called by `follow`
+
+    def backward_ended(self, call: BackwardCall, error: str) -> None:
+        """Take what a backward call saw of the region. An error here is reported, and never stops the backward."""
+        with self.lock:
+            try:
+                self.take(PassBuild(self, call), error)
+            except Exception as wrong:  # a backward must not fail because of a dump
+                self.failed(wrong)
+
+    def take(self, build: PassBuild, error: str) -> None:
+        """Keep a Pass of a backward call, if any node of the region ran."""
+        for wrong in build.call.errors:
+            self.failed(wrong)
+        number = build.call.numbers[self]
+        if not build.ran:
+            self.count.give_back(number)
+            return
+        for node in build.ran:
+            reached = build.call.nodes[node]
+            if reached.record is not None:
+                self.reach(reached.kind, reached.record)
+        self.fresh = self.reached = True
+        if not self.count.is_due(number, self.bounds):
+            return
+        if not self.closed:  # else this was done at the end of the block
+            self.names.settle()
+        region_pass = build.make_pass(number, error)
+        if (self.bounds.only_bad and not region_pass.bad) or not self.count.keep(self.bounds):
+            return
+        self.passes.append(region_pass)
+        if self.path is not None:
+            self.dump(len(self.passes) - 1)
+
+    def reach(self, kind: str, record: NodeRecord) -> None:
+        """Mark a node as reached, and the others that were made for the same operator."""
+        self.waiting.pop(record.seq, None)
+        ran = operator_of(kind, record)
+        for node in ran.nodes if ran is not None else ():
+            self.waiting.pop(node.seq, None)
+
+    def dump(self, index: int) -> None:
+        """Write a pass to disk; one that cannot be written stays in memory, with a warning."""
+        region_pass = self.passes[index]
+        assert isinstance(region_pass, Pass)
+        assert self.path is not None
+        try:
+            self.passes[index] = write_pass(region_pass, self.path, self.head)
+        except (OSError, RegionError) as error:
+            self.failed(
+                RegionError(
+                    f"{self.path}: pass {region_pass.index} of {self.title} could not be written ({error}): it is kept "
+                    f"in memory, as region.passes[{index}]; make the folder writable and call region.save(path)"
+                )
+            )
+
+    def failed(self, error: Exception) -> None:
+        """Warn of an error in watching, once; the program goes on."""
+        text = str(error) if isinstance(error, RegionError) else describe_error(error)
+        if text in self.errors:
+            return
+        self.errors.append(text)
+        warnings.warn(f"backprint: {text}", RuntimeWarning, stacklevel=4)
+
+    # ---- The end of a region
+
+    def unreached(self) -> list[UnreachedOperator]:
+        """Return the operators that no pass has reached; before the first pass, all that ran."""
+        with self.lock:
+            if not self.reached:
+                counts = self.all
+            else:
+                counts = Counter(self.lost)
+                operators = {id(record.after[0]): record.after[0] for record in self.waiting.values() if record.after}
+                counts.update((ran.name, ran.frame) for ran in operators.values())
+            return [
+                UnreachedOperator(name, stack_line(frame) if frame else None, count)
+                for (name, frame), count in counts.items()
+                if count
+            ]
+
+    def settle(self) -> None:
+        """Write the forward of a region that no pass has reached and none can reach any more."""
+        with self.lock:
+            if self.reached or self.written or self.path is None:
+                return
+            self.written = True
+            if not self.keeps_unreached():
+                return
+            try:
+                write_unreached(self.title, self.head, self.forward, self.unreached(), self.origin(), self.path)
+            except (OSError, RegionError) as error:
+                self.failed(RegionError(f"{self.path}: the forward of {self.title} could not be written: {error}"))
+
+    def keeps_unreached(self) -> bool:
+        """Whether the forward of an unreached region is kept: the bounds of passes count such forwards separately."""
+        count = _count_of(*self.key, "unreached")
+        due = count.is_due(count.take(), self.bounds)
+        return due and (not self.bounds.only_bad or "NaN" in self.bads) and count.keep(self.bounds)
+
+    def origin(self) -> NonfiniteOrigin | Unwatched | None:
+        """Return where the NaN of the forward come from, or else its Inf; None where there are none."""
+        with self.lock:
+            ran = self.bads.get("NaN") or self.bads.get("Inf")
+        if ran is not None:
+            return origin_of(self, ran)
+        return None if self.watches else Unwatched()
+
+    def __del__(self) -> None:
+        if self.closed and not sys.is_finalizing():
+            self.settle()
+
+
+# ---- Region
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Region:
+    """The part of an eager program between `with` and the end of its block, and the backward passes that reach it."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        gradients: str,
+        stacks: bool,
+        name: str | None,
+        bounds: PassBounds,
+        site: str = "",
+        derivative: bool = False,
+    ) -> None:
+        if callable(path):
+            raise UsageError("@bp.region takes its options first: write @bp.region()")
+        if gradients not in LEVELS:
+            raise UsageError(f"gradients={gradients!r} is not one of {', '.join(map(repr, LEVELS))}")
+        if name is not None and (not name or not all(letter.isalnum() or letter in "-_." for letter in name)):
+            raise UsageError(f"name={name!r}: a region's name is of letters, digits, '-', '_' and '.'")
+        place = None if path is None else Path(path).absolute()
+        if place is not None and place.exists() and not place.is_dir():
+            raise UsageError(
+                f"{path} is a file: give bp.region a folder, which it makes, for its passes to be written in"
+            )
+        if place is not None and not place.exists():
+            _forget_counts(str(place))
+            forget_numbers(str(place))
+        self._core = RegionCore(place, gradients, bool(stacks), name, bounds, (str(place), name or "", site))
+        self._state = "new"
+        self._frame: FrameType | None = None
+        self._derivative, self._derivatives = derivative, list[Derivative]()
+
+    # ---- The block
+
+    def __enter__(self) -> Region:
+        if self._derivative:
+            raise UsageError(
+                "derivative=True needs a function, because it runs once more: put the block into one, and decorate it "
+                "with @bp.region(derivative=True)"
+            )
+        self._begin(sys._getframe(1), {})
+        self._frame = sys._getframe(1)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._state != "open":
+            raise UsageError("this region is not open: it begins with `with bp.region(...):`")
+        frame, self._frame = self._frame, None
+        self._state = "finished"
+        self._end(visible_variables(frame) if frame is not None else {})
+
+    def __call__(self, function: Function) -> Function:
+        """Decorate a function: each of its calls is in the region."""
+        if self._state != "new":
+            raise UsageError(USED)
+        for test, word in PIECEWISE:
+            if test(function):
+                raise UsageError(
+                    f"{function.__qualname__} is {word}, which runs in pieces: open `with bp.region(...):` inside it"
+                )
+        self._state = "decorating"
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def inside(*args: Any, **kwargs: Any) -> Any:
+            try:
+                arguments = dict(signature.bind(*args, **kwargs).arguments)
+            except TypeError:
+                arguments = {}  # the function itself says what is wrong with the call
+            if self._derivative:  # of the first call
+                self._derivative = False
+                is_forward = bool(args) and getattr(type(args[0]), "forward", None) is inside
+                target, rest = (args[0], args[1:]) if is_forward else (function, args)
+                self._derivatives += _derivatives_of_call(target, rest, kwargs, function.__qualname__)
+            with _Block(self, arguments) as left:
+                left["result"] = result = function(*args, **kwargs)
+            return result
+
+        inside.region = self  # type: ignore[attr-defined]  # so that what is decorated leads to its passes
+        return inside  # type: ignore[return-value]  # functools.wraps gives it the same signature
+
+    def _begin(self, frame: FrameType | None, arguments: dict[str, Any]) -> None:
+        if self._state == "finished":
+            raise UsageError(USED)
+        if self._state == "open":
+            raise UsageError("this region is open already: make a new bp.region(...) for each block")
+        if self._state == "new":
+            self._state = "open"
+        core = self._core
+        if core.path is not None:
+            try:
+                core.path.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                self._state = "finished"
+                raise RegionError(f"{core.path}: the folder could not be made: {error.strerror}") from error
+        seen = arguments if frame is None else visible_variables(frame)
+        core.names.keep(core.names.look(seen))
+        if self._state == "open":
+            _left_open[id(self)] = self
+        watch.open_block(core)
+
+    def _end(self, left: dict[str, Any]) -> None:
+        core = self._core
+        watch.close_block(core)
+        if self._state != "decorating":
+            _left_open.pop(id(self), None)
+        with watch.unwatched_here():
+            self._look_back(left)
+        with core.lock:
+            core.closed = self._state != "decorating"
+            over = core.closed and not core.living
+        if over:
+            core.settle()
+
+    def _look_back(self, left: dict[str, Any]) -> None:
+        """Name the tensors that the block left in the user's variables; keep its forward until a pass reaches it."""
+        core = self._core
+        own: list[Tensor] = []
+        for name, tensor in core.names.look(left).items():
+            record = tag_of(tensor.grad_fn) if tensor.grad_fn is not None else None
+            if record is not None and core in record.cores:
+                record.made.outputs.setdefault(tensor.output_nr, name)
+                own.append(tensor)
+            else:
+                core.names.keep({name: tensor})
+        core.names.settle()
+        if core.path is not None and not core.reached and own:
+            core.forward = forward_of_region(core, reachable_nodes(own))
+
+    # ---- Results
+
+    def _repr_html_(self) -> str:
+        passes = self.passes
+        return passes[-1]._repr_html_() if passes else "<p>no backward pass has reached this region yet</p>"
+
+    @property
+    def passes(self) -> Passes:
+        """A Pass for each backward call that has reached the region, in order, as far as `every`, `limit` and
+        `only_bad` keep them."""
+        with self._core.lock:
+            return Passes(tuple(self._core.passes))
+
+    @property
+    def unreached(self) -> list[UnreachedOperator]:
+        """The operators of the region that no pass has reached, with their lines and counts."""
+        watch.report_dead_nodes()
+        return self._core.unreached()
+
+    @property
+    def forward(self) -> RegionForward:
+        """The autograd graph of the block at its end, where the region has a path and no pass has reached it."""
+        return self._core.forward
+
+    @property
+    def origin(self) -> NonfiniteOrigin | Unwatched | None:
+        """Where the NaN, or else the Inf, of the forward since the last pass come from; needs no backward."""
+        return self._core.origin()
+
+    @property
+    def derivatives(self) -> list[Derivative]:
+        """With `derivative=True`, whether the backward of the decorated function is the derivative of its forward, on
+        the arguments of its first call; empty before."""
+        return list(self._derivatives)
+
+    @property
+    def errors(self) -> list[str]:
+        """Errors of the region itself: passes that could not be written, gradients that could not be kept."""
+        return list(self._core.errors)
+
+    @property
+    def path(self) -> Path | None:
+        """The folder that passes are written to."""
+        return self._core.path
+
+    def save(self, path: str | os.PathLike[str]) -> list[Path]:
+        """Write the passes that are in memory below `path`; returns their folders."""
+        core, folders = self._core, []
+        with core.lock:
+            for index, kept in enumerate(core.passes):
+                if isinstance(kept, Pass):
+                    try:
+                        core.passes[index] = written = write_pass(kept, Path(path).absolute(), core.head)
+                    except OSError as error:
+                        raise RegionError(f"{path}: pass {index} could not be written: {error}") from error
+                    folders.append(written.place)
+        return folders
+
+    def __repr__(self) -> str:
+        return f"<region {self._core.title}: {self._state}, {len(self._core.passes)} passes>"
+
+
+class Passes(Sequence[Pass]):
+    """The passes of a region; those on disk are read when they are indexed."""
+
+    def __init__(self, passes: tuple[Pass | DumpedPass, ...]) -> None:
+        self._found = passes
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @overload
+    def __getitem__(self, index: int) -> Pass: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Pass]: ...
+    def __getitem__(self, index: int | slice) -> Pass | list[Pass]:
+        if isinstance(index, slice):
+            return [_read_if_dumped(each) for each in self._found[index]]
+        return _read_if_dumped(self._found[index])
+
+    def __eq__(self, other: object) -> bool:
+        return list(self) == (list(other) if isinstance(other, Passes) else other)
+
+    __hash__ = None  # type: ignore[assignment]  # as a list has none
+
+    def __repr__(self) -> str:
+        written = sum(not isinstance(row, Pass) for row in self._found)
+        return f"<{len(self._found)} passes" + (f", {written} of them on disk>" if written else ">")
+
+
+def _read_if_dumped(region_pass: Pass | DumpedPass) -> Pass:
+    """Return a pass, read from disk if it was written."""
+    return region_pass if isinstance(region_pass, Pass) else region_pass.read_pass()
+
+
+class _Block:
+    """The region around one call of a decorated function."""
+
+    def __init__(self, region: Region, arguments: dict[str, Any]) -> None:
+        self.region, self.given = region, arguments
+        self.left: dict[str, Any] = {}
+
+    def __enter__(self) -> dict[str, Any]:
+        self.region._begin(None, self.given)
+        return self.left
+
+    def __exit__(self, *_: object) -> None:
+        self.region._end(self.left)
+
+
+PIECEWISE = (
+    (inspect.iscoroutinefunction, "an async function"),
+    (inspect.isgeneratorfunction, "a generator"),
+    (inspect.isasyncgenfunction, "an async generator"),
+)
+
+USED = "this region is finished: make a new bp.region(...) for each block; region.passes keeps what it has seen"
+
+_left_open: dict[int, Region] = {}
+
+
+@atexit.register
+def close_left_open() -> None:
+    """Close the regions that are still open at exit, with a message; no dump is lost."""
+    for region in list(_left_open.values()):
+        if region._state == "open":
+            print(
+                f"backprint: {region!r} was left open at exit: use `with bp.region(...):`, which ends it; what it has "
+                "seen is written",
+                file=sys.stderr,
+            )
+            region._state = "finished"
+            watch.abandon_block(region._core)
+            region._core.closed = True
+        region._core.settle()
+    for core in list(_cores):
+        core.settle()
+
+
+_cores: weakref.WeakSet[RegionCore] = weakref.WeakSet()
+
+
+def make_region(
+    path: str | os.PathLike[str] | None,
+    gradients: str,
+    stacks: bool,
+    name: str | None,
+    every: int,
+    limit: int | None,
+    only_bad: bool,
+    derivative: bool,
+) -> Region:
+    """Make the Region of a `bp.region` call, known by the line of that call."""
+    frame = sys._getframe(2)  # of whoever called `bp.region`
+    site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    new_region = Region(path, gradients, stacks, name, _bounds_of(every, limit, only_bad, gradients), site, derivative)
+    _cores.add(new_region._core)
+    return new_region
+
+
+def _derivatives_of_call(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str
+) -> list[Derivative]:
+    """Return whether the backward of a call is the derivative of its forward: it is captured, outside of all regions.
+    The program goes on, whatever is wrong."""
+    from backprint.derive.check import derivatives_of
+    from backprint.graph.capture_options import CaptureOptions
+    from backprint.prove.capturing import capture_call
+
+    with watch.unwatched_here():
+        try:
+            return derivatives_of(capture_call(function, args, kwargs, CaptureOptions(name=name), proved=False))
+        except Exception as error:
+            return [Derivative(CANNOT_TELL, name, describe_error(error))]

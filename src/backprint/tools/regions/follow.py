@@ -1,0 +1,321 @@
+"""Following one backward call: which nodes of which regions it reaches, and what flows over their edges.
+
+The graph is walked from the roots. Nodes inside a region, and the nodes that feed them, get a hook that runs after them
+and sees the gradients they take and return; the nodes that they feed get one that runs before. All hooks are removed
+with the call. Hooks belong to the call's own graph task: another thread's call over the same graph has its own. An
+error in following is kept, and never stops the backward.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from backprint._torch.autograd import current_backward
+from backprint.errors import describe_error
+from backprint.tools.regions import watch
+from backprint.tools.regions.nouns import LEVELS
+from backprint.tools.regions.watch import NodeRecord, dtype_text, is_leaf, locals_of, node_kind, operator_of, tag_of
+from backprint.trace.frames import is_users
+from backprint.values.memory import has_memory
+from backprint.values.statistics import Stats, stats_of
+
+
+class KeptGradient(NamedTuple):
+    """A gradient as far as the level keeps it: shape, dtype, device; statistics; a copy."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    stats: Stats | None = None
+    value: Tensor | None = None
+
+
+@dataclass(slots=True)
+class NodeFlow:
+    """The gradients that a node took and returned."""
+
+    taken: tuple[KeptGradient | None, ...]
+    returned: tuple[KeptGradient | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReachedNode:
+    """A node that a backward call reaches: its kind, the record of how the forward made it, the cores of its regions,
+    and its targets."""
+
+    node: Any
+    kind: str
+    record: NodeRecord | None
+    cores: tuple[Any, ...]
+    slots: tuple[tuple[Any, int] | None, ...]
+
+    @property
+    def targets(self) -> tuple[tuple[Any, int], ...]:
+        """The nodes that take its gradients, each with the input."""
+        return tuple(target for target in self.slots if target is not None)
+
+
+class BackwardCall:
+    """The state of one backward call: the nodes that it reaches, its hooks, and the gradients seen so far."""
+
+    def __init__(self, roots: Sequence[Any], gradients: Sequence[Any], create_graph: bool) -> None:
+        self.create_graph = create_graph
+        self.nodes = reachable_nodes(roots)
+        self.cores = list(dict.fromkeys(core for reached in self.nodes.values() for core in reached.cores))
+        self.roots, self.given = roots, gradients
+        self.titles = _root_names(roots) if self.cores else {}
+        for reached in self.nodes.values():
+            if reached.cores and reached.record is not None:
+                reached.record.touched = True
+                for other in _nodes_of_operator(reached.kind, reached.record):
+                    other.touched = True
+        self.numbers = {core: core.count.take() for core in self.cores}
+        due = [core for core, number in self.numbers.items() if core.count.is_due(number, core.bounds)]
+        self.level = max((core.level for core in due), key=LEVELS.index, default="none")
+        self.flows: dict[Any, NodeFlow] = {}
+        self.fed: dict[tuple[Any, int], int] = {}
+        self.held: dict[tuple[Any, int], tuple[Tensor, KeptGradient]] = {}
+        self.handles: list[Any] = []
+        self.root_kept: list[KeptGradient | None] = []
+        self.task: int | None = None
+        self.thread = threading.get_ident()
+        self.started, self.clock = time.time(), time.perf_counter()
+        self.seconds = 0.0
+        self.errors: list[Exception] = []
+
+    def hook(self) -> None:
+        """Hook the nodes whose gradients the regions keep."""
+        sources: set[Any] = set()
+        targets: set[Any] = set()
+        for node, each in self.nodes.items():
+            near = [target for target, _ in each.targets if self.nodes[target].cores]
+            if each.cores or near:
+                sources.add(node)
+                targets.update(target for target, _ in each.targets if each.cores or self.nodes[target].cores)
+                for target in each.targets:
+                    self.fed[target] = self.fed.get(target, 0) + 1
+            if node in sources:
+                self.handles.append(node.register_hook(self.after(node)))
+            if each.cores and self.create_graph:
+                self.handles.append(node.register_prehook(self.deriving(node)))
+        for node in targets - sources:
+            self.handles.append(node.register_prehook(self.before(node)))
+        with self.quietly():
+            self.root_kept = [self.keep(each) if isinstance(each, Tensor) else None for each in self.given]
+
+    def unhook(self) -> None:
+        """Remove the hooks."""
+        self.seconds = time.perf_counter() - self.clock
+        for handle in self.handles:
+            handle.remove()
+        self.handles.clear()
+        self.held.clear()
+
+    def after(self, node: Any) -> Callable[[Any, Any], None]:
+        """Return the hook that runs after a node, for its gradients."""
+
+        def hook(returned: Any, incoming: Any) -> None:
+            if _running_call() is self:
+                watch.here.deriving = None
+                with self.quietly():
+                    kept = self.incoming_gradients(node, incoming)
+                    targets = self.nodes[node].slots
+                    self.flows[node] = NodeFlow(
+                        kept, tuple(self.given_to(targets[slot], gradient) for slot, gradient in enumerate(returned))
+                    )
+
+        return hook
+
+    def deriving(self, node: Any) -> Callable[[Any], None]:
+        """Return the hook that runs before a node whose backward makes nodes itself (`create_graph`)."""
+        reached = self.nodes[node]
+
+        def hook(incoming: Any) -> None:
+            if _running_call() is self and reached.record is not None:
+                watch.here.deriving = (reached.cores, (reached.kind, reached.record))
+
+        return hook
+
+    def before(self, node: Any) -> Callable[[Any], None]:
+        """Return the hook that runs before a node that only takes gradients."""
+
+        def hook(incoming: Any) -> None:
+            if _running_call() is self:
+                with self.quietly():
+                    self.flows[node] = NodeFlow(self.incoming_gradients(node, incoming))
+
+        return hook
+
+    def incoming_gradients(self, node: Any, incoming: Any) -> tuple[KeptGradient | None, ...]:
+        """Keep the gradients that a node takes; one that comes unchanged from a single node is kept already."""
+        if self.level == "none":
+            return tuple([self.keep(tensor) for tensor in incoming])
+        kept = []
+        for place, tensor in enumerate(incoming):
+            held = self.held.pop((node, place), None)
+            same = held is not None and held[0] is tensor
+            kept.append(held[1] if same and held is not None else self.keep(tensor))
+        return tuple(kept)
+
+    def given_to(self, target: tuple[Any, int] | None, tensor: Any) -> KeptGradient | None:
+        """Keep a gradient that a node returns, for its target too where nothing else feeds that."""
+        kept = self.keep(tensor)
+        if kept is not None and target is not None and self.level != "none" and self.fed.get(target) == 1:
+            self.held[target] = (tensor, kept)
+        return kept
+
+    def keep(self, tensor: Any) -> KeptGradient | None:
+        """Keep a gradient at this call's level."""
+        if not isinstance(tensor, Tensor):
+            return None
+        shape = tuple(tensor.shape)
+        if tensor.is_nested:
+            shape = tuple(size if type(size) is int else -1 for size in shape)  # a ragged size is not a number
+        dtype, device = dtype_text(tensor.dtype), device_text(tensor.device)
+        if self.level == "none" or type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta:
+            return KeptGradient(shape, dtype, device)
+        if not has_memory(tensor):
+            return KeptGradient(shape, dtype, device)
+        value = tensor.detach().clone() if self.level == "values" else None
+        return KeptGradient(shape, dtype, device, stats_of(tensor), value)
+
+    @contextlib.contextmanager
+    def quietly(self) -> Iterator[None]:
+        """Compute statistics unwatched and without autograd, and keep errors instead of raising them."""
+        try:
+            if self.level == "none":  # nothing is computed
+                yield
+                return
+            with watch.unwatched_here(), torch.no_grad():
+                yield
+        except Exception as error:  # a dump that cannot be whole must not stop a training step
+            self.errors.append(error)
+
+
+device_text = functools.cache(str)
+
+
+def reachable_nodes(roots: Sequence[Any]) -> dict[Any, ReachedNode]:
+    """Return every autograd node that can be reached from the roots."""
+    reached: dict[Any, ReachedNode] = {}
+    stack = [node for root in roots if (node := root_node(root)) is not None]
+    while stack:
+        node = stack.pop()
+        if node in reached:
+            continue
+        targets = node.next_functions
+        reached[node] = _reached_node(node, targets)
+        stack += [target for target, _ in targets if target is not None and target not in reached]
+    return reached
+
+
+def root_node(root: Any) -> Any:
+    """Return the node that a root's gradient goes to."""
+    if not isinstance(root, Tensor):
+        return root.node  # a GradientEdge
+    return root.grad_fn if root.grad_fn is not None else torch.autograd.graph.get_gradient_edge(root).node
+
+
+def _nodes_of_operator(kind: str, record: NodeRecord) -> Sequence[NodeRecord]:
+    """Return the other nodes that were made for the same operator."""
+    ran = operator_of(kind, record)
+    return ran.nodes if ran is not None else ()
+
+
+def _root_names(roots: Sequence[Any]) -> dict[int, str]:
+    """Return the names of the roots' variables where the backward was called."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    names = {id(value): name for name, value in locals_of(frame).items()} if frame is not None else {}
+    return {index: names[id(root)] for index, root in enumerate(roots) if id(root) in names}
+
+
+def _reached_node(node: Any, targets: Any) -> ReachedNode:
+    record = tag_of(node)
+    kind = node_kind(node)
+    cores = record.cores if record is not None and not is_leaf(kind) else ()
+    slots = tuple((target, place) if target is not None else None for target, place in targets)
+    return ReachedNode(node, kind, record.made if record is not None else None, cores, slots)
+
+
+# ---- Whose hook it is
+
+_local = threading.local()
+_tasks: dict[int, BackwardCall] = {}
+_open: list[BackwardCall] = []
+_lock = threading.Lock()
+
+
+def _running_call() -> BackwardCall | None:
+    """Return the backward call whose graph task runs in this thread."""
+    task = current_backward()
+    known = _tasks.get(task)
+    if known is not None:
+        return known
+    with _lock:
+        own: list[BackwardCall] = getattr(_local, "calls", [])
+        # A call in this thread, or one that waits in its own while a device's thread works for it.
+        waiting = own[-1:] if own else [call for call in _open if call.task is None]
+        if len(waiting) != 1 or waiting[0].task is not None:
+            return None
+        waiting[0].task = task
+        _tasks[task] = waiting[0]
+        return waiting[0]
+
+
+def _follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run a backward call, and hand the regions that it reaches the gradients that flowed."""
+    if watch.here.busy:
+        return engine(roots, *args, **kwargs)
+    if any(isinstance(root, Tensor) and not root.requires_grad for root in roots):
+        return engine(roots, *args, **kwargs)  # which raises, as it does without regions
+    try:
+        with watch.unwatched_here():
+            call = BackwardCall(roots, args[0] if args else (), bool(args[2]) if len(args) > 2 else False)
+    except Exception as error:  # an error of ours: the backward runs on, unseen by regions
+        message = f"backprint: regions do not see this backward: {describe_error(error)}"
+        warnings.warn(message, RuntimeWarning, stacklevel=4)
+        return engine(roots, *args, **kwargs)
+    if not call.cores:
+        with watch.without_operator_mode():
+            return engine(roots, *args, **kwargs)
+    calls: list[BackwardCall] = getattr(_local, "calls", [])
+    _local.calls = calls
+    calls.append(call)
+    with _lock:
+        _open.append(call)
+    cause = ""
+    try:
+        with call.quietly():
+            call.hook()
+        with watch.without_operator_mode(), watch.watching_new_nodes(call.create_graph):
+            return engine(roots, *args, **kwargs)
+    except BaseException as raised:
+        cause = f"{type(raised).__name__}: {raised}".splitlines()[0][:500]
+        raise
+    finally:
+        watch.here.deriving = None
+        call.unhook()
+        calls.remove(call)
+        with _lock:
+            _open.remove(call)
+            if call.task is not None:
+                _tasks.pop(call.task, None)
+        for core in call.cores:
+            core.backward_ended(call, cause)
+
+
+watch.follow_backward_with(_follow_backward)

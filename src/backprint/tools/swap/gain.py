@@ -1,0 +1,133 @@
+"""The times of a model's step before and after a swap, in turns."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint.errors import UsageError
+from backprint.tools.measuring.clocks import TimingChange, compare_in_stages, timed
+from backprint.tools.swap.places import Place
+from backprint.tools.swap.steps import is_number, weighted
+from backprint.tools.swap.watched import as_they_were, put_in
+from backprint.values.results import outputs_of
+from backprint.values.settings import outside_modes, preserving_random_states
+
+STAGES = (20, 40, 80)
+"""How many rounds of both are timed; where the answer is unsure, the next number."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwapGain:
+    """How long a step takes, forward and backward, before and after a swap, in milliseconds.
+
+    `ratio` is before divided by after, above 1 where the swap makes the step faster, and lies between `low` and `high`.
+    `answer` is `faster`, `slower`, `same` or `unsure`.
+    """
+
+    answer: str
+    ratio: float
+    low: float
+    high: float
+    before: float
+    after: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.answer}: the step takes {self.after:.3g} ms with the swap and {self.before:.3g} ms without, "
+            f"so it is "
+            f"{self.ratio:.2f} times as fast ({self.low:.2f} to {self.high:.2f})"
+        )
+
+
+def gain_of(
+    model: nn.Module,
+    places: Sequence[Place],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    loss: Callable[[Any], Tensor] | None,
+    seed: int,
+) -> SwapGain:
+    """Time the step before and after, round by round in a random order."""
+    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    wanted += [leaf for leaf in (*args, *kwargs.values()) if isinstance(leaf, Tensor) and leaf.requires_grad]
+    if not wanted:
+        raise UsageError("bp.swap: nothing of this step requires grad, so it has no backward to time")
+    gpu = any(tensor.is_cuda for tensor in wanted)
+
+    def step() -> None:
+        result = model(*args, **kwargs)
+        torch.autograd.grad(loss_of(result, loss, seed), wanted, allow_unused=True)
+        if gpu:
+            torch.cuda.synchronize()
+
+    def after() -> int:
+        with put_in(places, None, None):
+            step()  # what is learnt or compiled at the first call
+            nanoseconds, _ = timed(step, (), short=False)
+            for place in places:
+                if place.fell_back or not place.ran:
+                    why = "; ".join(place.reasons.values()) or "nothing called it in this step"
+                    raise UsageError(f"bp.swap: there is no gain to time: {place.name}: {why}")
+        return nanoseconds
+
+    def before() -> int:
+        step()
+        nanoseconds, _ = timed(step, (), short=False)
+        return nanoseconds
+
+    times: dict[str, list[float]] = {"before": [], "after": []}
+    order = random.Random(seed)
+
+    def more_rounds(count: int) -> tuple[Sequence[float], Sequence[float]]:
+        rounds: tuple[list[float], list[float]] = ([], [])
+        for _ in range(count):
+            sides = [0, 1]
+            order.shuffle(sides)
+            for side in sides:
+                rounds[side].append((before, after)[side]() * 1e-6)
+        times["before"] += rounds[0]
+        times["after"] += rounds[1]
+        return rounds
+
+    with outside_modes(), preserving_random_states(), as_they_were(places), _buffers_restored(model):
+        change: TimingChange = compare_in_stages(more_rounds, STAGES)
+    return SwapGain(
+        change.answer,
+        1 / change.ratio,
+        1 / change.high,
+        1 / change.low,
+        median(times["before"]),
+        median(times["after"]),
+    )
+
+
+def loss_of(result: Any, loss: Callable[[Any], Tensor] | None, seed: int) -> Tensor:
+    """Return the loss as a proof takes it."""
+    if loss is not None:
+        return loss(result)
+    for number in (getattr(result, "loss", None), result):
+        if is_number(number):
+            assert isinstance(number, Tensor)
+            return number
+    outputs = {name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}
+    return weighted({name: leaf for name, leaf in outputs.items() if leaf.is_floating_point()}, seed)
+
+
+@contextmanager
+def _buffers_restored(model: nn.Module) -> Iterator[None]:
+    """Restore the values of all buffers afterwards."""
+    kept = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, copy in kept:
+                buffer.copy_(copy)

@@ -1,0 +1,204 @@
+"""One module whose forward is replaced: on the instance, as a method, so that its class, its keys, its hooks and its
+tensors stay, a deep copy has a method of its own, and a pickled model has none of it."""
+
+from __future__ import annotations
+
+import functools
+import types
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint._torch.functorch import current_level
+from backprint.errors import UsageError
+from backprint.tools.swap.guards import Forms, Mismatch, PartGuard, arguments_of, flatten, learn, mismatch_of, state_of
+from backprint.tools.swap.solutions import Run, check_state, name_of, runner_of, signature_of, takes_tensors
+
+FORWARD = "forward"
+
+Watch = Callable[["Place", nn.Module, Sequence[Any], Mapping[str, Any], Callable[[], Any]], Any]
+"""Sees a call of a place, and makes it: the place, the module, the arguments, and the call itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwappedPlace:
+    """One place of a swap: the path of its module (`also` has others under which the model has the same module), the
+    solution, how often that ran, how often the original ran instead, and why. Calls of compiled code are not counted.
+    """
+
+    path: str
+    also: tuple[str, ...]
+    solution: str
+    ran: int
+    fell_back: int
+    why: tuple[str, ...]
+
+
+class Place:
+    """A module, its solution, and what that is for. It is changed by each call: counts, and the guard if it is learnt.
+
+    `always` lets a proof run the original at every place, `watch` lets it see the calls, and `guard_for_now` stands in
+    for the guard, and a `quiet` place gives no warnings.
+    """
+
+    def __init__(self, path: str, also: Sequence[str], module: nn.Module, solution: Any, fixed: Any, order: int):
+        check_state(solution, module, path)
+        self.path, self.also, self.module, self.solution = path, tuple(also), module, solution
+        self.name = path or "the model"
+        self.fixed, self.order = fixed, order
+        self.run: Run = runner_of(solution)
+        self.constants = takes_tensors(solution)
+        self.original, self.prior = _original_of(module, self.name)
+        self.forms = Forms(*signature_of(self.original))
+        self.guard: PartGuard | None = None
+        self.guard_for_now: PartGuard | None = None
+        self.watch: Watch | None = None
+        self.active = self.installed = self.quiet = False
+        self.ran = self.fell_back = 0
+        self.reasons: dict[str, str] = {}
+        self.method = method_of(self)
+
+    # ---- In and out
+
+    def install(self) -> None:
+        """Replace the forward of the module."""
+        present = vars(self.module).get(FORWARD)
+        if present is not self.prior:
+            raise UsageError(f"bp.swap: {self.name} has another forward since the swap was made: {present!r:.80}")
+        vars(self.module)[FORWARD] = self.method
+        self.active = self.installed = True
+
+    def remove(self) -> str:
+        """Give the module its forward again; return what is in the way, if something else has replaced it since."""
+        self.active = self.installed = False
+        present = vars(self.module).get(FORWARD)
+        if present is not self.method:
+            return f"{self.name} has another forward since: {present!r:.80}"
+        if self.prior is None:
+            del vars(self.module)[FORWARD]
+        else:
+            vars(self.module)[FORWARD] = self.prior
+        return ""
+
+    # ---- A call
+
+    def call(self, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Run the solution if the call is one that it is for, and the original if not."""
+        if self.watch is not None:
+            return self.watch(self, module, args, kwargs, lambda: self.choose(module, args, kwargs))
+        return self.choose(module, args, kwargs)
+
+    def choose(self, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if not self.active:
+            return self.original(module, *args, **kwargs)
+        compiling = torch.compiler.is_compiling()
+        present, values = arguments_of(self.forms, args, kwargs)
+        leaves: list[Any] = []
+        flatten(values, leaves)
+        parameters, buffers = state_of(module)
+        guard = self.guard_for_now or self.guard
+        broken: Mismatch | None
+        if not compiling and current_level() is not None:
+            broken = Mismatch("torch.func", "the call", "inside a transform of torch.func", "outside of one")
+        elif guard is None and compiling:
+            broken = Mismatch("nothing", "", "", "")
+        else:
+            if guard is None:
+                guard = self.guard = learn(module, present, values, self.fixed)
+            broken = mismatch_of(guard, module, present, leaves, parameters, buffers, self.constants)
+        if broken is not None or guard is None:
+            assert broken is not None
+            say_once(self, broken.guard, broken.name, broken.now, broken.meant)
+            if not compiling:
+                self.fell_back += 1
+            return self.original(module, *args, **kwargs)
+        tensors: list[Tensor] = []
+        if self.constants:
+            tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+            tensors += [parameters[state.place] for state in guard.parameters]
+            tensors += [buffers[state.place] for state in guard.buffers]
+        results = self.run(module, args, kwargs, tensors)
+        if not compiling:
+            self.ran += 1
+            if self.order < 2 and torch.is_grad_enabled():
+                _refuse_second(self, results)
+        return results
+
+    # ---- Text
+
+    def facts(self) -> SwappedPlace:
+        """Return what a user sees of the place."""
+        return SwappedPlace(
+            self.path, self.also, name_of(self.solution), self.ran, self.fell_back, tuple(self.reasons.values())
+        )
+
+
+def _original_of(module: nn.Module, name: str) -> tuple[Callable[..., Any], Any]:
+    """Return the function that a module's forward is, which takes the module first, and the attribute of the instance
+    that holds it, None if it is the class's."""
+    if isinstance(module, torch.jit.ScriptModule):
+        raise UsageError(f"bp.swap: {name} is a ScriptModule, whose forward cannot be replaced")
+    if any(isinstance(tensor, nn.parameter.UninitializedTensorMixin) for tensor in module.parameters()):
+        raise UsageError(f"bp.swap: {name} has parameters without a shape: run the model once first")
+    prior = vars(module).get(FORWARD)
+    if prior is None:
+        return type(module).forward, None
+    if isinstance(getattr(getattr(prior, "__func__", None), "swapped", None), Place):
+        raise UsageError(f"bp.swap: {name} is swapped already: undo that swap first")
+    if isinstance(prior, types.MethodType) and prior.__self__ is module:
+        return prior.__func__, prior
+    raise UsageError(
+        f"bp.swap: the forward of {name} was replaced by {prior!r:.80}, which a copy of the model would share: remove "
+        "that first"
+    )
+
+
+def method_of(place: Place) -> types.MethodType:
+    """Return the method that replaces a forward. Its name is that of the class's, so pickle stores that."""
+
+    def forward(self: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+        return place.call(self, args, kwargs)
+
+    functools.update_wrapper(forward, place.original)
+    forward.__name__ = FORWARD
+    forward.__dict__["swapped"] = place
+    return types.MethodType(forward, place.module)
+
+
+# ---- Falling back
+
+
+@torch.compiler.assume_constant_result  # so that Dynamo calls it once, when it traces the call
+def say_once(place: Place, guard: str, name: str, now: str, meant: str) -> None:
+    """Warn that the original runs, once for each guard of a place."""
+    if guard in place.reasons:
+        return
+    solution = name_of(place.solution)
+    if guard == "nothing":
+        why = f"nothing says what {solution} is for: pass like= or for_= to bp.swap, or call the model before compiling"
+    else:
+        why = f"{guard} of {name} is {now}, and {solution} is for {meant}"
+    place.reasons[guard] = why
+    if not place.quiet:
+        warnings.warn(f"{place.name} runs its original forward: {why}", stacklevel=2)
+
+
+def _refuse_second(place: Place, results: Any) -> None:
+    """Let a backward through these results raise if it is recorded, for a gradient of a gradient."""
+    leaves: list[Any] = []
+    flatten((results,), leaves)
+    for leaf in leaves:
+        if isinstance(leaf, Tensor) and leaf.grad_fn is not None:  # a leaf would keep its hook for good
+            leaf.register_hook(functools.partial(_raise_if_recorded, place))
+
+
+def _raise_if_recorded(place: Place, gradient: Tensor) -> None:
+    if torch.is_grad_enabled():
+        raise UsageError(
+            f"bp.swap: a backward with create_graph=True goes through {place.name}, where {name_of(place.solution)} "
+            "was swapped in for first gradients alone: pass order=2 to bp.swap, and prove it"
+        )

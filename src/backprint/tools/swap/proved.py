@@ -1,0 +1,130 @@
+"""What a proof of a swap returns: a row for every comparison, and a table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from backprint.derive.checked import NOT_TRIED, OK, WRITTEN, WRONG, CheckRow, by_text, number, shown_rows, table
+from backprint.errors import CheckError
+from backprint.graph.keys import in_a_line
+
+GOOD, UNPROVEN = "good", "unproven"
+
+CALLS, GRADIENT, LOSS = "calls", "gradient", "loss"
+"""The first words of the rows that say whether a place ran, and of those of the whole model's gradients and loss."""
+
+SETTINGS = "settings"
+"""The check whose rows name what a solution changes in the process, as its seed or its default dtype."""
+
+ALONE = "alone, "
+"""The beginning of the checks of one place alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class SwapProof:
+    """Every comparison of a model's step before and after a swap, and of each place alone.
+
+    `own` is the model's own dtype, as the rows have it, and `places` are the paths of the places. A row's `name` is
+    that of the gradient, output or buffer; of a place alone it begins with the path.
+    """
+
+    name: str
+    own: str
+    places: tuple[str, ...]
+    rows: tuple[CheckRow, ...]
+
+    @property
+    def wrong(self) -> tuple[CheckRow, ...]:
+        """The rows that are wrong."""
+        return tuple(row for row in self.rows if row.verdict == WRONG)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What was not compared and has to be, in words: a place that did not run, or a gradient."""
+        return tuple(_missing_from(self))
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is wrong, the solution ran at every place in the model's own dtype, an output and a gradient
+        of each place were compared there, and every gradient of the whole model was compared in one dtype."""
+        return not self.wrong and not self.missing
+
+    @property
+    def verdict(self) -> str:
+        """`good`, `wrong` or `unproven`."""
+        return WRONG if self.wrong else UNPROVEN if self.missing else GOOD
+
+    def __str__(self) -> str:
+        return "\n".join([summary(self), "", *table(shown_rows(self.rows)), *explanation(self)])
+
+    def __repr__(self) -> str:
+        return f"SwapProof({in_a_line(summary(self))})"
+
+    def raise_if_wrong(self) -> None:
+        """Raise CheckError, an AssertionError, with the table unless the proof is good."""
+        if not self.good:
+            raise CheckError(f"{self}")
+
+
+def _missing_from(proof: SwapProof) -> Iterator[str]:
+    for path in proof.places:
+        calls = [row for row in proof.rows if row.check == CALLS and row.name == path and row.dtype == proof.own]
+        if not any(row.tried for row in calls):
+            reason = calls[0].verdict.removeprefix(f"{NOT_TRIED}: ") if calls else "the step was not run"
+            yield f"{path}: {reason}"
+            continue
+        rows = [row for row in _rows_of_place(proof, path) if row.check.startswith(ALONE)]
+        kinds = {"output", *(row.check.removeprefix(ALONE).partition(",")[0] for row in rows)}
+        for kind in sorted(kinds - {row.check.removeprefix(ALONE).partition(",")[0] for row in rows if row.tried}):
+            yield f"{path}: no {kind} of it alone was compared in {proof.own}"
+    tried: dict[str, bool] = {}
+    for row in proof.rows:
+        if row.check.startswith((GRADIENT, LOSS)):
+            tried[row.name] = tried.get(row.name, False) or row.tried
+    yield from (f"{name}: it was compared in no dtype" for name, compared in tried.items() if not compared)
+    if not tried:
+        yield "no loss and no gradient was compared"
+
+
+def _rows_of_place(proof: SwapProof, path: str) -> list[CheckRow]:
+    return [row for row in proof.rows if row.dtype == proof.own and row.name.startswith(f"{path}: ")]
+
+
+def summary(proof: SwapProof) -> str:
+    """Return what came of a proof, in a line."""
+    tried = sum(row.tried for row in proof.rows)
+    parts = [f"{len(proof.places)} {'place' if len(proof.places) == 1 else 'places'}", f"{tried} comparisons"]
+    if proof.wrong:
+        parts.append(f"{len(proof.wrong)} wrong")
+    if left := len(proof.rows) - tried:
+        parts.append(f"{left} not tried")
+    return f"{proof.name}: {proof.verdict} ({', '.join(parts)})"
+
+
+SHOWN = 5
+"""The most things that a list of what is missing names."""
+
+
+def explanation(proof: SwapProof) -> Iterator[str]:
+    """Yield what is said below the table: reasons, the first fault, and what is missing."""
+    reasons = by_text(proof.rows, lambda row: "" if row.tried else row.verdict.removeprefix(NOT_TRIED)[2:])
+    if reasons:
+        yield from ("", "Not tried:")
+        yield from (f"  {'; '.join(dict.fromkeys(checks))}: {text}" for text, checks in reasons.items())
+    if proof.wrong:
+        telling = (WRITTEN, SETTINGS, ALONE, "")  # what names a place comes before what names a gradient of the whole
+        first = min(proof.wrong, key=lambda row: [row.check.startswith(word) for word in telling].index(True))
+        about = f"First fault: {first.check}, {first.dtype}: {first.name} is wrong"
+        if first.error is not None and first.allowed is not None:
+            about += f" by {number(first.error)}, where {number(first.allowed)} is allowed"
+        yield from ("", about)
+        if first.detail:
+            yield f"  {first.detail}"
+    elif proof.missing:
+        yield from ("", "Unproven:", *(f"  {text}" for text in proof.missing[:SHOWN]))
+        if len(proof.missing) > SHOWN:
+            yield f"  and {len(proof.missing) - SHOWN} more"
+
+
+__all__ = ["ALONE", "CALLS", "GRADIENT", "LOSS", "NOT_TRIED", "OK", "WRITTEN", "WRONG", "SwapProof"]

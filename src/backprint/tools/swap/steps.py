@@ -1,0 +1,180 @@
+"""A model's step as a proof runs it, and the values that it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint._torch import pytree
+from backprint.derive.called import Call, Program
+from backprint.derive.compared import REAL, rounded_again, size_of
+from backprint.derive.setting import is_inexact, own_source, wide
+from backprint.errors import UsageError
+from backprint.values.results import outputs_of
+from backprint.values.tree import copy_values
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepResults:
+    """What a step gave, by name: its loss, outputs, gradients, gradients of gradients, and buffers afterwards."""
+
+    loss: Tensor
+    outputs: dict[str, Tensor]
+    gradients: dict[str, Tensor | None]
+    second: dict[str, Tensor | None]
+    buffers: dict[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A model's step: its call, the loss, and up to which order gradients are taken."""
+
+    program: Program
+    call: Call
+    loss: Callable[[Any], Tensor] | None
+    seed: int
+    order: int
+
+    def run(self, values: Mapping[str, Tensor]) -> StepResults:
+        """Run it on copies of these values."""
+        copies = copy_values({name: value.detach() for name, value in values.items()})
+        leaves = {name: copies[name].requires_grad_() for name in self.call.wanted}
+        result = self.program(self.call, copies)
+        outputs = {name: leaf for name, leaf in outputs_of(result)[0] if isinstance(leaf, Tensor)}
+        number = self.loss_of(result, outputs)
+        second_too = self.order > 1
+        with self.program.holding(copies):
+            gradients = gradients_of(number, leaves, create_graph=second_too)
+            second = self.second_of(gradients, leaves) if second_too else {}
+        state = {name for name in values if name not in self.call.inputs and name not in self.call.wanted}
+        return StepResults(
+            number.detach(),
+            {name: output.detach() for name, output in outputs.items()},
+            {name: None if gradient is None else gradient.detach() for name, gradient in gradients.items()},
+            second,
+            {name: copies[name] for name in values if name in state},
+        )
+
+    def loss_of(self, result: Any, outputs: Mapping[str, Tensor]) -> Tensor:
+        """Return the loss: what the caller's function makes of the result, the model's own, or a sum with weights."""
+        if self.loss is not None:
+            number = self.loss(result)
+        elif is_number(getattr(result, "loss", None)):
+            number = result.loss
+        elif is_number(result):
+            number = result
+        else:
+            number = weighted(outputs, self.seed)
+        if not isinstance(number, Tensor) or not is_number(number):
+            raise UsageError(
+                "bp.swap: the loss is a floating-point number, a tensor with one element that requires grad"
+            )
+        return number
+
+    def second_of(
+        self, gradients: Mapping[str, Tensor | None], leaves: Mapping[str, Tensor]
+    ) -> dict[str, Tensor | None]:
+        """Return the gradients of ⟨gradients, directions⟩."""
+        ends = {name: end for name, end in gradients.items() if end is not None and end.requires_grad}
+        if not ends:
+            return dict.fromkeys(leaves)
+        return {
+            name: None if gradient is None else gradient.detach()
+            for name, gradient in gradients_of(weighted(ends, self.seed + 1), leaves).items()
+        }
+
+
+def gradients_of(number: Tensor, leaves: Mapping[str, Tensor], create_graph: bool = False) -> dict[str, Tensor | None]:
+    if not number.requires_grad:
+        return dict.fromkeys(leaves)
+    gradients = torch.autograd.grad(number, list(leaves.values()), create_graph=create_graph, allow_unused=True)
+    return dict(zip(leaves, gradients, strict=True))
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.numel() == 1 and value.is_floating_point()
+
+
+def weighted(outputs: Mapping[str, Tensor], seed: int) -> Tensor:
+    """Return a sum of all outputs with random weights, which every dtype has exactly."""
+    if not any(map(is_inexact, outputs.values())):
+        raise UsageError("bp.swap: the model returns no floating-point tensor: pass loss=")
+    source = own_source(seed)
+    total: Any = 0.0
+    for output in filter(is_inexact, outputs.values()):
+        weights = torch.randn(output.shape, generator=source).to(torch.bfloat16)
+        total = total + (output * weights.to(output)).sum()
+    return total if not total.is_complex() else total.real
+
+
+# ---- Values
+
+
+def widened(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the values in float64."""
+    return {name: wide(value) for name, value in values.items()}
+
+
+def again(values: Mapping[str, Tensor], computes_in: torch.dtype, seed: int) -> dict[str, Tensor]:
+    """Return the values in float64, rounded once more as the coarser of their dtype and another rounds."""
+    source = own_source(seed)
+    return {
+        name: rounded_again(
+            wide(value), coarser(value.dtype, computes_in) if is_inexact(value) else value.dtype, source
+        )
+        for name, value in values.items()
+    }
+
+
+def coarser(first: torch.dtype, second: torch.dtype) -> torch.dtype:
+    """Return the dtype with fewer digits."""
+    return max(REAL.get(first, first), REAL.get(second, second), key=lambda kind: torch.finfo(kind).eps)
+
+
+def nearby_values(values: Mapping[str, Tensor], step: Step) -> dict[str, Tensor]:
+    """Return values of which those that gradients are wanted of are up to a tenth larger or smaller."""
+    source = own_source(step.seed + 2)
+    return {
+        name: value * (1 + MOVED_BY * uniform(value, source)) if name in step.call.wanted else value
+        for name, value in values.items()
+    }
+
+
+def noisy_inputs(values: Mapping[str, Tensor], call: Call, seed: int) -> dict[str, Tensor]:
+    """Return values whose inputs that require grad have noise on them: an input that is 0 in the model is not 0."""
+    source = own_source(seed + 3)
+    moved = dict(values)
+    for name in call.wanted:
+        value = values[name]
+        moved[name] = value + (MOVED_BY * (size_of(value) or 1.0) * uniform(value, source)).to(value)
+    return moved
+
+
+def uniform(value: Tensor, source: torch.Generator) -> Tensor:
+    """Return numbers between -1 and 1 in the shape and dtype of a tensor."""
+    return (torch.rand(value.shape, generator=source) * 2 - 1).to(value)
+
+
+def coarsest(values: Mapping[str, Tensor]) -> torch.dtype:
+    """Return the dtype with the fewest digits among floating-point values."""
+    kinds = [REAL.get(value.dtype, value.dtype) for value in values.values() if is_inexact(value)]
+    return max(kinds, key=lambda kind: torch.finfo(kind).eps)
+
+
+def wanted_as_they_are(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the parameters that require grad, and the inputs that do; where there are none, all inputs that may."""
+    leaves, _ = pytree.tree_flatten((tuple(args), dict(kwargs)))
+    with_grad = {
+        place.name
+        for place, leaf in zip(call.leaves, leaves, strict=True)
+        if isinstance(leaf, Tensor) and leaf.requires_grad
+    }
+    return tuple(name for name in call.wanted if name not in call.inputs or name in with_grad) or call.wanted
+
+
+MOVED_BY = 0.1
+"""How far values near the captured ones are from these, as a part of them."""

@@ -1,0 +1,172 @@
+"""Places during a proof: put in and taken out, and their calls seen.
+
+What the originals write into, return and draw is the witness for what the solutions may.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint.derive.called import in_words
+from backprint.tools.swap.guards import arguments_of, flatten, leaf_names, learn, state_of
+from backprint.tools.swap.places import Place
+from backprint.tools.swap.solutions import name_of
+from backprint.tools.swap.steps import Step
+from backprint.values.settings import RandomStates, keeping_settings, random_states
+
+# ---- The methods of the places, in and out
+
+
+@contextlib.contextmanager
+def as_they_were(places: Sequence[Place]) -> Iterator[None]:
+    """Take the methods of all places out, and put them back afterwards where they were in, with all counts."""
+    kept = [(place.installed, place.ran, place.fell_back, dict(place.reasons)) for place in places]
+    for place in places:
+        if place.installed:
+            place.remove()
+    try:
+        yield
+    finally:
+        for place, (installed, place.ran, place.fell_back, place.reasons) in zip(places, kept, strict=True):
+            if installed:
+                place.install()
+
+
+@contextlib.contextmanager
+def put_in(
+    places: Sequence[Place],
+    dtype: torch.dtype | None,
+    watch: Callable[..., Any] | None,
+    active: bool = True,
+    any_grad: bool = False,
+) -> Iterator[None]:
+    """Put the methods in for a block, with a guard for this dtype; without `active` the originals run, and with
+    `any_grad` the solutions run whatever requires grad. Settings that a solution changes are restored."""
+    with keeping_settings(), contextlib.ExitStack() as taken_out:
+        taken_out.callback(_take_out, places)
+        for place in places:
+            place.install()
+            place.active, place.watch = active, watch
+            place.ran, place.fell_back, place.reasons, place.quiet = 0, 0, {}, True
+            if place.guard is not None:
+                guard = place.guard if dtype is None else place.guard.in_dtype(dtype)
+                place.guard_for_now = replace(guard, any_grad=any_grad)
+        yield
+
+
+def _take_out(places: Sequence[Place]) -> None:
+    for place in places:
+        place.watch = place.guard_for_now = None
+        place.quiet = False
+        if place.installed:
+            place.remove()
+
+
+# ---- What a call does
+
+
+@dataclass(slots=True)
+class SeenCall:
+    """A call of a place: its arguments in copies, which of its tensors it, or the step after it, wrote into, and
+    whether it drew random numbers."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    names: list[str]
+    tensors: list[Tensor]
+    copies: list[Tensor]
+    outputs: list[Tensor] = field(default_factory=list)
+    output_copies: list[Tensor] = field(default_factory=list)
+    draws: bool = False
+
+    @property
+    def written(self) -> set[str]:
+        """The tensors that have other values now than before the call: the backward may write into them too."""
+        pairs = zip(self.names, self.tensors, self.copies, strict=True)
+        return {name for name, tensor, copy in pairs if not same_bits(tensor, copy)}
+
+    @property
+    def changed_later(self) -> set[int]:
+        """The outputs that have other values now than when they were returned."""
+        pairs = enumerate(zip(self.outputs, self.output_copies, strict=True))
+        return {index for index, (output, copy) in pairs if not same_bits(output, copy)}
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Sees the calls of all places."""
+
+    calls: dict[str, list[SeenCall]] = field(default_factory=dict)
+    error: str = ""
+
+    def __call__(
+        self, place: Place, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], make: Callable[[], Any]
+    ) -> Any:
+        names, tensors = named_tensors(place, module, args, kwargs)
+        with torch.no_grad():
+            seen = SeenCall(tuple(args), dict(kwargs), names, tensors, [tensor.detach().clone() for tensor in tensors])
+        self.calls.setdefault(place.name, []).append(seen)
+        before = random_states()
+        try:
+            results = make()
+        except Exception as error:
+            self.error = self.error or f"{name_of(place.solution)} at {place.name} raised {in_words(error)}"
+            raise
+        seen.draws = not _same_states(before, random_states())
+        leaves: list[Any] = []
+        flatten((results,), leaves)
+        seen.outputs = [leaf.detach() for leaf in leaves if isinstance(leaf, Tensor)]
+        seen.output_copies = [output.clone() for output in seen.outputs]
+        return results
+
+
+def named_tensors(
+    place: Place, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[list[str], list[Tensor]]:
+    """Return the tensors of a call by name: those among its arguments, its parameters and its buffers."""
+    present, values = arguments_of(place.forms, args, kwargs)
+    leaves: list[Any] = []
+    flatten(values, leaves)
+    named = [*zip(leaf_names(present, values), leaves, strict=True)]
+    parameters, buffers = state_of(module)
+    own = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    named += [(name, tensor) for (name, _), tensor in zip(own, [*parameters, *buffers], strict=True)]
+    return [name for name, leaf in named if isinstance(leaf, Tensor)], [
+        leaf for _, leaf in named if isinstance(leaf, Tensor)
+    ]
+
+
+def _same_states(before: RandomStates, after: RandomStates) -> bool:
+    """Whether no random number was drawn between two states."""
+    pairs = zip((before.cpu, *before.cuda), (after.cpu, *after.cuda), strict=False)
+    return len(before.cuda) == len(after.cuda) and all(torch.equal(*pair) for pair in pairs)
+
+
+def same_bits(tensor: Tensor, copy: Tensor) -> bool:
+    """Whether two tensors have equal values, NaN included."""
+    tensor = tensor.detach()
+    equal = (tensor == copy) | ((tensor != tensor) & (copy != copy))
+    return tensor.shape == copy.shape and bool(equal.all())
+
+
+def record(step: Step, places: Sequence[Place]) -> dict[str, list[SeenCall]]:
+    """Run the step with the originals, and return the calls of each place; a place without a guard learns it here."""
+    watcher = Watcher()
+    learning: set[str] = set()
+
+    def watch(place: Place, module: nn.Module, args: Any, kwargs: Any, make: Callable[[], Any]) -> Any:
+        if place.guard is None or place.name in learning:
+            guard = learn(module, *arguments_of(place.forms, args, kwargs), place.fixed)
+            place.guard = guard if place.guard is None else place.guard.joined(guard)
+            learning.add(place.name)
+        return watcher(place, module, args, kwargs, make)
+
+    with put_in(places, None, watch, active=False):
+        step.run(step.call.values)
+    return watcher.calls

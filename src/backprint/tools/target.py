@@ -1,0 +1,280 @@
+"""A TARGET names what a verb works on: `file.py:factory`, `package.module:factory`, or the folder of a sample.
+
+A GraphNet sample is built from its parsed code, with its own recipes. A Backprint sample is captured again from its
+saved forward, under the names and recipes that it has. This module joins reading and building with capture, for the
+command line and for corpora. It imports torch when a TARGET is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from backprint.common.factories import find_factory
+from backprint.common.formats import BACKPRINT, FORMATS, GRAPHNET, format_of
+from backprint.errors import SampleError, UsageError
+from backprint.graph.capture_options import DEFAULTS
+from backprint.graph.nouns import Capture
+from backprint.prove.proven import capture_with_recipes, resolve_options, with_advice_on_ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A callable with its arguments, and the recipes that made the arguments, if any.
+
+    `with_grad` and `without_grad` are (name, why) of the inputs that require grad and of those that do not.
+    `requires_grad` and `mode` are options for capture; `bytes` is the size of all tensors.
+    """
+
+    title: str
+    model: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    kind: str
+    recipes: Any = None
+    with_grad: tuple[tuple[str, str], ...] = ()
+    without_grad: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    requires_grad: Any = None
+    bytes: int = 0
+    mode: str | None = None
+    fake: bool = False
+
+
+def read_target(
+    text: Any, *, fake: bool = False, device: str | None = None, mode: str | None = None, trust: bool = False
+) -> Target:
+    """Read the Target that a text names. A factory is imported and called; a sample is parsed, and executed only if
+    it is refused and trusted."""
+    place = Path(text)
+    if not place.is_dir():
+        return target_of_factory(str(text), fake, device, mode)
+    format_ = format_of(place)
+    if format_ is None:
+        known_folders = ", or ".join(
+            f"{' and '.join((known_format.main, *known_format.required[:1]))} ({known_format.title})"
+            for known_format in FORMATS.values()
+        )
+        raise UsageError(f"{place}: not a sample: a sample's folder has {known_folders}")
+    return READERS[format_.name](place, fake, device, mode, trust)
+
+
+def read_capture(place: Path, mode: str | None = None, trust: bool = False, allow: tuple[str, ...] = ()) -> Capture:
+    """Return the Capture of a sample: one of Backprint's is loaded, any other captured in memory."""
+    from backprint.sample.load import load
+
+    format_ = format_of(place)
+    if format_ is None or format_ is BACKPRINT:
+        return load(place, allow=allow)
+    return capture_target(read_target(place, mode=mode, trust=trust))
+
+
+def capture_target(target: Target, **options: Any) -> Capture:
+    """Return the Capture of a Target. Its recipes become the Capture's, and only inputs without one get a fitted
+    recipe."""
+    unknown = sorted(set(options) - set(DEFAULTS))
+    if unknown:
+        raise UsageError(f"{unknown[0]!r} is not an option of bp.capture; its options are {', '.join(DEFAULTS)}")
+    resolved = resolve_options({"mode": target.mode, "fake": target.fake, **options})
+    if resolved.requires_grad is None:
+        resolved = replace(resolved, requires_grad=target.requires_grad)
+    if bool(resolved.fake) is not target.fake:
+        raise UsageError(f"{target.title}: read the TARGET with fake={resolved.fake}, as it is to be captured")
+    if target.kind != "factory":
+        specialize = resolved.specialize
+        if target.fake and specialize is None:
+            specialize = True  # the numbers that a sample's code reads are known from its metadata
+        name = target.title if resolved.name is None else resolved.name
+        resolved = replace(resolved, name=name, mode=None, specialize=specialize)  # the code is in that mode already
+    capture = capture_with_recipes(target.model, target.args, target.kwargs, resolved, target.recipes)
+    return replace(capture, notes=(*target.notes, *capture.notes)) if target.notes else capture
+
+
+def with_grad(target: Target, capture: Capture, requires_grad: Any) -> tuple[tuple[str, str], ...]:
+    """Return (name, why) of the tensors that require grad in a Capture of a Target with this option."""
+    if requires_grad is None:
+        return target.with_grad
+    why = f"requires_grad={requires_grad}" if isinstance(requires_grad, (str, bool)) else "requires_grad names it"
+    ports = [port for pair in capture.pairs if pair.backward for port in pair.backward.by_role("gradient")]
+    return tuple((name, why) for name in dict.fromkeys(port.name for port in ports))
+
+
+def capture_named_target(
+    text: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]
+) -> Capture:
+    """Capture a TARGET given as a string or a path, which has its own arguments."""
+    arguments = dict(kwargs)
+    read_options = {key: arguments.pop(key) for key in ("device", "trust") if key in arguments}
+    if args or arguments:
+        raise UsageError(f"{text}: a TARGET brings its own inputs: pass none to bp.capture, only options")
+    target = read_target(text, fake=bool(options["fake"]), mode=options["mode"], **read_options)
+    return capture_target(target, **options)
+
+
+# ---- GraphNet's samples
+
+
+def _target_of_graphnet(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool) -> Target:
+    """Build a GraphNet sample."""
+    from backprint.prove.again import function_of
+    from backprint.tools.graphnet import read_graphnet
+    from backprint.tools.graphnet.build import build_sample
+    from backprint.trace import frames
+    from backprint.trace.fake import fake as fake_world
+
+    sample = read_graphnet(place, trust)
+    with _unallocated_if(fake):  # under `fake`, a device that is missing here is allowed
+        _check_torch_device(device)
+    built = build_sample(
+        sample, device=device or "cpu", mode=mode, fake=fake_world if fake else None, run=function_of(frames.at)
+    )
+    return Target(
+        title=sample.name,
+        model=built.module,
+        args=(),
+        kwargs=built.inputs,
+        kind="graphnet",
+        recipes=built.recipes,
+        with_grad=built.with_grad,
+        without_grad=built.without_grad,
+        notes=built.notes,
+        requires_grad=tuple(name for name, _ in built.with_grad) or False,
+        bytes=built.bytes,
+        fake=fake,
+    )
+
+
+# ---- Our own samples
+
+
+def _target_of_sample(place: Path, fake: bool, device: str | None, mode: str | None, trust: bool = False) -> Target:
+    """Make a Target of a Backprint sample, to be captured again from its saved forward."""
+    from backprint.graph.sizes import new_devices, on_device
+    from backprint.prove.again import module_of
+    from backprint.sample.inputs import Inputs
+    from backprint.sample.load import load
+    from backprint.trace import frames
+
+    capture = load(place)
+    if mode is not None:
+        raise UsageError(f"{place}: mode={mode!r} cannot be written into a saved graph: its operators have their mode")
+    if len(capture.pairs) != 1:
+        raise UsageError(
+            f"{place}: a sample of {len(capture.pairs)} pairs is captured again from its program, not from its forwards"
+        )
+    if fake:
+        raise UsageError(f"{place}: fake=True: a saved forward is captured again on the inputs that its recipes make")
+    if capture.recipes.missing:
+        raise SampleError(
+            f"{place}: it was saved without data, so there is no {capture.recipes.missing[0]!r} to run on"
+        )
+    _check_torch_device(device)
+    recipes = Inputs(capture.recipes.recipes, capture.recipes.exact, capture.recipes.seed)
+    [pair] = capture.pairs
+    places = new_devices(pair.forward, device) if device else {}
+    recipes = recipes.moved(places)
+    capture = replace(capture, recipes=recipes)
+    model, inputs, with_grad, without_grad = module_of(capture, on_device(pair.forward, places), frames.at)
+    size = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
+    return Target(
+        title=capture.name,
+        model=model,
+        args=(),
+        kwargs=inputs,
+        kind="backprint",
+        recipes=recipes,
+        with_grad=with_grad,
+        without_grad=without_grad,
+        notes=(*capture.notes, *_notes_on_opaque_edges(capture)),
+        requires_grad=tuple(name for name, _ in with_grad) or False,
+        bytes=size + sum(getattr(value, "nbytes", 0) for value in inputs.values()),
+    )
+
+
+def _notes_on_opaque_edges(capture: Capture) -> tuple[str, ...]:
+    """Return a note for a Capture of a saved forward whose autograd may not be the program's own backward."""
+    if not capture.opaque or capture.pairs[0].backward is None:
+        return ()
+    edge = capture.opaque[0]
+    place = f" at {edge.source.file}:{edge.source.line}" if edge.source is not None else ""
+    more = f", and {len(capture.opaque) - 1} more such edges" if len(capture.opaque) > 1 else ""
+    return (
+        f"autograd of the saved forward may differ from the program's backward: {edge.text}{place}{more}. The "
+        "sample has the program's own backward",
+    )
+
+
+READERS: Mapping[str, Callable[[Path, bool, str | None, str | None, bool], Target]] = {
+    BACKPRINT.name: _target_of_sample,
+    GRAPHNET.name: _target_of_graphnet,
+}
+"""The reader of each format of samples."""
+
+
+# ---- Factories
+
+
+@with_advice_on_ranks()
+def target_of_factory(text: str, fake: bool, device: str | None, mode: str | None) -> Target:
+    """Call the factory of a TARGET: it returns a callable, arguments and keyword arguments; with `fake`, no values."""
+    factory = find_factory(text)
+    with _unallocated_if(fake):
+        result = factory()
+    if isinstance(result, tuple) and len(result) in (2, 3) and callable(result[0]):
+        model, args, *rest = result
+        kwargs = rest[0] if rest else {}
+        args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+        if isinstance(kwargs, dict):
+            _check_torch_device(device)
+            if device:
+                with _unallocated_if(fake):
+                    model, args, kwargs = move_to_device(device, model, args, kwargs)
+            title = getattr(model, "__name__", type(model).__name__)
+            from backprint.values.tree import strided_tensors
+
+            size = sum(tensor.nbytes for tensor in strided_tensors(model, args, kwargs))
+            return Target(title, model, args, kwargs, "factory", bytes=size, mode=mode, fake=fake)
+    raise UsageError(
+        f"{text}: the factory must return (model, args) or (model, args, kwargs), not {_describe_type(result)}"
+    )
+
+
+def _unallocated_if(fake: bool) -> Any:
+    """Return the mode under which nothing is allocated, if `fake`."""
+    if not fake:
+        return contextlib.nullcontext()
+    from backprint.trace.fake import fake as fake_world
+
+    return fake_world()
+
+
+def _check_torch_device(device: str | None) -> None:
+    """Raise unless tensors can be made on this device."""
+    if device is None:
+        return
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # no such device, or not in this build of torch
+        raise UsageError(f"--device {device}: {str(error).splitlines()[0][:200]}") from error
+
+
+def move_to_device(device: str, *values: Any) -> Any:
+    """Move models and tensors to a device."""
+    import torch
+
+    from backprint._torch.pytree import tree_map
+
+    return tree_map(lambda leaf: leaf.to(device) if isinstance(leaf, (torch.Tensor, torch.nn.Module)) else leaf, values)
+
+
+def _describe_type(value: Any) -> str:
+    return (
+        f"({', '.join(type(item).__name__ for item in value)})"
+        if isinstance(value, tuple)
+        else f"a {type(value).__name__}"
+    )

@@ -1,0 +1,149 @@
+"""Edge values among the inputs: zeros, infinities, NaN, very large and very small numbers.
+
+A program need not take them: what the reference returns in its own dtype and in float64 for such an input counts only
+where both are of one kind, a number, NaN or an infinity. A NaN that it makes of an infinity, as inf - inf is, does not
+count. Gradients are compared for finite edge values alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from backprint.derive.called import run_forward
+from backprint.derive.checked import NOT_TRIED, OK, WRONG, CheckRow
+from backprint.derive.compared import NoReference, Result, Subject, differ, expected_of, precise, size_of
+from backprint.derive.otherwise import unless_rounding
+from backprint.derive.reproduced import Fault
+from backprint.derive.setting import is_inexact
+from backprint.derive.unusual import with_inputs
+from backprint.tools.tasks.program import ReferenceFailed
+from backprint.tools.tasks.solving import SolutionFailed
+
+EDGES = {
+    "zeros": 0.0,
+    "1e4": 1e4,
+    "-1e4": -1e4,
+    "a denormal": 1e-40,
+    "inf": math.inf,
+    "-inf": -math.inf,
+    "NaN": math.nan,
+}
+
+SHARE = 0.1
+"""How many elements are an edge value; of those that are not finite, one alone, so that not every result is NaN."""
+
+MOST_INPUTS = 3
+"""In how many inputs edge values are put."""
+
+
+def edge_rows(subject: Subject, names: Sequence[str], seed: int) -> Iterator[Result]:
+    """Yield rows for edge values in one of these inputs at a time, and zeros in all of one."""
+    for name in names[:MOST_INPUTS]:
+        value = subject.values[name]
+        if not value.is_floating_point() or not value.numel():
+            continue
+        for word, edge in EDGES.items():
+            changed = {**subject.values, name: with_edge(value, edge, seed)}
+            yield from _at_edge(subject, f"{word} in {name}", changed, math.isfinite(edge))
+        yield from _at_edge(subject, f"{name} of zeros", {**subject.values, name: torch.zeros_like(value)}, True)
+
+
+def with_edge(value: Tensor, edge: float, seed: int) -> Tensor:
+    """Return the tensor with an edge value in some places, or in one if it is not finite."""
+    source = torch.Generator().manual_seed(seed)
+    if math.isfinite(edge):
+        places = torch.rand(value.shape, generator=source) < SHARE
+    else:
+        places = torch.zeros(value.shape, dtype=torch.bool)
+    places.view(-1)[int(torch.randint(value.numel(), (1,), generator=source))] = True
+    return value.masked_fill(places.to(value.device), edge)
+
+
+def _at_edge(subject: Subject, check: str, values: dict[str, Tensor], finite: bool) -> Iterator[Result]:
+    """Yield rows for these inputs."""
+    try:
+        expected = expected_of(subject, values)
+    except (NoReference, ReferenceFailed):
+        return  # the reference refuses such a value
+    except SolutionFailed as error:
+        yield CheckRow(check, subject.text, "output", None, None, f"{NOT_TRIED}: the function raised {error}"), None
+        return
+    if expected.own is None:
+        return
+    if finite and all(is_finite(value) for value in (*expected.exact.outputs.values(), *expected.own.outputs.values())):
+        there = replace(subject, values=values)
+        yield from unless_rounding(there, with_inputs(there, check, values, expected))
+        return
+    try:
+        outputs = run_forward(subject.ours, subject.call, values).outputs
+    except SolutionFailed as error:
+        yield CheckRow(check, subject.text, "output", None, None, f"{NOT_TRIED}: the function raised {error}"), None
+        return
+    for name, exact in expected.exact.outputs.items():
+        ours, own = outputs.get(name), expected.own.outputs[name]
+        if ours is None or ours.shape != exact.shape or not is_inexact(exact) or not exact.numel():
+            continue
+        moved = None if expected.moved is None else expected.moved.outputs[name]
+        yield compared(subject, check, name, values, (ours, exact, own, moved))
+
+
+def compared(
+    subject: Subject,
+    check: str,
+    name: str,
+    values: dict[str, Tensor],
+    results: tuple[Tensor, Tensor, Tensor, Tensor | None],
+) -> Result:
+    """Return the row of one output: of the same kind where the reference's is sure, and near it where it is finite."""
+    ours, exact, own, moved = (None if value is None else precise(value) for value in results)
+    assert ours is not None
+    assert exact is not None
+    assert own is not None
+    sure = sure_places(check, exact, own, moved)
+    fault = Fault(subject.ours, subject.call, values, {}, name, exact, check, tuple(), {})
+    if detail := other_kind(sure, ours, exact):
+        return CheckRow(check, subject.text, name, None, None, WRONG, detail), fault
+    numbers = sure & (kind_of(exact) == 0)
+    if not bool(numbers.any()):
+        return CheckRow(check, subject.text, name, 0.0, 0.0, OK), None
+    kept = [None if value is None else torch.where(numbers, value, 0.0) for value in (ours, exact, own, moved)]
+    assert kept[1] is not None
+    difference = differ(subject, kept[0], kept[1], kept[2], kept[3], size_of(kept[1]))
+    return CheckRow(check, subject.text, name, difference.error, difference.allowed, difference.verdict), fault
+
+
+def sure_places(check: str, exact: Tensor, own: Tensor, moved: Tensor | None) -> Tensor:
+    """Return the elements for which the reference is sure of the kind of its result: in float64, in its own dtype, and
+    on inputs that are rounded once more. A NaN counts if NaN is what was put among the inputs."""
+    sure = kind_of(exact) == kind_of(own)
+    if moved is not None:
+        sure = sure & (kind_of(exact) == kind_of(moved))
+    return sure if check.startswith("NaN") else sure & ~exact.isnan()
+
+
+def other_kind(sure: Tensor, ours: Tensor, exact: Tensor) -> str:
+    """Return the first of these elements that is of another kind than the reference's, or an empty text."""
+    other = sure & (kind_of(ours) != kind_of(exact))
+    if not bool(other.any()):
+        return ""
+    place = int(other.flatten().to(torch.int8).argmax())
+    got, wanted = float(ours.flatten()[place].real), float(exact.flatten()[place].real)
+    return f"element {place} is {got:g}, and the reference's {wanted:g}"
+
+
+def kind_of(value: Tensor) -> Tensor:
+    """Return 0 for numbers, 1 for NaN, 2 for inf and 3 for -inf, element by element."""
+    real = value.real if value.is_complex() else value
+    kind = torch.zeros(real.shape, dtype=torch.int8, device=real.device)
+    kind = torch.where(real.isnan(), 1, kind)
+    kind = torch.where(real == math.inf, 2, kind)
+    return torch.where(real == -math.inf, 3, kind)
+
+
+def is_finite(value: Tensor) -> bool:
+    return not is_inexact(value) or bool(value.isfinite().all())

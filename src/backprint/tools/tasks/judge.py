@@ -1,0 +1,547 @@
+"""The judge of a solution: whether it is right, why not, and how fast.
+
+The solution works in a process of its own (`solver`). Here, the reference runs, results are compared, and the clock is
+read. Contents are drawn from a seed that is chosen after the solution was loaded and called once. The comparisons are
+those of `bp.check`, with the solution as the function; more follow that only a judge makes: draws of other sizes of
+values, inputs of which half are those of the call before, calls as a model makes them (`usage`), edge values (`edges`),
+other shapes (`sizes`), and at the end, whether equal calls were equal and whether results are still what they were.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.common.memory import available_bytes
+from backprint.derive.called import Call, Program, in_dtype, run_forward
+from backprint.derive.checked import DERIVATIVE, NOT_TRIED, OK, WRONG, CheckRow
+from backprint.derive.compared import NUMBERS, TINY, NoReference, Result, Subject, expected_of, precise
+from backprint.derive.differences import by_differences
+from backprint.derive.function import checks_of
+from backprint.derive.hostile import indices_of
+from backprint.derive.otherwise import unless_rounding
+from backprint.derive.reproduced import Fault
+from backprint.derive.setting import is_inexact, wide
+from backprint.derive.unusual import with_inputs
+from backprint.errors import RefusedError
+from backprint.tools.jobs.processes import check_platform, prctl
+from backprint.tools.tasks.edges import edge_rows
+from backprint.tools.tasks.folder import ReadTask
+from backprint.tools.tasks.nouns import FirstWrong, SolutionTime, TaskReport
+from backprint.tools.tasks.program import Reference, ReferenceFailed, TaskProgram, captured_values, fresh_values
+from backprint.tools.tasks.rounding import rounding_rows
+from backprint.tools.tasks.sizes import other_sizes
+from backprint.tools.tasks.solver import PR_SET_DUMPABLE
+from backprint.tools.tasks.solving import Remote, SolutionFailed, SolutionProcess, SolutionRaised
+from backprint.tools.tasks.timing import timed_against_eager
+from backprint.tools.tasks.usage import usage_rows
+from backprint.values.settings import outside_modes, preserving_random_states
+
+SCALES = (1.0, 1.0, 1e-2, 8.0)
+
+"""How large the contents of further draws are, relative to the captured ones. The first draw has all checks."""
+
+LARGER = "inputs times 8"
+"""The check of larger draws, at which functions saturate: other rounding is allowed there, as for edge values."""
+
+DRAWS = 8
+"""How often contents are drawn until they move an output: those of a spiking program may not."""
+
+PAUSE = 0.4
+"""Seconds before results are looked at again: what a thread of the solution does to them later is seen."""
+
+LIMIT = 60.0
+"""Seconds that a solution has for an answer."""
+
+WARM_UP = 300.0
+"""Seconds that a solution has to load, and for its first call: compilers take long."""
+
+
+def judge(
+    read: ReadTask,
+    load: Callable[[], Callable[..., Any]],
+    title: str,
+    *,
+    timed: bool = True,
+    times: float = 2.0,
+    limit: float = LIMIT,
+    warm_up: float = WARM_UP,
+    memory: int = 0,
+    first: bool = False,
+) -> TaskReport:
+    """Judge a solution, which `load` returns in its own process. With `first`, the judge stops at the first fault."""
+    options: dict[str, Any] = dict(times=times, limit=limit, warm_up=warm_up, memory=memory, first=first)
+    (report,) = judge_together(read, [(title, load)], timed=timed, **options)
+    return report
+
+
+def judge_together(
+    read: ReadTask,
+    solutions: Sequence[tuple[str, Callable[[], Callable[..., Any]]]],
+    *,
+    timed: bool = False,
+    times: float = 2.0,
+    limit: float = LIMIT,
+    warm_up: float = WARM_UP,
+    memory: int = 0,
+    first: bool = False,
+) -> list[TaskReport]:
+    """Return the reports of several solutions of a task, each a title and what loads it.
+
+    All are loaded and called once before the seed is drawn, so that they are judged by the same contents, for which the
+    reference runs once.
+    """
+    options: dict[str, Any] = dict(times=times, limit=limit, warm_up=warm_up, memory=memory, first=first)
+    reports = []
+    with judging(read, [load for _, load in solutions], **options) as judgings:
+        for (title, _), solution in zip(solutions, judgings, strict=True):
+            reports.append(solution.report(title, timed))
+            solution.remote.process.close()
+    return reports
+
+
+@contextlib.contextmanager
+def judging(
+    read: ReadTask,
+    loads: Sequence[Callable[[], Callable[..., Any]]],
+    *,
+    times: float = 2.0,
+    limit: float = LIMIT,
+    warm_up: float = WARM_UP,
+    memory: int = 0,
+    first: bool = False,
+) -> Iterator[list[Judging]]:
+    """Fork the processes of solutions, load each and call it once, and end them with the block."""
+    check_platform()
+    most = memory or int(available_bytes() * 0.9)
+    contents = Contents(read)
+    processes: list[SolutionProcess] = []
+    with outside_modes(), preserving_random_states():
+        try:
+            for load in loads:
+                processes.append(SolutionProcess(load, warm_up, most))
+            remotes = [Remote(read.program, process) for process in processes]
+            judgings = [Judging(read, contents, remote, times, limit, first) for remote in remotes]
+            for solution in judgings:
+                solution.load()
+            yield judgings
+        finally:
+            for process in processes:
+                process.close()
+            prctl(PR_SET_DUMPABLE, 1)
+
+
+class Contents:
+    """What solutions of a task are judged by: inputs that are drawn from one seed, and the reference's results."""
+
+    def __init__(self, read: ReadTask) -> None:
+        self.task, self.program = read.task, read.program
+        self.reference = Program(
+            Reference(read.program, MOST_REMEMBERED),
+            {},
+            0,
+            is_pure=True,
+            forgetful=Program(Reference(read.program), {}, 0, is_pure=True),
+        )
+        self.captured = captured_values(read.program)
+        self.drawn: dict[tuple[int, float], dict[str, Tensor]] = {}
+        self.seed = 0
+
+    def draw(self) -> None:
+        """Draw the seed, with which the contents move an output; RefusedError if several draws move none."""
+        if self.seed:
+            return
+        for _ in range(DRAWS):
+            self.seed = int.from_bytes(os.urandom(6), "little") or 1
+            self.drawn.clear()
+            if self.has_power(self.fresh()):
+                return
+        raise RefusedError(
+            f"{self.task.name}: no output moves with contents that were drawn {DRAWS} times, so nothing would be "
+            "seen of a wrong solution"
+        )
+
+    def fresh(self, more: int = 0, scale: float = 1.0) -> dict[str, Tensor]:
+        """Return inputs drawn from the seed and a number, with larger or smaller floats."""
+        if (more, scale) not in self.drawn:
+            self.drawn[more, scale] = fresh_values(self.program, self.seed + more, scale)
+        return self.drawn[more, scale]
+
+    def has_power(self, values: Mapping[str, Tensor]) -> bool:
+        """Whether these contents move an output by more than rounding, from what it is on the captured ones."""
+        before, now = (self.exact(some) for some in (self.captured, values))
+        least = TINY.get(self.kind, 1e-3)
+        return any(is_inexact(exact) and apart(exact, before[name]) > least for name, exact in now.items())
+
+    def exact(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the reference's results in float64."""
+        widened = {name: wide(value) for name, value in values.items()}
+        return run_forward(self.reference, self.program.call, widened).outputs
+
+    @property
+    def kind(self) -> torch.dtype:
+        """The dtype of the first input with a gradient."""
+        kind: torch.dtype = getattr(torch, next(port.dtype for port in self.task.inputs if port.differentiable))
+        return kind
+
+
+MOST_REMEMBERED = 512 << 20
+"""The bytes of the reference's results that the judge keeps, for calls on equal inputs."""
+
+
+class Judging:
+    """One solution being judged."""
+
+    def __init__(
+        self, read: ReadTask, contents: Contents, remote: Remote, times: float, limit: float, first: bool
+    ) -> None:
+        self.read, self.contents, self.remote = read, contents, remote
+        self.times, self.limit, self.first = times, limit, first
+        self.program: TaskProgram = read.program
+        self.rows: list[CheckRow] = []
+        self.wrong: FirstWrong | None = None
+        self.reason = ""
+        self.refused: dict[str, None] = {}
+        self.notes: list[str] = []
+        self.text = ""
+        """The captured dtype, in words."""
+        self.raised = False
+        """Whether it raised when it was loaded or called first."""
+
+    def report(
+        self, title: str, timed: bool, alone: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
+    ) -> TaskReport:
+        """Judge it, and time it if it is right: in a block of `alone`, that nothing else on the machine be timed."""
+        measured: tuple[SolutionTime, ...] = ()
+        untimed = ""
+        if not self.reason:
+            self.contents.draw()
+            values = self.contents.fresh()
+            self.text = self.subject(values).text
+            for result in self.results(values):
+                self.enter(*result)
+                if self.reason and self.first:
+                    break
+        if not self.reason and timed:
+            allowed = {row.name: row.allowed for row in reversed(self.rows) if row.allowed and row.check in FIRST_DRAW}
+            seed = self.contents.seed
+            with alone():
+                measured, untimed, wrong = timed_against_eager(self.read.task, self.remote, seed, self.limit, allowed)
+            if wrong:
+                self.enter(CheckRow("timed calls", "", "all", None, None, WRONG, wrong), None)
+        self.remote.process.drain()
+        if self.remote.process.printed > MOST_PRINTED:
+            self.notes.append(f"it printed {self.remote.process.printed:,} bytes")
+        if self.reason:
+            measured, untimed = (), "it is wrong" if timed else ""
+        return TaskReport(
+            self.read.task.name,
+            title,
+            not self.reason,
+            self.reason,
+            tuple(self.rows),
+            self.wrong,
+            tuple(self.refused),
+            tuple(self.notes),
+            measured,
+            untimed or ("" if timed else "it was not asked for"),
+            self.contents.seed,
+            self.remote.calls,
+        )
+
+    # ---- What is done
+
+    def load(self) -> None:
+        """Load the solution, and call it once, on the captured inputs: what it compiles, it compiles now."""
+        values = self.contents.captured
+        try:
+            self.remote.ask("load", draws=bool(self.program.draws))
+            call = replace(self.program.call, values=values)
+            forward = run_forward(self.ours, call, values)
+            for name, right in run_forward(self.contents.reference, call, values).outputs.items():
+                if (shape := list(forward.outputs[name].shape)) != list(right.shape):
+                    self.fail(f"{shown(name)} has the shape {shape}, and the reference's {list(right.shape)}")
+                    return
+            forward.gradients({name: torch.ones_like(forward.outputs[name]) for name in forward.differentiable})
+        except SolutionFailed as error:
+            self.raised = isinstance(error, SolutionRaised)
+            self.fail(str(error))
+        self.remote.process.limit = self.limit
+        self.remote.heard.clear()
+
+    def results(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
+        """Yield every comparison."""
+        stages: dict[str, Callable[[], Iterator[Result]]] = {
+            "first draw": lambda: checks_of(self.subject(values), 1, self.indices),
+            "memory": self.memory_rows,
+            "on the whole": lambda: self.on_the_whole(self.subject(values)),
+            "usage": lambda: usage_rows(self.subject(values), self.remote, self.contents.fresh(51)),
+            "further draws": lambda: self.further_draws(values),
+            "edge values": lambda: edge_rows(self.subject(values), self.names_of_inputs(), self.contents.seed),
+            "other sizes": lambda: other_sizes(self.program, self.subject, self.contents.seed),
+            **{name: partial(self.in_dtype, values, getattr(torch, name)) for name in self.read.task.dtypes},
+            DERIVATIVE: lambda: self.derivative(values),
+            "at the end": self.at_the_end,
+        }
+        for stage, rows in stages.items():
+            try:
+                yield from rows()
+            except SolutionFailed as error:
+                yield CheckRow(stage, "", "all", None, None, WRONG, f"it raised {error}"), None
+            except ReferenceFailed as error:
+                self.remote.again = False
+                yield CheckRow(stage, "", "all", None, None, f"{NOT_TRIED}: the reference raised {error}"), None
+        tried = {row.check for row in self.rows if row.tried}
+        compared = {row.name for row in self.rows if row.tried}
+        names = [*(name for name, _ in self.program.outputs), *self.program.wanted]
+        if never := [name for name in names if name not in compared]:
+            self.notes.append(f"never compared, as the reference has no numbers there: {', '.join(never)}")
+        if not self.reason and not tried.issuperset(NEEDED):
+            raise RefusedError(
+                f"{self.read.task.name}: the reference does not run on contents that were drawn: "
+                f"{'; '.join(row.verdict for row in self.rows if not row.tried)[:400]}"
+            )
+
+    def subject(self, values: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> Subject:
+        """Return the solution beside its reference, on these values."""
+        call = replace(self.program.call, values=dict(values))
+        return Subject(call, self.ours, self.contents.reference, True, dtype, in_dtype(values, dtype), self.times)
+
+    @property
+    def ours(self) -> Program:
+        """The solution as a program."""
+        return Program(self.remote, {}, 0)
+
+    def indices(self) -> tuple[str, ...]:
+        """Return the inputs with which the reference reads or adds at indices."""
+        known = {port.name for port in self.program.inputs}
+        return tuple(name for name in indices_of(self.program.forward) if name in known)
+
+    def names_of_inputs(self) -> list[str]:
+        """Return the inputs with a gradient: those of the call first, then parameters."""
+        roles = {port.name: port.role for port in self.program.inputs}
+        return sorted(self.program.wanted, key=lambda name: roles[name] != "input")
+
+    def further_draws(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
+        """Yield rows for further draws, in the memory of the calls before: what is remembered by address is seen."""
+        for number, scale in enumerate(SCALES, 1):
+            self.remote.again = number % 2 == 1
+            drawn = self.contents.fresh(number, scale)
+            name = f"draw {number + 1}" if scale == 1.0 else f"inputs times {scale:g}"
+            yield from self.compared(name, drawn)
+        for name, drawn in _half_changed(self.names_of_inputs(), values, self.contents.fresh(101), self.contents.seed):
+            yield from self.compared(name, drawn)
+        self.remote.again = False
+
+    def on_the_whole(self, subject: Subject) -> Iterator[Result]:
+        """Yield rows for the norms of what results in 16 bits are off by."""
+        yield from rounding_rows(subject, expected_of(subject, subject.values))
+
+    def compared(self, check: str, values: Mapping[str, Tensor]) -> Iterator[Result]:
+        """Yield rows for outputs, and gradients for random tangents, with these inputs."""
+        subject = self.subject(values)
+        try:
+            expected = expected_of(subject, subject.values)
+        except NoReference as error:
+            yield CheckRow(check, subject.text, "all", None, None, f"{NOT_TRIED}: {error}"), None
+            return
+        results = with_inputs(subject, check, values, expected)
+        for row, fault in unless_rounding(subject, results) if check == LARGER else results:
+            yield _refusal_is_wrong(row), fault
+        yield from rounding_rows(subject, expected)
+
+    def in_dtype(self, values: Mapping[str, Tensor], dtype: torch.dtype) -> Iterator[Result]:
+        """Yield rows in another dtype, if the solution takes it."""
+        subject = self.subject(values, dtype)
+        try:
+            run_forward(self.ours, subject.call, subject.values)
+        except SolutionFailed as error:
+            yield (
+                CheckRow("forward", subject.text, "all", None, None, f"{NOT_TRIED}: the function raised {error}"),
+                None,
+            )
+            return
+        yield from checks_of(subject, 1, self.indices)
+        yield from self.on_the_whole(subject)
+
+    def derivative(self, values: Mapping[str, Tensor]) -> Iterator[Result]:
+        """Yield whether the backward is the derivative of the solution's own forward, if the reference's is."""
+        if not self.read.task.is_derivative:
+            return
+        call = replace(self.program.call, values=dict(values))
+        if not self.takes_float64(call):
+            why = "in float64 it does not return what it returns in the task's dtypes"
+            yield CheckRow(DERIVATIVE, "float64", "all", None, None, f"{NOT_TRIED}: {why}"), None
+            return
+        reference = {product.name: product for product in by_differences(call, self.contents.reference)}
+        for product in by_differences(call, self.ours):
+            other = reference.get(product.name)
+            if product.not_tried or other is None or other.not_tried or other.gap > other.allowed:
+                why = product.not_tried or "differences do not show it of the reference either"
+                yield CheckRow(DERIVATIVE, "float64", product.name, None, None, f"{NOT_TRIED}: {why}"), None
+                continue
+            allowed = max(product.allowed, self.times * other.gap, LOOSE)
+            word = OK if product.gap <= allowed else WRONG
+            detail = "its backward is not the derivative of its own forward" if word == WRONG else ""
+            yield CheckRow(DERIVATIVE, "float64", product.name, product.gap, allowed, word, detail), None
+
+    def takes_float64(self, call: Call) -> bool:
+        """Whether the solution returns in float64 about what the reference does: no task has float64 among its dtypes,
+        and kernels of torch 2.13 return other numbers for a mask in float32 beside inputs in float64."""
+        widened = {name: wide(value) for name, value in call.values.items()}
+        right = self.contents.exact(call.values)
+        try:
+            outputs = run_forward(self.ours, call, widened).outputs
+        except SolutionFailed:
+            return True  # the differences say why it raises
+        return all(
+            value.shape == right[name].shape and apart(value, right[name]) <= ABOUT
+            for name, value in outputs.items()
+            if is_inexact(value)
+        )
+
+    def memory_rows(self) -> Iterator[Result]:
+        """Yield a row that is wrong if a result is a view of an input or of another: the reference's never is."""
+        for text in self.remote.shared:
+            yield CheckRow("memory", "", text.split(" ")[0], None, None, WRONG, text), None
+
+    def at_the_end(self) -> Iterator[Result]:
+        """Yield rows on all calls together: what was written, whether equal calls were equal, and held results."""
+        for name in self.remote.written:
+            yield CheckRow("mutation", "", name.partition(",")[0], None, None, WRONG, f"it writes into {name}"), None
+        worst = max((heard.apart for heard in self.remote.heard.values()), default=0.0)
+        allowed = ROUNDINGS
+        word = OK if worst <= allowed else WRONG
+        detail = "two calls on equal inputs return different results" if word == WRONG else ""
+        if word == OK and worst:
+            self.notes.append(f"two equal calls differ by up to {worst:.1e} roundings of the largest value")
+        yield CheckRow("equal calls", "", "all", worst, allowed, word, detail), None
+        time.sleep(PAUSE)
+        changed = self.remote.changed_later()
+        yield CheckRow("held results", "", "all", None, None, WRONG if changed else OK, changed), None
+        yield from self.memory_rows()
+
+    # ---- What came of it
+
+    def enter(self, row: CheckRow, fault: Fault | None) -> None:
+        """Note a comparison."""
+        row = replace(row, name=shown(row.name))
+        if NUMBERS in row.verdict:
+            row = replace(row, verdict=WRONG, detail="it does not return the same for equal inputs")
+        if RAISED in row.verdict:
+            if self.remote.ended:
+                row = replace(row, verdict=WRONG, detail=self.remote.ended)
+            elif row.dtype == self.text and not row.check.endswith(ALLOWED):
+                row = _refusal_is_wrong(row)
+            else:
+                self.refused[f"{row.check} ({row.dtype})"] = None
+        self.rows.append(row)
+        if row.verdict == WRONG and not self.reason:
+            self.wrong = first_wrong(fault, self.remote)
+            self.fail(reason_of(row))
+
+    def fail(self, reason: str) -> None:
+        """Note why it is not right; the first reason counts."""
+        cheats = "; ".join(self.remote.cheats)
+        written = [f"it writes into {name}" for name in self.remote.written]
+        reason = "; ".join([reason, *(text for text in written if text not in reason)])
+        self.reason = self.reason or cheats or reason
+        if not self.rows:
+            self.rows.append(CheckRow("first call", "", "all", None, None, WRONG, self.reason))
+
+
+ALLOWED = ("transposed inputs", "sliced inputs", "strided inputs")
+"""The checks for which a solution may raise, as it may in every other dtype."""
+
+ROUNDINGS = 64.0
+"""How many roundings two equal calls may differ by: kernels add up in other orders in memory that begins elsewhere."""
+
+RAISED = "the function raised"
+
+NEEDED = ("forward", "gradient, random tangents", "forward, draw 2", "gradient, draw 2", "equal calls", "held results")
+"""What must have been compared, so that a solution is right: else nothing is known."""
+
+FIRST_DRAW = ("forward", "gradient, random tangents")
+"""The checks of the first draw that say how far results may be off."""
+
+LOOSE = 1e-4
+"""A gap of the derivative by differences that is no fault: what a float32 kernel in a float64 call has."""
+
+ABOUT = 1e-2
+"""How far results in float64 may be off, relative to the largest value, so that they are the function's."""
+
+MOST_PRINTED = 10_000
+
+
+def _refusal_is_wrong(row: CheckRow) -> CheckRow:
+    """Return a row in which a refusal is a fault: the inputs have the captured dtypes, shapes and strides."""
+    if RAISED in row.verdict:
+        return replace(row, verdict=WRONG, detail=row.verdict.removeprefix(f"{NOT_TRIED}: "))
+    return row
+
+
+def _half_changed(
+    inputs: Sequence[str], values: Mapping[str, Tensor], other: Mapping[str, Tensor], seed: int
+) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Yield inputs of which one at a time has other contents but for its first elements, or in one element alone."""
+    source = torch.Generator().manual_seed(seed)
+    names = [name for name in inputs if values[name].numel() > 1]
+    for name in names[:MOST_INPUTS]:
+        value = values[name]
+        kept = torch.arange(value.numel()).reshape(value.shape) < min(8, value.numel() // 2)
+        yield f"other elements of {name}", {**values, name: torch.where(kept.to(value.device), value, other[name])}
+        alone = value.clone()
+        place = int(torch.randint(1, value.numel(), (1,), generator=source))
+        index = tuple(int(part) for part in torch.unravel_index(torch.tensor(place), value.shape))
+        alone[index] += 3 * value.abs().max() + 1
+        yield f"one element of {name}", {**values, name: alone}
+
+
+MOST_INPUTS = 4
+"""Of how many inputs the elements are changed in part."""
+
+
+def apart(left: Tensor, right: Tensor) -> float:
+    """Return the largest difference relative to the largest value."""
+    size = float(right.detach().abs().nan_to_num(0, 0, 0).max()) if right.numel() else 0.0
+    distance = (left - right).detach().abs().nan_to_num(0, 0, 0)
+    return float(distance.max()) / (size or 1.0) if distance.numel() else 0.0
+
+
+def shown(name: str) -> str:
+    """Return the name of a result without the word that every result of a function has."""
+    return name.removeprefix("output.")
+
+
+def reason_of(row: CheckRow) -> str:
+    """Return why a row is wrong, in words."""
+    what = f"{row.name}: " if row.name != "all" else ""
+    if row.error is not None and row.allowed is not None:
+        numbers = f"off by {row.error:.3g}, where {row.allowed:.3g} is allowed"
+        where = f"{row.check}, {row.dtype}" if row.dtype else row.check
+        return f"{where}: {what}{numbers}{f': {row.detail}' if row.detail else ''}"
+    return f"{row.check}: {what}{row.detail or row.verdict}"
+
+
+def first_wrong(fault: Fault | None, remote: Remote) -> FirstWrong | None:
+    """Return the element of the last results that is off by most."""
+    if fault is None:
+        return None
+    value = remote.last.get(shown(fault.name))
+    wanted = fault.expected
+    if value is None or value.shape != wanted.shape or not wanted.numel() or wanted.is_complex():
+        return None
+    ours, right = precise(value), precise(wanted)
+    off = torch.where((ours == right) | right.isnan(), 0.0, (ours - right).abs().nan_to_num(float("inf")))
+    place = int(off.argmax())
+    index = tuple(int(part) for part in torch.unravel_index(torch.tensor(place), right.shape)) if right.dim() else ()
+    return FirstWrong(shown(fault.name), index, float(ours[index]), float(right[index]))

@@ -1,0 +1,206 @@
+"""The nouns: a Task, what the judge says of a solution, and a set of tasks. Plain frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from backprint.derive.checked import WRONG, CheckRow
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPort:
+    """One tensor of a task: an input, or a result. `differentiable` says that an input has a gradient, or a result a
+    tangent."""
+
+    name: str
+    role: str
+    dtype: str
+    shape: tuple[str, ...]
+    """The sizes as texts: a symbolic one is an expression."""
+    differentiable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWork:
+    """The least work of one direction, without saved values: what any solution computes, reads and writes."""
+
+    flops: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTolerance:
+    """How far eager is off from float64 on the captured inputs, and how far a solution may be off there."""
+
+    name: str
+    error_of_eager: float
+    allowed: float
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A part of a Capture set as a problem; `task.json` is this."""
+
+    format: int
+    name: str
+    hash: str
+    inputs: tuple[TaskPort, ...]
+    outputs: tuple[TaskPort, ...]
+    dtypes: tuple[str, ...]
+    """Further dtypes that the reference takes."""
+    sized: bool
+    """Whether other sizes than the captured ones count."""
+    is_derivative: bool
+    """Whether the reference's backward is the derivative of its forward."""
+    forward: TaskWork
+    step: TaskWork
+    tolerances: tuple[TaskTolerance, ...]
+    without_power: tuple[str, ...]
+    """Results that hardly move with the inputs."""
+    seconds: tuple[tuple[str, float], ...]
+    """Measured times of a step: of eager, and of Inductor, where asked for."""
+    torch: str
+    occurs: int = 1
+    """How often the part occurs in the set that the task belongs to."""
+
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FirstWrong:
+    """The element that is wrong by most in the first wrong comparison."""
+
+    name: str
+    index: tuple[int, ...]
+    value: float
+    wanted: float
+
+
+@dataclass(frozen=True, slots=True)
+class SolutionTime:
+    """Seconds of a call of a solution and of eager, by the judge's clock, without what carrying tensors takes.
+
+    `faster` is how many times faster than eager, from `low` to `high`. `share` is that of the roofline.
+    """
+
+    what: str
+    seconds: float
+    eager: float
+    faster: float
+    low: float
+    high: float
+    share: float | None
+    mean: float = 0.0
+    """The mean of all rounds, which shows a slowdown in some of them alone."""
+    mean_of_eager: float = 0.0
+    rounds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """What the judge says of a solution: whether it is right, why not, and how fast."""
+
+    task: str
+    solution: str
+    right: bool
+    reason: str
+    """Why it is not right; '' if it is."""
+    rows: tuple[CheckRow, ...]
+    first: FirstWrong | None
+    refused: tuple[str, ...]
+    """What the solution raised for, and the task does not ask for."""
+    notes: tuple[str, ...]
+    times: tuple[SolutionTime, ...]
+    untimed: str
+    seed: int
+    """The seed of the contents, which was drawn after the solution was loaded and called."""
+    calls: int
+
+    @property
+    def good(self) -> bool:
+        """Whether the solution is right."""
+        return self.right
+
+    @property
+    def wrong(self) -> tuple[CheckRow, ...]:
+        """The comparisons that are wrong."""
+        return tuple(row for row in self.rows if row.verdict == WRONG)
+
+    @property
+    def fast_1(self) -> bool:
+        """Whether the solution is right, and its step certainly faster than eager's."""
+        return self.faster_than(1.0)
+
+    @property
+    def fast_2(self) -> bool:
+        """Whether the solution is right, and its step certainly more than twice as fast as eager's."""
+        return self.faster_than(2.0)
+
+    def faster_than(self, times: float) -> bool:
+        """Whether the solution is right, and its step certainly more than so many times faster than eager's."""
+        return self.right and any(time.what == "step" and time.low > times for time in self.times)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as an object of JSON."""
+        return {**asdict(self), "fast_1": self.fast_1, "fast_2": self.fast_2}
+
+    def __str__(self) -> str:
+        return "\n".join(_six_lines(self))
+
+
+def _six_lines(report: TaskReport) -> list[str]:
+    """Return the report for people."""
+    tried = [row for row in report.rows if row.tried]
+    checks = {row.check for row in tried}
+    left = len(report.rows) - len(tried)
+    lines = [f"{report.task}: {report.solution} is {'right' if report.right else 'wrong: ' + report.reason}"]
+    if report.first is not None:
+        first = report.first
+        lines.append(f"  {first.name}{list(first.index)} is {first.value:.8g}, and {first.wanted:.8g} is wanted")
+    lines.append(
+        f"  {len(tried)} comparisons of {len(checks)} kinds in {report.calls} calls, contents from seed {report.seed}"
+        + (f"; {left} not made" if left else "")
+        + (f"; at the sizes {sizes}" if (sizes := _sizes_tried(tried)) else "")
+    )
+    if report.refused:
+        lines.append(f"  it raises for, which is allowed: {', '.join(report.refused)}")
+    lines += [f"  {note}" for note in report.notes[:1]]
+    lines += [_time_line(time) for time in report.times]
+    if report.untimed:
+        lines.append(f"  not timed: {report.untimed}")
+    return lines[:6]
+
+
+SIZES = "sizes "
+"""How the name of a check at other sizes begins, behind `forward, ` or `gradient, `; the sizes follow it."""
+
+
+def _sizes_tried(rows: Sequence[CheckRow]) -> str:
+    """Return which sizes each symbol had in these comparisons, in words."""
+    sizes: dict[str, set[int]] = {}
+    for row in rows:
+        for part in row.check.partition(SIZES)[2].split(", ") if SIZES in row.check else ():
+            name, _, size = part.partition("=")
+            sizes.setdefault(name, set()).add(int(size))
+    return "; ".join(f"{name} = {', '.join(map(str, sorted(tried)))}" for name, tried in sizes.items())
+
+
+def _time_line(time: SolutionTime) -> str:
+    """Return a time in a line."""
+    share = f"; {time.share:.0%} of the roofline" if time.share is not None else ""
+    span = f"{time.faster:.2f} times as fast as eager ({time.low:.2f} to {time.high:.2f})"
+    return f"  {time.what}: {1e6 * time.seconds:.1f} µs, {span}{share}"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSet:
+    """The tasks of a set: the path of each, how often its part occurs, and whether it is held out."""
+
+    out: Path
+    rows: tuple[Mapping[str, Any], ...]
+    skipped: tuple[tuple[str, str], ...]
+    """The parts that became no task, and why."""

@@ -1,0 +1,405 @@
+"""A task's reference: a captured Pair as one function of its inputs, with the captured backward.
+
+The program's own random draws are inputs of it, and what it writes into its inputs are further results. It runs in the
+captured dtypes, in others, and in float64: then every dtype in its graphs is float64 too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint._torch import pytree
+from backprint.derive.called import Call, Place
+from backprint.derive.setting import inputs_of_backward, is_inexact, widened_graph, without_reads
+from backprint.errors import BackprintError, RefusedError
+from backprint.graph.keys import PortKey
+from backprint.graph.nouns import Capture, Graph, Pair, Port, TensorSpec
+from backprint.graph.sizes import evaluate, implied, known, outside
+from backprint.prove.run import run_graph
+from backprint.tools.export.rerun import laid
+from backprint.tools.lowering.subjects import lifted_draws, opened_graph, steps_that_draw
+from backprint.tools.measuring.contents import STEPS, redrawn
+from backprint.values.settings import seed_torch
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgram:
+    """The two graphs of a task, and the names of its ports in order.
+
+    `drawing` is the forward before its draws became inputs, and `draws` has the place among its results of each.
+    """
+
+    capture: Capture
+    forward: Graph
+    backward: Graph
+    drawing: Graph
+    draws: Mapping[str, int]
+    inputs: tuple[Port, ...]
+    outputs: tuple[tuple[str, Port], ...]
+    """The name of each result, and its port: outputs, and new values of inputs that the program writes into."""
+    wanted: tuple[str, ...]
+    """The inputs that have a gradient."""
+    tangents: tuple[str, ...]
+    """The results that have a tangent."""
+
+    @property
+    def sized(self) -> bool:
+        """Whether the program takes other sizes than the captured ones."""
+        return bool(self.forward.symbols)
+
+    @property
+    def call(self) -> Call:
+        """The call of the program, as `bp.check` takes it, with no values yet."""
+        names = tuple(port.name for port in self.inputs)
+        leaves, tree = pytree.tree_flatten((tuple(map(Place, names)), {}))
+        return Call(tuple(leaves), tree, {}, names, self.wanted)
+
+
+def program_of(capture: Capture) -> TaskProgram:
+    """Return the program of a Capture with one Pair; RefusedError says why there is none."""
+    if capture.fake:
+        raise RefusedError(f"{capture.name} was captured without values: a task has inputs that are drawn")
+    if len(capture.pairs) != 1:
+        raise RefusedError(f"{capture.name} has {len(capture.pairs)} Pairs, and a task has one: pass part=, a module")
+    (pair,) = capture.pairs
+    if pair.backward is None:
+        raise RefusedError(f"{capture.name} has no backward: nothing in it is differentiable")
+    forward, drawing, draws = _with_draws_outside(pair.forward)
+    forward = replace(forward, inputs=tuple(sorted(forward.inputs, key=lambda port: AS_CALLED.index(port.role))))
+    if steps_that_draw(pair.backward):
+        raise RefusedError(f"the backward of {capture.name} draws random numbers, which are no inputs of it")
+    _checked_ports(capture.name, forward, pair)
+    tangents = tuple(port.name for port in pair.backward.by_role("tangent"))
+    names = {port.name: port for port in forward.inputs}
+    wanted = tuple(
+        port.name
+        for port in pair.backward.outputs
+        if port.name in names and isinstance(spec := names[port.name].spec, TensorSpec) and is_float(spec)
+    )
+    if not wanted:
+        raise RefusedError(f"{capture.name} has no gradient of an input")
+    return TaskProgram(
+        capture, forward, pair.backward, drawing, draws, forward.inputs, results_of(forward), wanted, tangents
+    )
+
+
+AS_CALLED = ("input", "parameter", "buffer", "constant", "rng")
+"""The order in which a solution takes its inputs: as `bp.swap` passes them; draws, which it does not pass, are last."""
+
+
+def _with_draws_outside(forward: Graph) -> tuple[Graph, Graph, dict[str, int]]:
+    """Return a forward with its draws as inputs, the forward that returns them, and their places among its results."""
+    if not steps_that_draw(forward):
+        return forward, forward, {}
+    opened = opened_graph(forward) or forward
+    lifted = lifted_draws(opened)
+    if lifted is None:
+        targets = ", ".join(sorted({step.target for step in steps_that_draw(forward)}))
+        raise RefusedError(f"the forward draws random numbers that cannot be inputs of it: {targets}")
+    own = len(opened.outputs) - len(forward.outputs)
+    graph = lifted.graph
+    if own:
+        graph = replace(graph, outputs=graph.outputs[:-own], results=graph.results[:-own])
+    names = [port.name for port in graph.inputs[len(forward.inputs) :]]
+    return graph, opened, dict(zip(names, lifted.places, strict=True))
+
+
+def _checked_ports(name: str, forward: Graph, pair: Pair) -> None:
+    """Raise RefusedError for ports that a solution could not have."""
+    for port in forward.inputs:
+        if not isinstance(port.spec, TensorSpec):
+            raise RefusedError(f"{name}: its input {port.name!r} is no tensor")
+        if port.spec.layout != "strided":
+            raise RefusedError(f"{name}: its input {port.name!r} is {port.spec.layout}, and a task's are dense")
+    for graph in (forward, pair.backward):
+        if graph is not None and graph.subgraphs:
+            raise RefusedError(f"{name}: it has subgraphs (loops or branches over tensors), which no task has yet")
+
+
+def results_of(forward: Graph) -> tuple[tuple[str, Port], ...]:
+    """Return the results of a forward that a solution returns: tensors, not what is saved."""
+    return tuple(
+        (port.name if port.role == "output" else f"new {port.name}", port)
+        for port in forward.outputs
+        if port.role in ("output", "mutation") and isinstance(port.spec, TensorSpec)
+    )
+
+
+def is_float(spec: TensorSpec) -> bool:
+    """Whether a tensor of this spec may have a gradient."""
+    return spec.dtype.startswith(("float", "bfloat", "complex"))
+
+
+# ---- Running it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _GraphsInDtype:
+    """The two graphs as they run for inputs of one kind: as captured, or in float64."""
+
+    forward: Graph
+    backward: Graph
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """A forward of a reference: its inputs, copies of them as they were `before`, all of its results, and the gradients
+    for tangents. `backward` is the graph that goes with it."""
+
+    backward: Graph
+    values: dict[str, Tensor]
+    before: dict[str, Tensor | None]
+    results: dict[PortKey, Any]
+    gradients: list[tuple[dict[str, Tensor | None], tuple[Any, ...]]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """The bytes that it holds at most."""
+        tensors = [*self.values.values(), *self.before.values(), *self.results.values()]
+        for tangents, gradients in self.gradients:
+            tensors += [*tangents.values(), *gradients]
+        return sum(value.nbytes for value in tensors if isinstance(value, Tensor))
+
+
+class Reference:
+    """A TaskProgram as a function that autograd differentiates by the captured backward.
+
+    It remembers the runs of up to `most` bytes: a judge compares many calls with the results for equal inputs.
+    """
+
+    def __init__(self, program: TaskProgram, most: int = 0) -> None:
+        self.program, self.most = program, most
+        self.known: dict[str, _GraphsInDtype] = {}
+        self.runs: list[Run] = []
+
+    def graphs(self, kind: str) -> _GraphsInDtype:
+        """Return the graphs: those of the captured dtypes, those in float64 (`wide`), or those without dtypes of
+        results (`other`)."""
+        if kind not in self.known:
+            graphs = self.program.forward, self.program.backward
+            if kind == "wide":
+                graphs = without_reads(widened_graph(graphs[0])), without_reads(widened_graph(graphs[1]))
+            if kind == "other":
+                graphs = _without_specs(graphs[0]), _without_specs(graphs[1])
+            self.known[kind] = _GraphsInDtype(*graphs)
+        return self.known[kind]
+
+    def __call__(self, *inputs: Tensor) -> dict[str, Tensor]:
+        results = _ReferenceFunction.apply(self, *inputs)
+        return {name: value for (name, _), value in zip(self.program.outputs, results, strict=True)}
+
+    def run_forward(self, inputs: tuple[Tensor, ...]) -> Run:
+        """Run the forward on these inputs, or return the run on equal ones."""
+        captured = [getattr(torch, port.spec.dtype) for port in self.program.inputs]  # type: ignore[union-attr]
+        kinds = {value.dtype for value in inputs if is_inexact(value)}
+        wide = bool(kinds) and kinds <= {torch.float64, torch.complex128}
+        kind = "captured" if [value.dtype for value in inputs] == captured else "wide" if wide else "other"
+        graphs = self.graphs(kind)
+        values = {}
+        for port, value in zip(self.program.inputs, inputs, strict=True):
+            values[port.name] = laid_as(port, value, self.program.sized)
+        if self.program.sized:
+            check_sizes(self.program, values)
+        for run in reversed(self.runs):
+            if alike(run.before, values):
+                return run
+        before = _copied_tensors(values) if self.most else {}
+        results = run_graph(graphs.forward, values, strict=kind == "captured")
+        keys = (port.key for port in graphs.forward.outputs)
+        run = Run(graphs.backward, values, before, dict(zip(keys, results, strict=True)))
+        self.remember(run)
+        return run
+
+    def run_backward(self, run: Run, tangents: dict[str, Tensor | None]) -> tuple[Any, ...]:
+        """Run the backward of a forward for these tangents, or return the gradients for equal ones."""
+        for others, gradients in run.gradients:
+            if alike(others, tangents):
+                return gradients
+        before = _copied_tensors(tangents) if self.most else {}
+        passed = inputs_of_backward(run.backward, run.values, run.results, tangents)
+        gradients = run_graph(run.backward, passed, strict=False)
+        if self.most:
+            run.gradients.append((before, gradients))
+            self.forget()
+        return gradients
+
+    def remember(self, run: Run) -> None:
+        """Remember a run, if there is room for one."""
+        if self.most:
+            self.runs.append(run)
+            self.forget()
+
+    def forget(self) -> None:
+        """Forget the oldest runs where all together are too large."""
+        size = sum(run.size for run in self.runs)
+        while size > self.most:
+            size -= self.runs.pop(0).size
+
+
+def _copied_tensors(values: Mapping[str, Tensor | None]) -> dict[str, Tensor | None]:
+    """Return copies of tensors."""
+    return {name: None if value is None else value.detach().clone() for name, value in values.items()}
+
+
+def alike(left: Mapping[str, Tensor | None], right: Mapping[str, Tensor | None]) -> bool:
+    """Whether tensors have the same dtypes, shapes, strides and bits."""
+    return left.keys() == right.keys() and all(_same_tensor(value, right[name]) for name, value in left.items())
+
+
+def _same_tensor(left: Tensor | None, right: Tensor | None) -> bool:
+    """Whether two tensors have the same dtype, shape, strides and bits."""
+    if left is None or right is None:
+        return left is right
+    if (left.dtype, left.shape, left.stride()) != (right.dtype, right.shape, right.stride()):
+        return False
+    if not left.numel():
+        return True
+    first, other = (bits_of(value) for value in (left, right))
+    return torch.equal(first, other)
+
+
+def bits_of(value: Tensor) -> Tensor:
+    """Return the bits of a tensor's elements as integers; NaN is unequal to itself."""
+    plain = torch.view_as_real(value.detach().resolve_conj()) if value.is_complex() else value.detach().resolve_neg()
+    return plain if plain.dtype is torch.bool else plain.view(INTEGERS[plain.itemsize])
+
+
+INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def _without_specs(graph: Graph) -> Graph:
+    """Return a graph whose results may have any dtype."""
+    return replace(graph, outputs=tuple(replace(port, spec=None) for port in graph.outputs))
+
+
+def check_sizes(program: TaskProgram, values: Mapping[str, Tensor]) -> None:
+    """Raise unless the inputs have sizes that the graphs were traced for."""
+    specs = [(port.name, port.spec) for port in program.inputs if isinstance(port.spec, TensorSpec)]
+    seen = [pair for name, spec in specs for pair in zip(spec.shape, values[name].shape, strict=False)]
+    sizes = implied(seen)
+    for name, spec in specs:
+        now = tuple(values[name].shape)
+        if len(now) != len(spec.shape) or not all(known(size, sizes) for size in spec.shape):
+            raise RuntimeError(f"{name} has {len(now)} dimensions, and {len(spec.shape)} were captured")
+        if tuple(evaluate(size, sizes) for size in spec.shape) != now:
+            raise RuntimeError(f"{name} was captured with the shape {list(spec.shape)}, not {list(now)}")
+    if (symbol := outside(program.forward.symbols, sizes)) is not None:
+        raise RuntimeError(f"the size {symbol.name} is {sizes[symbol.name]}, and the graphs were traced for other ones")
+
+
+def laid_as(port: Port, value: Tensor, sized: bool) -> Tensor:
+    """Return an input in the memory that the graph was captured for; raise if it has another shape."""
+    spec = port.spec
+    assert isinstance(spec, TensorSpec)
+    if sized:
+        return value
+    if tuple(value.shape) != spec.shape:
+        raise RuntimeError(f"{port.name} was captured with the shape {list(spec.shape)}, not {list(value.shape)}")
+    stride = spec.stride or torch.empty(spec.shape, device="meta").stride()
+    return laid(value, tuple(map(int, stride)))
+
+
+class ReferenceFailed(RuntimeError):
+    """A captured graph does not run on some inputs and tangents; the message says why."""
+
+
+class _ReferenceFunction(torch.autograd.Function):
+    """The captured forward and the captured backward."""
+
+    @staticmethod
+    def forward(ctx: Any, reference: Reference, *inputs: Tensor) -> Any:
+        """Run the forward."""
+        try:
+            ctx.run = reference.run_forward(inputs)
+        except BackprintError as error:
+            raise ReferenceFailed(str(error)) from error
+        ctx.reference = reference
+        program = reference.program
+        shown = [ctx.run.results[port.key] for _, port in program.outputs]
+        shown = [value.clone() if isinstance(value, Tensor) else value for value in shown]
+        ctx.mark_non_differentiable(
+            *(value for (name, _), value in zip(program.outputs, shown, strict=True) if name not in program.tangents)
+        )
+        return tuple(shown)
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Tensor) -> Any:
+        """Run the captured backward."""
+        program = ctx.reference.program
+        ports = {port.name: port for port in program.backward.by_role("tangent")}
+        known = {
+            name: laid_as(ports[name], tangent, program.sized) if name in ports else tangent
+            for (name, _), tangent in zip(program.outputs, tangents, strict=True)
+        }
+        try:
+            returned = ctx.reference.run_backward(ctx.run, known)
+        except BackprintError as error:
+            raise ReferenceFailed(str(error)) from error
+        gradients = dict(zip((port.name for port in ctx.run.backward.outputs), returned, strict=True))
+        wanted = [gradients.get(port.name) if port.name in program.wanted else None for port in program.inputs]
+        return (None, *(copied(gradient) if ctx.reference.most else dense(gradient) for gradient in wanted))
+
+
+def copied(gradient: Any) -> Any:
+    """Return a dense copy of a gradient, which its caller may write into."""
+    return dense(gradient).clone() if isinstance(gradient, Tensor) else gradient
+
+
+def dense(gradient: Any) -> Any:
+    """Return a gradient without its sparse layout, as that of an embedding may have."""
+    is_sparse = isinstance(gradient, Tensor) and gradient.layout is not torch.strided
+    return gradient.to_dense() if is_sparse else gradient
+
+
+# ---- Its inputs
+
+
+def captured_values(program: TaskProgram) -> dict[str, Tensor]:
+    """Return the inputs that the recipes make, by name; draws are those of the capture's seed."""
+    drawn = program.capture.recipes.make()
+    values = {port.name: drawn[port.name] for port in program.inputs if port.name in drawn}
+    return with_draws(program, values, program.capture.seed)
+
+
+def fresh_values(program: TaskProgram, seed: int, scale: float = 1.0) -> dict[str, Tensor]:
+    """Return other inputs, drawn from a seed, and with a `scale` larger or smaller floats where a gradient is wanted.
+
+    If the reference is not finite there, or does not run, floats move from the captured ones by a small step.
+    """
+    capture, recipes = program.capture, program.capture.recipes.recipes
+    base = capture.recipes.make()
+    first: dict[str, Tensor] | None = None
+    for step in STEPS:
+        fresh = base | redrawn(capture, recipes, base, seed, step)
+        values = {port.name: fresh[port.name] for port in program.inputs if port.name in fresh}
+        if scale != 1.0:
+            values = {name: scaled(value, scale) if name in program.wanted else value for name, value in values.items()}
+        try:
+            values = with_draws(program, values, seed)
+            outputs = Reference(program)(*values.values())
+        except (BackprintError, RuntimeError, IndexError, ValueError):
+            continue
+        first = first or values
+        if all(bool(output.isfinite().all()) for output in outputs.values() if is_inexact(output)):
+            return values
+    return first or captured_values(program)
+
+
+def scaled(value: Tensor, scale: float) -> Tensor:
+    """Return floats times a number, in the same memory layout."""
+    return value * scale if is_inexact(value) else value
+
+
+def with_draws(program: TaskProgram, values: dict[str, Tensor], seed: int) -> dict[str, Tensor]:
+    """Return the inputs in port order, with the random numbers that the program draws from a seed."""
+    if not program.draws:
+        return values
+    seed_torch(seed)
+    results = run_graph(program.drawing, values, strict=False)
+    values = values | {name: results[place].clone() for name, place in program.draws.items()}
+    return {port.name: values[port.name] for port in program.inputs}

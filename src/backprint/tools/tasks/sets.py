@@ -1,0 +1,265 @@
+"""A set of tasks: one for each different part of the samples of a corpus, with how often it occurs.
+
+Parts are the same if both graphs are equal but for names and for the order of independent steps. A row is added to
+`set.json` with each task, so that a set that was ended goes on. A part is held out by its hash, so that the same part
+is on the same side in every set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from backprint.common.files import read_json, write_file
+from backprint.errors import BackprintError, ReplayError, UsageError
+from backprint.graph.nouns import Capture
+from backprint.tools.jobs.apart import ask, run_apart, write_result
+from backprint.tools.jobs.find import samples_in
+from backprint.tools.jobs.task import Task as SampleTask
+from backprint.tools.jobs.verbs import load_only
+from backprint.tools.parts.split import split
+from backprint.tools.target import capture_target, read_capture, read_target
+from backprint.tools.tasks.folder import read_facts
+from backprint.tools.tasks.nouns import Task, TaskSet
+from backprint.tools.tasks.program import program_of
+from backprint.tools.tasks.writing import TASK, hash_of_program, named, part_of, task_json, write_task
+
+SET, CARD, DONE = "set.json", "README.md", "done.json"
+
+Watch = Callable[[str], None]
+
+
+def _capture_of_target(target: str | os.PathLike[str], allow: tuple[str, ...], options: Mapping[str, Any]) -> Capture:
+    """Return the Capture of a TARGET: of a sample as it is, unless options of a capture are passed."""
+    place = Path(target)
+    if place.is_dir() and not options:
+        return read_capture(place, allow=allow)
+    return capture_target(read_target(str(target)), **options)
+
+
+def make_here(
+    target: Capture | str | os.PathLike[str],
+    out: Path,
+    allow: tuple[str, ...],
+    options: Mapping[str, Any],
+    *,
+    part: str | None,
+    name: str | None,
+    overwrite: bool,
+    measure: bool,
+) -> Task:
+    """Write the task of a TARGET in this process."""
+    capture = target if isinstance(target, Capture) else _capture_of_target(target, allow, options)
+    whole = capture.name
+    if part:
+        capture = part_of(capture, part)
+    title = name or named(f"{whole}.{part}" if part else whole)
+    return write_task(capture, out, title, overwrite=overwrite, measure=measure)
+
+
+def make_apart(
+    sample: Path, out: Path, allow: tuple[str, ...], options: Mapping[str, Any], how: Mapping[str, Any]
+) -> Task:
+    """Write the task of a sample, in a process of the sample's own."""
+    sent = {"out": os.fspath(out.absolute()), "allow": list(allow), "options": dict(options), "how": dict(how)}
+    try:
+        json.dumps(sent)
+    except TypeError as error:
+        raise UsageError(f"{sample}: {error}: capture it here with these options, and pass the Capture") from None
+    answer = ask("backprint.tools.tasks.sets:made", sample, sent, TIMEOUT)
+    if answer.content is None:
+        raise ReplayError(f"{sample} did not run to its end, so it is no task: {answer.ended}")
+    return read_facts(out)
+
+
+TIMEOUT = 3600.0
+"""The seconds that a sample may take to become tasks."""
+
+
+def made(task: SampleTask, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """Write the task of a sample, in the sample's own process."""
+
+    def make() -> None:
+        make_here(task.folder, Path(options["out"]), tuple(options["allow"]), options["options"], **options["how"])
+
+    return write_result(staging, make)
+
+
+def added(task: SampleTask, options: Mapping[str, Any], staging: Path) -> dict[str, Any]:
+    """Add the parts of a sample to a set, in the sample's own process."""
+    source, by, held_out, most, least, allow = options["how"]
+
+    def add() -> None:
+        state = _read_state(Path(options["out"]))
+        state.add_sample(options["keys"][task.folder], task.path, by, held_out, most, least, tuple(allow))
+        state.write(Path(source), by)
+
+    return write_result(staging, add)
+
+
+made.warm = added.warm = load_only  # type: ignore[attr-defined]  # what their workers load first
+
+
+def write_set(
+    source: Path,
+    out: Path,
+    by: str,
+    held_out: float,
+    most: int | None,
+    least: int,
+    allow: tuple[str, ...],
+    watch: Watch | None,
+) -> TaskSet:
+    """Write a set below `out`; a set that is there already goes on."""
+    if not 0 <= held_out < 1:
+        raise UsageError(f"held_out={held_out!r}: a share from 0 to 1")
+    samples = sorted(samples_in([source]))
+    if not samples:
+        raise UsageError(f"{source}: no samples below it")
+    out.mkdir(parents=True, exist_ok=True)
+    state = _read_state(out)
+    state.write(source, by)  # so that `out` is a set already if the first sample ends its process
+    keys = {sample: str(sample.relative_to(source)) if sample != source else sample.name for sample in samples}
+    left = [sample for sample in samples if keys[sample] not in state.done]
+    how = [os.fspath(source), by, held_out, most, least, list(allow)]
+    named_keys = {os.fspath(sample.absolute()): key for sample, key in keys.items()}
+    sent = {"out": os.fspath(out.absolute()), "keys": named_keys, "how": how}
+    answers = run_apart("backprint.tools.tasks.sets:added", left, sent, (TIMEOUT, None), lambda place: None)
+    with contextlib.closing(answers) as ended:  # type: ignore[type-var]  # a generator, which closes its workers
+        for answer in ended:
+            state, key = _read_state(out), keys[answer.place]
+            if answer.content is None or "error" in answer.content:
+                state.skipped[key] = answer.ended or f"{(answer.content or {}).get('said')}"
+                state.done[key] = 0
+                state.write(source, by)
+            if watch is not None:
+                watch(f"{key}: {len(state.rows)} tasks")
+            if most is not None and len(state.rows) >= most:
+                break
+    return TaskSet(out, tuple(state.rows.values()), tuple(state.skipped.items()))
+
+
+class _SetState:
+    """What is known of a set so far."""
+
+    def __init__(
+        self, out: Path, rows: dict[str, dict[str, Any]], done: dict[str, int], skipped: dict[str, str]
+    ) -> None:
+        self.out, self.rows, self.done, self.skipped = out, rows, done, skipped
+
+    def add_sample(
+        self, key: str, sample: Path, by: str, held_out: float, most: int | None, least: int, allow: tuple[str, ...]
+    ) -> None:
+        """Add the parts of a sample."""
+        try:
+            parts = list(parts_of(read_capture(sample, allow=allow), by))
+        except BackprintError as error:
+            self.skipped[key] = f"{error}"
+            parts = []
+        for label, part, why, count in parts:
+            name = f"{key} {label}".strip()
+            if why:
+                self.skipped[name] = why
+                continue
+            try:
+                self.add_part(name, part, count, held_out, most, least)
+            except BackprintError as error:
+                self.skipped[name] = f"{error}"
+        self.done[key] = len(parts)
+
+    def add_part(self, name: str, part: Capture, count: int, held_out: float, most: int | None, least: int) -> None:
+        """Add one part: a new task, or one more place where a known one occurs."""
+        if part.pairs and len(part.pairs[0].forward.steps) < least:
+            self.skipped[name] = f"fewer than {least} operators"
+            return
+        program = program_of(part)
+        key = hash_of_program(program)
+        row = self.rows.get(key)
+        if row is not None:
+            row["occurs"] += count
+            row["places"].append(name)
+            place = self.out / row["path"] / TASK
+            task = replace(read_facts(self.out / row["path"]), occurs=row["occurs"])
+            write_file(place, [task_json(task).encode()])
+            return
+        if most is not None and len(self.rows) >= most:
+            return
+        path = f"tasks/{len(self.rows):04d}_{named(name)[-60:]}"
+        task = write_task(part, self.out / path, named(name), overwrite=True, occurs=count)
+        self.rows[key] = {
+            "path": path,
+            "name": task.name,
+            "hash": key,
+            "occurs": count,
+            "split": "held out" if int(key[:8], 16) / 16**8 < held_out else "open",
+            "steps": len(program.forward.steps) + len(program.backward.steps),
+            "places": [name],
+        }
+
+    def write(self, source: Path, by: str) -> None:
+        """Write `set.json`, the card, and which samples are done."""
+        rows = list(self.rows.values())
+        content = {"by": by, "tasks": rows, "skipped": self.skipped}
+        write_file(self.out / SET, [json.dumps(content, indent=1).encode(), b"\n"])
+        write_file(self.out / CARD, ["\n".join(card_lines(source.name, by, rows, self.skipped)).encode(), b"\n"])
+        write_file(self.out / DONE, [json.dumps(self.done).encode(), b"\n"])
+
+
+def _read_state(out: Path) -> _SetState:
+    """Return what is known of a set; nothing of a new one."""
+    if not (out / SET).exists():
+        if any(out.iterdir()):
+            raise UsageError(f"{out} exists and is not a set of tasks: choose another path")
+        return _SetState(out, {}, {}, {})
+    content, done = read_json(out / SET), read_json(out / DONE)
+    return _SetState(out, {row["hash"]: row for row in content["tasks"]}, done, content["skipped"])
+
+
+def parts_of(capture: Capture, by: str) -> Iterator[tuple[str, Capture, str, int]]:
+    """Yield the parts of a Capture: label, Capture, why it is none, and how many equal parts it stands for. A Capture
+    that cannot be cut so is one part."""
+    if by == "whole":
+        yield "", capture, "", 1
+        return
+    try:
+        whole = split(capture, by)
+    except UsageError:
+        yield "", capture, "", 1
+        return
+    for part in whole.parts:
+        if part.wanted:
+            why = "" if part.verdict.good else f"{part.verdict.verdict}: {part.verdict.detail}"
+            yield f"{part.label} {part.index}", part.capture, why, part.count
+
+
+def card_lines(source: str, by: str, rows: list[dict[str, Any]], skipped: Mapping[str, str]) -> Iterator[str]:
+    """Yield the card of a set."""
+    occurrences = sum(row["occurs"] for row in rows)
+    held = [row for row in rows if row["split"] == "held out"]
+    yield f"# Tasks of {source}"
+    yield ""
+    yield (
+        f"{len(rows)} different parts, cut by `{by}`, which occur {occurrences} times in the samples. Each is a "
+        "folder: a forward and a backward to write, and what a judge compares them with. `backprint task check TASK "
+        "solution.py` judges a solution."
+    )
+    yield ""
+    yield f"- **Open**: {len(rows) - len(held)} tasks. **Held out**: {len(held)}, chosen by the hash of their graphs."
+    yield "- **Weight**: a score counts each task as often as its part occurs (`occurs` in `set.json` and `task.json`)."
+    yield "- **Reference**: the graphs that PyTorch ran, proven against autograd when they were captured."
+    yield f"- **Left out**: {len(skipped)} parts, with the reason in `set.json`."
+    yield ""
+    yield "| task | occurs | steps, both ways | split |"
+    yield "|---|---|---|---|"
+    for row in sorted(rows, key=lambda row: -row["occurs"])[:MOST_ROWS]:
+        yield f"| `{row['path']}` | {row['occurs']} | {row['steps']} | {row['split']} |"
+    if len(rows) > MOST_ROWS:
+        yield f"| … and {len(rows) - MOST_ROWS} more | | | |"
+
+
+MOST_ROWS = 50

@@ -1,0 +1,161 @@
+"""Other sizes than the captured ones, where the program was captured with symbolic ones."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from backprint.derive.called import in_words
+from backprint.derive.checked import NOT_TRIED, WRONG, CheckRow
+from backprint.derive.compared import NoReference, Result, Subject, expected_of
+from backprint.derive.unusual import with_inputs
+from backprint.errors import BackprintError
+from backprint.graph.nouns import InputRecipes, Symbol, TensorSpec
+from backprint.graph.sizes import evaluate
+from backprint.prove.whole import check_sizes as check_guards
+from backprint.sample.recipes import derive, make
+from backprint.tools.tasks.nouns import SIZES
+from backprint.tools.tasks.program import ReferenceFailed, TaskProgram, with_draws
+from backprint.tools.tasks.solving import SolutionFailed
+
+BLOCKS = (64, 65, 129, 1025)
+"""A whole block of a kernel, and one more than a block has: a kernel for a single block leaves the last element out."""
+
+TIMES_HINT = 10
+"""How many times as large as captured a size is tried."""
+
+MOST_SYMBOLS = 4
+"""How many symbols are tried alone, where all together are too many elements or are refused."""
+
+MOST_ELEMENTS = 1 << 22
+"""The most elements that the inputs, the results and what is saved may have together."""
+
+SHAPED = ("normal", "uniform", "integers", "choice", "constant", "permutation")
+"""Kinds of recipes that draw any number of elements."""
+
+
+def sizes_to_try(symbols: Sequence[Symbol]) -> Iterator[dict[str, int]]:
+    """Yield values of all symbols together: the least, 2, 3, primes, a block, one more, and about ten times as large.
+
+    No two symbols are one more than the same block, or ten times as large alike, so that no size stands for another.
+    """
+    yield {symbol.name: within(symbol, 1) for symbol in symbols}
+    yield {symbol.name: within(symbol, 2) for symbol in symbols}
+    yield {symbol.name: within(symbol, 3) for symbol in symbols}
+    yield {symbol.name: within(symbol, _prime_above(symbol.hint + place)) for place, symbol in enumerate(symbols)}
+    for turn in range(len(BLOCKS)):
+        sizes = (BLOCKS[(place + turn) % len(BLOCKS)] for place in range(len(symbols)))
+        yield {symbol.name: within(symbol, size) for symbol, size in zip(symbols, sizes, strict=True)}
+    yield {
+        symbol.name: within(symbol, _prime_above(TIMES_HINT * symbol.hint + place))
+        for place, symbol in enumerate(symbols)
+    }
+
+
+def _prime_above(size: int) -> int:
+    """Return the next prime."""
+    return next(
+        other
+        for other in itertools.count(max(size, 1) + 1)
+        if all(other % by for by in range(2, math.isqrt(other) + 1))
+    )
+
+
+def within(symbol: Symbol, size: int) -> int:
+    """Return a size within the range of a symbol."""
+    low = int(symbol.low) if symbol.low.isdigit() else 0
+    high = int(symbol.high) if symbol.high.isdigit() else size
+    return max(low, min(size, high))
+
+
+def _values_at(program: TaskProgram, sizes: Mapping[str, int], seed: int) -> dict[str, Tensor]:
+    """Return inputs of other sizes, drawn as the recipes draw."""
+    values = {}
+    for port in program.inputs:
+        if port.name not in program.capture.recipes.recipes:
+            continue  # a draw of the program
+        assert isinstance(port.spec, TensorSpec)
+        values[port.name] = drawn_at(port.name, port.spec, program.capture.recipes, sizes, seed)
+    return with_draws(program, values, seed)
+
+
+def drawn_at(name: str, spec: TensorSpec, recipes: InputRecipes, sizes: Mapping[str, int], seed: int) -> Tensor:
+    """Return a tensor of other sizes, drawn as the recipe of this name draws. Where that has its bytes, as those of
+    indices, the elements are drawn from the captured ones: what is an index of a row stays one."""
+    recipe = recipes.recipes[name]
+    shape = tuple(int(evaluate(size, sizes)) for size in spec.shape)
+    if recipe.kind not in SHAPED:
+        captured = recipes.make(names=[name])[name]
+        if shape == tuple(captured.shape) or not captured.numel():
+            return captured
+        source = torch.Generator().manual_seed(derive(seed, name))
+        places = torch.randint(captured.numel(), shape, generator=source)
+        return captured.flatten()[places.to(captured.device)]
+    like = torch.empty(shape, device="meta")
+    drawn = replace(
+        recipe,
+        shape=shape,
+        stride=tuple(like.stride()),
+        extent=like.numel(),
+        offset=0,
+        seed=derive(seed, name),
+    )
+    return make(drawn, recipes.exact.get(name))
+
+
+def _elements_at(program: TaskProgram, sizes: Mapping[str, int]) -> int:
+    """Return how many elements the inputs, the results and what is saved have together."""
+    ports = (*program.forward.inputs, *program.forward.outputs)
+    shapes = [port.spec.shape for port in ports if isinstance(port.spec, TensorSpec)]
+    return sum(math.prod(int(evaluate(size, sizes)) for size in shape) for shape in shapes)
+
+
+SubjectOf = Callable[[Mapping[str, Tensor]], Subject]
+
+
+def other_sizes(program: TaskProgram, subject_of: SubjectOf, seed: int) -> Iterator[Result]:
+    """Yield rows for other sizes, at which a solution must be right; one that refuses them is wrong."""
+    symbols = program.forward.symbols
+    example_sizes = {symbol.name: symbol.hint for symbol in symbols}
+    tried = [example_sizes]
+    for sizes in sizes_to_try(symbols):
+        together = sizes, *({**example_sizes, symbol.name: sizes[symbol.name]} for symbol in symbols[:MOST_SYMBOLS])
+        for some in together:
+            if some in tried:
+                continue
+            tried.append(some)
+            rows = list(_at_sizes(program, some, subject_of, seed))
+            yield from rows
+            if some is sizes and any(row.tried for row, _ in rows):
+                break  # no symbol has to be tried alone
+
+
+def _at_sizes(program: TaskProgram, sizes: Mapping[str, int], subject_of: SubjectOf, seed: int) -> Iterator[Result]:
+    """Yield rows for these sizes."""
+    check = f"{SIZES}{', '.join(f'{name}={size}' for name, size in sizes.items())}"
+    try:
+        if (elements := _elements_at(program, sizes)) > MOST_ELEMENTS:
+            yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: {elements:,} elements are too many"), None
+            return
+        values = _values_at(program, sizes, seed)
+        check_guards(program.capture, values)
+        subject = subject_of(values)
+        expected = expected_of(subject, subject.values)
+    except NoReference as error:
+        yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: {error}"), None
+        return
+    except SolutionFailed as error:
+        yield CheckRow(check, "", "all", None, None, WRONG, f"it raised {error}"), None
+        return
+    except (ReferenceFailed, BackprintError) as error:
+        yield CheckRow(check, "", "all", None, None, f"{NOT_TRIED}: the reference raised {in_words(error)}"), None
+        return
+    for row, fault in with_inputs(subject, check, values, expected):
+        if "the function raised" in row.verdict:
+            row = replace(row, verdict=WRONG, detail=row.verdict.removeprefix(f"{NOT_TRIED}: "))
+        yield row, fault

@@ -1,0 +1,395 @@
+"""The process in which a solution works: it loads the solution's file, and calls it as the judging process requests.
+
+It is forked before the judge draws any input, and has no results of the reference. What a solution may do to this
+process cannot make a wrong result right: inputs come from the judge, results go to it, and it alone compares and holds
+the clock. Nothing that this process says of itself is believed without that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from backprint._torch.tensors import version_of
+from backprint.tools.jobs.processes import PR_SET_PDEATHSIG, adopt_orphans, prctl
+from backprint.tools.measuring.answering import Answering, compiler_errors, serve
+from backprint.tools.measuring.clocks import CheatFound, check_own, check_replaced, own_functions
+from backprint.tools.measuring.transfer import HeldBudget, SharedMemory, put_results, read_inputs
+from backprint.values.closeness import same_bits
+from backprint.values.settings import TORCH_RANDOM, changed_state, draw_from_each, process_state
+from backprint.values.tree import strided_parts
+
+NAME = "Solution"
+"""The name of a solution in its file."""
+
+MOST_CALLS = 8
+"""How many forwards wait for their backward at most; the oldest is forgotten."""
+
+
+@dataclass(slots=True)
+class _SolvedCall:
+    """A forward that was called: its inputs and results."""
+
+    inputs: list[Tensor]
+    results: list[Any]
+
+
+class _Solver(Answering):
+    """A solution at work."""
+
+    def __init__(self, load: Callable[[], Callable[..., Any]], inputs: SharedMemory, results: SharedMemory) -> None:
+        self.load, self.inputs_memory, self.results_memory = load, inputs, results
+        self.function: Callable[..., Any] | None = None
+        self.pid = os.getpid()
+        self.calls: dict[int, _SolvedCall] = {}
+        self.held: dict[str, list[Any]] = {}
+        self.budget = HeldBudget()
+        self.places: dict[str, list[Tensor]] = {}
+        self.own: Mapping[str, Any] = {}
+        self.draws = False
+        """Whether the task's program draws random numbers, so that a solution may."""
+        self.called_before: set[str] = set()
+        self.moved: dict[str, str] = {}
+        """The states of torch's random numbers after calls that drew, each with the state before."""
+
+    def answer(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Answer, unless this is a process that the solution has forked."""
+        answer = super().answer(request)
+        self.end_copies()
+        return answer
+
+    def end_copies(self) -> None:
+        """End this process if the solution has forked it: a copy would write into the memory for results too."""
+        if os.getpid() != self.pid:
+            os._exit(0)
+
+    def do_load(self, draws: bool = False) -> Mapping[str, Any]:
+        """Load the solution's file; it may draw random numbers if its task's program `draws`."""
+        self.draws = draws
+        self.own = own_functions()
+        before = process_state()
+        with compiler_errors():
+            self.function = self.load()
+        if changes := changed_state(before, states=False):  # a file that seeds as it is loaded changes no later call
+            raise CheatFound(f"its file changes the process that loads it: {changes}")
+        self.end_copies()
+        self.check_functions()
+        return {}
+
+    def do_forward(
+        self, call: int, inputs: Sequence[Any], wanted: Sequence[int], again: bool, fill: bool, hold: str, mode: str
+    ) -> Mapping[str, Any]:
+        """Call the solution in one of `GRAD_MODES`; with `again`, in the memory of the call before."""
+        values = self.read(inputs, again)
+        with filled(fill):
+            results = self.called(values, wanted, mode=mode)
+        self.calls[call] = _SolvedCall(values, results)
+        while len(self.calls) > MOST_CALLS:
+            del self.calls[next(iter(self.calls))]
+        self.hold(results, hold)
+        headers, offset = put_results(self.results_memory, [detached(value) for value in results])
+        written, _ = put_results(self.results_memory, [value.detach() for value in values], offset)
+        graded = [isinstance(value, Tensor) and value.requires_grad for value in results]
+        shared = shared_memory(values, results)
+        self.check_functions()
+        return {"results": headers, "graded": graded, "inputs": written, "shared": shared}
+
+    def do_backward(
+        self, call: int, tangents: Sequence[Any], wanted: Sequence[int], fill: bool, spoil: bool, hold: str
+    ) -> Mapping[str, Any]:
+        """Differentiate a forward; the header of a tangent is None where there is none."""
+        solved = self.calls[call]
+        sent = iter(read_inputs(self.inputs_memory, [header for header in tangents if header is not None]))
+        values = [None if header is None else next(sent) for header in tangents]
+        if spoil:
+            for result in solved.results:
+                result.detach().zero_()
+        with compiler_errors():  # autograd refuses to say what is behind a view that was written to
+            saved = _saved_by(solved.results)
+        before = [value.detach().clone() for value in saved]
+        versions = [version_of(value) for value in saved]
+        with filled(fill), self.unchanged_process("backward"):
+            gradients = self.differentiated(solved, values, wanted)
+        spoiled = any(
+            version_of(value) == version and not same_bits(value, copy)
+            for value, version, copy in zip(saved, versions, before, strict=True)
+        )
+        self.hold(gradients, hold)
+        headers, offset = put_results(self.results_memory, [detached(value) for value in gradients])
+        tangents_now, offset = put_results(
+            self.results_memory, [value for value in values if value is not None], offset
+        )
+        inputs_now, _ = put_results(self.results_memory, [value.detach() for value in solved.inputs], offset)
+        self.check_functions()
+        return {"results": headers, "tangents": tangents_now, "inputs": inputs_now, "spoiled": spoiled}
+
+    def do_calls(self, sets: Sequence[Any], count: int, wanted: Sequence[int], step: bool) -> Mapping[str, Any]:
+        """Call the solution with several sets of inputs, the first `count` of each, and the tangents behind them."""
+        answers: list[Any] = []
+        for headers in sets:
+            values = read_inputs(self.inputs_memory, headers)
+            for place in wanted:
+                values[place].requires_grad_()
+            results = self.called(values[:count], (), graded=True)
+            gradients: list[Any] = []
+            if step:
+                gradients = self.differentiated(_SolvedCall(values[:count], results), values[count:], wanted)
+            answers.append([*(detached(value) for value in results), *(detached(value) for value in gradients)])
+        headers, _ = put_results(self.results_memory, [value for answer in answers for value in answer])
+        return {"results": headers}
+
+    def do_held(self, keys: Sequence[str]) -> Mapping[str, Any]:
+        """Return results of earlier calls once more, as they are now."""
+        check_own(self.own)
+        headers, _ = put_results(self.results_memory, [value for key in keys for value in self.held[key]])
+        return {"results": headers}
+
+    # ---- The solution
+
+    def called(
+        self, values: Sequence[Tensor], wanted: Sequence[int], graded: bool = False, mode: str = "enable_grad"
+    ) -> list[Any]:
+        """Return the results of the solution, one or several of them, as a list."""
+        assert self.function is not None
+        for place in () if graded else wanted:
+            values[place].requires_grad_()
+        unchanged = contextlib.nullcontext() if graded else self.unchanged_process("forward")
+        with torch.enable_grad(), unchanged, GRAD_MODES[mode](), compiler_errors():
+            results = self.function(*values)
+        self.end_copies()
+        return list(results) if isinstance(results, (tuple, list)) else [results]
+
+    def differentiated(self, solved: _SolvedCall, tangents: Sequence[Any], wanted: Sequence[int]) -> list[Any]:
+        """Return the gradients of the wanted inputs."""
+        ends = [
+            (result, tangent)
+            for result, tangent in zip(solved.results, tangents, strict=False)
+            if tangent is not None and isinstance(result, Tensor) and result.requires_grad
+        ]
+        if not ends:
+            return [None] * len(wanted)
+        with compiler_errors():
+            gradients = torch.autograd.grad(
+                [result for result, _ in ends],
+                [solved.inputs[place] for place in wanted],
+                [tangent for _, tangent in ends],
+                retain_graph=True,
+                allow_unused=True,
+            )
+        self.end_copies()
+        return list(gradients)
+
+    # ---- Tensors
+
+    def read(self, headers: Sequence[Any], again: bool) -> list[Tensor]:
+        """Return inputs in new memory, or in that of the last call with such inputs."""
+        values = read_inputs(self.inputs_memory, headers)
+        key = repr([[header["dtype"], header["place"][0]] for header in headers])
+        known = self.places.get(key)
+        if again and known is not None and not any(0 in value.stride() for value in values):
+            for old, new in zip(known, values, strict=True):
+                old.data.copy_(new)
+            return [old.detach() for old in known]
+        self.places = {key: values}
+        return list(values)
+
+    def hold(self, values: Sequence[Any], key: str) -> None:
+        """Keep results to be looked at again; without a key, don't."""
+        size = sum(value.nbytes for value in values if isinstance(value, Tensor))
+        if key and self.budget.takes(size):
+            self.held[key] = [detached(value) for value in values]
+
+    @contextlib.contextmanager
+    def unchanged_process(self, direction: str) -> Iterator[None]:
+        """Raise CheatFound if the block leaves settings, modes or random states of the process changed.
+
+        Compilers draw random numbers as they try kernels, so the states count from the second call on.
+        """
+        draw_from_each()  # else a state that every call seeds would be as it was before
+        before = process_state()
+        yield
+        states = direction in self.called_before and not self.draws
+        self.called_before.add(direction)
+        if changes := changed_state(before, states):
+            raise CheatFound(f"its {direction} changes the process that calls it: {changes}")
+        earlier, now = (state[TORCH_RANDOM] for state in (before, process_state()))
+        if earlier != now and self.moved.setdefault(now, earlier) != earlier:  # where the program draws
+            raise CheatFound(f"its {direction} seeds {TORCH_RANDOM}: from different states it leaves the same")
+
+    def check_functions(self) -> None:
+        """Raise CheatFound where the solution has replaced a function that others rely on."""
+        check_replaced()
+
+
+GRAD_MODES: Mapping[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
+    "enable_grad": torch.enable_grad,
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+}
+"""In what a solution is called: a model is evaluated in the last two."""
+
+
+@contextlib.contextmanager
+def filled(fill: bool) -> Iterator[None]:
+    """Have torch fill memory that it allocates with NaN, and integers with their largest value, if `fill`."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    if fill:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        if fill:
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+def _saved_by(results: Sequence[Any]) -> list[Tensor]:
+    """Return what the autograd Functions behind results saved; nothing of one that autograd finds written to."""
+    nodes = [value.grad_fn for value in results if isinstance(value, Tensor) and value.grad_fn is not None]
+    saved: list[Tensor] = []
+    for node in nodes:  # grows
+        nodes += [before for before, _ in node.next_functions if before is not None and before not in nodes]
+        with contextlib.suppress(RuntimeError):
+            saved += [value for value in getattr(node, "saved_tensors", ()) if isinstance(value, Tensor)]
+    return saved
+
+
+def detached(value: Any) -> Any:
+    return value.detach() if type(value) in (Tensor, torch.nn.Parameter) else value
+
+
+def shared_memory(inputs: Sequence[Tensor], results: Sequence[Any]) -> list[list[int]]:
+    """Return pairs of places that use one memory: of a result and an input, or, negative, of an earlier result or of
+    elements of itself."""
+    memory = [memory_of(value) for value in inputs]
+    seen: list[set[int]] = []
+    pairs = []
+    for place, value in enumerate(results):
+        own = memory_of(value)
+        if overlaps_itself(value):
+            pairs.append([place, -1 - place])
+        pairs += [[place, other] for other, used in enumerate(memory) if used & own]
+        pairs += [[place, -1 - other] for other, used in enumerate(seen) if used & own]
+        seen.append(own)
+    return pairs
+
+
+def overlaps_itself(value: Any) -> bool:
+    """Whether a result is expanded: several of its elements are one."""
+    if not isinstance(value, Tensor) or value.layout is not torch.strided:
+        return False
+    return any(not step and size > 1 for size, step in zip(value.shape, value.stride(), strict=True))
+
+
+def memory_of(value: Any) -> set[int]:
+    """Return where the storages of a tensor begin; those without elements have no memory."""
+    if not isinstance(value, Tensor) or value.is_meta or not value.numel():
+        return set()
+    return {part.untyped_storage().data_ptr() for part in strided_parts(value) if part.numel()}
+
+
+# ---- Loading
+
+
+def solution_of_text(text: str) -> Callable[[], Callable[..., Any]]:
+    """Return a function that runs a solution's text and returns what to call."""
+
+    def load() -> Callable[..., Any]:
+        namespace: dict[str, Any] = {"__name__": "solution"}
+        exec(compile(text, "<solution>", "exec"), namespace)
+        return function_of(namespace.get(NAME))
+
+    return load
+
+
+def solution_of_file(path: Path) -> Callable[[], Callable[..., Any]]:
+    """Return a function that runs a solution's file and returns what to call."""
+
+    def load() -> Callable[..., Any]:
+        sys.path.insert(0, str(path.parent))
+        sys.argv = [str(path)]
+        spec = importlib.util.spec_from_file_location("solution", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["solution"] = module
+        spec.loader.exec_module(module)
+        return function_of(getattr(module, NAME, None))
+
+    return load
+
+
+def function_of(solution: Any) -> Callable[..., Any]:
+    """Return what to call: of an autograd.Function its `apply`, of another class an instance."""
+    if isinstance(solution, type) and issubclass(solution, torch.autograd.Function):
+        apply: Callable[..., Any] = getattr(solution, "apply")  # noqa: B009  # mypy knows no type of it
+        return apply
+    if not callable(solution):
+        raise AttributeError(f"the file has no {NAME}: a torch.autograd.Function, or a function of the inputs")
+    function: Callable[..., Any] = solution() if isinstance(solution, type) else solution
+    return function
+
+
+# ---- The process
+
+PR_SET_DUMPABLE = 4
+CAPABILITIES = 0x20080522
+"""Version 3 of Linux's capabilities."""
+
+
+def begin(
+    load: Callable[[], Callable[..., Any]],
+    hidden: bool,
+    output: int,
+    inputs: SharedMemory,
+    results: SharedMemory,
+    line: socket.socket,
+) -> NoReturn:
+    """Serve in this process, which was forked from the judging one, until its socket is closed.
+
+    No other process may read the memory of a `hidden` one.
+    """
+    os.setpgid(0, 0)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    adopt_orphans()  # so that what it starts stays below it
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    _close_others({0, 1, 2, line.fileno(), inputs.file, results.file})
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    prctl(PR_SET_DUMPABLE, int(not hidden))
+    _drop_capabilities()
+    torch.set_num_threads(1)  # the judge's threads are not in a forked process, and OpenMP would wait for them
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115  # that of a test may have been replaced
+    sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    serve(lambda: _Solver(load, inputs, results), line)
+
+
+def _close_others(kept: set[int]) -> None:
+    """Close every other file that was open in the judging process."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+
+
+def _drop_capabilities() -> None:
+    """Give up the rights of a superuser, if this process has any: with them it could read the judge's memory."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(CAPABILITIES, 0)
+    libc.capset(header, (ctypes.c_uint32 * 6)())
+    libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS

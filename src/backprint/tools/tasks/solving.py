@@ -1,0 +1,407 @@
+"""The process of a solution (`solver`), seen from the judge: a function of tensors, and what is known of its calls.
+
+`Remote` is called as the solution would be, and autograd differentiates it: its forward and its backward are requests.
+So the judge's comparisons are those of `bp.check`, which knows nothing of processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.derive.compared import TINY, precise, size_of
+from backprint.derive.setting import is_inexact
+from backprint.tools.jobs.processes import GIB, descendants, kill, memory_in_use, prctl, resident_bytes
+from backprint.tools.measuring.asking import AskedProcess, CompilerFailed, PerformerDied
+from backprint.tools.measuring.clocks import CheatFound
+from backprint.tools.measuring.transfer import HeldBudget, UnsentValue, put_inputs
+from backprint.tools.tasks.program import TaskProgram
+from backprint.tools.tasks.solver import PR_SET_DUMPABLE, begin
+from backprint.values.fingerprint import bytes_of
+from backprint.values.memory import as_bytes
+
+MOST_KEPT = 2000
+"""How many bytes of what a solution prints are kept."""
+
+MOST_PROCESSES = 64
+"""How many processes a solution may start: compilers start some."""
+
+SLACK = 64 << 20
+"""Bytes of results that are read in any case; else so many times the inputs' as MOST_TIMES says."""
+
+MOST_TIMES = 64
+
+
+class SolutionFailed(RuntimeError):
+    """The solution raised, or returned what no solution returns; the message says what."""
+
+
+class SolutionRaised(SolutionFailed):
+    """The solution raised; the message is its error."""
+
+
+class SolutionProcess(AskedProcess):
+    """A solution's own process, with a limit of seconds for each answer and of bytes of memory."""
+
+    def __init__(self, load: Callable[[], Callable[..., Any]], limit: float, memory: int, hidden: bool = False) -> None:
+        self.limit, self.memory, self.until = limit, memory, 0.0
+        self.printed, self.tail, self.started = 0, b"", 0
+        self.output, write = os.pipe()
+        os.set_blocking(self.output, False)
+        prctl(PR_SET_DUMPABLE, 0)  # no process of the same user may read this one's memory from now on
+        super().__init__(lambda inputs, results, line: begin(load, hidden, write, inputs, results, line))
+        self.inherited = resident_bytes(self.pid)
+        os.close(write)
+
+    def request(self, do: str, **values: Any) -> dict[str, Any]:
+        """Send a request and return the answer; errors are those of AskedProcess."""
+        self.until = time.monotonic() + self.limit
+        return super().request(do, **values)
+
+    def look(self) -> None:
+        """Take what it prints, and end it where it exceeds a limit."""
+        self.drain()
+        if time.monotonic() > self.until:
+            self.end(f"no answer after {self.limit:g} s")
+        pids = [self.pid, *filter(resident_bytes, descendants(self.pid))]  # one that has ended has no memory
+        if len(pids) > MOST_PROCESSES:
+            self.end(f"it started {len(pids) - 1} processes")
+        if not self.memory:
+            return
+        held = (
+            memory_in_use(pids, self.inherited + self.memory) - self.inherited
+        )  # the judge's own is not the solution's
+        if held > self.memory:
+            self.end(f"it uses {held / GIB:.2f} GiB, and {self.memory / GIB:.2f} are allowed")
+
+    def wait_for(self, poller: select.poll) -> None:
+        """Have what it prints wake the one who waits for an answer."""
+        poller.register(self.output, select.POLLIN)
+
+    def stop(self) -> None:
+        """Stop it and all that it has started: it computes nothing until it goes on."""
+        kill([self.pid, *descendants(self.pid)], signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it and all that it has started go on."""
+        kill([self.pid, *descendants(self.pid)], signal.SIGCONT)
+
+    @property
+    def schedule(self) -> tuple[int, int, frozenset[int]]:
+        """Its priority, its policy and the processors that it may use."""
+        priority = os.getpriority(os.PRIO_PROCESS, self.pid)
+        return priority, os.sched_getscheduler(self.pid), frozenset(os.sched_getaffinity(self.pid))
+
+    def drain(self) -> None:
+        """Take what it has printed."""
+        with contextlib.suppress(BlockingIOError, OSError):
+            while piece := os.read(self.output, 1 << 20):
+                self.printed += len(piece)
+                self.tail = (self.tail + piece)[-MOST_KEPT:]
+
+    def end(self, why: str) -> None:
+        """End the process and say why."""
+        kill([self.pid, *descendants(self.pid)])
+        os.waitpid(self.pid, 0)
+        self.pid = 0
+        raise PerformerDied(why)
+
+    def close(self) -> None:
+        """End the process and those that it started; a second time, do nothing."""
+        if self.output < 0:
+            return
+        if self.pid:
+            self.drain()
+            others = descendants(self.pid)
+            self.started = len(others)
+            kill([self.pid, *others], signal.SIGSTOP)  # a stopped process cannot fork
+            kill(descendants(self.pid))
+        super().close()
+        os.close(self.output)
+        self.output = -1
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What a solution returned for some inputs when it was called first, and how far later calls were from it."""
+
+    results: list[Tensor | None]
+    calls: int = 1
+    apart: float = 0.0
+
+
+@dataclass(slots=True)
+class Remote:
+    """A solution in its own process as a function of tensors that returns its results by name."""
+
+    program: TaskProgram
+    process: SolutionProcess
+    again: bool = False
+    """Whether inputs are put in the memory of the call before."""
+    fill: bool = False
+    """Whether memory that is allocated has NaN in it."""
+    spoil: bool = False
+    """Whether results are written to before the backward."""
+    mode: str = "enable_grad"
+    """In which of `GRAD_MODES` it is called."""
+    calls: int = 0
+    backwards: int = 0
+    ended: str = ""
+    heard: dict[str, _Heard] = field(default_factory=dict)
+    written: dict[str, None] = field(default_factory=dict)
+    """Inputs and tangents into which it wrote."""
+    shared: dict[str, None] = field(default_factory=dict)
+    """Results that use the memory of an input or of another result."""
+    cheats: dict[str, None] = field(default_factory=dict)
+    digests: dict[str, list[str]] = field(default_factory=dict)
+    """Of results that are held, what they were."""
+    budget: HeldBudget = field(default_factory=HeldBudget)
+    last: dict[str, Tensor | None] = field(default_factory=dict)
+    """The results and gradients of the last call."""
+
+    def __call__(self, *inputs: Tensor) -> dict[str, Tensor]:
+        results = _RemoteFunction.apply(self, *inputs)
+        return {name: value for (name, _), value in zip(self.program.outputs, results, strict=True)}
+
+    def ask(self, do: str, **values: Any) -> dict[str, Any]:
+        """Send a request; SolutionFailed has the reason for which there is no answer."""
+        if self.ended:
+            raise SolutionFailed(self.ended)
+        try:
+            return self.process.request(do, **values)
+        except CheatFound as error:
+            self.cheats[str(error)] = None
+            self.ended = str(error)
+        except PerformerDied as error:
+            self.ended = str(error)
+        except CompilerFailed as error:
+            raise SolutionRaised(str(error)) from None
+        except (ValueError, KeyError, TypeError, RuntimeError) as error:
+            self.ended = f"its process answers what cannot be read ({type(error).__name__}: {str(error)[:2000]})"
+        raise SolutionFailed(self.ended)
+
+    def forward(self, inputs: Sequence[Tensor], wanted: Sequence[int]) -> tuple[int, list[Tensor], list[bool]]:
+        """Call the solution; return the number of the call, its results, and which of them require grad."""
+        self.calls += 1
+        values = [value.detach() for value in inputs]
+        headers = list(put_inputs(self.process.inputs_memory, values))
+        key = f"{self.calls}" if self.calls > 1 else ""
+        answer = self.ask(
+            "forward",
+            call=self.calls,
+            inputs=headers,
+            wanted=list(wanted),
+            again=self.again,
+            fill=self.fill,
+            mode=self.mode,
+            hold=key,
+        )
+        count = len(self.program.outputs)
+        if len(answer["results"]) != count:
+            raise SolutionFailed(f"it returns {len(answer['results'])} results, and the task has {count}")
+        results = self.read(answer["results"], values, [name for name, _ in self.program.outputs])
+        self.note_written(values, answer["inputs"])
+        self.note_shared(answer["shared"])
+        self.keep(results, key)
+        self.compare_with_earlier(digest([*values]), results)
+        kept = [value for value in results if value is not None]
+        if len(kept) < count:
+            name = next(name for (name, _), value in zip(self.program.outputs, results, strict=True) if value is None)
+            raise SolutionFailed(f"{name} is None, and not a tensor")
+        self.last = dict(zip((name for name, _ in self.program.outputs), kept, strict=True))
+        return self.calls, kept, list(map(bool, answer["graded"]))
+
+    def backward(
+        self, call: int, tangents: Sequence[Tensor | None], wanted: Sequence[int], inputs: Sequence[Tensor]
+    ) -> list[Tensor | None]:
+        """Return the gradients of the wanted inputs."""
+        passed = [tangent for tangent in tangents if tangent is not None]
+        self.backwards += 1
+        key = f"{self.backwards} backward"
+        if self.spoil:
+            self.forget(call)  # before it is asked: a backward that refuses has its results written to as well
+        headers = iter(put_inputs(self.process.inputs_memory, passed))
+        answer = self.ask(
+            "backward",
+            call=call,
+            tangents=[None if tangent is None else next(headers) for tangent in tangents],
+            wanted=list(wanted),
+            fill=self.fill,
+            spoil=self.spoil,
+            hold="" if self.spoil else key,
+        )
+        names = [self.program.inputs[place].name for place in wanted]
+        gradients = self.read(answer["results"], [inputs[place] for place in wanted], names)
+        if len(gradients) != len(wanted):
+            raise SolutionFailed(f"its backward returns {len(gradients)} gradients, and {len(wanted)} are wanted")
+        for gradient, place in zip(gradients, wanted, strict=True):
+            value = inputs[place]
+            if gradient is not None and gradient.shape != value.shape:
+                name = self.program.inputs[place].name
+                shapes = f"{list(gradient.shape)}, and the input's is {list(value.shape)}"
+                raise SolutionFailed(f"the gradient of {name} has the shape {shapes}")
+        for before, after in zip(passed, self.read(answer["tangents"], passed, None), strict=True):
+            if after is None or not same_bits(before, after):
+                self.written["a tangent"] = None
+        self.note_written(inputs, answer["inputs"])
+        if answer["spoiled"]:
+            self.written["what it saved, without a new version of the tensor"] = None
+        self.keep(gradients, "" if self.spoil else key)
+        places = [place for place, tangent in enumerate(tangents) if tangent is not None]
+        self.compare_with_earlier(f"{digest([*inputs, *passed])} of {places}, gradients of {wanted}", gradients)
+        self.last = dict(zip(names, gradients, strict=True))
+        return gradients
+
+    # ---- Results
+
+    def read(self, headers: Sequence[Any], like: Sequence[Tensor], names: Sequence[str] | None) -> list[Tensor | None]:
+        """Return tensors that the solution's process sent; SolutionFailed if they are none, or elsewhere."""
+        most = SLACK + MOST_TIMES * sum(value.nbytes for value in like)
+        devices = {value.device.type for value in like} or {"cpu"}
+        try:
+            size = 0
+            for place, header in enumerate(headers):
+                name = names[place] if names is not None and place < len(names) else "an input"
+                for dtype, shape, _ in header.get("tensor", ()):
+                    size += getattr(torch, dtype).itemsize * torch.Size(shape).numel()
+                if "tensor" in header and torch.device(header["device"]).type not in devices:
+                    raise SolutionFailed(f"{name} is on {header['device']}, and the inputs on {', '.join(devices)}")
+            if size > most:
+                raise SolutionFailed(f"its results have {size:,} bytes")
+            values = self.process.results_in({"results": list(headers)})
+        except SolutionFailed:
+            raise
+        except Exception as error:  # the process may have sent anything
+            raise SolutionFailed(f"what it returns cannot be read: {type(error).__name__}: {error}") from None
+        for place, value in enumerate(values):
+            if value is not None and not isinstance(value, Tensor):
+                name = names[place] if names is not None and place < len(names) else "an input"
+                kind = value if isinstance(value, UnsentValue) else f"a {type(value).__name__}"
+                raise SolutionFailed(f"{name} is {kind}, and not a tensor")
+            if value is not None and value.layout is not torch.strided:
+                raise SolutionFailed(f"a result is {str(value.layout)[6:]}, and not dense")
+        return values
+
+    def note_written(self, values: Sequence[Tensor], headers: Sequence[Any]) -> None:
+        """Note into which inputs the solution wrote; `headers` are of the inputs after a call."""
+        for port, before, after in zip(self.program.inputs, values, self.read(headers, values, None), strict=True):
+            if after is None or not same_bits(before, after):
+                self.written[port.name] = None
+
+    def note_shared(self, pairs: Sequence[Sequence[int]]) -> None:
+        """Note which results use another tensor's memory."""
+        for result, other in pairs:
+            name = self.program.outputs[int(result)][0]
+            if int(other) >= 0:
+                self.shared[f"{name} is a view of {self.program.inputs[int(other)].name}"] = None
+            else:
+                self.shared[f"{name} uses the memory of {self.program.outputs[-1 - int(other)][0]}"] = None
+
+    def forget(self, call: int) -> None:
+        """Expect nothing of the results of a call any more: they were written to."""
+        self.digests.pop(f"{call}", None)
+
+    def keep(self, results: Sequence[Tensor | None], key: str) -> None:
+        """Keep the digests of results that the process holds under a key."""
+        size = sum(value.nbytes for value in results if value is not None)
+        if key and self.budget.takes(size):
+            self.digests[key] = [_digest_of_result(value) for value in results]
+
+    def changed_later(self) -> str:
+        """Look at held results once more; return a text if one is not what it was."""
+        keys = list(self.digests)
+        for first in range(0, len(keys), PIECE):
+            wanted = [(key, text) for key in keys[first : first + PIECE] for text in self.digests[key]]
+            answer = self.ask("held", keys=keys[first : first + PIECE])
+            for (key, text), value in zip(wanted, self.process.results_in(answer), strict=True):
+                if _digest_of_result(value) != text:
+                    return f"a result of call {key} of {self.calls} is another now"
+        return ""
+
+    def compare_with_earlier(self, key: str, results: Sequence[Tensor | None]) -> None:
+        """Compare results with those of the first call on equal inputs."""
+        earlier = self.heard.setdefault(key, _Heard(list(results), 0))
+        earlier.calls += 1
+        largest = max((size_of(value) for value in results if value is not None), default=0.0)
+        for before, now in zip(earlier.results, results, strict=False):
+            earlier.apart = max(earlier.apart, relative(before, now, SMALL * largest))
+
+
+SMALL = 1e-3
+"""A result that is smaller than this part of the largest of a call may be rounding alone, and counts as that large."""
+
+PIECE = 16
+"""How many calls' results are looked at again at a time."""
+
+
+class _RemoteFunction(torch.autograd.Function):
+    """The solution's forward and backward, as requests."""
+
+    @staticmethod
+    def forward(ctx: Any, remote: Remote, *inputs: Tensor) -> Any:
+        """Send the inputs, return the results."""
+        ctx.set_materialize_grads(False)
+        wanted = [place for place, needs in enumerate(ctx.needs_input_grad[1:]) if needs]
+        ctx.call, results, graded = remote.forward(inputs, wanted)
+        ctx.remote, ctx.wanted, ctx.inputs = remote, wanted, [value.detach().clone() for value in inputs]
+        ctx.mark_non_differentiable(
+            *(result for result, has in zip(results, graded, strict=True) if not (has and is_inexact(result)))
+        )
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Tensor | None) -> Any:
+        """Send the tangents, return the gradients."""
+        gradients = iter(ctx.remote.backward(ctx.call, tangents, ctx.wanted, ctx.inputs))
+        return (None, *(next(gradients) if place in ctx.wanted else None for place in range(len(ctx.inputs))))
+
+
+# ---- Bits
+
+
+def digest(values: Sequence[Tensor]) -> str:
+    """Return a digest of the elements, dtypes, shapes and strides of tensors."""
+    total = hashlib.blake2b(digest_size=16)
+    for value in values:
+        plain = value.detach().cpu()
+        total.update(f"{plain.dtype}{tuple(plain.shape)}{plain.stride()}".encode())
+        total.update(bytes_of(as_bytes(plain)))
+    return total.hexdigest()
+
+
+def _digest_of_result(value: Any) -> str:
+    """Return a digest of the elements of a result."""
+    return digest([value.contiguous()]) if isinstance(value, Tensor) else ""
+
+
+def same_bits(before: Tensor, after: Tensor) -> bool:
+    """Whether two tensors have the same shape and bits."""
+    if before.shape != after.shape or before.dtype != after.dtype:
+        return False
+    return torch.equal(as_bytes(before.cpu()), as_bytes(after.cpu()))
+
+
+def relative(before: Tensor | None, now: Tensor | None, least: float = 0.0) -> float:
+    """Return how far two results are apart, relative to the largest value, which is at least `least`, in units of what
+    rounding of their dtype may make; infinite where only one is a number."""
+    if before is None or now is None:
+        return 0.0 if before is now else math.inf
+    if before.shape != now.shape or before.dtype != now.dtype:
+        return math.inf
+    if same_bits(before, now):
+        return 0.0
+    left, right = precise(before), precise(now)
+    apart = torch.where((left == right) | (left.isnan() & right.isnan()), 0.0, (left - right).abs())
+    size = max(size_of(before), least)
+    return float(apart.nan_to_num(math.inf, math.inf).max()) / (size or 1.0) / TINY.get(before.dtype, 1e-6)

@@ -1,0 +1,387 @@
+"""Times of a solution and of eager, by the judge's clock.
+
+A solution could lie about a time that is measured in its process. So the time is that between a request and its answer,
+with a batch of calls in between; inputs are written into shared memory after the clock was started. The same batch goes
+to a process that runs the reference, and to one that returns results without computing them, whose time is subtracted
+from both. The three take turns. Contents are drawn anew for each batch, and the results of every timed call are
+compared with the reference's.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint.derive.compared import TINY, size_of
+from backprint.derive.setting import drawn_like, is_inexact
+from backprint.errors import BackprintError
+from backprint.graph.nouns import TensorSpec
+from backprint.tools.export.rerun import laid
+from backprint.tools.jobs.processes import processor_seconds
+from backprint.tools.measuring.asking import CompilerFailed, PerformerDied
+from backprint.tools.measuring.clocks import FEWEST_ROUNDS, CheatFound, compare_timings
+from backprint.tools.measuring.peaks import measure_peaks
+from backprint.tools.measuring.roofline import Peaks, Work, least_seconds
+from backprint.tools.measuring.transfer import put_inputs
+from backprint.tools.tasks.nouns import SolutionTime, Task, TaskWork
+from backprint.tools.tasks.program import Reference, TaskProgram, fresh_values
+from backprint.tools.tasks.solver import solution_of_file
+from backprint.tools.tasks.solving import SMALL, Remote, SolutionFailed, SolutionProcess, relative
+
+BATCH_SECONDS, MOST_CALLS, MOST_BYTES = 0.01, 32, 64 << 20
+"""A batch has about so many seconds of eager, at most so many calls, and about so many bytes of inputs and results."""
+
+ROUNDS = 2 * FEWEST_ROUNDS
+
+SEVERAL, TICKS = 1.3, 0.05
+"""A solution that uses so many times more seconds of processors than its calls took, and so many seconds, has several
+threads."""
+
+CONFIRMED = 2
+"""How often a solution that is faster than eager is measured."""
+
+RESOLVED = 0.02
+"""A time that is shorter than this part of what carrying its tensors takes is not resolved."""
+
+ROUNDINGS, LOOSER = 8.0, 4.0
+"""How many roundings a timed call's result may be off from eager's, or so many times what was allowed when the solution
+was judged: here eager rounds too."""
+
+
+def timed_against_eager(
+    task: Task, remote: Remote, seed: int, limit: float, allowed: Mapping[str, float]
+) -> tuple[tuple[SolutionTime, ...], str, str]:
+    """Return the times of a right solution, why there are none, and what was wrong with a timed call."""
+    program = remote.program
+    with Beside(program, limit) as beside:
+        times: list[SolutionTime] = []
+        try:
+            peaks = measure_peaks(torch.get_num_threads(), seconds=0.3)
+            for what, step, work in (("forward", False, task.forward), ("step", True, task.step)):
+                measured: list[SolutionTime] = []
+                # What is faster is measured once more, and the less certain of both counts: on a machine that others
+                # use, one of some thirty references was certainly faster than itself.
+                while not measured or (len(measured) < CONFIRMED and measured[-1].low > 1):
+                    processes = (remote.process, *beside.processes)
+                    rounds = Rounds(program, processes, seed + len(measured), step, allowed)
+                    wrong = rounds.run()
+                    if wrong:
+                        return (), "", wrong
+                    time_ = _time_of(what, rounds, work, peaks)
+                    if time_ is None:
+                        return tuple(times), f"{what}: too short beside carrying its tensors to and fro", ""
+                    measured.append(time_)
+                times.append(min(measured, key=lambda time_: time_.low))
+        except _EagerFailed as error:
+            return (), f"{error}", ""
+        except (SolutionFailed, CompilerFailed) as error:
+            return (), "", f"a timed call raised {error}"
+        except (PerformerDied, CheatFound) as error:
+            return (), "", f"{error}"
+        except BackprintError as error:
+            return (), "", f"{error}"
+    return tuple(times), "", ""
+
+
+def _time_of(what: str, rounds: Rounds, work: TaskWork, peaks: Peaks) -> SolutionTime | None:
+    """Return the times of one kind of call; None if carrying tensors hides them."""
+    ours, eager = rounds.without_carrying(0), rounds.without_carrying(1)
+    least = RESOLVED * (decile(rounds.seconds[1]) - decile(eager))
+    if min(decile(ours), decile(eager)) <= least:
+        return None
+    change = compare_timings([max(value, least) for value in ours], [max(value, least) for value in eager])
+    seconds = decile(ours)
+    share = least_seconds(Work(work.flops, work.bytes), peaks) / seconds
+    interval = change.ratio, change.low, change.high
+    means = statistics.fmean(ours), statistics.fmean(eager)
+    return SolutionTime(what, seconds, decile(eager), *interval, min(share, 1.0), *means, len(ours))
+
+
+def decile(seconds: Sequence[float]) -> float:
+    """Return the lower decile: other work on the machine makes a round slower and never faster."""
+    return statistics.quantiles(seconds, n=10)[0]
+
+
+class _EagerFailed(BackprintError):
+    """Eager raises on what is timed, which is no fault of the solution."""
+
+
+class _SeveralThreads(BackprintError):
+    """A solution computes with more threads than eager."""
+
+
+class Beside:
+    """The processes that are timed beside a solution: the reference, and one that computes nothing."""
+
+    def __init__(self, program: TaskProgram, limit: float) -> None:
+        self.processes = (
+            SolutionProcess(lambda: _reference_of(program), limit, 0, hidden=True),
+            SolutionProcess(lambda: _without_work(program), limit, 0, hidden=True),
+        )
+
+    def __enter__(self) -> Beside:
+        for process in self.processes:
+            process.request("load")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.close()
+
+
+def _reference_of(program: TaskProgram) -> Callable[..., Any]:
+    """Return the reference as a solution, as fx runs it: eager without this house's checks."""
+    forward, backward = program.forward.to_fx(), program.backward.to_fx()
+    return _EagerGraphs(program, forward.forward, backward.forward)
+
+
+class _EagerGraphs:
+    """The two graphs, as functions, as an autograd.Function."""
+
+    def __init__(self, program: TaskProgram, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
+        keys = [port.key for port in program.forward.outputs]
+        names = [port.name for port in program.forward.inputs]
+        results = [name for name, _ in program.outputs]
+        shown = [keys.index(port.key) for _, port in program.outputs]
+        constant = [place for place, name in enumerate(results) if name not in program.tangents]
+        sources: list[tuple[int, int]] = []
+        for port in program.backward.inputs:
+            if port.role == "tangent":
+                sources.append((0, results.index(port.name)))
+            elif port.key in keys:
+                sources.append((1, keys.index(port.key)))
+            else:
+                sources.append((2, names.index(port.name)))
+        gradients = {port.name: place for place, port in enumerate(program.backward.outputs)}
+        places = [gradients.get(name) if name in program.wanted else None for name in names]
+
+        class Eager(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, *inputs: Tensor) -> Any:
+                values = forward(*inputs)
+                ctx.values = inputs, values
+                returned = tuple(values[place].clone() if aliased(values, place) else values[place] for place in shown)
+                ctx.mark_non_differentiable(*(returned[place] for place in constant))
+                return returned
+
+            @staticmethod
+            def backward(ctx: Any, *tangents: Tensor) -> Any:
+                inputs, values = ctx.values
+                tables = tangents, values, inputs
+                returned = backward(*(tables[table][place] for table, place in sources))
+                return tuple(None if place is None else dense(returned[place]) for place in places)
+
+        self.function = Eager.apply
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        return self.function(*inputs)
+
+
+def aliased(values: Sequence[Any], place: int) -> bool:
+    """Whether a result is an input, or is saved too: autograd wants tensors of its own."""
+    return sum(other is values[place] for other in values) > 1
+
+
+def dense(value: Any) -> Any:
+    return value.to_dense() if isinstance(value, Tensor) and value.layout is not torch.strided else value
+
+
+def _without_work(program: TaskProgram) -> Callable[..., Any]:
+    """Return a solution that returns tensors of the right shapes and computes nothing."""
+
+    class Nothing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Tensor) -> Any:
+            ctx.inputs = inputs
+            returned = tuple(zeros[name].clone() for name, _ in program.outputs)
+            ctx.mark_non_differentiable(
+                *(value for (name, _), value in zip(program.outputs, returned, strict=True) if name not in graded)
+            )
+            return returned
+
+        @staticmethod
+        def backward(ctx: Any, *tangents: Tensor) -> Any:
+            return tuple(
+                torch.empty_like(value) if port.name in wanted else None
+                for port, value in zip(program.inputs, ctx.inputs, strict=True)
+            )
+
+    graded, wanted = set(program.tangents), set(program.wanted)
+    values = fresh_values(program, 0)
+    zeros = {name: torch.zeros_like(value) for name, value in Reference(program)(*values.values()).items()}
+
+    def call(*inputs: Tensor) -> Any:
+        return Nothing.apply(*inputs)
+
+    return call
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Inputs, and tangents behind them, of several calls."""
+
+    sets: list[list[Tensor]]
+
+
+class Rounds:
+    """Batches of calls of several processes, in turns: the solution, the reference, and nothing."""
+
+    def __init__(
+        self,
+        program: TaskProgram,
+        processes: Sequence[SolutionProcess],
+        seed: int,
+        step: bool,
+        allowed: Mapping[str, float],
+    ) -> None:
+        self.program, self.processes, self.seed, self.step = program, processes, seed, step
+        self.allowed = allowed
+        self.seconds: list[list[float]] = [[] for _ in processes]
+        self.wanted = [place for place, port in enumerate(program.inputs) if port.name in program.wanted]
+        self.base = list(fresh_values(program, seed + 1000).values())
+        results = Reference(program)(*self.base)
+        self.results = [results[name] for name, _ in program.outputs]
+        self.strides = {
+            port.name: tuple(map(int, port.spec.stride))
+            for port in program.backward.by_role("tangent")
+            if isinstance(port.spec, TensorSpec) and port.spec.stride is not None and not program.sized
+        }
+        """Of tangents, the strides for which the backward was captured: they are passed so, as in the model."""
+        self.source = torch.Generator().manual_seed(seed)
+        self.count = 1
+        self.schedule = processes[-1].schedule
+        for process in processes:
+            process.stop()
+
+    def run(self) -> str:
+        """Run all rounds; return what was wrong with a call, or ''."""
+        for process in range(len(self.processes)):
+            self.timed(process, self.batch())  # warm
+        eager = min(self.timed(1, self.batch())[0] for _ in range(3))
+        size = sum(value.nbytes for value in (*self.base, *self.results)) * (2 if self.step else 1)
+        self.count = max(1, min(MOST_CALLS, int(BATCH_SECONDS / max(eager, 1e-6)), MOST_BYTES // max(size, 1)))
+        before = processor_seconds(self.processes[0].pid)
+        for turn in range(ROUNDS):
+            batch = self.batch()
+            answers: list[list[Any]] = [[] for _ in self.processes]
+            for offset in range(len(self.processes)):
+                place = (turn + offset) % len(self.processes)
+                seconds, answers[place] = self.timed(place, batch)
+                self.seconds[place].append(seconds / self.count)
+            if wrong := self.compared(answers[0], answers[1]):
+                return wrong
+        used = processor_seconds(self.processes[0].pid) - before
+        if used > SEVERAL * sum(self.seconds[0]) * self.count + TICKS:
+            raise _SeveralThreads("it computes with several threads, and eager with one")
+        return ""
+
+    def batch(self) -> Batch:
+        """Return inputs of several calls, all drawn anew: floats are those of a draw, moved by a share of their size
+        and in another order."""
+        sets = []
+        for _ in range(self.count):
+            values = [
+                value + 0.25 * value.abs() * drawn_like(value, self.source)
+                if is_inexact(value) and port.name in self.program.wanted
+                else value
+                for port, value in zip(self.program.inputs, self.base, strict=True)
+            ]
+            tangents = [
+                laid(drawn_like(value, self.source), self.strides.get(name, value.stride()))
+                for (name, _), value in zip(self.program.outputs, self.results, strict=True)
+                if self.step and name in self.program.tangents
+            ]
+            sets.append([*values, *tangents])
+        return Batch(sets)
+
+    def timed(self, place: int, batch: Batch) -> tuple[float, list[Any]]:
+        """Return the seconds of a batch by the clock of this process, and its results."""
+        process = self.processes[place]
+        if any(other.schedule != self.schedule for other in self.processes):
+            raise CheatFound("changes the priority or the processors of a process that it is timed beside")
+        process.go_on()
+        flat = [value for values in batch.sets for value in values]
+        began = time.perf_counter()
+        headers = list(put_inputs(process.inputs_memory, flat))
+        length = len(batch.sets[0])
+        sets = [headers[first : first + length] for first in range(0, len(headers), length)]
+        calls: dict[str, Any] = dict(count=len(self.program.inputs), wanted=self.wanted, step=self.step)
+        try:
+            answer = process.request("calls", sets=sets, **calls)
+        except CompilerFailed as error:
+            if place:  # no fault of the solution
+                raise _EagerFailed(f"eager raised {error}") from error
+            raise
+        seconds = time.perf_counter() - began
+        return seconds, process.results_in(answer)
+
+    def compared(self, ours: list[Any], eager: list[Any]) -> str:
+        """Return what is wrong with the results of timed calls, or ''."""
+        if len(ours) != len(eager):
+            return f"timed calls return {len(ours)} results, and the reference {len(eager)}"
+        names = [name for name, _ in self.program.outputs]
+        names += [self.program.inputs[place].name for place in self.wanted] if self.step else []
+        largest = max((size_of(other) for other in eager if isinstance(other, Tensor)), default=0.0)
+        for place, (value, right) in enumerate(zip(ours, eager, strict=True)):
+            name = names[place % len(names)]
+            if not isinstance(right, Tensor):
+                continue
+            if value is None:
+                value = torch.zeros_like(right)
+            if not isinstance(value, Tensor) or (value.shape, value.dtype) != (right.shape, right.dtype):
+                return f"{name} of a timed call is {value if not isinstance(value, Tensor) else list(value.shape)}"
+            off = relative(right, value, SMALL * largest)
+            size = max(size_of(right), SMALL * largest) * TINY.get(right.dtype, 1e-6)
+            most = max(ROUNDINGS, LOOSER * self.allowed.get(name, 0.0) / (size or 1.0))
+            if off > most and (not is_inexact(right) or bool(right.isfinite().all())):
+                return f"{name} of a timed call is off by {off * size:.3g}, where {most * size:.3g} is allowed"
+        return ""
+
+    def without_carrying(self, place: int) -> list[float]:
+        """Return the seconds of a call in each round, without those of the process that computes nothing."""
+        nothing = decile(self.seconds[2])
+        return [seconds - nothing for seconds in self.seconds[place]]
+
+
+def times_of_reference(program: TaskProgram, folder: Path) -> tuple[tuple[str, float], ...]:
+    """Return the seconds of a step of eager and of Inductor, measured as a solution's are."""
+    text = INDUCTOR.format(folder=str(folder))
+    place = folder / ".inductor.py"
+    place.write_text(text)
+    try:
+        with Beside(program, 300.0) as beside:
+            process = SolutionProcess(solution_of_file(place), 300.0, 0)
+            try:
+                process.request("load")
+                rounds = Rounds(program, (process, *beside.processes), 0, True, {})
+                if wrong := rounds.run():
+                    raise BackprintError(f"Inductor's results: {wrong}")
+                rows = []
+                for what, number in (("eager", 1), ("Inductor", 0)):
+                    seconds = statistics.quantiles(rounds.without_carrying(number), n=10)[0]
+                    if seconds > 0:
+                        rows.append((what, seconds))
+                return tuple(rows)
+            finally:
+                process.close()
+    finally:
+        place.unlink(missing_ok=True)
+
+
+INDUCTOR = """
+import sys
+sys.path.insert(0, {folder!r})
+import torch
+import reference
+
+reference.forward_graph = torch.compile(reference.forward_graph, fullgraph=True)
+reference.backward_graph = torch.compile(reference.backward_graph, fullgraph=True)
+Solution = reference.Reference
+"""

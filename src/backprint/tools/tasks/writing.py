@@ -1,0 +1,327 @@
+"""A task made of a program: the part is captured, tried, and written as a folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from backprint import api
+from backprint.common.files import write_file
+from backprint.common.folders import unfinished_folder
+from backprint.derive.called import Program, run_forward
+from backprint.derive.check import derivatives_of
+from backprint.derive.compared import Expected, NoReference, Subject, differ, expected_of, item, of_reference, size_of
+from backprint.derive.setting import drawn_like, is_inexact, wide
+from backprint.errors import BackprintError, RefusedError, UsageError
+from backprint.graph.nouns import Capture, Graph, Port, TensorSpec
+from backprint.graph.sizes import at_example_sizes
+from backprint.graph.verdicts import NOT_THE_DERIVATIVE
+from backprint.sample.inputs import fit
+from backprint.sample.place import settle
+from backprint.tools.measuring.roofline import Work, least_step_work, least_work
+from backprint.tools.parts.split import split
+from backprint.tools.tasks.nouns import FORMAT, Task, TaskPort, TaskTolerance, TaskWork
+from backprint.tools.tasks.program import (
+    Reference,
+    ReferenceFailed,
+    TaskProgram,
+    captured_values,
+    fresh_values,
+    program_of,
+)
+from backprint.tools.tasks.text import inputs_text, readme_text, reference_text, solution_text
+from backprint.values.settings import preserving_random_states
+
+# ---- The part of a Capture
+
+
+def part_of(capture: Capture, part: str) -> Capture:
+    """Return the part that a text names: a module's path, or a cut of `bp.split` and a number, as in `fold@0`."""
+    cut, separator, number = part.rpartition("@")
+    if separator and number.isdigit():
+        parts = [piece for piece in split(capture, cut).parts if piece.wanted]
+        if int(number) >= len(parts):
+            raise UsageError(f"part={part!r}: by {cut!r} there are {len(parts)} parts, from 0 on")
+        chosen = parts[int(number)]
+        return proven(chosen.capture, chosen.verdict.good, f"{chosen.verdict.verdict}: {chosen.verdict.detail}")
+    spans = [span for pair in capture.pairs if (span := _span_of_module(pair.forward, part)) is not None]
+    if not spans:
+        raise UsageError(f"part={part!r}: no step of {capture.name} comes from such a module: {_modules_in(capture)}")
+    if len(capture.pairs) > 1:
+        raise UsageError(f"{capture.name} has {len(capture.pairs)} Pairs; a part is cut out of a Capture with one")
+    (start, stop), label = spans[0], f"steps {spans[0][0]}-{spans[0][1]}"
+    if (start, stop) == (0, len(capture.pairs[0].forward.steps)):
+        return capture
+    pieces = split(capture, f"ranges:{start}-{stop}").parts
+    chosen = next(piece for piece in pieces if piece.wanted and piece.label == label)
+    captured = proven(chosen.capture, chosen.verdict.good, f"{chosen.verdict.verdict}: {chosen.verdict.detail}")
+    return replace(captured, name=f"{capture.name} {part}")
+
+
+def proven(part: Capture, good: bool, detail: str) -> Capture:
+    """Return a part that is proven; raise RefusedError for another."""
+    if not good:
+        raise RefusedError(f"{part.name} is no proven part of the whole, so it is no task: {detail}")
+    return part
+
+
+def _span_of_module(forward: Graph, path: str) -> tuple[int, int] | None:
+    """Return the first and the last step, and one more, that come from a module or from modules in it."""
+    numbers = [
+        number
+        for number, step in enumerate(forward.steps)
+        if step.source is not None and (step.source.module == path or step.source.module.startswith(f"{path}."))
+    ]
+    return (numbers[0], numbers[-1] + 1) if numbers else None
+
+
+def _modules_in(capture: Capture) -> str:
+    """Return the first modules that steps come from, for a message."""
+    steps = (step for pair in capture.pairs for step in pair.forward.steps)
+    names = list(dict.fromkeys(step.source.module for step in steps if step.source is not None and step.source.module))
+    return f"it has {', '.join(names[:8])}{' …' if len(names) > 8 else ''}" if names else "its steps have no modules"
+
+
+# ---- What is known of it
+
+
+def task_of(program: TaskProgram, name: str, occurs: int = 1) -> Task:
+    """Return the Task of a program, after trying its reference; RefusedError says why it is none."""
+    with preserving_random_states():
+        values = captured_values(program)
+        tolerances, powerless = tried(program, values)
+        dtypes = _other_dtypes(program, values)
+    forward, backward = at_example_sizes(program.forward), at_example_sizes(program.backward)
+    verdicts = derivatives_of(program.capture)
+    return Task(
+        format=FORMAT,
+        name=name,
+        hash=hash_of_program(program),
+        inputs=tuple(task_port(port.name, port, port.name in program.wanted) for port in program.inputs),
+        outputs=tuple(task_port(label, port, label in program.tangents) for label, port in program.outputs),
+        dtypes=dtypes,
+        sized=program.sized,
+        is_derivative=not any(verdict.word == NOT_THE_DERIVATIVE for verdict in verdicts),
+        forward=work(least_work(without_saved_results(forward))),
+        step=work(least_step_work(forward, backward)),
+        tolerances=tolerances,
+        without_power=powerless,
+        seconds=(),
+        torch=str(torch.__version__),
+        occurs=occurs,
+    )
+
+
+def hash_of_program(program: TaskProgram) -> str:
+    """Return a digest of both graphs without names."""
+    return f"{program.forward.hash()[:24]}{program.backward.hash()[:24]}"
+
+
+def task_port(name: str, port: Port, differentiable: bool) -> TaskPort:
+    """Return a port as a task has it."""
+    spec = port.spec
+    assert isinstance(spec, TensorSpec)
+    return TaskPort(name, port.role, spec.dtype, tuple(map(str, spec.shape)), differentiable)
+
+
+def without_saved_results(forward: Graph) -> Graph:
+    """Return a forward that returns its results alone, not what it saves."""
+    kept = [place for place, port in enumerate(forward.outputs) if port.role != "saved"]
+    return replace(
+        forward,
+        outputs=tuple(forward.outputs[place] for place in kept),
+        results=tuple(forward.results[place] for place in kept),
+    )
+
+
+def work(least: Work) -> TaskWork:
+    return TaskWork(least.flops, least.bytes)
+
+
+def subject_of(program: TaskProgram, values: Mapping[str, Tensor], times: float = 2.0) -> Subject:
+    """Return the reference as the subject and the reference of a check, on these values."""
+    call = replace(program.call, values=dict(values))
+    reference = Program(Reference(program), {}, 0)
+    return Subject(call, reference, reference, True, None, dict(values), times)
+
+
+def tried(program: TaskProgram, values: Mapping[str, Tensor]) -> tuple[tuple[TaskTolerance, ...], tuple[str, ...]]:
+    """Return how far eager is off, and the results without power; RefusedError says why the reference is none."""
+    subject = subject_of(program, values)
+    try:
+        expected = expected_of(subject, subject.values)
+    except NoReference as error:
+        raise RefusedError(f"{program.capture.name}: {error}") from error
+    if expected.own is None:
+        raise RefusedError(f"{program.capture.name}: the reference does not run on its own inputs")
+    if expected.random:
+        raise RefusedError(f"{program.capture.name}: the reference does not return the same twice")
+    others = [expected_of(subject, fresh_values(program, seed)) for seed in SEEDS]
+    try:
+        compared = _compared_results(program, expected, others)
+    except ReferenceFailed as error:
+        raise RefusedError(f"{program.capture.name}: its backward does not run in float64: {error}") from error
+    rows, powerless, moving = [], [], 0
+    for (label, what), results in compared.items():
+        exact, own, moved, redrawn = results
+        if exact is None or not is_inexact(exact) or not exact.numel():
+            continue
+        difference = differ(subject, own, exact, own, moved, size_of(exact))
+        off = difference.error if math.isfinite(difference.error) else 0.0
+        allowed = difference.allowed if math.isfinite(difference.allowed) else 0.0
+        rows.append(TaskTolerance(f"{what}{label}", off, allowed))
+        if any(other is not None and _distance_of(other, exact) > POWER * max(allowed, 1e-300) for other in redrawn):
+            moving += not what
+        else:
+            powerless.append(f"{what}{label}")
+    if not moving:
+        raise RefusedError(
+            f"{program.capture.name}: no output moves by more than {POWER:g} times the tolerance when the inputs are "
+            "drawn anew, so nothing would be seen of a wrong solution"
+        )
+    return tuple(rows), tuple(powerless)
+
+
+SEEDS = (0x51, 0xA7)
+POWER = 10.0
+
+
+def _compared_results(
+    program: TaskProgram, expected: Expected, others: Sequence[Expected]
+) -> dict[tuple[str, str], tuple[Tensor | None, Tensor | None, Tensor | None, list[Tensor | None]]]:
+    """Return, for each result and gradient, that in float64, in its dtype, rounded, and on other inputs."""
+    runs = [expected.exact, expected.own, expected.moved, *(other.exact for other in others)]
+    source = torch.Generator().manual_seed(0)
+    shapes = {name: expected.exact.outputs[name].detach() for name in expected.exact.differentiable}
+    tangents = {name: drawn_like(shape, source) for name, shape in shapes.items()}
+    tables: list[dict[tuple[str, str], Tensor | None]] = []
+    for run in runs:
+        gradients = of_reference(run, tangents) or {}
+        outputs = run.outputs if run is not None else {}
+        tables.append(
+            {
+                **{(label_of(name), ""): value.detach() for name, value in outputs.items()},
+                **{(name, "gradient of "): item(gradients, name) for name in program.wanted},
+            }
+        )
+    return {
+        key: (tables[0][key], tables[1].get(key), tables[2].get(key), [table.get(key) for table in tables[3:]])
+        for key in tables[0]
+    }
+
+
+def label_of(name: str) -> str:
+    """Return the name of a result without the word that every result of a function has."""
+    return name.removeprefix("output.")
+
+
+def _distance_of(left: Tensor, right: Tensor) -> float:
+    """Return the largest difference of two results where both are numbers."""
+    apart = (wide(left) - wide(right)).abs()
+    return float(apart.nan_to_num(0, 0, 0).max())
+
+
+def _other_dtypes(program: TaskProgram, values: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """Return further dtypes that the reference takes, with finite results, and returns."""
+    kinds = {value.dtype for value in values.values() if is_inexact(value)}
+    if len(kinds) != 1 or any(kind.is_complex for kind in kinds):
+        return ()
+    taken = []
+    for name in DTYPES:
+        dtype = getattr(torch, name)
+        if dtype in kinds:
+            continue
+        call = replace(program.call, values=dict(values))
+        changed = {key: value.to(dtype) if is_inexact(value) else value for key, value in values.items()}
+        try:
+            forward = run_forward(Program(Reference(program), {}, 0), call, changed)
+            tangents = {key: torch.ones_like(forward.outputs[key]) for key in forward.differentiable}
+            gradients = forward.gradients(tangents)
+        except (BackprintError, RuntimeError, NotImplementedError, TypeError):
+            continue  # an operator of the reference does not take this dtype, so no solution has to
+        results = [*forward.outputs.values(), *(value for value in gradients.values() if value is not None)]
+        floats = [value for value in results if is_inexact(value)]
+        if all(bool(value.isfinite().all()) for value in floats) and all(value.dtype is dtype for value in floats):
+            taken.append(name)
+    return tuple(taken)
+
+
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+# ---- The folder
+
+
+def write_task(
+    capture: Capture, place: Path, name: str, *, overwrite: bool = False, occurs: int = 1, measure: bool = False
+) -> Task:
+    """Write the task of a Capture to its folder, all or nothing."""
+    _check_place_of_task(place, overwrite)
+    program_of(capture)  # before anything is written
+    with unfinished_folder(place.parent, place.name) as staging:
+        api.save(capture, staging / SAMPLE, data="seed", power="none")
+        stored = program_of(api.load(staging / SAMPLE))
+        task = task_of(stored, name, occurs)
+        for file, text in texts_of_task(task, stored).items():
+            write_file(staging / file, [text.encode()])
+        if measure:
+            from backprint.tools.tasks.timing import times_of_reference
+
+            task = replace(task, seconds=times_of_reference(stored, staging))
+            write_file(staging / README, [readme_text(task, stored.forward).encode()])
+        write_file(staging / TASK, [task_json(task).encode()])
+        settle(staging, place)
+    return task
+
+
+SAMPLE, TASK, REFERENCE, INPUTS, SOLUTION, README = (
+    "sample",
+    "task.json",
+    "reference.py",
+    "inputs.py",
+    "solution.py",
+    "README.md",
+)
+
+
+def task_json(task: Task) -> str:
+    """Return `task.json`."""
+    return json.dumps(asdict(task), indent=1) + "\n"
+
+
+def texts_of_task(task: Task, program: TaskProgram) -> dict[str, str]:
+    """Return the texts of the folder that follow from the task and its graphs."""
+    recipes = dict(program.capture.recipes.recipes)
+    if program.draws:
+        with preserving_random_states():
+            values = captured_values(program)
+        recipes |= {name: fit(values[name], 0) for name in program.draws}
+    rules = [(port.role, port) for port in at_example_sizes(program.forward).inputs]
+    return {
+        REFERENCE: reference_text(task, program.forward, program.backward, program.wanted),
+        INPUTS: inputs_text(task, recipes, rules),
+        SOLUTION: solution_text(task),
+        README: readme_text(task, program.forward),
+    }
+
+
+def _check_place_of_task(place: Path, overwrite: bool) -> None:
+    """Refuse a place that is taken, unless it is a task and the user passed `overwrite`."""
+    if not place.exists():
+        return
+    if not place.is_dir() or (any(place.iterdir()) and not (place / TASK).exists()):
+        raise UsageError(f"{place} exists and is not a task: choose another path")
+    if not overwrite and any(place.iterdir()):
+        raise UsageError(f"{place} exists already: pass overwrite=True (--overwrite), or choose another path")
+
+
+def named(text: str) -> str:
+    """Return a text as the name of a task, which may be that of a folder."""
+    return re.sub(r"[^\w.-]+", "_", text).strip("_.") or "task"

@@ -1,0 +1,69 @@
+"""Engine `aot`: AOTAutograd's joint graph of a program, partitioned, as a Pair."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from backprint.common.collector import collector_paused
+from backprint.graph.capture_options import CaptureOptions
+from backprint.graph.nouns import IN_FULL, WITHOUT_CHECKPOINTS
+from backprint.trace.aot.from_fx import read_fx
+from backprint.trace.aot.trace import Traced, trace
+from backprint.trace.assembly import assemble
+from backprint.trace.non_operator_effects import flag_guards
+from backprint.trace.program import CalledProgram, ObservedProgram
+from backprint.trace.refusals import describe_unchecked_reads
+from backprint.trace.request import EngineResult, HasCheckpoints
+from backprint.trace.stamping.stamp import attempt_stamp
+from backprint.trace.warm_up import Findings, warm_up
+
+
+def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
+    """Capture a program by engine `aot`; stamp it if it is fake and has many equal layers."""
+    if not options.fake or not options.stamp:
+        with collector_paused() if options.fake else contextlib.nullcontext():
+            observed, seen = warm_up(program)
+        return _traced_in_full(program, options, observed, seen)
+    with collector_paused():
+        attempt = attempt_stamp(
+            program, options, lambda *observed_call: read_fx(observed_call[0], _traced_by(*observed_call))
+        )
+        if attempt.result is not None:
+            return attempt.result
+        observed, seen = (attempt.run.observed, attempt.run.findings) if attempt.run is not None else warm_up(program)
+    result = _traced_in_full(program, options, observed, seen)
+    return replace(result, notes=(f"{IN_FULL}{attempt.why}", *result.notes)) if attempt.why else result
+
+
+def _traced_by(observed: ObservedProgram, seen: Findings, options: CaptureOptions) -> Traced:
+    """Trace a program that has run."""
+    specialize = bool(options.specialize)
+    return trace(observed, seen, specialize, options.partition, options.decompose, options.dynamic)
+
+
+def _traced_in_full(
+    program: CalledProgram, options: CaptureOptions, observed: ObservedProgram, seen: Findings
+) -> EngineResult:
+    """Return the capture of a program that has run."""
+    if options.fake and options.engine == "auto" and (seen.checkpoints or observed.accumulates):
+        raise HasCheckpoints(WITHOUT_CHECKPOINTS)
+    with collector_paused():
+        traced = _traced_by(observed, seen, options)
+        joint = read_fx(observed, traced).joint
+        assembled = assemble(joint)
+    return EngineResult(
+        program=observed,
+        pairs=(assembled.pair,),
+        outputs=tuple(name for name, role in traced.outputs if role == "output"),
+        differentiable=traced.tangents,
+        tree=traced.tree,
+        leaves=traced.leaves,
+        constants=assembled.constants,
+        guards=(*assembled.guards, *traced.sizes.guards, *flag_guards(program, seen.flags)),
+        opaque=tuple(dict.fromkeys(seen.opaque)),
+        outcome=seen.outcome,
+        unguarded=() if options.fake else describe_unchecked_reads(seen.reads_without_operator, traced.unforeseen),
+        notes=(WITHOUT_CHECKPOINTS,) if seen.checkpoints else (),
+        groups=joint.groups,
+    )

@@ -1,0 +1,503 @@
+"""Read AOTAutograd's graphs as a Joint: the program's own names, and the line and the echo of each step."""
+
+from __future__ import annotations
+
+import heapq
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from backprint._torch.aot import TangentAOTInput
+from backprint._torch.distributed import NAMESPACES, label_of, members_of, passes_on
+from backprint._torch.operators import OpOverload
+from backprint._torch.pytree import tree_leaves
+from backprint.errors import CaptureError
+from backprint.graph.fx.convert import Names, Side, spec_of
+from backprint.graph.nouns import COLLECTIVES, WAIT, Echo, Port, Ref, Source, Step
+from backprint.graph.steps import READING, used
+from backprint.trace import frames
+from backprint.trace.aot.trace import NOTE_KEY, OWN_LINE_KEY, Traced
+from backprint.trace.assembly import Joint, Note, Result
+from backprint.trace.program import ObservedProgram
+from backprint.trace.watch import Reading
+
+SIZES = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+Notes = dict[str, tuple[Source | None, Echo | None]]
+"""The line and the echo of each fx node, by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadJoint:
+    """A Joint, and the names in it of the fx nodes of both directions."""
+
+    joint: Joint
+    forward: dict[str, str]
+    backward: dict[str, str]
+
+
+def read_fx(program: ObservedProgram, traced: Traced) -> ReadJoint:
+    """Return the Joint of a traced program."""
+    names = Names()
+    lines = forward_lines(traced)
+    forward_side, backward_side = Side(traced.forward, names), None
+    inputs = input_ports(program, traced, forward_side)
+    nodes = _with_lost_draws(traced)
+    steps = forward_side.steps(nodes, lines)
+    results = results_of(traced, forward_side)
+    steps = _with_guards(forward_side, steps, checks_of(traced))
+    notes = notes_of(forward_side, nodes)
+    tangents: tuple[Port, ...] = ()
+    gradients: tuple[Result, ...] = ()
+    backward_steps: list[Step] = []
+    if traced.backward is not None:
+        backward_side = Side(traced.backward, names, subgraphs=forward_side.subgraphs)
+        tangents = backward_inputs(traced, forward_side, backward_side)
+        backward_steps = backward_side.steps(
+            traced.backward.graph.nodes, {**lines, **backward_lines(traced, forward_side)}
+        )
+        notes |= notes_of(backward_side, traced.backward.graph.nodes)
+        gradients = gradients_of(program, traced, backward_side)
+    constants = {**forward_side.constants, **(backward_side.constants if backward_side else {})}
+    groups: dict[str, tuple[int, ...]] = {}
+    joint = Joint(
+        inputs=inputs,
+        forward=tuple(_with_labels(steps, groups)),
+        results=results,
+        tangents=tangents,
+        backward=tuple(_with_labels(backward_steps, groups)),
+        gradients=gradients,
+        groups=groups,
+        same={named.name: named.other_names for named in program.tensors if named.other_names},
+        constants=constants,
+        notes=notes,
+        subgraphs=forward_side.subgraphs,
+        symbols=traced.sizes.symbols,
+        sizes=traced.sizes.names,
+    )
+    return ReadJoint(joint, forward_side.locals, backward_side.locals if backward_side else {})
+
+
+def _with_labels(steps: Iterable[Step], groups: dict[str, tuple[int, ...]]) -> Iterator[Step]:
+    """Yield steps in which collectives have the labels of their groups; `groups` gets the members of each."""
+    under_way: set[str] = set()
+    for step in steps:
+        _refuse_other_collectives(step)
+        if step.target == WAIT:
+            under_way -= set(used(step))
+        elif read := under_way & set(used(step)):
+            raise CaptureError(
+                f"{step.target} reads {min(read)}, the result of a collective, before it has ended"
+                f"{frames.place(step.source)}: what it reads depends on time; wait for it first",
+                every_engine=True,
+            )
+        if step.target in COLLECTIVES:
+            *args, name = step.args
+            label = label_of(name)
+            groups[label] = members_of(name)
+            step = replace(step, args=(*args, label))
+            under_way.add(step.name)
+        yield step
+
+
+def _refuse_other_collectives(step: Step) -> None:
+    """Refuse an operator of `torch.distributed` that a graph does not have, and that was not written as one that it
+    has: autograd has called it."""
+    namespace = step.target.removeprefix("torch.ops.").partition(".")[0]
+    if namespace in NAMESPACES and step.target not in (*COLLECTIVES, WAIT) and not passes_on(step.target):
+        raise CaptureError(
+            f"autograd calls {step.target}{frames.place(step.source)}, which a graph has no step for: use collectives "
+            "of one tensor",
+            every_engine=True,
+        )
+
+
+# ---- Forward
+
+
+def input_ports(program: ObservedProgram, traced: Traced, side: Side) -> tuple[Port, ...]:
+    """Return a port for each named tensor."""
+    ports = []
+    placeholders = traced.forward.graph.find_nodes(op="placeholder")
+    present = {str(node.target): node for node in placeholders}
+    for node in traced.joint.graph.find_nodes(op="placeholder"):
+        index = getattr(node.meta["desc"], "idx", None)
+        if index is None:
+            continue
+        named = program.tensors[index]
+        local = side.names.free(named.name)
+        side.locals[present.get(str(node.target), node).name] = side.locals[node.name] = local
+        wrapping = program.wrappings.get(named.name)
+        shard = wrapping.text if wrapping is not None else ""
+        ports.append(Port(named.name, named.role, spec_of(node.meta["val"]), local, shard))
+    return tuple(ports)
+
+
+def results_of(traced: Traced, side: Side) -> tuple[Result, ...]:
+    """Return the results of the program: outputs, then mutations."""
+    results = []
+    for (name, role), node in returned(traced):
+        if role != "guard":
+            spec = spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None
+            shard = traced.shards_of_outputs.get(name, "") if role == "output" else ""
+            results.append((Port(name, role, spec, shard=shard), side.pack(node)))
+    return tuple(sorted(results, key=lambda result: result[0].role == "mutation"))
+
+
+def returned(traced: Traced) -> list[tuple[tuple[str, str], Any]]:
+    """Return the name and role of each traced output, with its node."""
+    return list(zip(traced.outputs, traced.forward.graph.output_node().args[0][: len(traced.outputs)], strict=True))
+
+
+def checks_of(traced: Traced) -> list[tuple[Any, Reading]]:
+    """Return the nodes whose values were read while tracing, each with its Reading."""
+    nodes = [_before_detach(node) for (_, role), node in returned(traced) if role == "guard"]
+    return list(zip(nodes, traced.readings, strict=True))
+
+
+def _before_detach(node: fx.Node) -> fx.Node:
+    """Return the node before a chain of `detach`, which has the same values."""
+    while node.target is torch.ops.aten.detach.default:
+        node = node.args[0]
+    return node
+
+
+def notes_of(side: Side, nodes: Sequence[fx.Node]) -> dict[str, Note]:
+    """Return notes for the nodes that stay although unused: random draws, and nodes with an effect."""
+    notes = {}
+    for node in nodes:
+        if node.op == "call_function" and (is_draw(node) or node.target is SAVING or node.is_impure()):
+            draws = is_draw(node) or node.target is SAVING
+            notes[side.locals[node.name]] = Note(draws=draws, stays=not draws)
+    return notes
+
+
+def _with_lost_draws(traced: Traced) -> list[fx.Node]:
+    """Return the forward's nodes with the unused random draws that the partition dropped: they advance the
+    generator."""
+    nodes = list(traced.forward.graph.nodes)
+    present = {node.name for node in nodes}
+    order = {node.name: index for index, node in enumerate(traced.joint.graph.nodes)}
+    depending_on_tangents = _nodes_depending_on_tangents(traced.joint)
+    lost = [
+        node
+        for node in traced.joint.graph.nodes
+        if is_draw(node)
+        and not is_backward(node)
+        and node.name not in present | depending_on_tangents
+        and not _is_kept_with_state(node, nodes)
+    ]
+    if traced.backward is None or not lost:
+        return nodes
+    for node in lost:
+        needed = [node]
+        for node_ in needed:
+            needed += [used for used in node_.all_input_nodes if used.name not in present]
+        nodes += [node_ for node_ in needed if node_.op != "placeholder" and node_.name not in present]
+        present |= {node_.name for node_ in needed}
+    places: dict[str, int] = {"output": len(order)}
+    place = -1
+    for node in traced.forward.graph.nodes:  # a node that the partition inserted follows its predecessor
+        place = max(place, -1 if node.op == "placeholder" else order.get(node.name, place))
+        places.setdefault(node.name, place)
+    return sorted(nodes, key=lambda node: places.get(node.op, places.get(node.name, order.get(node.name, len(order)))))
+
+
+def _nodes_depending_on_tangents(joint: fx.GraphModule) -> set[str]:
+    """Return the names of nodes that depend on a tangent; in a custom Function of Dynamo's nothing else marks them."""
+    names: set[str] = set()
+    for node in joint.graph.nodes:
+        tangent = node.op == "placeholder" and node.meta["desc"].is_tangent()
+        if tangent or any(input_node.name in names for input_node in node.all_input_nodes):
+            names.add(node.name)
+    return names
+
+
+SAVING, REPEATING = torch.ops.higher_order.run_and_save_rng_state, torch.ops.higher_order.run_with_rng_state
+"""The operators that replace a draw that the backward repeats: in the forward, and in the backward."""
+
+
+def _is_state(node: fx.Node) -> bool:
+    """Whether a forward node is a random state that is saved for the backward, which refers to it by a number."""
+    return node.target is operator.getitem and getattr(node.args[0], "target", None) is SAVING and node.args[1] == 0
+
+
+def _is_kept_with_state(node: fx.Node, nodes: Sequence[fx.Node]) -> bool:
+    """Whether a random draw is in the forward as one that saves its state."""
+    input_names = [each.name for each in node.all_input_nodes]
+    return any(
+        each.target is SAVING and each.args[0] is node.target and [n.name for n in each.all_input_nodes] == input_names
+        for each in nodes
+    )
+
+
+def is_draw(node: fx.Node) -> bool:
+    return isinstance(node.target, OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+
+
+def is_backward(node: fx.Node) -> bool:
+    """Whether AOTAutograd made the node while autograd ran."""
+    return bool(node.meta.get("partitioner_tag") == "is_backward" or node.meta.get("autograd_backward"))
+
+
+def is_sum(node: fx.Node) -> bool:
+    """Whether autograd adds gradients in this node.
+
+    Where the forward has no line of the user, torch 2.11 marks the following nodes too; there only additions count.
+    """
+    known = node.meta.get("autograd_backward") or node.target is torch.ops.aten.add.Tensor
+    return bool(node.meta.get("is_gradient_acc") and known)
+
+
+def _with_guards(side: Side, steps: Sequence[Step], checks: Sequence[tuple[fx.Node, Reading]]) -> list[Step]:
+    """Return the steps with a guard right after each value that was read; guards on inputs come first."""
+    guards_after: dict[str, list[Step]] = {}
+    for node, reading in checks:
+        local = side.locals[node.name]
+        guards_after.setdefault(local, []).extend(guard(side.names, local, reading))
+    step_names = {step.name for step in steps}
+    result = [guard_step for local, added in guards_after.items() if local not in step_names for guard_step in added]
+    for step in steps:
+        result += [step, *guards_after.get(step.name, ())]
+    return result
+
+
+def guard(names: Names, local: str, reading: Reading) -> list[Step]:
+    """Return the steps that check one reading."""
+    result = tree_leaves(reading.result)[0]
+    name = names.free("guard")
+    if isinstance(result, Tensor):
+        return [Step(name, "assert_shape", (Ref(local), tuple(result.shape)), source=reading.source)]
+    item = Step(names.free("item"), READING, (Ref(local),), source=reading.source)
+    if result != result:
+        return [item, Step(name, "assert_nan", (Ref(item.name),), source=reading.source)]
+    return [item, Step(name, "assert_equal", (Ref(item.name), result), source=reading.source)]
+
+
+# ---- Backward
+
+
+def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]:
+    """Return the ports of the tangents. A saved value has its name in the forward."""
+    assert traced.backward is not None
+    ports: list[Port] = []
+    kept = traced.forward.graph.output_node().args[0][len(traced.outputs) :]
+    saved = {node.name: ahead.locals[node.name] for node in kept}
+    states = (node.name for node in traced.forward.graph.nodes if _is_state(node) and node.name in saved)
+    tangents = iter(traced.tangents)
+    for node in traced.backward.graph.find_nodes(op="placeholder"):
+        if node.name in saved or node.name.startswith("rng_state_output"):
+            side.locals[node.name] = saved[node.name if node.name in saved else next(states)]
+        elif isinstance(node.meta.get("desc"), TangentAOTInput):
+            name = next(tangents)
+            side.locals[node.name] = side.names.free(f"tangent_{name}")
+            shard = traced.shards_of_outputs.get(name, "").replace("Partial(sum)", "Replicate")
+            ports.append(Port(name, "tangent", spec_of(node.meta.get("val")), side.locals[node.name], shard))
+        else:
+            raise CaptureError(f"the backward takes {node.name}, which the forward does not return")
+    return tuple(ports)
+
+
+def gradients_of(program: ObservedProgram, traced: Traced, side: Side) -> tuple[Result, ...]:
+    """Return the gradients of the tensors that require grad, in input order."""
+    assert traced.backward is not None
+    requiring_grad = {named.name for named in program.tensors if named.requires_grad}
+    gradients: list[Result] = []
+    for name, node in zip(traced.gradients, traced.backward.graph.output_node().args[0], strict=True):
+        if name in requiring_grad:
+            spec = spec_of(node.meta.get("val")) if isinstance(node, fx.Node) else None
+            shard = traced.shards_of_gradients.get(name, "")
+            gradients.append((Port(name, "gradient", spec, shard=shard), side.pack(node)))
+    return tuple(gradients)
+
+
+# ---- Sources and links
+
+
+def _note_of(node: fx.Node) -> Source | None:
+    """Return the user's line that a node carries."""
+    note = (node.meta.get("custom") or {}).get(NOTE_KEY)
+    return note if isinstance(note, Source) else None
+
+
+def forward_lines(traced: Traced) -> Notes:
+    """Return the source of each forward node; a size has the line of its first user.
+
+    Nodes that autograd made may be in the forward too: they have the line of the node they are the gradient of.
+    """
+    lines: Notes = {}
+    heads = _forward_nodes_by_seq(traced)
+    for node in reversed(list(traced.joint.graph.nodes)):
+        if node.op == "call_function":
+            note = _note_of(node)
+            head = heads.get(node.meta.get("seq_nr", -1))
+            if note is None and head is not None and is_backward(node) and not is_sum(node):
+                note = _note_of(head)
+            if note is None and isinstance(node.meta.get("val"), SIZES):  # arithmetic on sizes is not a torch call
+                note = next((lines[user.name][0] for user in node.users if user.name in lines), None)
+            lines[node.name] = (note, None)
+    return lines
+
+
+def backward_lines(traced: Traced, ahead: Side) -> Notes:
+    """Return the source and the echo of each backward node."""
+    assert traced.backward is not None
+    heads = _forward_nodes_by_seq(traced)
+    order = {node_.name: (index, node_) for index, node_ in enumerate(traced.joint.graph.nodes)}
+    draws = _saved_draws(traced)
+    lines: Notes = {}
+    links: dict[str, str] = {}
+    sums: dict[str, str] = {}
+    for node in traced.backward.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if (again := _recomputed_node(node, order)) is not None:
+            lines[node.name] = _note_of_recomputed(
+                again, draws.get(node.name) or heads.get(again.meta.get("seq_nr", -1)), ahead
+            )
+            continue
+        if is_sum(node):
+            continue
+        head = heads.get(node.meta.get("seq_nr", -1))
+        if (own := _own_line(node, head)) is None and head is None and _note_of(node) is None:
+            own = _line_under_dynamo(node)
+        if own is not None:
+            lines[node.name] = (own, None)
+        if head is None or not is_backward(node):
+            continue
+        links[node.name] = head.name
+        if head.name in ahead.locals:
+            lines[node.name] = (own or _note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
+    for node in traced.backward.graph.nodes:
+        if node.op == "call_function" and is_sum(node):
+            name = summed_gradients_of(node, links, order, sums, ahead) or summed_gradients_of(
+                node, links, order, {}, ahead
+            )
+            lines[node.name] = (None, Echo("sum of gradients of", (ahead.locals[name],)) if name else None)
+            sums |= {node.name: name} if name else {}
+    return lines
+
+
+def _own_line(node: fx.Node, head: fx.Node | None) -> Source | None:
+    """Return the line of a custom autograd.Function's own backward that makes a node, in the module of its forward;
+    None if autograd makes it."""
+    note = (node.meta.get("custom") or {}).get(OWN_LINE_KEY)
+    if not isinstance(note, Source):
+        return None
+    ahead = _note_of(head) if head is not None else None
+    return replace(note, module=ahead.module) if ahead is not None else note
+
+
+def _line_under_dynamo(node: fx.Node) -> Source | None:
+    """Return the line of a node of a custom autograd.Function's backward that Dynamo has made a graph of."""
+    place = frames.place_in_trace(node.meta.get("stack_trace") or "")
+    return frames.source(*place, "") if place is not None else None
+
+
+def _note_of_recomputed(again: fx.Node, head: fx.Node | None, ahead: Side) -> tuple[Source | None, Echo | None]:
+    """Return the line of a forward node that the backward recomputes, and the echo of its value."""
+    first = again if again.name in ahead.locals else head
+    local = ahead.locals.get(first.name) if first is not None else None
+    note = _note_of(first if first is not None else again) or _line_under_dynamo(again)
+    return note, Echo("recomputes", (local,)) if local else None
+
+
+def _saved_draws(traced: Traced) -> dict[str, fx.Node]:
+    """Map each draw that the backward repeats to the forward's draw: their random states have one order."""
+    assert traced.backward is not None
+    first = [node for node in traced.forward.graph.nodes if node.target is SAVING]
+    again = [node for node in traced.backward.graph.nodes if node.target is REPEATING]
+    return {node.name: first[int(str(node.args[0]).rpartition("_")[2])] for node in again}
+
+
+def _recomputed_node(node: fx.Node, order: Order) -> fx.Node | None:
+    """Return the forward node that a backward node recomputes; None if the node is the backward's own.
+
+    The partition marks every node that it puts into the backward, so the tag of the joint graph's node decides; nodes
+    that the partition creates keep the tag from tracing.
+    """
+    joint = order[node.name][1] if node.name in order else node
+    if joint is node:
+        return node if node.meta.get("partitioner_tag") == "is_forward" or node.target is REPEATING else None
+    return None if is_backward(joint) else joint
+
+
+def _forward_nodes_by_seq(traced: Traced) -> dict[int, fx.Node]:
+    """Return, for each autograd sequence number, the first forward node that is not a getitem or a size."""
+    heads: dict[int, fx.Node] = {}
+    for node in traced.joint.graph.nodes:
+        counts = node.op == "call_function" and not isinstance(node.meta.get("val"), SIZES)
+        if counts and not is_backward(node) and node.target is not operator.getitem:
+            heads.setdefault(node.meta.get("seq_nr", -1), node)
+    return heads
+
+
+PASSING = (
+    torch.ops.aten.add.Tensor,
+    torch.ops.aten.sub.Tensor,
+    torch.ops.aten.clone.default,
+    torch.ops.aten.alias.default,
+)
+"""Operators whose input's gradient equals their output's: autograd adds no step for them."""
+
+
+Order = Mapping[str, tuple[int, fx.Node]]
+"""The joint graph's nodes by name, with their positions."""
+
+
+def summed_gradients_of(
+    node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str], ahead: Side
+) -> str:
+    """Return the forward value whose gradients a sum adds: the last value that every term is a gradient of.
+
+    `sums` are the values of earlier sums: in a deep residual stream each sum continues the one before.
+    """
+    shape = getattr(node.meta.get("val"), "shape", None)
+    walks = [_nodes_with_dependencies(start, shape, order) for start in starts(node, links, order, sums)]
+    fronts = [next(walk, None) for walk in walks]
+    while fronts and None not in fronts:
+        low = min(front for front in fronts if front)
+        together = all(front == low for front in fronts)
+        if together and low[1] in ahead.locals:
+            return low[1]
+        pairs = zip(walks, fronts, strict=True)
+        fronts = [next(walk, None) if together or front != low else front for walk, front in pairs]
+    return ""
+
+
+def _nodes_with_dependencies(start: Sequence[fx.Node], shape: Any, order: Order) -> Iterator[tuple[int, str]]:
+    """Yield the values of this shape among these nodes and, through passing operators, their inputs; the last first."""
+    names: set[str] = set()
+    queue: list[tuple[int, str]] = []
+    waiting = start
+    while True:
+        for node in waiting:
+            if node.name not in names and getattr(node.meta.get("val"), "shape", None) == shape:
+                names.add(node.name)
+                heapq.heappush(queue, (-order[node.name][0], node.name))
+        if not queue:
+            return
+        index, name = heapq.heappop(queue)
+        yield -index, name
+        waiting = order[name][1].all_input_nodes if order[name][1].target in PASSING else []
+
+
+def starts(
+    node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str]
+) -> Iterator[Sequence[fx.Node]]:
+    """Yield, for each term of a chain of sums, the inputs of the forward node that it is the gradient of."""
+    for input_node in node.all_input_nodes:
+        if input_node.name in sums:
+            yield [order[sums[input_node.name]][1]]
+        elif is_sum(input_node):
+            yield from starts(input_node, links, order, sums)
+        else:
+            terms = input_node.all_input_nodes if input_node.target is operator.getitem else [input_node]
+            for term in terms:
+                if links.get(term.name) in order:
+                    yield order[links[term.name]][1].all_input_nodes

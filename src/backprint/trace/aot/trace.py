@@ -1,0 +1,732 @@
+"""Trace a program with AOTAutograd to one joint graph, with the user's lines, and partition it.
+
+AOTAutograd needs a function of flat tensors without aliases among its results. So the traced function returns clones,
+which carry a mark and are removed from the joint graph. Values that the program reads are those of a run before the
+trace (the warm-up run), and become guards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.fx.traceback as fx_traceback
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakIdKeyDictionary
+
+from backprint._torch import aot as descriptors
+from backprint._torch import pytree
+from backprint._torch.aot import export_joint, from_functional
+from backprint._torch.autograd import current_node
+from backprint._torch.distributed import form_of, shapes_computed_apart, sharding_text
+from backprint._torch.fake import (
+    FakeTensor,
+    FakeTensorMode,
+    FunctionalTensor,
+    UnsupportedOperatorException,
+    errors_not_logged,
+)
+from backprint._torch.graphs import lazy_code
+from backprint._torch.modes import DisableTorchFunction, TorchDispatchMode, without_modes
+from backprint._torch.operators import schema_of, without_effects_of_checks, without_python_decompositions
+from backprint._torch.tensors import storage_id, version_of
+from backprint.errors import BackprintError, CaptureError, DataDependentError, for_program, is_defect
+from backprint.graph.fx.convert import pin_dtypes
+from backprint.graph.nouns import Source
+from backprint.trace import frames
+from backprint.trace.aot import symbolic
+from backprint.trace.custom import call_for_mode, decompose_under_mode, is_composite
+from backprint.trace.fake import (
+    UNKNOWN_VALUES,
+    FakeWorld,
+    dispatch_with_rules,
+    fake_like,
+    is_missing_device,
+    on_available_devices,
+    replaced_dispatch,
+)
+from backprint.trace.non_operator_effects import rewrite_for_tracing
+from backprint.trace.partition import partition_joint
+from backprint.trace.program import A_TENSOR, ObservedProgram, nontensor_arguments
+from backprint.trace.reach import module_paths, tensors_of
+from backprint.trace.running import (
+    SubstituteTensors,
+    modes_reach_backward,
+    named_outputs,
+    passed_values,
+    replace_tensors,
+    result_of,
+    with_clones,
+    with_values,
+)
+from backprint.trace.state.restore import restoring_everything_reachable
+from backprint.trace.warm_up import Findings
+from backprint.trace.watch import CHECK, CHECKS, SEED, Reading, describe_reading_without_values, reads_values
+from backprint.values.results import NO_RESULT, ResultTree
+from backprint.values.wrappers import is_wrapper_class, opened, opened_by_autograd
+
+NOTE_KEY = "backprint"
+"""The key in a node's `custom` metadata of our note: the Source of the node, or True for a clone of ours."""
+
+
+ALIAS = "alias"
+"""The note of an alias of ours."""
+
+OWN_LINE_KEY = "backprint own line"
+"""The key in a node's `custom` metadata of the line of a custom autograd.Function's own backward. AOTAutograd gives a
+node of the backward the note of the forward's node as well, so it has a key of its own."""
+
+
+# ---- Notes on nodes
+
+
+class _LineNotes(TorchFunctionMode):
+    """While AOTAutograd traces, notes the user's line and module path on every node that a torch call makes.
+
+    With a `table`, other tensors replace the program's own, which it may reach outside its module.
+    """
+
+    def __init__(self, paths: Mapping[int, str], fake: bool, table: Mapping[int, Tensor]) -> None:
+        super().__init__()
+        self.paths, self.fake, self.table = paths, fake, table
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.table:
+            args, kwargs = replace_tensors(self.table, args), replace_tensors(self.table, kwargs or {})
+        if func.__name__ == "__get__":
+            return for_program(func, *args)
+        func, args, kwargs = rewrite_for_tracing(func, args, kwargs)
+        if self.fake:
+            func, args, kwargs = on_available_devices(func, args, kwargs)
+        with _node_note(frames.here(self.paths)):
+            return call_for_mode(self, func, args, kwargs)
+
+
+class _OwnBackwardNotes(TorchFunctionMode):
+    """While AOTAutograd traces, notes the user's line on every node that the code of a custom autograd.Function's
+    backward makes."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        where = frames.line_in_backward() if current_node() is not None else None
+        with contextlib.nullcontext() if where is None else _node_note(where, OWN_LINE_KEY):
+            return call_for_mode(self, func, args, kwargs or {})
+
+
+@contextlib.contextmanager
+def _node_note(note: Any, key: str = NOTE_KEY) -> Iterator[None]:
+    """Put a note on the nodes that are made in this block."""
+    meta = fx_traceback.current_meta
+    previous = meta.get("custom")
+    meta["custom"] = {key: note}
+    try:
+        yield
+    finally:
+        if previous is None:
+            meta.pop("custom", None)
+        else:
+            meta["custom"] = previous
+
+
+def _marked_clone(tensor: Tensor) -> Tensor:
+    """Return a clone of a tensor that `remove_marked_clones` removes from the joint graph."""
+    with DisableTorchFunction(), _node_note(True):
+        return tensor.clone()
+
+
+def _marked_alias(tensor: Tensor) -> Tensor:
+    """Return a detached tensor of the same memory, which `remove_marked_clones` removes from the joint graph."""
+    with DisableTorchFunction(), _node_note(ALIAS):
+        return tensor.detach()
+
+
+# ---- Patches of torch while AOTAutograd traces
+
+
+@contextlib.contextmanager
+def _without_cuda() -> Iterator[None]:
+    """Make `x.cuda()` return `x` on the CPU while a fake capture is traced on a machine without CUDA."""
+    original = FunctionalTensor.cuda
+    FunctionalTensor.cuda = lambda self, *_, **__: self.cpu()
+    try:
+        yield
+    finally:
+        FunctionalTensor.cuda = original
+
+
+KEPT_WHOLE = tuple(
+    "upsample_ _upsample_ multi_margin_loss multilabel_margin_loss hardshrink softshrink lstm gru rnn_".split()
+)
+"""Beginnings of the names of operators that tracing decomposes in Python into other operators than eager runs, with
+slightly different results."""
+
+STATIC = ("aten::hardshrink", "aten::softshrink")
+"""Operators of REAL whose backward torch cannot trace with symbolic sizes: with these they are decomposed."""
+
+
+@contextlib.contextmanager
+def _as_eager_runs(symbolic: bool) -> Iterator[None]:
+    """Trace these operators as eager runs them, not as their Python decompositions."""
+    static = STATIC if symbolic else ()
+    with without_python_decompositions(
+        [operator for operator in _python_decomposed() if schema_of(operator).name not in static]
+    ):
+        yield
+
+
+@functools.cache
+def _python_decomposed() -> tuple[Any, ...]:
+    packets = [getattr(torch.ops.aten, name) for name in dir(torch.ops.aten) if name.startswith(KEPT_WHOLE)]
+    return tuple(getattr(packet, kind) for packet in packets for kind in packet.overloads())
+
+
+# ---- Values that the program reads
+
+READ = torch.ops.aten._local_scalar_dense.default
+"""The operator that reads a number."""
+
+
+def _number_place(tensor: Tensor) -> tuple[Any, ...]:
+    """Return the memory of a number. Traced tensors are never written to: two reads of one place return the same
+    number."""
+    return storage_id(tensor.untyped_storage()), tensor.storage_offset(), tensor.dtype
+
+
+class _RecordedFakes:
+    """A FakeTensorMode in which operators that need values return what the warm-up run read.
+
+    With `real`, the values of fake tensors are computed too, where those of all arguments are known. The mode stays an
+    ordinary FakeTensorMode whose `dispatch` is replaced, because higher-order operators recognise modes by type.
+    """
+
+    def __init__(self, real: bool, world: FakeWorld | None = None, sizes: symbolic.Sizes | None = None) -> None:
+        self.expected: Reading | None = None
+        self.real_values: Any = WeakIdKeyDictionary() if real else None
+        self.unforeseen: list[str] = []
+        self.numbers_read: dict[tuple[Any, ...], Tensor] = {}
+        self.world = world
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes) if world is None else world.mode
+        self.plain_dispatch = dispatch_with_rules(self.mode) if world is None else world.dispatch
+
+    def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            result = self.plain_dispatch(func, types, args, kwargs or {})
+        except UNKNOWN_VALUES:
+            if self.expected is not None and self.expected.operator == str(func):
+                reading, self.expected = self.expected, None
+                with self.mode:
+                    result = pytree.tree_map(fake_like, reading.result)
+                self.set_values(result, reading.result)  # replaces the uninitialised values that `fake_like` left
+                return result
+            known, real = self.run_on_real_values(func, args, kwargs or {})
+            if not known:
+                raise
+            if func is not READ or _number_place(args[0]) not in self.numbers_read:
+                self.unforeseen.append(str(func))
+            with self.mode:
+                result = pytree.tree_map(fake_like, real)
+            self.set_values(result, real)
+            return result
+        if self.real_values is not None and any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(result)):
+            known, real = self.run_on_real_values(func, args, kwargs or {})
+            if known:
+                self.set_values(result, real)
+        return result
+
+    def note_number_read(self, tensor: Tensor) -> None:
+        """Remember a number that the forward has read: if a backward reads it again, it has been checked."""
+        self.numbers_read[_number_place(tensor)] = tensor
+
+    def run_on_real_values(self, func: Any, args: Any, kwargs: Any) -> tuple[bool, Any]:
+        """Run an operator on the real values behind these fake tensors, if all are known."""
+        if self.real_values is None:
+            return False, None
+        fakes = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, FakeTensor)]
+        if any(leaf not in self.real_values for leaf in fakes):
+            return False, None
+        args, kwargs = pytree.tree_map_only(FakeTensor, lambda leaf: self.real_values[leaf], (args, kwargs))
+        with without_modes(), torch.no_grad():
+            return True, for_program(func, *args, **kwargs)
+
+    def set_values(self, fake: Any, real: Any) -> None:
+        """Remember the real values behind a result."""
+        if self.real_values is None:
+            return
+        for fake_leaf, real_leaf in zip(pytree.tree_leaves(fake), pytree.tree_leaves(real), strict=False):
+            if isinstance(fake_leaf, FakeTensor) and isinstance(real_leaf, Tensor):
+                self.real_values[fake_leaf] = real_leaf
+
+
+class _ReadingReplay(TorchDispatchMode):
+    """A dispatch mode that answers operators that read values with the readings of the warm-up run, in order."""
+
+    def __init__(
+        self, readings: Sequence[Reading], fake: _RecordedFakes, specialize: bool, paths: Mapping[int, str]
+    ) -> None:
+        super().__init__()
+        self.paths = paths
+        self.remaining = [reading for reading in readings if fake.world is None or reading.inputs]
+        self.fake, self.specialize = fake, specialize
+        self.guards: list[tuple[Tensor, Reading]] = []
+        self.used = bool(self.remaining)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(map(is_wrapper_class, types)):
+            return NotImplemented  # it calls operators on the tensor inside
+        if self.fake.world is not None and (form := form_of(func)) is not None:
+            self.used = True
+            with self, torch.no_grad():  # autograd knows nothing of it, in the program as here
+                return form(*args, **(kwargs or {}))
+        if not reads_values(func) or (func in CHECKS and self.fake.world is not None):
+            return for_program(func, *args, **(kwargs or {}))
+        if is_composite(func, args, kwargs):
+            return decompose_under_mode(self, func, args, kwargs)
+        self.used = True
+        if self.fake.world is not None:
+            inner = pytree.tree_map_only(Tensor, from_functional, (args, kwargs or {}))
+            if self.fake.world.follows_from_constants(func, pytree.tree_leaves(inner)):
+                real_result = self.fake.world.run_on_real_values(func, *inner)
+                return (
+                    for_program(func, *args, **(kwargs or {}))
+                    if isinstance(_first_leaf(real_result), Tensor)
+                    else real_result
+                )
+            if not self.remaining:
+                raise DataDependentError(describe_reading_without_values(Reading(str(func), frames.here({}), (), None)))
+        reading = self.next_reading(func)
+        if not isinstance(_first_leaf(reading.result), Tensor):
+            self.add_guard(func, args, reading)
+            return reading.result
+        self.fake.expected = reading
+        try:
+            result = for_program(func, *args, **(kwargs or {}))
+        finally:
+            was_used, self.fake.expected = self.fake.expected is None, None
+        if was_used:
+            self.add_guard(func, pytree.tree_leaves(result), reading)
+        return result
+
+    def next_reading(self, func: Any) -> Reading:
+        """Return the next reading of the warm-up run at this line.
+
+        Readings that are skipped are checks that an operator runs on real values only, as `one_hot` does.
+        """
+        here = frames.here(self.paths)
+        expected = self.remaining[0] if self.remaining else None
+        while self.remaining:
+            reading = self.remaining.pop(0)
+            if (reading.operator, reading.source) == (str(func), here):
+                return reading
+        raise CaptureError(
+            f"while traced the program runs {func} ({line_text(here)}) where its first run had "
+            f"{f'{expected.operator} ({line_text(expected.source)})' if expected else 'nothing'}: "
+            "its runs differ, or it checks whether it is traced"
+        )
+
+    def add_guard(self, func: Any, values: Sequence[Any], reading: Reading) -> None:
+        """Add a guard on a value that was read, if it depends on an input."""
+        if func is READ:
+            self.fake.note_number_read(from_functional(values[0]))
+        if not reading.inputs:
+            return
+        if func in CHECKS:
+            failed = values[0] != 0 if func is CHECK else values[0] == 0
+            self.guards.append((_marked_clone(failed.any()), replace(reading, result=False)))
+            return
+        if not self.specialize:
+            raise DataDependentError(_refusal_of_reading(reading))
+        if func is READ or isinstance(_first_leaf(reading.result), Tensor):
+            self.guards.append((_marked_clone(values[0].detach()), reading))  # now: the program may write to it later
+        else:
+            self.fake.unforeseen.append(str(func))
+
+
+def line_text(source: Source | None) -> str:
+    """Return a file and line for a message."""
+    return f"{source.file}:{source.line}" if source else "no line of the program"
+
+
+def _first_leaf(value: Any) -> Any:
+    """Return the first leaf of a result, or None."""
+    return next(iter(pytree.tree_leaves(value)), None)
+
+
+def _refusal_of_reading(reading: Reading) -> str:
+    """Return the message for a program that reads values and is not specialized on them."""
+    where = reading.source
+    place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
+    depends = f" (it depends on {', '.join(reading.inputs[:6])})"
+    return (
+        f"{reading.operator} reads values that tracing does not have{place}{depends}. "
+        "Pass specialize=True to take this run's value and keep it as a guard"
+    )
+
+
+# ---- The function that AOTAutograd traces
+
+
+class _TracedFunction:
+    """The function that AOTAutograd traces: it takes the program's tensors and returns marked clones of its results.
+
+    AOTAutograd calls it more than once; the attributes are those of the last call.
+    """
+
+    def __init__(
+        self, program: ObservedProgram, readings: Sequence[Reading], specialize: bool, real: bool, dynamic: Any = False
+    ) -> None:
+        self.program, self.specialize = program, specialize
+        self.readings = tuple(readings)
+        self.paths = module_paths(program.target())
+        self.sizes = symbolic.sizes(program, dynamic, self.paths)
+        self.fake = _RecordedFakes(real, program.world, self.sizes)
+        self.names = tuple(named.name for named in program.tensors)
+        self.table: dict[int, Tensor] = {}
+        self.open = contextlib.ExitStack()
+        self.outputs: list[tuple[str, str]] = []
+        self.guards: list[Reading] = []
+        self.reads_values = bool(self.readings) or program.world is not None
+        self.tree = NO_RESULT
+        self.leaves: tuple[Any, ...] = ()
+        self.shards_of_outputs: dict[str, str] = {}
+        self.shards_of_gradients: dict[str, str] = {}
+
+    def fakes(self) -> tuple[Tensor, ...]:
+        """Return a fake leaf for every named tensor; tensors that share memory get separate memory."""
+        values = self.program.current_tensors(keep_values=False)
+        known = {} if self.program.world is None else self.program.world.real_values_by_name(self.program.all_tensors())
+        apart = {name for group in self.program.written_alias_groups for name in group}
+        fakes = []
+        for named in self.program.tensors:
+            value = values[named.name].detach()
+            with self.fake.mode:
+                if self.sizes and named.name in self.sizes.dims:
+                    fake = self.sizes.fake(self.fake.mode, named.name, value)
+                else:
+                    fake = fake_like(value) if named.name in apart else self.to_fake(value)
+            fake = fake.detach().requires_grad_(named.requires_grad)
+            real = value if self.program.world is None else known.get(named.name)
+            if self.fake.real_values is not None and real is not None:
+                self.fake.real_values[fake] = real
+            fakes.append(fake)
+        return tuple(fakes)
+
+    def to_fake(self, value: Tensor) -> Tensor:
+        """Return a fake tensor for a real one; a fake one itself."""
+        if isinstance(value, FakeTensor):
+            return value
+        fake: Tensor = self.fake.mode.from_tensor(value, static_shapes=True)
+        return fake
+
+    def __call__(self, flat: Sequence[Tensor]) -> list[Tensor]:
+        program = self.program
+        values = dict(zip(self.names, flat, strict=True))
+        replay = _ReadingReplay(self.readings, self.fake, self.specialize, self.paths)
+        if self.fake.real_values is not None:
+            torch.manual_seed(SEED)  # the values that a backward reads are those of the program's own run
+        ready = sharing_memory(program, with_clones(program, values, _marked_clone))
+        versions = {
+            name: version_of(ready[name]) for name in (*program.cloned_when_traced, *_names_sharing_memory(program))
+        }
+        self.open.close()
+        self.open.enter_context(
+            restoring_everything_reachable(program.target(), nontensor_arguments(program))
+        )  # AOTAutograd runs the program more than once
+        passed = passed_values(program, ready, _marked_alias, self.shards_of_gradients.__setitem__)
+        self.open.enter_context(with_values(program, ready, self.table, passed))
+        reached = dict(tensors_of(program.target()))
+        lines = _LineNotes(self.paths, program.world is not None, {} if program.outside else self.table)
+        modes = lines, replay if self.reads_values else contextlib.nullcontext()
+        with modes[0], modes[1], symbolic.noting_user_lines(self.sizes):
+            result = result_of(program, passed)
+        self.reads_values = replay.used
+        named, self.tree = named_outputs(program, result)
+        self.leaves = tuple(_leaf_without_tensor(leaf) for _, leaf in named)
+        tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
+        self.shards_of_outputs = {name: sharding_text(leaf) for name, leaf in tensors.items()}
+        produced = [
+            (name, "output", _marked_clone(opened_by_autograd(leaf, _marked_alias))) for name, leaf in tensors.items()
+        ]
+        for name, version in versions.items():
+            if version_of(ready[name]) != version:
+                produced.append((name, "mutation", _marked_clone(ready[name].detach())))
+        own = {id(tensor): name for name, tensor in {**program.own(), **ready, **passed}.items()}
+        for name, tensor in tensors_of(program.target()):
+            if (before := reached.get(name)) is not tensor:
+                produced.append((own.get(id(before), name), "mutation", _marked_clone(opened(tensor).detach())))
+        for tensor, _ in replay.guards:
+            produced.append(("guard", "guard", _marked_clone(tensor.detach())))
+        self.guards = [reading for _, reading in replay.guards]
+        self.outputs = [(name, role) for name, role, _ in produced]
+        return [tensor for _, _, tensor in produced]
+
+
+class _StatelessModule(nn.Module):
+    """The module that AOTAutograd traces: a function of flat tensors, without state."""
+
+    def __init__(self, body: Callable[..., Any]) -> None:
+        super().__init__()
+        self.__dict__["body"] = body
+
+    def forward(self, *flat: Tensor) -> list[Tensor]:
+        results: list[Tensor] = self.__dict__["body"](flat)
+        return results
+
+
+def _leaf_without_tensor(leaf: Any) -> Any:
+    """Replace a tensor by `A_TENSOR`; a symbolic size becomes its number, with a guard."""
+    if isinstance(leaf, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return symbolic.specialize_number(leaf)
+    return A_TENSOR if isinstance(leaf, Tensor) else leaf
+
+
+def _names_sharing_memory(program: ObservedProgram) -> tuple[str, ...]:
+    return tuple(name for group in program.written_alias_groups for name in group)
+
+
+def sharing_memory(program: ObservedProgram, values: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Make tensors share memory as in the caller's program: views of one base, filled from each tensor."""
+    real = program.values
+    for group in program.written_alias_groups:
+        itemsize = real[group[0]].element_size()
+        if len({real[name].dtype for name in group}) > 1:
+            raise CaptureError(
+                f"inputs {', '.join(group)} share memory under different dtypes and one is changed: pass copies"
+            )
+        extent = real[group[0]].untyped_storage().nbytes() // itemsize
+        base = values[group[0]].new_empty(extent)
+        views = {
+            name: base.as_strided(real[name].shape, real[name].stride(), real[name].storage_offset()) for name in group
+        }
+        for name in group:
+            views[name].copy_(values[name])
+        values.update(views)
+    return values
+
+
+# ---- The joint graph: without our clones, partitioned, its inputs and outputs identified
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A traced program: fx graphs, with the names of their outputs, gradients and tangents, and what outputs and
+    gradients that are shards are a part of."""
+
+    forward: torch.fx.GraphModule
+    backward: torch.fx.GraphModule | None
+    joint: torch.fx.GraphModule
+    outputs: tuple[tuple[str, str], ...]
+    gradients: tuple[str, ...]
+    tangents: tuple[str, ...]
+    readings: tuple[Reading, ...]
+    unforeseen: tuple[str, ...]
+    tree: ResultTree
+    leaves: tuple[Any, ...]
+    sizes: symbolic.SizeFindings
+    shards_of_outputs: Mapping[str, str]
+    shards_of_gradients: Mapping[str, str]
+    casts: int = 0
+
+
+ORDERED = (
+    "{} calls an operator whose side effects must keep their order (a collective in place, a print, a script object), "
+    "which engine 'aot' does not keep: use the functional form, or leave that call outside"
+)
+
+
+ALIASES = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
+
+
+def remove_marked_clones(joint: torch.fx.GraphModule) -> None:
+    """Remove the clones that the traced function put around its inputs and outputs, and the marks of a profiler."""
+    for node in reversed(list(joint.graph.nodes)):
+        if getattr(node.target, "namespace", "") == "profiler" and not node.users:
+            joint.graph.erase_node(node)
+    for node in list(joint.graph.nodes):
+        note = (node.meta.get("custom") or {}).get(NOTE_KEY)
+        if (
+            note is True
+            and node.target is torch.ops.aten.clone.default
+            and node.meta.get("partitioner_tag") != "is_backward"
+        ) or (note == ALIAS and node.target in ALIASES):
+            node.replace_all_uses_with(node.args[0])
+            joint.graph.erase_node(node)
+    for node in reversed(list(joint.graph.nodes)):
+        note = (node.meta.get("custom") or {}).get(NOTE_KEY)
+        if note is True and node.target is torch.ops.aten.detach.default and not node.users:
+            joint.graph.erase_node(node)
+
+
+def _split_joint(
+    run: _TracedFunction, joint: torch.fx.GraphModule, partition: str | Callable[..., Any] | None
+) -> Traced:
+    """Partition the joint graph, and identify every input and output."""
+    outputs, gradients = _results_of_joint(run, joint)
+    tangents = _tangents_of_joint(run, joint)
+    forward, backward = joint, None
+    if tangents:
+        forward, backward = partition_joint(joint, partition or "min-cut", len(outputs))
+    return Traced(
+        forward,
+        backward,
+        joint,
+        outputs,
+        gradients if tangents else (),
+        tangents,
+        tuple(run.guards),
+        tuple(dict.fromkeys(run.fake.unforeseen)),
+        run.tree,
+        run.leaves,
+        symbolic.findings_of(run.sizes),
+        run.shards_of_outputs,
+        run.shards_of_gradients,
+    )
+
+
+def _results_of_joint(
+    run: _TracedFunction, joint: torch.fx.GraphModule
+) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Return each output of the forward by name and role, and the tensor whose gradient each other output is."""
+    outputs, gradients = [], []
+    for desc in joint.graph.output_node().meta["desc"]:
+        match desc:
+            case descriptors.PlainAOTOutput(idx=index):
+                outputs.append(run.outputs[index])
+            case descriptors.InputMutationAOTOutput(mutated_input=descriptors.PlainAOTInput(idx=index)):
+                outputs.append((run.names[index], "mutation"))
+            case descriptors.GradAOTOutput(grad_of=descriptors.PlainAOTInput(idx=index)):
+                gradients.append(run.names[index])
+            case None:
+                gradients.append("")
+            case descriptors.ForwardTokenAOTOutput() | descriptors.BackwardTokenAOTOutput():
+                raise CaptureError(ORDERED.format(run.program.title))
+            case _:
+                raise CaptureError(f"the joint graph returns {desc.expr()}, which engine 'aot' does not support")
+    return tuple(outputs), tuple(gradients)
+
+
+def _tangents_of_joint(run: _TracedFunction, joint: torch.fx.GraphModule) -> tuple[str, ...]:
+    """Return the outputs whose tangents the joint graph takes."""
+    tangents = []
+    for node in joint.graph.find_nodes(op="placeholder"):
+        match node.meta["desc"]:
+            case descriptors.TangentAOTInput(output=descriptors.PlainAOTOutput(idx=index)):
+                tangents.append(run.outputs[index][0])
+            case descriptors.PlainAOTInput():
+                pass
+            case desc:
+                raise CaptureError(f"the joint graph takes {desc.expr()}, which engine 'aot' does not support")
+    return tuple(tangents)
+
+
+# ---- Tracing
+
+
+def trace(
+    program: ObservedProgram,
+    seen: Findings,
+    specialize: bool = False,
+    partition: str | Callable[..., Any] | None = None,
+    decompose: Mapping[Any, Callable[..., Any]] | None = None,
+    dynamic: Any = False,
+) -> Traced:
+    """Trace a program with AOTAutograd, and partition the joint graph."""
+    traced = _trace_values(program, seen, specialize, partition, decompose, dynamic)
+    if program.world is None and traced.casts > seen.casts:
+        raise CaptureError(
+            f"autocast casts a leaf of {program.title} once for several uses, and tracing casts it again for each, so "
+            "gradients would be rounded differently: turn the cache off (torch.autocast(..., cache_enabled=False)), or "
+            "use engine 'eager'"
+        )
+    return traced
+
+
+def _trace_values(
+    program: ObservedProgram, seen: Findings, specialize: bool, partition: Any, decompose: Any, dynamic: Any
+) -> Traced:
+    """Trace without values; if that fails and the user specializes, trace with values too."""
+    try:
+        return _trace_once(_TracedFunction(program, seen.readings, specialize, False, dynamic), partition, decompose)
+    except DataDependentError as error:
+        if not specialize or error.__cause__ is None:
+            raise
+    return _trace_once(_TracedFunction(program, seen.readings, specialize, True, dynamic), partition, decompose)
+
+
+def _trace_once(
+    run: _TracedFunction, partition: str | Callable[..., Any] | None, decompose: Mapping[Any, Callable[..., Any]] | None
+) -> Traced:
+    """Trace a program with one call of AOTAutograd, and partition the joint graph."""
+    program = run.program
+    with tracing(run) as stack:
+        try:
+            joint = export_joint(stack, _StatelessModule(run), run.fakes(), dict(decompose or {}))
+        except UNKNOWN_VALUES as error:
+            raise DataDependentError(_late_reading_message(program, error)) from error
+        except UnsupportedOperatorException as error:
+            raise CaptureError(
+                f"{error.func} has no fake kernel, so it cannot be traced: "
+                "register one with torch.library.register_fake"
+            ) from error
+        except BackprintError:
+            raise
+        except Exception as error:
+            if is_defect(error):
+                raise
+            text = f"{type(error).__name__}: {str(error)[:1000]}"
+            raise CaptureError(f"{program.title} runs, but AOTAutograd cannot trace it: {text}") from error
+        graph_module = joint.graph_module
+        remove_marked_clones(graph_module)
+        pin_dtypes(graph_module)
+        leaf_casts = _count_leaf_casts(program, graph_module)  # before the partition, which merges equal casts
+        return replace(_split_joint(run, graph_module, partition), casts=leaf_casts)
+
+
+@contextlib.contextmanager
+def tracing(run: _TracedFunction) -> Iterator[contextlib.ExitStack]:
+    """Enter all patches and modes for tracing with AOTAutograd; yield the stack for its own."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(replaced_dispatch(run.fake.mode, run.fake.dispatch))
+        if run.program.world is not None and is_missing_device("cuda"):
+            stack.enter_context(_without_cuda())
+        stack.enter_context(lazy_code(True))
+        stack.enter_context(without_effects_of_checks())
+        stack.enter_context(errors_not_logged())
+        stack.enter_context(_as_eager_runs(run.sizes is not None))
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message="Error detected in")
+        warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
+        stack.enter_context(restoring_everything_reachable(run.program.target(), nontensor_arguments(run.program)))
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(fx_traceback.preserve_node_meta())
+        stack.enter_context(modes_reach_backward())
+        stack.enter_context(shapes_computed_apart())
+        stack.enter_context(_OwnBackwardNotes())
+        if run.program.outside:
+            stack.enter_context(SubstituteTensors(run.table))
+        stack.callback(lambda: run.open.close())
+        yield stack
+
+
+def _late_reading_message(program: ObservedProgram, error: Any) -> str:
+    place = frames.place(frames.source_of_error(error, module_paths(program.target())))
+    return (
+        f"{error.func} reads values that tracing does not have{place}, inside an operator or its backward. "
+        "Pass specialize=True to take this run's values and keep them as guards"
+    )
+
+
+def _count_leaf_casts(program: ObservedProgram, joint: torch.fx.GraphModule) -> int:
+    """Count the casts of a program's own leaves in a traced forward."""
+    requiring_grad = {index for index, named in enumerate(program.tensors) if named.requires_grad}
+    casts = joint.graph.find_nodes(op="call_function", target=torch.ops.aten._to_copy.default)
+    forward_arguments = [node.args[0] for node in casts if node.meta.get("partitioner_tag") != "is_backward"]
+    return sum(
+        node.op == "placeholder" and getattr(node.meta["desc"], "idx", None) in requiring_grad
+        for node in forward_arguments
+    )

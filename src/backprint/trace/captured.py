@@ -1,0 +1,506 @@
+"""Make a Capture of an engine's result: its signature, its guards, and the program behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint._torch import pytree
+from backprint._torch.distributed import own_rank
+from backprint.common.text import printable
+from backprint.errors import CaptureError, ReplayError, UsageError
+from backprint.graph.capture_options import CaptureOptions
+from backprint.graph.nouns import NO_FUNCTIONS, Capture, Guard, Origin, Pair, Rank, Signature, custom_operators
+from backprint.graph.verdicts import PortVerdict
+from backprint.trace.hooks_after import hooks_of_leaves, left_out, note_on_nodes
+from backprint.trace.program import A_TENSOR, CalledProgram, ObservedProgram, Outcome, TensorSlot
+from backprint.trace.reach import names_of_outside
+from backprint.trace.refusals import real_own_tensors
+from backprint.trace.request import EngineResult
+from backprint.trace.running import (
+    Staged,
+    call_arguments,
+    is_reached_as_argument_only,
+    restoring_state,
+    run_backward,
+    staged,
+    with_other_arguments,
+    write_parameters,
+    write_value,
+)
+from backprint.trace.state.tensors import untraced
+from backprint.trace.watch import SEED
+from backprint.trace.witness import run_forward, run_step
+from backprint.values import settings
+from backprint.values.fingerprint import DescribeState, describe_value, fingerprint_differences
+from backprint.values.memory import Overlap, has_memory, is_small, memory_spans, overlapping_pairs
+from backprint.values.results import ResultTree
+from backprint.values.settings import STATE_OF, outside_modes, preserving_random_states
+from backprint.values.tree import alias_groups, copy_values, flatten_with_path
+from backprint.values.wrappers import opened
+
+
+def capture_of(
+    result: EngineResult,
+    engine: str,
+    options: CaptureOptions,
+) -> Capture:
+    """Return the Capture of an engine's result; `options` are those of the call."""
+    if engine != "eager" or options.order == 2:
+        result = without_hooks_after(result, engine, options)
+    program = result.program
+    if not any(pair.forward.outputs for pair in result.pairs):
+        raise CaptureError(
+            f"{program.title} returns no tensor and changes none, so there is nothing to capture: return its tensors "
+            "in tuples, lists, dicts or objects of its own",
+            every_engine=True,
+        )
+    signature = signature_of(result)
+    return Capture(
+        name=options.name or program.title,
+        engine=engine,
+        pairs=result.pairs,
+        signature=signature,
+        links=result.links,
+        breaks=result.breaks,
+        guards=(
+            *result.guards,
+            *(Guard("same", f"{left} is {right}", (left, right)) for left, right in signature.same),
+            *(
+                Guard("pinned", f"{name} is pinned: {WHY_GENERATOR_IS_PINNED}")
+                for name in program.foreign_random.pins()
+            ),
+        ),
+        pins=tuple((f"{STATE_OF}{name}", digest) for name, digest in program.foreign_random.pins().items()),
+        opaque=result.opaque,
+        meant=_checked_meant(options.meant, result),
+        environment=settings.read_settings(),
+        requires=tuple(sorted({target for pair in result.pairs for target in requirements(pair)})),
+        seed=SEED,
+        fake=program.world is not None,
+        notes=(*result.notes, *note_on_nodes(_leaves_of(program)), *_note_without_backward(result, options)),
+        rank=_rank_of(result),
+        peers=program.peers,
+        origin=LiveProgram(result, options),
+    )
+
+
+def _note_without_backward(result: EngineResult, options: CaptureOptions) -> tuple[str, ...]:
+    """Return why a capture has no backward, unless its caller asked for none."""
+    asked_for_none = options.requires_grad is False or (
+        isinstance(options.requires_grad, (tuple, list, set, frozenset)) and not any(options.requires_grad)
+    )
+    if asked_for_none or any(pair.backward is not None for pair in result.pairs):
+        return ()
+    names = [named.name for named in result.program.tensors if named.requires_grad]
+    if not names:
+        return ("nothing requires grad: the forward alone was captured",)
+    first = f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
+    verb = "require" if len(names) > 1 else "requires"
+    return (
+        f"{first} {verb} grad, but no output depends on it in a way that autograd records (torch.no_grad, detach): the "
+        "forward alone was captured",
+    )
+
+
+def without_hooks_after(result: EngineResult, engine: str, options: CaptureOptions) -> EngineResult:
+    """Return the result of an engine that sees no hooks after accumulation, with a note if the program has some."""
+    program = result.program
+    hooks = hooks_of_leaves(_leaves_of(program))
+    if not hooks or program.accumulates:
+        return result
+    who = "with order=2" if options.order == 2 else f"by engine {engine!r}, but by 'eager'"
+    note = left_out(hooks, f"is not captured {who}")
+    return replace(result, program=replace(program, runs_hooks_after=False), notes=(*result.notes, note))
+
+
+def _leaves_of(program: CalledProgram) -> dict[str, Tensor]:
+    """Return the program's own tensors that require grad."""
+    tensors = {**program.wrapped_state(), **program.outside, **program.own()}
+    return {named.name: tensors[named.name] for named in program.tensors if named.requires_grad}
+
+
+def _rank_of(result: EngineResult) -> Rank | None:
+    """Return the place of the captured process among others; None if nothing of the capture depends on others."""
+    if not result.groups and not result.program.wrappings:
+        return None
+    number, size = own_rank()
+    return Rank(number, size, tuple(sorted(result.groups.items())))
+
+
+def _checked_meant(names: Sequence[str], result: EngineResult) -> tuple[str, ...]:
+    """Return the places where the backward is meant to differ; raise if the program has none of a name."""
+    known = dict.fromkeys([*(edge.function for edge in result.opaque if edge.function), *NO_FUNCTIONS])
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"meant={name!r} is no custom autograd.Function that {result.program.title} calls: it may be one of "
+                f"{', '.join(known)}"
+            )
+    return tuple(names)
+
+
+def signature_of(result: EngineResult) -> Signature:
+    """Return how the program was called, and the structure of its result."""
+    program = result.program
+    same = tuple((named.name, other) for named in program.tensors for other in named.other_names)
+    return Signature(
+        arguments=program.arguments,
+        leaves=_constant_leaves(program),
+        output=_output_tree(result.tree, result.leaves, result.outputs, bool(program.loss)),
+        differentiable=result.differentiable,
+        same=same,
+        loss="loss" if program.loss else "",
+        call=program.call_arguments.arguments if program.call_arguments is not None else None,
+        aliases=_aliases_of(program, same),
+    )
+
+
+WHY_GENERATOR_IS_PINNED = "the program draws from it, and the numbers that it drew are constants of the graph"
+"""Why a generator that is not torch's is pinned."""
+
+
+def _aliases_of(program: ObservedProgram, same: Sequence[tuple[str, str]]) -> tuple[Overlap, ...] | None:
+    """Return the tensors of a call that share memory with others, or with tensors that the program reads from
+    outside."""
+    if program.call_arguments is None:
+        return None
+    overlaps = overlapping_pairs({**program.call_arguments.memory, **memory_spans(program.outside)})
+    return tuple(overlap for overlap in overlaps if overlap[:2] not in same)
+
+
+def _constant_leaves(program: CalledProgram) -> tuple[tuple[str, str], ...]:
+    """Return the non-tensor leaves of the call by name: they are constants of the capture."""
+    return tuple(
+        (name, repr(leaf)[:200])
+        for name, leaf in zip(program.leaf_names, program.leaves, strict=True)
+        if not isinstance(leaf, TensorSlot)
+    )
+
+
+def _output_tree(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str], loss: bool) -> Any:
+    """Return a result's structure as JSON: `{"port": name}` and `{"value": text}` inside lists and objects."""
+    ports = iter(names)
+    marked = [{"port": next(ports)} if leaf is A_TENSOR else _value_mark(leaf) for leaf in leaves]
+    if loss:
+        marked = marked[1:]
+    try:
+        wrapped = pytree.tree_unflatten([_Leaf(item) for item in tree.with_marks(marked)], tree.spec)
+    except (AttributeError, TypeError, ValueError):  # a container for tensors only, such as PackedSequence
+        return {"tuple": marked}
+    return _plain_tree(wrapped)
+
+
+def _value_mark(leaf: Any) -> Any:
+    """Return what a sample keeps of a leaf that is no tensor."""
+    if isinstance(leaf, torch.Size):
+        return {"tuple": [{"value": repr(size)} for size in leaf]}
+    return {"value": repr(leaf)[:200]}
+
+
+def _described_key(key: Any) -> str:
+    """Return a mapping's key as text; `literal_eval` of it returns a plain literal."""
+    return repr(key)[:200]
+
+
+class _Leaf:
+    """Wraps a leaf's description, so that it is not walked as a container."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _plain_tree(value: Any) -> Any:
+    if isinstance(value, _Leaf):
+        return value.value
+    if isinstance(value, Mapping):
+        if all(type(key) is str and key.isprintable() and len(key) <= 4096 for key in value):
+            return {"dict": {key: _plain_tree(item) for key, item in value.items()}}
+        return {"items": [[_described_key(key), _plain_tree(item)] for key, item in value.items()]}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {"dict": {key: _plain_tree(item) for key, item in zip(value._fields, value, strict=True)}}
+    if isinstance(value, (list, tuple)):
+        return {
+            type(value).__name__ if type(value) in (list, tuple) else "tuple": [_plain_tree(item) for item in value]
+        }
+    children = flatten_with_path(value)[0]
+    if len(children) == 1 and children[0][1] is value:
+        return {"value": repr(value)[:200]}
+    return {"dict": {".".join(map(str, path)): _plain_tree(leaf) for path, leaf in children}}
+
+
+def requirements(pair: Pair) -> tuple[str, ...]:
+    """Return the operators of libraries that these graphs call."""
+    graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
+    return tuple(sorted({target for graph in graphs for _, target in custom_operators(graph)}))
+
+
+# ---- The program behind a Capture
+
+
+@dataclass(frozen=True, slots=True)
+class _ProgramCalls:
+    """A program that is ready to be called several times."""
+
+    stage: Staged
+    seed: int
+
+    @property
+    def leaves(self) -> Mapping[str, Tensor]:
+        """The leaves that gradients are computed for, by name."""
+        return {name: leaf for name, leaf in self.stage.leaves.items() if leaf.is_leaf and leaf.requires_grad}
+
+    def __call__(self, arguments: Mapping[str, Tensor] | None = None) -> _ProgramCall:
+        """Call the program; with these values of arguments, in new tensors, if any are passed."""
+        stage = self.stage if arguments is None else with_other_arguments(self.stage, arguments)
+        torch.manual_seed(self.seed)
+        return _ProgramCall(stage.program, stage.leaves, run_forward(stage).tensors)
+
+    def again_in_memory(self, arguments: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Iterator[_ProgramCall]:
+        """Call the program with these arguments in new tensors; then write other values into the tensors, and call it
+        with the same ones: they lie where the first did."""
+        stage = with_other_arguments(self.stage, arguments)
+        torch.manual_seed(self.seed)
+        yield _ProgramCall(stage.program, stage.leaves, run_forward(stage).tensors)
+        with untraced():
+            for name, tensor in stage.passed.items():
+                if tensor is not self.stage.passed[name]:
+                    for there in (stage.leaves.get(name, tensor), tensor):
+                        write_value(there.detach(), values[name])
+        torch.manual_seed(self.seed)
+        yield _ProgramCall(stage.program, stage.leaves, run_forward(stage).tensors)
+
+    @contextlib.contextmanager
+    def frozen(self, names: Sequence[str]) -> Iterator[None]:
+        """Have some of the leaves require no grad in a block, as parameters that are frozen."""
+        leaves = [self.stage.leaves[name] for name in names]
+        for leaf in leaves:
+            leaf.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for leaf in leaves:
+                leaf.requires_grad_(True)
+
+    def write(self, parameters: Mapping[str, Tensor]) -> None:
+        """Write values into the program's small parameters, as a step of an optimizer does between two calls."""
+        write_parameters(self.stage, parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class _ProgramCall:
+    """A forward of a program that has run: the leaves of its gradients, and the tensors that it returned."""
+
+    program: CalledProgram
+    leaves: Mapping[str, Tensor]
+    tensors: Mapping[str, Tensor]
+
+    def outputs(self) -> dict[str, Tensor]:
+        """Return copies of the outputs by name."""
+        return {name: opened(tensor).detach().clone() for name, tensor in self.tensors.items()}
+
+    def gradients(
+        self, tangents: Mapping[str, Tensor | None] | None = None, again: bool = False
+    ) -> dict[str, Tensor | None]:
+        """Return copies of the gradients for these tangents (None: ones), by name. An output whose tangent is None
+        takes no part, as one that a loss does not depend on. `again` says that another backward follows."""
+        with preserving_random_states(), torch.enable_grad():  # each backward begins with the same random numbers
+            gradients = run_backward(self.program, self.leaves, self.tensors, tangents, retain_graph=again)
+        return {name: None if gradient is None else gradient.clone() for name, gradient in gradients.items()}
+
+
+class LiveProgram(Origin):
+    """The program that a Capture was traced from, which runs again as the reference of proofs.
+
+    It is mutable: a run stores its result in it, and `release` drops the program.
+    """
+
+    def __init__(self, result: EngineResult, options: CaptureOptions) -> None:
+        self.program = result.program
+        constants = {**result.constants, **_unreachable_constants(result.program)}
+        self.constants = {name: self.own_values(tensor.detach()) for name, tensor in constants.items()}
+        self.tangents = result.tangents
+        self.structure, self.leaves, self.names = result.tree, result.leaves, result.outputs
+        self.parts = result.parts
+        self.options = options
+        self.shared_with_arguments = shared_with_arguments(result.program)
+        self.not_bitwise: tuple[PortVerdict, ...] = ()
+        self.unguarded = result.unguarded
+        self.first_outputs = (
+            dict(result.outcome.outputs) if result.outcome is not None and result.program.world is None else {}
+        )
+        self.last_leaves: tuple[Any, ...] = self.describe_leaves(result.leaves, result.tree)
+        self.captured_leaves = self.last_leaves
+        self.result_summary = result.tree.summary
+
+    def call(self) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        """Return the callable, and the arguments and keyword arguments of the captured call."""
+        return self.program.target(), *call_arguments(self.program, self.program.values)
+
+    def with_doubts(self, ports: Iterable[PortVerdict]) -> LiveProgram:
+        """Return the same program with the ports whose verdict was not bitwise."""
+        copy_of_self = copy.copy(self)
+        copy_of_self.not_bitwise = tuple(port for port in ports if port.verdict != "bitwise")
+        copy_of_self.first_outputs = {}
+        return copy_of_self
+
+    def release(self) -> None:
+        """Drop the program and its arguments."""
+        self.program.target.release()
+        self.program.outside.clear()
+        self.program.foreign_random.objects.clear()
+        self.parts = ()
+
+    def run_step_without_default_grad(self, values: Mapping[str, Tensor], anew: bool) -> Outcome:
+        """Run one eager step in the caller's own tensors, or in others; none requires grad by default."""
+        before, self.program = self.program, _without_default_gradients(self.program)
+        try:
+            return self.run_step(values, None, anew)
+        finally:
+            self.program = before
+
+    @property
+    def ran_on_aliases(self) -> bool:
+        """Whether the program ran on aliases of its arguments."""
+        own = self.program.own()
+        return any(is_reached_as_argument_only(self.program, own[name]) for name in self.program.values if name in own)
+
+    @contextlib.contextmanager
+    def restoring(self) -> Iterator[None]:
+        """Remember everything that the program reaches once, and restore it at the end of the block."""
+        with outside_modes():
+            if self.alive:
+                with restoring_state(self.program):
+                    yield
+            else:
+                yield
+
+    @property
+    def alive(self) -> bool:
+        """Whether the captured program still exists."""
+        return self.program.alive
+
+    def values(self) -> dict[str, Tensor]:
+        """Return every named tensor that has values: live state, inputs as captured, constants.
+
+        A tensor that shares memory with an argument is returned as captured too, and shares memory with that argument.
+        """
+        return self.live() | self.shared_with_arguments
+
+    def live(self) -> dict[str, Tensor]:
+        """Return every named tensor in its current state: parameters, buffers, constants, and inputs as captured."""
+        with contextlib.nullcontext() if self.program.peers is None else self.program.peers.place():
+            tensors = {name: tensor.detach() for name, tensor in self.program.tensors_with_values().items()}
+            tensors |= {name: self.own_values(tensors[name]) for name in self.program.outside if name in tensors}
+        for name, tensor in tensors.items():
+            if not has_memory(tensor):
+                raise ReplayError(
+                    f"{name!r} has a storage that was resized to less than its elements need, so it has no values: "
+                    "restore them, or pass `state`"
+                )
+        tensors |= self.constants
+        for named in self.program.tensors:
+            if named.name in tensors:
+                tensors |= dict.fromkeys(named.other_names, tensors[named.name])
+        return tensors
+
+    def own_values(self, tensor: Tensor) -> Tensor:
+        """Return an external tensor with the values that it has now: where ranks share a process, small
+        ones have the rank's own values only in its place."""
+        return tensor.clone() if self.program.peers is not None and is_small(tensor) else tensor
+
+    def run_step(
+        self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None, anew: bool = False
+    ) -> Outcome:
+        """Run one eager step of the original program on these values; with `anew`, in other tensors than its own
+        arguments."""
+        names = {named.name for named in self.program.tensors}
+        own_values = {name: tensor for name, tensor in values.items() if name in names}
+        outcome = run_step(self.program, own_values, tangents, anew=anew)
+        self.last_leaves = self.describe_leaves(outcome.leaves, outcome.tree)
+        self.result_summary = outcome.tree.summary
+        return outcome
+
+    @contextlib.contextmanager
+    def calls(self, values: Mapping[str, Tensor], seed: int) -> Iterator[_ProgramCalls]:
+        """Prepare the original program to be called several times on these values, under one seed. What the calls
+        change is restored at the end of the block only."""
+        names = {named.name for named in self.program.tensors}
+        own_values = {name: tensor for name, tensor in values.items() if name in names}
+        with preserving_random_states(), staged(self.program, own_values) as stage:
+            yield _ProgramCalls(stage, seed)
+
+    def objects_by_parameter(self) -> Mapping[str, Sequence[Any]]:
+        """Return, by parameter, the values of the call that can be compared only by identity."""
+        return self.program.call_arguments.live if self.program.call_arguments is not None else {}
+
+    def random_state_digests(self) -> dict[str, str]:
+        """Return the current digests of the states, other than torch's, that the program's numbers depend on."""
+        return self.program.foreign_random.current_digests()
+
+    def own_generators(self) -> str:
+        """Return the program's own generators that it draws from, torch's left out; '' if there are none."""
+        return ", ".join(self.program.foreign_random.objects)
+
+    def result_difference(self) -> str:
+        """Return how the last run's result differs from the Capture's in its containers or its leaves that are no
+        tensors; '' if it does not."""
+        if self.result_summary != self.structure.summary:
+            ours, theirs = (printable(summary)[:200] for summary in (self.structure.summary, self.result_summary))
+            return f"the result is {ours}, and the program returns {theirs}"
+        if len(self.last_leaves) != len(self.captured_leaves):
+            return f"the result has {len(self.captured_leaves)} leaves, and the program returns {len(self.last_leaves)}"
+        for index, (ours, theirs) in enumerate(zip(self.captured_leaves, self.last_leaves, strict=True)):
+            for path, text in fingerprint_differences(ours, theirs):
+                return f"leaf {index} of the result, which is no tensor, differs{path and ' in ' + path[1:]}: {text}"
+        return ""
+
+    @staticmethod
+    def describe_leaves(leaves: Sequence[Any], tree: ResultTree) -> tuple[Any, ...]:
+        """Return fingerprints of all that a result holds besides tensors: a replay returns these parts as captured."""
+        describing = DescribeState(lambda _: "")
+        return tuple(describe_value(value, describing, False).like for value in (*leaves, *tree.templates))
+
+    def rebuild(self, structure: Any, named: Mapping[str, Tensor]) -> Any:
+        """Return these outputs in the program's own containers."""
+        names = iter(self.names)
+        loss = bool(self.program.loss)
+        leaves = [named[next(names)] if leaf is A_TENSOR else leaf for leaf in self.leaves]
+        return self.structure.rebuild(leaves[1:] if loss else leaves)
+
+
+def _unreachable_constants(program: ObservedProgram) -> dict[str, Tensor]:
+    """Return the constants that are not reachable from the program: it makes them without an operator (`frombuffer`, a
+    pool of memory), so a run on other values cannot replace them."""
+    names = names_of_outside(program.target()) if program.outside and program.world is None else {}
+    roles = {named.name: named.role for named in program.tensors}
+    return {
+        name: tensor
+        for name, tensor in program.outside.items()
+        if program.world is None and id(tensor) not in names and roles.get(name) == "constant"
+    }
+
+
+def _without_default_gradients(program: ObservedProgram) -> ObservedProgram:
+    """Return the program without the default `requires_grad` of its arguments, which applies if no tensor requires
+    grad."""
+    if not program.grad_by_default:
+        return program
+    tensors = tuple(
+        replace(named, requires_grad=named.requires_grad and named.name not in program.values)
+        for named in program.tensors
+    )
+    return replace(program, tensors=tensors, grad_by_default=False)
+
+
+def shared_with_arguments(program: ObservedProgram) -> dict[str, Tensor]:
+    """Return copies of the tensors that share memory with an argument without being one; the copies share it too."""
+    own = real_own_tensors(program)
+    groups = [group for group in alias_groups(own) if 0 < len(set(group) & set(program.values)) < len(group)]
+    return copy_values({name: own[name] for group in groups for name in group})

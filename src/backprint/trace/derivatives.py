@@ -1,0 +1,115 @@
+"""Name an operator without a derivative in an error of Backprint's: the operator, its line, and what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from backprint._torch.autograd import current_node, next_sequence_number, sequence_number
+from backprint._torch.operators import HigherOrderOperator, schema_of
+from backprint.errors import CaptureError, UsageError
+from backprint.graph.nouns import Source
+from backprint.trace import frames
+from backprint.trace.custom import without_operator_bodies
+from backprint.trace.program import CalledProgram
+from backprint.trace.warm_up import run_watched
+from backprint.trace.watch import Watch
+
+MISSING_DERIVATIVE = re.compile(
+    r"derivative for '?(?:aten::)?(?P<plain>[\w.]+)'? is not implemented"
+    r"|Trying to backward through (?P<custom>[\w.]+?)(?:\.default)? but no autograd formula was registered"
+)
+"""Autograd's errors for an operator without a derivative."""
+
+ATTENTION = (
+    "attention has one under its plain kernel: `with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)"
+    ":` around the program and around this call, which rounds otherwise"
+)
+INFERENCE = (
+    'it is the attention of inference: capture with mode="train" (--mode train), in which modules and the samples of '
+    "GraphNet take the one of training"
+)
+HINTS = (
+    (re.compile(r"^_native_multi_head_attention"), INFERENCE),
+    (re.compile(r"^[^.]*(scaled_dot_product|_flash_attention|_efficient_attention)"), ATTENTION),
+    (re.compile(r"\."), "give it one with torch.library.register_autograd, made of operators that have one"),
+)
+"""What to do, by a pattern of the operator's name."""
+
+REWRITE_HINT = "write that part with operators that have one"
+FIRST_ORDER_HINT = "leave requires_grad off for what it takes"
+SECOND_ORDER_HINT = "ask for order=1"
+
+
+@contextlib.contextmanager
+def explaining_missing_derivative(program: Callable[[], CalledProgram]) -> Iterator[None]:
+    """Replace autograd's error about a missing derivative by one with the operator, its line, and what to do."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except (RuntimeError, CaptureError) as error:
+        match = MISSING_DERIVATIVE.search(str(error))
+        if match is None:
+            raise
+        raise _missing_derivative_error(program(), match["plain"] or match["custom"]) from error
+
+
+def _missing_derivative_error(program: CalledProgram, operator: str) -> CaptureError:
+    """Return the error for a program that is differentiated through an operator without a derivative."""
+    place = frames.place(_find_line_of(program, operator))
+    hint = next((hint_ for pattern, hint_ in HINTS if pattern.search(operator)), REWRITE_HINT)
+    order, less = ("order=2 goes", SECOND_ORDER_HINT) if program.tangents else ("autograd goes", FIRST_ORDER_HINT)
+    return CaptureError(
+        f"{program.title}: {order} backward through {operator}, which has no derivative in torch "
+        f"{torch.__version__}{place}: {hint}, or {less}"
+    )
+
+
+def _find_line_of(program: CalledProgram, operator: str) -> Source | None:
+    """Return the line that runs an operator, or whose backward runs it; None if no watched run reaches it."""
+    finders: list[_OperatorFinder] = []
+
+    def watch(*args: Any) -> _OperatorFinder:
+        finders.append(_OperatorFinder(operator, *args))
+        return finders[-1]
+
+    try:
+        with without_operator_bodies():
+            run_watched(program, watch)
+    except CaptureError:  # the program cannot be watched
+        return None
+    return finders[-1].found
+
+
+class _OperatorFinder(Watch):
+    """A Watch that notes where an operator runs. In a backward, this is the line of the forward operator of the running
+    node."""
+
+    def __init__(self, wanted: str, *args: Any) -> None:
+        super().__init__(*args)
+        self.wanted = wanted
+        self.lines: dict[int, Source | None] = {}
+        self.found: Source | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        node = current_node()
+        if node is None:
+            self.lines[next_sequence_number() - 1] = frames.here(self.paths)
+        if self.found is None and self.wanted in _names_in_errors(func):
+            self.found = frames.here(self.paths) if node is None else self.lines.get(sequence_number(node))
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+@functools.cache
+def _names_in_errors(func: Any) -> tuple[str, ...]:
+    """Return the names of an operator that autograd's errors use."""
+    if isinstance(func, HigherOrderOperator):
+        return ()
+    space, _, name = schema_of(func).name.partition("::")
+    return (name,) if space == "aten" else (f"{space}.{name}",)

@@ -1,0 +1,219 @@
+"""Capture a graph that Dynamo has made of a program while the program waits for it.
+
+Engine `aot` captures it like any program; each operator has the line that Dynamo noted. The program itself continues
+with `as_eager` of the graph.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.utils.checkpoint import checkpoint, noop_context_fn
+
+from backprint._torch import pytree
+from backprint._torch.dynamo import (
+    CONTEXT_OF_CHECKPOINT,
+    CompileContext,
+    InstructionTranslator,
+    SkipFrame,
+    TagActivationCheckpoint,
+    tag_activation_checkpoint,
+    tracing,
+)
+from backprint.graph.capture_options import CaptureOptions
+from backprint.graph.nouns import Capture
+from backprint.trace import frames
+from backprint.trace.aot.engine import by_aot
+from backprint.trace.captured import capture_of
+from backprint.trace.custom import with_operator_bodies
+from backprint.trace.dynamo.frontend import (
+    GraphRunner,
+    function_of,
+    line_of,
+    name_of_source,
+    role_of_source,
+    set_node_sources,
+    source_of_placeholder,
+)
+from backprint.trace.program import CalledProgram, HeldTarget, NamedTensor, TensorSlot, check_tensor, free_name
+from backprint.values.settings import outside_modes, preserving_random_states
+from backprint.values.tree import copy_values
+
+
+class _OpenRunner(GraphRunner):
+    """Runs a checkpointed body once: a recomputation would be the same, and the partition decides what is saved."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is tag_activation_checkpoint:
+            body, *inputs = args
+            return _OpenRunner(body).run(*inputs)
+        return super().call_function(target, args, kwargs)
+
+
+LeaveUncompiled = SkipFrame
+"""Raised in a backend: Dynamo leaves the frame as it is, and the program runs it uncompiled."""
+
+
+@contextlib.contextmanager
+def outside_tracing() -> Iterator[None]:
+    """Leave Dynamo's tracing context and inference mode, and restore random states afterwards."""
+    with tracing(None), preserving_random_states(), outside_modes():
+        yield
+
+
+def capture_graph(
+    module: fx.GraphModule, inputs: Sequence[Any], name: str | None = None, **engine_options: Any
+) -> Capture:
+    """Capture one graph of Dynamo's on the inputs it is compiled for; `engine_options` are fields of CaptureOptions.
+
+    Gradients are traced if the program runs in grad mode. Sizes that Dynamo has made symbolic are symbolic here too.
+    """
+    sizes = any(isinstance(value, torch.SymInt) for value in example_values(module))
+    options = CaptureOptions(**{"dynamic": sizes, "name": name, **engine_options})
+
+    def capture_once() -> Capture:
+        program = program_of(module, inputs, torch.is_grad_enabled())
+        with outside_tracing():
+            return capture_of(by_aot(program, options), "dynamo", options)
+
+    return with_operator_bodies(capture_once, options)
+
+
+def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) -> CalledProgram:
+    """Return a graph of Dynamo's as a program; each input is named by its source."""
+    tensors: list[NamedTensor] = []
+    values: dict[str, Tensor] = {}
+    leaves: list[Any] = []
+    for node, value in zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True):
+        if not isinstance(value, Tensor):
+            leaves.append(value if not isinstance(value, torch.SymInt) else value.node.hint)
+            continue
+        source = source_of_placeholder(node)
+        name = free_name(name_of_source(source), tensors)
+        check_tensor(name, value)
+        tensors.append(NamedTensor(name, role_of_source(source, value), training and value.requires_grad))
+        values[name] = value
+        leaves.append(TensorSlot(name))
+    own = {named.name for named in tensors if named.role == "parameter"}
+    copies = copy_values({name: value for name, value in values.items() if name not in own})
+    _, structure = pytree.tree_flatten((tuple(leaves), {}))
+    set_node_sources(module, line_of)
+    target = _graph_as_function(module)
+    return CalledProgram(
+        target=HeldTarget(target),
+        arguments=tuple(named.name for named in tensors if named.role == "input"),
+        structure=structure,
+        leaves=tuple(leaves),
+        leaf_names=tuple(str(node.target) for node in module.graph.find_nodes(op="placeholder")),
+        tensors=tuple(tensors),
+        values={name: copies.get(name, value) for name, value in values.items()},
+        title=function_of(module.graph),
+    )
+
+
+def example_values(module: fx.GraphModule) -> list[Any]:
+    """Return Dynamo's example of each input."""
+    return [node.meta.get("example_value") for node in module.graph.find_nodes(op="placeholder")]
+
+
+def _graph_as_function(module: fx.GraphModule) -> Callable[..., Any]:
+    """Return Dynamo's graph as a function of its inputs; a size among them is read from the tensor that has it."""
+    example_inputs = example_values(module)
+    places: dict[int, tuple[int, int]] = {}
+    for index, example in enumerate(example_inputs):
+        if isinstance(example, torch.SymInt):
+            for other, tensor in enumerate(example_inputs):
+                shape = tensor.shape if isinstance(tensor, Tensor) else ()
+                for dim, size in enumerate(shape):
+                    if isinstance(size, torch.SymInt) and size.node.expr == example.node.expr:
+                        places.setdefault(index, (other, dim))
+
+    def graph(*inputs: Any) -> Any:
+        sizes = {index: inputs[other].shape[dim] for index, (other, dim) in places.items()}
+        return _OpenRunner(module).results(*(sizes.get(index, value) for index, value in enumerate(inputs)))
+
+    return graph
+
+
+# ---- What the program goes on with
+
+
+def as_eager(module: fx.GraphModule) -> Callable[..., Any]:
+    """Return a graph of Dynamo's as a function that computes what eager would; raise `LeaveUncompiled` if that is
+    impossible.
+
+    Run by itself, Dynamo's checkpoint operator recomputes without the random state of the first run, because Inductor
+    would have put the state into the graph: a dropout has another mask. So `torch.utils.checkpoint` replaces it.
+    """
+    for node in _checkpoint_nodes(module):
+        if node.kwargs.get("use_reentrant") is not False and not _requests_full_graph():
+            raise LeaveUncompiled(
+                f"it calls torch.utils.checkpoint with use_reentrant={node.kwargs.get('use_reentrant')}"
+                f"{frames.place(line_of(node))}: a backward inside the backward, which Dynamo's graph does not have"
+            )
+    in_closure = [node for node in module.graph.find_nodes(op="placeholder") if _is_parameter_or_buffer(node)]
+    _replace_checkpoints(module, frozenset(in_closure))
+    return module.forward
+
+
+def _checkpoint_nodes(module: fx.GraphModule) -> list[fx.Node]:
+    """Return the calls of `torch.utils.checkpoint` in a graph and its subgraphs."""
+    parts = [part for part in module.modules() if isinstance(part, fx.GraphModule)]
+    node_lists = (part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint) for part in parts)
+    return [node for nodes in node_lists for node in nodes]
+
+
+def _requests_full_graph() -> bool:
+    """Whether the program requests one graph (`fullgraph=True`), so that none of its frames can be skipped."""
+    return bool(InstructionTranslator.current_tx().one_graph)
+
+
+def _is_parameter_or_buffer(node: fx.Node) -> bool:
+    """Whether a placeholder is a parameter or buffer: a checkpointed function has it in its closure."""
+    value = node.meta.get("example_value")
+    return isinstance(value, Tensor) and role_of_source(source_of_placeholder(node), value) in ("parameter", "buffer")
+
+
+def _replace_checkpoints(part: fx.GraphModule, in_closure: frozenset[fx.Node]) -> None:
+    """Put eager's checkpoint into a graph and its subgraphs; `held` are placeholders in a closure."""
+    bodies: dict[str, frozenset[fx.Node]] = {}
+    for node in part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
+        body, *inputs = node.args
+        inside = tuple(value in in_closure for value in inputs)
+        inner = part.get_submodule(body.target).graph.find_nodes(op="placeholder")
+        bodies[body.target] = frozenset(value for value, own in zip(inner, inside, strict=True) if own)
+        node.target, node.args = _run_checkpoint, (body, inside, *inputs)
+    for name, child in part.named_children():
+        if isinstance(child, fx.GraphModule):
+            _replace_checkpoints(child, bodies.get(name, frozenset()))
+    part.recompile()
+
+
+def _run_checkpoint(body: fx.GraphModule, inside: tuple[bool, ...], *args: Any, **kwargs: Any) -> Any:
+    """Call `torch.utils.checkpoint.checkpoint` as eager does; arguments marked `inside` go through the closure."""
+    own, keywords = TagActivationCheckpoint.divide_kwargs(kwargs)
+    own.setdefault("context_fn", body.meta.get(CONTEXT_OF_CHECKPOINT, noop_context_fn))
+    closure = [arg if held else None for arg, held in zip(args, inside, strict=True)]
+
+    def run(*passed: Any, **named: Any) -> Any:
+        rest = iter(passed)
+        return body.forward(*(arg if held else next(rest) for arg, held in zip(closure, inside, strict=True)), **named)
+
+    return checkpoint(run, *(arg for arg, held in zip(args, inside, strict=True) if not held), **own, **keywords)
+
+
+def compile_name(module: fx.GraphModule) -> str:
+    """Return a name for a graph: its function, and Dynamo's numbers of the frame and of its compilation:
+    `forward_0_1`."""
+    number = CompileContext.current_compile_id()
+    counted = str(number).strip("[]").replace("/", "_") if number is not None else str(next(_COUNT))
+    return re.sub(r"\W", "_", f"{function_of(module.graph)}_{counted}")
+
+
+_COUNT = itertools.count()

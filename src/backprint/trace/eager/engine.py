@@ -1,0 +1,467 @@
+"""Engine `eager`: the operators that one real step ran, forward and backward.
+
+The step runs once, live: a dispatch mode records every operator below autograd, so branches on data, custom Functions,
+hooks, both kinds of checkpoint, double backward and optimizer steps need no special handling. Values that the program
+reads become guards. The backward begins where autograd is called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint._torch.distributed import sharding_text
+from backprint._torch.dynamo import eager_stance, is_loaded
+from backprint._torch.script import scripts_seen
+from backprint._torch.tensors import storages_filled
+from backprint.common.collector import collector_paused
+from backprint.errors import BackprintError, CaptureError, DataDependentError, is_defect
+from backprint.graph.capture_options import CaptureOptions
+from backprint.graph.keys import PortKey, keyed, tangent_name
+from backprint.graph.nouns import Guard, Pair, Port, Step, refs
+from backprint.graph.steps import is_in_own_backward, used
+from backprint.trace import frames
+from backprint.trace.assembly import Joint, Result, assemble
+from backprint.trace.eager.tape import Recorder, StorageView, placement_spec
+from backprint.trace.eager.writer import Writer
+from backprint.trace.hooks_after import HookEffects, watching_hooks
+from backprint.trace.non_operator_effects import BodyRecorder, flag_guards, noting_overlap_checks, noting_threads
+from backprint.trace.partition import repartition
+from backprint.trace.program import CalledProgram, ObservedProgram, free_name
+from backprint.trace.reach import module_paths, restoring_gradients
+from backprint.trace.request import CONTROL_FLOW, VIEW_UPDATE, Doubt, EngineResult
+from backprint.trace.running import run_backward, staged
+from backprint.trace.warm_up import hooks_as_edges, shared_and_written, with_outside, without_gradients_of_shared
+from backprint.trace.watch import SEED, Observations
+from backprint.trace.witness import ForwardRun, run_forward, run_step
+from backprint.values.results import ResultTree
+from backprint.values.settings import preserving_random_states
+from backprint.values.tree import alias_groups, ones_tangent
+from backprint.values.wrappers import opened
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordedStep:
+    """A recorded step: the program with its external tensors, and the StorageView of each result.
+
+    `keys` has the program's name for each key of the tape's ports, `changed` the names of tensors that were written to.
+    `shards` says what a tensor, an output or a gradient is a part of, and `hooks` what hooks after accumulation did.
+    """
+
+    program: ObservedProgram
+    recorder: Recorder
+    keys: dict[str, str]
+    outputs: dict[str, StorageView]
+    mutations: dict[str, StorageView]
+    changed: frozenset[str]
+    gradients: dict[str, StorageView | None]
+    tangents: dict[str, Tensor]
+    tree: ResultTree
+    leaves: tuple[Any, ...]
+    shards: dict[PortKey, str]
+    hooks: HookEffects
+
+
+def by_eager(program: CalledProgram, options: CaptureOptions) -> EngineResult:
+    """Capture a program by engine `eager`."""
+    with collector_paused():
+        result = result_of_step(_record_or_refuse(program), options)
+    if options.specialize is False and result.guards:
+        raise DataDependentError(_refusal_of_guard(result.guards[0]))
+    return result
+
+
+def _refusal_of_guard(guard: Guard) -> str:
+    """Return the message for a program that reads a value, although the user passed `specialize=False`."""
+    where = guard.source
+    place = f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
+    return (
+        f"the program reads a value{place} ({guard.text}, which depends on {', '.join(guard.inputs[:6])}), and "
+        "specialize=False refuses that: leave it out to keep the value as a guard"
+    )
+
+
+# ---- The recorded run
+
+
+def _record_or_refuse(program: CalledProgram) -> _RecordedStep:
+    """Record one live step; refuse a program that raises an error only while it is recorded.
+
+    Errors that the untouched program raises too, and defects of Backprint, are raised as they are.
+    """
+    try:
+        return record_step(program)
+    except (BackprintError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        if is_defect(error) or not _runs_untouched(program):
+            raise
+        text = f"{program.title} runs, but not while a dispatch mode records it: {type(error).__name__}: {error}"
+        raise CaptureError(text) from error
+
+
+def _runs_untouched(program: CalledProgram) -> bool:
+    """Whether one eager step of the untouched program ends without an error."""
+    try:
+        run_step(program)
+    except Exception:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One recorded run of a program: its step, or the error that ended it; `loaded_dynamo` says that it loaded
+    Dynamo."""
+
+    program: CalledProgram
+    loaded_dynamo: bool
+    run: _RecordedStep | None = None
+    error: Exception | None = None
+
+
+def record_step(program: CalledProgram) -> _RecordedStep:
+    """Record one live step, and again while a row of RETRIES has a reason; everything of the caller's is restored."""
+    hooks: HookEffects | None = None
+    while True:
+        was_loaded = is_loaded()
+        try:
+            run = record_once(program)
+        except Exception as error:
+            again = _retried(_Attempt(program, not was_loaded and is_loaded(), error=error))
+            if again is None:
+                raise
+        else:
+            again = _retried(_Attempt(program, not was_loaded and is_loaded(), run))
+            if again is None:
+                break
+            if program.runs_hooks_after and not again.runs_hooks_after:
+                hooks = run.hooks
+        program = again
+    if hooks is None:
+        return run
+    # Hooks that changed nothing stay a part of the program, so that the comparisons on other values see what they do.
+    return replace(run, program=replace(run.program, runs_hooks_after=not hooks.uncapturable), hooks=hooks)
+
+
+def _retried(attempt: _Attempt) -> CalledProgram | None:
+    """Return the program as it is to be recorded again; None if the attempt stands."""
+    return next(filter(None, (retry(attempt) for retry in RETRIES)), None)
+
+
+def _with_dynamo_loaded(attempt: _Attempt) -> CalledProgram | None:
+    """The run loaded Dynamo, so it cannot have run compiled parts as eager code: record the same program again."""
+    return attempt.program if attempt.loaded_dynamo else None
+
+
+def _with_clones_of_leaves(attempt: _Attempt) -> CalledProgram | None:
+    """The program writes to leaves that require grad, which autograd forbids: run it on clones of them."""
+    program = attempt.program
+    requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
+    forbidden = isinstance(attempt.error, RuntimeError) and "leaf Variable" in str(attempt.error)
+    if not forbidden or requiring_grad <= program.cloned_in_eager:
+        return None
+    return replace(
+        program,
+        cloned_when_traced=program.cloned_when_traced | requiring_grad,
+        cloned_in_eager=program.cloned_in_eager | requiring_grad,
+    )
+
+
+def _without_gradients_of_shared(attempt: _Attempt) -> CalledProgram | None:
+    """The program writes to memory that tensors share, and they require grad by default only: they do not."""
+    if attempt.run is None or not attempt.program.grad_by_default:
+        return None
+    shared = shared_and_written(attempt.run.program, attempt.run.changed)
+    return without_gradients_of_shared(attempt.program, shared)
+
+
+def _without_default_gradients(attempt: _Attempt) -> CalledProgram | None:
+    """A tensor from outside the call requires grad, so the inputs do not by default."""
+    program, run = attempt.program, attempt.run
+    if run is None or not program.grad_by_default or run.program.tensors[: len(program.tensors)] == program.tensors:
+        return None
+    return replace(program, tensors=run.program.tensors[: len(program.tensors)], grad_by_default=False)
+
+
+def _without_hooks_after(attempt: _Attempt) -> CalledProgram | None:
+    """Hooks after accumulation exist, and are no part of a capture: they do not run."""
+    hooks = None if attempt.run is None else attempt.run.hooks
+    if hooks is None or not attempt.program.runs_hooks_after or hooks.are_captured or not hooks.exist:
+        return None
+    return replace(attempt.program, runs_hooks_after=False)
+
+
+RETRIES = (
+    _with_dynamo_loaded,
+    _with_clones_of_leaves,
+    _without_gradients_of_shared,
+    _without_default_gradients,
+    _without_hooks_after,
+)
+"""Reasons to record a program again: each returns how it is to run then, None where it does not apply."""
+
+
+def record_once(program: CalledProgram) -> _RecordedStep:
+    """Record one live step. Function modes are on for the program only, because they are slow."""
+    paths = module_paths(program.target())
+    with preserving_random_states(), restoring_gradients(program.target()):
+        torch.manual_seed(SEED)
+        torch.clear_autocast_cache()
+        recorder = Recorder(paths, program.world)
+        values = None if program.world is None else program.current_tensors()
+        opener = BodyRecorder(recorder.seen, paths, rewrite=False)
+
+        @contextlib.contextmanager
+        def modes(ready: dict[str, Tensor]) -> Iterator[None]:
+            recorder.register_tensors(ready, tuple(ready))
+            with scripts_seen(opener.read_by_script), opener, recorder:
+                yield
+
+        try:
+            stance = eager_stance()
+            seeing = noting_threads(recorder.seen, paths), noting_overlap_checks(recorder.seen, paths)
+            noting = frames.noting_prints(), storages_filled(recorder.note_filled)
+            with stance, seeing[0], seeing[1], noting[0], noting[1], staged(program, values) as stage:
+                return record_backward(run_forward(stage, modes), recorder, opener)
+        finally:
+            recorder.restore()
+
+
+def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorder) -> _RecordedStep:
+    """Record the backward of a recorded forward."""
+    recorder.note_edges_behind_outputs(forward.tensors)
+    recorder.note_written()
+    program = forward.stage.program
+    with_outside_ = replace(
+        with_outside(program, recorder.seen), accumulates=recorder.seen.reentrant or program.accumulates
+    )
+    names = [named.name for named in with_outside_.tensors[len(program.tensors) :]]
+    outside = dict(zip(names, recorder.seen.outside, strict=True))
+    keys = {name: name for name in forward.stage.ready} | {f"outside {i}": name for i, name in enumerate(names)}
+    effects = forward.effects(outside, [name for name, tensor in outside.items() if recorder.had_gradient(tensor)])
+    written = {name for name, tensor in outside.items() if id(tensor) in recorder.seen.written}
+    after = {**forward.stage.ready, **outside, **effects.new}
+    outputs = {name: recorder.place(opened(tensor)) for name, tensor in forward.tensors.items()}
+    mutations = {name: recorder.place(tensor) for name, tensor in after.items()}
+    requiring_grad = {named.name for named in with_outside_.tensors if named.requires_grad}
+    leaves = forward.stage.leaves | {name: tensor for name, tensor in outside.items() if name in requiring_grad}
+    shards_of_gradients: dict[str, str] = {}
+    # hooks by which a module reduces gradients are a part of every step of ranks
+    watched = leaves if program.runs_hooks_after and not program.accumulates else {}
+    with watching_hooks(watched, recorder.tape.calls) as hooks:
+        gradients, tangents = _backward_placements(
+            with_outside_, recorder, opener, leaves, forward.tensors, shards_of_gradients
+        )
+    shards = {
+        **keyed("", {name: wrapping.text for name, wrapping in with_outside_.wrappings.items()}),
+        **keyed("output", {name: sharding_text(tensor) for name, tensor in forward.tensors.items()}),
+        **keyed("gradient", shards_of_gradients),
+    }
+    changed = effects.changed | written | frozenset(effects.new)
+    return _RecordedStep(
+        with_outside_,
+        recorder,
+        keys,
+        outputs,
+        mutations,
+        changed,
+        gradients,
+        tangents,
+        forward.tree,
+        forward.leaves,
+        shards,
+        hooks,
+    )
+
+
+def _backward_placements(
+    program: ObservedProgram,
+    recorder: Recorder,
+    opener: BodyRecorder,
+    leaves: Mapping[str, Tensor],
+    outputs: Mapping[str, Tensor],
+    shards: dict[str, str],
+) -> tuple[dict[str, StorageView | None], dict[str, Tensor]]:
+    """Record autograd's own backward; return where the gradients are, and the tangents of the outputs that have one."""
+    roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
+    wanted = [named for named in program.tensors if named.requires_grad]
+    if not roots or not wanted:
+        return {}, {}
+    tangents = {name: ones_tangent(opened(tensor)) for name, tensor in roots.items()}
+    for name, tensor in tangents.items():
+        recorder.set_dependencies(tensor, frozenset())
+        recorder.add_port(tangent_name(name), tensor)
+    fake_mode: Any = contextlib.nullcontext() if program.world is None else program.world.running()
+    with fake_mode, opener, recorder.backward():
+        gradients = run_backward(program, leaves, outputs, tangents, shards)
+    if not gradients:
+        recorder.remove_ports([tangent_name(name) for name in tangents])
+        return {}, {}
+    return {
+        name: None if gradient is None else recorder.place(gradient) for name, gradient in gradients.items()
+    }, tangents
+
+
+# ---- From the tape to a Pair
+
+
+def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
+    """Return the engine's result for a recorded step."""
+    program, seen = run.program, run.recorder.seen
+    joint, writer = joint_of(run, in_place=not options.functional)
+    if options.partition is not None:
+        joint = repartition(joint, options.partition)
+    assembled = assemble(joint)
+    pair = assembled.pair
+    if options.partition is None:
+        pair = Pair(pair.name, pair.forward, pair.backward, lives=tuple(_lives_of(pair, run, writer)))
+    changed = frozenset(port.name for port, _ in joint.results if port.role == "mutation")
+    groups = tuple(group for group in alias_groups(program.own()) if set(group) & changed)
+    return EngineResult(
+        program=replace(program, changed=changed, written_alias_groups=groups),
+        pairs=(pair,),
+        outputs=tuple(run.outputs),
+        differentiable=tuple(run.tangents),
+        tree=run.tree,
+        leaves=run.leaves,
+        constants=assembled.constants,
+        guards=(*assembled.guards, *flag_guards(program, seen.flags)),
+        tangents={name: tangent for name, tangent in run.tangents.items() if tangent.layout is not torch.strided},
+        opaque=(*dict.fromkeys(seen.opaque), *hooks_as_edges(program), *run.hooks.edges()),
+        doubts=() if run.hooks.are_captured else tuple(_doubts(pair, seen)),
+        notes=run.hooks.notes(),
+        groups=dict(run.recorder.tape.groups),
+    )
+
+
+def _lives_of(pair: Pair, run: _RecordedStep, writer: Writer) -> Iterator[tuple[str, str]]:
+    """Yield the values that lived on after their last use in the graphs, each with the last step before it was freed.
+
+    These are values of the forward, of a custom Function's backward, and of a backward that runs in the node of a
+    checkpoint. What is a result, or is updated in place, is left out.
+    """
+    graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
+    steps = [step for graph in graphs for step in graph.steps]
+    order = {step.name: index for index, step in enumerate(steps)}
+    written_in_python = [step for step in graphs[-1].steps if is_in_own_backward(step)]
+    followed = steps if run.recorder.seen.reentrant else [*pair.forward.steps, *written_in_python]
+    lasts = {name: order[step.name] for step in followed for name in (step.name, *used(step))}
+    kept = {name for graph in graphs for result in graph.results for name in refs(result)}
+    after = [""]  # for each call, the step of the Pair that it made, or the next that a call made
+    for name in reversed(writer.ends):
+        after.append(name if name in order else after[-1])
+    after.reverse()
+    for memory, name in writer.made.items():
+        if name not in lasts or name in kept or memory in writer.written:
+            continue
+        freed = min(run.recorder.freed.get(memory, len(writer.ends)), len(writer.ends))  # calls may follow the step
+        last = after[max(freed - 1, 0)]
+        if last and order[last] > lasts[name]:
+            yield name, last
+
+
+SCATTERS = "aten.as_strided_scatter.default"
+
+
+def _doubts(pair: Pair, seen: Observations) -> Iterator[Doubt]:
+    """Yield each part of a capture that another engine may express better."""
+    for name, source in seen.opened:
+        yield Doubt(CONTROL_FLOW, f"{name}{frames.place(source)} is captured as the operators that its body ran")
+    steps = () if pair.backward is None else pair.backward.steps
+    if any(step.target == SCATTERS for step in steps) and all(step.target != SCATTERS for step in pair.forward.steps):
+        reason = "the program updates a view in place, and autograd's own backward of that scatters into the storage"
+        yield Doubt(VIEW_UPDATE, reason)  # by the node `CopySlices`
+
+
+def joint_of(run: _RecordedStep, in_place: bool) -> tuple[Joint, Writer]:
+    """Return the Joint of a recorded step, and what wrote it."""
+    program, tape = run.program, run.recorder.tape
+    tangents = {tangent_name(name): name for name in run.tangents}
+    fresh = {key: free_name(f"constant_{index}", program.tensors) for index, key in enumerate(tape.constants)}
+    ports = run.keys | {key: f"tangent_{name}" for key, name in tangents.items()} | fresh
+    writer = Writer(tape, ports, list(run.keys), tape.start, in_place)
+    places = {root.key: root.place for roots in tape.ports.values() for root in roots}
+    local = {name: writer.locals[key] for key, name in run.keys.items()}
+    key_of = {name: key for key, name in run.keys.items()}
+    forward, results = _write_forward(run, writer, local, in_place)
+    backward, gradients = _write_backward(run, writer) if run.tangents else ([], [])
+    joint = Joint(
+        inputs=tuple(
+            Port(
+                named.name,
+                named.role,
+                placement_spec(places.get(key_of[named.name])),
+                local[named.name],
+                run.shards.get(PortKey("", named.name), ""),
+            )
+            for named in program.tensors
+        ),
+        forward=tuple(forward),
+        results=tuple(results),
+        tangents=tuple(
+            Port(
+                name,
+                "tangent",
+                placement_spec(places[key]),
+                writer.locals[key],
+                run.shards.get(PortKey("output", name), "").replace("Partial(sum)", "Replicate"),
+            )
+            for key, name in tangents.items()
+        ),
+        backward=tuple(backward),
+        gradients=tuple(gradients),
+        same={named.name: named.other_names for named in program.tensors if named.other_names},
+        constants=writer.constants(tape, fresh),
+        notes=writer.notes,
+        specs=writer.specs(),
+    )
+    return joint, writer
+
+
+def _write_forward(
+    run: _RecordedStep, writer: Writer, local: Mapping[str, str], in_place: bool
+) -> tuple[list[Step], list[Result]]:
+    """Return the Steps of the forward, and its results."""
+    tape = run.recorder.tape
+    steps: list[Step] = []
+    writer.write_into(steps)
+    if in_place:
+        writer.copy_ports(tape)
+    writer.write_into(steps, tape.calls[: tape.boundary])
+    results: list[Result] = [
+        (
+            Port(name, "output", placement_spec(place), shard=run.shards.get(PortKey("output", name), "")),
+            writer.value_at(place),
+        )
+        for name, place in run.outputs.items()
+    ]
+    port_names: dict[StorageView, set[str]] = {}  # two inputs may lie in one place
+    for name, place in run.mutations.items():
+        port_names.setdefault(place, set()).update([local[name]] if name in local else [])
+    for name, place in run.mutations.items():
+        value = writer.value_at(place)
+        if name in run.changed or (name in local and value.name not in port_names[place]):
+            results.append((Port(name, "mutation", placement_spec(place)), value))
+    return steps, results
+
+
+def _write_backward(run: _RecordedStep, writer: Writer) -> tuple[list[Step], list[Result]]:
+    """Return the Steps of the backward, and the gradients in the order of the program's tensors."""
+    tape = run.recorder.tape
+    steps: list[Step] = []
+    writer.begin_backward()
+    writer.write_into(steps, tape.calls[tape.boundary or 0 :])
+    names = dict.fromkeys(named.name for named in run.program.tensors)
+    gradients: list[Result] = []
+    for name in (name for name in names if name in run.gradients):
+        place = run.gradients[name]
+        value = None if place is None else writer.value_at(place)
+        shard = run.shards.get(PortKey("gradient", name), "")
+        gradients.append((Port(name, "gradient", placement_spec(place), shard=shard), value))
+    return steps, gradients

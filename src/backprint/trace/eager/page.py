@@ -1,0 +1,453 @@
+"""One call of a tape as Steps: which arguments it changes, its functional form, its echo, and the Steps themselves."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from backprint._torch.dynamo import not_loading
+from backprint._torch.operators import overload_name_of, schema_of
+from backprint.errors import CaptureError
+from backprint.graph.fx.convert import Names, pack, target_name
+from backprint.graph.nouns import Echo, Ref, Source, Step, Value
+from backprint.graph.operators import operators
+from backprint.trace.assembly import Note
+from backprint.trace.eager.tape import (
+    CPU,
+    NoFunctionalForm,
+    StorageView,
+    TapedCall,
+    iter_leaves,
+    meta_tensor,
+    placement_spec,
+    placement_tree,
+    with_device_index,
+)
+from backprint.trace.watch import SILENT_WRITERS
+
+aten = torch.ops.aten
+
+
+# ---- The arguments that a call changes
+
+
+def changes_arguments(call: TapedCall) -> bool:
+    """Whether a call changes some of its arguments."""
+    return bool(schema_of(call.func).is_mutable) or _changes_statistics(call)
+
+
+def _changes_statistics(call: TapedCall) -> bool:
+    """Whether a call changes running statistics that its schema does not mark as written."""
+    return schema_of(call.func).name in SILENT_WRITERS and bool(_argument_named(call, "training"))
+
+
+def _argument_named(call: TapedCall, name: str) -> Any:
+    """Return an argument by its name in the schema."""
+    for index, argument in enumerate(schema_of(call.func).arguments):
+        if argument.name == name:
+            if name in call.kwargs:
+                return call.kwargs[name]
+            return call.args[index] if index < len(call.args) else argument.default_value
+    return None
+
+
+def changed_arguments(call: TapedCall) -> Iterator[Any]:
+    """Yield the tensors that a call writes to; None for an optional one that was left out."""
+    silent = ("running_mean", "running_var") if _changes_statistics(call) else ()
+    for index, argument in enumerate(schema_of(call.func).arguments):
+        if argument.name in silent or (argument.alias_info is not None and argument.alias_info.is_write):
+            value = call.kwargs.get(argument.name, call.args[index] if index < len(call.args) else None)
+            yield from value if isinstance(value, (list, tuple)) and type(value) is not StorageView else [value]
+
+
+def has_out(call: TapedCall) -> bool:
+    """Whether a call has `out=` arguments."""
+    return any(argument.is_out for argument in schema_of(call.func).arguments)
+
+
+def is_foreach(call: TapedCall) -> bool:
+    """Whether a call does the same for each tensor of its lists."""
+    return schema_of(call.func).name.startswith("aten::_foreach_")
+
+
+def split_foreach_call(call: TapedCall) -> Iterator[TapedCall]:
+    """Yield a call for each tensor of a `_foreach_` call whose tensors share memory: each sees the updates before
+    it."""
+    count = len(call.args[0]) if call.args and type(call.args[0]) is list else 0
+    if count < 2 or not is_foreach(call):
+        raise CaptureError(f"{call.func} changes several tensors that share memory: keep that part outside")
+    for index in range(count):
+        args = [[item[index]] if type(item) is list and len(item) == count else item for item in call.args]
+        kwargs = {
+            key: [item[index]] if type(item) is list and len(item) == count else item
+            for key, item in call.kwargs.items()
+        }
+        yield call._replace(args=tuple(args), kwargs=kwargs)
+
+
+# ---- Functional forms of operators
+
+
+RENAMED: dict[Any, Any] = {aten.bernoulli_.float: aten.bernoulli.p}
+"""In-place operators whose functional form has another name."""
+
+
+def functional_form(call: TapedCall) -> Any:
+    """Return the operator that returns what a call writes in place, or None."""
+    if not _changes_statistics(call):
+        return _functional_of(call.func)
+    if call.func is aten.native_batch_norm.default and all(type(place) is StorageView for place in call.args[3:5]):
+        return aten._native_batch_norm_legit_functional.default
+    return None
+
+
+def view_form(call: TapedCall) -> Any:
+    """Return the operator that returns the view that a call turns its argument into, as `t` for `t_`, or None."""
+    return _functional_of(call.func) or _view_function_of(call.func)
+
+
+@functools.cache
+def _functional_of(func: Any) -> Any:
+    """Return the operator that returns what another writes in place, or None."""
+    if func in RENAMED:
+        return RENAMED[func]
+    schema = schema_of(func)
+    space, name = schema.name.split("::")
+    parameters = [(argument.name, str(argument.type)) for argument in schema.arguments if not argument.is_out]
+    candidates = [name.removesuffix("_"), name, f"{name}_functional", f"{name.removesuffix('_')}_functional"]
+    for candidate in dict.fromkeys(candidates):
+        packet = getattr(getattr(torch.ops, space), candidate, None)
+        for overload_name in packet.overloads() if packet is not None else ():
+            overload = getattr(packet, overload_name)
+            candidate_parameters = [(argument.name, str(argument.type)) for argument in schema_of(overload).arguments]
+            if (
+                candidate_parameters == parameters
+                and not schema_of(overload).is_mutable
+                and str(overload) in operators()
+            ):
+                return overload
+    return None
+
+
+def _view_function_of(func: Any) -> Any:
+    """Return the out-of-place form of an operator that turns a tensor into a view of itself: `t` for `t_`."""
+    name = schema_of(func).name.split("::")[1].removesuffix("_")
+    return getattr(getattr(aten, name, None), overload_name_of(func) or "default", None)
+
+
+def without_generator(func: Any) -> Any:
+    """Return the overload of a draw without a generator argument."""
+    kind = overload_name_of(func).replace("generator_with_", "").replace("_generator", "").replace("generator", "")
+    return func if "generator" not in overload_name_of(func) else getattr(func.overloadpacket, kind or "default")
+
+
+BUILTINS = frozenset(dir(builtins))
+"""Names that no step has, as in torch.fx: the result of `aten.sum` is `sum_1`."""
+
+
+def name_of_result(func: Any) -> str:
+    """Return the preferred name of an operator's result."""
+    return str(schema_of(func).name.split("::")[1]).strip("_")
+
+
+# ---- The geometry of results
+
+
+class _ResultGeometry:
+    """Computes the StorageViews of a step's results by running the operator on meta tensors.
+
+    `places` has the StorageView of each value by name. The results are cached by the geometry of the arguments.
+    """
+
+    def __init__(self, places: Mapping[str, StorageView]) -> None:
+        self.places = places
+        self.cache: dict[Any, Any] = {}
+
+    def placement(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> StorageView:
+        """Return the StorageView of the one result of a step."""
+        placement = self.results(func, tuple(args), kwargs)
+        assert type(placement) is StorageView
+        return placement
+
+    def results(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        """Return the results of a step as StorageViews."""
+        kwargs = {key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)}
+        key = (func, self.key(args), self.key(kwargs))
+        if key not in self.cache:
+            meta_args, meta_kwargs = self.with_meta_tensors(tuple(args)), self.with_meta_tensors(kwargs)
+            try:
+                with not_loading():
+                    results = func(*meta_args, **meta_kwargs)
+            except (RuntimeError, TypeError, ValueError, IndexError) as error:  # whatever a meta kernel raises
+                raise NoFunctionalForm(
+                    f"{func} cannot be foreseen: {type(error).__name__}: {str(error)[:300]}"
+                ) from error
+            self.cache[key] = placement_tree(results, self.device(args, kwargs))
+        return self.cache[key]
+
+    def device(self, args: Any, kwargs: Mapping[str, Any]) -> torch.device:
+        """Return the device of a step's results: that of its argument, or of its values, a GPU before the CPU."""
+        if kwargs.get("device") is not None:
+            return with_device_index(torch.device(kwargs["device"]))
+        devices = [self.places[leaf.name].device for leaf in iter_leaves(args, kwargs) if type(leaf) is Ref]
+        return next((device for device in devices if device.type != "cpu"), CPU)
+
+    def key(self, value: Any) -> Any:
+        """Return arguments as a key: tensors by geometry, numbers with their type."""
+        match value:
+            case Ref(name):
+                return self.places[name]._replace(memory=-1)
+            case tuple() | list():
+                return tuple([self.key(item) for item in value])
+            case dict():
+                return tuple([(key, self.key(item)) for key, item in value.items()])
+        return type(value), repr(value)
+
+    def with_meta_tensors(self, value: Any) -> Any:
+        """Replace values by meta tensors in arguments."""
+        match value:
+            case Ref(name):
+                return meta_tensor(self.places[name])
+            case tuple():
+                return tuple([self.with_meta_tensors(item) for item in value])
+            case list():
+                return [self.with_meta_tensors(item) for item in value]
+            case dict():
+                return {key: "meta" if key == "device" else self.with_meta_tensors(item) for key, item in value.items()}
+        return value
+
+
+# ---- Echoes: what each call of a backward computes of the forward
+
+WrittenCall = tuple[str, TapedCall]
+"""A call, and the name of the value that was written for it."""
+
+
+class Echoes:
+    """Finds the echo of each call of a backward: a gradient of a forward value, a sum of gradients, or a recomputation.
+
+    `latest` returns the latest name of a tensor, or ''. `calls_by_node` has the call that made each autograd node. A
+    checkpoint repeats calls of the forward on the same values. `contents` says what a memory holds now: equal texts
+    stand for values that were computed alike, also those that each layer of the forward computes, such as a mask.
+    """
+
+    def __init__(self, latest: Callable[[StorageView], str]) -> None:
+        self.latest = latest
+        self.in_backward = False
+        self.calls_by_node: dict[int, WrittenCall] = {}
+        self.forward_calls: list[WrittenCall] = []
+        self.forward_calls_by_key: dict[str, list[WrittenCall]] = {}
+        self.keys: dict[str, int] = {}
+        self.contents: dict[int, str] = {}
+        self.node_of_value: dict[str, int | None] = {}
+
+    def note_node_of_value(self, name: str, call: TapedCall | None) -> None:
+        """Note in the backward of which autograd node a value was made."""
+        self.node_of_value[name] = None if call is None else call.node
+
+    def begin_backward(self) -> None:
+        """Count the calls that follow as the backward's."""
+        self.in_backward = True
+
+    def note(self, call: TapedCall, name: str) -> None:
+        """Remember a call that has been written; for a repeated call, also where its results were the first time."""
+        if not self.in_backward:
+            self.forward_calls.append((name, call))
+        elif call.grad:
+            name = name if (original := self.repeated_call(call)) is None else original[0]
+            self.note_contents(call, self.call_key(call))
+        self.calls_by_node.setdefault(call.seq - 1, (name, call))
+
+    # ---- The echo of a call
+
+    def origin(self, call: TapedCall) -> tuple[Source | None, Echo | None]:
+        """Return the line and the echo of a call; without a line of its own, the line of the forward call."""
+        echo = self.echo(call)
+        if echo is not None and call.source is None:  # autograd's engine runs a node in C++, below no line of Python
+            return self.calls_by_node[call.node or 0][1].source, echo
+        return self.with_module_of_forward(call), echo
+
+    def with_module_of_forward(self, call: TapedCall) -> Source | None:
+        """Return the line of a call. The backward of a custom autograd.Function is below no module: its lines have the
+        module of the call of the forward."""
+        source = call.source
+        ahead = self.calls_by_node[call.node][1].source if call.node in self.calls_by_node else None
+        if source is None or source.module or ahead is None or not self.in_backward:
+            return source
+        return replace(source, module=ahead.module)
+
+    def echo(self, call: TapedCall) -> Echo | None:
+        """Return the echo of a call of the backward."""
+        if (original := self.repeated_call(call)) is not None:
+            return Echo("recomputes", (original[0],))
+        if call.node is None or call.node not in self.calls_by_node:
+            return None
+        if call.func in (aten.add.Tensor, aten.add_.Tensor) and (value := self.summed_gradients_of(call)):
+            return Echo("sum of gradients of", (value,))
+        return Echo("gradient of", (self.calls_by_node[call.node][0],))
+
+    def repeated_call(self, call: TapedCall) -> WrittenCall | None:
+        """Return the forward's call that a call of the backward repeats, as a checkpoint does, or None."""
+        if not self.in_backward or not call.grad:
+            return None
+        if not self.forward_calls_by_key:
+            self.index_forward()
+        same = self.forward_calls_by_key.get(self.call_key(call), [])
+        return next((written for written in same if written[1].source == call.source), next(iter(same), None))
+
+    def index_forward(self) -> None:
+        """Sort the forward's calls by their keys."""
+        for name, call in self.forward_calls:
+            key = self.call_key(call)
+            self.forward_calls_by_key.setdefault(key, []).append((name, call))
+            self.note_contents(call, key)
+
+    def note_contents(self, call: TapedCall, key: str) -> None:
+        """Note what a call of this key leaves in the memory of its results, and in that of arguments it changes.
+
+        Memory that no call has made is its own content, whatever is written to it: a batch norm that is repeated reads
+        running statistics that its first run has changed.
+        """
+        number = self.keys.setdefault(key, len(self.keys))
+        taken = {leaf.memory for leaf in iter_leaves((call.args, call.kwargs)) if type(leaf) is StorageView}
+        changed = list(iter_leaves(list(changed_arguments(call)))) if changes_arguments(call) else []
+        for index, leaf in enumerate([*iter_leaves(call.result), *changed]):
+            if type(leaf) is not StorageView:
+                continue
+            if leaf.memory not in taken or (leaf in changed and leaf.memory in self.contents):
+                self.contents[leaf.memory] = f"{index} of call {number}"
+
+    def call_key(self, call: TapedCall) -> str:
+        """Return a call as text, with what its arguments hold in the place of their memory: equal texts compute the
+        same."""
+        return repr((call.func, self.with_contents(call.args), self.with_contents(call.kwargs), call.state))
+
+    def with_contents(self, value: Any) -> Any:
+        """Replace the memory of StorageViews by what it holds."""
+        if type(value) is StorageView:
+            return (self.contents.get(value.memory, value.memory), *value[1:])
+        if isinstance(value, (tuple, list)):
+            return [self.with_contents(item) for item in value]
+        return {key: self.with_contents(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    def summed_gradients_of(self, call: TapedCall) -> str:
+        """Return the forward value whose gradients from two autograd nodes are added; '' if this is not such a sum.
+
+        The nodes of both addends are those of forward calls that took that value, so it is an argument that both calls
+        have in common, of the shape of the sum.
+        """
+        sides = []
+        for place in call.args[:2]:
+            if type(place) is not StorageView:
+                return ""
+            node = self.node_of_value.get(self.latest(place))
+            if node is None or node not in self.calls_by_node:
+                return ""
+            sides.append(
+                (
+                    node,
+                    {place_ for place_ in iter_leaves(self.calls_by_node[node][1].args) if type(place_) is StorageView},
+                )
+            )
+        if sides[0][0] == sides[1][0] and sides[0][0] != call.node:
+            return ""
+        common = [place for place in sides[0][1] & sides[1][1] if place.shape == call.args[0].shape]
+        # A sum without a line is autograd's own; a gradient that is passed on unchanged was made by an earlier node.
+        if not common and call.source is None:
+            own = [places for node, places in sides if node == call.node]
+            common = [place for places in own for place in places if place.shape == call.args[0].shape]
+            common = common if len(common) == 1 else []
+        return next((name for name in sorted(map(self.latest, common)) if name), "")
+
+
+# ---- Steps: each under a free name, with the line and the echo of its call
+
+
+class Page:
+    """Writes Steps, for one call of the tape after another.
+
+    `steps` is the direction that is being written and `call` the call; both change while a tape is written. `places`
+    has the StorageView of every value by name, `notes` what the text of a step does not show.
+    """
+
+    def __init__(self, names: Names, echoes: Echoes) -> None:
+        self.names, self.echoes = names, echoes
+        self.steps: list[Step] = []
+        self.notes: dict[str, Note] = {}
+        self.places: dict[str, StorageView] = {}
+        self.geometry = _ResultGeometry(self.places)
+        self.call: TapedCall | None = None
+        self.last = ""
+
+    def set_call(self, call: TapedCall | None) -> None:
+        """Attribute the steps that follow to this call."""
+        self.call, self.last = call, ""
+
+    def put(self, step: Step) -> None:
+        """Append a step, with the line and the echo of its call."""
+        if self.call is not None and step.source is None and step.echo is None:
+            source, echo = self.echoes.origin(self.call)
+            if source is not None or echo is not None:
+                step = replace(step, source=source, echo=echo)
+        self.echoes.note_node_of_value(step.name, self.call)
+        self.steps.append(step)
+
+    def emit(
+        self, func: Any, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]] = (), place: StorageView | None = None
+    ) -> str:
+        """Append a step that the tape does not have; without a StorageView, it is computed on meta tensors."""
+        place = place or self.geometry.placement(func, args, dict(kwargs))
+        name = self.names.free(name_of_result(func), avoid=BUILTINS)
+        packed_args = tuple([pack(value) for value in args])
+        packed_kwargs = tuple([(key, pack(value)) for key, value in kwargs])
+        self.put(Step(name, target_name(func), packed_args, packed_kwargs, placement_spec(place)))
+        self.places[name] = place
+        return name
+
+    def put_item(self, name: str, index: int, item: Any) -> str:
+        """Append a step that takes an item of another step's tuple."""
+        local = self.names.free(f"{name}_{index}")
+        self.put(Step(local, "operator.getitem", (Ref(name), index), (), placement_spec(item)))
+        if type(item) is StorageView:
+            self.places[local] = item
+        return local
+
+    def put_items(self, name: str, results: Any) -> list[tuple[str, Any]]:
+        """Return a name for each tensor among a step's results, lists included; '' for other values."""
+        if type(results) is StorageView:
+            return [(name, results)]
+        items: list[tuple[str, Any]] = []
+        for index, item in enumerate(results):
+            if type(item) is StorageView:
+                items.append((self.put_item(name, index, item), item))
+            elif isinstance(item, tuple):
+                inner_tuple = self.put_item(name, index, item)
+                items += [(self.put_item(inner_tuple, i, inner_item), inner_item) for i, inner_item in enumerate(item)]
+            else:
+                items.append(("", None))
+        return items
+
+    def put_guard(self, target: str, *args: Value, structure: bool = False) -> None:
+        """Append a guard on a value; `structure` if it is about how a sparse tensor is built."""
+        name = self.names.free("guard")
+        self.put(Step(name, target, args))
+        if structure:
+            self.mark(name, structure=True)
+
+    def mark(self, name: str, **fields: Any) -> None:
+        """Add to the note of a step."""
+        self.notes[name] = replace(self.notes.get(name, Note()), **fields)
+
+    def replace_last_step(self, **fields: Any) -> None:
+        """Replace fields of the last step."""
+        self.steps[-1] = replace(self.steps[-1], **fields)
+
+    def drop_notes_after(self, count: int) -> None:
+        """Drop the notes of all steps after the first `count`: they failed, and dead code is removed later."""
+        for step in self.steps[count:]:
+            self.notes.pop(step.name, None)

@@ -1,0 +1,639 @@
+"""The current value of every tensor of a tape, so that a graph without updates in place can be written for it.
+
+Each storage has a base, a value of which every tensor in it is a view. A write makes a new base: the new value is
+scattered along the views that led to the written tensor. A later read of any tensor of that storage returns a view of
+the new base. So views, updates through views and tensors that share memory need no special cases in the writer.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import torch
+
+from backprint.errors import CaptureError
+from backprint.graph.nouns import Ref
+from backprint.trace import frames
+from backprint.trace.eager.page import Page
+from backprint.trace.eager.tape import (
+    StorageView,
+    Tape,
+    TapedCall,
+    bytes_spanned,
+    elements_spanned,
+    geometry,
+    placements,
+)
+from backprint.values.geometry import contiguous_strides, is_dense, overlaps_itself
+
+aten = torch.ops.aten
+
+
+# ---- How a view was made, and how a new value of a view becomes one of its parent
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOrigin:
+    """How a tensor was made from another of the same storage; without a `func`, by no known operator."""
+
+    parent: StorageView
+    func: Any = None
+    args: tuple[Any, ...] = ()
+
+
+def _strided_view(parent: StorageView, place: StorageView) -> ViewOrigin:
+    """Return a tensor by its geometry, as a view of a contiguous tensor."""
+    return ViewOrigin(parent, aten.as_strided.default, (place.shape, place.stride, place.offset))
+
+
+def _view_origin(call: TapedCall, place: StorageView, arguments: Sequence[StorageView]) -> ViewOrigin:
+    """Return how a view that a call returned was made from the tensor it views, usually the first argument."""
+    parent = next(place_ for place_ in arguments if place_.memory == place.memory)
+    if call.func is not aten.as_strided.default and call.args and call.args[0] == parent and not call.kwargs:
+        return ViewOrigin(parent, call.func, tuple(call.args[1:]))
+    return ViewOrigin(parent)
+
+
+def _part_origin(call: TapedCall, index: int, place: StorageView, arguments: Sequence[StorageView]) -> ViewOrigin:
+    """Return how one of several views that a call returned was made: as a slice or a selection."""
+    parent = next(place_ for place_ in arguments if place_.memory == place.memory)
+    if call.func is aten.unbind.int:
+        dim = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)
+        return ViewOrigin(parent, aten.select.int, (dim, index))
+    if call.func in (aten.split.Tensor, aten.split_with_sizes.default):
+        dim = call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", 0)
+        sizes = [place_.shape[dim] for place_ in call.result]
+        start = sum(sizes[:index])
+        return ViewOrigin(parent, aten.slice.Tensor, (dim, start, start + sizes[index]))
+    return ViewOrigin(parent)
+
+
+SCATTER: dict[Any, Any] = {
+    aten.select.int: aten.select_scatter.default,
+    aten.slice.Tensor: aten.slice_scatter.default,
+    aten.diagonal.default: aten.diagonal_scatter.default,
+    aten.as_strided.default: aten.as_strided_scatter.default,
+}
+"""For views of a part, the operator that puts a new value in that part's place."""
+
+Inverse = tuple[Any, tuple[Any, ...]]
+
+
+def _as_parent(view: ViewOrigin, value: Ref) -> Inverse:
+    return aten.view.default, (value, list(view.parent.shape))
+
+
+def _unpermuted(view: ViewOrigin, value: Ref) -> Inverse:
+    dims = view.args[0]
+    order = [dim % len(dims) for dim in dims]
+    return aten.permute.default, (value, [order.index(index) for index in range(len(order))])
+
+
+INVERSE: dict[Any, Callable[[ViewOrigin, Ref], Inverse]] = {
+    aten.transpose.int: lambda view, value: (aten.transpose.int, (value, *view.args)),
+    aten.t.default: lambda view, value: (aten.t.default, (value,)),
+    aten.permute.default: _unpermuted,
+    aten.unsqueeze.default: lambda view, value: (aten.squeeze.dim, (value, *view.args)),
+    aten.squeeze.default: _as_parent,
+    aten.squeeze.dim: _as_parent,
+    aten.squeeze.dims: _as_parent,
+    aten.view.default: _as_parent,
+    aten._reshape_alias.default: _as_parent,
+    aten.view.dtype: lambda view, value: (aten.view.dtype, (value, view.parent.dtype)),
+    aten.view_as_real.default: lambda view, value: (aten.view_as_complex.default, (value,)),
+    aten.view_as_complex.default: lambda view, value: (aten.view_as_real.default, (value,)),
+    aten._conj.default: lambda view, value: (aten._conj_physical.default, (value,)),
+    aten._neg_view.default: lambda view, value: (aten.neg.default, (value,)),
+}
+"""For views of the whole tensor, the operator that makes the whole from a new value of the view."""
+
+LAZY: dict[tuple[bool, bool], Any] = {(True, False): aten._conj.default, (False, True): aten._neg_view.default}
+"""Views that are conjugated or negated when they are read."""
+
+REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+"""The dtype of the parts of a complex number."""
+
+
+# ---- Storages of strided tensors
+
+
+@dataclass(slots=True)
+class _Storage:
+    """One storage: its base, and the tensors in it.
+
+    `names` has the latest name of each tensor, with the `write_count` at which it was set: a name is current if no
+    write came after it. `origins` says how a view was made from another tensor, and `roots` are tensors that were not
+    made as views: ports, and results of operators that hide how they were made.
+    """
+
+    base: StorageView
+    write_count: int = 0
+    names: dict[StorageView, tuple[str, int]] = field(default_factory=dict)
+    origins: dict[StorageView, ViewOrigin] = field(default_factory=dict)
+    roots: list[StorageView] = field(default_factory=list)
+
+    def sources(self) -> list[StorageView]:
+        """Return the tensors that are not known as views of others, the base first."""
+        return [place for place in dict.fromkeys((self.base, *self.roots)) if place not in self.origins]
+
+
+class Storages:
+    """Every storage of strided tensors, by its number.
+
+    With `in_place` updates stay in place, and a name stays current after a write to its storage.
+    """
+
+    def __init__(self, page: Page, in_place: bool) -> None:
+        self.page, self.in_place = page, in_place
+        self.by_number: dict[int, _Storage] = {}
+
+    def of(self, place: StorageView) -> _Storage:
+        """Return the storage of a tensor."""
+        if place.memory not in self.by_number:
+            _raise_without_maker(place)
+        return self.by_number[place.memory]
+
+    # ---- Entering values
+
+    def begin(self, name: str, place: StorageView, write_count: int = 0) -> None:
+        """Start a storage whose content is one value."""
+        self.by_number[place.memory] = _Storage(place, write_count, {place: (name, write_count)}, {}, [place])
+
+    def begin_port(self, name: str, place: StorageView) -> None:
+        """Enter a port into a storage, alone or with others."""
+        storage = self.by_number.setdefault(place.memory, _Storage(place))
+        if place not in storage.names:
+            storage.names[place] = (name, 0)
+            storage.roots.append(place)
+
+    def enter_value(
+        self, name: str, place: StorageView, arguments: Sequence[StorageView], view: Callable[[], ViewOrigin]
+    ) -> None:
+        """Enter a value that a call has returned: it starts a storage, or is a view into one."""
+        storage = self.by_number.get(place.memory)
+        if storage is None:
+            self.begin(name, place)
+            return
+        if not self.has_origin(storage, place):
+            if any(argument.memory == place.memory for argument in arguments):
+                storage.origins[place] = view()
+            else:
+                storage.roots.append(place)
+        if storage.names.get(place, ("", -1))[1] != storage.write_count:
+            storage.names[place] = (name, storage.write_count)
+
+    def has_origin(self, storage: _Storage, place: StorageView) -> bool:
+        """Whether it is known where a tensor comes from. A view of a view of a root may be in the place of the root."""
+        return place == storage.base or place in storage.origins or place in storage.roots
+
+    def write_base(self, storage: _Storage, name: str) -> None:
+        """Set the new value of a whole storage."""
+        storage.write_count += 1
+        storage.names[storage.base] = (name, storage.write_count)
+
+    def enter_view(self, name: str, place: StorageView, view: ViewOrigin) -> None:
+        """Enter a tensor that has become another view of its storage (`t_`), under this name."""
+        storage = self.of(place)
+        if not self.has_origin(storage, place):
+            storage.origins[place] = view
+        storage.names[place] = (name, storage.write_count)
+
+    def forget_views(self, kept: Collection[StorageView] = ()) -> None:
+        """Forget the names of views, so that the next read derives them again, except those in `kept`, which have names
+        of their own."""
+        for storage in self.by_number.values():
+            origins = storage.origins
+            storage.names = {
+                place: name
+                for place, name in storage.names.items()
+                if place == storage.base or place in kept or place not in origins or origins[place].func is None
+            }
+
+    def latest_name(self, place: StorageView) -> str:
+        """Return a tensor's latest name, or ''."""
+        storage = self.by_number.get(place.memory)
+        return storage.names.get(place, ("", 0))[0] if storage else ""
+
+    # ---- Reading
+
+    def value_at(self, place: StorageView) -> Ref:
+        """Return the current value of a tensor."""
+        storage = self.of(place)
+        known = storage.names.get(place)
+        if known is not None and (known[1] == storage.write_count or self.in_place):
+            return Ref(known[0])
+        view = storage.origins.get(place)
+        view = view if view is not None and view.func is not None else self.derive_view(place)
+        parent = self.value_at(view.parent)
+        name = self.page.emit(view.func, (parent, *view.args), place=place)
+        storage.names[place] = (name, storage.write_count)
+        return Ref(name)
+
+    def derive_view(self, place: StorageView) -> ViewOrigin:
+        """Return how to derive a tensor, which no recorded operator made, from its storage by its geometry alone."""
+        storage = self.of(place)
+        if place.detached:
+            storage.origins[place] = ViewOrigin(place._replace(detached=False), aten.detach.default)
+        elif place.dtype == storage.base.dtype and place.lazy in LAZY:
+            storage.origins[place] = ViewOrigin(place._replace(lazy=(False, False)), LAZY[place.lazy])
+        elif place.dtype == REAL.get(storage.base.dtype) and not any(place.lazy):
+            self.derive_real_view(storage, place)
+        elif place.dtype != storage.base.dtype and not any((*place.lazy, *storage.base.lazy)):
+            self.derive_dtype_view(storage, place)
+        elif any(place.lazy):
+            raise CaptureError(f"a conjugated or negated {str(place.dtype)[6:]} view has no known base: pass a copy")
+        elif storage.sources() == [storage.base] and _is_reshaped(storage.base, place):
+            storage.origins[place] = ViewOrigin(storage.base, aten.view.default, (list(place.shape),))
+        else:
+            storage.origins[place] = _strided_view(self.flatten(place), place)
+        return storage.origins[place]
+
+    def derive_real_view(self, storage: _Storage, place: StorageView) -> None:
+        """Derive a real view of complex memory: of `view_as_real` of the flat value, by its geometry."""
+        whole = self.flatten(storage.base)
+        pairs = whole._replace(dtype=place.dtype, shape=(*whole.shape, 2), stride=(2, 1))
+        storage.origins[pairs] = ViewOrigin(whole, aten.view_as_real.default)
+        if place != pairs:
+            storage.origins[place] = _strided_view(pairs, place)
+
+    def derive_dtype_view(self, storage: _Storage, place: StorageView) -> None:
+        """Derive a view with another dtype than its storage's: of the flat value as that dtype, by its geometry."""
+        old_size, new_size = storage.base.dtype.itemsize, place.dtype.itemsize
+        span = math.ceil(
+            max(elements_spanned(place) * new_size, elements_spanned(storage.base) * old_size) / max(old_size, new_size)
+        ) * max(old_size, new_size)
+        covering = storage.base._replace(shape=(span // old_size,), stride=(1,), offset=0)
+        whole = self.flatten(covering)
+        if whole.shape[0] * old_size % new_size:
+            raise CaptureError(
+                f"{whole.shape[0] * old_size} bytes of memory are viewed as {str(place.dtype)[6:]}: pass a copy"
+            )
+        as_dtype = whole._replace(dtype=place.dtype, shape=(whole.shape[0] * old_size // new_size,))
+        storage.origins[as_dtype] = ViewOrigin(whole, aten.view.dtype, (place.dtype,))
+        if place != as_dtype:
+            storage.origins[place] = _strided_view(as_dtype, place)
+
+    def flatten(self, covering: StorageView) -> StorageView:
+        """Make one flat value the base of a storage, large enough for `covering`; return its StorageView.
+
+        Two inputs may be views of one memory, of which the graph knows no common tensor. Zeros are filled from each of
+        them (`as_strided_scatter`; one that is all of the memory is viewed), and all are views of the result from then
+        on, so that a write to one of them is seen by the others.
+        """
+        storage = self.of(covering)
+        roots = storage.sources()
+        extent = max(elements_spanned(place) for place in (*roots, covering))
+        flat = storage.base._replace(shape=(extent,), stride=(1,), offset=0)
+        if storage.base == flat:
+            return flat
+        if len({place.dtype for place in roots}) > 1:
+            raise CaptureError("tensors share memory under different dtypes and one is changed: pass copies")
+        if len(roots) == 1 and is_whole(roots[0], extent):
+            name = self.page.emit(aten.view.default, (self.value_at(roots[0]), [extent]), place=flat)
+            storage.origins[roots[0]] = _strided_view(flat, roots[0])
+        else:
+            options = (("dtype", flat.dtype), ("device", flat.device))
+            name = self.page.emit(aten.zeros.default, ([extent],), options, place=flat)
+            for place in roots:
+                value = self.value_at(place)
+                args = (Ref(name), value, place.shape, place.stride, place.offset)
+                name = self.page.emit(aten.as_strided_scatter.default, args, place=flat)
+                storage.origins[place] = _strided_view(flat, place)
+        storage.base = flat
+        storage.origins.pop(flat, None)  # the program may have such a view of the former base
+        storage.names[flat] = (name, storage.write_count)
+        return flat
+
+    # ---- Writing
+
+    def prepare(self, place: StorageView) -> None:
+        """Make sure that a write to this tensor can be scattered up to the base of its storage.
+
+        Each view on the way must have an inverse. If one has none, the written tensor is derived from the flat value
+        instead, by `as_strided`, which always has one.
+        """
+        storage, written = self.of(place), place
+        if sum(root not in storage.origins for root in storage.roots) > 1:
+            self.flatten(place)
+        while place != storage.base:
+            view = storage.origins.get(place)
+            if view is None or not (view.func in SCATTER or view.func in INVERSE):
+                self.derive_view(place)
+                return
+            place = view.parent
+            if overlaps_itself(
+                place.shape, place.stride
+            ):  # a value of the parent would have two elements for one place in memory
+                self.derive_view(written)
+                return
+
+    def assign(self, place: StorageView, name: str) -> None:
+        """Set the new value of a tensor, and of all tensors that share its storage.
+
+        The value goes up from view to parent until the base has a new one. All other names of the storage are out of
+        date then, except those of the tensors on the way.
+        """
+        storage = self.of(place)
+        new_names: dict[StorageView, str] = {}
+        while True:
+            if self.has_geometry_of(name, place):
+                new_names[place] = name
+            if place == storage.base:
+                break
+            view = storage.origins[place]
+            name = self.scatter_into_parent(view, name)
+            place = view.parent
+        storage.write_count += 1
+        for place_, value in new_names.items():
+            storage.names[place_] = (value, storage.write_count)
+
+    def scatter_into_parent(self, view: ViewOrigin, name: str) -> str:
+        """Return the parent of a view with this value in the view's place."""
+        parent = self.value_at(view.parent)
+        if view.func in SCATTER:
+            func, args = SCATTER[view.func], (parent, Ref(name), *view.args)
+        else:
+            func, args = INVERSE[view.func](view, Ref(name))
+        return self.with_geometry_of(self.page.emit(func, args), view.parent, parent)
+
+    def has_geometry_of(self, name: str, place: StorageView) -> bool:
+        """Whether a value has a tensor's geometry. Lazy conjugation may be done already: the elements are the same."""
+        geometry_of_value = geometry(self.page.places[name])
+        return geometry_of_value in (geometry(place), geometry(place._replace(lazy=(False, False))))
+
+    def with_geometry_of(self, name: str, place: StorageView, old: Ref) -> str:
+        """Return a value that has the dtype, shape and strides of the tensor that it is written to."""
+        if self.has_geometry_of(name, place):
+            return name
+        current = self.page.places[name]
+        if (
+            (current.dtype, current.shape) == (place.dtype, place.shape)
+            and not is_dense(place.shape, place.stride)
+            and place != self.of(place).base
+        ):
+            return name
+        return self.page.emit(aten.copy.default, (old, Ref(name)), place=place)
+
+    def resize(self, before: StorageView, after: StorageView) -> None:
+        """Enter a tensor that has another size, or another tensor's memory."""
+        storage = self.by_number.get(after.memory)
+        if storage is not None and after in storage.names:
+            return
+        known = [] if storage is None else [storage.base, *storage.roots]
+        known += [before] if before.memory == after.memory else []
+        if bytes_spanned(after) > max(map(bytes_spanned, known), default=-1):
+            self.begin_uninitialized(after, 0 if storage is None else storage.write_count + 1)
+
+    def begin_uninitialized(self, place: StorageView, write_count: int) -> None:
+        """Start a storage of a new size, whose content is undefined until written."""
+        options = (("dtype", place.dtype), ("device", place.device))
+        args = (list(place.shape), list(place.stride or ()))
+        self.begin(self.page.emit(aten.empty_strided.default, args, options, place), place, write_count)
+
+
+# ---- Sparse tensors
+
+
+@dataclass(frozen=True, slots=True)
+class _SparseValue:
+    """A sparse tensor's name.
+
+    `positions_vary` says that the positions of its values depend on values that a recipe may resample, `count_varies`
+    that their number does.
+    """
+
+    name: str
+    positions_vary: bool = False
+    count_varies: bool = False
+
+
+class _SparseValues:
+    """Every sparse tensor by its StorageView. A call that changes one in place is refused.
+
+    The indices and values of a sparse tensor are strided tensors, which may be changed: then only a later use of the
+    sparse tensor is refused, with the error in `outdated`. Optimizers such as SparseAdam compute in the memory of
+    values of which they have built a sparse tensor that is gone. A port is always in use, by the caller.
+    `constant_memories` are storages whose content a recipe keeps: a tensor that is built from these alone has the same
+    structure on every replay.
+    """
+
+    def __init__(self, page: Page, storages: Storages, still: frozenset[int]) -> None:
+        self.page, self.storages, self.constant_memories = page, storages, still
+        self.values: dict[StorageView, _SparseValue] = {}
+        self.outdated: dict[StorageView, CaptureError] = {}
+        self.ports: set[StorageView] = set()
+
+    def value_at(self, place: StorageView) -> Ref:
+        """Return the value of a sparse tensor; raise if one of its parts was changed after it was made."""
+        if place in self.outdated:
+            raise self.outdated[place]
+        if place not in self.values:
+            self.build_compressed(place)
+        return Ref(self.values[place].name)
+
+    def build_compressed(self, place: StorageView) -> None:
+        """Build a compressed sparse tensor from its parts, where no recorded call returned it: autograd makes such a
+        gradient below all operators. A COO tensor is always returned by a call."""
+        if place.layout is torch.sparse_coo:
+            _raise_without_maker(place)
+        parts = [self.storages.value_at(part) for part in place.parts]
+        options = (("dtype", place.dtype), ("layout", place.layout), ("device", place.device))
+        func = aten._sparse_compressed_tensor_unsafe.default
+        self.enter_value(self.page.emit(func, (*parts, list(place.shape)), options, place), place, [place])
+
+    def begin(self, name: str, place: StorageView) -> None:
+        """Enter a port that is a sparse tensor."""
+        self.ports.add(place)
+        self.values.setdefault(place, _SparseValue(name))
+
+    def enter_value(self, name: str, place: StorageView, arguments: Sequence[StorageView]) -> None:
+        """Enter a sparse tensor that a call has returned."""
+        if place not in self.values or place in self.outdated:
+            self.values[place] = _SparseValue(name, *self.structure_dependence(place, arguments))
+            self.outdated.pop(place, None)
+
+    def note_update(self, call: TapedCall, written: StorageView) -> None:
+        """Note that a call has changed a strided tensor, and so each sparse tensor that it is a part of; raise if that
+        is a port."""
+        for place in self.values:
+            if any(part.memory == written.memory for part in place.parts):
+                part = "values" if place.parts[-1].memory == written.memory else "indices"
+                self.outdated[place] = self.refusal(
+                    f"{call.func} changes the {part} of a {str(place.layout)[6:]} tensor in place"
+                    f"{frames.place(call.source)}, and the sparse tensor is still in use",
+                    f"change a clone of the {part}, and build another sparse tensor of that",
+                )
+                if place in self.ports:
+                    raise self.outdated[place]
+
+    def refusal_of_update(self, call: TapedCall, place: StorageView) -> CaptureError:
+        """Return the error for a call that changes a sparse tensor in place, with the line and what to do."""
+        advice = "write it out of place, as `s = s * 2` for `s.mul_(2)`"
+        if call.sums and call.func is aten.add_.Tensor:
+            advice = "call backward once on the sum of the losses, or zero_grad() before each backward"
+        elif call.func is aten.zero_.default:
+            advice = "make another with torch.zeros_like, or set a gradient to None with zero_grad(set_to_none=True)"
+        layout, where = str(place.layout)[6:], frames.place(call.source)
+        return self.refusal(f"{call.func} changes a {layout} tensor in place{where}", advice)
+
+    def refusal(self, change: str, advice: str) -> CaptureError:
+        """Return the error for a change in place. The other engines take no sparse tensors in a forward."""
+        return CaptureError(
+            f"{change}: sparse tensors are captured where nothing changes them in place; {advice}",
+            every_engine=not self.page.echoes.in_backward,
+        )
+
+    def structure_dependence(self, place: StorageView, arguments: Sequence[StorageView]) -> tuple[bool, bool]:
+        """Return whether the positions of a sparse result's values depend on values, and whether their number does."""
+        func = None if self.page.call is None else self.page.call.func
+        known = [self.values[value] for value in arguments if value in self.values]
+        known = known[-1:] if func is aten.sparse_mask.default else known
+        if not known:
+            return any(
+                part.memory not in self.constant_memories for part in place.parts[:-1]
+            ), func in SPARSE_FROM_DENSE
+        loose = any(value.positions_vary for value in known)
+        merged = len(known) > 1 or func is aten._coalesce.default
+        return loose, any(value.count_varies for value in known) or (merged and loose)
+
+
+def _raise_without_maker(place: StorageView) -> NoReturn:
+    """Raise for a tensor that no recorded call returned."""
+    raise CaptureError(f"a tensor of shape {list(place.shape)} appears that no operator made")
+
+
+def _constant_memories_of(tape: Tape) -> frozenset[int]:
+    """Return the storages whose content a recipe keeps: indices of sparse ports, and constants."""
+    roots = [root for ports in tape.ports.values() for root in ports]
+    indices = {part.memory for root in roots for part in root.place.parts[:-1]}
+    return frozenset(indices | {root.place.memory for root in roots if root.key in tape.constants})
+
+
+SIZE_DEPENDS_ON_VALUES = (
+    aten._indices.default,
+    aten._values.default,
+    aten.indices.default,
+    aten.values.default,
+    aten.crow_indices.default,
+    aten.col_indices.default,
+    aten.ccol_indices.default,
+    aten.row_indices.default,
+)
+"""Operators whose result's size is a sparse tensor's number of values."""
+
+SPARSE_FROM_DENSE = (
+    aten._to_sparse.default,
+    aten._to_sparse.sparse_dim,
+    aten._to_sparse_csr.default,
+    aten._to_sparse_csc.default,
+    aten._to_sparse_bsr.default,
+    aten._to_sparse_bsc.default,
+)
+"""Operators whose result depends on where a dense tensor is not zero."""
+
+
+# ---- All tensors of a tape
+
+
+def is_whole(place: StorageView, extent: int) -> bool:
+    """Whether a tensor is contiguous and has all elements of a storage, up to `extent`, each once."""
+    return place.offset == 0 and place.stride == contiguous_strides(place.shape) and math.prod(place.shape) == extent
+
+
+def _is_reshaped(base: StorageView, place: StorageView) -> bool:
+    """Whether a tensor has the elements of another in their order, in another shape."""
+    extent = elements_spanned(place)
+    return is_whole(base, extent) and is_whole(place, extent)
+
+
+class CurrentValues:
+    """The current value of each tensor, by its StorageView: ports at first, then the results of calls."""
+
+    def __init__(self, page: Page, tape: Tape, in_place: bool) -> None:
+        self.page = page
+        self.storages = Storages(page, in_place)
+        self.sparse = _SparseValues(page, self.storages, _constant_memories_of(tape))
+
+    def open_ports(self, tape: Tape, locals_: Mapping[str, str]) -> None:
+        """Start the storages of ports; `locals_` has the name of each by its key."""
+        for roots in tape.ports.values():
+            for root in roots:
+                name = locals_[root.key]
+                self.page.places[name] = root.place
+                if root.place.layout is not torch.strided:
+                    self.sparse.begin(name, root.place)
+                else:
+                    self.storages.begin_port(name, root.place)
+
+    # ---- Reading
+
+    def value_at(self, place: StorageView) -> Ref:
+        """Return the current value of a tensor."""
+        return self.storages.value_at(place) if place.layout is torch.strided else self.sparse.value_at(place)
+
+    def latest_name(self, place: StorageView) -> str:
+        """Return a tensor's latest name, or ''."""
+        sparse_value = self.sparse.values.get(place)
+        return self.storages.latest_name(place) if sparse_value is None else sparse_value.name
+
+    def refs_for_tensors(self, value: Any, copies: Mapping[StorageView, str] | None = None) -> Any:
+        """Replace tensors in arguments by their current values, or by `copies` of tensors that are changed."""
+        kind = type(value)
+        if kind is StorageView:
+            return Ref(copies[value]) if copies and value in copies else self.value_at(value)
+        if kind is tuple:
+            return tuple([self.refs_for_tensors(item, copies) for item in value])
+        if kind is list:
+            return [self.refs_for_tensors(item, copies) for item in value]
+        return value
+
+    def kwargs_with_refs(self, call: TapedCall, copies: Mapping[StorageView, str] | None = None) -> dict[str, Any]:
+        """Replace tensors in a call's keyword arguments by their current values, or by `copies`."""
+        return {key: self.refs_for_tensors(value, copies) for key, value in call.kwargs.items()}
+
+    # ---- The results of a call
+
+    def enter_value(self, name: str, place: StorageView, arguments: Sequence[StorageView], view: Any) -> None:
+        """Enter a value at a StorageView; `view` returns its ViewOrigin if it shares memory with one of the
+        arguments."""
+        if place.layout is torch.strided:
+            self.storages.enter_value(name, place, arguments, view)
+        else:
+            self.sparse.enter_value(name, place, arguments)
+
+    def enter_results(self, call: TapedCall, name: str, excluded: Collection[StorageView] = ()) -> None:
+        """Enter the results of a call: new storages, or views of its arguments (those in `excluded` left out)."""
+        self.enter_result(
+            call, name, call.result, [place for place in placements(call.args, call.kwargs) if place not in excluded]
+        )
+
+    def enter_result(self, call: TapedCall, name: str, result: Any, arguments: Sequence[StorageView]) -> None:
+        """Enter one result of a call, and those inside it."""
+        if type(result) is StorageView:
+            self.page.places[name] = result
+            self.enter_value(name, result, arguments, lambda: _view_origin(call, result, arguments))
+        elif isinstance(result, (tuple, list)):
+            for index, item in enumerate(result):
+                if type(item) is StorageView:
+                    item_name = self.page.put_item(name, index, item)
+                    self.enter_value(
+                        item_name, item, arguments, functools.partial(_part_origin, call, index, item, arguments)
+                    )
+                elif isinstance(item, (tuple, list)) and any(type(leaf) is StorageView for leaf in item):
+                    self.enter_result(call, self.page.put_item(name, index, item), item, arguments)
+
+    # ---- Ports that updates in place would change
+
+    def copy_port(self, written: StorageView) -> None:
+        """Emit a clone of the port that an update in place of this tensor would change."""
+        storage = self.storages.by_number.get(written.memory)
+        if storage is None or storage.write_count:
+            return
+        if len(storage.roots) > 1:
+            raise CaptureError("inputs share memory and one is changed in place: pass copies, or leave functional=True")
+        base = Ref(storage.names[storage.base][0])
+        self.storages.write_base(storage, self.page.emit(aten.clone.default, (base,), place=storage.base))

@@ -1,0 +1,604 @@
+"""Write a tape as straight-line code without updates in place: each update becomes a new value.
+
+The way of one call: `Writer.write_call` passes it to `Updates` if it changes arguments, else it writes the call as it
+ran. `CallSteps` makes its Step, `Page` appends that with the line and the echo of the call, and `CurrentValues` enters
+the results, so that later calls can read them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint._torch.distributed import PASSING, is_collective
+from backprint._torch.operators import is_wait, schema_if_any, schema_of
+from backprint.errors import CaptureError
+from backprint.graph.fx.convert import Names, pack, target_name
+from backprint.graph.nouns import Ref, Spec, Step, TensorSpec
+from backprint.graph.steps import SAVING
+from backprint.trace import frames
+from backprint.trace.assembly import Note
+from backprint.trace.eager.page import (
+    BUILTINS,
+    Echoes,
+    Page,
+    changed_arguments,
+    changes_arguments,
+    functional_form,
+    has_out,
+    is_foreach,
+    name_of_result,
+    split_foreach_call,
+    view_form,
+    without_generator,
+)
+from backprint.trace.eager.tape import (
+    GeneratorState,
+    NoFunctionalForm,
+    StorageView,
+    Tape,
+    TapedCall,
+    are_apart,
+    geometry,
+    meta_tensor,
+    placement_of,
+    placement_spec,
+    placements,
+    without_gaps,
+)
+from backprint.trace.eager.values import SIZE_DEPENDS_ON_VALUES, CurrentValues, ViewOrigin
+from backprint.trace.watch import CHECKS, reads_values
+from backprint.values.geometry import is_dense, overlaps_itself
+
+# ---- One Step for one call
+
+
+class CallSteps:
+    """Writes calls as Steps, and tracks the caller's stream of random numbers through them.
+
+    A draw that continues the draw before it is an ordinary step: a replay draws from its caller's generator in the same
+    order. Any other draw (after a seed was set, from a generator of the program's own, or again in a checkpoint's
+    backward) has its start state as an argument: saved by an earlier draw, or a port.
+
+    `stream` is the state of each device's own generator after the steps so far, `states` the name of each state that a
+    later draw needs, by the draw that saved it or by its bytes, and `fixed` those that are ports.
+    """
+
+    def __init__(self, page: Page, start: Mapping[str, bytes]) -> None:
+        self.page, self.stream = page, dict(start)
+        self.draws: dict[GeneratorState, tuple[str, Any, list[Step]]] = {}
+        self.states: dict[str, str] = {}
+        self.fixed: dict[str, Tensor] = {}
+
+    def put_call(self, call: TapedCall, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """Write the step of a call, with this operator on these values; return the name of its result."""
+        page = self.page
+        kwargs_without_generator = {
+            key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)
+        }
+        page.last = name = page.names.free(name_of_result(func), avoid=BUILTINS)
+        packed_args = tuple([pack(v) for v in args if not isinstance(v, torch.Generator)])
+        spec = placement_spec(call.result) if func is call.func else None
+        packed_kwargs = tuple(
+            (key, pack(value))
+            for key, value in (
+                kwargs_without_generator | _dtype_of_factory(func, kwargs_without_generator, spec)
+            ).items()
+        )
+        step = Step(name, target_name(func), packed_args, packed_kwargs, spec)
+        if call.state is None:
+            page.put(step)
+            if func in CHECKS or is_collective(func):
+                page.mark(name, stays=True)
+        elif not call.own and call.state.state == self.stream.get(call.state.device):
+            if call.state_after is not None:
+                self.stream[call.state_after.device] = call.state_after.state
+            page.put(step)
+            page.mark(name, draws=True)
+            self.draws.setdefault(call.state, (name, func, page.steps))
+        else:
+            args_with_state = (self.state_before(call), pack(without_generator(func)), *packed_args)
+            page.put(Step(name, "torch.ops.higher_order.run_with_rng_state", args_with_state, packed_kwargs, spec))
+        return name
+
+    def state_before(self, call: TapedCall) -> Ref:
+        """Return the generator's state before a draw: saved by an earlier draw, or a port."""
+        assert call.state is not None
+        earlier_draw = self.draws.get(call.state)
+        if earlier_draw is not None and not call.own:
+            return Ref(self.name_of_saved_state(len(call.state.state), *earlier_draw))
+        key = call.state.state.hex()
+        if key not in self.states:
+            local = self.page.names.free(f"rng_{len(self.fixed)}")
+            self.states[key] = local
+            self.fixed[local] = torch.frombuffer(bytearray(call.state.state), dtype=torch.uint8).clone()
+            self.page.places[local] = placement_of(self.fixed[local])
+        return Ref(self.states[key])
+
+    def name_of_saved_state(self, length: int, name: str, func: Any, steps: list[Step]) -> str:
+        """Return the name under which a draw among these steps saves its start state, of `length` bytes."""
+        if name not in self.states:
+            index_of_draw = next(index for index, step in enumerate(steps) if step.name == name)
+            pair, state = self.page.names.free("drawn"), self.page.names.free("rng_state")
+            args = (pack(func), *steps[index_of_draw].args)
+            draw = replace(steps[index_of_draw], name=pair, target=SAVING, args=args, spec=None)
+            spec = TensorSpec("uint8", (length,))
+            item = replace(steps[index_of_draw], target="operator.getitem", args=(Ref(pair), 1), kwargs=())
+            steps[index_of_draw : index_of_draw + 1] = [
+                draw,
+                Step(state, "operator.getitem", (Ref(pair), 0), (), spec),
+                item,
+            ]
+            self.page.notes[pair] = self.page.notes.pop(name)
+            self.states[name] = state
+            self.page.places[state] = placement_of(torch.empty(length, dtype=torch.uint8, device="meta"))
+        return self.states[name]
+
+
+def _dtype_of_factory(func: Any, kwargs: Mapping[str, Any], spec: Any) -> dict[str, torch.dtype]:
+    """Return `dtype=` for a factory whose result has a default dtype that the program had set; else nothing.
+
+    A graph that runs alone has torch's usual default dtype.
+    """
+    arguments = getattr(schema_if_any(func), "arguments", ())
+    if not isinstance(spec, TensorSpec) or any("Tensor" in str(argument.type) for argument in arguments):
+        return {}
+    if kwargs.get("dtype") is not None or all(argument.name != "dtype" for argument in arguments):
+        return {}
+    dtype: torch.dtype = getattr(torch, spec.dtype.removeprefix("torch."))
+    default = torch.get_default_dtype()
+    is_usual = dtype in (default, default.to_complex()) or not (dtype.is_floating_point or dtype.is_complex)
+    return {} if is_usual else {"dtype": dtype}
+
+
+# ---- Calls that change arguments
+
+aten = torch.ops.aten
+
+
+class Updates:
+    """Writes updates in place as new values of storages.
+
+    With `in_place` the operators stay in place, and inputs that they would change are copied first.
+    """
+
+    def __init__(self, page: Page, values: CurrentValues, calls: CallSteps, in_place: bool) -> None:
+        self.page, self.values, self.calls, self.in_place = page, values, calls, in_place
+        self.storages = values.storages
+
+    def copy_ports(self, tape: Tape) -> None:
+        """Copy the ports that updates in place would change."""
+        for call in tape.calls:
+            for place in changed_arguments(call) if changes_arguments(call) else ():
+                if type(place) is StorageView:
+                    self.values.copy_port(place)
+
+    # ---- A tensor that becomes another view
+
+    def write_view_in_place(self, call: TapedCall) -> None:
+        """Write a call that turns a tensor into another view: `t_`, `squeeze_`, `set_`, `resize_`, `detach_`."""
+        before, after = call.args[0], call.result
+        if after == before:
+            return
+        func = view_form(call)
+        if after.layout is not torch.strided:
+            raise self.values.sparse.refusal_of_update(call, after)
+        if schema_of(call.func).name in ("aten::set_", "aten::resize_") or after.memory != before.memory:
+            self.storages.resize(before, after)
+        elif func is None:
+            raise CaptureError(f"{call.func} changes a tensor's view in place and has no functional form")
+        else:
+            args, kwargs = tuple(call.args[1:]), tuple(call.kwargs.items())
+            name = self.page.emit(func, (self.values.value_at(before), *args), kwargs, place=after)
+            self.storages.enter_view(name, after, ViewOrigin(before, func, args))
+
+    # ---- Updates of strided tensors
+
+    def write_update(self, call: TapedCall) -> None:
+        """Write a call that changes some of its arguments, in the first of these ways that is possible:
+
+        - its functional form (`add` for `add_`), whose result becomes the new value of the tensor and, scattered, of
+          all tensors that share its memory;
+        - a call for each tensor of a `_foreach_` operator, if two of them share memory: as one step, the second would
+          not see the update of the first. Tensors of other operators may lie apart in one memory;
+        - the same operator, in place, on a copy of the whole storage, if a tensor overlaps itself (`expand`): no
+          functional result has two elements in one place of memory.
+        """
+        changed = [place for place in changed_arguments(call) if type(place) is StorageView]
+        for place in changed:
+            if place.layout is not torch.strided:
+                raise self.values.sparse.refusal_of_update(call, place)
+        written = self.results_of_out_call(call) if has_out(call) else []
+        written = written or changed
+        if self.in_place:
+            self.write_as_ran(call, written)
+        elif len({place.memory for place in written}) < len(written) and (is_foreach(call) or not are_apart(written)):
+            for single_call in split_foreach_call(call):
+                self.write_update(single_call)
+        elif any(overlaps_itself(place.shape, place.stride) for place in written):
+            self.write_on_whole_copies(call, written)
+        else:
+            self.write_functional(call, written)
+        for place in changed:
+            self.values.sparse.note_update(call, place)
+
+    def results_of_out_call(self, call: TapedCall) -> list[StorageView]:
+        """Return the results of an `out=` call, which may have resized its tensors."""
+        results, before = placements(call.result), set(changed_arguments(call))
+        for place in results:
+            if place in before:
+                continue  # it was not resized: what else is in its memory stays
+            storage = self.storages.of(place)
+            if place != storage.base and place not in storage.origins and place not in storage.names:
+                self.storages.begin_uninitialized(place, 0)
+        return results
+
+    def write_as_ran(self, call: TapedCall, written: Sequence[StorageView]) -> None:
+        """Write an update in place, as it ran."""
+        names = tuple(self.values.value_at(place).name for place in written)
+        name = self.calls.put_call(
+            call, call.func, self.values.refs_for_tensors(call.args), self.values.kwargs_with_refs(call)
+        )
+        self.page.mark(name, writes=names, stays=True)
+        if any(leaf not in written for leaf in placements(call.result)):
+            self.values.enter_results(call, name)
+
+    def write_functional(self, call: TapedCall, written: Sequence[StorageView]) -> None:
+        """Write an update as the operator that returns the new value, or in place on copies if there is none.
+
+        Whether there is one is known only when it is tried: a meta kernel may fail, or return another geometry. Then
+        the steps that were written until there are dead code, which assembly removes unless a note keeps it; so their
+        notes are dropped, and the stream of random numbers is set back.
+        """
+        for place in written:
+            self.storages.prepare(place)
+        steps_before, stream_before = len(self.page.steps), dict(self.calls.stream)
+        try:
+            if call.func is not aten.copy_.default or not self.write_clone(call):
+                self.write_new_values(call, functional_form(call), written)
+        except NoFunctionalForm:
+            self.page.drop_notes_after(steps_before)
+            self.calls.stream = stream_before
+            self.write_on_copies(call, written)
+
+    def write_clone(self, call: TapedCall) -> bool:
+        """Write `x.copy_(y)` as `y.clone()`, if that has the geometry of x; return whether it has.
+
+        `aten.copy` would do for every copy, but it takes the old value of x too, which would be kept alive for nothing.
+        """
+        place, source = call.args[:2]
+        if type(source) is not StorageView or place.shape != source.shape or place.dtype != source.dtype:
+            return False
+        if place.device != source.device or place.lazy != source.lazy or place.layout is not torch.strided:
+            return False
+        value = self.values.value_at(source)
+        if placement_of(meta_tensor(source).clone()).stride != place.stride:
+            return False
+        name = self.page.emit(aten.clone.default, (value,), place=place._replace(offset=0))
+        self.storages.assign(place, name)
+        return True
+
+    def write_new_values(self, call: TapedCall, func: Any, written: Sequence[StorageView]) -> None:
+        """Write an update as `func`, which returns the new values: last, after the results that the call has too.
+
+        So `_native_batch_norm_legit_functional` returns the three results of a batch norm, then the two new running
+        statistics.
+        """
+        if func is None:
+            raise NoFunctionalForm(f"{call.func} has no form that returns the new value")
+        names = {argument.name for argument in schema_of(func).arguments}
+        args = self.values.refs_for_tensors(call.args)
+        kwargs = {key: value for key, value in self.values.kwargs_with_refs(call).items() if key in names}
+        results = without_gaps(self.page.geometry.results(func, args, kwargs))
+        new_values = placements(results)[-len(written) :]
+        same_geometry = all(
+            geometry(new_value) == geometry(place) for new_value, place in zip(new_values, written, strict=False)
+        )
+        if call.state is not None and not same_geometry:
+            # Draws fill memory in order: `x.t().normal_()` puts its numbers in other places than a contiguous result.
+            raise NoFunctionalForm(f"{func} would draw in another order of memory")
+        name = self.calls.put_call(call, func, args, kwargs)
+        copied_over = self.page.places.get(args[0].name) if func is aten.copy.default else None
+        self.page.replace_last_step(
+            spec=placement_spec(results if copied_over is None else copied_over)
+        )  # a copy lies as its target
+        other_results = [place for place in placements(call.result) if place not in written]
+        values = self.page.put_items(name, results)
+        arguments = placements(call.args, call.kwargs)
+        for place, (value, _) in zip(other_results, values, strict=False):
+            if value:
+                self.page.places[value] = place
+                self.values.enter_value(value, place, arguments, lambda: ViewOrigin(arguments[0]))
+        updates = [pair for pair in values[len(other_results) :] if pair[0]]
+        if len(updates) != len(written):
+            raise NoFunctionalForm(
+                f"{func} returns {len(updates)} tensors for the {len(written)} that {call.func} changes"
+            )
+        for place, (value, value_place) in zip(written, updates, strict=True):
+            self.page.places[value] = value_place
+            self.storages.assign(place, self.storages.with_geometry_of(value, place, self.values.value_at(place)))
+
+    # ---- Updates without a functional form
+
+    def write_on_copies(self, call: TapedCall, written: Sequence[StorageView]) -> None:
+        """Write an update in place on copies, which then are the new values of the tensors."""
+        copies: dict[StorageView, str] = {}
+        for place in written:
+            old = self.values.value_at(place)
+            if place not in copies:
+                name = self.page.emit(aten.clone.default, (old,))
+                copies[place] = (
+                    self.storages.with_geometry_of(name, place, old) if is_dense(place.shape, place.stride) else name
+                )
+        name = self.put_on_copies(call, copies)
+        self.page.mark(self.page.steps[-1].name, writes=tuple(copies.values()))
+        if any(place not in copies for place in placements(call.result)):
+            self.values.enter_results(call, name, copies)
+        for place, copy in copies.items():
+            self.storages.assign(place, copy)
+
+    def write_on_whole_copies(self, call: TapedCall, written: Sequence[StorageView]) -> None:
+        """Write an update of a tensor that overlaps itself in place, on a view of a copy of its whole storage."""
+        wholes, views = {}, {}
+        for place in written:
+            whole = self.storages.flatten(place)
+            wholes[whole] = self.page.emit(aten.clone.default, (self.values.value_at(whole),), place=whole)
+            shape = (place.shape, place.stride, place.offset)
+            views[place] = self.page.emit(aten.as_strided.default, (Ref(wholes[whole]), *shape), place=place)
+        self.put_on_copies(call, views)
+        self.page.mark(self.page.steps[-1].name, writes=(*wholes.values(), *views.values()))
+        for whole, copy in wholes.items():
+            self.storages.assign(whole, copy)
+
+    def put_on_copies(self, call: TapedCall, copies: Mapping[StorageView, str]) -> str:
+        """Write the call in place, with copies for some of its arguments."""
+        args, kwargs = self.values.refs_for_tensors(call.args, copies), self.values.kwargs_with_refs(call, copies)
+        return self.calls.put_call(call, call.func, args, kwargs)
+
+
+# ---- The writer of a tape
+
+NEEDS_REQUIRES_GRAD = {aten._sparse_mm_reduce_impl.default: 1}
+"""Operators that fill some results only if an argument requires grad, with the index of that argument."""
+
+
+class Writer:
+    """Writes the calls of a tape as Steps, one segment after another.
+
+    `ports` has a name for the port of each key, and those in `always_ports` are ports whether a call uses them or not.
+    With `in_place` the operators stay in place, and inputs that they would change are copied first. `start` is the
+    generator state that a replay's draws start from.
+    """
+
+    def __init__(
+        self,
+        tape: Tape,
+        ports: Mapping[str, str],
+        always_ports: Sequence[str],
+        start: Mapping[str, bytes],
+        in_place: bool = False,
+    ) -> None:
+        self.in_place = in_place
+        names = Names()
+        keys = dict.fromkeys((*always_ports, *(root.key for roots in tape.ports.values() for root in roots)))
+        self.locals = {key: names.free(ports[key]) for key in keys}
+        self.echoes = Echoes(lambda place: self.values.latest_name(place))
+        self.page = Page(names, self.echoes)
+        self.values = CurrentValues(self.page, tape, in_place)
+        self.calls = CallSteps(self.page, start)
+        self.updates = Updates(self.page, self.values, self.calls, in_place)
+        self.under_way: set[int] = set()
+        self.made: dict[int, str] = {}
+        self.written: set[int] = set()
+        self.ends: list[str] = []
+        self.values.open_ports(tape, self.locals)
+
+    # ---- For the engine and for `record`
+
+    def write_into(self, steps: list[Step], calls: Iterable[TapedCall] = ()) -> None:
+        """Append the following steps to this list: first those of these calls."""
+        self.page.steps = steps
+        for call in calls:
+            self.write_call(call)
+            self.note_memory(call)
+        self.end_calls()
+
+    def end_calls(self) -> None:
+        """Attribute the steps that follow to no call."""
+        self.page.set_call(None)
+
+    def begin_backward(self) -> None:
+        """Count the calls that follow as the backward's."""
+        self.echoes.begin_backward()
+
+    def copy_ports(self, tape: Tape) -> None:
+        """Copy the ports that updates in place would change."""
+        self.updates.copy_ports(tape)
+
+    def value_at(self, place: StorageView) -> Ref:
+        """Return the current value of a tensor."""
+        return self.values.value_at(place)
+
+    def add(self, call: TapedCall, left: str | None, place: StorageView) -> str:
+        """Add a tensor's current value to a value, as a part of this call; without a value, return the tensor's."""
+        self.page.set_call(call)
+        term = self.value_at(place)
+        return term.name if left is None else self.page.emit(aten.add.Tensor, (Ref(left), term))
+
+    def begin_value(self, wanted: str, place: StorageView) -> str:
+        """Make a tensor an input from here on; return its name."""
+        local = self.page.names.free(wanted)
+        self.values.storages.begin(local, place)
+        self.page.places[local] = place
+        return local
+
+    def forget_views(self, kept: Collection[StorageView]) -> None:
+        """Forget the names of views, so that the next read derives them again, except those in `kept`, which have names
+        of their own."""
+        self.values.storages.forget_views(kept)
+
+    def spec(self, name: str) -> Spec:
+        """Return the spec of a value."""
+        return placement_spec(self.page.places[name])
+
+    def specs(self) -> dict[str, Spec]:
+        """Return the spec of every value."""
+        return {name: placement_spec(place) for name, place in self.page.places.items()}
+
+    def is_strided(self, name: str) -> bool:
+        """Whether a value is a strided tensor."""
+        return self.page.places[name].layout is torch.strided
+
+    @property
+    def notes(self) -> Mapping[str, Note]:
+        """Facts about the steps that their text does not show."""
+        return self.page.notes
+
+    def constants(self, tape: Tape, titles: Mapping[str, str]) -> dict[str, tuple[str, Tensor]]:
+        """Return the constants and generator states that are used, by local name, each with its port name."""
+        by_local_name = ((self.locals.get(key), title, tape.constants[key]) for key, title in titles.items())
+        constants = {local: (title, tensor) for local, title, tensor in by_local_name if local is not None}
+        return constants | {local: (local, state) for local, state in self.calls.fixed.items()}
+
+    # ---- One call
+
+    def write_call(self, call: TapedCall) -> None:
+        """Write one call: one that makes a view in place, an update, or one that changes nothing."""
+        self.page.set_call(call)
+        steps_before = len(self.page.steps)
+        self.note_collective(call)
+        if torch.Tag.inplace_view in call.func.tags:
+            self.updates.write_view_in_place(call)
+        elif is_wait(call.func):
+            self.write_wait(call)
+            return  # it makes no autograd node, so nothing is a gradient of it
+        elif changes_arguments(call):
+            self.updates.write_update(call)
+        else:
+            self.write_plain(call)
+        if len(self.page.steps) > steps_before:
+            self.echoes.note(call, self.page.last or self.page.steps[-1].name)
+
+    def note_memory(self, call: TapedCall) -> None:
+        """Note the last step so far, the value that is first in each memory, and which memory is written to."""
+        self.ends.append(self.page.steps[-1].name if self.page.steps else "")
+        if changes_arguments(call):
+            self.written |= {place.memory for place in placements(list(changed_arguments(call)))}
+        for place in placements(call.result):
+            self.made.setdefault(place.memory, self.values.latest_name(place))
+
+    def note_collective(self, call: TapedCall) -> None:
+        """Note the memory of a collective's result until it is waited for; refuse a call that reads it before."""
+        if is_collective(call.func):
+            self.under_way |= {place.memory for place in placements(call.result)}
+        elif is_wait(call.func):
+            self.under_way -= {place.memory for place in placements(call.args)}
+        elif self.under_way and not _returns_views(call.func):
+            read = {place.memory for place in placements(call.args, call.kwargs)}
+            if read & self.under_way:
+                raise CaptureError(
+                    f"{call.func} reads the result of a collective before it has ended{frames.place(call.source)}: "
+                    "what it reads depends on time; call torch.ops._c10d_functional.wait_tensor on the result first",
+                    every_engine=True,
+                )
+
+    def write_wait(self, call: TapedCall) -> None:
+        """Write the wait for a collective. It returns its argument, whose value is there only now."""
+        name = self.calls.put_call(call, call.func, self.values.refs_for_tensors(call.args), {})
+        self.page.places[name] = call.result
+        self.values.storages.assign(call.result, name)
+
+    def write_plain(self, call: TapedCall) -> None:
+        """Write a call that changes nothing."""
+        arguments = placements(call.args, call.kwargs)
+        if type(call.result) is StorageView and call.result in arguments:
+            return
+        if call.func is aten.as_strided.default:
+            self.restride_after_write(call.result)
+        if call.func in NEEDS_REQUIRES_GRAD:
+            self.write_requiring_grad(call)
+            return
+        name = self.calls.put_call(
+            call, call.func, self.values.refs_for_tensors(call.args), self.values.kwargs_with_refs(call)
+        )
+        self.values.enter_results(call, name)
+        if reads_values(call.func) and not _indexes_by_integers_only(call):
+            self.guard_result(name, call.result)
+        elif any(place.layout is not torch.strided for place in arguments):
+            self.guard_structure(call, name)
+
+    def restride_after_write(self, place: StorageView) -> None:
+        """Enter the view that `as_strided` returns, if its storage was written to.
+
+        `as_strided` sees the whole storage and not only its argument. In the graph, a value after a write has a storage
+        of its own, so the view is derived from the flat value of the program's storage.
+        """
+        storage = self.values.storages.of(place)
+        if self.in_place or not storage.write_count:
+            return
+        if place != storage.base:
+            self.values.storages.derive_view(place)
+        self.page.last = self.value_at(place).name
+
+    def write_requiring_grad(self, call: TapedCall) -> None:
+        """Write a call whose kernel fills some results only if an argument requires grad, on such an argument."""
+        page, args = self.page, list(self.values.refs_for_tensors(call.args))
+        detached = page.emit(
+            aten.detach.default,
+            (args[NEEDS_REQUIRES_GRAD[call.func]],),
+            place=call.args[NEEDS_REQUIRES_GRAD[call.func]],
+        )
+        args[NEEDS_REQUIRES_GRAD[call.func]] = Ref(
+            page.emit(aten.requires_grad_.default, (Ref(detached),), place=page.places[detached])
+        )
+        name = self.calls.put_call(call, call.func, args, self.values.kwargs_with_refs(call))
+        for index, place in enumerate(call.result):
+            item = page.emit(aten.detach.default, (Ref(page.put_item(name, index, place)),), place=place)
+            self.values.enter_value(item, place, (), functools.partial(ViewOrigin, place))
+
+    # ---- Guards
+
+    def guard_result(self, name: str, result: Any) -> None:
+        """Guard the value that the program read."""
+        if type(result) is StorageView or isinstance(result, (tuple, list)):
+            items = [result] if type(result) is StorageView else [item for item in result if type(item) is StorageView]
+            for item in items:
+                self.page.put_guard("assert_shape", self.value_at(item), tuple(item.shape))
+        elif isinstance(result, float) and math.isnan(result):
+            self.page.put_guard("assert_nan", Ref(name))
+        elif isinstance(result, (bool, int, float, complex)):
+            self.page.put_guard("assert_equal", Ref(name), result)
+
+    def guard_structure(self, call: TapedCall, name: str) -> None:
+        """Guard what the program read of a sparse tensor's structure: its number of values, whether it is coalesced."""
+        if call.func is aten.is_coalesced.default:
+            self.page.put_guard("assert_equal", Ref(name), call.result, structure=True)
+        elif call.func is aten._nnz.default or call.func in SIZE_DEPENDS_ON_VALUES:
+            structure = not self.values.sparse.values[call.args[0]].count_varies
+            if call.func is aten._nnz.default:
+                self.page.put_guard("assert_equal", Ref(name), call.result, structure=structure)
+            else:
+                self.page.put_guard("assert_shape", self.value_at(call.result), call.result.shape, structure=structure)
+
+
+@functools.cache
+def _returns_views(func: Any) -> bool:
+    """Whether an operator returns views of its arguments, or the arguments themselves, and reads no element."""
+    schema = schema_of(func)
+    if str(func) in PASSING:
+        return True
+    return not schema.is_mutable and any(part.alias_info is not None for part in schema.returns)
+
+
+def _indexes_by_integers_only(call: TapedCall) -> bool:
+    """Whether a call indexes by integers only: their shapes determine the result's size; the size of an index by a mask
+    depends on the mask's values."""
+    if call.func is not aten.index.Tensor:
+        return False
+    return not any(place.dtype in (torch.bool, torch.uint8) for place in placements(call.args[1:]))

@@ -1,0 +1,182 @@
+"""The engines, the requests that each supports, and what is checked before a program is traced.
+
+`capturing` asks them: it traces a program, proves the graphs, and decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from backprint._torch.distributed import why_not_captured
+from backprint._torch.modules import COMPILED
+from backprint.common.text import printable
+from backprint.errors import CaptureError, UsageError
+from backprint.graph.capture_options import CaptureOptions
+from backprint.trace.eager.engine import by_eager
+from backprint.trace.partition import PARTITIONS
+from backprint.trace.program import CalledProgram
+from backprint.trace.request import EngineResult
+
+# ---- The engines, and the requests that each supports
+
+
+def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
+    """Trace with AOTAutograd, which is loaded now, with Inductor and Dynamo: 2 s and 150 MiB."""
+    from backprint.trace.aot import engine
+
+    return engine.by_aot(program, options)
+
+
+def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
+    """Trace with Dynamo, which is loaded now."""
+    from backprint.trace.dynamo import engine
+
+    return engine.by_dynamo(program, options)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One way to trace a program. `takes` names the options that it supports, of those that not every engine does
+    (`CaptureOptions.requests`), and "sparse" if the program may have sparse inputs."""
+
+    name: str
+    make: Callable[[CalledProgram, CaptureOptions], EngineResult]
+    takes: frozenset[str]
+
+    def lacks(self, requested: Mapping[str, str]) -> str:
+        """Return which of the requests this engine does not support, and which engines do; '' if it supports all."""
+        missing = {request: needs for request, needs in requested.items() if request not in self.takes}
+        if not missing:
+            return ""
+        needs = " with ".join(missing.values())
+        return f"engine {self.name!r} does not take {needs}: {_engines_supporting(requested)}"
+
+
+ENGINES: dict[str, Engine] = {
+    each.name: each
+    for each in (
+        Engine("eager", by_eager, frozenset({"sparse", "order", "functional", "partition"})),
+        Engine("aot", by_aot, frozenset({"fake", "dynamic", "decompose", "order", "partition"})),
+        Engine("dynamo", by_dynamo, frozenset({"decompose", "partition"})),
+    )
+}
+"""The engines. `auto` first asks the first one that takes all options of a call."""
+
+EXCLUSIVE = (("fake", "dynamic"),)
+"""Requests that no engine supports together, although one may support each."""
+
+
+def requests_of_call(program: CalledProgram, options: CaptureOptions) -> dict[str, str]:
+    """Return what a call asks for that not every engine supports, each in the words of the call."""
+    requested = options.requests()
+    for name, tensor in program.all_tensors().items():
+        if tensor.layout is not torch.strided:
+            requested["sparse"] = f"{str(tensor.layout)[6:]} tensors (input {name!r})"
+            break
+    return requested
+
+
+def _engines_supporting(requested: Collection[str]) -> str:
+    """Return a clause that names the engines which support all of these requests."""
+    names = [repr(engine.name) for engine in ENGINES.values() if engine.takes.issuperset(requested)]
+    if not names:
+        return "no engine does"
+    *others, last = names
+    return f"engines {', '.join(others)} and {last} do" if others else f"engine {last} does"
+
+
+def check_engine(engine: str, requested: Mapping[str, str]) -> None:
+    """Raise a UsageError if the requested engine, or with `auto` every engine, does not support the requests."""
+    for left, right in EXCLUSIVE:
+        if left in requested and right in requested:
+            raise UsageError(
+                f"no engine takes {requested[left]} with {requested[right]}: ask for one of them at a time"
+            )
+    if engine != "auto":
+        reason = ENGINES[engine].lacks(requested)
+    else:
+        every = [candidate.lacks(requested) for candidate in ENGINES.values()]
+        reason = "" if "" in every else f"no engine takes {' with '.join(requested.values())}: ask for one at a time"
+    if reason:
+        raise UsageError(reason)
+
+
+# ---- What is checked before a program runs
+
+MODES = (None, "train", "eval")
+
+
+def engine_of_ranks(program: CalledProgram, engine: str) -> str:
+    """Return the engine for a program; one rank of several is recorded as it ran, by engine `eager`, or traced without
+    values by engine `aot`."""
+    if program.world is not None:
+        return engine
+    if engine == "aot" and program.peers is not None and not program.reduces_gradients:
+        return engine
+    why = ""
+    if program.reduces_gradients:
+        why = "reduces its gradients among processes"
+    elif program.peers is not None:
+        why = "is a rank among others"
+    elif program.wrappings:
+        why = f"has {next(iter(program.wrappings))}, which wraps another tensor"
+    if why and engine not in ("auto", "eager"):
+        others = "" if program.reduces_gradients or program.peers is None else " (or 'aot')"
+        raise UsageError(f"engine={engine!r}: {program.title} {why}, and only engine 'eager'{others} captures that")
+    return "eager" if why else engine
+
+
+def check_options(target: Any, options: CaptureOptions) -> None:
+    """Refuse by name options and targets that are not supported."""
+    engine, mode, partition, order = options.engine, options.mode, options.partition, options.order
+    if order not in (1, 2):
+        raise UsageError(
+            f"order={order!r} is not one of 1 (the backward), 2 (its backward): for a higher order, capture a function "
+            "that calls torch.autograd.grad itself"
+        )
+    if engine not in ("auto", *ENGINES):
+        raise UsageError(f"engine={engine!r} is not one of auto, {', '.join(ENGINES)}")
+    if mode not in MODES:
+        raise UsageError(f"mode={mode!r} is not one of None (as it is), 'train', 'eval'")
+    if mode is not None and not isinstance(target, nn.Module):
+        raise UsageError(f"mode={mode!r} needs a module, and {_describe_target(target)} is not one")
+    if isinstance(partition, str) and partition not in PARTITIONS:
+        raise UsageError(f"partition={partition!r} is not one of {', '.join(map(repr, PARTITIONS))}, nor a callable")
+    if not callable(target):
+        raise UsageError(
+            f"a target must be a module, a function or the path of a sample, and {_describe_target(target)} is not "
+            "callable"
+        )
+    if isinstance(target, torch.jit.ScriptModule | torch.jit.ScriptFunction):
+        raise CaptureError(
+            f"{_describe_target(target)} is TorchScript, which runs no Python: capture the module it was made from"
+        )
+    if hasattr(target, COMPILED):
+        raise CaptureError(f"{_describe_target(target)} is compiled already: capture the module in its ._orig_mod")
+    if len(getattr(target, "device_ids", None) or ()) > 1:
+        raise CaptureError(f"{type(target).__name__} spreads a module over devices: capture its .module")
+    if isinstance(target, nn.Module):
+        refuse_modules(target)
+        lazy = [name for name, p in (*target.named_parameters(), *target.named_buffers()) if nn.parameter.is_lazy(p)]
+        if lazy:
+            raise CaptureError(f"{lazy[0]} has no shape yet: run the module once, so that its lazy parameters are made")
+
+
+def refuse_modules(target: nn.Module) -> None:
+    """Refuse a module that has distributed modules whose step is not captured."""
+    if why := next(filter(None, map(why_not_captured, target.modules())), ""):
+        raise CaptureError(why, every_engine=True)
+
+
+MAX_NAME_LENGTH = 4096
+"""The most characters of a name."""
+
+
+def _describe_target(target: Any) -> str:
+    """Return a callable's name, or its type's, as text that can be printed."""
+    return printable(str(getattr(target, "__name__", None) or type(target).__name__))[:MAX_NAME_LENGTH]

@@ -1,0 +1,380 @@
+"""Find the line, the function and the module path of the user's program that is running, from Python's frames.
+
+Where a graph runs node by node, the frames are torch's own, and the line is that of the node's metadata (`SOURCE_KEY`).
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import functools
+import io
+import linecache
+import logging
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import CodeType, FrameType
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+import torch.fx.traceback as fx_traceback
+
+from backprint._torch.tensors import PICKLING, printing_file
+from backprint.graph.nouns import Source
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_OURS = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_EXAMPLES = os.path.join(_OURS, "examples", "")
+
+
+@functools.cache
+def is_users(file: str) -> bool:
+    """Whether a file is not torch's, not ours, and not generated."""
+    if file.startswith(_OURS):
+        return file.startswith(_EXAMPLES)
+    if file == contextlib.__file__ or file.endswith("typing_extensions.py"):
+        return False  # their wrappers call functions of torch that are decorated
+    return not (file.startswith((_TORCH, "<frozen")) or file in ("<string>", "<eval_with_key>"))
+
+
+LIBRARY = ("nn", "optim", "distributions", "special", "linalg", "fft", "signal", "sparse")
+"""The parts of torch that are written like user code: their lines are used where the stack has none of the user's."""
+
+MODULES = os.path.join(_TORCH, "nn", "modules", "")
+PLUMBING = tuple(
+    os.path.join(_TORCH, *path)
+    for path in (("nn", "modules", "module.py"), ("nn", "parallel", ""), ("nn", "utils", "stateless.py"))
+)
+"""Files of torch through which every call of a module passes."""
+
+
+@functools.cache
+def frame_rank(file: str) -> int:
+    """Return how well a frame of torch's own locates a call: 2 for a module's forward, 1 for other library code, 0 for
+    the rest."""
+    if file.startswith(PLUMBING) or not file.startswith(_TORCH):
+        return 0
+    if file.startswith(MODULES):
+        return 2
+    return int(file[len(_TORCH) :].partition(os.sep)[0].removesuffix(".py") in LIBRARY)
+
+
+MACHINERY = tuple(
+    os.path.join(folder, *path.split("/"))
+    for folder, paths in (
+        (_TORCH, "_dynamo _functorch _library _ops.py _prims _refs _subclasses autograd distributed/tensor fx"),
+        (_OURS, "trace/ tools/record/"),
+    )
+    for path in paths.split()
+)
+"""Files of which no method is a module's: `self` is read from a frame at the cost of all its locals."""
+
+
+Place = tuple[str, int, str]
+"""A file, a line and a function."""
+
+_sources_set: list[Source | None] = []
+
+
+@contextlib.contextmanager
+def at(line: Source | None) -> Iterator[None]:
+    """Set the current line to one that was found earlier, for a graph that has lost its Python frames."""
+    _sources_set.append(line)
+    try:
+        yield
+    finally:
+        _sources_set.pop()
+
+
+class Kind(NamedTuple):
+    """What a frame of some code may say about a line: whether it calls the program, so that the frames outside it are
+    not the program's; whether it is the user's; how well it locates a call; and whether its `self` may be a module."""
+
+    code: CodeType
+    calls_program: bool = False
+    is_users: bool = False
+    rank: int = 0
+    may_be_modules: bool = False
+
+
+PASSED = Kind(contextlib.suppress.__init__.__code__)
+"""The kind of code whose frames say nothing: most of torch's own."""
+
+_KINDS: dict[int, Kind] = {}
+"""By the identity of the code, because hashing a code object reads all of it. Each keeps its code, and so its
+identity."""
+
+
+def kind_of_code(code: CodeType) -> Kind:
+    """Return what frames of some code say, and remember it."""
+    file = code.co_filename
+    takes_self = bool(code.co_argcount) and code.co_varnames[0] == "self"
+    kind = Kind(code, False, is_users(file), frame_rank(file), takes_self and not file.startswith(MACHINERY))
+    if not any(kind[1:]) and file.startswith((_TORCH, _OURS)):
+        _KEPT.append(code)
+        kind = PASSED
+    _KINDS[id(code)] = kind
+    return kind
+
+
+_KEPT: list[CodeType] = []
+"""Codes of the kind PASSED, which are kept so that no other code gets the identity of one."""
+
+
+def calls_program(function: F) -> F:
+    """Mark a function of ours that calls the program or its backward: the frames outside it are not the program's."""
+    _KINDS[id(function.__code__)] = Kind(function.__code__, calls_program=True)
+    return function
+
+
+def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | None:
+    """Return the innermost line of the user, else of torch's own modules, and the innermost module that is running."""
+    if _sources_set:
+        return _sources_set[-1]
+    frame = frame or sys._getframe(1)
+    module, user = None, None
+    library: Place | None = None
+    while frame is not None and (user is None or (module is None and paths)):
+        code = frame.f_code
+        kind = _KINDS.get(id(code)) or kind_of_code(code)
+        if kind is not PASSED:
+            if kind.calls_program:
+                break
+            if module is None and paths and kind.may_be_modules:
+                module = paths.get(id(frame.f_locals.get("self")))
+            if user is None and kind.is_users:
+                user = (code.co_filename, frame.f_lineno, code.co_name)
+            elif user is None and kind.rank > (0 if library is None else frame_rank(library[0])):
+                library = (code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back
+    if user is None and SOURCE_KEY in fx_traceback.current_meta:
+        return fx_traceback.current_meta[SOURCE_KEY]
+    innermost = user or library
+    return source(*innermost, module or "") if innermost else None
+
+
+_APPLY = torch.autograd.function.BackwardCFunction.apply.__code__
+"""The code that calls the backward of a custom autograd.Function."""
+
+
+def line_in_backward() -> Source | None:
+    """Return the innermost line of the user in the backward of a custom autograd.Function that runs now; None if no
+    such backward runs."""
+    frame: FrameType | None = sys._getframe(1)
+    user = None
+    while frame is not None:
+        code = frame.f_code
+        if code is _APPLY:
+            return source(*user, "") if user is not None else None
+        if user is None and is_users(code.co_filename):
+            user = (code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back
+    return None
+
+
+_SHOWN = (printing_file(), logging.__file__)
+
+_prints = threading.local()
+
+
+@contextlib.contextmanager
+def noting_prints() -> Iterator[None]:
+    """Track whether `print` is running: reads of values that only go to the screen are not guarded.
+
+    The screen is where the caller's output goes when the run begins. Elsewhere (`redirect_stdout`, `file=`) the program
+    itself can read what it printed.
+    """
+    original, screens = builtins.print, (sys.stdout, sys.stderr)
+
+    @functools.wraps(original)
+    def shown(*values: Any, **options: Any) -> None:
+        file = options.get("file")
+        shows = any((sys.stdout if file is None else file) is screen for screen in screens)
+        _prints.depth = getattr(_prints, "depth", 0) + shows
+        try:
+            original(*values, **options)
+        finally:
+            _prints.depth -= shows
+
+    builtins.print = shown
+    try:
+        yield
+    finally:
+        builtins.print = original
+
+
+def called_by_user() -> bool:
+    """Whether the user's own code, not torch's or ours, has called the function that a mode sees."""
+    frame = sys._getframe(1)
+    while frame is not None and (frame.f_code.co_filename in _TENSOR or is_handler(frame.f_code)):
+        frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
+    if frame is None:
+        return False
+    file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__"))
+    return is_users(file) or (file == "<string>" and module.partition(".")[0] not in ("torch", "backprint"))
+
+
+def is_handler(code: CodeType) -> bool:
+    """Whether code runs between a user's call of a torch function and `called_by_user`."""
+    return code.co_name in ("__torch_function__", "called_by_user") or id(code) in _HANDLERS
+
+
+def handles_call(function: F) -> F:
+    """Mark a function of ours that a mode's `__torch_function__` calls, and that asks `called_by_user`."""
+    _HANDLERS[id(function.__code__)] = function.__code__
+    return function
+
+
+_HANDLERS: dict[int, CodeType] = {}
+"""The code of the functions that `handles_call` has marked, by identity."""
+
+_TENSOR = tuple(os.path.join(_TORCH, name) for name in ("_tensor.py", "overrides.py", "storage.py", "_ops.py"))
+
+
+def printing() -> bool:
+    """Whether a tensor is being printed or logged: such reads do not influence the program."""
+    if getattr(_prints, "depth", 0):
+        return True
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename in _SHOWN:
+            return not _logs_into_memory(frame)
+        frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
+    return False
+
+
+def _logs_into_memory(frame: FrameType | None) -> bool:
+    """Whether a logger writes for a handler of the program's own that keeps the text in memory."""
+    while frame is not None and frame.f_code.co_filename in _SHOWN:
+        handler = frame.f_locals.get("self")
+        if isinstance(handler, logging.StreamHandler) and isinstance(handler.stream, io.StringIO):
+            return handler not in logging.getLogger().handlers
+        frame = frame.f_back
+    return False
+
+
+def pickling() -> bool:
+    """Whether a tensor is being pickled, other than by `torch.save` to a file on disk: the program can read that."""
+    frame = sys._getframe(1)
+    pickles = False
+    while frame is not None:
+        code = frame.f_code
+        pickles |= code.co_name == PICKLING and code.co_filename == _TENSOR[0]
+        if pickles and code.co_name == "save" and code.co_filename == torch.serialization.__file__:
+            file = frame.f_locals.get("f")
+            return not isinstance(file, (str, os.PathLike, io.BufferedIOBase)) or isinstance(file, io.BytesIO)
+        frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
+    return pickles
+
+
+SOURCE_KEY = "backprint_source"
+"""The key of a node's metadata that holds its Source."""
+
+
+@contextlib.contextmanager
+def at_line(where: Source | None) -> Iterator[None]:
+    """Set the line that operators in this block have if the stack has no frame of the user's."""
+    meta = fx_traceback.current_meta
+    before = {SOURCE_KEY: meta[SOURCE_KEY]} if SOURCE_KEY in meta else {}
+    meta[SOURCE_KEY] = where
+    try:
+        yield
+    finally:
+        meta.pop(SOURCE_KEY, None)
+        meta.update(before)
+
+
+def source_of_error(error: BaseException, paths: Mapping[int, str]) -> Source | None:
+    """Return the innermost line of the user that an error was raised through."""
+    trace, where = error.__traceback__, None
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if is_users(code.co_filename) and (inner := here(paths, trace.tb_frame)):
+            where = source(code.co_filename, trace.tb_lineno, code.co_name, inner.module)
+        trace = trace.tb_next
+    return where
+
+
+def place(where: Source | None) -> str:
+    """Return a line as text for a message, or ''."""
+    return f" at {where.file}:{where.line} in {where.function}: {where.code!r}" if where else ""
+
+
+@functools.lru_cache(maxsize=65536)
+def source(file: str, line: int, function: str, module: str) -> Source:
+    """Return a Source that fits into a graph's text: one line, without absolute paths."""
+    code = linecache.getline(file, line).strip()
+    code = "".join(c if c.isprintable() else " " for c in code)[:160]
+    function = _RESUMED.sub(r"\1", function).replace(":", "_")
+    return Source(relative_path(file), line, function, code, module.replace("]", ")"))
+
+
+def line_of_definition(function: Any) -> Source | None:
+    """Return the line at which a function of the user's begins; None for one of a library or in C."""
+    code = getattr(function, "__code__", None)
+    if code is None or not is_users(code.co_filename):
+        return None
+    line = code.co_firstlineno
+    while linecache.getline(code.co_filename, line).lstrip().startswith("@"):
+        line += 1
+    return source(code.co_filename, line, code.co_name, "")
+
+
+_RESUMED = re.compile(r"^(?:torch_dynamo_resume_in_)+(.*?)(?:_at_\d+)+$")
+"""Dynamo's name for the rest of a function after a graph break: the user's function is in the middle."""
+
+
+@functools.cache
+def relative_path(file: str) -> str:
+    """Return a file's path relative to `sys.path` or the working directory, else its name."""
+    file = os.path.abspath(file)
+    for root in sorted((p for p in map(os.path.abspath, sys.path) if p != os.sep), key=len, reverse=True):
+        if file.startswith(root + os.sep):
+            file = file[len(root) + 1 :]
+            break
+    else:
+        file = os.path.basename(file)
+    return "".join(c if c.isprintable() and c != ":" else "_" for c in file)
+
+
+def place_in_trace(trace: str) -> tuple[str, int, str] | None:
+    """Return file, line and function of the user's innermost line in a printed stack, else of torch's own modules."""
+    frames = [(file, int(line), function) for file, line, function in _FRAME.findall(trace)]
+    users = [frame for frame in frames if is_users(frame[0])]
+    return users[-1] if users else place_in_library(frames)
+
+
+def place_in_library(frames: Sequence[Place]) -> Place | None:
+    """Return the innermost frame of torch's own modules, else of its other library code."""
+    best: Place | None = None
+    for frame in reversed(frames):
+        best = frame if frame_rank(frame[0]) > (frame_rank(best[0]) if best is not None else 0) else best
+    return best
+
+
+def place_in_module(kind: type | str, target: Any) -> Place | None:
+    """Return where a library's module calls a function in its forward: Dynamo keeps no stack of torch's own modules."""
+    class_ = kind if isinstance(kind, type) else class_named(kind)
+    forward = getattr(class_, "forward", None)
+    code = getattr(forward, "__code__", None)
+    if code is None or not frame_rank(code.co_filename):
+        return None
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    first = code.co_firstlineno
+    last = max((line for _, _, line in code.co_lines() if line), default=first)
+    calls = (line for line in range(first, last + 1) if f"{name}(" in linecache.getline(code.co_filename, line))
+    return code.co_filename, next(calls, first), code.co_name
+
+
+def class_named(kind: str) -> Any:
+    """Return a class by its dotted name, if its module is loaded."""
+    module, _, name = kind.rpartition(".")
+    return getattr(sys.modules.get(module), name, None)
+
+
+_FRAME = re.compile(r'^ *File "(.*)", line (\d+), in (\S+)', re.MULTILINE)

@@ -1,0 +1,177 @@
+"""Hooks that run when autograd accumulates a gradient: which of them a capture has, and what it says of others.
+
+Autograd calls a hook of `register_post_accumulate_grad_hook` when it has put a gradient into `.grad`. One that changes
+`.grad` is captured with the backward. One that clears `.grad`, or changes a parameter, as an optimizer in the backward
+does, leaves no gradient to capture: the capture has the gradient that autograd gave the hook, and a note. One that only
+looks is not captured.
+
+A hook may also be registered on the node that accumulates, as some libraries for distributed training do:
+`p.expand_as(p).grad_fn.next_functions[0][0].register_hook(reduce)`. PyTorch does not show the hooks of a node. But they
+last only while the program keeps the node, and a node that is kept is found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint._torch.tensors import post_accumulate_hooks, version_of
+from backprint.graph.nouns import HOOKS_LEFT_OUT, NODES_LEFT_OUT, OpaqueEdge
+from backprint.trace.frames import line_of_definition, place
+from backprint.trace.running import same_content
+from backprint.trace.state.tensors import untraced
+
+READS = ("aten._local_scalar_dense.default", "aten.equal.default")
+"""Operators that read a value as a number, which a hook may branch on."""
+
+
+@dataclass(slots=True)
+class HookEffects:
+    """What the hooks of one backward did: by leaf, the places of those that changed `.grad`, that cleared it or wrote
+    to a leaf, and that changed nothing and read a value as a number. `exist` says that there are hooks."""
+
+    exist: bool = False
+    changed: dict[str, str] = field(default_factory=dict)
+    uncapturable: dict[str, str] = field(default_factory=dict)
+    only_read: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def are_captured(self) -> bool:
+        """Whether the hooks are a part of the captured backward."""
+        return bool(self.changed) and not self.uncapturable
+
+    def edges(self) -> tuple[OpaqueEdge, ...]:
+        """Return the captured hooks as opaque edges."""
+        changed = self.changed if self.are_captured else {}
+        return tuple(OpaqueEdge("hook", f"{name} has a hook after accumulation{at}") for name, at in changed.items())
+
+    def notes(self) -> tuple[str, ...]:
+        """Return the notes of a capture without these hooks."""
+        if self.uncapturable:
+            return (left_out(self.uncapturable, "updates a parameter or clears .grad inside of the backward"),)
+        if self.only_read and not self.changed:
+            return (left_out(self.only_read, "reads a number and changed nothing in the captured step"),)
+        return ()
+
+
+def left_out(places: Mapping[str, str], reason: str) -> str:
+    """Return the note of a capture without hooks on these leaves, and why."""
+    names = list(places)
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return (
+        f"{HOOKS_LEFT_OUT}: the hook on {', '.join(names[:3])}{more}{places[names[0]]} {reason}. The gradients are "
+        "those that autograd gives the hook, and no verdict is about what the hook does"
+    )
+
+
+def hooks_of_leaves(leaves: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return the leaves with hooks after accumulation, each with the place of its first hook."""
+    hooks = {name: post_accumulate_hooks(leaf) if leaf.is_leaf else None for name, leaf in leaves.items()}
+    return {name: place_of(next(iter(table.values()))) for name, table in hooks.items() if table}
+
+
+def note_on_nodes(leaves: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """Return the note on leaves whose accumulating node the program keeps: it may have hooks."""
+    names = nodes_kept(leaves)
+    if not names:
+        return ()
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return (
+        f"{NODES_LEFT_OUT}: the program keeps the AccumulateGrad node of {', '.join(names[:3])}{more}, which may have "
+        "hooks. The gradients are those that autograd gives the node; to capture what such a hook does, register it on "
+        "the tensor, by register_hook or register_post_accumulate_grad_hook",
+    )
+
+
+def nodes_kept(leaves: Mapping[str, Tensor]) -> list[str]:
+    """Return the leaves whose AccumulateGrad node an object or a running function refers to."""
+    with untraced(), torch.enable_grad():
+        # A node that somebody keeps has one more reference than that of a new tensor. So has one of a graph that is
+        # alive, or of DistributedDataParallel, which C++ keeps: only then are all objects searched, which takes longer.
+        new = sys.getrefcount(_node_of(torch.zeros(1, requires_grad=True)))
+        plain = {
+            name: leaf
+            for name, leaf in leaves.items()
+            if type(leaf) in (Tensor, nn.Parameter) and leaf.is_leaf and leaf.requires_grad
+        }
+        nodes = {name: _node_of(leaf) for name, leaf in plain.items() if sys.getrefcount(_node_of(leaf)) > new}
+    if not nodes:
+        return []
+    kept: set[int] = set()
+    for referrer in gc.get_referrers(*nodes.values()):
+        if referrer is not nodes:
+            kept.update(map(id, gc.get_referents(referrer)))
+    frame = sys._getframe(1)
+    while frame is not None:
+        kept.update(map(id, frame.f_locals.values()))
+        frame = frame.f_back  # type: ignore[assignment]  # None above the outermost
+    return [name for name, node in nodes.items() if id(node) in kept]
+
+
+def _node_of(leaf: Tensor) -> Any:
+    """Return the node that accumulates the gradient of a leaf that requires grad."""
+    node: Any = leaf.view_as(leaf).grad_fn
+    return node.next_functions[0][0]
+
+
+def place_of(hook: Any) -> str:
+    """Return ` at FILE:LINE` of a hook; '' if it has no code."""
+    return place(line_of_definition(getattr(hook, "__func__", hook)))
+
+
+@contextlib.contextmanager
+def watching_hooks(leaves: Mapping[str, Tensor], calls: Sequence[Any]) -> Iterator[HookEffects]:
+    """Note what the hooks after accumulation of these leaves do while a backward runs; `calls` are those that are
+    recorded."""
+    tables = {name: table for name, leaf in leaves.items() if leaf.is_leaf and (table := post_accumulate_hooks(leaf))}
+    effects = HookEffects(bool(tables))
+    originals = {name: dict(table) for name, table in tables.items()}
+    for name, table in tables.items():
+        for key, hook in originals[name].items():
+            table[key] = watched(hook, name, leaves, effects, calls)
+    try:
+        yield effects
+    finally:
+        for name, table in tables.items():
+            table.update({key: hook for key, hook in originals[name].items() if key in table})
+
+
+def watched(
+    hook: Callable[[Tensor], object],
+    name: str,
+    leaves: Mapping[str, Tensor],
+    effects: HookEffects,
+    calls: Sequence[Any],
+) -> Callable[[Tensor], object]:
+    """Return a hook that notes what this one does."""
+
+    def watching(leaf: Tensor) -> object:
+        with untraced():
+            gradient, versions = leaf.grad, {key: version_of(other) for key, other in leaves.items()}
+            gradient_before, content_before = (t if t is None else t.detach().clone() for t in (gradient, leaf))
+            gradient_version = None if gradient is None else version_of(gradient)
+            count = len(calls)
+        result: object = hook(leaf)  # autograd refuses a hook that returns a value
+        with untraced():
+            others_changed = any(version_of(other) != versions[key] for key, other in leaves.items())
+            # a write through .data counts no version, so contents are compared too
+            if leaf.grad is None or others_changed or not same_content(leaf, content_before):
+                effects.uncapturable[name] = place_of(hook)
+            elif (
+                leaf.grad is not gradient
+                or version_of(gradient) != gradient_version
+                or not same_content(gradient, gradient_before)
+            ):
+                effects.changed[name] = place_of(hook)
+            elif any(str(call.func) in READS for call in calls[count:]):
+                effects.only_read[name] = place_of(hook)
+        return result
+
+    return watching

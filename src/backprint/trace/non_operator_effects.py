@@ -1,0 +1,403 @@
+"""Effects of a program that no operator shows: hooks, reads of tensor flags and of values, threads, seeds.
+
+Function modes see the functions of torch that a program calls (`_FunctionWatch`; `BodyRecorder` also records the bodies
+of higher-order operators). Patches of Python and torch see the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from backprint._torch.autograd import current_node
+from backprint._torch.modes import DisableTorchFunction, hidden_from_higher_order_operators, without_modes
+from backprint._torch.operators import DispatchKey, HigherOrderOperator, name_of
+from backprint._torch.script import is_method, scripts_seen
+from backprint._torch.tensors import (
+    is_view,
+    overlaps_noted,
+    pack_padded,
+    pad_packed,
+    read_base,
+    read_version,
+    storage_id,
+)
+from backprint.errors import CaptureError
+from backprint.graph.nouns import Guard, OpaqueEdge, Source
+from backprint.trace import frames
+from backprint.trace.custom import call_for_mode, tolist_by_items
+from backprint.trace.program import CalledProgram
+from backprint.trace.state.restore import keep_content_of
+from backprint.trace.watch import Observations
+from backprint.values.memory import has_memory
+from backprint.values.tree import FLAGS, plain_leaves, strided_parts
+
+DETACHING = (Tensor.detach_, torch.detach_)
+"""Functions that detach a tensor in place without an operator."""
+
+GRAD_FN = Tensor.grad_fn.__get__
+"""The function that modes see where a program reads a tensor's node in the autograd graph."""
+
+SET_DATA = Tensor.data.__set__
+"""The function that modes see where a program assigns to a tensor's `.data`."""
+
+FLAG_READ_BY: dict[Any, str] = {
+    Tensor.requires_grad.__get__: "requires_grad",
+    Tensor.is_leaf.__get__: "is_leaf",
+    Tensor.grad.__get__: "has a gradient",
+    Tensor.grad_fn.__get__: "has a grad_fn",
+    read_version: "version",
+    read_base: "is a view",
+    is_view: "is a view",
+    Tensor.is_conj: "is conjugated",
+    Tensor.is_neg: "is negated",
+    Tensor.storage_offset: "storage offset",
+    Tensor.untyped_storage: "bytes of storage",
+    Tensor.storage: "bytes of storage",
+    Tensor.is_shared: "is in shared memory",
+}
+"""The flag of FLAGS that each of these functions reads."""
+
+TO_NUMPY = (Tensor.numpy, Tensor.__array__)
+"""Functions that pass a tensor's values to numpy."""
+
+READS_WITHOUT_OPERATOR = (
+    Tensor.tolist,
+    *TO_NUMPY,
+    Tensor.__repr__,
+    Tensor.__format__,
+    Tensor.__reduce_ex__,
+    Tensor.__dlpack__,
+)
+"""Functions that read a tensor's values without running an operator."""
+
+MEMORY_ACCESS = (Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage)
+"""Functions with which the user's code can read a tensor's memory; torch's own code calls them all the time."""
+
+SHOWS_MEMORY = (
+    *MEMORY_ACCESS,
+    Tensor.is_set_to,
+    Tensor.is_shared,
+    is_view,
+    read_base,
+    Tensor.storage_offset,
+    *TO_NUMPY,
+    Tensor.__dlpack__,
+)
+"""Functions whose results show where a tensor is in memory, and so whether others share it."""
+
+CONSTRUCTORS = (torch.tensor, torch.as_tensor, torch.asarray, Tensor.new_tensor)
+"""Functions that read the tensors inside a list below all modes."""
+
+KERNELS_READ_INTEGERS = (
+    torch.tensor_split,
+    Tensor.tensor_split,
+    torch.lstm,
+    torch.gru,
+    torch.rnn_tanh,
+    torch.rnn_relu,
+    pack_padded,
+    pad_packed,
+    torch.hsplit,
+    torch.vsplit,
+    torch.dsplit,
+)
+"""Functions whose kernels read integers (lengths, indices, batch sizes) from tensors."""
+
+CTC_LOSSES = (torch.ctc_loss, torch.nn.functional.ctc_loss)
+
+
+class _FunctionWatch(TorchFunctionMode):
+    """Notes where a program registers hooks, reads flags of tensors, and reads values without an operator."""
+
+    def __init__(self, seen: Observations, paths: Mapping[int, str], rewrite: bool = True) -> None:
+        super().__init__()
+        self.seen, self.paths, self.rewrite = seen, paths, rewrite
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func == SET_DATA:
+            self.seen.assigned.append(frames.here(self.paths))
+        if func is Tensor.register_hook:
+            self.seen.opaque.append(OpaqueEdge("hook", "a tensor hook", frames.here(self.paths)))
+        if func in DETACHING and args[0].requires_grad:
+            self.seen.opaque.append(OpaqueEdge("detach", "a tensor is detached in place", frames.here(self.paths)))
+        self.seen.nodes |= func == GRAD_FN
+        if func in FLAG_READ_BY and id(args[0]) in self.seen.names_by_id and frames.called_by_user():
+            tensor_and_flag = self.seen.names_by_id[id(args[0])], FLAG_READ_BY[func]
+            with DisableTorchFunction():
+                value = (
+                    self.seen.flags_before[tensor_and_flag]
+                    if tensor_and_flag in self.seen.flags_before
+                    else FLAGS[FLAG_READ_BY[func]](args[0])
+                )
+            self.seen.flags.setdefault(tensor_and_flag, (value, frames.here(self.paths)))
+        if func in SHOWS_MEMORY and frames.called_by_user() and not frames.printing():
+            note_memory(self.seen, [arg for arg in args if isinstance(arg, Tensor)], func, frames.here(self.paths))
+        if tensors_read := values_read_without_operator(func, args, kwargs):
+            self.seen.reads_without_operator.append((func.__name__, frames.here(self.paths)))
+            for tensor in tensors_read:
+                keep_content_of(tensor)
+        if func is Tensor.__deepcopy__:
+            return _deepcopy_by_operators(*args)
+        if self.rewrite:
+            func, args, kwargs = rewrite_for_tracing(func, args, kwargs)
+        if func in CTC_LOSSES:
+            with torch.backends.cudnn.flags(enabled=False):  # which takes lengths on a GPU, where none was asked for
+                return call_for_mode(self, func, *_lengths_on_input_device(args, kwargs or {}))
+        return call_for_mode(self, func, args, kwargs or {})
+
+    def read_by_script(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+        """Note a scripted function that reads values, and return the tensors that it takes."""
+        if is_method(function):
+            where = frames.place(frames.here(self.paths))
+            raise CaptureError(
+                f"{function.name} of a scripted module reads values with tolist{where}, "
+                "where no operator shows it: capture the module as it was before torch.jit.script",
+                every_engine=True,
+            )
+        self.seen.reads_without_operator.append((f"tolist in {function.name}, by torch.jit", frames.here(self.paths)))
+        tensors = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
+        for tensor in tensors:
+            keep_content_of(tensor)
+        return tensors
+
+
+class BodyRecorder(_FunctionWatch):
+    """Runs higher-order operators as their bodies, above autograd, and records the values that are read without an
+    operator."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        body = None
+        if isinstance(func, HigherOrderOperator):
+            body = func.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
+        if func is Tensor.tolist:
+            func = tolist_by_items
+        else:
+            for tensor in values_read_without_operator(func, args, kwargs):
+                self.record_values(func, tensor)
+        if body is None:
+            return super().__torch_function__(func, types, args, kwargs)
+        self.seen.opened.append((name_of(func), frames.here(self.paths)))
+        with hidden_from_higher_order_operators(), self:
+            return body(*args, **(kwargs or {}))
+
+    def read_by_script(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+        tensors = super().read_by_script(function, args, kwargs)
+        for tensor in tensors:
+            self.record_values(function, tensor)
+        return tensors
+
+    def record_values(self, func: Any, tensor: Tensor) -> None:
+        """Record a comparison of a tensor with the values that it has now, which becomes a guard of the graph."""
+        if current_node() is not None and func in TO_NUMPY:
+            raise CaptureError(
+                f"a backward computes through {func.__name__}{frames.place(frames.here(self.paths))}, which a "
+                "graph cannot hold: write it with torch, or as a custom operator (torch.library)"
+            )
+        if not has_memory(tensor):
+            return  # its storage was resized to 0: there are no values that anyone could read
+        with torch.no_grad():
+            with without_modes():
+                copy_ = tensor.detach().clone()
+            torch.equal(tensor.detach(), copy_)
+
+
+def _deepcopy_by_operators(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+    """Return a `copy.deepcopy` of a tensor that is made by operators, so that it is in the graph."""
+    if id(tensor) in memo:
+        return memo[id(tensor)]
+    if (
+        not tensor.is_leaf
+        or type(tensor) not in (Tensor, nn.Parameter, nn.Buffer)
+        or tensor.layout is not torch.strided
+        or not has_memory(tensor)
+    ):
+        return Tensor.__deepcopy__(tensor, memo)
+    copied = tensor.detach().clone()
+    copied = nn.Parameter(copied, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else copied
+    copied.requires_grad_(tensor.requires_grad)
+    copied.__dict__.update(copy.deepcopy(tensor.__dict__, memo))
+    if tensor.grad is not None:
+        copied.grad = _deepcopy_by_operators(tensor.grad, memo)
+    memo[id(tensor)] = copied
+    return copied
+
+
+def note_memory(seen: Observations, tensors: Iterable[Tensor], func: Any, where: Source | None) -> None:
+    """Note that the program reads where these tensors are in memory, for all named tensors in the same storages."""
+    with DisableTorchFunction():
+        keys = [storage_id(part.untyped_storage()) for tensor in tensors for part in strided_parts(tensor)]
+    for name in dict.fromkeys(name for key in keys for name in seen.memory.get(key, ())):
+        seen.flags.setdefault((name, MEMORY), (getattr(func, "__name__", "_base"), where))
+
+
+MEMORY = "memory"
+"""The flag that says by which function the program has read where a tensor is in memory."""
+
+
+def flag_guards(
+    program: CalledProgram, flags: Mapping[tuple[str, str], tuple[Any, Source | None]]
+) -> tuple[Guard, ...]:
+    """Return guards on the flags of arguments that the user's code has read, and on the memory that they share."""
+    return tuple(
+        Guard("memory", f"{name}: {value} reads where it is in memory", (name,), source)
+        if key == MEMORY
+        else Guard("flag", f"{name}: {key} == {value!r}", (name,), source)
+        for (name, key), (value, source) in flags.items()
+        if name in program.values or key == MEMORY
+    )
+
+
+@frames.handles_call
+def values_read_without_operator(func: Any, args: Any, kwargs: Any) -> list[Tensor]:
+    """Return the tensors whose values a function reads without an operator."""
+    if func in READS_WITHOUT_OPERATOR or (func in MEMORY_ACCESS and (frames.called_by_user() or frames.pickling())):
+        return [] if frames.printing() else [args[0]]
+    if func in CONSTRUCTORS:
+        nested = args[1:2] if func is Tensor.new_tensor else args[:1]
+        return [leaf for leaf in plain_leaves(*nested) if isinstance(leaf, Tensor) and leaf is not nested[0]]
+    if func in KERNELS_READ_INTEGERS:
+        leaves = plain_leaves(args, kwargs or {})
+        return [leaf for leaf in leaves if isinstance(leaf, Tensor) and not leaf.is_floating_point()]
+    return []
+
+
+def rewrite_for_tracing(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    """Return a torch function and its arguments in a form that can be traced.
+
+    The lengths of `ctc_loss` become tensors instead of lists, and `tolist` reads one number at a time, as tracing does.
+    """
+    kwargs = dict(kwargs or {})
+    if func is Tensor.tolist:
+        return tolist_by_items, args, kwargs
+    if func not in CTC_LOSSES:
+        return func, args, kwargs
+    new_args = [
+        torch.tensor(value) if index in (2, 3) and isinstance(value, (list, tuple)) else value
+        for index, value in enumerate(args)
+    ]
+    for name in LENGTHS:
+        if isinstance(kwargs.get(name), (list, tuple)):
+            kwargs[name] = torch.tensor(kwargs[name])
+    return func, tuple(new_args), kwargs
+
+
+LENGTHS = ("input_lengths", "target_lengths")
+
+
+def _lengths_on_input_device(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Return the arguments of `ctc_loss` with its lengths on the device of its input.
+
+    Its kernels take lengths on the CPU, but below a dispatch mode it calls one that wants all tensors on one device.
+    """
+    if not args:
+        return args, kwargs
+    device = args[0].device
+    args = [arg.to(device) if index in (2, 3) and isinstance(arg, Tensor) else arg for index, arg in enumerate(args)]
+    moved_kwargs = {name: kwargs[name].to(device) for name in LENGTHS if isinstance(kwargs.get(name), Tensor)}
+    return tuple(args), {**kwargs, **moved_kwargs}
+
+
+# ---- Patches of Python and torch while a program runs
+
+
+@contextlib.contextmanager
+def watching_program(
+    program: CalledProgram, seen: Observations, paths: Mapping[int, str], compiled: bool
+) -> Iterator[None]:
+    """Watch all effects of a run that are no operators; a Watch sees the operators."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(frames.noting_prints())
+        hooks = stack.enter_context(_FunctionWatch(seen, paths))
+        stack.enter_context(scripts_seen(hooks.read_by_script))
+        stack.enter_context(_noting_saved_tensor_hooks(seen, paths))
+        stack.enter_context(noting_threads(seen, paths))
+        stack.enter_context(noting_overlap_checks(seen, paths))
+        if compiled:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if program.world is not None:
+            stack.enter_context(program.world.entered())
+        stack.enter_context(refuse_seeding(program))
+        yield
+
+
+@contextlib.contextmanager
+def noting_threads(seen: Observations, paths: Mapping[int, str]) -> Iterator[None]:
+    """Note where a program starts threads."""
+    original, thread_id = threading.Thread.start, threading.get_ident()
+
+    def start(self: threading.Thread) -> None:
+        if threading.get_ident() == thread_id:
+            seen.threads.append(frames.here(paths))
+        original(self)
+
+    threading.Thread.start = start  # type: ignore[method-assign]  # put back below
+    try:
+        yield
+    finally:
+        threading.Thread.start = original  # type: ignore[method-assign]  # as it was
+
+
+@contextlib.contextmanager
+def noting_overlap_checks(seen: Observations, paths: Mapping[int, str]) -> Iterator[None]:
+    """Note where a program checks whether tensors overlap in memory."""
+    with overlaps_noted(lambda tensors, function: note_memory(seen, tensors, function, frames.here(paths))):
+        yield
+
+
+@contextlib.contextmanager
+def _noting_saved_tensor_hooks(seen: Observations, paths: Mapping[int, str]) -> Iterator[None]:
+    """Note where a program enters `saved_tensors_hooks`. Those of a checkpoint are left out: they are recognised
+    elsewhere."""
+    hooks_class = torch.autograd.graph.saved_tensors_hooks
+    original, thread_id = hooks_class.__enter__, threading.get_ident()
+
+    def note_packing(self: Any) -> Any:
+        if threading.get_ident() == thread_id and not type(self).__module__.startswith("torch.utils.checkpoint"):
+            seen.packs.append(frames.here(paths))
+        seen.checkpoints = True
+        return original(self)
+
+    hooks_class.__enter__ = note_packing
+    try:
+        yield
+    finally:
+        hooks_class.__enter__ = original
+
+
+@contextlib.contextmanager
+def refuse_seeding(program: CalledProgram) -> Iterator[None]:
+    """Refuse a program that sets or reads the seed: a graph draws from its caller's seed."""
+
+    originals = torch.manual_seed, torch.random.manual_seed, torch.initial_seed, torch.random.initial_seed
+    thread_id = threading.get_ident()
+
+    def refuse(seed: int) -> Any:
+        if threading.get_ident() != thread_id:
+            return originals[0](seed)
+        raise CaptureError(
+            f"{program.title} calls torch.manual_seed({seed}) while it runs: a graph draws from its caller's seed. "
+            "Seed outside of the captured call"
+        )
+
+    def refuse_read() -> int:
+        if threading.get_ident() != thread_id:
+            return originals[2]()
+        raise CaptureError(
+            f"{program.title} reads torch.initial_seed() while it runs: a graph draws from its caller's seed, and "
+            "does not know it. Pass the number as an argument"
+        )
+
+    torch.manual_seed = torch.random.manual_seed = refuse
+    torch.initial_seed = torch.random.initial_seed = refuse_read
+    try:
+        yield
+    finally:
+        torch.manual_seed, torch.random.manual_seed, torch.initial_seed, torch.random.initial_seed = originals

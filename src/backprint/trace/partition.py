@@ -1,0 +1,295 @@
+"""Partition a step into forward and backward: which values are saved, and which the backward recomputes.
+
+An engine that records a run keeps the values that autograd saved. `repartition` calls a partition function of PyTorch
+(`min-cut`, `default`) or of the user instead. Such a function expects one joint torch.fx graph as AOTAutograd makes it,
+and returns two. So a Joint of any engine is written as such a graph, and the two results are read back:
+
+1. In-place updates are replaced by uses of their results, because a partition function orders nodes by data alone.
+2. Guards, and the numbers that only guards use, are taken out: partition functions do not support numbers.
+3. Values that nothing uses, but that must be computed (draws, effects, the values that guards check), become results.
+4. Each fx node has its Step in its metadata, so that the steps that come back keep their line, echo and spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import fx
+
+from backprint._torch import aot
+from backprint._torch.aot import config as functorch_config
+from backprint._torch.distributed import is_collective
+from backprint._torch.operators import OpOverload
+from backprint.errors import CaptureError
+from backprint.graph.fx.convert import Names, Side
+from backprint.graph.fx.to_fx import to_fx
+from backprint.graph.nouns import Echo, Graph, Port, Ref, ScalarSpec, Step, TensorSpec, Value, refs
+from backprint.graph.steps import SAVING, mapped, used, with_names
+from backprint.trace.assembly import NO_NOTE, Joint, Result, constant_ports, names_of
+
+PARTITIONS = {"min-cut": "min_cut_partition", "default": "default_partition"}
+"""The partition functions by name, and what each is called in `_torch.aot`: to look one up there loads Inductor."""
+
+
+def why_partition_needs_all_layers(partition: str | Callable[..., Any] | None) -> str:
+    """Return why the partition of one layer may depend on the other layers; '' if it is PyTorch's own, as usual."""
+    if callable(partition):
+        return "partition= is a function"
+    if functorch_config.activation_memory_budget != 1.0:
+        return "a memory budget (activation_memory_budget)"
+    return "a pass over the joint graph (joint_custom_pass)" if functorch_config.joint_custom_pass is not None else ""
+
+
+def partition_joint(joint: fx.GraphModule, partition: str | Callable[..., Any], outputs: int) -> tuple[Any, Any]:
+    """Partition a joint torch.fx graph into a forward and a backward; the first `outputs` results are the forward's."""
+    function = _partition_function(partition)
+    for node in joint.graph.nodes:
+        if node.meta.get("ac_graph_id", 0) is None:  # a selective checkpoint; partition functions sort by it
+            node.meta["ac_graph_id"] = 0
+    settings = {"graphsafe_rng_functionalization": False}  # which keeps random states as generators
+    if any(isinstance(node.target, OpOverload) and is_collective(node.target) for node in joint.graph.nodes):
+        settings["cse"] = False  # which would merge equal collectives: a rank sends as often as the program does
+    with functorch_config.patch(settings):
+        forward, backward = function(joint, [], num_fwd_outputs=outputs)
+    return forward, backward
+
+
+def _partition_function(partition: str | Callable[..., Any]) -> Callable[..., Any]:
+    """Return a partition function by its name; a function is its own."""
+    if callable(partition):
+        return partition
+    if partition not in PARTITIONS:
+        raise CaptureError(f"partition={partition!r} is not one of {', '.join(PARTITIONS)}, nor a callable")
+    function: Callable[..., Any] = getattr(aot, PARTITIONS[partition])
+    return function
+
+
+def repartition(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
+    """Partition the steps of a Joint again by a partition function."""
+    if not joint.gradients:
+        return joint
+    _refuse_sparse(joint)
+    joint = _updates_as_values(joint)
+    guard_steps = _steps_of_guards([*joint.forward, *joint.backward], [*joint.results, *joint.gradients])
+    kept_forward, kept_backward = (
+        _values_to_keep(joint, joint.forward, guard_steps),
+        _values_to_keep(joint, joint.backward, guard_steps),
+    )
+    module = _joint_to_fx(joint, kept_forward, kept_backward, guard_steps)
+    forward, backward = partition_joint(module, partition, len(joint.results) + len(kept_forward))
+    names = names_of(joint)
+    forward_reader = _PartitionReader(forward, names, joint, {})
+    forward_steps = forward_reader.steps()
+    results, forward_values = forward_reader.returned(joint.results, kept_forward)
+    backward_reader = _PartitionReader(backward, names, joint, {step.name: step for step in forward_steps})
+    backward_steps = backward_reader.steps()
+    gradients, backward_values = backward_reader.returned(joint.gradients, kept_backward)
+    return replace(
+        joint,
+        forward=tuple(_insert_guard_steps(joint.forward, guard_steps, forward_steps, forward_values)),
+        backward=tuple(_insert_guard_steps(joint.backward, guard_steps, backward_steps, backward_values)),
+        results=results,
+        gradients=gradients,
+    )
+
+
+def _refuse_sparse(joint: Joint) -> None:
+    """Raise if a value is sparse: partition functions compare sizes of dense tensors in bytes."""
+    for port in (*joint.inputs, *joint.tangents):
+        if isinstance(port.spec, TensorSpec) and port.spec.layout != "strided":
+            raise CaptureError(
+                f"partition= takes dense tensors, and {port.name!r} is {port.spec.layout}: {LEAVE_PARTITION_OUT}"
+            )
+    for step in (*joint.forward, *joint.backward):
+        specs = step.spec if isinstance(step.spec, tuple) else (step.spec,)
+        if any(isinstance(spec, TensorSpec) and spec.layout != "strided" for spec in specs):
+            raise CaptureError(
+                f"partition= takes dense tensors, and {step.target} makes a sparse one: {LEAVE_PARTITION_OUT}"
+            )
+
+
+LEAVE_PARTITION_OUT = "leave partition= out to keep what autograd saved"
+
+
+def _updates_as_values(joint: Joint) -> Joint:
+    """Replace each use of a value after an in-place update by a use of the update's result.
+
+    A partition function sees data dependencies only: without this, it could move a read before the update, or drop the
+    update. A draw that saves its generator's state returns a tuple; the updated value is its second item.
+    """
+    latest_name: dict[str, str] = {}
+    saving_draws: dict[str, tuple[str, ...]] = {}
+
+    def in_order(steps: Iterable[Step]) -> list[Step]:
+        rewritten = []
+        for step in steps:
+            written = joint.notes.get(step.name, NO_NOTE).writes
+            step = mapped(step, lambda name: Ref(latest_name.get(name, name)))
+            rewritten.append(step)
+            if written and step.target == SAVING:
+                saving_draws[step.name] = written
+                continue
+            match step.target, step.args:
+                case "operator.getitem", (Ref(name), 1) if name in saving_draws:
+                    written = saving_draws.pop(name)
+            if len(written) > 1 or (written and not isinstance(step.spec, TensorSpec)):
+                raise CaptureError(
+                    f"partition= cannot follow {step.target}, which updates several values: {LEAVE_PARTITION_OUT}"
+                )
+            latest_name.update(dict.fromkeys(written, step.name))
+            latest_name.update({old: step.name for old, new in latest_name.items() if new in written})
+        return rewritten
+
+    def last(results: Iterable[Result]) -> tuple[Result, ...]:
+        return tuple(
+            (port, with_names(value, lambda name: Ref(latest_name.get(name, name)))) for port, value in results
+        )
+
+    forward = tuple(in_order(joint.forward))
+    results = last(joint.results)
+    backward = tuple(in_order(joint.backward))
+    return replace(joint, forward=forward, results=results, backward=backward, gradients=last(joint.gradients))
+
+
+def _steps_of_guards(steps: Sequence[Step], results: Iterable[Result]) -> set[str]:
+    """Return the names of the guards, and of the numbers that only guards use."""
+    used_elsewhere = {name for _, value in results for name in refs(value)}
+    names: set[str] = set()
+    for step in reversed(steps):
+        if step.is_guard or (isinstance(step.spec, ScalarSpec) and step.name not in used_elsewhere):
+            names.add(step.name)
+        else:
+            used_elsewhere.update(used(step))
+    return names
+
+
+def _values_to_keep(joint: Joint, steps: Iterable[Step], guard_steps: Collection[str]) -> list[str]:
+    """Return the values that a direction must compute even if nothing uses them: draws, effects, and values that guards
+    check."""
+    names: dict[str, None] = {}
+    tuples: set[str] = set()
+    for step in steps:
+        note = joint.notes.get(step.name, NO_NOTE)
+        if step.name in guard_steps:
+            names |= dict.fromkeys(name for name in used(step) if name not in guard_steps)
+        elif (note.draws or note.stays) and isinstance(step.spec, TensorSpec):
+            names[step.name] = None
+        elif note.draws or note.stays:
+            tuples.add(step.name)
+        elif step.target == "operator.getitem" and not tuples.isdisjoint(used(step)):
+            names[step.name] = None
+    return list(names)
+
+
+def _joint_to_fx(
+    joint: Joint, kept_forward: list[str], kept_backward: list[str], guard_steps: Collection[str]
+) -> fx.GraphModule:
+    """Return the whole step as one torch.fx graph, in the form that partition functions expect.
+
+    They know inputs by their names (`primals_0`, `tangents_0`) and sort nodes by `partitioner_tag`. Draws, effects and
+    updates must stay in their direction: a draw that the backward repeated would give other numbers.
+    """
+    constants: list[Port] = constant_ports(joint, joint.constants.keys(), "", {})
+    results = [
+        *joint.results,
+        *_results_kept_alive(kept_forward),
+        *joint.gradients,
+        *_results_kept_alive(kept_backward),
+    ]
+    steps = tuple(step for step in (*joint.forward, *joint.backward) if step.name not in guard_steps)
+    graph = Graph(
+        (*joint.inputs, *constants, *joint.tangents),
+        steps,
+        tuple(replace(port, local="") for port, _ in results),
+        tuple(value for _, value in results),
+        tuple(joint.subgraphs.items()),
+    )
+    module = to_fx(graph)
+    primals = len(joint.inputs) + len(constants)
+    for index, node in enumerate(module.graph.find_nodes(op="placeholder")):
+        node.target = f"primals_{index}" if index < primals else f"tangents_{index - primals}"
+        node.meta.setdefault("val", 0)
+    backward = {step.name for step in joint.backward}
+    for step, node in zip(steps, _call_nodes(module), strict=True):
+        note = joint.notes.get(step.name, NO_NOTE)
+        node.meta["step"] = step
+        node.meta.setdefault("val", 0)
+        node.meta["partitioner_tag"] = "is_backward" if step.name in backward else "is_forward"
+        if note.draws or note.stays or note.writes:
+            node.meta["partitioner_tag"] = f"must_be_in_{'backward' if step.name in backward else 'forward'}"
+    return module
+
+
+def _results_kept_alive(names: Iterable[str]) -> list[Result]:
+    """Return results for values that must not be removed as dead code."""
+    return [(Port(f"kept.{name}", "output"), Ref(name)) for name in names]
+
+
+def _call_nodes(module: fx.GraphModule) -> list[fx.Node]:
+    """Return the nodes of a graph that call an operator."""
+    return [node for node in module.graph.nodes if node.op == "call_function"]
+
+
+class _PartitionReader:
+    """Reads one direction of a partitioned graph as Steps.
+
+    For a backward, `forward_steps` are those of the forward: a node that is among them too is one that the partition
+    recomputes, so it gets a new name and the echo `recomputes`.
+    """
+
+    def __init__(self, module: fx.GraphModule, names: Names, joint: Joint, forward_steps: Mapping[str, Step]) -> None:
+        self.module, self.forward_steps = module, forward_steps
+        self.side = Side(module, names, subgraphs=dict(joint.subgraphs))
+        for node in module.graph.find_nodes(op="placeholder"):
+            port = node.meta.get("port")
+            self.side.locals[node.name] = port.local if port is not None else node.meta["step"].name
+
+    def steps(self) -> list[Step]:
+        """Return the steps of this direction in order."""
+        steps = []
+        for node in self.module.graph.nodes:
+            if node.op == "get_attr":
+                self.side.attribute(node)
+            elif node.op == "call_function":
+                steps.append(self.step_of_node(node))
+        return steps
+
+    def step_of_node(self, node: fx.Node) -> Step:
+        original: Step | None = node.meta.get("step")
+        if original is None:
+            return self.side.step_of_node(node, None, None)
+        is_recomputed = original.name in self.forward_steps
+        local = self.side.names.free(original.name) if is_recomputed else original.name
+        self.side.locals[node.name] = local
+        echo = Echo("recomputes", (original.name,)) if is_recomputed else original.echo
+        return replace(self.side.step_of_node(node, original.source, echo), spec=original.spec)
+
+    def returned(self, results: Sequence[Result], kept: Sequence[str]) -> tuple[tuple[Result, ...], dict[str, Value]]:
+        """Return the results with their new values, and the new values of the held names."""
+        values = [self.side.pack(node) for node in self.module.graph.output_node().args[0]]
+        count = len(results)
+        ports = [port for port, _ in results]
+        return (
+            tuple(zip(ports, values[:count], strict=True)),
+            dict(zip(kept, values[count : count + len(kept)], strict=True)),
+        )
+
+
+def _insert_guard_steps(
+    steps_before: Iterable[Step], guard_steps: Collection[str], steps: list[Step], new_values: Mapping[str, Value]
+) -> list[Step]:
+    """Return the steps with the guards among them again, each right after the value that it checks."""
+    places = {step.name: index for index, step in enumerate(steps)}
+    guards_after: dict[int, list[Step]] = {}
+    for step in steps_before:
+        if step.name in guard_steps:
+            guard = mapped(step, lambda name: new_values.get(name, Ref(name)))
+            places[step.name] = max((places[name] for name in used(guard) if name in places), default=-1)
+            guards_after.setdefault(places[step.name], []).append(guard)
+    steps_with_guards = guards_after.pop(-1, [])
+    for index, step in enumerate(steps):
+        steps_with_guards.append(step)
+        steps_with_guards += guards_after.get(index, ())
+    return steps_with_guards

@@ -1,0 +1,84 @@
+"""What every engine returns: an EngineResult, the Pairs with all that a Capture needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from backprint.errors import CaptureError
+from backprint.graph.nouns import Guard, Link, OpaqueEdge, Pair
+from backprint.trace.program import ObservedProgram, Outcome
+from backprint.trace.witness import run_step
+from backprint.values.results import ResultTree
+
+
+class HasCheckpoints(CaptureError):
+    """A fake program checkpoints, which AOTAutograd does not trace; engine `eager` is asked first."""
+
+
+CONTROL_FLOW = "control flow"
+"""A control flow operator (`torch.cond`, `map`) was recorded as the operators that its body ran."""
+VIEW_UPDATE = "view update"
+"""Autograd's backward of an update of a view scatters into the whole storage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why another engine may capture a program better: the cause, and the reason as a text with its place."""
+
+    cause: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineResult:
+    """The result of an engine.
+
+    `outputs` names the result's tensors in order, `differentiable` those that have tangents; `tree` and `leaves` are
+    the result's structure, with `A_TENSOR` in the place of each tensor. `tangents` has an example for each sparse
+    output with a tangent, because a spec does not say where its values are. `unguarded` are reads of values that
+    no guard checks. `doubts` name parts that another engine may express better. `notes` say how the graphs were made.
+    `groups` has the ranks in each group of processes that a collective of the graphs runs in.
+    """
+
+    program: ObservedProgram
+    pairs: tuple[Pair, ...]
+    outputs: tuple[str, ...]
+    differentiable: tuple[str, ...]
+    tree: ResultTree
+    leaves: tuple[Any, ...]
+    constants: Mapping[str, Tensor] = field(default_factory=dict)
+    tangents: Mapping[str, Tensor] = field(default_factory=dict)
+    guards: tuple[Guard, ...] = ()
+    opaque: tuple[OpaqueEdge, ...] = ()
+    links: tuple[Link, ...] = ()
+    breaks: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    outcome: Outcome | None = None
+    unguarded: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+    notes: tuple[str, ...] = ()
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The program behind one of several Pairs, as the reference of that Pair alone; `outputs` are the port names of its
+    results."""
+
+    program: ObservedProgram
+    outputs: tuple[str, ...]
+    partial: ClassVar[bool] = False
+
+    def run_step(self, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor] | None) -> Outcome:
+        """Run one eager step on these values; without tangents, from ones."""
+        numbered = {f"output.{index}": name for index, name in enumerate(self.outputs)}
+        named_tangents = tangents and {number: tangents[name] for number, name in numbered.items() if name in tangents}
+        known = {named.name for named in self.program.tensors}
+        own = {name: tensor for name, tensor in self.program.current_tensors().items() if name not in values}
+        outcome = run_step(self.program, {**own, **{n: t for n, t in values.items() if n in known}}, named_tangents)
+        outputs = {numbered[number]: tensor for number, tensor in outcome.outputs.items()}
+        return replace(outcome, outputs=outputs)

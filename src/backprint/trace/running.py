@@ -1,0 +1,896 @@
+"""Run a program on its own module, Parameters and arguments, or on stand-ins, and restore everything afterwards.
+
+The values of a run are written into the caller's own tensors, because a program may depend on their identity,
+attributes, hooks and aliases. A program without tensors of the caller's (it runs on fake tensors, or is a graph of
+Dynamo's) runs on stand-ins. `staged` prepares a run, `call_program` and `result_of` run the forward, and `run_backward`
+autograd's backward.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import operator
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from backprint._torch import pytree
+from backprint._torch.autograd import set_version_counters
+from backprint._torch.distributed import sharding_text
+from backprint._torch.fake import FakeTensor
+from backprint._torch.modes import reparametrized
+from backprint._torch.tensors import is_view, post_accumulate_hooks, storage_id, version_of
+from backprint.errors import CaptureError, UsageError, for_program
+from backprint.trace import frames
+from backprint.trace.collectives import answering
+from backprint.trace.custom import call_for_mode
+from backprint.trace.program import (
+    CalledProgram,
+    CallersObjects,
+    NamedTensor,
+    TensorSlot,
+    hooks_of,
+    nontensor_arguments,
+    state_of,
+)
+from backprint.trace.reach import state_of_optimizer, stateful_objects, tensors_of
+from backprint.trace.state.process import GLOBALS
+from backprint.trace.state.restore import restoring_everything_reachable, with_foreign_random_states
+from backprint.trace.state.snapshot import Snapshot
+from backprint.trace.state.tensors import LARGE_PARAMETER, has_same_placement, same_bytes, untraced
+from backprint.values.memory import bits_of
+from backprint.values.results import ResultTree, outputs_of
+from backprint.values.settings import default_device
+from backprint.values.tree import alias_groups, copy_values, ones_tangent, strided_parts
+from backprint.values.wrappers import Alias, Around, opened, wrapping_of
+
+# ---- Values in the caller's own tensors
+
+
+def _write_values(
+    own: Mapping[str, Tensor],
+    values: Mapping[str, Tensor],
+    snapshot: Snapshot,
+    stack: contextlib.ExitStack,
+    written: frozenset[str],
+) -> None:
+    """Write values into the caller's tensors; the Snapshot and `stack` restore them.
+
+    A large parameter would need a copy of its content to be restored. If it has memory of its own and the program does
+    not write to it, its content is swapped with the value instead, and back at the end: no memory is needed.
+    """
+    with_own_memory = set(own) - {name for group in alias_groups(dict(own)) for name in group}
+    sharing_memory = {name for group in alias_groups(dict(values)) for name in group}
+    with untraced():
+        for name, value in values.items():
+            tensor = own.get(name)
+            if tensor is None or same_memory(tensor, value) or same_content(tensor, value):
+                continue
+            kept_tensor = snapshot.tensors_by_id.get(id(tensor))
+            if (
+                kept_tensor is not None
+                and kept_tensor.is_large
+                and name in with_own_memory - sharing_memory - written
+                and _can_swap(tensor, value)
+            ):
+                version = version_of(tensor)
+                _swap_contents(tensor, value)
+                set_version_counters((tensor,), (version,))
+                stack.callback(_swap_back, name, tensor, value, version)
+                continue
+            snapshot.add(name, tensor, whole=True)
+            version = version_of(tensor)
+            write_value(tensor, value)
+            set_version_counters((tensor,), (version,))
+
+
+def same_memory(tensor: Tensor, value: Tensor) -> bool:
+    """Whether a value is the tensor itself."""
+    return tensor is value or (tensor.layout is torch.strided and has_same_placement(tensor, value))
+
+
+def same_content(tensor: Tensor, value: Tensor) -> bool:
+    """Whether a tensor already has these values, bit for bit."""
+    if tensor.shape != value.shape or tensor.dtype is not value.dtype or tensor.layout is not value.layout:
+        return False
+    if tensor.is_complex() or tensor.is_neg() or tensor.layout is not torch.strided:
+        return False
+    left, right = tensor.detach(), value.detach()
+    if not left.dim():
+        left, right = left.reshape(1), right.reshape(1)
+    return left.stride() == right.stride() and bool(torch.equal(bits_of(left), bits_of(right)))
+
+
+def _can_swap(tensor: Tensor, value: Tensor) -> bool:
+    """Whether two tensors have the same geometry in memory of their own, so that they can be swapped."""
+    return (
+        tensor.is_contiguous()
+        and value.is_contiguous()
+        and tensor.dtype is value.dtype
+        and tensor.shape == value.shape
+        and not value.requires_grad
+    )
+
+
+ELEMENTS_PER_SWAP = 2**22
+"""How many elements are swapped at a time."""
+
+
+def _swap_contents(tensor: Tensor, value: Tensor) -> None:
+    """Swap the contents of two tensors."""
+    left, right = tensor.detach().view(-1), value.detach().view(-1)
+    for start in range(0, left.numel(), ELEMENTS_PER_SWAP):
+        first, second = left[start : start + ELEMENTS_PER_SWAP], right[start : start + ELEMENTS_PER_SWAP]
+        copy = first.clone()
+        first.copy_(second)
+        second.copy_(copy)
+
+
+def _swap_back(name: str, tensor: Tensor, value: Tensor, version: int) -> None:
+    """Swap a tensor's own content back; raise if the run wrote to it, which its first run did not."""
+    if version_of(tensor) == version:
+        with untraced():
+            _swap_contents(tensor, value)
+        return
+    with untraced():
+        tensor.detach().copy_(value)
+    raise CaptureError(f"the program wrote to {name} in this run but not in its first run: its runs differ")
+
+
+def write_value(tensor: Tensor, value: Tensor) -> None:
+    """Write a value into a tensor, whatever its layout; into an expanded tensor each element once."""
+    if tensor.layout is not torch.strided:
+        pairs = list(zip(strided_parts(tensor), strided_parts(value), strict=True))
+        if all(left.shape == right.shape for left, right in pairs):
+            for left, right in pairs:
+                left.copy_(right)
+        else:
+            tensor.data = copy_values({"": value})[""]
+        return
+    if tensor.shape != value.shape:
+        raise CaptureError(f"a value of shape {list(value.shape)} does not fit a tensor of {list(tensor.shape)}")
+    each_element_once = tuple(slice(0, 1) if step == 0 else slice(None) for step in tensor.stride())
+    target, source = tensor.detach(), value.detach()
+    if each_element_once:
+        target, source = target[each_element_once], source[each_element_once]
+    target.copy_(source)
+
+
+# ---- The forward, its loss, and the backward
+
+
+class SubstituteTensors(TorchFunctionMode):
+    """Replaces tensors that a program reads from outside its call, while it runs."""
+
+    def __init__(self, table: Mapping[int, Tensor]) -> None:
+        super().__init__()
+        self.table = table
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        swap = functools.partial(_replacement_or_self, self.table)
+        return call_for_mode(self, func, _map_leaves(swap, args), _map_leaves(swap, kwargs or {}))
+
+
+def replace_tensors(table: Mapping[int, Tensor], value: Any) -> Any:
+    """Return nested arguments with the tensors that are in the table, by identity, replaced."""
+    return _map_leaves(functools.partial(_replacement_or_self, table), value)
+
+
+def _replacement_or_self(table: Mapping[int, Tensor], value: Any) -> Any:
+    return table.get(id(value), value)
+
+
+def _map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply a function to the leaves of plain nested arguments."""
+    kind = type(value)
+    if kind in (tuple, list):
+        return kind([_map_leaves(function, item) for item in value])
+    if kind is dict:
+        return {key: _map_leaves(function, item) for key, item in value.items()}
+    return function(value)
+
+
+@contextlib.contextmanager
+def _training_mode(module: Any, mode: str | None) -> Iterator[None]:
+    """Set the module to train or eval mode, and restore every flag afterwards."""
+    if mode is None or not isinstance(module, nn.Module):
+        yield
+        return
+    flags = [(child, child.training) for child in module.modules()]
+    module.train(mode == "train")
+    try:
+        yield
+    finally:
+        for child, flag in flags:
+            child.training = flag
+
+
+def passed_values(
+    program: CalledProgram,
+    ready: Mapping[str, Tensor],
+    alias: Alias = Tensor.detach,
+    note: Callable[[str, str], None] = lambda name, text: None,
+) -> dict[str, Tensor]:
+    """Return what a program takes on stand-ins: a wrapper around those that it knows inside of one, recorded by
+    autograd. In the backward, `note` is told what the gradient of a tensor is a part of."""
+    passed = dict(ready)
+    for name, wrapping in program.wrappings.items():
+        if name in ready:
+            passed[name] = Around.apply(ready[name], wrapping, alias, functools.partial(note, name))
+    return passed
+
+
+@contextlib.contextmanager
+def with_values(
+    program: CalledProgram,
+    values: Mapping[str, Tensor],
+    table: dict[int, Tensor] | None = None,
+    passed: Mapping[str, Tensor] | None = None,
+) -> Iterator[None]:
+    """Set the program's state and external tensors to these values while its forward and backward run.
+
+    A backward may recompute parts of the forward (checkpointing), so this spans both. With a `table`, the caller has
+    already entered a Substitute mode with it. `passed` has wrappers instead of the values inside.
+    """
+    target, passed = program.target(), values if passed is None else passed
+    replacements = {id(tensor): values[name] for name, tensor in program.own().items() if name in values}
+    replacements |= {id(tensor): passed[name] for name, tensor in program.wrappers().items() if name in passed}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_training_mode(target, program.mode))
+        if isinstance(target, nn.Module):
+            own = state_of(target)
+            state = {name: tensor for name, tensor in passed.items() if name in own}
+            stack.enter_context(reparametrized(target, state, tie_weights=True))
+        if table is not None:
+            table.clear()
+            table.update(replacements)
+        elif replacements:
+            stack.enter_context(SubstituteTensors(replacements))
+        yield
+
+
+@contextlib.contextmanager
+def modes_reach_backward() -> Iterator[None]:
+    """Keep function modes on while autograd runs: a backward that recomputes the forward must go through them.
+
+    `torch.autograd.grad` is itself a function that modes see, and a mode is off while it handles a function.
+    """
+    original, thread = torch.autograd.has_torch_function, threading.get_ident()
+    torch.autograd.has_torch_function = lambda arguments: threading.get_ident() != thread and original(arguments)
+    try:
+        yield
+    finally:
+        torch.autograd.has_torch_function = original
+
+
+@frames.calls_program
+def call_program(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
+    """Return the program's result on these values."""
+    target = program.target()
+    args, kwargs = own_arguments(program, values)
+    program.foreign_random.context = contextvars.copy_context()
+    with with_foreign_random_states(program.foreign_random, program.target.snapshot):
+        return for_program(program.foreign_random.context.run, target, *args, **kwargs)
+
+
+def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
+    """Return the call's own containers, if they hold these tensors; else new ones."""
+    held = program.target
+    if isinstance(held, CallersObjects):
+        own_leaves, structure = pytree.tree_flatten(held.call)
+        wanted = [values[leaf.name] if isinstance(leaf, TensorSlot) else leaf for leaf in program.leaves]
+        if (
+            structure == program.structure
+            and len(own_leaves) == len(wanted)
+            and all(map(operator.is_, own_leaves, wanted))
+        ):
+            return held.call
+    return call_arguments(program, values)
+
+
+def call_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
+    """Return the arguments and keyword arguments of the program's call, with these values."""
+    leaves = [values[leaf.name] if isinstance(leaf, TensorSlot) else leaf for leaf in program.leaves]
+    return pytree.tree_unflatten(leaves, program.structure)
+
+
+def with_clones(
+    program: CalledProgram, values: Mapping[str, Tensor], mark: Callable[[Tensor], Tensor]
+) -> dict[str, Tensor]:
+    """Return the values with copies, made by `mark`, of tensors that the program writes to or that have hooks.
+
+    Autograd refuses writes to leaves that require grad. Gradients still arrive at the leaves, through the copies.
+    """
+    ready = dict(values)
+    for name in program.cloned_when_traced:
+        ready[name] = mark(values[name])
+        for hook in program.hooks.get(name, ()):
+            if ready[name].requires_grad:
+                ready[name].register_hook(hook)
+    return ready
+
+
+def with_loss(program: CalledProgram, result: Any) -> Any:
+    """Return the loss and the detached result; without a loss, the result."""
+    if program.loss is None:
+        return result
+    loss = check_loss(for_program(program.foreign_random.context.run, program.loss, result))
+    named, tree = outputs_of(result)
+    detached = tree.rebuild([leaf.detach() if isinstance(leaf, Tensor) else leaf for _, leaf in named])
+    return {"loss": loss, "output": detached}
+
+
+def check_loss(loss: Any) -> Tensor:
+    """Return the loss, if it is a tensor with one element."""
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        raise UsageError(f"loss must return a tensor with one element, not {_describe_result(loss)}")
+    return loss
+
+
+def _describe_result(value: Any) -> str:
+    """Describe a value for a message."""
+    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
+def result_of(program: CalledProgram, ready: Mapping[str, Tensor]) -> Any:
+    """Return the program's result with its loss, and for order=2 the gradients of both too."""
+    result = with_loss(program, call_program(program, ready))
+    if not program.tangents:
+        return result
+    named, _ = named_outputs(replace(program, tangents=()), result)
+    tangents = {name: ready[f"tangent.{name}"] for name in program.tangents}
+    roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
+    wanted = [named.name for named in program.tensors if named.requires_grad and not named.name.startswith("tangent.")]
+    computed = for_program(
+        torch.autograd.grad,
+        list(roots.values()),
+        [ready[name] for name in wanted],
+        [tangents[name] for name in roots],
+        create_graph=True,
+        allow_unused=True,
+    )
+    gradients = dict(zip(wanted, computed, strict=True))
+    if program.loss is not None:
+        return {**result, "gradient": gradients}
+    return {"output": result, "gradient": gradients}
+
+
+def named_outputs(program: CalledProgram, result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
+    """Return `outputs_of` a program's result; a loss is named `loss`, gradients `gradient.NAME`."""
+    if program.tangents:
+        named, _ = named_outputs(
+            replace(program, tangents=()), result if program.loss is not None else result["output"]
+        )
+        named += [(f"gradient.{name}", gradient) for name, gradient in result["gradient"].items()]
+        return named, outputs_of({"output": result["output"], "gradient": result["gradient"]})[1]
+    if program.loss is None:
+        return outputs_of(result)
+    named, structure = outputs_of(result["output"])
+    return [("loss", result["loss"]), *named], structure
+
+
+def _leaf_values(program: CalledProgram, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return new leaves with these values that require grad as the program's tensors do.
+
+    All are copies, except for parameters that no run is known to change, and for fake tensors, which are new already.
+    """
+    not_copied = {name for name, tensor in values.items() if isinstance(tensor, FakeTensor)}
+    not_copied |= {named.name for named in program.tensors if named.role == "parameter"} - program.changed
+    copies = copy_values({name: tensor for name, tensor in values.items() if name not in not_copied})
+    leaves = {name: values[name].data if name in not_copied else copies[name] for name in values}
+    for named in program.tensors:
+        if named.name in leaves and named.requires_grad:
+            leaves[named.name].requires_grad_(True)
+    return leaves
+
+
+def run_backward(
+    program: CalledProgram,
+    leaves: Mapping[str, Tensor],
+    outputs: Mapping[str, Tensor],
+    tangents: Mapping[str, Tensor | None] | None,
+    shards: dict[str, str] | None = None,
+    retain_graph: bool = False,
+) -> dict[str, Tensor | None]:
+    """Return autograd's own gradients of the outputs that require grad, with these tangents (None: ones).
+
+    An output whose tangent is None takes no part, as one that a loss does not depend on. What gradients that are
+    DTensors are parts of is put into `shards`. With `retain_graph`, another backward may follow.
+    """
+    requiring_grad = [named for named in program.tensors if named.requires_grad]
+    wanted = [
+        named for named in requiring_grad if leaves[named.name].requires_grad
+    ]  # a program may freeze its own parameters
+    tangents_given = tangents or {}
+    left_out = {name for name, tangent in tangents_given.items() if tangent is None}
+    roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad and name not in left_out}
+    if not roots or not requiring_grad:
+        return {}
+    if not wanted:  # the program has frozen them all, after their last use
+        return dict.fromkeys((name for named in requiring_grad for name in (named.name, *named.other_names)), None)
+    grad_outputs = [tangent_of(tensor, tangents_given.get(name)) for name, tensor in roots.items()]
+    with (
+        modes_reach_backward(),
+        with_foreign_random_states(program.foreign_random, program.target.snapshot, backward=True),
+    ):
+        computed = program.foreign_random.context.run(
+            _gradients_by_autograd,
+            program,
+            list(roots.values()),
+            [leaves[named.name] for named in wanted],
+            grad_outputs,
+            retain_graph,
+        )
+    if computed is None:
+        return {}
+    by_name = dict(zip((named.name for named in wanted), computed, strict=True))
+    gradients = {}
+    reduces_gradients = program.reduces_gradients
+    for named in requiring_grad:
+        gradient = by_name.get(named.name)
+        for name in (named.name, *named.other_names):
+            if shards is not None and gradient is not None and (text := sharding_text(gradient)):
+                shards[name] = text
+            # DDP may accumulate gradients in its buckets, which the next step fills again
+            kept = None if gradient is None else opened(gradient).detach()
+            gradients[name] = kept.clone() if kept is not None and reduces_gradients else kept
+    return gradients
+
+
+def accumulates(program: CalledProgram, leaves: Iterable[Tensor]) -> bool:
+    """Whether the gradients are taken from `.grad`: where alone they are there, or where hooks may change them."""
+    if program.accumulates:
+        return True
+    return program.runs_hooks_after and any(leaf.is_leaf and post_accumulate_hooks(leaf) for leaf in leaves)
+
+
+@contextlib.contextmanager
+def without_hooks_after(leaves: Iterable[Tensor]) -> Iterator[None]:
+    """Remove the hooks after accumulation of these leaves for a backward."""
+    tables = [table for leaf in leaves if leaf.is_leaf and (table := post_accumulate_hooks(leaf))]
+    hooks = [dict(table) for table in tables]
+    for table in tables:
+        table.clear()
+    try:
+        yield
+    finally:
+        for table, removed in zip(tables, hooks, strict=True):
+            table.update(removed)
+
+
+def tangent_of(output: Tensor, tangent: Tensor | None) -> Tensor:
+    """Return a tangent as autograd takes it for an output: ones by default, and a wrapper for a wrapper."""
+    wrapping = wrapping_of(output)
+    inner = ones_tangent(opened(output)) if tangent is None else tangent
+    return inner if wrapping is None else wrapping.around(inner, tangent=True)
+
+
+@frames.calls_program
+def _gradients_by_autograd(
+    program: CalledProgram, roots: list[Tensor], leaves: list[Tensor], tangents: list[Tensor], retain_graph: bool
+) -> Sequence[Tensor | None] | None:
+    """Return the leaves' gradients; None if the program has already run backward from these outputs itself."""
+    try:
+        if not accumulates(program, leaves):
+            return for_program(
+                torch.autograd.grad, roots, leaves, tangents, allow_unused=True, retain_graph=retain_graph
+            )
+        own_gradients = [leaf.grad for leaf in leaves]
+        for leaf in leaves:
+            leaf.grad = None
+        with contextlib.nullcontext() if program.runs_hooks_after else without_hooks_after(leaves):
+            for_program(torch.autograd.backward, roots, tangents, retain_graph=retain_graph)
+        gradients = [leaf.grad for leaf in leaves]
+        for leaf, gradient in zip(leaves, own_gradients, strict=True):
+            leaf.grad = gradient
+        return gradients
+    except RuntimeError as error:
+        if "backward through the graph a second time" in str(error):
+            return None
+        raise
+
+
+# ---- The state around a run: what the program reaches, and the settings of the process
+
+
+@contextlib.contextmanager
+def restoring_state(program: CalledProgram) -> Iterator[None]:
+    """Take a Snapshot of everything that the program reaches, unless one is open, and restore it at the end."""
+    target = program.target
+    if target.snapshot is not None or target.target is None:
+        yield
+        return
+    callers = target if isinstance(target, CallersObjects) else None
+    leaves = zip(program.leaf_names, program.leaves, strict=True)
+    with restoring_everything_reachable(target.target, program.loss, dict(program.outside)) as snapshot:
+        if callers is not None:
+            callers.reached = frozenset(snapshot.tensors_by_id)
+        snapshot.search([*leaves, ("", callers.call if callers is not None else ())])
+        snapshot.refuse_iterators(program.title)
+        target.snapshot = snapshot
+        try:
+            yield
+        finally:
+            target.snapshot = None
+
+
+@contextlib.contextmanager
+def _settings_as_captured(program: CalledProgram) -> Iterator[None]:
+    """Set the process-wide settings (autocast, default dtype, …) and the modules' train or eval mode as at capture.
+
+    All settings that the run changes are set back, so that the next run begins as this one did.
+    """
+    target = program.target
+    if not isinstance(target, CallersObjects):
+        yield
+        return
+    settings = {name: GLOBALS[name][0]() for name in GLOBALS}
+    flags = [(module, module.training) for module, _ in target.training]
+    for module, training in target.training:
+        if module.training != training:
+            module.training = training
+    _set_globals(target.switches)
+    torch.clear_autocast_cache()  # its keys are tensors by identity, and their values may have changed
+    try:
+        with default_device(target.device):
+            yield
+    finally:
+        torch.clear_autocast_cache()
+        _set_globals(settings)
+        for module, training in flags:
+            if module.training != training:
+                module.training = training
+
+
+def _set_globals(wanted: Mapping[str, Any]) -> None:
+    """Set the settings that differ."""
+    for name, value in wanted.items():
+        read, set_value = GLOBALS[name]
+        if read() != value:
+            set_value(value)
+
+
+# ---- A program that is ready to run
+
+
+@dataclass(slots=True)
+class TensorMark:
+    """The state of a tensor when a run began: its version, its memory, and, unless it is large, its content."""
+
+    version: int
+    alias: Tensor
+    content: tuple[Any, ...] | None
+
+    def touched(self, tensor: Tensor) -> bool:
+        """Whether the tensor has changed since."""
+        if version_of(tensor) != self.version or not has_same_placement(tensor, self.alias):
+            return True
+        if self.content is None:
+            return False
+        now = (part.untyped_storage() for part in strided_parts(tensor))
+        return not all(same_bytes(left, right) for left, right in zip(now, self.content, strict=True))
+
+
+@dataclass(slots=True)
+class Staged:
+    """A program ready to run: its tensors, the leaves of its gradients, and the state before the run.
+
+    `ready` has the tensors that have memory, `passed` those that the program takes: a wrapper instead of the tensor
+    inside.
+    """
+
+    program: CalledProgram
+    ready: dict[str, Tensor]
+    passed: dict[str, Tensor]
+    leaves: dict[str, Tensor]
+    marks: dict[str, TensorMark]
+    aliases: dict[str, tuple[Tensor, TensorMark]]
+    reached: dict[str, Tensor]
+    gradients: dict[int, Tensor | None]
+    optimizers: dict[str, torch.optim.Optimizer]
+    states: frozenset[int]
+
+    def new_tensors(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """Return the tensors that modules and containers hold now and did not hold before, and those that changed
+        because they share memory with the program's tensors, or with tensors from `outside`."""
+        new: dict[str, Tensor] = {}
+        own = {id(tensor): name for name, tensor in {**self.program.own(), **self.program.wrappers()}.items()}
+        reducing = self.program.reduces_gradients
+        gathered = {id(self.passed[name]) for name in self.program.wrappings if name in self.passed and reducing}
+        for name, tensor in tensors_of(self.program.target()):
+            before = self.reached.get(name)
+            if id(before) in gathered:
+                continue  # FSDP2 puts the gathered parameter in the place of the shard until the backward has ended
+            if before is not tensor and name not in new:
+                new[own.get(id(before), name) if before is not None else name] = opened(tensor)
+        with untraced():
+            touched = {name: tensor for name, (tensor, mark) in self.aliases.items() if mark.touched(tensor)}
+            touched |= {name: tensor for name, tensor in self.in_memory_of(outside or {}) if self.since_picture(tensor)}
+        return {**touched, **new}
+
+    def in_memory_of(self, outside: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """Yield the program's other tensors that share memory with external tensors."""
+        memories = _storage_ids(outside.values()) - _storage_ids(self.ready.values())
+        known = {id(tensor) for tensor in (*self.program.own().values(), *self.ready.values(), *outside.values())}
+        yield from _tensors_in_storages(memories, self.reached, known)
+
+    def since_picture(self, tensor: Tensor) -> bool:
+        """Whether a tensor has changed since the program's Snapshot was taken, just before the run."""
+        target = self.program.target
+        snapshot = target.snapshot if isinstance(target, CallersObjects) else None
+        kept_tensor = snapshot.tensors_by_id.get(id(tensor)) if snapshot is not None else None
+        if snapshot is None or kept_tensor is None or kept_tensor.alias is None:
+            return False
+        in_memory_too = (other for other in snapshot.tensors if other.memory == kept_tensor.memory)
+        content = next((other.content for other in in_memory_too if other.content is not None), None)
+        return TensorMark(kept_tensor.version or 0, kept_tensor.alias, content).touched(tensor)
+
+    def new_gradients(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """Return new gradients of leaves, and new state of optimizers."""
+        new = {}
+        for name, tensor in {**self.passed, **(outside or {})}.items():
+            if tensor.is_leaf and tensor.grad is not None and tensor.grad is not self.gradients.get(id(tensor)):
+                new[f"{name}.grad"] = opened(tensor.grad)
+        for name, optimizer in self.optimizers.items():
+            for key, tensor in state_of_optimizer(optimizer).items():
+                if id(tensor) not in self.states:
+                    new[f"{name}.state.{key}"] = opened(tensor)
+        return new
+
+    def changed(self, new: Mapping[str, Tensor]) -> set[str]:
+        """Return the names of tensors that the run wrote to, and of tensors that share memory with them."""
+        known = self.program.changed
+        with untraced():
+            written = {
+                name
+                for name, tensor in self.ready.items()
+                if name not in new and (name in known or self.marks[name].touched(tensor))
+            }
+        groups = (*self.program.written_alias_groups, *alias_groups(self.ready))
+        return written | {name for group in groups if written & set(group) for name in group if name in self.ready}
+
+
+@contextlib.contextmanager
+def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, anew: bool = False) -> Iterator[Staged]:
+    """Prepare the program to run on these values (None: its own as captured), and restore everything afterwards.
+
+    With `anew`, other tensors replace the arguments even if the values are the same.
+    """
+    if isinstance(program.target, CallersObjects):
+        with (
+            restoring_state(program),
+            _settings_as_captured(program),
+            _on_own_objects(program, values, anew) as stage,
+            answering(program.peers),
+        ):
+            yield stage
+        return
+    leaves = _leaf_values(program, program.current_tensors() if values is None else values)
+    with torch.enable_grad():
+        ready = with_clones(program, leaves, lambda tensor: tensor.clone())
+        passed = passed_values(program, ready)
+    with (
+        restoring_everything_reachable(program.target(), dict(program.outside), nontensor_arguments(program)),
+        with_values(program, ready, passed=passed),
+    ):
+        gradients = _set_gradients_of_stand_ins(ready)
+        yield _staged_now(program, ready, passed, leaves, gradients)
+
+
+@contextlib.contextmanager
+def _on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None, anew: bool) -> Iterator[Staged]:
+    """Prepare the caller's own tensors: with these values, and requiring grad as the program's tensors do."""
+    assert isinstance(program.target, CallersObjects)
+    snapshot = program.target.snapshot
+    assert snapshot is not None
+    own, wrappers = program.own(), program.wrappers()
+    written = program.changed
+    for name, tensor in own.items():
+        snapshot.add(name, tensor, whole=name in written)
+    values_given = values if values is not None else {**program.outside, **program.values}
+    with contextlib.ExitStack() as stack:
+        stack.callback(snapshot.restore)
+        joined = {name for group in alias_groups(dict(own)) for name in group}
+        for name in program.values:
+            if name in values_given and _needs_other_tensor(own[name], values_given[name], name in joined, anew):
+                own[name] = _other_tensor_like(own[name], values_given[name])
+                if name in wrappers:
+                    wrappers[name] = program.wrappings[name].wrap(own[name], wrappers[name].requires_grad)
+        _write_values(own, values_given, snapshot, stack, written)
+        own |= {
+            name: _alias_of(own[name]) for name in program.values if is_reached_as_argument_only(program, own[name])
+        }
+        passed, leaves = {}, {}
+        for named in program.tensors:
+            is_cloned = named.name in program.cloned_in_eager and named.name in program.values
+            tensor = wrappers.get(named.name, own[named.name])
+            leaves[named.name], passed[named.name] = _leaf_and_argument(tensor, named, is_cloned)
+        ready = {name: opened(tensor) for name, tensor in passed.items()}
+        stack.enter_context(_training_mode(program.target(), program.mode))
+        stack.enter_context(torch.enable_grad())
+        gradients = {id(tensor): tensor.grad for tensor in leaves.values() if tensor.is_leaf}
+        yield _staged_now(program, ready, passed, leaves, gradients)
+
+
+def _needs_other_tensor(tensor: Tensor, value: Tensor, joined: bool, anew: bool) -> bool:
+    """Whether another tensor must replace an argument, as in a call with other values."""
+    if anew:
+        return not joined and has_ordinary_memory(tensor) and tensor.is_leaf and not is_view(tensor)
+    if value.shape != tensor.shape:
+        return True
+    with untraced():
+        return (
+            not joined
+            and has_ordinary_memory(tensor)
+            and not (same_memory(tensor, value) or same_content(tensor, value))
+        )
+
+
+def _other_tensor_like(tensor: Tensor, value: Tensor) -> Tensor:
+    """Return a new tensor with this value and an argument's class, attributes, gradient and hooks."""
+    with torch.no_grad():
+        other = copy_values({"": value.detach()})[""]
+    other = nn.Parameter(other, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else other
+    other.requires_grad_(tensor.requires_grad)
+    other.__dict__.update(tensor.__dict__)
+    if tensor.is_leaf and tensor.grad is not None and tensor.grad.shape == other.shape:
+        other.grad = tensor.grad
+    for hook in hooks_of(tensor):
+        other.register_hook(hook)
+    for hook in (post_accumulate_hooks(tensor) or {}).values() if tensor.is_leaf else ():
+        other.register_post_accumulate_grad_hook(hook)
+    if not tensor.is_inference():
+        set_version_counters((other,), (version_of(tensor),))
+    return other
+
+
+def with_other_arguments(stage: Staged, values: Mapping[str, Tensor]) -> Staged:
+    """Return what another call of the program takes: new tensors with these values as arguments, all else as it is.
+
+    Arguments that share memory with others, or that a wrapper holds, stay.
+    """
+    program = stage.program
+    own = program.own()
+    joined = {name for group in alias_groups(dict(own)) for name in group}
+    passed, leaves = dict(stage.passed), dict(stage.leaves)
+    for named in program.tensors:
+        name = named.name
+        if name not in values or name not in program.values or name in program.wrappings:
+            continue
+        if _needs_other_tensor(own[name], values[name], name in joined, anew=False):
+            is_cloned = name in program.cloned_in_eager
+            leaves[name], passed[name] = _leaf_and_argument(
+                _other_tensor_like(own[name], values[name]), named, is_cloned
+            )
+    return replace(stage, passed=passed, leaves=leaves, ready={name: opened(tensor) for name, tensor in passed.items()})
+
+
+def write_parameters(stage: Staged, values: Mapping[str, Tensor]) -> None:
+    """Write values into the program's own small parameters between two calls, as a step of an optimizer does."""
+    program = stage.program
+    snapshot = program.target.snapshot if isinstance(program.target, CallersObjects) else None
+    own = program.own()
+    for name in {named.name for named in program.tensors if named.role == "parameter"} & set(values):
+        tensor = own[name]
+        if (
+            snapshot is not None
+            and has_ordinary_memory(tensor)
+            and tensor.untyped_storage().nbytes() <= LARGE_PARAMETER
+        ):
+            snapshot.add(name, tensor, whole=True)
+            with untraced():
+                write_value(tensor, values[name])
+
+
+def is_reached_as_argument_only(program: CalledProgram, tensor: Tensor) -> bool:
+    """Whether an argument requires grad by default only, the program reaches it in no other way, and threads run.
+
+    An alias replaces such an argument: the other threads must not see that it requires grad.
+    """
+    assert isinstance(program.target, CallersObjects)
+    plain = tensor.is_leaf and not tensor.requires_grad and id(tensor) not in program.target.reached
+    return program.grad_by_default and plain and threading.active_count() > 1
+
+
+def _alias_of(tensor: Tensor) -> Tensor:
+    """Return another tensor with the same memory and the same attributes."""
+    alias = tensor.detach()
+    alias.__dict__.update(tensor.__dict__)
+    return alias
+
+
+def _staged_now(
+    program: CalledProgram,
+    ready: dict[str, Tensor],
+    passed: dict[str, Tensor],
+    leaves: dict[str, Tensor],
+    gradients: dict[int, Tensor | None],
+) -> Staged:
+    """Return a Staged of these tensors, with marks of their current state."""
+    reached = dict(tensors_of(program.target()))
+    optimizers = {
+        n: optimizer
+        for n, optimizer in stateful_objects(program.target()).items()
+        if isinstance(optimizer, torch.optim.Optimizer)
+    }
+    states = frozenset(id(t) for optimizer in optimizers.values() for t in state_of_optimizer(optimizer).values())
+    known = {id(tensor) for tensor in (*program.own().values(), *ready.values(), *passed.values())}
+    with untraced():
+        snapshot = program.target.snapshot if isinstance(program.target, CallersObjects) else None
+        marks = {name: mark_of(tensor, snapshot) for name, tensor in ready.items()}
+        memories = _storage_ids(ready.values())
+        aliases = {
+            name: (tensor, mark_of(tensor, snapshot)) for name, tensor in _tensors_in_storages(memories, reached, known)
+        }
+    return Staged(program, ready, passed, leaves, marks, aliases, reached, gradients, optimizers, states)
+
+
+def _storage_ids(tensors: Iterable[Tensor]) -> set[int]:
+    """Return the identities of the storages of tensors."""
+    parts = (part for tensor in tensors for part in strided_parts(tensor) if has_ordinary_memory(tensor))
+    return {storage_id(part.untyped_storage()) for part in parts}
+
+
+def _tensors_in_storages(
+    memories: Collection[int], reached: Mapping[str, Tensor], known: Collection[int]
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors and gradients that use one of these storages, except those in `known` (by identity)."""
+    grads = {
+        f"{name}.grad": tensor.grad for name, tensor in reached.items() if tensor.is_leaf and tensor.grad is not None
+    }
+    for name, tensor in {**reached, **grads}.items():
+        if id(tensor) in known or not has_ordinary_memory(tensor):
+            continue
+        if storage_id(strided_parts(tensor)[-1].untyped_storage()) in memories:
+            yield name, tensor
+
+
+def has_ordinary_memory(tensor: Tensor) -> bool:
+    """Whether a tensor has ordinary memory: it is not on the meta device, nested, or a subclass."""
+    return tensor.device.type != "meta" and type(tensor) in (Tensor, nn.Parameter, nn.Buffer) and not tensor.is_nested
+
+
+def mark_of(tensor: Tensor, snapshot: Snapshot | None) -> TensorMark:
+    """Return the current state of a tensor: of a large parameter only its version, unless the Snapshot has a copy."""
+    plain = has_ordinary_memory(tensor)
+    size = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0
+    copied = (
+        snapshot is not None
+        and plain
+        and storage_id(strided_parts(tensor)[-1].untyped_storage()) in snapshot.copied_storages
+    )
+    with_content = plain and (copied or not (isinstance(tensor, nn.Parameter) and size > LARGE_PARAMETER))
+    content = tuple(part.untyped_storage().clone() for part in strided_parts(tensor)) if with_content else None
+    return TensorMark(version_of(tensor), tensor.detach(), content)
+
+
+def _leaf_and_argument(tensor: Tensor, named: NamedTensor, is_cloned: bool) -> tuple[Tensor, Tensor]:
+    """Return the tensor whose gradient is taken, and the tensor that the program takes."""
+    if tensor.requires_grad and not named.requires_grad and not tensor.is_leaf:
+        detached = tensor.detach()
+        return detached, detached
+    is_view_requiring_grad = named.requires_grad and is_view(tensor)  # a view requires grad as soon as its base does
+    if tensor.is_leaf and (tensor.requires_grad != named.requires_grad or is_view_requiring_grad):
+        tensor.requires_grad_(named.requires_grad)
+    if not is_cloned:
+        return tensor, tensor
+    with torch.enable_grad():
+        return tensor, tensor.clone()
+
+
+def _set_gradients_of_stand_ins(ready: Mapping[str, Tensor]) -> dict[int, Tensor | None]:
+    """Set `.grad` of each stand-in to the program's tensor named `NAME.grad`; return these by id of the stand-in."""
+    gradients: dict[int, Tensor | None] = {}
+    for name, tensor in ready.items():
+        gradient = ready.get(f"{name}.grad")
+        if gradient is not None and tensor.is_leaf and tensor.shape == gradient.shape:
+            tensor.grad = gradient
+            gradients[id(tensor)] = gradient
+    return gradients

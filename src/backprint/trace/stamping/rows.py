@@ -1,0 +1,628 @@
+"""Continue the rows of a model with n and with n + 1 layers to the rows of the same model with any number of layers.
+
+A row is a step of a graph, a port, or an operator that ran: a head that must be equal, and items (names and numbers)
+that may grow from layer to layer. `continue_rows` takes the rows of the two shallow models:
+
+    4 layers:   embed  A B  A B  A B  A B  norm
+    5 layers:   embed  A B  A B  A B  A B  A B  norm      one period (A B) more
+
+1. It finds where the deeper model has a period more (`_find_repetitions`); that part repeats.
+2. In a repeating part, an item is a linear function of the layer and of the depth: the number in `blocks.3.weight` or
+   `add_17` grows by the same from each layer to the next, and may start elsewhere with one layer more (a backward
+   counts down). One or two layers at the ends may be irregular (`IRREGULAR_ENDS`): their items grow with the depth
+   alone, as do those between the repetitions. 3. Such a function has three coefficients. It must hold for at least five
+   values, so that a coincidence is not taken for a rule; and `stamp` compares the result with a run of the whole model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from backprint._torch.distributed import sharding_text
+from backprint._torch.modes import DisableTorchFunction
+from backprint._torch.tensors import storage_id
+from backprint.graph.folding.fold import token_of
+from backprint.graph.folding.nouns import SOURCE, divided, places_of, places_of_value, skeleton, with_places, with_value
+from backprint.graph.fx.convert import Names, tensor_spec
+from backprint.graph.nouns import Port, Ref, Source, Step
+from backprint.trace import frames
+from backprint.trace.aot.from_fx import ReadJoint
+from backprint.trace.assembly import NO_NOTE, Joint, Note, Result
+from backprint.trace.watch import Watch
+from backprint.values.tree import copy_values, plain_leaves
+from backprint.values.wrappers import Wrapping, opened
+
+Item = str | int
+"""A part of a row that may grow: a text with numbers in it, or a number."""
+
+
+class Row(NamedTuple):
+    """One row: a head that must be equal in all layers, and the items that may grow."""
+
+    head: Any
+    items: tuple[Item, ...]
+
+
+class _GrownRow(NamedTuple):
+    """A row of the whole model: the index of the deeper model's row with the same head, and its items."""
+
+    like: int
+    items: tuple[Item, ...]
+
+
+class CannotStamp(Exception):
+    """A model must be traced in full, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Repetition:
+    """A part that repeats with a period, and is one period longer in the deeper model.
+
+    `start` and `deeper_start` are where it begins in both, `length` is its length in the shallow one.
+    """
+
+    start: int
+    deeper_start: int
+    length: int
+    period: int
+
+
+def continue_rows(shallow: Sequence[Row], deeper: Sequence[Row], layers_more: int, what: str) -> list[_GrownRow]:
+    """Return the rows of the model with `layers_more` layers more than the shallow one; `what` names them in errors."""
+    numbers: dict[Any, int] = {}
+    left, right = (
+        [numbers.setdefault((row.head, len(row.items)), len(numbers)) for row in rows] for rows in (shallow, deeper)
+    )
+    continued_rows: list[_GrownRow] = []
+    shallow_at, deeper_at = 0, 0
+    for repetition in _find_repetitions(left, right, what):
+        continued_rows += _rows_between_repetitions(
+            shallow[shallow_at : repetition.start],
+            deeper[deeper_at : repetition.deeper_start],
+            deeper_at,
+            layers_more,
+            what,
+        )
+        continued_rows += _rows_of_repetition(shallow, deeper, repetition, layers_more, what)
+        shallow_at, deeper_at = (
+            repetition.start + repetition.length,
+            repetition.deeper_start + repetition.length + repetition.period,
+        )
+    continued_rows += _rows_between_repetitions(shallow[shallow_at:], deeper[deeper_at:], deeper_at, layers_more, what)
+    return continued_rows
+
+
+# ---- Where rows repeat
+
+
+def _find_repetitions(left: Sequence[int], right: Sequence[int], what: str) -> Iterator[_Repetition]:
+    """Yield the parts in which the deeper model has one period more.
+
+    The rows are compared from the front. Where they stop being equal, the deeper model has a period more, which must
+    repeat the rows just before it. The part then begins as far back as the deeper rows repeat with that period, because
+    rows of the first layers are equal in both models anyway.
+    """
+    left_at, right_at, last_end = 0, 0, 0
+    while True:
+        equal = _length_of_equal_run(left, right, left_at, right_at)
+        left_at, right_at = left_at + equal, right_at + equal
+        rows_missing = (len(right) - right_at) - (len(left) - left_at)
+        if not rows_missing and left_at == len(left):
+            return
+        period = _period_of(left, right, left_at, right_at, last_end, rows_missing)
+        if not period:
+            raise CannotStamp(f"{what} with one layer more are not those with one layer less and a repetition")
+        start = right_at
+        while start > last_end and right[start - 1] == right[start - 1 + period]:
+            start -= 1
+        yield _Repetition(left_at - (right_at - start), start, right_at - start, period)
+        right_at += period
+        last_end = right_at
+
+
+def _length_of_equal_run(left: Sequence[int], right: Sequence[int], at: int, other: int) -> int:
+    """Return how many rows are equal, beginning at two indices."""
+    run = 0
+    for first, second in zip(left[at:], right[other:], strict=False):
+        if first != second:
+            break
+        run += 1
+    return run
+
+
+def _period_of(left: Sequence[int], right: Sequence[int], at: int, other: int, low: int, missing: int) -> int:
+    """Return the period that the deeper model has more at two indices; 0 if there is none.
+
+    Several may fit: if a layer begins and ends with equal rows, a period of one row does. The period that accounts for
+    all missing rows and leaves the rest equal is preferred, then the one after which most rows are equal.
+    """
+    best, best_quality = 0, (False, -1)
+    for period in range(1, min(missing, other - low) + 1):
+        if right[other - period : other] == right[other : other + period]:
+            run = _length_of_equal_run(left, right, at, other + period)
+            quality = (period == missing and run == len(left) - at), run
+            if quality > best_quality:
+                best, best_quality = period, quality
+    return best
+
+
+# ---- What grows
+
+
+def _rows_between_repetitions(
+    shallow: Sequence[Row], deeper: Sequence[Row], start: int, more: int, what: str
+) -> Iterator[_GrownRow]:
+    """Yield the rows between repetitions, whose items grow with the depth alone."""
+    for place, (left, right) in enumerate(zip(shallow, deeper, strict=True)):
+        if left.items == right.items:
+            yield _GrownRow(start + place, right.items)
+        else:
+            pairs = zip(left.items, right.items, strict=True)
+            yield _GrownRow(start + place, tuple(_continue_item(first, second, more, what) for first, second in pairs))
+
+
+def _continue_item(first: Item, second: Item, more: int, what: str) -> Item:
+    """Return an item that grows with the depth alone: by the same with each layer more."""
+    if first == second:
+        return second
+    texts, numbers = divided(first)
+    other_texts, other_numbers = divided(second)
+    if texts != other_texts or type(first) is not type(second):
+        raise CannotStamp(f"{what} have {first!r:.80} with one layer less and {second!r:.80} with one more")
+    return _join_numbers(
+        texts, [x + (y - x) * more for x, y in zip(numbers, other_numbers, strict=True)], type(first) is str
+    )
+
+
+def _text_without_numbers(text: str) -> tuple[str, ...]:
+    """Return the parts of a text between its numbers, which all layers of one list have in common."""
+    return divided(text)[0]
+
+
+def _join_numbers(texts: Sequence[str], numbers: Sequence[int], is_text: bool) -> Item:
+    """Return a text with these numbers in it, or the number."""
+    if not is_text:
+        return numbers[0]
+    pieces = [texts[0]]
+    for number, text in zip(numbers, texts[1:], strict=True):
+        pieces += (str(number), text)
+    return "".join(pieces)
+
+
+def _rows_of_repetition(
+    shallow: Sequence[Row], deeper: Sequence[Row], repetition: _Repetition, more: int, what: str
+) -> Iterator[_GrownRow]:
+    """Yield the rows of a part that repeats."""
+    period, start, first = repetition.period, repetition.deeper_start, repetition.start
+    columns = []
+    for place in range(period):
+        left = [row.items for row in shallow[first + place : first + repetition.length : period]]
+        right = [row.items for row in deeper[start + place : start + repetition.length + period : period]]
+        items = [
+            _continue_column(tuple(x), tuple(y), more, what)
+            for x, y in zip(zip(*left, strict=True), zip(*right, strict=True), strict=True)
+        ]
+        columns.append(list(zip(*items, strict=True)) if items else [()] * (len(left) + more))
+    for count in range(repetition.length + more * period):
+        place = count % period
+        yield _GrownRow(start + place, columns[place][count // period])
+
+
+IRREGULAR_ENDS = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (0, 2))
+"""How many layers at the beginning and at the end may be irregular, in the order in which it is tried.
+
+The first layer often is, because its input is not the output of a layer.
+"""
+
+
+def _continue_column(left: tuple[Item, ...], right: tuple[Item, ...], more: int, what: str) -> list[Item]:
+    """Return one item of all layers of the whole, from its values in the layers of the two shallow models.
+
+    It is constant, or linear in all layers but those at the ends.
+    """
+    if len(set(left) | set(right)) == 1:
+        return [right[0]] * (len(left) + more)
+    for begin, end in IRREGULAR_ENDS:
+        if len(left) - begin - end < 2:
+            continue
+        middle = _continue_linearly(left[begin : len(left) - end], right[begin : len(right) - end], more)
+        if middle is not None:
+            first_items = [_continue_item(x, y, more, what) for x, y in zip(left[:begin], right[:begin], strict=True)]
+            last_items = [
+                _continue_item(x, y, more, what)
+                for x, y in zip(left[len(left) - end :], right[len(right) - end :], strict=True)
+            ]
+            return first_items + middle + last_items
+    raise CannotStamp(f"{what} do not grow by the same from layer to layer: {', '.join(map(repr, right))}")
+
+
+def _continue_linearly(left: Sequence[Item], right: Sequence[Item], more: int) -> list[Item] | None:
+    """Return an item of all layers of the whole if it is linear in the layer and in the depth; else None.
+
+    With a first value `start` in the shallow model and `second` in the deeper one, the first value at the wanted depth
+    is `start + (second - start) * more`; the step from layer to layer is read in the deeper model, and every value of
+    both models must fit.
+    """
+    kinds = {type(item) for item in (*left, *right)}
+    divided_items = [divided(item) for item in (*left, *right)]
+    texts = divided_items[0][0]
+    if len(kinds) > 1 or any(other != texts for other, _ in divided_items):
+        return None
+    if not divided_items[0][1]:
+        return [left[0]] * (len(left) + more)
+    columns = []
+    for numbers in zip(*(numbers for _, numbers in divided_items), strict=True):
+        start, second = numbers[0], numbers[len(left)]
+        step = numbers[len(left) + 1] - second
+        if any(number != start + step * place for place, number in enumerate(numbers[: len(left)])):
+            return None
+        if any(number != second + step * place for place, number in enumerate(numbers[len(left) :])):
+            return None
+        start_at_depth = start + (second - start) * more
+        columns.append(
+            range(start_at_depth, start_at_depth + step * (len(left) + more), step)
+            if step
+            else [start_at_depth] * (len(left) + more)
+        )
+    is_text = str in kinds
+    return [_join_numbers(texts, numbers, is_text) for numbers in zip(*columns, strict=True)]
+
+
+# ---- The log of a run
+
+
+class LoggedWatch(Watch):
+    """A Watch that also logs a row for every tensor of the program, every operator, and every output.
+
+    A run with few layers and a run of the whole are compared by these rows: which operator ran, with what arguments,
+    and which line called it. A value is labelled by the row that made it, so the log also says which operator reads
+    which result. Nothing is computed.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.rows: list[Row] = []
+        self.ran_higher_order_operator = False
+        self.ready: Mapping[str, Tensor] = {}
+        self.heads: dict[Any, Any] = {}
+        self.labels: dict[int, str] = {}
+        self.kept: list[Tensor] = []
+        self.memory: dict[int, str] = {}
+        self.nodes_of_wrappers: list[tuple[str, str]] = []
+
+    def register_tensors(self, named: Mapping[str, Tensor], callers: Any) -> Watch:
+        self.ready = named
+        with DisableTorchFunction():
+            for name, tensor in named.items():
+                self.rows.append(
+                    Row(("input", tensor_spec(tensor), tensor.requires_grad, _text_without_numbers(name)), (name,))
+                )
+                self.label(tensor, f"input {name}")
+        return super().register_tensors(named, callers)
+
+    def label(self, tensor: Tensor, label: str) -> None:
+        """Label a tensor. It is kept alive, so that no other tensor can have its identity."""
+        if id(tensor) not in self.labels:
+            self.kept.append(tensor)
+            self.memory.setdefault(storage_id(tensor.untyped_storage()), label)
+        self.labels[id(tensor)] = label
+
+    def label_of(self, tensor: Tensor) -> str:
+        """Return the label of a tensor; one that no operator returned has that of its memory."""
+        if id(tensor) not in self.labels:
+            memory = storage_id(tensor.untyped_storage())
+            label = self.memory.get(memory)
+            self.label(tensor, f"outside {len(self.rows)}" if label is None else f"in {label}")
+        return self.labels[id(tensor)]
+
+    def run_operator(self, func: Any, args: Any, kwargs: Any, names: frozenset[str]) -> Any:
+        if func.namespace == "prim":  # a question about a tensor, such as its device: nothing runs
+            return super().run_operator(func, args, kwargs, names)
+        head: list[Any] = [func, torch.is_grad_enabled()]
+        items: list[Any] = []
+        with DisableTorchFunction():
+            self.describe((args, kwargs), head, items)
+        result = super().run_operator(func, args, kwargs, names)
+        with DisableTorchFunction():
+            for count, leaf in enumerate(plain_leaves(result)):
+                if isinstance(leaf, Tensor):
+                    head.append((leaf.dtype, tuple(leaf.shape), leaf.stride(), leaf.storage_offset(), leaf.device))
+                    self.label(leaf, f"{len(self.rows)}.{count}")
+                else:
+                    head.append(repr(leaf))
+        where = frames.here(self.paths)
+        if where is not None:
+            head += (where.file, where.function, where.code, _text_without_numbers(where.module))
+            items += (where.line, where.module)
+        head_tuple = tuple(head)
+        self.rows.append(Row(self.heads.setdefault(head_tuple, head_tuple), tuple(items)))
+        return result
+
+    def describe(self, value: Any, head: list[Any], items: list[Any]) -> None:
+        """Add an argument of an operator to the head and the items of a row."""
+        kind = type(value)
+        if isinstance(value, Tensor):
+            items.append(self.label_of(value))
+            head.append(("tensor", value.requires_grad, value.is_leaf, self.content(value)))
+        elif kind is int:
+            items.append(value)
+            head.append(int)
+        elif kind in (list, tuple, torch.Size):
+            head.append((kind, len(value)))
+            for part in value:
+                self.describe(part, head, items)
+        elif kind is dict:
+            head.append((kind, tuple(value)))
+            for part in value.values():
+                self.describe(part, head, items)
+        else:
+            head.append((kind, repr(value)))
+
+    def content(self, tensor: Tensor) -> bytes | None:
+        """Return the values of a tensor that was written as numbers in the program, if they are known."""
+        if self.world is None or not self.labels[id(tensor)].startswith("outside"):
+            return None
+        return self.world.content_of(tensor)
+
+    def set_result_dependencies(self, result: Any, names: frozenset[str]) -> Any:
+        self.ran_higher_order_operator = True
+        return super().set_result_dependencies(result, names)
+
+    def note_edges_behind_outputs(self, outputs: Mapping[str, Tensor]) -> None:
+        super().note_edges_behind_outputs(outputs)
+        for (name, facts), count in sorted(Counter(self.nodes_of_wrappers).items()):
+            self.rows.append(Row(("autograd node", name, facts), (count,)))
+        for name, tensor in outputs.items():
+            head = "output", tensor_spec(opened(tensor)), sharding_text(tensor), tensor.requires_grad
+            self.rows.append(Row(head, (name, self.label_of(opened(tensor)))))
+
+    def is_of_wrapper(self, node: Any) -> bool:
+        """Whether an autograd node is one of wrappers: what it does in the backward follows from what it keeps, and
+        from no operator of the forward."""
+        if not super().is_of_wrapper(node):
+            return False
+        kept = {key: value for key, value in vars(node).items() if not isinstance(value, Tensor)}
+        self.nodes_of_wrappers.append((node.name(), ", ".join(map(repr, sorted(map(_text_kept, kept.items()))))))
+        return True
+
+
+def _text_kept(item: tuple[str, Any]) -> str:
+    """Return what an autograd node keeps under a name, as text that is equal for equal values."""
+    key, value = item
+    if isinstance(value, Wrapping):
+        return f"{key}: {value.text}"
+    return key if callable(value) else f"{key}: {value!r}"
+
+
+# ---- Joints as rows, and rows as a Joint
+
+PARTS_WITH_NAMES = ("name", "args", "kwargs", "echo")
+"""The parts of a step in which texts are names of values; `echo.kind` is not a name."""
+
+
+def continue_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Content) -> Joint:
+    """Return the Joint with `more` layers than the shallow one has.
+
+    A value has a tag: its kind, and the name that torch.fx gave it, which counts evenly from layer to layer (the names
+    in a graph do not: a clash of names gives one of them another number). At the end the values get names in the order
+    in which a trace gives names, so that the result is the graph of a full trace.
+    """
+    left, right = shallow.joint, deeper.joint
+    for joint in (left, right):
+        _refuse_unsupported_joint(joint)
+    tags = _tags_of(shallow), _tags_of(deeper)
+
+    def continued(what: str, rows: Any, part: str) -> Iterator[tuple[Any, _GrownRow]]:
+        """Yield what each row of a part is like in the deeper Joint, and the row."""
+        left_part, right_part = getattr(left, part), getattr(right, part)
+        rows_before = (
+            [rows(step_and_row, tags[0], left) for step_and_row in left_part],
+            [rows(step_and_row, tags[1], right) for step_and_row in right_part],
+        )
+        for row in continue_rows(*rows_before, more, what):
+            yield right_part[row.like], row
+
+    names = _ValueNames()
+    inputs = tuple(names.port(*step_and_row) for step_and_row in continued("inputs", _port_row, "inputs"))
+    constants = _continue_constants(left, right, more, content, names)
+    notes: dict[str, Note] = {}
+
+    def steps(what: str, part: str) -> Iterator[Step]:
+        for step, row in continued(what, _step_row, part):
+            stamped_step = names.step_of_row(step, row, tags[1])
+            if step.name in right.notes:
+                notes[stamped_step.name] = right.notes[step.name]
+            yield stamped_step
+
+    forward = tuple(steps("steps of the forward", "forward"))
+    results = tuple(names.result(*step_and_row) for step_and_row in continued("results", _result_row, "results"))
+    tangents = tuple(
+        names.port(*step_and_row, stem="tangent_") for step_and_row in continued("tangents", _port_row, "tangents")
+    )
+    backward = tuple(steps("steps of the backward", "backward"))
+    gradients = tuple(names.result(*step_and_row) for step_and_row in continued("gradients", _result_row, "gradients"))
+    return Joint(
+        inputs, forward, results, tangents, backward, gradients, right.same, constants, notes, groups=right.groups
+    )
+
+
+def _refuse_unsupported_joint(joint: Joint) -> None:
+    """Raise if a Joint has anything that is not continued."""
+    for what, present in (
+        ("subgraphs", joint.subgraphs),
+        ("symbolic sizes", joint.symbols),
+        ("guards", [step for step in (*joint.forward, *joint.backward) if step.is_guard]),
+        ("updates in place", [note for note in joint.notes.values() if note.writes]),
+    ):
+        if present:
+            raise CannotStamp(f"its graphs have {what}")
+
+
+Content = Callable[[Tensor], bytes | None]
+"""Returns the bytes of a tensor's values, if they are known."""
+
+
+def _continue_constants(
+    left: Joint, right: Joint, more: int, content: Content, names: _ValueNames
+) -> dict[str, tuple[str, Tensor]]:
+    """Return the constant tensors of the whole, each in memory of its own; their values must be known."""
+    deeper_constants = list(right.constants.values())
+    deeper_rows, shallow_rows = (
+        [Row((tensor_spec(tensor), content(tensor)), (name,)) for name, tensor in joint.constants.values()]
+        for joint in (right, left)
+    )
+    if any(row.head[1] is None for row in (*deeper_rows, *shallow_rows)):
+        raise CannotStamp("its graphs have constant tensors with unknown values")
+    constants = {}
+    for row in continue_rows(shallow_rows, deeper_rows, more, "constant tensors"):
+        local = names.add(f"constant {row.items[0]}", str(row.items[0]))
+        constants[local] = local, copy_values({"": deeper_constants[row.like][1]})[""]
+    return constants
+
+
+def _tags_of(read: ReadJoint) -> dict[str, str]:
+    """Return the tag of each value of a Joint."""
+    joint = read.joint
+    forward_names = {local: name for name, local in read.forward.items()}
+    backward_names = {local: name for name, local in read.backward.items()}
+    tags = {port.local: f"input {port.name}" for port in joint.inputs}
+    tags |= {local: f"constant {name}" for local, (name, _) in joint.constants.items()}
+    tags |= {step.name: f"forward {_numbered_name(forward_names.get(step.name, step.name))}" for step in joint.forward}
+    tags |= {port.local: f"tangent {port.name}" for port in joint.tangents}
+    tags |= {
+        step.name: f"backward {_numbered_name(backward_names.get(step.name, step.name))}" for step in joint.backward
+    }
+    if len(set(tags.values())) < len(tags):
+        raise CannotStamp("two values of its graphs have one name")
+    return tags
+
+
+def _numbered_name(name: str) -> str:
+    """Return a name of torch.fx with a number at its end: `mm` is `mm_0`, because `mm_1` follows."""
+    if name.endswith("_0"):
+        raise CannotStamp(f"the value {name} is numbered 0, which torch.fx never does")
+    return name if re.search(r"_[1-9][0-9]*$", name) else f"{name}_0"
+
+
+# ---- Ports, results and steps as rows
+
+
+def _port_row(port: Port, tags: Mapping[str, str], _: Joint) -> Row:
+    """Return an input as a row."""
+    return Row((port.role, port.spec, port.shard, _text_without_numbers(port.name)), (tags[port.local], port.name))
+
+
+def _result_row(result: Result, tags: Mapping[str, str], _: Joint) -> Row:
+    """Return a result as a row."""
+    port, value = result
+    places = [item for _, item in places_of_value(value, "")]
+    fractions = tuple(map(repr, (item for item in places if isinstance(item, float))))
+    items = (tags[item] if isinstance(item, str) else item for item in places if not isinstance(item, float))
+    head = port.role, port.spec, port.shard, _text_without_numbers(port.name), skeleton(value), fractions
+    return Row(head, (port.name, *items))
+
+
+def _step_row(step: Step, tags: Mapping[str, str], joint: Joint) -> Row:
+    """Return a step as a row. Floats are in the head: they must be equal."""
+    places = list(places_of(step))
+    fractions = tuple((place, repr(item)) for place, item in places if isinstance(item, float))
+    items = (_tag_or_item(place, item, tags) for place, item in places if not isinstance(item, float))
+    module = _text_without_numbers(step.source.module) if step.source is not None else ()
+    echo = None if step.echo is None else (step.echo.kind, len(step.echo.names))
+    return Row((token_of(step), module, echo, fractions, joint.notes.get(step.name, NO_NOTE)), tuple(items))
+
+
+def _tag_or_item(place: str, item: Any, tags: Mapping[str, str]) -> Any:
+    """Return the tag of a value that a step names at this place; any other item itself."""
+    if isinstance(item, str) and place != "echo.kind" and place.partition(".")[0] in PARTS_WITH_NAMES:
+        return tags[item]
+    return item
+
+
+# ---- Rows as ports, results and steps
+
+
+class _ValueNames:
+    """The names of the values so far, by tag: each value has the first name that is free, as in a trace."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.names_by_tag: dict[str, str] = {}
+        self.places: dict[str, list[tuple[str, Any, bool]]] = {}
+        self.sources: dict[tuple[Any, ...], Source] = {}
+
+    def name_of_tag(self, tag: str) -> str:
+        """Return the name of a value that was made before."""
+        if tag not in self.names_by_tag:
+            raise CannotStamp(f"a step takes the value {tag!r}, which no step before it makes")
+        return self.names_by_tag[tag]
+
+    def add(self, tag: str, wanted: str) -> str:
+        """Name a new value."""
+        if tag in self.names_by_tag:
+            raise CannotStamp(f"two steps make the value {tag!r}")
+        self.names_by_tag[tag] = self.names.free(wanted)
+        return self.names_by_tag[tag]
+
+    def port(self, port: Port, row: _GrownRow, stem: str = "") -> Port:
+        """Return the input of a row."""
+        tag, name = map(str, row.items)
+        return Port(name, port.role, port.spec, self.add(tag, f"{stem}{name}"), port.shard)
+
+    def result(self, result: Result, row: _GrownRow) -> Result:
+        """Return the result of a row."""
+        port, value = result
+        name, *rest = row.items
+        places = [place for place, item in places_of_value(value, "") if not isinstance(item, float)]
+        items = {place: self.number_or_name(item) for place, item in zip(places, rest, strict=True)}
+        return replace(port, name=str(name)), with_value(value, "", items)
+
+    def number_or_name(self, item: Any) -> Any:
+        """Return a number, or the name of a value by its tag."""
+        return self.name_of_tag(item) if isinstance(item, str) else item
+
+    def step_of_row(self, step: Step, row: _GrownRow, tags: Mapping[str, str]) -> Step:
+        """Return the step of a row."""
+        if step.name not in self.places:
+            places = [(place, item) for place, item in places_of(step) if not isinstance(item, float)]
+            self.places[step.name] = [
+                (place, item, _tag_or_item(place, item, tags) is not item) for place, item in places
+            ]
+        changed: dict[str, Any] = {}
+        for (place, before, named), item in zip(self.places[step.name][1:], row.items[1:], strict=True):
+            found_item = self.name_of_tag(str(item)) if named else item
+            if found_item != before:
+                changed[place] = found_item
+        source = {place.partition(".")[2]: changed.pop(place) for place in [*changed] if place.startswith("source.")}
+        changed_step = with_places(step, changed)
+        tag = str(row.items[0])
+        name = self.add(tag, preferred_name(changed_step, tag))
+        if name == changed_step.name and not source:
+            return changed_step
+        return replace(changed_step, name=name, source=self.source(step.source, source))
+
+    def source(self, like: Source | None, changed: Mapping[str, Any]) -> Source | None:
+        """Return a Source with some parts replaced; steps on one line share the object."""
+        if like is None or not changed:
+            return like
+        parts = {**{part: getattr(like, part) for part in SOURCE}, **changed}
+        key = tuple(parts.values())
+        if key not in self.sources:
+            self.sources[key] = Source(**parts)
+        return self.sources[key]
+
+
+def preferred_name(step: Step, tag: str) -> str:
+    """Return the preferred name of a step: torch.fx's own, or for an item of a tuple the tuple's with the index."""
+    match step.target, step.args:
+        case "operator.getitem", (Ref(name), int(index)) if index >= 0:
+            return f"{name}_{index}"
+    name = tag.partition(" ")[2].removesuffix("_0")
+    return name.lstrip("_") or name

@@ -1,0 +1,514 @@
+"""Stamp a deep model: trace it with four and with five of its equal layers, and continue the graphs to all of them.
+
+Layers are equal if they have the same classes, tensors of the same shapes, and the same attributes, except for whole
+numbers that count the layers. That makes stamping worth a try. Two traces then say how the graphs grow. They cannot say
+that layer 57 is like layer 3, so the whole model runs too, once, without values, as a full trace would begin: its log
+of operators must be that of the two shallow runs, continued. The inputs, outputs and gradients of the graphs must be
+those of the whole. If anything differs, or the program does what a log does not show, it is traced in full, and the
+capture says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import inspect
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprint._torch.distributed import sharding_text
+from backprint._torch.modules import BUFFERS, PARAMETERS, has_any_global_hook, own_modules
+from backprint.common.collector import collector_paused
+from backprint.errors import is_defect
+from backprint.graph.capture_options import CaptureOptions
+from backprint.graph.fx.convert import tensor_spec
+from backprint.graph.nouns import Port, TensorSpec, stamp_note
+from backprint.trace.aot.from_fx import ReadJoint
+from backprint.trace.assembly import Joint, assemble
+from backprint.trace.non_operator_effects import flag_guards
+from backprint.trace.partition import why_partition_needs_all_layers
+from backprint.trace.program import CalledProgram, NamedTensor, ObservedProgram
+from backprint.trace.reach import roots
+from backprint.trace.request import EngineResult
+from backprint.trace.stamping.rows import CannotStamp, LoggedWatch, Row, continue_joint, continue_rows
+from backprint.trace.warm_up import Findings, warm_up
+from backprint.values.wrappers import opened
+
+# ---- Runs of equal layers
+
+MIN_LAYERS = 12
+"""The fewest layers that are stamped: with twelve, two traces with four and five take about as long as one of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LayerRun:
+    """Equal layers that follow one another in a list of modules."""
+
+    place: str
+    holder: nn.Module
+    start: int
+    count: int
+
+    def __str__(self) -> str:
+        end = self.start + self.count
+        whole = end == len(own_modules(self.holder)) == self.count
+        return self.place if whole else f"{self.place}[{self.start}:{end}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The runs of layers to reduce, which all have one length; or the reason why there are none."""
+
+    runs: tuple[_LayerRun, ...] = ()
+    why: str = ""
+
+    @property
+    def depth(self) -> int:
+        """How many layers each run has."""
+        return self.runs[0].count
+
+
+def _find_plan(target: Any) -> Plan:
+    """Return the runs of equal layers that a callable reaches; of several lengths, those with the most layers."""
+    runs_found: list[_LayerRun] = []
+    reasons: list[str] = []
+    modules = [(name, value) for name, value in roots(target) if isinstance(value, nn.Module)]
+    for name, module in modules:
+        for run in _find_runs(module, name, reasons):
+            runs_found.append(run)
+    if not runs_found:
+        return Plan(why=reasons[0] if reasons else "")
+    lengths = [run.count for run in runs_found]
+    depth = max(lengths, key=lambda length: (length * lengths.count(length), length))
+    runs = tuple(run for run in runs_found if run.count == depth)
+    why = _find_shared_object(modules, runs)
+    return Plan(why=why) if why else Plan(runs)
+
+
+@contextlib.contextmanager
+def _layers_reduced(plan: Plan, layers: int) -> Iterator[None]:
+    """Leave this many layers of each run in the caller's own lists, and restore the lists at the end."""
+    modules_before = [own_modules(run.holder) for run in plan.runs]
+    try:
+        for run, modules in zip(plan.runs, modules_before, strict=True):
+            layers_kept = list(modules.values())
+            del layers_kept[run.start + layers : run.start + run.count]
+            run.holder.__dict__["_modules"] = {str(place): layer for place, layer in enumerate(layers_kept)}
+        yield
+    finally:
+        for run, modules in zip(plan.runs, modules_before, strict=True):
+            run.holder.__dict__["_modules"] = modules
+
+
+# ---- Runs
+
+
+def _find_runs(module: nn.Module, path: str, reasons: list[str]) -> Iterator[_LayerRun]:
+    """Yield the outermost runs below a module; append to `reasons` why a long list has none."""
+    inside = range(0)
+    children = [child for child in own_modules(module).values() if child is not None]
+    numbered = list(own_modules(module)) == [str(place) for place in range(len(children))]
+    if isinstance(module, (nn.ModuleList, nn.Sequential)) and numbered and len(children) >= MIN_LAYERS:
+        inside, reason = _longest_run(children)
+        if len(inside) >= MIN_LAYERS:
+            yield _LayerRun(path, module, inside.start, len(inside))
+        elif reason:
+            reasons.append(f"{path}: {reason}")
+    for place, (name, child) in enumerate(own_modules(module).items()):
+        if child is not None and (len(inside) < MIN_LAYERS or place not in inside):
+            yield from _find_runs(child, f"{path}.{name}" if path else name, reasons)
+
+
+def _longest_run(children: list[nn.Module]) -> tuple[range, str]:
+    """Return the longest run of equal modules, and the first difference between two of one class."""
+    best, start, first_difference = range(1), 0, ""
+    for place in range(1, len(children)):
+        if difference := _module_difference(children[place - 1], children[place], {}):
+            start = place
+            if not first_difference and type(children[place - 1]) is type(children[place]):
+                first_difference = f"layers {place - 1} and {place} differ: {difference}"
+        if place + 1 - start > len(best):
+            best = range(start, place + 1)
+    return best, first_difference
+
+
+def _find_shared_object(modules: list[tuple[str, nn.Module]], runs: tuple[_LayerRun, ...]) -> str:
+    """Return which tensor or module belongs to two layers, or to a layer and the rest of the model; '' if none does."""
+    homes = {f"{run.place}.{place}".strip(".") for run in runs for place in range(run.start, run.start + run.count)}
+    owner: dict[int, tuple[str | None, str]] = {}
+    for root, module in modules:
+        objects = (
+            *module.named_parameters(remove_duplicate=False),
+            *module.named_buffers(remove_duplicate=False),
+            *module.named_modules(remove_duplicate=False),
+        )
+        for name, tensor_or_module in objects:
+            path = ".".join(part for part in (root, name) if part)
+            home = next((start for start in prefixes(path) if start in homes), None)
+            first_home, first = owner.setdefault(id(tensor_or_module), (home, path))
+            if first_home != home:
+                return f"{first} and {path} are one"
+    return ""
+
+
+def prefixes(path: str) -> Iterator[str]:
+    """Yield the beginnings of a path."""
+    parts = path.split(".")
+    return (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+
+
+# ---- Differences between two layers
+
+
+Compared = dict[tuple[int, int], tuple[Any, Any]]
+"""Pairs of values that are being compared, by identity, because values may refer to each other. They are kept, so that
+no other value gets the identity of one."""
+
+INTERNAL = frozenset(vars(nn.Module())) - {"training"}
+"""The attributes of every module that are compared otherwise."""
+
+PLACEMENTS = "torch.distributed.tensor."
+"""Where the placements of sharded tensors are from: `==` compares them."""
+
+HOOKS = tuple(name for name in INTERNAL if "hooks" in name and not name.endswith(("_with_kwargs", "_always_called")))
+"""The attributes of a module in which hooks are."""
+
+FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+"""The hooks that run in the forward, as those of `parallelize_module` do: what they run is in the log."""
+
+COMPARED_BY_EQUALITY = (
+    bool,
+    str,
+    bytes,
+    complex,
+    type(None),
+    type,
+    enum.Enum,
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    frozenset,
+    set,
+    range,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+)
+"""Types of values that `==` compares."""
+
+
+def _module_difference(left: nn.Module, right: nn.Module, compared: Compared) -> str:
+    """Return how two modules differ; '' if they differ in nothing but an index."""
+    if type(left) is not type(right):
+        return f"a {type(left).__name__} and a {type(right).__name__}"
+    for name in HOOKS:
+        hooks, others = (list((getattr(module, name, None) or {}).values()) for module in (left, right))
+        if name not in FORWARD_HOOKS and (hooks or others):
+            return f"a {type(left).__name__} has hooks"
+        if _value_difference(hooks, others, compared):
+            return f"hooks of a {type(left).__name__}"
+    for kind in (PARAMETERS, BUFFERS):
+        if difference := _mapping_difference(
+            _tensor_kinds(getattr(left, kind)), _tensor_kinds(getattr(right, kind)), compared
+        ):
+            return difference
+    ours, theirs = (
+        {key: value for key, value in vars(module).items() if key not in INTERNAL} for module in (left, right)
+    )
+    return _mapping_difference(ours, theirs, compared) or _mapping_difference(
+        own_modules(left), own_modules(right), compared
+    )
+
+
+def _tensor_kinds(tensors: Mapping[str, Tensor | None]) -> dict[str, tuple[TensorSpec, str, bool] | None]:
+    """Return the spec of each tensor, what it is a shard of, and whether it requires grad."""
+    return {name: None if tensor is None else _tensor_kind(tensor) for name, tensor in tensors.items()}
+
+
+def _tensor_kind(tensor: Tensor) -> tuple[TensorSpec, str, bool]:
+    """Return the spec of a tensor, what it is a shard of, and whether it requires grad."""
+    return tensor_spec(opened(tensor)), sharding_text(tensor), tensor.requires_grad
+
+
+def _mapping_difference(left: Mapping[Any, Any], right: Mapping[Any, Any], compared: Compared) -> str:
+    """Return how two mappings differ; '' if they do not."""
+    if list(left) != list(right):
+        return f"{', '.join(map(str, left))} and {', '.join(map(str, right))}"[:200]
+    for key, value in left.items():
+        if difference := _value_difference(value, right[key], compared):
+            return f"{key}{'.' if isinstance(value, nn.Module) else ': '}{difference}"
+    return ""
+
+
+def _held_by(function: types.FunctionType) -> dict[str, Any]:
+    """Return what a function holds beside its code: its defaults, and the variables of functions around it."""
+    try:
+        around = inspect.getclosurevars(function).nonlocals
+    except ValueError:  # a variable that has no value yet: equal to none
+        around = {"variables": object()}
+    return {"defaults": function.__defaults__, "options": function.__kwdefaults__, **around}
+
+
+def _value_difference(left: Any, right: Any, compared: Compared) -> str:
+    """Return how two values differ; '' if they do not. Whole numbers may be one apart."""
+    if left is right or (id(left), id(right)) in compared:
+        return ""
+    if type(left) is not type(right):
+        return f"{left!r:.60} and {right!r:.60}"
+    compared[id(left), id(right)] = left, right
+    same: bool | None = None
+    match left:
+        case nn.Module():
+            return _module_difference(left, right, compared)
+        case Tensor():
+            same = _tensor_kind(left) == _tensor_kind(right)
+        case int() if not isinstance(left, bool | enum.Enum):
+            same = right in (left, left + 1)
+        case float():
+            same = repr(left) == repr(right)
+        case list() | tuple():
+            return _mapping_difference(dict(enumerate(left)), dict(enumerate(right)), compared)
+        case dict():
+            return _mapping_difference(left, right, compared)
+        case types.FunctionType():
+            if left.__code__ is not right.__code__:
+                return f"{left.__qualname__:.60} and {right.__qualname__:.60}"
+            return _mapping_difference(_held_by(left), _held_by(right), compared)
+        case types.MethodType():
+            same = left.__func__ is right.__func__ and not _value_difference(left.__self__, right.__self__, compared)
+        case functools.partial():
+            return _value_difference(
+                (left.func, left.args, left.keywords), (right.func, right.args, right.keywords), compared
+            )
+        case TensorSpec():
+            same = left == right
+    if same is None and (isinstance(left, COMPARED_BY_EQUALITY) or type(left).__module__.startswith(PLACEMENTS)):
+        same = left == right
+    if same is None and hasattr(left, "__dict__"):
+        return _mapping_difference(vars(left), vars(right), compared)
+    if same is None:
+        return f"values of type {type(left).__name__} cannot be compared"
+    return "" if same else f"{left!r:.60} and {right!r:.60}"
+
+
+# ---- Two shallow traces, and a run of the whole
+
+DEPTHS = (4, 5)
+"""How many layers the two traces have. The first and the last layer are often irregular, and two between them would fit
+any linear growth."""
+
+Trace = Callable[[ObservedProgram, Findings, CaptureOptions], ReadJoint]
+"""Traces a program that has run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LoggedRun:
+    """A run of a program, and its log."""
+
+    observed: ObservedProgram
+    findings: Findings
+    watch: LoggedWatch
+
+
+@dataclass(frozen=True, slots=True)
+class _StampAttempt:
+    """The result of an attempt to stamp, or why there is none. `run` is the run of the whole, if it got that far."""
+
+    result: EngineResult | None = None
+    why: str = ""
+    run: _LoggedRun | None = None
+
+
+def attempt_stamp(program: CalledProgram, options: CaptureOptions, trace: Trace) -> _StampAttempt:
+    """Stamp a program, if that is sound."""
+    plan = _find_plan(program.target())
+    if not plan.runs:
+        return _StampAttempt(why=plan.why)
+    whole: _LoggedRun | None = None
+    try:
+        _refuse_call(program, options)
+        with collector_paused():
+            joint, log = _continue_joint_and_log(program, plan, options, trace)
+            whole = _run_logged(program)
+            _check_log_of_whole(whole, log)
+            return _StampAttempt(_engine_result_of(program, whole, joint, plan), run=whole)
+    except CannotStamp as error:
+        return _StampAttempt(why=str(error), run=whole)
+
+
+def _refuse_call(program: CalledProgram, options: CaptureOptions) -> None:
+    """Raise if a request or a setting makes the graphs of a layer depend on the rest of the model."""
+    whole = why_partition_needs_all_layers(options.partition)
+    for request, present in (
+        ("dynamic sizes", options.dynamic),
+        ("decompose=", options.decompose),
+        ("order=2", program.tangents),
+        ("gradient hooks", program.hooks),
+        ("hooks of all modules", has_any_global_hook()),
+        (whole, whole),
+    ):
+        if present:
+            raise CannotStamp(f"{request}: a trace with few layers does not decide about the whole")
+
+
+# ---- With few layers
+
+
+def _continue_joint_and_log(
+    program: CalledProgram, plan: Plan, options: CaptureOptions, trace: Trace
+) -> tuple[Joint, list[Row]]:
+    """Return the Joint and the log that the whole must have, continued from two shallow traces."""
+    assert program.world is not None  # it is captured without values
+    known = _known_tensors(program)
+    traced = [_trace_with_layers(program, plan, layers, known, options, trace) for layers in DEPTHS]
+    [(first, left), (second, right)] = traced
+    layers_more = plan.depth - DEPTHS[0]
+    joint = continue_joint(left, right, layers_more, program.world.content_of)
+    rows = continue_rows(first.watch.rows, second.watch.rows, layers_more, "operators")
+    return joint, [Row(second.watch.rows[row.like].head, row.items) for row in rows]
+
+
+def _trace_with_layers(
+    program: CalledProgram, plan: Plan, layers: int, known: Known, options: CaptureOptions, trace: Trace
+) -> tuple[_LoggedRun, ReadJoint]:
+    """Return the run and the trace of a program with few layers."""
+    with _layers_reduced(plan, layers):
+        try:
+            run = _run_logged(_with_current_state(program, known))
+            refuse_what_no_log_shows(run)
+            return run, trace(run.observed, run.findings, options)
+        except CannotStamp:
+            raise
+        except Exception as error:  # a refusal, or the program's own, which takes the number of its layers for granted
+            if is_defect(error):
+                raise
+            text = f"{type(error).__name__}: {error}"
+            raise CannotStamp(f"with {layers} layers it cannot be traced: {text[:300]}") from error
+
+
+Known = Mapping[int, NamedTensor]
+"""The tensors of a module, by identity."""
+
+
+def _known_tensors(program: CalledProgram) -> Known:
+    """Return the module's own tensors."""
+    by_name = {named.name: named for named in program.tensors}
+    return {id(tensor): by_name[name] for name, tensor in program.wrapped_state().items()}
+
+
+def _with_current_state(program: CalledProgram, known: Known) -> CalledProgram:
+    """Return the program with the tensors that it has while its lists of layers are reduced."""
+    current = program.wrapped_state()
+    state = [replace(known[id(tensor)], name=name) for name, tensor in current.items()]
+    inputs = [named for named in program.tensors if named.role == "input"]
+    wholes = {name: known[id(tensor)].name for name, tensor in current.items()} | {
+        named.name: named.name for named in inputs
+    }
+    wrappings = {name: program.wrappings[whole] for name, whole in wholes.items() if whole in program.wrappings}
+    return replace(program, tensors=(*state, *inputs), call_arguments=None, wrappings=wrappings)
+
+
+def _run_logged(program: CalledProgram) -> _LoggedRun:
+    """Run a program once, and log its operators."""
+    watches: list[LoggedWatch] = []
+
+    def kind(*arguments: Any) -> LoggedWatch:
+        watches.append(LoggedWatch(*arguments))
+        return watches[-1]
+
+    observed, findings = warm_up(program, kind)
+    return _LoggedRun(observed, findings, watches[-1])
+
+
+def refuse_what_no_log_shows(run: _LoggedRun) -> None:
+    """Raise if a run does anything that can change the graphs and is not in its log."""
+    seen, findings = run.watch.seen, run.findings
+    edges = [edge.text for edge in findings.opaque if edge.kind in ("function", "hook")]
+    reads = [reading.operator for reading in findings.readings if reading.inputs]
+    for reason, present in (
+        (f"{edges[0]}, whose backward can be any code" if edges else "", edges),
+        ("it runs a higher-order operator", run.watch.ran_higher_order_operator),
+        ("it checkpoints, and what the backward runs again can be any code", seen.checkpoints or seen.reentrant),
+        ("it uses the autograd graph (grad_fn), which can have hooks", seen.nodes),
+        (f"{reads[0]} reads values of an input" if reads else "", reads),
+        ("it reads values unseen", findings.reads_without_operator),
+        ("it draws from a generator that is not torch's", run.observed.foreign_random.pins()),
+        ("it writes to parts of memory that its arguments share", run.observed.written_alias_groups),
+        ("it writes to arguments that require grad", run.observed.cloned_when_traced),
+    ):
+        if present:
+            raise CannotStamp(reason)
+
+
+# ---- The whole
+
+
+def _check_log_of_whole(whole: _LoggedRun, log: Sequence[Row]) -> None:
+    """Raise unless the log of the whole is the continued log of the shallow runs."""
+    refuse_what_no_log_shows(whole)
+    rows = whole.watch.rows
+    for place, (row, expected) in enumerate(zip(rows, log, strict=False)):
+        if row != expected:
+            raise CannotStamp(
+                f"operator {place} of the whole is not as in a layer before: {_row_difference(row, expected)}"
+            )
+    if len(rows) != len(log):
+        raise CannotStamp(f"the whole runs {len(rows)} operators, where {len(log)} were expected")
+
+
+def _row_difference(row: Row, expected: Row) -> str:
+    """Return how two rows of a log differ."""
+    here = f"{row.head[0]} at {row.items[-1]!r}" if row.items else str(row.head[0])
+    pairs = zip((*row.head, *row.items), (*expected.head, *expected.items), strict=False)
+    first = next(((x, y) for x, y in pairs if x != y), ("more", "less"))
+    return f"{here} has {first[0]!s:.80}, where {first[1]!s:.80} was expected"
+
+
+def _engine_result_of(program: CalledProgram, whole: _LoggedRun, joint: Joint, plan: Plan) -> EngineResult:
+    """Return the engine's result; raise if its graphs do not have the inputs, outputs and gradients of the whole."""
+    observed, findings = whole.observed, whole.findings
+    outcome = findings.outcome
+    own_specs = {name: tensor_spec(tensor) for name, tensor in whole.watch.ready.items()}
+    outside = {name: port.spec for name, port in zip(observed.outside, joint.inputs[len(own_specs) :], strict=False)}
+    _check_ports("inputs", [(named.name, named.role) for named in observed.tensors], joint.inputs)
+    for port in joint.inputs:
+        if port.spec != {**outside, **own_specs}[port.name]:
+            raise CannotStamp(f"input {port.name} is {own_specs[port.name]}, where {port.spec} was expected")
+    results = [(name, "output") for name in outcome.outputs] + [(name, "mutation") for name in outcome.mutations]
+    _check_ports("results", results, [port for port, _ in joint.results])
+    with_gradient = [(named.name, "gradient") for named in observed.tensors if named.requires_grad]
+    _check_ports("gradients", with_gradient if joint.gradients else [], [port for port, _ in joint.gradients])
+    joint = replace(joint, same={named.name: named.other_names for named in observed.tensors if named.other_names})
+    assembled = assemble(joint)
+    return EngineResult(
+        program=observed,
+        pairs=(assembled.pair,),
+        outputs=tuple(outcome.outputs),
+        differentiable=tuple(port.name for port in joint.tangents),
+        tree=outcome.tree,
+        leaves=outcome.leaves,
+        constants=assembled.constants,
+        guards=(*assembled.guards, *flag_guards(program, findings.flags)),
+        opaque=tuple(dict.fromkeys(findings.opaque)),
+        outcome=outcome,
+        notes=(stamp_note(plan.depth, DEPTHS, plan.runs),),
+        groups=joint.groups,
+    )
+
+
+def _check_ports(what: str, expected: Sequence[tuple[str, str]], ports: Sequence[Port]) -> None:
+    """Raise unless ports have these names and roles."""
+    present = [(port.name, port.role) for port in ports]
+    if present != list(expected):
+        difference = next(
+            ((x, y) for x, y in zip(present, expected, strict=False) if x != y), (len(present), len(expected))
+        )
+        raise CannotStamp(
+            f"the {what} of the whole are not those of more such layers: {difference[1]}, not {difference[0]}"
+        )

@@ -1,0 +1,204 @@
+"""Restore everything that a program can reach after it has run, and give each run the same random numbers.
+
+Numbers that are not drawn from torch's generators cannot be drawn by a graph, so every run of the program uses the same
+ones (`ForeignRandomStates`). What a run changed and is not restored is named in a warning, where it is cheap to see.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import itertools
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+
+from backprint._torch.tensors import storage_id
+from backprint.common.text import printable
+from backprint.errors import CaptureError
+from backprint.trace import frames
+from backprint.trace.state.named import named_settings
+from backprint.trace.state.process import restoring_globals
+from backprint.trace.state.snapshot import Snapshot
+from backprint.trace.state.tensors import global_hooks, is_plain, untraced
+from backprint.values.objects import generator_state, set_generator_state
+from backprint.values.settings import OWN, foreign_states, hashable_state, random_state_digest, set_foreign_states
+
+# ---- Random numbers that are not torch's
+
+
+@dataclass(slots=True, eq=False)
+class ForeignRandomStates:
+    """The states of generators that are not torch's when a call was read, and which of them a run drew from.
+
+    A graph cannot draw these numbers: every run of the program uses the same ones, and the graph has them as constants.
+    `objects` are the generators that the program reaches and drew from, each with its earlier state. `after` has the
+    states of the process's generators after a forward, where its backward starts; `context` has the ContextVars of
+    that forward, which a run leaves behind.
+    """
+
+    states: dict[str, Any] = field(default_factory=foreign_states)
+    drawn: set[str] = field(default_factory=set)
+    objects: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    after: dict[str, Any] = field(default_factory=dict)
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+
+    def pins(self) -> dict[str, str]:
+        """Return the digest of each state that the program's numbers depend on."""
+        process = {name: random_state_digest(self.states[name]) for name in sorted(self.drawn)}
+        return process | {name: random_state_digest(state) for name, (_, state) in self.objects.items()}
+
+    def current_digests(self) -> dict[str, str]:
+        """Return the digests of the current states of the same generators."""
+        process = {name: random_state_digest(state) for name, state in foreign_states().items() if name in self.drawn}
+        return process | {
+            name: random_state_digest(generator_state(source)) for name, (source, _) in self.objects.items()
+        }
+
+
+@contextlib.contextmanager
+def with_foreign_random_states(
+    states: ForeignRandomStates, snapshot: Snapshot | None, backward: bool = False
+) -> Iterator[None]:
+    """Set generators that are not torch's to their state at the call, or after its forward, and note which are used.
+
+    Afterwards the process's generators have the caller's state again. Generators that the program reaches are restored
+    with the Snapshot.
+    """
+    states_of_caller = foreign_states()
+    states_to_begin = (backward and states.after) or states.states
+    set_foreign_states(states_to_begin)
+    for source, state in () if backward else states.objects.values():
+        set_generator_state(source, state)
+    before = _generators_in(snapshot)
+    try:
+        yield
+        states.after = foreign_states()
+        states.drawn.update(
+            name
+            for name, state in states_to_begin.items()
+            if hashable_state(state) != hashable_state(states.after[name])
+        )
+        for name, source, state in before:
+            if hashable_state(state) != hashable_state(generator_state(source)):
+                states.objects.setdefault(name, (source, state))
+    finally:
+        set_foreign_states(states_of_caller)
+
+
+def _generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:
+    """Return the Python and numpy generators that a program reaches, with their states, except the process's own."""
+    numpy = sys.modules.get("numpy")
+    process_generators = (random._inst, numpy.random.mtrand._rand if numpy else None)
+    generators = [
+        (name, source)
+        for name, source in (snapshot.generators if snapshot is not None else ())
+        if not isinstance(source, torch.Generator) and all(source is not generator for generator in process_generators)
+    ]
+    return [
+        (f"{OWN}{index} ({type(source).__name__}{name and f' {name}'})", source, generator_state(source))
+        for index, (name, source) in enumerate(generators)
+    ]
+
+
+# ---- Everything that a program can reach
+
+
+@contextlib.contextmanager
+def restoring_everything_reachable(*roots: Any) -> Iterator[Snapshot]:
+    """Restore everything that is reachable from these roots afterwards, whatever happens inside.
+
+    A warning names what was changed and is not restored, where it is cheap to see.
+    """
+    snapshot = Snapshot([*(("", root) for root in roots), *(("a hook", hook) for hook in global_hooks())])
+    settings = named_settings()
+    OPEN_SNAPSHOTS.append(snapshot)
+    try:
+        with restoring_globals(), _refusing_mapped_files():
+            try:
+                yield snapshot
+            finally:
+                snapshot.restore()
+    finally:
+        OPEN_SNAPSHOTS.remove(snapshot)
+        snapshot.close()
+        if OPEN_SNAPSHOTS:
+            OPEN_SNAPSHOTS[0].lost |= snapshot.lost
+        else:
+            changes = [*snapshot.lost.values()]
+            changes += [name for name, value in named_settings().items() if value != settings[name]]
+            if changes:
+                warnings.warn(
+                    f"the program was run and has changed what cannot be restored: {listed(changes)}",
+                    stacklevel=_users_level(),
+                )
+
+
+def _users_level() -> int:
+    """Return the level of the user's call above the caller, as `warnings.warn` counts levels."""
+    frame: Any = sys._getframe(1)
+    for level in itertools.count(1):
+        if frame is None:
+            break
+        file = frame.f_code.co_filename
+        if frames.is_users(file) and file != contextlib.__file__:
+            return level
+        frame = frame.f_back
+    return 1
+
+
+def listed(changes: list[str]) -> str:
+    """Return a list, as text, of what a run has changed for good."""
+    more = len(changes) - MOST_NAMED
+    return "; ".join((*changes[:MOST_NAMED], *([f"and {more} more"] if more > 0 else [])))
+
+
+MOST_NAMED = 8
+"""The most objects that a warning names."""
+
+
+@contextlib.contextmanager
+def _refusing_mapped_files() -> Iterator[None]:
+    """Refuse a program that maps a file into a tensor, before it can write there: a graph has no files."""
+    torch_from_file: Callable[..., Any] = torch.from_file
+
+    def from_file(filename: str, *args: Any, **kwargs: Any) -> Any:
+        if frames.is_users(sys._getframe(1).f_code.co_filename):
+            raise CaptureError(
+                f"the program maps the file {printable(str(filename))[:200]} with torch.from_file"
+                f"{frames.place(frames.here({}))}, and a graph reads no files: map it before, and pass the tensor",
+                every_engine=True,
+            )
+        return torch_from_file(filename, *args, **kwargs)
+
+    with mock.patch.object(torch, "from_file", from_file):
+        yield
+
+
+OPEN_SNAPSHOTS: list[Snapshot] = []
+"""The Snapshots that will be restored, outermost first."""
+
+
+def is_copied(memory: int) -> bool:
+    """Whether a Snapshot that is open has the content of a storage."""
+    return any(memory in snapshot.copied_storages for snapshot in OPEN_SNAPSHOTS)
+
+
+def keep_content_of(tensor: Tensor) -> None:
+    """Keep the content of a tensor whose memory may be written unseen, however large it is."""
+    if not is_plain(tensor) or tensor.layout is not torch.strided:
+        return
+    memory = storage_id(tensor.untyped_storage())
+    with untraced():
+        for snapshot in OPEN_SNAPSHOTS:
+            for kept_tensor in snapshot.tensors:
+                if kept_tensor.memory == memory and memory not in snapshot.copied_storages:
+                    snapshot.copied_storages.add(memory)
+                    kept_tensor.copy()

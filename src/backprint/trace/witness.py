@@ -1,0 +1,171 @@
+"""One run of the untouched program: the witness, which is the reference of every proof."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprint._torch.tensors import storage_id
+from backprint.errors import CaptureError
+from backprint.trace.program import A_TENSOR, CalledProgram, NamedTensor, Outcome
+from backprint.trace.refusals import refuse_without_memory
+from backprint.trace.running import (
+    Staged,
+    accumulates,
+    call_program,
+    named_outputs,
+    result_of,
+    run_backward,
+    staged,
+    with_loss,
+)
+from backprint.values.results import ResultTree
+from backprint.values.settings import preserving_random_states
+from backprint.values.tree import strided_parts
+from backprint.values.wrappers import opened, waited
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """The side effects of a forward.
+
+    `made` are tensors that modules and containers hold now and did not hold before, `left` new gradients and state of
+    optimizers, `new` both in the order in which they are reached; `changed` are the names of the program's tensors that
+    were written to.
+    """
+
+    made: dict[str, Tensor]
+    left: dict[str, Tensor]
+    new: dict[str, Tensor]
+    changed: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardRun:
+    """A forward that has run: its result's leaves by name, with their structure, and the tensors among them."""
+
+    stage: Staged
+    named: tuple[tuple[str, Any], ...]
+    tree: ResultTree
+    tensors: dict[str, Tensor]
+
+    @property
+    def leaves(self) -> tuple[Any, ...]:
+        """The result's leaves, with `A_TENSOR` in the place of each tensor."""
+        return tuple(A_TENSOR if isinstance(leaf, Tensor) else leaf for _, leaf in self.named)
+
+    def effects(self, outside: Mapping[str, Tensor] | None = None, had: Collection[str] = ()) -> Effects:
+        """Return the effects of the forward, on tensors from `outside` too; those in `had` had their gradients
+        before."""
+        names = {id(tensor): name for name, tensor in (outside or {}).items()}
+        left = self.stage.new_gradients({name: tensor for name, tensor in (outside or {}).items() if name not in had})
+        new = {
+            names.get(id(self.stage.reached.get(name)), name): tensor
+            for name, tensor in self.stage.new_tensors(outside).items()
+        }
+        tensors_made = {name: tensor for name, tensor in new.items() if name not in left}
+        return Effects(tensors_made, left, {**new, **left}, frozenset(self.stage.changed(tensors_made)))
+
+    def mutations(self, effects: Effects) -> dict[str, Tensor]:
+        """Return copies of the tensors that the forward wrote to, made and left."""
+        written = {name: tensor for name, tensor in self.stage.ready.items() if name in effects.changed}
+        tensors = {**written, **effects.made, **effects.left}
+        refuse_without_memory(self.stage.program, tensors, "leaves")
+        return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+    def outcome(self, effects: Effects, mutations: dict[str, Tensor], gradients: dict[str, Tensor | None]) -> Outcome:
+        """Return all results of the step as an Outcome."""
+        ready = self.stage.ready
+        return Outcome(
+            outputs={name: _detached_result(tensor, self.stage) for name, tensor in self.tensors.items()},
+            gradients=gradients,
+            mutations=mutations,
+            written_with_grad=frozenset(
+                name for name in effects.changed if ready[name].requires_grad and name not in effects.made
+            ),
+            new_state=frozenset(effects.made) - set(ready),
+            left_behind=frozenset(effects.left),
+            leaves=self.leaves,
+            tree=self.tree,
+        )
+
+
+def run_forward(
+    stage: Staged, modes: Callable[[dict[str, Tensor]], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+) -> ForwardRun:
+    """Run one eager forward of a staged program; its backward may run after it, while the program is still staged.
+
+    `modes` takes the program's tensors and returns a context manager that is entered while the forward runs.
+    """
+    with torch.enable_grad(), modes(stage.ready):
+        result = result_of(stage.program, stage.passed)
+        named, tree = named_outputs(stage.program, result)
+        tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
+        for tensor in tensors.values():
+            waited(tensor)
+    refuse_without_memory(stage.program, {name: opened(tensor) for name, tensor in tensors.items()}, "returns")
+    return ForwardRun(stage, tuple(named), tree, tensors)
+
+
+def run_step(
+    program: CalledProgram,
+    values: Mapping[str, Tensor] | None = None,
+    tangents: Mapping[str, Tensor | None] | None = None,
+    anew: bool = False,
+) -> Outcome:
+    """Run one eager step on these values (None: as captured), the reference of every proof. Everything is restored."""
+    with preserving_random_states(), staged(program, values, anew) as stage:
+        forward = run_forward(stage)
+        effects = forward.effects()
+        mutations = forward.mutations(effects)
+        with torch.enable_grad():
+            gradients = run_backward(program, stage.leaves, forward.tensors, tangents)
+        in_grad = accumulates(program, stage.leaves.values())
+        if in_grad and not program.reduces_gradients:  # hooks may leave them in a buffer that is restored
+            gradients = {name: None if value is None else value.clone() for name, value in gradients.items()}
+        return forward.outcome(effects, mutations, gradients)
+
+
+def _detached_result(tensor: Tensor, stage: Staged) -> Tensor:
+    """Return a result without its history; a copy if it uses the caller's memory, which is restored after the run."""
+    tensor = opened(tensor)
+    memories = {
+        storage_id(part.untyped_storage()) for tensor_ in stage.ready.values() for part in strided_parts(tensor_)
+    }
+    if tensor.layout is torch.strided and storage_id(tensor.untyped_storage()) not in memories:
+        return tensor.detach()
+    return tensor.detach().clone()
+
+
+def second_order(program: CalledProgram) -> CalledProgram:
+    """Return the program that also returns its gradients: the tangents of its outputs are inputs of its own."""
+    fake_mode: Any = contextlib.nullcontext() if program.world is None else program.world.running()
+    with preserving_random_states(), staged(program) as stage, torch.enable_grad(), fake_mode:
+        named, _ = named_outputs(program, with_loss(program, call_program(program, stage.ready)))
+        roots = {name: leaf for name, leaf in named if isinstance(leaf, Tensor) and leaf.requires_grad}
+        values = {f"tangent.{name}": drawn_like(tensor, index) for index, (name, tensor) in enumerate(roots.items())}
+    if not roots:
+        raise CaptureError(f"order=2 needs gradients, and no output of {program.title} requires grad")
+    return replace(
+        program,
+        tensors=(*program.tensors, *(NamedTensor(name, "input", True) for name in values)),
+        values=program.values | values,
+        tangents=tuple(roots),
+        grad_by_default=False,
+        runs_hooks_after=False,
+    )
+
+
+def drawn_like(tensor: Tensor, seed: int) -> Tensor:
+    """Return a random tangent away from 0, where products and quotients by it differ; ones if there are no values."""
+    tangent = torch.ones_like(tensor).detach()
+    if hasattr(tensor, "fake_mode") or tensor.layout is not torch.strided:
+        return tangent
+    dtype = torch.complex128 if tensor.is_complex() else torch.float64
+    drawn = torch.randn(tensor.shape, generator=torch.Generator("cpu").manual_seed(seed), dtype=dtype)
+    return tangent.copy_(drawn + 0.5 * drawn.sgn())
