@@ -21,6 +21,7 @@ from backprint.prove.verify import attempt, keep_worst
 from backprint.run_sample import digest
 from backprint.sample.redraws import disturbed, nudged
 from backprint.values import settings
+from backprint.values.settings import seed_torch
 from backprint.values.tree import alias_groups, copy_values
 
 
@@ -177,7 +178,7 @@ def by_identity(capture: Capture, program: Any, values: Mapping[str, Tensor]) ->
 
 def _program_alone(program: Any, seed: int, values: Mapping[str, Tensor], anew: bool) -> Results | None:
     """Return the program's results in its own tensors with these values, or in other tensors; None if it raises."""
-    torch.manual_seed(seed)
+    seed_torch(seed)
     try:
         outcome = program.run_step_without_default_grad(values, anew)
     except Exception as error:  # the program may raise anything: there is nothing to compare

@@ -27,6 +27,7 @@ from backprint.prove.observed import values_watched
 from backprint.prove.results import Results
 from backprint.prove.whole import Replayed, replay_values
 from backprint.values import settings
+from backprint.values.settings import seed_torch
 from backprint.values.tree import plain_leaves, strided_parts
 
 # ---- NaN and Inf in one value
@@ -201,7 +202,7 @@ def nonfinite_text(capture: Capture, draw: Draw, replayed: Replayed) -> str:
         return ""
     trail = _Trail(capture)
     with settings.preserving_random_states(), values_watched(trail.watch):
-        torch.manual_seed(draw.seed)
+        seed_torch(draw.seed)
         again = replay_values(capture, draw.values, draw.tangents)
     text = "; ".join(sentences(trail, _nonfinite_results(trail, again.results)))
     return f"{text}{DRAWN if draw.name == 'recipe' and _has_drawn_inputs(capture) else ''}" if text else ""

@@ -20,7 +20,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from backprint.errors import BackprintError, GuardError, ReplayError, UsageError
@@ -48,6 +47,7 @@ from backprint.prove.results import Results, is_inexact, moved, moves, stands, s
 from backprint.prove.whole import replay_values
 from backprint.sample.redraws import neutral, others_together, units
 from backprint.values import settings
+from backprint.values.settings import seed_torch
 from backprint.values.tree import strided_parts
 
 # ---- A Capture in float64: every floating-point dtype in its graphs
@@ -573,7 +573,7 @@ def _port_texts(moved: Mapping[PortKey, float]) -> Moved:
 
 def _results_on(capture: Capture, values: Mapping[str, Tensor]) -> Sides:
     """Return every result of a Capture on these inputs and tangents, under its own seed, and those of its Pairs."""
-    torch.manual_seed(capture.seed)
+    seed_torch(capture.seed)
     inputs, tangents = without_tangents(values)
     same = {right: inputs[left] for left, right in capture.signature.same if left in inputs}
     replayed = replay_values(capture, {**inputs, **same}, tangents)

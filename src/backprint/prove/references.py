@@ -34,7 +34,7 @@ from backprint.prove.results import (
 from backprint.prove.run import AS_WRITTEN, run_graded
 from backprint.prove.whole import PairRun, replay_values
 from backprint.values.closeness import NOTHING, NUDGES, SMALL, TIMES, nudge
-from backprint.values.settings import RandomStates, random_states, set_random_states
+from backprint.values.settings import RandomStates, random_states, seed_torch, set_random_states
 from backprint.values.tree import ones_tangent
 
 # ---- Differences that are only rounding
@@ -142,7 +142,7 @@ def program_fails(capture: Capture, draw: Draw) -> bool:
 
 def eager(capture: Capture, draw: Draw) -> Results:
     """Return the original program's results, run now on a draw."""
-    torch.manual_seed(draw.seed)
+    seed_torch(draw.seed)
     outcome = capture.origin.run_step(draw.values, draw.tangents, draw.anew)
     # If the graph writes a tensor and the program does not, the program's value is the one that the tensor was passed
     # with. Without this default the port would have no counterpart.
@@ -211,7 +211,7 @@ def against_kept(capture: Capture, draw: Draw, results: Results) -> list[PortVer
     sizes = {key: float(row["max"]) for key, row in rows.items() if "max" in row}
 
     def replay_on(other: Draw) -> Results:
-        torch.manual_seed(other.seed)
+        seed_torch(other.seed)
         return replay_values(capture, other.values, other.tangents).results
 
     return rounding_forgiven(against_rows(rows, results), results, sizes, draw, replay_on)
@@ -234,7 +234,7 @@ def against_autograd(capture: Capture, draw: Draw, results: Results, details: li
         return _no_reference(results)
     pair = capture.pairs[0]
     details.append("the program is gone: checked against autograd of the saved forward alone")
-    torch.manual_seed(draw.seed)
+    seed_torch(draw.seed)
     same = {right: left for left, right in capture.signature.same}
     return _by_autograd(pair, capture.signature.differentiable, same, draw.values, draw.tangents, results, details)
 

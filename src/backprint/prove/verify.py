@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import NamedTuple
 
-import torch
-
 from backprint.errors import BackprintError, DeviceAssertError, GuardError, ReplayError
 from backprint.graph.keys import PortKey, with_tangents
 from backprint.graph.links import compared_alone, contradictions
@@ -39,6 +37,7 @@ from backprint.prove.references import against_autograd, against_kept, against_p
 from backprint.prove.results import Results, witnessed
 from backprint.prove.whole import Replayed, refuse_users_mode, replay_values
 from backprint.values import settings
+from backprint.values.settings import seed_torch
 
 # ---- Proofs of a Capture
 
@@ -258,7 +257,7 @@ class CheckedRun(NamedTuple):
 
 def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
     """Return the Capture's results; on the draws that every proof has, also where it contradicts itself."""
-    torch.manual_seed(draw.seed)
+    seed_torch(draw.seed)
     if capture.origin.traced_here and draw.name not in ("captured", "recipe"):
         return CheckedRun(replay_values(capture, draw.values, draw.tangents), (), None)
     with annotations_checked(dict(capture.environment), draw.name != "resized") as notes:

@@ -41,7 +41,7 @@ from backprint.values import settings
 from backprint.values.fingerprint import DescribeState, describe_value, fingerprint_differences
 from backprint.values.memory import Overlap, has_memory, is_small, memory_spans, overlapping_pairs
 from backprint.values.results import ResultTree
-from backprint.values.settings import STATE_OF, outside_modes, preserving_random_states
+from backprint.values.settings import STATE_OF, outside_modes, preserving_random_states, seed_torch
 from backprint.values.tree import alias_groups, copy_values, flatten_with_path
 from backprint.values.wrappers import opened
 
@@ -259,21 +259,21 @@ class _ProgramCalls:
     def __call__(self, arguments: Mapping[str, Tensor] | None = None) -> _ProgramCall:
         """Call the program; with these values of arguments, in new tensors, if any are passed."""
         stage = self.stage if arguments is None else with_other_arguments(self.stage, arguments)
-        torch.manual_seed(self.seed)
+        seed_torch(self.seed)
         return _ProgramCall(stage.program, stage.leaves, run_forward(stage).tensors)
 
     def again_in_memory(self, arguments: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Iterator[_ProgramCall]:
         """Call the program with these arguments in new tensors; then write other values into the tensors, and call it
         with the same ones: they lie where the first did."""
         stage = with_other_arguments(self.stage, arguments)
-        torch.manual_seed(self.seed)
+        seed_torch(self.seed)
         yield _ProgramCall(stage.program, stage.leaves, run_forward(stage).tensors)
         with untraced():
             for name, tensor in stage.passed.items():
                 if tensor is not self.stage.passed[name]:
                     for there in (stage.leaves.get(name, tensor), tensor):
                         write_value(there.detach(), values[name])
-        torch.manual_seed(self.seed)
+        seed_torch(self.seed)
         yield _ProgramCall(stage.program, stage.leaves, run_forward(stage).tensors)
 
     @contextlib.contextmanager

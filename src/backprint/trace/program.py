@@ -311,8 +311,9 @@ def nontensor_arguments(program: CalledProgram) -> list[Any]:
     return [leaf for leaf in program.leaves if not isinstance(leaf, TensorSlot)]
 
 
-# ---- The arguments of a call A fingerprint is a description of a value as JSON (`values/fingerprint.py`), with which a
-# replay compares its own arguments.
+# ---- The arguments of a call
+# A fingerprint is a description of a value as JSON (`values/fingerprint.py`), with which a replay compares its own
+# arguments.
 
 
 @dataclass(frozen=True, slots=True)

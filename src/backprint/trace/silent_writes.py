@@ -23,7 +23,7 @@ from backprint.trace.running import has_ordinary_memory, run_backward, staged
 from backprint.trace.state.tensors import same_bytes, untraced
 from backprint.trace.watch import SEED, writes
 from backprint.trace.witness import run_forward
-from backprint.values.settings import preserving_random_states
+from backprint.values.settings import preserving_random_states, seed_torch
 from backprint.values.tree import plain_leaves
 
 MOST_BYTES, SMALL_BYTES = 2**28, 2**22
@@ -66,7 +66,7 @@ def silent_write(program: CalledProgram) -> str:
     watch = Contents()
     try:
         with preserving_random_states(), staged(program) as stage:
-            torch.manual_seed(SEED)
+            seed_torch(SEED)
             for name, tensor in stage.ready.items():
                 watch.remember(tensor, name)
             forward = run_forward(stage, lambda ready: watch)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from backprint._torch.distributed import shapes_computed_apart
@@ -36,7 +35,7 @@ from backprint.trace.refusals import (
 from backprint.trace.running import staged
 from backprint.trace.watch import SEED, Observations, Reading, Watch
 from backprint.trace.witness import run_forward
-from backprint.values.settings import preserving_random_states
+from backprint.values.settings import preserving_random_states, seed_torch
 from backprint.values.tree import alias_groups
 
 
@@ -161,7 +160,7 @@ def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> t
     values = None if program.world is None else program.current_tensors()
     try:
         with preserving_random_states():
-            torch.manual_seed(SEED)
+            seed_torch(SEED)
             with shapes_computed_apart(), staged(program, values) as stage:
                 forward = run_forward(stage, modes)
                 effects = forward.effects()

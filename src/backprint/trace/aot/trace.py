@@ -69,6 +69,7 @@ from backprint.trace.state.restore import restoring_everything_reachable
 from backprint.trace.warm_up import Findings
 from backprint.trace.watch import CHECK, CHECKS, SEED, Reading, describe_reading_without_values, reads_values
 from backprint.values.results import NO_RESULT, ResultTree
+from backprint.values.settings import seed_torch
 from backprint.values.wrappers import is_wrapper_class, opened, opened_by_autograd
 
 NOTE_KEY = "backprint"
@@ -427,7 +428,7 @@ class _TracedFunction:
         values = dict(zip(self.names, flat, strict=True))
         replay = _ReadingReplay(self.readings, self.fake, self.specialize, self.paths)
         if self.fake.real_values is not None:
-            torch.manual_seed(SEED)  # the values that a backward reads are those of the program's own run
+            seed_torch(SEED)  # the values that a backward reads are those of the program's own run
         ready = sharing_memory(program, with_clones(program, values, _marked_clone))
         versions = {
             name: version_of(ready[name]) for name in (*program.cloned_when_traced, *_names_sharing_memory(program))

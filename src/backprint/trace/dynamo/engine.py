@@ -55,7 +55,7 @@ from backprint.trace.state.restore import with_foreign_random_states
 from backprint.trace.warm_up import Findings, warm_up
 from backprint.trace.watch import SEED
 from backprint.values.results import ResultTree, outputs_of
-from backprint.values.settings import preserving_random_states
+from backprint.values.settings import preserving_random_states, seed_torch
 
 # ---- Tensors between the graphs
 
@@ -575,7 +575,7 @@ def run_graphs(program: ObservedProgram, paths: Mapping[int, str]) -> tuple[Dyna
             f"{outside[0]} comes from outside and is changed or hooked, which engine 'dynamo' does not support"
         )
     with preserving_random_states(), staged(program) as stage:
-        torch.manual_seed(SEED)
+        seed_torch(SEED)
         args, kwargs = own_arguments(program, stage.ready)
         with refuse_seeding(program), with_foreign_random_states(program.foreign_random, program.target.snapshot):
             run = contextvars.copy_context().run

@@ -40,7 +40,7 @@ from backprint.trace.warm_up import hooks_as_edges, shared_and_written, with_out
 from backprint.trace.watch import SEED, Observations
 from backprint.trace.witness import ForwardRun, run_forward, run_step
 from backprint.values.results import ResultTree
-from backprint.values.settings import preserving_random_states
+from backprint.values.settings import preserving_random_states, seed_torch
 from backprint.values.tree import alias_groups, ones_tangent
 from backprint.values.wrappers import opened
 
@@ -211,7 +211,7 @@ def record_once(program: CalledProgram) -> _RecordedStep:
     """Record one live step. Function modes are on for the program only, because they are slow."""
     paths = module_paths(program.target())
     with preserving_random_states(), restoring_gradients(program.target()):
-        torch.manual_seed(SEED)
+        seed_torch(SEED)
         torch.clear_autocast_cache()
         recorder = Recorder(paths, program.world)
         values = None if program.world is None else program.current_tensors()
