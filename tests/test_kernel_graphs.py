@@ -235,6 +235,27 @@ def test_a_new_state_has_the_name_of_the_state_and_no_detach() -> None:
     assert results_of(forward)[1] == "new_v"
 
 
+class Adding(nn.Module):
+    """Its state is a tensor in a plain attribute, which each call replaces."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sum = torch.arange(4.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.sum = self.sum + x
+        return self.sum * 2
+
+
+def test_a_state_in_a_plain_attribute_is_a_constant_with_its_value() -> None:
+    module, x = Adding(), torch.randn(4)
+    graph = bp.inference_graph(module, (x,))
+    assert results_of(graph)[1:] == ["new_sum"]
+    output, new_sum = graph.owning_module(x)
+    assert torch.equal(new_sum, module.sum + x)
+    assert torch.equal(output, new_sum * 2)
+
+
 def test_a_program_that_reads_a_value_is_told_what_these_functions_have() -> None:
     def branch(x: Tensor) -> Tensor:
         return x * 2 if x.sum().item() > 0 else x * 3

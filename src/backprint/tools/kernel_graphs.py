@@ -181,9 +181,10 @@ def renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
 def _fx_graph(graph: Graph, capture: Capture) -> fx.Graph:
     """Return a torch.fx Graph. Its constants are attributes of its module, and no inputs."""
     module = to_fx(graph)
+    values = capture.origin.values()  # also of a tensor that an object of the program holds
     for node in module.graph.find_nodes(op="placeholder"):
         if node.meta["port"].role == "constant":
-            module.register_buffer(node.name, capture.origin.constants[node.meta["port"].name])
+            module.register_buffer(node.name, values[node.meta["port"].name])
             with module.graph.inserting_before(node):
                 constant = module.graph.create_node("get_attr", node.name)
             constant.meta = dict(node.meta)
