@@ -62,7 +62,8 @@ from backprint.values.settings import preserving_random_states, seed_torch
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The port that has a tensor's value; with `pair` None, the value is the program's own."""
+    """The port that has a tensor's current value. With `pair` None, the value is the program's own. `refused` says why
+    no graph may take the tensor any more."""
 
     pair: int | None
     port: PortKey
@@ -72,7 +73,11 @@ class Holder:
 
 @dataclass(slots=True, eq=False)
 class _GraphEntry:
-    """One run of a graph with the names of its inputs and outputs, and its program."""
+    """One run of a graph with the names of its inputs and outputs, and its program.
+
+    `requires_grad` says which outputs require grad. `after` has the values that the program reads after the graph has
+    run (`enter_reads`), and `extra` the program's tensors that are added to the inputs.
+    """
 
     ran: GraphRun
     names: tuple[str | None, ...]
@@ -90,6 +95,7 @@ class _TensorTable:
         self.program, self.paths = program, paths
         self.named = {named.name: named for named in program.tensors}
         self.holders = {key: Holder(None, PortKey(self.named[name].role, name), name) for key, name in own.items()}
+        # Outputs of graphs are kept alive: Holders are found by id, which a new tensor could get otherwise.
         self.tensors: list[Tensor] = []
         self.entries: list[_GraphEntry] = []
         self.links: list[Link] = []
@@ -110,6 +116,7 @@ class _TensorTable:
         """Enter one graph's run: links for its inputs, holders for its outputs."""
         index = len(self.entries)
         user = f"graph {index} of {self.program.title}"
+        # Name each input by the port that has its value, and link it to that port.
         names: list[str | None] = []
         named: dict[str, NamedTensor] = {}
         for value, requires_grad in zip(ran.inputs, ran.requires_grad_before, strict=True):
@@ -128,6 +135,7 @@ class _TensorTable:
             )
             if holder.pair is not None:
                 self.links.append(Link(holder.pair, holder.port, index, holder.name))
+        # The graph as a program of its own, with the user's lines.
         set_node_sources(ran.module, functools.partial(line_with_path, paths=self.paths))
         values = {name: ran.values[place] for place, name in enumerate(names) if name is not None}
         part, _ = warm_up(part_of(self.program, index, ran, names, tuple(named.values()), values))
@@ -144,7 +152,8 @@ class _TensorTable:
                 raise CaptureError(f"{user} holds {self.holders[id(tensor)].name} as an attribute, not as an input")
 
     def enter_mutations(self, index: int, entry: _GraphEntry) -> None:
-        """Move tensors that the graph wrote to its mutation ports; other views of that memory cannot be followed."""
+        """Move tensors that the graph wrote to its mutation ports. Other views of that memory cannot be followed, and
+        are refused if a later graph takes them."""
         changed = set(entry.program.changed)
         changed |= {
             name
@@ -186,8 +195,8 @@ class _TensorTable:
                 self.tensors.append(tensor)
 
     def enter_reads(self, reads: Sequence[ValueRead]) -> None:
-        """Make guards of values that the program read: on the Pair that returns them, or on the first for the program's
-        own."""
+        """Make guards of values that the program read. They are on the Pair that returns the value, or on the first
+        Pair if the value is the program's own."""
         for read in reads:
             holder = self.holder_of(read.tensor, "a read of a value")
             if holder.pair is None:
@@ -195,6 +204,7 @@ class _TensorTable:
                 continue
             entry = self.entries[holder.pair]
             role, name = holder.port
+            # An output by its index, an input that the graph changes by a negative number: `_GraphProgram` takes both.
             place = entry.outputs.index(name) if role == "output" else -1 - entry.names.index(name)
             entry.after.append((place, read.source))
 
@@ -221,6 +231,7 @@ class _TensorTable:
             return holder
         assert holder.pair is not None
         entry = self.entries[holder.pair]
+        # The old name is in the graph's outputs, in links, in the programs that take the value, and in Holders.
         entry.outputs[entry.outputs.index(holder.name)] = name
         for index, link in enumerate(self.links):
             if link.name == holder.name:
@@ -272,6 +283,7 @@ class _GraphProgram:
         names = self.extra
         count = len(inputs) - len(names)
         own, extra = inputs[:count], dict(zip(names, inputs[count:], strict=True))
+        # `.item()` at the line of the program's own read: the trace makes it a guard.
         for name, source in self.reads_before:
             with frames.at_line(source):
                 extra[name].item()
@@ -341,7 +353,7 @@ def _renamed_program(program: ObservedProgram, old: str, new: str) -> ObservedPr
 
 @dataclass(frozen=True, slots=True)
 class _TracedPair:
-    """A Pair, the program behind it, the tensors of its constant ports, and its guards."""
+    """A Pair, the program that it was traced from, the tensors of its constant ports, and its guards."""
 
     pair: Pair
     part: Part
@@ -354,6 +366,7 @@ def _trace_pairs(book: _TensorTable, options: CaptureOptions) -> tuple[_TracedPa
     _refuse_shared_hooks(book)
     _refuse_shared_casts(book)
     traced: dict[int, _TracedPair] = {}
+    # The last first: whether an output needs a gradient is known from the backwards of the graphs after it.
     for index in reversed(range(len(book.entries))):
         traced[index] = _trace_pair(
             book, index, {later: traced_pair.pair for later, traced_pair in traced.items()}, options
@@ -374,6 +387,7 @@ def _trace_pair(book: _TensorTable, index: int, later: Mapping[int, Pair], optio
             f"{traced.unforeseen[0]} reads values inside an operator or its backward, where engine 'dynamo' has no "
             "step that could check them: engine 'eager' keeps them as a guard"
         )
+    # A graph returns a list, so the trace has named its results by number.
     numbered = {f"output.{number}": name for number, name in enumerate(names)}
     traced = replace(
         traced,
@@ -553,7 +567,7 @@ def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
 
 
 def _check_program(program: ObservedProgram, seen: Findings) -> None:
-    """Refuse by name what Dynamo's graphs would lose."""
+    """Refuse by name the parts of a program that Dynamo's graphs would lose."""
     for edge in seen.opaque:
         if edge.kind == "hook" and edge.text == "a tensor hook":
             where = f" at {edge.source.file}:{edge.source.line}: {edge.source.code!r}" if edge.source else ""
@@ -578,6 +592,7 @@ def run_graphs(program: ObservedProgram, paths: Mapping[int, str]) -> tuple[Dyna
         seed_torch(SEED)
         args, kwargs = own_arguments(program, stage.ready)
         with refuse_seeding(program), with_foreign_random_states(program.foreign_random, program.target.snapshot):
+            # ContextVars that the program sets are gone after the run.
             run = contextvars.copy_context().run
             record = run(frontend.run_under_dynamo, program.target(), args, kwargs, program.loss, paths)
         replaced = sorted({**stage.new_tensors(), **stage.new_gradients()})

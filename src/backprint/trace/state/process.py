@@ -43,7 +43,7 @@ SWITCHES = (
     "mkldnn",
     "cudnn deterministic",
 )
-"""Those that are set again, as they were at capture, for each later run."""
+"""The settings that each later run of a program finds as they were at capture."""
 
 GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype),

@@ -74,6 +74,7 @@ def with_foreign_random_states(
     """
     states_of_caller = foreign_states()
     states_to_begin = (backward and states.after) or states.states
+    # A backward continues where its forward ended, so the objects' generators are set for a forward only.
     set_foreign_states(states_to_begin)
     for source, state in () if backward else states.objects.values():
         set_generator_state(source, state)
@@ -96,6 +97,7 @@ def with_foreign_random_states(
 def _generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:
     """Return the Python and numpy generators that a program reaches, with their states, except the process's own."""
     numpy = sys.modules.get("numpy")
+    # The generators behind `random` and `numpy.random`: `foreign_states` has their states.
     process_generators = (random._inst, numpy.random.mtrand._rand if numpy else None)
     generators = [
         (name, source)
@@ -129,6 +131,7 @@ def restoring_everything_reachable(*roots: Any) -> Iterator[Snapshot]:
     finally:
         OPEN_SNAPSHOTS.remove(snapshot)
         snapshot.close()
+        # Blocks nest, and each inner one restores too: the outermost warns once for all.
         if OPEN_SNAPSHOTS:
             OPEN_SNAPSHOTS[0].lost |= snapshot.lost
         else:
