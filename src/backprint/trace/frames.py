@@ -139,10 +139,12 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
     frame = frame or sys._getframe(1)
     module, user = None, None
     library: Place | None = None
+    # Both may be in different frames: the line in a helper, the module around it.
     while frame is not None and (user is None or (module is None and paths)):
         code = frame.f_code
         kind = _KINDS.get(id(code)) or kind_of_code(code)
         if kind is not PASSED:
+            # Frames outside of this one are the caller's, not the program's.
             if kind.calls_program:
                 break
             if module is None and paths and kind.may_be_modules:
@@ -215,6 +217,7 @@ def called_by_user() -> bool:
         frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
     if frame is None:
         return False
+    # Code that `exec` runs has no file: its module tells whose it is.
     file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__"))
     return is_users(file) or (file == "<string>" and module.partition(".")[0] not in ("torch", "backprint"))
 
@@ -310,6 +313,7 @@ def source(file: str, line: int, function: str, module: str) -> Source:
     """Return a Source that fits into a graph's text: one line, without absolute paths."""
     code = linecache.getline(file, line).strip()
     code = "".join(c if c.isprintable() else " " for c in code)[:160]
+    # The text of a graph ends a module's path at `]` and a function's name at `:`.
     function = _RESUMED.sub(r"\1", function).replace(":", "_")
     return Source(relative_path(file), line, function, code, module.replace("]", ")"))
 

@@ -34,7 +34,8 @@ PARTITIONS = {"min-cut": "min_cut_partition", "default": "default_partition"}
 
 
 def why_partition_needs_all_layers(partition: str | Callable[..., Any] | None) -> str:
-    """Return why the partition of one layer may depend on the other layers; '' if it is PyTorch's own, as usual."""
+    """Return why the partition of one layer may depend on the other layers; '' if it is PyTorch's own partition in its
+    usual settings."""
     if callable(partition):
         return "partition= is a function"
     if functorch_config.activation_memory_budget != 1.0:
@@ -57,7 +58,7 @@ def partition_joint(joint: fx.GraphModule, partition: str | Callable[..., Any], 
 
 
 def _partition_function(partition: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return a partition function by its name; a function is its own."""
+    """Return a partition function by its name. A function is returned as it is."""
     if callable(partition):
         return partition
     if partition not in PARTITIONS:
@@ -138,6 +139,7 @@ def _updates_as_values(joint: Joint) -> Joint:
                 raise CaptureError(
                     f"partition= cannot follow {step.target}, which updates several values: {LEAVE_PARTITION_OUT}"
                 )
+            # The update's result is the latest value of what it wrote, and of earlier names of it.
             latest_name.update(dict.fromkeys(written, step.name))
             latest_name.update({old: step.name for old, new in latest_name.items() if new in written})
         return rewritten
@@ -157,6 +159,7 @@ def _steps_of_guards(steps: Sequence[Step], results: Iterable[Result]) -> set[st
     """Return the names of the guards, and of the numbers that only guards use."""
     used_elsewhere = {name for _, value in results for name in refs(value)}
     names: set[str] = set()
+    # In reverse, so that all users of a number are known before it is looked at.
     for step in reversed(steps):
         if step.is_guard or (isinstance(step.spec, ScalarSpec) and step.name not in used_elsewhere):
             names.add(step.name)
@@ -177,6 +180,7 @@ def _values_to_keep(joint: Joint, steps: Iterable[Step], guard_steps: Collection
         elif (note.draws or note.stays) and isinstance(step.spec, TensorSpec):
             names[step.name] = None
         elif note.draws or note.stays:
+            # A tuple cannot be a result of the graph, but its items can.
             tuples.add(step.name)
         elif step.target == "operator.getitem" and not tuples.isdisjoint(used(step)):
             names[step.name] = None
@@ -214,6 +218,7 @@ def _joint_to_fx(
     backward = {step.name for step in joint.backward}
     for step, node in zip(steps, _call_nodes(module), strict=True):
         note = joint.notes.get(step.name, NO_NOTE)
+        # Partition functions copy the metadata, so a node that comes back is known by its Step.
         node.meta["step"] = step
         node.meta.setdefault("val", 0)
         node.meta["partitioner_tag"] = "is_backward" if step.name in backward else "is_forward"
@@ -235,8 +240,8 @@ def _call_nodes(module: fx.GraphModule) -> list[fx.Node]:
 class _PartitionReader:
     """Reads one direction of a partitioned graph as Steps.
 
-    For a backward, `forward_steps` are those of the forward: a node that is among them too is one that the partition
-    recomputes, so it gets a new name and the echo `recomputes`.
+    For a backward, `forward_steps` has the steps of the forward. A node whose step is among them is recomputed by the
+    partition, so it gets a new name and the echo `recomputes`.
     """
 
     def __init__(self, module: fx.GraphModule, names: Names, joint: Joint, forward_steps: Mapping[str, Step]) -> None:
@@ -267,7 +272,7 @@ class _PartitionReader:
         return replace(self.side.step_of_node(node, original.source, echo), spec=original.spec)
 
     def returned(self, results: Sequence[Result], kept: Sequence[str]) -> tuple[tuple[Result, ...], dict[str, Value]]:
-        """Return the results with their new values, and the new values of the held names."""
+        """Return the results with their new values, and the new values of the names in `kept`."""
         values = [self.side.pack(node) for node in self.module.graph.output_node().args[0]]
         count = len(results)
         ports = [port for port, _ in results]
@@ -286,6 +291,7 @@ def _insert_guard_steps(
     for step in steps_before:
         if step.name in guard_steps:
             guard = mapped(step, lambda name: new_values.get(name, Ref(name)))
+            # After the last value that it checks; a number that only guards use goes with its guard.
             places[step.name] = max((places[name] for name in used(guard) if name in places), default=-1)
             guards_after.setdefault(places[step.name], []).append(guard)
     steps_with_guards = guards_after.pop(-1, [])

@@ -31,6 +31,7 @@ def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
         )
         if attempt.result is not None:
             return attempt.result
+        # The attempt may have run the whole model already, as a full trace begins.
         observed, seen = (attempt.run.observed, attempt.run.findings) if attempt.run is not None else warm_up(program)
     result = _traced_in_full(program, options, observed, seen)
     return replace(result, notes=(f"{IN_FULL}{attempt.why}", *result.notes)) if attempt.why else result
