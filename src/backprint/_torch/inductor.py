@@ -1,4 +1,4 @@
-"""Inductor: compiling graphs, its passes, settings and code generation, and what it asks about compilers and devices.
+"""Inductor: compiling graphs, its passes, settings and code generation, and its questions about compilers and devices.
 
 To import a name of this module loads the part of Inductor that has it, so other rooms do that where they need it.
 """
@@ -18,7 +18,8 @@ from backprint._torch.private import Private, Probe, is_there, look_up, probes_o
 
 
 def load_inductor(*parts: str) -> None:
-    """Import parts of Inductor, by default what compiles a graph, so that a later first use does not pay for it."""
+    """Import parts of Inductor, by default the part that compiles a graph, so that a later first use does not pay for
+    it."""
     for part in parts or ("compile_fx",):
         private.imported(f"torch._inductor.{part}")
 
@@ -85,7 +86,7 @@ def no_gpu_driver() -> Iterator[None]:
     needed_by=(private.KERNELS,),
 )
 def compilation_of(tuner: Any, configuration: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what Triton compiles a kernel's configuration with: the metadata, and the options."""
+    """Return the metadata and the options with which Triton compiles a kernel's configuration."""
     meta = tuner._create_compile_meta(configuration)
     return meta, tuner._create_compile_options(configuration, meta)
 

@@ -32,7 +32,7 @@ What is here beyond that is what makes the recording true of the program:
 
 The other engines trace instead of run: `aot` where values must not be computed, or sizes are symbolic, and `dynamo`
 where control flow is to stay in the graph. Whichever it was, a capture counts only when its graphs give what the
-untouched program gives, bit for bit (room `replaying`).
+untouched program gives, bit for bit (room `prove`).
 
 Refused, each with what to do instead: a program under a TorchDispatchMode of the user's own, one that needs a loop over
 data as *one* graph, a write that PyTorch does not see, an iterator within reach.
