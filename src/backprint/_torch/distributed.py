@@ -474,6 +474,7 @@ def gather_lists(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
     size, name = group_of(group).size(), group_name(group)
     for parts, tensor in zip(outputs, tensors, strict=True):
         if any(part.shape != tensor.shape for part in parts):
+            # Every member is sent the whole tensor.
             counts = [part.numel() for part in parts]
             outgoing = [tensor.numel()] * size
             pieces = exchanged(tensor.reshape(-1).repeat(size), outgoing, counts, name).split(counts)
@@ -723,8 +724,7 @@ def reduces_gradients(module: Any) -> bool:
 
 
 def why_not_recorded(module: Any) -> str:
-    """Say why the step of a module that is distributed is neither recorded nor captured, and what to do; '' if it
-    is."""
+    """Return why the step of a distributed module is neither recorded nor captured, and what to do; '' if it is."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     if fsdp is not None and isinstance(module, fsdp.FullyShardedDataParallel):
         return "FullyShardedDataParallel (FSDP1) is not captured: shard the module with fully_shard"
@@ -758,7 +758,7 @@ def resharding(module: Any) -> Callable[[], None] | None:
 
 
 def why_not_captured(module: Any) -> str:
-    """Say why the step of a module that is distributed is not captured, and what to do; '' if it is."""
+    """Return why the step of a distributed module is not captured, and what to do; '' if it is."""
     if why := why_not_recorded(module):
         return why
     if isinstance(module, torch.nn.parallel.DistributedDataParallel) and module.static_graph:
@@ -906,7 +906,7 @@ class ThreadGroups:
 class RankOfMesh:
     """In the place of `DeviceMesh._thread_id`: a mesh that a rank makes differs from the same mesh of another rank.
 
-    Meshes of one process are equal if their ranks are, and DTensor remembers by mesh what a rank has in it.
+    Meshes of one process are equal if their ranks are, and DTensor keeps a rank's results under its mesh.
     """
 
     def __get__(self, mesh: Any, kind: Any = None) -> Any:

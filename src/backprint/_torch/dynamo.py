@@ -150,8 +150,8 @@ def counts_restored() -> Iterator[None]:
     "torch._dynamo.convert_frame.input_codes", "torch._dynamo.convert_frame.output_codes", needed_by=(private.DYNAMO,)
 )
 def known_codes() -> list[tuple[Any, set[int]]]:
-    """Return Dynamo's two lists of code objects, those that it read and those that it wrote, each with its present
-    ids."""
+    """Return Dynamo's two lists of code objects, the ones that it read and the ones that it wrote, each with its
+    present ids."""
     from torch._dynamo import convert_frame
 
     return [(tracker, set(tracker.seen_ids)) for tracker in (convert_frame.input_codes, convert_frame.output_codes)]

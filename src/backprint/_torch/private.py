@@ -100,7 +100,7 @@ class Private:
 
     `of` returns an object that has the attribute; the name is then a function that reads it of its argument.
     `passed` are the parameters that Backprint passes by name. `holds` is a check of the behaviour, where one is cheap.
-    Where torch renamed it, `path` is the newest, and `other_paths` are those of older versions, which are tried next.
+    Where torch renamed it, `path` is the newest path. `other_paths` are the paths of older versions, tried next.
     """
 
     path: str

@@ -52,6 +52,7 @@ def capture_of(
     options: CaptureOptions,
 ) -> Capture:
     """Return the Capture of an engine's result. `options` are the options of the call."""
+    # Only a step of engine `eager` has these hooks in its backward.
     if engine != "eager" or options.order == 2:
         result = without_hooks_after(result, engine, options)
     program = result.program

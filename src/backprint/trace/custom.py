@@ -173,7 +173,7 @@ def _operators_with_body() -> list[Any]:
     """Return the custom operators that have a Python kernel for a backend, and no kernel of their own under the key
     `Python`, which a library may have registered, or an enclosing capture.
 
-    `registered_kernels` is torch.library's own list of what was registered from Python.
+    `registered_kernels` is torch.library's own list of the kernels that were registered from Python.
     """
     names = set()
     for entry in registered_kernels:
@@ -276,7 +276,7 @@ def is_composite(func: Any, args: Any, kwargs: Any) -> bool:
 
     The dispatcher decomposes such an operator at the key `Autograd`. Where autograd is off, as in a custom operator's
     kernel, modes get it undecomposed, and must decompose it themselves. On a GPU, some have kernels, which round
-    otherwise than what they would call (`_fused_rms_norm`).
+    otherwise than their decomposition (`_fused_rms_norm`).
     """
     if not _is_composite_on_cpu(func):
         return False

@@ -166,7 +166,7 @@ class FakeWorld:
         )
 
     def real_values(self, tensor: Tensor) -> Tensor | None:
-        """Return the values of a tensor if they are known and small: its own, or those that were propagated.
+        """Return the values of a tensor if they are known and small: its own values, or propagated ones.
 
         Values that were remembered for another storage, shape or dtype do not count: an assignment to `.data` changes
         these without an operator.

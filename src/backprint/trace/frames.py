@@ -1,6 +1,6 @@
 """Find the line, the function and the module path of the user's program that is running, from Python's frames.
 
-Where a graph runs node by node, the frames are torch's own, and the line is that of the node's metadata (`SOURCE_KEY`).
+Where a graph runs node by node, the frames are torch's own, and the line is in the node's metadata (`SOURCE_KEY`).
 """
 
 from __future__ import annotations
@@ -92,8 +92,9 @@ def at(line: Source | None) -> Iterator[None]:
 
 
 class Kind(NamedTuple):
-    """What a frame of some code may say about a line: whether it calls the program, so that the frames outside it are
-    not the program's; whether it is the user's; how well it locates a call; and whether its `self` may be a module."""
+    """The meaning of a frame of some code. `calls_program` says that the code calls the program, so that the frames
+    outside of it are not the program's. `is_users` says that it is the user's, `rank` how well it locates a call, and
+    `may_be_modules` that its `self` may be a module."""
 
     code: CodeType
     calls_program: bool = False
@@ -111,7 +112,7 @@ identity."""
 
 
 def kind_of_code(code: CodeType) -> Kind:
-    """Return what frames of some code say, and remember it."""
+    """Return the Kind of some code, and remember it."""
     file = code.co_filename
     takes_self = bool(code.co_argcount) and code.co_varnames[0] == "self"
     kind = Kind(code, False, is_users(file), frame_rank(file), takes_self and not file.startswith(MACHINERY))
@@ -196,6 +197,7 @@ def noting_prints() -> Iterator[None]:
     @functools.wraps(original)
     def shown(*values: Any, **options: Any) -> None:
         file = options.get("file")
+        # Into a StringIO or a file of the program's, it is a read like any other.
         shows = any((sys.stdout if file is None else file) is screen for screen in screens)
         _prints.depth = getattr(_prints, "depth", 0) + shows
         try:

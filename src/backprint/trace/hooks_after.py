@@ -154,7 +154,7 @@ def watched(
     effects: HookEffects,
     calls: Sequence[Any],
 ) -> Callable[[Tensor], object]:
-    """Return a hook that notes what this one does."""
+    """Return a hook that calls this one and notes its effects."""
 
     def watching(leaf: Tensor) -> object:
         with untraced():

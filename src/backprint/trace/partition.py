@@ -30,7 +30,7 @@ from backprint.graph.steps import SAVING, mapped, used, with_names
 from backprint.trace.assembly import NO_NOTE, Joint, Result, constant_ports, names_of
 
 PARTITIONS = {"min-cut": "min_cut_partition", "default": "default_partition"}
-"""The partition functions by name, and what each is called in `_torch.aot`: to look one up there loads Inductor."""
+"""The partition functions by name, each with its name in `_torch.aot`. To look one up there loads Inductor."""
 
 
 def why_partition_needs_all_layers(partition: str | Callable[..., Any] | None) -> str:
@@ -72,6 +72,7 @@ def repartition(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
     if not joint.gradients:
         return joint
     _refuse_sparse(joint)
+    # Write the Joint as a graph of values without guards, in which nothing that must stay is dead code.
     joint = _updates_as_values(joint)
     guard_steps = _steps_of_guards([*joint.forward, *joint.backward], [*joint.results, *joint.gradients])
     kept_forward, kept_backward = (
@@ -79,6 +80,7 @@ def repartition(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
         _values_to_keep(joint, joint.backward, guard_steps),
     )
     module = _joint_to_fx(joint, kept_forward, kept_backward, guard_steps)
+    # Partition it, and read both directions back as Steps.
     forward, backward = partition_joint(module, partition, len(joint.results) + len(kept_forward))
     names = names_of(joint)
     forward_reader = _PartitionReader(forward, names, joint, {})
@@ -87,6 +89,7 @@ def repartition(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
     backward_reader = _PartitionReader(backward, names, joint, {step.name: step for step in forward_steps})
     backward_steps = backward_reader.steps()
     gradients, backward_values = backward_reader.returned(joint.gradients, kept_backward)
+    # Put the guards where the values are now.
     return replace(
         joint,
         forward=tuple(_insert_guard_steps(joint.forward, guard_steps, forward_steps, forward_values)),

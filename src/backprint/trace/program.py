@@ -152,9 +152,9 @@ class CalledProgram:
     callable, for messages. With a `world` (a FakeTensorMode), the program runs on fake tensors of that mode;
     `specialize` says that it may read their values, which then become constants with guards.
 
-    Autograd refuses in-place writes to leaves that require grad, so the program is passed clones of some tensors:
-    `cloned_when_traced` names those that it writes to or that have hooks. `cloned_in_eager` names those of them that
-    are cloned in eager runs too.
+    Autograd refuses in-place writes to leaves that require grad, so the program is passed clones of some tensors.
+    `cloned_when_traced` names the tensors that it writes to or that have hooks. `cloned_in_eager` names the ones among
+    them that are cloned in eager runs too.
 
     A tensor that wraps another (a DTensor) is known by the tensor inside; `wrappings` says how to wrap one again. With
     `peers`, the program runs alone, and they answer its collectives. `runs_hooks_after` says that hooks which run when
@@ -269,7 +269,7 @@ class CalledProgram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedProgram(CalledProgram):
-    """A program with the findings of its first run: `tensors` and `hooks` include those of external tensors."""
+    """A program with the findings of its first run. Its `tensors` and `hooks` include external tensors."""
 
     outside: dict[str, Tensor] = field(default_factory=dict)
     changed: frozenset[str] = frozenset()

@@ -53,6 +53,7 @@ def roots(target: Any) -> Iterator[tuple[str, Any]]:
             continue
     yield from _globals_used_by(target)
     yield from (target.__kwdefaults__ or {}).items()
+    # Defaults belong to the last parameters.
     parameters = target.__code__.co_varnames[: target.__code__.co_argcount]
     yield from zip(reversed(parameters), reversed(target.__defaults__ or ()), strict=False)
 

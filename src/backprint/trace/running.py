@@ -304,6 +304,7 @@ def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     """Return the call's own containers, if they hold these tensors; else new ones."""
     held = program.target
     if isinstance(held, CallersObjects):
+        # The same objects in the same containers: then the caller's containers can be passed.
         own_leaves, structure = pytree.tree_flatten(held.call)
         wanted = [values[leaf.name] if isinstance(leaf, TensorSlot) else leaf for leaf in program.leaves]
         if (
@@ -627,8 +628,8 @@ class Staged:
     states: frozenset[int]
 
     def new_tensors(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """Return the tensors that modules and containers hold now and did not hold before, and those that changed
-        because they share memory with the program's tensors, or with tensors from `outside`."""
+        """Return the tensors that modules and containers hold now and did not hold before. Tensors that changed because
+        they share memory with the program's tensors, or with tensors from `outside`, are returned too."""
         new: dict[str, Tensor] = {}
         own = {id(tensor): name for name, tensor in {**self.program.own(), **self.program.wrappers()}.items()}
         reducing = self.program.reduces_gradients
@@ -703,6 +704,7 @@ def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, a
         ):
             yield stage
         return
+    # Stand-ins: leaves for the gradients, clones of those that are written to, and wrappers around them.
     leaves = _leaf_values(program, program.current_tensors() if values is None else values)
     with torch.enable_grad():
         ready = with_clones(program, leaves, lambda tensor: tensor.clone())
@@ -854,6 +856,7 @@ def _staged_now(
     gradients: dict[int, Tensor | None],
 ) -> Staged:
     """Return a Staged of these tensors, with marks of their current state."""
+    # The objects of the program that the run may change.
     reached = dict(tensors_of(program.target()))
     optimizers = {
         n: optimizer
@@ -864,6 +867,7 @@ def _staged_now(
     known = {id(tensor) for tensor in (*program.own().values(), *ready.values(), *passed.values())}
     with untraced():
         snapshot = program.target.snapshot if isinstance(program.target, CallersObjects) else None
+        # The state of its tensors, and of others in the same memory.
         marks = {name: mark_of(tensor, snapshot) for name, tensor in ready.items()}
         memories = _storage_ids(ready.values())
         aliases = {

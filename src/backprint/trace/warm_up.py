@@ -153,6 +153,7 @@ def _watched_step(program: CalledProgram, kind: Callable[..., Watch] = Watch) ->
 def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[Watch, Outcome]:
     """Run the forward under a Watch (or a subclass, `kind`); no backward runs."""
     paths = module_paths(program.target())
+    # Dynamo runs higher-order operators in eager mode; it is let in unless code of the user's is compiled.
     compiled = any(compiled_parts(program.target(), program.title))
     watch = kind(paths, not compiled, program.world)
 

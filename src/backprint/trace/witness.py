@@ -62,6 +62,7 @@ class ForwardRun:
     def effects(self, outside: Mapping[str, Tensor] | None = None, had: Collection[str] = ()) -> Effects:
         """Return the effects of the forward, also on tensors from `outside`. The tensors in `had` had their gradients
         before it."""
+        # An external tensor keeps its name where an object that holds it is reached by another.
         names = {id(tensor): name for name, tensor in (outside or {}).items()}
         left = self.stage.new_gradients({name: tensor for name, tensor in (outside or {}).items() if name not in had})
         new = {

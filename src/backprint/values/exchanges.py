@@ -77,7 +77,7 @@ class Exchange:
 
 
 def mismatch(calls: Sequence[Call], sent: Sequence[Tensor]) -> str:
-    """Say how the calls of members, or what they send, do not belong together; '' if they do."""
+    """Return how the calls of the members, or the tensors that they send, do not belong together; '' if they do."""
     first = calls[0]
     for member, tensor in enumerate(sent):
         same_shape = tensor.shape == sent[0].shape or first.kind == "all_to_all_single"
@@ -117,6 +117,7 @@ def received_without(exchange: Exchange, place: int, sent: Tensor) -> Tensor | N
     assert before is not None
     received, size = received.to(sent.dtype), len(exchange.sent)
     match call.kind, call.options:
+        # Replace this member's part of what was received.
         case "broadcast", (root,):
             return sent.clone() if root == place else received.clone()
         case "all_gather_into_tensor", _:
@@ -156,7 +157,7 @@ class Others(Protocol):
 
 
 ANSWER: ContextVar[Answer | None] = ContextVar("answer", default=None)
-"""What answers the collectives of graphs that run now; without one, the process groups of this process do."""
+"""The Answer to the collectives of graphs that run now. Without one, the process groups of this process answer."""
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """Fingerprints: values of a call that are no tensors, described as JSON, so that a replay can compare its own with
 them.
 
-A fingerprint is a text for a plain value (`3`, `'abc'`, `torch.float32`, `torch.nn.functional.gelu`), or an object that
-says what a value is, and what it is made of:
+A fingerprint is a text for a plain value (`3`, `'abc'`, `torch.float32`, `torch.nn.functional.gelu`), or an object with
+the kind of a value and its parts:
 
     {"container": "list", "of": ["1", "2"]}                   {"tensor": "x", "keys": ["lengths"], "of": ["3"]}
     {"container": "dict", "keys": ["'k'"], "of": ["3"]}       {"enum": "config.Mode.ADD", "of": ["1"]}

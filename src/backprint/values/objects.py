@@ -128,7 +128,7 @@ class Attributes(Place):
 
 
 class Globals(Attributes):
-    """The globals of a module: all, or those of some names, whether they are assigned yet or not."""
+    """The globals of a module: all of them, or the ones of some names, whether they are assigned yet or not."""
 
     __slots__ = ("names",)
 
@@ -610,7 +610,7 @@ def slots_in(kind: Any) -> tuple[tuple[Any, str], ...]:
 
 @functools.cache
 def slots_of(kind: Any) -> tuple[tuple[Any, str], ...]:
-    """Return the slots of a user's class, and those of Python's that hold a program's objects."""
+    """Return the slots of a user's class, and of the Python classes whose slots hold a program's objects."""
     if not is_users(kind) and kind not in CLASSES_WITH_SLOTS:
         return ()
     return tuple(

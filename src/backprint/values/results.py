@@ -216,7 +216,7 @@ Parts = list[tuple[str, Any]]
 SEQUENCES = (list, tuple, collections.deque)
 
 OPENED = (*SEQUENCES, dict, types.SimpleNamespace)
-"""Types written in C whose objects are opened, as are those of their subclasses."""
+"""Types written in C whose objects are opened, and the objects of their subclasses too."""
 
 ATOMS = (type, types.ModuleType, types.CodeType, types.FrameType, enum.Enum, torch.Generator, logging.Logger)
 """Types that are never searched, because nothing inside depends on one run."""
@@ -247,7 +247,7 @@ def _key_name(key: Any) -> str:
 
 
 def own_attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object; those of a dataclass in the order of its definition."""
+    """Return the attributes of an object. A dataclass has them in the order of its definition."""
     attributes = attributes_with_slots(value) or {}
     declared = [row.name for row in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
     return {name: attributes[name] for name in dict.fromkeys((*declared, *attributes)) if name in attributes}
@@ -304,6 +304,7 @@ class _ObjectSearch:
 
     def inside(self, name: str, value: Any) -> Parts:
         """Return the parts of a value; refuse a value that a replay could not return."""
+        # Leaves, which are not opened.
         if isinstance(value, Leaf):
             self.tensors.add(id(value))
             if isinstance(value, Tensor) and any(map(_holds_tensors, _attributes_set_on(value).values())):
@@ -313,6 +314,7 @@ class _ObjectSearch:
                     "return them beside it",
                 )
             return []
+        # Values of which a replay could not return a copy.
         if _is_weak_reference_to_tensor(value):
             refuse(name, "a weak reference to a tensor", "return the tensor")
         if isinstance(value, weakref.ref):
@@ -326,6 +328,7 @@ class _ObjectSearch:
         keys = [key for key in value if type(key) not in EXACT] if isinstance(value, dict) else []
         if any(map(_holds_what_is_refused, keys)):
             refuse(name, f"{type_text(value)} with tensors or iterators in its keys", "make them values")
+        # Objects, which are opened. Anything else may hold no tensor, wherever it is hidden.
         if _is_opened(value):
             return parts_of(value)
         if _holds_what_is_refused(value):

@@ -261,7 +261,8 @@ def outside_modes() -> Iterator[None]:
 
 
 def draw_from_each() -> None:
-    """Draw a number from each generator of the process whose state `process_state` has, but for those of GPUs."""
+    """Draw a number from each generator of the process whose state `process_state` has, except the generators of
+    GPUs."""
     torch.randint(2, (1,), device="cpu")
     random.random()
     if "numpy" in sys.modules:
@@ -295,7 +296,7 @@ def settings_differences(recorded: Mapping[str, str]) -> list[str]:
 
 
 class RandomStates(NamedTuple):
-    """The states of torch's generators: the CPU's, and that of each GPU once CUDA is in use."""
+    """The states of torch's generators: the CPU's, and each GPU's once CUDA is in use."""
 
     cpu: Tensor
     cuda: tuple[Tensor, ...] = ()

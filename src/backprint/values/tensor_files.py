@@ -1,7 +1,7 @@
 """Writes safetensors files: 8 bytes of header size, a JSON header, then the bytes of the tensors.
 
-The package `safetensors` reads them. It writes through numpy, which neither it nor torch brings; these files are, byte
-for byte, those that it writes.
+The package `safetensors` reads them. It writes through NumPy, which neither it nor torch installs. The files written
+here are the same, byte for byte.
 """
 
 from __future__ import annotations

@@ -47,6 +47,7 @@ def _traced_in_full(
     program: CalledProgram, options: CaptureOptions, observed: ObservedProgram, seen: Findings
 ) -> EngineResult:
     """Return the capture of a program that has run."""
+    # `auto` asks engine `eager` first, which records the recomputation too.
     if options.fake and options.engine == "auto" and (seen.checkpoints or observed.accumulates):
         raise HasCheckpoints(WITHOUT_CHECKPOINTS)
     with collector_paused():

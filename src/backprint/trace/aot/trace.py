@@ -585,6 +585,7 @@ def _split_joint(
     outputs, gradients = _results_of_joint(run, joint)
     tangents = _tangents_of_joint(run, joint)
     forward, backward = joint, None
+    # Without a differentiable output, the joint graph is the forward.
     if tangents:
         forward, backward = partition_joint(joint, partition or "min-cut", len(outputs))
     return Traced(
@@ -710,10 +711,12 @@ def _trace_once(
 def tracing(run: _TracedFunction) -> Iterator[contextlib.ExitStack]:
     """Enter all patches and modes for tracing with AOTAutograd; yield the stack for its own."""
     with contextlib.ExitStack() as stack:
+        # Fake tensors: readings of the warm-up run, and the devices of this machine.
         stack.enter_context(replaced_dispatch(run.fake.mode, run.fake.dispatch))
         if run.program.world is not None and is_missing_device("cuda"):
             stack.enter_context(_without_cuda())
         stack.enter_context(lazy_code(True))
+        # Operators as eager runs them, and no code of the user's compiled.
         stack.enter_context(without_effects_of_checks())
         stack.enter_context(errors_not_logged())
         stack.enter_context(_as_eager_runs(run.sizes is not None))
@@ -721,6 +724,7 @@ def tracing(run: _TracedFunction) -> Iterator[contextlib.ExitStack]:
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Error detected in")
         warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
+        # The program: its objects are restored, and its backward runs under the same function modes.
         stack.enter_context(restoring_everything_reachable(run.program.target(), nontensor_arguments(run.program)))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(fx_traceback.preserve_node_meta())
@@ -729,6 +733,7 @@ def tracing(run: _TracedFunction) -> Iterator[contextlib.ExitStack]:
         stack.enter_context(_OwnBackwardNotes())
         if run.program.outside:
             stack.enter_context(SubstituteTensors(run.table))
+        # Left before the modes above: the block of the traced function's last call.
         stack.callback(lambda: run.open.close())
         yield stack
 

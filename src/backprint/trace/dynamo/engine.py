@@ -154,6 +154,7 @@ class _TensorTable:
     def enter_mutations(self, index: int, entry: _GraphEntry) -> None:
         """Move tensors that the graph wrote to its mutation ports. Other views of that memory cannot be followed, and
         are refused if a later graph takes them."""
+        # The names that the graph writes to, also by kernels whose schema does not say so.
         changed = set(entry.program.changed)
         changed |= {
             name
@@ -162,10 +163,12 @@ class _TensorTable:
         }
         written = {id(t): name for t, name in zip(entry.ran.inputs, entry.names, strict=True) if name in changed}
         storages = {storage_id(t.untyped_storage()) for t in entry.ran.inputs if id(t) in written}
+        # Other tensors in the same memory cannot be followed any more.
         for tensor in self.tensors_known():
             if id(tensor) not in written and tensor.numel() and storage_id(tensor.untyped_storage()) in storages:
                 reason = "it shares memory with a tensor that graph {} changes in place: return copies"
                 self.holders[id(tensor)] = replace(self.holders[id(tensor)], refused=reason.format(index))
+        # The written tensors have their new values at mutation ports of this Pair.
         for key, name in written.items():
             requires_grad = any(
                 on for t, on in zip(entry.ran.inputs, entry.ran.requires_grad_after, strict=True) if id(t) == key
@@ -311,6 +314,7 @@ def part_of(
     """Return one graph's run as a program."""
     count = len(ran.module.graph.output_node().args[0])
     graphed = _GraphProgram(ran.module, ran.under, tuple((place, True) for place in range(count)))
+    # The program's own tensors first, in its order, then values of earlier graphs.
     order = {named.name: place for place, named in enumerate(program.tensors)}
     tensors = tuple(sorted(tensors, key=lambda named: order.get(named.name, len(order))))
     leaves = tuple(value if name is None else TensorSlot(name) for value, name in zip(ran.inputs, names, strict=True))
@@ -444,6 +448,7 @@ def _program_of_pair(
 ) -> tuple[CalledProgram, list[tuple[int, bool]]]:
     """Return a Pair's program with the outputs that are used and its reads, and the places of those outputs."""
     entry, program = book.entries[index], book.entries[index].program
+    # Outputs that no link uses are left out. Reads and unused tensors of the program are inputs of the first Pair.
     places = used_outputs(book, index, later)
     before = tuple((name, read.source) for name, read in book.reads_before) if index == 0 else ()
     graphed = _GraphProgram(entry.ran.module, entry.ran.under, tuple(places), before, tuple(entry.after))
@@ -477,6 +482,7 @@ def used_outputs(book: _TensorTable, index: int, later: Mapping[int, Pair]) -> l
 
 def has_gradient(link: Link, pairs: Mapping[int, Pair]) -> bool:
     """Whether a gradient comes back over a link."""
+    # A result of the program: its tangent is an input of the backward.
     if link.target is None:
         return True
     backward = pairs[link.target].backward
@@ -532,9 +538,11 @@ def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
     observed, seen = warm_up(program)
     _check_program(observed, seen)
     paths = module_paths(program.target())
+    # Run the program once under Dynamo.
     record, ready = run_graphs(observed, paths)
     if not record.ran:
         raise CaptureError(f"Dynamo makes no graph of {program.title}: no tensor operator runs in it")
+    # Enter reads and graphs in the order in which they ran, because a later one replaces Holders.
     book = _TensorTable(observed, paths, {id(tensor): name for name, tensor in ready.items()})
     book.enter_reads([first_read for first_read in record.reads if first_read.after == 0])
     for count, ran in enumerate(record.ran, 1):
@@ -542,6 +550,7 @@ def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
         book.enter_reads([first_read for first_read in record.reads if first_read.after == count])
     outputs, tree, leaves = book.link_results(record)
     book.add_unused_tensors(ready)
+    # Trace each graph to a Pair.
     traced = _trace_pairs(book, options)
     guards = tuple(guard for traced_pair in traced for guard in traced_pair.guards)
     first_read = next((guard for guard in guards if guard.kind in ("value", "shape")), None)

@@ -321,6 +321,7 @@ def _backward_placements(
 def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
     """Return the engine's result for a recorded step."""
     program, seen = run.program, run.recorder.seen
+    # The tape as a Joint, then as a Pair.
     joint, writer = joint_of(run, in_place=not options.functional)
     if options.partition is not None:
         joint = repartition(joint, options.partition)
@@ -328,6 +329,7 @@ def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
     pair = assembled.pair
     if options.partition is None:
         pair = Pair(pair.name, pair.forward, pair.backward, lives=tuple(_lives_of(pair, run, writer)))
+    # The program with its findings: the tensors that it writes to, also through shared memory.
     changed = frozenset(port.name for port, _ in joint.results if port.role == "mutation")
     groups = tuple(group for group in alias_groups(program.own()) if set(group) & changed)
     return EngineResult(
@@ -351,7 +353,7 @@ def _lives_of(pair: Pair, run: _RecordedStep, writer: Writer) -> Iterator[tuple[
     """Yield the values that lived on after their last use in the graphs, each with the last step before it was freed.
 
     These are values of the forward, of a custom Function's backward, and of a backward that runs in the node of a
-    checkpoint. What is a result, or is updated in place, is left out.
+    checkpoint. Results, and values that are updated in place, are left out.
     """
     graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
     steps = [step for graph in graphs for step in graph.steps]

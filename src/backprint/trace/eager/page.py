@@ -345,8 +345,8 @@ class Echoes:
     def summed_gradients_of(self, call: TapedCall) -> str:
         """Return the forward value whose gradients from two autograd nodes are added; '' if this is not such a sum.
 
-        The nodes of both addends are those of forward calls that took that value, so it is an argument that both calls
-        have in common, of the shape of the sum.
+        Both addends were made in nodes of forward calls that took that value. So it is an argument that both calls have
+        in common, of the shape of the sum.
         """
         sides = []
         for place in call.args[:2]:

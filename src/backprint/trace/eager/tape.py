@@ -485,6 +485,7 @@ class Recorder(Watch):
             if key not in self.dependencies:
                 self.enter_constant(part)  # indices that a kernel made for values of the program
             elif writes and key in self.callers and key not in self.content_before:
+                # The first write to memory of the caller's, which `restore` puts back.
                 self.content_before[key] = self.callers[key].clone()
         place = self.place(tensor)
         if not recorded_by_autograd or place.layout is not STRIDED:

@@ -376,6 +376,7 @@ class Storages:
         """Return this value with the dtype, shape and strides of the tensor that it is written to."""
         if self.has_geometry_of(name, place):
             return name
+        # A tensor with gaps is no value of its own: it is scattered into its parent, where only its elements count.
         current = self.page.places[name]
         if (
             (current.dtype, current.shape) == (place.dtype, place.shape)
@@ -392,6 +393,7 @@ class Storages:
             return
         known = [] if storage is None else [storage.base, *storage.roots]
         known += [before] if before.memory == after.memory else []
+        # In memory that the storage has already, the tensor is one more view of it.
         if bytes_spanned(after) > max(map(bytes_spanned, known), default=-1):
             self.begin_uninitialized(after, 0 if storage is None else storage.write_count + 1)
 

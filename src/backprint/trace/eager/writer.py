@@ -220,6 +220,7 @@ class Updates:
         for place in changed:
             if place.layout is not torch.strided:
                 raise self.values.sparse.refusal_of_update(call, place)
+        # An `out=` call may resize its tensors, so its results are where the values are.
         written = self.results_of_out_call(call) if has_out(call) else []
         written = written or changed
         if self.in_place:
@@ -380,7 +381,7 @@ NEEDS_REQUIRES_GRAD = {aten._sparse_mm_reduce_impl.default: 1}
 class Writer:
     """Writes the calls of a tape as Steps, one segment after another.
 
-    `ports` has a name for the port of each key, and those in `always_ports` are ports whether a call uses them or not.
+    `ports` has a name for the port of each key. Keys in `always_ports` are ports whether a call uses them or not.
     With `in_place` the operators stay in place, and inputs that they would change are copied first. `start` is the
     generator state that a replay's draws start from.
     """
@@ -412,7 +413,7 @@ class Writer:
     # ---- For the engine and for `record`
 
     def write_into(self, steps: list[Step], calls: Iterable[TapedCall] = ()) -> None:
-        """Append the following steps to this list: first those of these calls."""
+        """Append the steps that follow to this list. The steps of these calls come first."""
         self.page.steps = steps
         for call in calls:
             self.write_call(call)
@@ -589,7 +590,8 @@ class Writer:
             self.page.put_guard("assert_equal", Ref(name), result)
 
     def guard_structure(self, call: TapedCall, name: str) -> None:
-        """Guard what the program read of a sparse tensor's structure: its number of values, whether it is coalesced."""
+        """Guard the structure of a sparse tensor that the program read: its number of values, or whether it is
+        coalesced."""
         if call.func is aten.is_coalesced.default:
             self.page.put_guard("assert_equal", Ref(name), call.result, structure=True)
         elif call.func is aten._nnz.default or call.func in SIZE_DEPENDS_ON_VALUES:

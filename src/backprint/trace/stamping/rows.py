@@ -437,6 +437,7 @@ def continue_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Co
         for row in continue_rows(*rows_before, more, what):
             yield right_part[row.like], row
 
+    # In the order in which a trace names values: inputs, constants, forward, tangents, backward.
     names = _ValueNames()
     inputs = tuple(names.port(*step_and_row) for step_and_row in continued("inputs", _port_row, "inputs"))
     constants = _continue_constants(left, right, more, content, names)

@@ -485,6 +485,7 @@ def _engine_result_of(program: CalledProgram, whole: _LoggedRun, joint: Joint, p
     """Return the engine's result; raise if its graphs do not have the inputs, outputs and gradients of the whole."""
     observed, findings = whole.observed, whole.findings
     outcome = findings.outcome
+    # The graphs' ports must be those of the whole: names, roles and specs.
     own_specs = {name: tensor_spec(tensor) for name, tensor in whole.watch.ready.items()}
     outside = {name: port.spec for name, port in zip(observed.outside, joint.inputs[len(own_specs) :], strict=False)}
     _check_ports("inputs", [(named.name, named.role) for named in observed.tensors], joint.inputs)
@@ -495,6 +496,7 @@ def _engine_result_of(program: CalledProgram, whole: _LoggedRun, joint: Joint, p
     _check_ports("results", results, [port for port, _ in joint.results])
     with_gradient = [(named.name, "gradient") for named in observed.tensors if named.requires_grad]
     _check_ports("gradients", with_gradient if joint.gradients else [], [port for port, _ in joint.gradients])
+    # Aliases of arguments, outputs and guards are those that the run of the whole found.
     joint = replace(joint, same={named.name: named.other_names for named in observed.tensors if named.other_names})
     assembled = assemble(joint)
     return EngineResult(

@@ -1,4 +1,4 @@
-"""The settings of the process that are restored: those that change a program's numbers."""
+"""The process-wide settings that change a program's numbers, and are restored."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Restore everything that a program can reach after it has run, and give each run the same random numbers.
 
 Numbers that are not drawn from torch's generators cannot be drawn by a graph, so every run of the program uses the same
-ones (`ForeignRandomStates`). What a run changed and is not restored is named in a warning, where it is cheap to see.
+ones (`ForeignRandomStates`). A warning names changes of a run that are not restored, where they are cheap to see.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ def with_foreign_random_states(
     try:
         yield
         states.after = foreign_states()
+        # By hashable states, because the arrays in NumPy's states have no single answer to `==`.
         states.drawn.update(
             name
             for name, state in states_to_begin.items()
@@ -117,7 +118,7 @@ def _generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:
 def restoring_everything_reachable(*roots: Any) -> Iterator[Snapshot]:
     """Restore everything that is reachable from these roots afterwards, whatever happens inside.
 
-    A warning names what was changed and is not restored, where it is cheap to see.
+    A warning names changes that are not restored, where they are cheap to see.
     """
     snapshot = Snapshot([*(("", root) for root in roots), *(("a hook", hook) for hook in global_hooks())])
     settings = named_settings()
@@ -158,7 +159,7 @@ def _users_level() -> int:
 
 
 def listed(changes: list[str]) -> str:
-    """Return a list, as text, of what a run has changed for good."""
+    """Return the lasting changes of a run as one text."""
     more = len(changes) - MOST_NAMED
     return "; ".join((*changes[:MOST_NAMED], *([f"and {more} more"] if more > 0 else [])))
 

@@ -80,7 +80,7 @@ class Snapshot:
             self.copy_small()
 
     def enter(self, place: Place) -> None:
-        """Remember what is in a place."""
+        """Remember the value of a place."""
         match place:
             case Content(owner=tensor, name=name):
                 self.add_tensor(name, tensor)
