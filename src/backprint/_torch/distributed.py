@@ -138,6 +138,7 @@ def groups_by_label() -> dict[str, str]:
 
 def device_of(group: Any) -> torch.device:
     """Return a device whose tensors a group can exchange: the CPU, if its backend can do that."""
+    # Its text is `cpu:gloo,cuda:nccl`.
     pairs = str(torch.distributed.get_backend_config(group)).split(",")
     devices = [pair.partition(":")[0] for pair in pairs]
     return torch.device("cpu" if "cpu" in devices else devices[0])
@@ -336,6 +337,7 @@ def python_call() -> PythonCall:
     gives_handle = False
     while frame is not None and frame.f_globals.get("__name__") in ("torch.distributed.distributed_c10d", LOGGER):
         if not names:
+            # A function without `async_op` always returns the handle.
             gives_handle = frame.f_locals.get("async_op") is not False
         names.append(frame.f_code.co_name)
         frame = frame.f_back
@@ -414,6 +416,7 @@ def in_group(name: str, sent: Tensor, options: Sequence[Any], group: str) -> Ten
 
 def in_gloo_on_device(name: str, sent: Tensor, options: Sequence[Any], group: Any) -> Tensor:
     """Run a collective of a device's tensors in a group of Gloo, whose functional form of it crashes."""
+    # The results are joined along the first dimension, which a scalar does not have.
     sent = sent if sent.dim() else sent.reshape(1)
     size, (rows, *rest) = group.size(), sent.shape
     if name == "all_gather_into_tensor":
@@ -523,6 +526,7 @@ def scatter_lists(outputs: Any, tensors: Any, group: Any, operation: Any, *rest:
 
 def exchange_into(output: Any, tensor: Any, group: Any, incoming: Any, outgoing: Any, *rest: Any) -> Any:
     size = group_of(group).size()
+    # Without sizes, `all_to_all_single` exchanges parts of one size.
     incoming = incoming or [output.shape[0] // size] * size
     outgoing = outgoing or [tensor.shape[0] // size] * size
     output.copy_(exchanged(tensor, outgoing, incoming, group_name(group)))
@@ -542,6 +546,7 @@ def hand_out(outputs: Any, tensors: Any, group: Any, root: int, *rest: Any) -> A
     """Scatter from one member: it sends a part to each, and the others send nothing."""
     size, name, [output] = group_of(group).size(), group_name(group), outputs
     is_root = group_of(group).rank() == root
+    # An all-to-all in which the root alone sends, so that parts may have any sizes.
     sent = torch.cat([part.reshape(-1) for part in tensors[0]]) if is_root else output.new_empty(0)
     incoming = [output.numel() if member == root else 0 for member in range(size)]
     received = exchanged(sent, [output.numel() if is_root else 0] * size, incoming, name)
@@ -554,6 +559,7 @@ def collect(outputs: Any, tensors: Any, group: Any, root: int, *rest: Any) -> An
     size, name, [tensor] = group_of(group).size(), group_name(group), tensors
     is_root = group_of(group).rank() == root
     incoming = [part.numel() for part in outputs[0]] if is_root else [0] * size
+    # An all-to-all in which all members send to the root alone.
     outgoing = [tensor.numel() if member == root else 0 for member in range(size)]
     received = exchanged(tensor.reshape(-1), outgoing, incoming, name)
     for part, piece in zip(outputs[0] if is_root else (), received.split(incoming), strict=False):

@@ -57,6 +57,7 @@ def kernels_compiled_by(compiler: type) -> Iterator[None]:
     """Have a wrapper that is loaded here find another class in the place of AsyncCompile, and a stream of CUDA."""
     from torch._inductor import async_compile
 
+    # `create`, because a torch without CUDA has no such function.
     stream = mock.patch.object(torch._C, "_cuda_getCurrentRawStream", return_value=0, create=True)
     with mock.patch.object(async_compile, "AsyncCompile", compiler), stream:
         yield

@@ -35,6 +35,7 @@ def set_parametrization_cache(state: tuple[int, dict[Any, Any]]) -> None:
 
 def module_hooks() -> list[dict[Any, Any]]:
     """Return the tables of the hooks that run for every module (`register_module_forward_hook`)."""
+    # Flags have names of this kind too, such as `_global_is_full_backward_hook`: only the tables are returned.
     names = vars(torch.nn.modules.module)
     return [table for name, table in names.items() if name.startswith(_HOOKS) and type(table) is OrderedDict]
 

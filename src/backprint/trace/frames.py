@@ -339,6 +339,7 @@ _RESUMED = re.compile(r"^(?:torch_dynamo_resume_in_)+(.*?)(?:_at_\d+)+$")
 def relative_path(file: str) -> str:
     """Return a file's path relative to `sys.path` or the working directory, else its name."""
     file = os.path.abspath(file)
+    # The longest root first, because a folder and one inside of it may both be on the path.
     for root in sorted((p for p in map(os.path.abspath, sys.path) if p != os.sep), key=len, reverse=True):
         if file.startswith(root + os.sep):
             file = file[len(root) + 1 :]
@@ -373,6 +374,7 @@ def place_in_module(kind: type | str, target: Any) -> Place | None:
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     first = code.co_firstlineno
     last = max((line for _, _, line in code.co_lines() if line), default=first)
+    # The first line of the forward that calls a function of this name, or else its first line.
     calls = (line for line in range(first, last + 1) if f"{name}(" in linecache.getline(code.co_filename, line))
     return code.co_filename, next(calls, first), code.co_name
 

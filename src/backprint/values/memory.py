@@ -86,6 +86,7 @@ def _memory_span(tensor: Tensor) -> MemorySpan | None:
     if not all(isinstance(size, int) for size in (*shape, *stride)) or 0 in shape:
         return None
     if tensor.is_meta or isinstance(tensor, FakeTensor):
+        # Fake tensors have no addresses, so their storages are told apart by identity.
         memory = ("meta", storage_id(tensor.untyped_storage()))
         start = int(tensor.storage_offset()) * itemsize
     else:

@@ -155,6 +155,7 @@ def with_settings(recorded: Mapping[str, str]) -> Iterator[None]:
     try:
         for name, (_, set_value) in SETTINGS.items():
             if name in recorded and recorded[name] != present[name]:
+                # A setting of another machine or torch; `settings_differences` names it.
                 with contextlib.suppress(ValueError, RuntimeError):
                     set_value(recorded[name])
         with default_device("cpu"):  # graphs name the devices of what they make, and so does what we make for them

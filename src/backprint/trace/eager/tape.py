@@ -273,8 +273,7 @@ class Recorder(Watch):
         super().__init__(paths, world=world)
         self.types = PLAIN_TENSOR_TYPES if world is None else WITH_FAKE
         self.tape = Tape(start=own_generators())
-        # The number of each storage, by its identity. A number is never used again, unlike the address of a freed
-        # storage.
+        # The number of each storage on the tape, by its identity.
         self.memories: dict[int, int] = {}
         self.memory_count = 0
         self.last_node: Any = None
