@@ -25,7 +25,6 @@ Where releases differ by more than a name, there is a function with a branch for
 CONTRIBUTING.md has the steps for a name that was renamed.
 
 A module for each domain: `modes`, `autograd`, `tensors`, `operators`, `functorch`, `pytree`, `modules`, `fake`,
-`shapes`, `graphs`, `aot`, `dynamo`, `inductor`, `pointwise`,
-`process_state`, `script`, `distributed`. `private` says how their tables work, and `probes` collects their probes. No
-other room says `torch._…`.
+`shapes`, `graphs`, `aot`, `dynamo`, `inductor`, `pointwise`, `process_state`, `script`, `distributed`. `private` says
+how their tables work, and `probes` collects their probes.
 """

@@ -15,7 +15,8 @@ from backprint._torch.private import Private, Probe, look_up, probes_of, takes, 
 
 @uses("torch._functorch.aot_autograd.aot_export_joint_with_descriptors", needed_by=(private.AOT,))
 def export_joint(stack: Any, module: torch.nn.Module, inputs: Any, decompositions: dict[Any, Any]) -> Any:
-    """Trace the forward and backward of a module as one graph with descriptors, as no mode of ours is to see."""
+    """Trace the forward and backward of a module as one graph with descriptors, without the torch function mode that
+    AOTAutograd would add."""
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 
     return aot_export_joint_with_descriptors(

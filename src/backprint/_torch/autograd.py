@@ -19,20 +19,20 @@ sequence_number: Any = methodcaller("_sequence_nr")
 
 @uses("torch.autograd.function.BackwardCFunction", needed_by=(private.CAPTURE,))
 def function_class(node: Any) -> Any:
-    """Return the custom autograd.Function that a node runs the backward of; None if it does not say."""
+    """Return the custom autograd.Function whose backward a node runs; None if it does not say."""
     return getattr(type(node), "_forward_cls", None)
 
 
 @uses("torch._library.autograd", needed_by=(private.CAPTURE,))
 def is_own_function(function: Any) -> bool:
-    """Whether a custom autograd.Function is PyTorch's own, and not that of a custom operator."""
+    """Whether a custom autograd.Function is PyTorch's own. The Functions of custom operators do not count."""
     module = str(getattr(function, "__module__", ""))
     return module.startswith("torch.") and module != "torch._library.autograd"
 
 
 @functools.cache
 def load_tangent_decompositions() -> None:
-    """Load what forward-mode AD loads when it is first used, without the warning of torch about torch."""
+    """Load the decompositions that forward-mode AD loads at its first use, without torch's warning about torch."""
     private.imported("torch._decomp.decompositions_for_jvp")
 
 
@@ -60,7 +60,7 @@ def set_engine_of(module: Any, engine: Any) -> None:
 
 
 def in_backward(read: Any) -> Any:
-    """Return what a function returns while a backward runs."""
+    """Return a function's result while a backward runs."""
     seen: list[Any] = []
     leaf = torch.ones(1, requires_grad=True)
     with torch.enable_grad():

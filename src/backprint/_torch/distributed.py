@@ -35,7 +35,7 @@ WORLD = "world"
 
 
 def is_initialized() -> bool:
-    """Whether this process has a process group, which takes that it has imported `torch.distributed`."""
+    """Whether this process has a process group. If it has not imported `torch.distributed`, it has none."""
     distributed = sys.modules.get("torch.distributed")
     return distributed is not None and distributed.is_available() and distributed.is_initialized()
 
@@ -74,7 +74,7 @@ def name_groups(mesh: Any) -> None:
 
 
 def label_of(reference: Any) -> str:
-    """Return what a graph calls a group: the name of its dimension of a device mesh, `world`, or its description."""
+    """Return a group's name in a graph: the name of its dimension of a device mesh, `world`, or its description."""
     group = group_of(reference)
     if group in NAMED_GROUPS:
         return NAMED_GROUPS[group]
@@ -92,8 +92,8 @@ UNNAMED = ("undefined", "")
 
 @uses("torch.distributed.distributed_c10d._world.pg_map", needed_by=(private.RANKS,))
 def label_of_members(group: Any) -> str:
-    """Return what a graph calls a group without a description: its ranks, and which of the groups of these it is. All
-    ranks make groups in one order. Groups that earlier runs of a program have made do not count."""
+    """Return a name in a graph for a group without a description: its ranks, and its number among the groups of these
+    ranks. All ranks make groups in one order. Groups that earlier runs of a program have made do not count."""
     from torch.distributed import distributed_c10d
 
     members = members_of(group)
@@ -131,12 +131,14 @@ def groups_by_label() -> dict[str, str]:
         return {}
     from torch.distributed import distributed_c10d
 
+    # In reverse, so that of several groups with one label the first is kept.
     groups = list(distributed_c10d._world.pg_map)
     return {label_of(group): str(group.group_name) for group in reversed(groups)}
 
 
 def device_of(group: Any) -> torch.device:
     """Return a device whose tensors a group can exchange: the CPU, if its backend can do that."""
+    # Its text is `cpu:gloo,cuda:nccl`.
     pairs = str(torch.distributed.get_backend_config(group)).split(",")
     devices = [pair.partition(":")[0] for pair in pairs]
     return torch.device("cpu" if "cpu" in devices else devices[0])
@@ -156,17 +158,19 @@ def default_store() -> Any:
 
 
 def gather_bytes(meta: bytes, tensor: Tensor, group: Any, wait: Callable[[Any], None]) -> list[tuple[bytes, Tensor]]:
-    """Return what each member of a group passes: some bytes, and a tensor of any shape. `wait` is called with each
+    """Return the bytes and the tensor, of any shape, that each member of a group passes. `wait` is called with each
     collective that is under way."""
     device, size = tensor.device, group.size()
     raw = tensor.detach().contiguous().reshape(-1).view(torch.uint8) if tensor.numel() else None
     parts = [torch.frombuffer(bytearray(meta), dtype=torch.uint8).to(device)] if meta else []
     own = torch.cat([*parts, *([] if raw is None else [raw])]) if parts or raw is not None else torch.empty(0)
+    # First a header of 32 numbers from each member: the lengths of its parts, its dtype and its shape.
     facts = [len(meta), 0 if raw is None else raw.numel(), DTYPES.index(tensor.dtype), tensor.dim(), *tensor.shape]
     header = torch.tensor([*facts, *[0] * (32 - len(facts))], device=device)
     headers = [torch.empty_like(header) for _ in range(size)]
     wait(torch.distributed.all_gather(headers, header, group=group, async_op=True))
     rows = [row.tolist() for row in headers]
+    # Then the bytes, padded to the longest, because all_gather takes tensors of one shape.
     longest = max(row[0] + row[1] for row in rows)
     padded = torch.zeros(max(longest, 1), dtype=torch.uint8, device=device)
     padded[: own.numel()] = own
@@ -231,8 +235,9 @@ REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor")
 
 
 def as_reduced(tensor: Tensor, boxed: Any) -> tuple[Tensor, str]:
-    """Return what a rank sends for a reduction, and the name of that as functional operators take it. NCCL's
-    PREMUL_SUM, by which FSDP2 divides by a factor of the user's, multiplies what each rank sends, and sums."""
+    """Return the tensor that a rank sends for a reduction, and the reduction's name as functional operators take it.
+    NCCL's PREMUL_SUM, by which FSDP2 divides by a factor of the user's, multiplies the tensor of each rank before the
+    sum."""
     number = boxed.op()
     if number < len(REDUCTIONS):
         return tensor, REDUCTIONS[number]
@@ -250,8 +255,8 @@ def as_reduced(tensor: Tensor, boxed: Any) -> tuple[Tensor, str]:
 
 @uses("torch._C._distributed_c10d.ReduceOp.__getstate__", needed_by=(private.RANKS,))
 def factor_of_call() -> Any:
-    """Return the factor of PREMUL_SUM in the options of the Python function that has called a collective; None if none
-    has. The operator itself gets it in a form that nothing reads."""
+    """Return the factor of PREMUL_SUM in the options of the Python function that has called a collective; None if there
+    is no such function. The operator itself is passed the factor in a form that nothing reads."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") != torch.distributed.distributed_c10d.__name__:
         frame = frame.f_back
@@ -261,7 +266,7 @@ def factor_of_call() -> Any:
 
 @uses("torch._C._distributed_c10d._create_work_from_future", needed_by=(private.RANKS,))
 def finished_work(result: Any) -> Any:
-    """Return the handle of a collective that has ended, boxed as operators return it."""
+    """Return the handle of a collective that has ended, boxed in the way in which operators return it."""
     from torch._C import _distributed_c10d as c10d
 
     future: Any = torch.futures.Future()
@@ -309,14 +314,15 @@ def awaited_class() -> type[Any]:
 
 
 def awaited(result: Any, work: Any, waited: Callable[[], None]) -> tuple[Any, Any]:
-    """Return what an operator returns with another handle, which calls `waited`, and that handle."""
+    """Return an operator's result with another handle, which calls `waited`, and that handle."""
     handle = awaited_class()(work, waited)
     return ((*result[:-1], handle.boxed()) if isinstance(result, (tuple, list)) else handle.boxed()), handle
 
 
 class PythonCall(NamedTuple):
-    """How torch.distributed's Python has called an operator: the names of its functions, the innermost first, none if
-    C++ has called it, as in DDP; and whether the program is given the handle, by which it waits."""
+    """How torch.distributed's Python has called an operator. `functions` has the names of its functions, the innermost
+    first; there are none if C++ has called it, as in DDP. `gives_handle` says whether the program is given the handle,
+    by which it waits."""
 
     functions: tuple[str, ...]
     gives_handle: bool
@@ -331,6 +337,7 @@ def python_call() -> PythonCall:
     gives_handle = False
     while frame is not None and frame.f_globals.get("__name__") in ("torch.distributed.distributed_c10d", LOGGER):
         if not names:
+            # A function without `async_op` always returns the handle.
             gives_handle = frame.f_locals.get("async_op") is not False
         names.append(frame.f_code.co_name)
         frame = frame.f_back
@@ -358,7 +365,7 @@ def leaves_values_unread(func: Any) -> bool:
 
 
 def results_of_work(work: Any) -> list[Tensor]:
-    """Return the tensors that a collective, which has ended, has written; none if its backend does not say."""
+    """Return the tensors to which a collective that has ended has written; none if its backend does not say."""
     try:
         values = work.get_future().value()
     except RuntimeError:
@@ -368,7 +375,7 @@ def results_of_work(work: Any) -> list[Tensor]:
 
 @contextlib.contextmanager
 def waiting_in(around: Callable[[Any], contextlib.AbstractContextManager[Any]]) -> Iterator[None]:
-    """Wait for a collective inside of `around(work)`, in this block: gloo copies the parts of a reduce-scatter while
+    """Wait for a collective inside of `around(work)`, in this block. Gloo copies the parts of a reduce-scatter while
     its caller waits, by operators that are none of the program's."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available():
@@ -389,8 +396,8 @@ def waiting_in(around: Callable[[Any], contextlib.AbstractContextManager[Any]]) 
 
 
 def work_of(result: Any) -> Any:
-    """Return the handle by which a program waits for a collective, from what its operator returns; None if there is
-    none. It is one object for one collective, as long as it is kept."""
+    """Return the handle by which a program waits for a collective, from the result of its operator; None if there is
+    none. There is one object for one collective, as long as it is kept."""
     boxed = result[-1] if isinstance(result, (tuple, list)) and result else result
     return torch.distributed.Work.unbox(boxed) if isinstance(boxed, torch.ScriptObject) else None
 
@@ -409,6 +416,7 @@ def in_group(name: str, sent: Tensor, options: Sequence[Any], group: str) -> Ten
 
 def in_gloo_on_device(name: str, sent: Tensor, options: Sequence[Any], group: Any) -> Tensor:
     """Run a collective of a device's tensors in a group of Gloo, whose functional form of it crashes."""
+    # The results are joined along the first dimension, which a scalar does not have.
     sent = sent if sent.dim() else sent.reshape(1)
     size, (rows, *rest) = group.size(), sent.shape
     if name == "all_gather_into_tensor":
@@ -469,6 +477,7 @@ def gather_lists(outputs: Any, tensors: Any, group: Any, *rest: Any) -> Any:
     size, name = group_of(group).size(), group_name(group)
     for parts, tensor in zip(outputs, tensors, strict=True):
         if any(part.shape != tensor.shape for part in parts):
+            # Every member is sent the whole tensor.
             counts = [part.numel() for part in parts]
             outgoing = [tensor.numel()] * size
             pieces = exchanged(tensor.reshape(-1).repeat(size), outgoing, counts, name).split(counts)
@@ -517,6 +526,7 @@ def scatter_lists(outputs: Any, tensors: Any, group: Any, operation: Any, *rest:
 
 def exchange_into(output: Any, tensor: Any, group: Any, incoming: Any, outgoing: Any, *rest: Any) -> Any:
     size = group_of(group).size()
+    # Without sizes, `all_to_all_single` exchanges parts of one size.
     incoming = incoming or [output.shape[0] // size] * size
     outgoing = outgoing or [tensor.shape[0] // size] * size
     output.copy_(exchanged(tensor, outgoing, incoming, group_name(group)))
@@ -536,6 +546,7 @@ def hand_out(outputs: Any, tensors: Any, group: Any, root: int, *rest: Any) -> A
     """Scatter from one member: it sends a part to each, and the others send nothing."""
     size, name, [output] = group_of(group).size(), group_name(group), outputs
     is_root = group_of(group).rank() == root
+    # An all-to-all in which the root alone sends, so that parts may have any sizes.
     sent = torch.cat([part.reshape(-1) for part in tensors[0]]) if is_root else output.new_empty(0)
     incoming = [output.numel() if member == root else 0 for member in range(size)]
     received = exchanged(sent, [output.numel() if is_root else 0] * size, incoming, name)
@@ -548,6 +559,7 @@ def collect(outputs: Any, tensors: Any, group: Any, root: int, *rest: Any) -> An
     size, name, [tensor] = group_of(group).size(), group_name(group), tensors
     is_root = group_of(group).rank() == root
     incoming = [part.numel() for part in outputs[0]] if is_root else [0] * size
+    # An all-to-all in which all members send to the root alone.
     outgoing = [tensor.numel() if member == root else 0 for member in range(size)]
     received = exchanged(tensor.reshape(-1), outgoing, incoming, name)
     for part, piece in zip(outputs[0] if is_root else (), received.split(incoming), strict=False):
@@ -556,7 +568,7 @@ def collect(outputs: Any, tensors: Any, group: Any, root: int, *rest: Any) -> An
 
 
 def reduce_to(tensors: Any, group: Any, operation: Any, root: int, *rest: Any) -> Any:
-    """Reduce to one member; the others keep what they have."""
+    """Reduce to one member; the tensors of the others stay as they are."""
     for tensor in tensors:
         total = reduced(*as_reduced(tensor, operation), group_name(group))
         if group_of(group).rank() == root:
@@ -626,7 +638,7 @@ def exchange_dims(tensor: Tensor, gather_dim: int, shard_dim: int, group: Any) -
 
 
 def copy_in(inputs: Any, output: Tensor, sizes: Any, count: int, rank: int) -> Any:
-    """FSDP2 copies its shards next to each other, into this rank's part of what is gathered."""
+    """FSDP2 copies its shards next to each other, into this rank's part of the gathered buffer."""
     part = output.narrow(0, count * rank, count)
     for piece, tensor in zip(torch.split(part, list(sizes)), inputs, strict=True):
         piece.copy_(tensor)
@@ -640,7 +652,7 @@ def copy_out(gathered_tensor: Tensor, sizes: Any, dim: int = 0, *, out: Any) -> 
 
 
 def cat_of_chunks(tensors: Any, dim: int, count: int, *, out: Tensor) -> None:
-    """FSDP2 copies gradients to what is reduced and scattered, chunk by chunk."""
+    """FSDP2 copies gradients into the buffer that is reduced and scattered, chunk by chunk."""
     out.copy_(torch._chunk_cat(list(tensors), dim, count).view(out.shape))
 
 
@@ -686,8 +698,8 @@ FORMS: Mapping[str, Callable[..., Any]] = {
     "fsdp.chunk_cat.default": cat_of_chunks,
     "fsdp.copy_.default": copy_data,
 }
-"""Operators of `torch.distributed` that a graph does not have, each with the function that does the same by those that
-it has."""
+"""Operators of `torch.distributed` that a graph does not have, each with a function that does the same by operators
+that a graph has."""
 
 NAMESPACES = frozenset({"c10d", FUNCTIONAL, "fsdp", "_dtensor"})
 """The namespaces of the operators of `torch.distributed`."""
@@ -702,7 +714,8 @@ def passes_on(target: str) -> bool:
 
 
 def form_of(operator: Any) -> Callable[..., Any] | None:
-    """Return the function that does what an operator of `torch.distributed` does, by operators that a graph has."""
+    """Return the function that replaces an operator of `torch.distributed` by operators that a graph has; None if there
+    is none."""
     return FORMS.get(str(operator)) if operator.namespace in NAMESPACES else None
 
 
@@ -717,8 +730,7 @@ def reduces_gradients(module: Any) -> bool:
 
 
 def why_not_recorded(module: Any) -> str:
-    """Say why the step of a module that is distributed is neither recorded nor captured, and what to do; '' if it
-    is."""
+    """Return why the step of a distributed module is neither recorded nor captured, and what to do; '' if it is."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     if fsdp is not None and isinstance(module, fsdp.FullyShardedDataParallel):
         return "FullyShardedDataParallel (FSDP1) is not captured: shard the module with fully_shard"
@@ -742,8 +754,8 @@ def switch_that_keeps_gradients(module: Any) -> str:
 
 
 def resharding(module: Any) -> Callable[[], None] | None:
-    """Return what shards a module of FSDP2 again, if it is sharded now: where `set_reshard_after_backward(False)` was
-    called, a step leaves its parameters gathered."""
+    """Return the function that shards a module of FSDP2 again, if it is sharded now. Where
+    `set_reshard_after_backward(False)` was called, a step leaves its parameters gathered."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     if fsdp is None or not isinstance(module, fsdp.FSDPModule) or not any(map(is_wrapper, module.parameters())):
         return None
@@ -752,7 +764,7 @@ def resharding(module: Any) -> Callable[[], None] | None:
 
 
 def why_not_captured(module: Any) -> str:
-    """Say why the step of a module that is distributed is not captured, and what to do; '' if it is."""
+    """Return why the step of a distributed module is not captured, and what to do; '' if it is."""
     if why := why_not_recorded(module):
         return why
     if isinstance(module, torch.nn.parallel.DistributedDataParallel) and module.static_graph:
@@ -804,7 +816,7 @@ def remaker(tensor: Any) -> Remake:
 
 @uses("torch.distributed.tensor.DTensor._spec", needed_by=(private.RANKS,))
 def sharded_remaker(tensor: Any) -> Remake:
-    """Return `remaker` of a DTensor. Where an output is a sum yet to be made, its tangent is the same for all terms."""
+    """Return the `remaker` of a DTensor. Where an output is a partial sum, its tangent is the same on all ranks."""
     from torch.distributed.tensor import DTensor, Replicate
 
     spec = tensor._spec
@@ -851,7 +863,7 @@ def whole_tensor(tensor: Tensor) -> Tensor:
 
 
 def mesh_dim_label(mesh: Any, dim: int) -> str:
-    """Return what texts call a dimension of a device mesh."""
+    """Return the name of a dimension of a device mesh in texts."""
     names = mesh.mesh_dim_names
     return str(names[dim]) if names else f"dim_{dim}"
 
@@ -863,7 +875,7 @@ def name_groups_of(tensor: Tensor) -> None:
 
 
 def sharding_text(tensor: Tensor) -> str:
-    """Return what a DTensor's shard is a part of: `f32[64, 8] on tp: Shard(0)`; '' for any other tensor."""
+    """Return the shape and the placements of a DTensor as text, `[64, 8] on tp: Shard(0)`; '' for any other tensor."""
     sharded = as_sharded(tensor)
     if sharded is None:
         return ""
@@ -873,8 +885,8 @@ def sharding_text(tensor: Tensor) -> str:
 
 
 def placement_text(placement: Any) -> str:
-    """Return a placement in a word: `Shard(0)`, `Replicate`, `Partial(sum)`; `StridedShard(0, 2)` where FSDP shards
-    what is sharded in two in the same dimension."""
+    """Return a placement in a word: `Shard(0)`, `Replicate`, `Partial(sum)`. It is `StridedShard(0, 2)` where FSDP
+    shards a dimension that is already sharded in two."""
     if placement.is_shard() and not hasattr(placement, "split_factor"):
         return f"Shard({placement.dim})"
     if placement.is_replicate():
@@ -889,7 +901,7 @@ def placement_text(placement: Any) -> str:
 
 
 class ThreadGroups:
-    """The process groups of one rank that runs in a thread, and those that its program makes while it runs."""
+    """The process groups of one rank that runs in a thread, and the groups that its program makes while it runs."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
@@ -900,7 +912,7 @@ class ThreadGroups:
 class RankOfMesh:
     """In the place of `DeviceMesh._thread_id`: a mesh that a rank makes differs from the same mesh of another rank.
 
-    Meshes of one process are equal if their ranks are, and DTensor remembers by mesh what a rank has in it.
+    Meshes of one process are equal if their ranks are, and DTensor keeps a rank's results under its mesh.
     """
 
     def __get__(self, mesh: Any, kind: Any = None) -> Any:
@@ -928,12 +940,13 @@ _HERE = threading.local()
 )
 @contextlib.contextmanager
 def in_rank(groups: ThreadGroups) -> Iterator[None]:
-    """Be this rank in this thread: `torch.distributed` answers with its process groups. Backward runs in this thread,
-    too, for all devices."""
+    """Be this rank in this thread: `torch.distributed` answers with its process groups. The backward runs in this
+    thread too, for all devices."""
     from torch._C import _distributed_c10d as c10d
     from torch.distributed import device_mesh, distributed_c10d
     from torch.testing._internal.distributed import fake_pg, multi_threaded_pg
 
+    # The first rank replaces the state of `torch.distributed` by one for each thread; the last puts it back.
     with _LOCK:
         if not _THREAD_GROUPS_OPEN[0]:
             _BEFORE[:] = [distributed_c10d._world, distributed_c10d._new_process_group_helper]
@@ -955,12 +968,14 @@ def in_rank(groups: ThreadGroups) -> Iterator[None]:
     _HERE.groups = groups
     try:
         if groups.data is None:
+            # The first time: groups of a backend that moves nothing.
             local.__dict__.pop("world", None)
             store, hook = fake_pg.FakeStore(), sys.excepthook
             torch.distributed.init_process_group("fake", store=store, rank=groups.rank, world_size=groups.size)
             sys.excepthook = hook  # it would name this rank in every error from here on
             groups.data = local.world
         else:
+            # Later: the groups that the rank has made, registered under their names again.
             local.world = groups.data
             for group, name in groups.data.pg_names.items():
                 c10d._register_process_group(name, group)
@@ -984,12 +999,12 @@ def in_rank(groups: ThreadGroups) -> Iterator[None]:
 
 
 _BEFORE: list[Any] = []
-"""What `torch.distributed` had before the first rank was one."""
+"""The state of `torch.distributed` before the first rank in a thread."""
 
 
 def without_messages(make_group: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that makes process groups, which gives a rank in a thread groups that move nothing, whatever
-    backend it asks for: there is nobody whom gloo or NCCL could reach."""
+    """Return the function that makes process groups, changed for ranks in threads: whatever backend they ask for, they
+    get groups that move nothing, because there is nobody whom gloo or NCCL could reach."""
     signature = inspect.signature(make_group)
 
     @functools.wraps(make_group)
@@ -1004,7 +1019,8 @@ def without_messages(make_group: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def handlers_of_operators() -> dict[Any, Any]:
-    """Return how DTensor handles some operators; blocks such as `loss_parallel` change it, for the whole process."""
+    """Return DTensor's table of operators with handlers of their own. Blocks such as `loss_parallel` change it, for the
+    whole process."""
     module = sys.modules.get("torch.distributed.tensor")
     return {} if module is None else module.DTensor._op_dispatcher._custom_op_handlers
 
@@ -1019,8 +1035,8 @@ SHAPES = "_propagate_tensor_meta_non_cached"
 )
 @contextlib.contextmanager
 def shapes_computed_apart() -> Iterator[None]:
-    """Let DTensor compute the shapes of results out of sight of all modes: they are no operators of the program, and
-    are computed the first time only."""
+    """Let DTensor compute the shapes of results out of sight of all modes. These operators are not the program's, and
+    run the first time only."""
     module = sys.modules.get("torch.distributed.tensor._sharding_prop")
     if module is None:
         yield

@@ -1,4 +1,5 @@
-"""Dynamo: running a function under it, what it keeps of a run, and what compilation or tracing runs in this thread.
+"""Dynamo: running a function under it, removing the traces that a run leaves in it, and the compilation or tracing that
+runs in this thread.
 
 To import a name of this module loads Dynamo, so other rooms do that where they need it.
 """
@@ -29,7 +30,7 @@ DYNAMO = "torch._dynamo"
 
 class Unloaded(types.ModuleType):
     """Stands for Dynamo in `sys.modules` where it is asked only not to trace a function: before it is loaded, nothing
-    is traced. Whatever else is asked of it loads Dynamo."""
+    is traced. Any other request loads Dynamo."""
 
     def __init__(self) -> None:
         super().__init__(DYNAMO)
@@ -69,23 +70,24 @@ def not_loading() -> Iterator[None]:
     finally:
         if sys.modules.get(DYNAMO) is stand_in:
             del sys.modules[DYNAMO]
+        # The stand-in has returned each function as it is; the real Dynamo is to be asked again once it is loaded.
         for function in stand_in.functions:
             if hasattr(function, DISABLED):
                 delattr(function, DISABLED)
 
 
 DISABLED = "__dynamo_disable"
-"""Where a function of torch keeps what Dynamo made of it at its first call."""
+"""The attribute in which a function of torch keeps the version that Dynamo made of it at its first call."""
 
 
 @uses("torch._dynamo.OptimizedModule", needed_by=(private.CAPTURE,))
 def is_optimized(module: Any) -> bool:
-    """Whether a module is what `torch.compile` makes of a module."""
+    """Whether `torch.compile` has made a module from another one."""
     return is_loaded() and isinstance(module, torch._dynamo.OptimizedModule)
 
 
 def eager_stance() -> contextlib.AbstractContextManager[Any]:
-    """Return a context in which what `torch.compile` has made runs as eager code."""
+    """Return a context in which compiled functions and modules run as eager code."""
     return torch.compiler.set_stance("force_eager") if is_loaded() else contextlib.nullcontext()
 
 
@@ -125,7 +127,7 @@ def without_logs() -> Iterator[None]:
 )
 @contextlib.contextmanager
 def counts_restored() -> Iterator[None]:
-    """Restore afterwards what Dynamo has counted, its list of graph breaks, and the sizes that it has seen."""
+    """Restore Dynamo's counters, its list of graph breaks, and the sizes that it has seen."""
     from torch._dynamo import convert_frame, pgo
     from torch._dynamo.utils import counters, graph_break_reasons
 
@@ -148,7 +150,8 @@ def counts_restored() -> Iterator[None]:
     "torch._dynamo.convert_frame.input_codes", "torch._dynamo.convert_frame.output_codes", needed_by=(private.DYNAMO,)
 )
 def known_codes() -> list[tuple[Any, set[int]]]:
-    """Return Dynamo's two lists of codes, those that it read and those that it wrote, with what each knows now."""
+    """Return Dynamo's two lists of code objects, the ones that it read and the ones that it wrote, each with its
+    present ids."""
     from torch._dynamo import convert_frame
 
     return [(tracker, set(tracker.seen_ids)) for tracker in (convert_frame.input_codes, convert_frame.output_codes)]
@@ -194,16 +197,19 @@ def forget(backend: Any, code_pairs: list[tuple[Any, Any]], known: list[tuple[An
             if entry.backend is backend:
                 gone = DeletedGuardManagerWrapper("Backprint's capture is over")
                 entry.guard_manager.extra_state.invalidate(entry, gone)
+        # Dynamo has put names into the globals of the compiled function.
         for cleanup in CleanupManager.instance.get(out, ()):
             cleanup()
         if out in CleanupManager.instance:
             CleanupManager.instance[out] = []
+    # Dynamo may have marked code to be skipped from now on, which would skip it for the user's own torch.compile too.
     inputs, before = known[0]
     for reference in inputs.seen:
         code = reference()
         if code is not None and id(code) not in before and id(code) not in compiled:
             plain = eval_frame._FrameExecStrategy(eval_frame._FrameAction.DEFAULT, eval_frame._FrameAction.DEFAULT)
             eval_frame.set_code_exec_strategy(code, plain)
+    # Last: its lists of code, as they were.
     for tracker, before in known:
         tracker.seen[:] = [
             known_code for known_code in tracker.seen if (code := known_code()) is not None and id(code) in before

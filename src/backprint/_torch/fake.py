@@ -54,7 +54,7 @@ def set_device_guards() -> None:
 
 
 def device_of_fake(tensor: Any) -> torch.device:
-    """Return the device of a fake tensor, which torch otherwise asks an operator for."""
+    """Return the device of a fake tensor. Torch's own attribute asks an operator for it."""
     device: torch.device = tensor.fake_device
     return device
 

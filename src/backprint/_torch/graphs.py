@@ -1,4 +1,5 @@
-"""Graphs of torch.fx: tracing operators, the metadata of nodes, which code is kept and written."""
+"""Graphs of torch.fx: tracing operators, the metadata of nodes, the functions that dead code elimination keeps, and
+when code is written."""
 
 from __future__ import annotations
 

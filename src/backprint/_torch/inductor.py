@@ -1,4 +1,4 @@
-"""Inductor: compiling graphs, its passes, settings and code generation, and what it asks about compilers and devices.
+"""Inductor: compiling graphs, its passes, settings and code generation, and its questions about compilers and devices.
 
 To import a name of this module loads the part of Inductor that has it, so other rooms do that where they need it.
 """
@@ -18,7 +18,8 @@ from backprint._torch.private import Private, Probe, is_there, look_up, probes_o
 
 
 def load_inductor(*parts: str) -> None:
-    """Import parts of Inductor, by default what compiles a graph, so that a later first use does not pay for it."""
+    """Import parts of Inductor, by default the part that compiles a graph, so that a later first use does not pay for
+    it."""
     for part in parts or ("compile_fx",):
         private.imported(f"torch._inductor.{part}")
 
@@ -56,6 +57,7 @@ def kernels_compiled_by(compiler: type) -> Iterator[None]:
     """Have a wrapper that is loaded here find another class in the place of AsyncCompile, and a stream of CUDA."""
     from torch._inductor import async_compile
 
+    # `create`, because a torch without CUDA has no such function.
     stream = mock.patch.object(torch._C, "_cuda_getCurrentRawStream", return_value=0, create=True)
     with mock.patch.object(async_compile, "AsyncCompile", compiler), stream:
         yield
@@ -85,7 +87,7 @@ def no_gpu_driver() -> Iterator[None]:
     needed_by=(private.KERNELS,),
 )
 def compilation_of(tuner: Any, configuration: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what Triton compiles a kernel's configuration with: the metadata, and the options."""
+    """Return the metadata and the options with which Triton compiles a kernel's configuration."""
     meta = tuner._create_compile_meta(configuration)
     return meta, tuner._create_compile_options(configuration, meta)
 

@@ -1,7 +1,7 @@
 """Modes: dispatch modes, function modes, grad mode and autocast.
 
-Whoever enters a `TorchDispatchMode` by `with` also sets a flag of the process that makes Dynamo and Inductor behave
-differently; `push_mode` and `pop_mode` do not.
+A `TorchDispatchMode` that is entered by `with` also sets a flag of the process that makes Dynamo and Inductor behave
+differently. `push_mode` and `pop_mode` do not set it.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def users_dispatch_mode() -> str | None:
 @contextlib.contextmanager
 def hidden_from_higher_order_operators() -> Iterator[None]:
     """Hide dispatch modes from higher-order operators, whose eager forms refuse to run under a mode."""
+    # The modules of higher-order operators have imported the function by name, so it is replaced in each of them.
     name, ours = "_get_current_dispatch_mode", threading.get_ident()
     rooms = [room for key, room in list(sys.modules.items()) if key.startswith(("torch._higher_order_ops", MODES))]
     before = [(room, getattr(room, name)) for room in rooms if hasattr(room, name)]

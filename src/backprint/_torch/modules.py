@@ -1,4 +1,4 @@
-"""Modules: the registries of `nn.Module`, and what its calls go through."""
+"""Modules: the registries of `nn.Module`, and the functions that its calls go through."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ PARAMETERS, BUFFERS, MODULES = REGISTRIES = ("_parameters", "_buffers", "_module
 """The attributes of a module in which it has its parameters, buffers and submodules."""
 
 COMPILED = "_orig_mod"
-"""The attribute in which a module that `torch.compile` has made has the plain one."""
+"""The attribute of a module that `torch.compile` has made, with the plain module."""
 
 INLINED = "_torchdynamo_inline"
-"""The attribute in which a function that `torch.compile` has made has the plain one."""
+"""The attribute of a function that `torch.compile` has made, with the plain function."""
 
 CALL = "_call_impl"
 """The method of `nn.Module` that every call of a module goes through."""

@@ -40,7 +40,7 @@ WAIT = "_c10d_functional.wait_tensor.default"
 
 
 def is_wait(operator: Any) -> bool:
-    """Whether an operator is the one that waits for a collective; it returns the tensor that it takes."""
+    """Whether an operator waits for a collective. It returns the tensor that it takes."""
     return str(operator) == WAIT
 
 
@@ -50,7 +50,8 @@ CONTEXT = "context"
 
 @uses("torch._C._is_key_in_tls", "torch._C._get_obj_in_tls", needed_by=(private.CAPTURE,))
 def callers_context() -> Any:
-    """Return the context variables of the thread whose backward runs here; None outside of one, and on torch 2.11."""
+    """Return the context variables of the thread that called the backward which runs here. Return None outside of a
+    backward, and on torch 2.11."""
     if not torch._C._is_key_in_tls(CONTEXT):
         return None
     return torch._C._get_obj_in_tls(CONTEXT)
@@ -74,12 +75,13 @@ def without_effects_of_checks() -> Iterator[None]:
 
 @contextmanager
 def without_python_decompositions(operators: Any) -> Iterator[None]:
-    """Have tracing take operators as eager runs them, not as their decompositions in Python."""
+    """Trace these operators as eager runs them, not as their decompositions in Python."""
     removed = []
     for operator in operators:
         for key in (torch._C.DispatchKey.Autograd, torch._C.DispatchKey.CompositeImplicitAutograd):
             if key in operator.py_kernels:
                 removed.append((operator, key, operator.py_kernels.pop(key)))
+        # An overload remembers the kernel that it found for a key.
         operator._dispatch_cache.clear()
     try:
         yield

@@ -1,4 +1,5 @@
-"""What an ATen operator does to one element, in the words of Inductor's `ops`: asked of Inductor's own lowerings.
+"""The function of one element that an ATen operator computes, in the words of Inductor's `ops`: read from Inductor's
+own lowerings.
 
 To import this module is cheap; its functions load Inductor.
 """
@@ -51,6 +52,7 @@ def pointwise_of(
         if isinstance(value, kind):
             name = f"element_{len(elements)}"
             elements[name] = value
+            # A buffer of one dimension stands for each element, so a pointwise lowering loads it at one index.
             layout = ir.FixedLayout(torch.device("cpu"), value.dtype, [sympy.Integer(8)], [sympy.Integer(1)])  # type: ignore[attr-defined]
             return ir.TensorBox.create(ir.InputBuffer(name=name, layout=layout))
         return [boxed(item) for item in value] if isinstance(value, (list, tuple)) else value
@@ -76,7 +78,7 @@ def pointwise_of(
 
 @functools.cache
 def surroundings() -> tuple[Any, Any]:
-    """Return what Inductor's lowerings find as the current graph and fake mode."""
+    """Return the current graph and fake mode for Inductor's lowerings."""
     from torch._inductor.graph import GraphLowering
     from torch._subclasses import FakeTensorMode
 
@@ -115,6 +117,7 @@ def recorder(elements: Mapping[str, Any], record: Callable[..., Any], place: Any
             if name in ("constant", "to_dtype"):
                 return record(name, args[:2], args[1])
             decomposed: Any = getattr(OpDecompositions, name, None)
+            # Triton's code generator has no form of its own, so it uses the decomposition too.
             is_theirs = getattr(TritonOverrides, name, None) is decomposed
             if decomposed is not None and is_theirs:
                 value = decomposed(*args, **kwargs)  # which calls `ops`, so this recorder

@@ -1,12 +1,12 @@
-"""How this room names what PyTorch keeps private: rows of tables, names that are looked up when they are first used,
-and probes.
+"""How this room names private parts of PyTorch: rows of tables, names that are looked up when they are first used, and
+probes.
 
 Each module of the room has a table NAMES. Its rows are private names: where torch keeps the name, what Backprint takes
-it to promise, and what stops working without it. Other rooms import the name on the left from the module, as they would
-any function or class (PEP 562: `__getattr__` of a module); after that it is a plain alias, which costs nothing a call.
-A name that this torch does not have is imported too, as a class that raises PrivateApiError wherever it is used. Where
-more than a name is needed, the module has a function, with its branches by version inside. Its table PROBES says for
-each name and each function how to find out whether it holds.
+it to promise, and which features stop working without it. Other rooms import the name on the left from the module, as
+they would any function or class (PEP 562: `__getattr__` of a module). After that it is a plain alias, which costs
+nothing a call. A name that this torch does not have is imported too, as a class that raises PrivateApiError wherever it
+is used. Where more than a name is needed, the module has a function, with its branches by version inside. Its table
+PROBES says for each name and each function how to find out whether it holds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FEATURES = (
     KERNELS,
     RANKS,
 )
-"""What a private name can be needed by, as `backprint doctor` says it."""
+"""The features that can need a private name, in the words of `backprint doctor`."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
     CAPTURE: (EAGER, DYNAMO, AOT, FAKE, RECORD, GRAPHNET),
@@ -65,11 +65,11 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     TO_FX: (BENCH, KERNELS),
     BENCH: (INDUCTOR,),
 }
-"""What else stops where one of these does not work: capture proves what it captured, by replaying it."""
+"""The features that stop too where one of these does not work. A capture, for example, is proved by a replay."""
 
 
 def stopped_by(features: Iterable[str]) -> tuple[str, ...]:
-    """Return all that stops working where these do not, in the order of FEATURES."""
+    """Return all features that stop working where these do not work, in the order of FEATURES."""
     stopped, rest = set[str](), list(features)
     while rest:
         feature = rest.pop()
@@ -84,9 +84,9 @@ def stopped_by(features: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A check in milliseconds: whether a private part of torch does here what Backprint takes it to do.
+    """A check in milliseconds: whether a private part of torch behaves here as Backprint takes it to.
 
-    `holds` returns whether it does, or raises what it met. `needed_by` are FEATURES that stop without it.
+    `holds` returns whether it does, or raises the error that it met. `needed_by` are FEATURES that stop without it.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Private:
 
     `of` returns an object that has the attribute; the name is then a function that reads it of its argument.
     `passed` are the parameters that Backprint passes by name. `holds` is a check of the behaviour, where one is cheap.
-    Where torch renamed it, `path` is the newest, and `other_paths` are those of older versions, which are tried next.
+    Where torch renamed it, `path` is the newest path. `other_paths` are the paths of older versions, tried next.
     """
 
     path: str
@@ -112,7 +112,7 @@ class Private:
     other_paths: tuple[str, ...] = ()
 
     def value(self) -> Any:
-        """Return what torch has under this name, or raise PrivateApiError."""
+        """Return torch's object of this name, or raise PrivateApiError."""
         if self.of is None:
             return self.first_of_paths()
         attribute = self.path.rpartition(".")[2]
@@ -179,7 +179,8 @@ def is_there(path: str, needed_by: tuple[str, ...]) -> Probe:
 
 
 def probes_of(module: str, names: Mapping[str, Private], *more: Probe) -> tuple[Probe, ...]:
-    """Return the probes of a module's table of names, of what its functions use, and its others."""
+    """Return the probes of a module's table of names, the probes of the names that its functions use, and further
+    ones."""
     return (*(row.probe() for row in names.values()), *_used.get(module, ()), *more)
 
 
@@ -195,10 +196,12 @@ def takes(function: Any, names: Iterable[str]) -> bool:
 
 
 def look_up(name: str, names: Mapping[str, Private], scope: dict[str, Any]) -> Any:
-    """Return a name of a table for the module whose globals are `scope`, where it stays; else what stands for it."""
+    """Return a name of a table for the module whose globals are `scope`, and keep it there. If torch lacks the name,
+    return its stand-in."""
     if name not in names:
         raise AttributeError(f"module {scope['__name__']!r} has no attribute {name!r}")
     try:
+        # A global of the module from now on, so `__getattr__` is not called for it again.
         scope[name] = value = names[name].value()
     except PrivateApiError as error:
         return stand_in(str(error))
@@ -217,6 +220,7 @@ def at_path(path: str, needed_by: tuple[str, ...]) -> Any:
             try:
                 value = imported(module)
             except ModuleNotFoundError as error:
+                # The name itself is missing. Any other error is one of torch's own imports, and is raised as it is.
                 if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
                     raise absent(path, needed_by) from None
                 raise
@@ -238,7 +242,7 @@ def absent(path: str, needed_by: tuple[str, ...]) -> PrivateApiError:
 
 
 class StandIn(type):
-    """The class of what stands for an absent name: any use of it raises PrivateApiError."""
+    """The class of the stand-ins for absent names: any use of one raises PrivateApiError."""
 
     message: str
 
@@ -248,13 +252,14 @@ class StandIn(type):
     __call__ = __instancecheck__ = __subclasscheck__ = __iter__ = __contains__ = __getitem__ = refuse
 
     def __getattr__(cls, name: str) -> NoReturn:
+        # Python and its tools ask any class for such names.
         if name.startswith("__"):
             raise AttributeError(name)
         raise PrivateApiError(cls.message)
 
 
 def stand_in(message: str) -> type:
-    """Return what stands for an absent name; as a base of a class it raises too, when the class is made."""
+    """Return the stand-in for an absent name. As a base of a class it raises too, when the class is made."""
 
     def refuse(cls: type, /, **kwargs: Any) -> NoReturn:
         raise PrivateApiError(message)

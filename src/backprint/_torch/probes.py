@@ -48,11 +48,11 @@ PROBES: Mapping[str, Probe] = {
     )
     for probe in module.PROBES
 }
-"""Every probe, by what it probes."""
+"""Every probe, by the name that it probes."""
 
 
 def broken_probes() -> dict[str, str]:
-    """Return what does not hold on this torch, with the reason."""
+    """Return the probes that do not hold on this torch, each with the reason."""
     reasons: dict[str, str] = {}
     for name, probe in PROBES.items():
         try:

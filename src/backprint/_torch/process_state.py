@@ -1,4 +1,4 @@
-"""What PyTorch keeps for the whole process and has no public getter for."""
+"""State that PyTorch keeps for the whole process and has no public getter for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parametrization_cache() -> tuple[int, dict[Any, Any]]:
 
 
 def set_parametrization_cache(state: tuple[int, dict[Any, Any]]) -> None:
-    """Set what `parametrization_cache` returned."""
+    """Set the state that `parametrization_cache` returned."""
     parametrize._cache_enabled = state[0]
     parametrize._cache.clear()
     parametrize._cache.update(state[1])
@@ -35,6 +35,7 @@ def set_parametrization_cache(state: tuple[int, dict[Any, Any]]) -> None:
 
 def module_hooks() -> list[dict[Any, Any]]:
     """Return the tables of the hooks that run for every module (`register_module_forward_hook`)."""
+    # Flags have names of this kind too, such as `_global_is_full_backward_hook`: only the tables are returned.
     names = vars(torch.nn.modules.module)
     return [table for name, table in names.items() if name.startswith(_HOOKS) and type(table) is OrderedDict]
 

@@ -31,6 +31,7 @@ def scripts_seen(note: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]) ->
     def noted(plain: Any) -> Any:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             try:
+                # With the functions that it calls, where torch can inline them.
                 graph = self.inlined_graph if hasattr(self, "inlined_graph") else self.graph
             except RuntimeError:  # a method of a class of C++, such as a reduction's: it has no graph
                 return plain(self, *args, **kwargs)

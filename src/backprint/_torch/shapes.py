@@ -33,7 +33,7 @@ def size_at_capture(size: Any) -> int:
 
 
 def conditions_of(shapes: Any) -> list[str]:
-    """Return what a ShapeEnv was told to assume of its symbols, as expressions of Python."""
+    """Return the conditions on its symbols that a ShapeEnv was told to assume, as expressions of Python."""
     return list(dict.fromkeys(size_text(guard.expr) for guard in shapes.guards))
 
 

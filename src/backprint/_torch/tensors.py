@@ -39,7 +39,8 @@ def printing_file() -> str:
 
 @contextlib.contextmanager
 def storages_filled(note: Callable[[Any], None]) -> Iterator[None]:
-    """Call `note(storage)` when a storage without bytes gets some: what it has then, nobody has written."""
+    """Call `note(storage)` when a storage of 0 bytes is resized. Nobody has written its new content."""
+    # Only calls from Python pass here, as FSDP2's do.
     before = torch.UntypedStorage.resize_
 
     def resize(storage: Any, size: int) -> Any:

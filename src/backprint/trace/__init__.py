@@ -17,7 +17,7 @@ aten.sin.default
 aten.cos.default
 aten.mul.Tensor
 
-What is here beyond that is what makes the recording true of the program:
+The rest of the room makes the recording true of the program:
 
 - *Names.* The tape has tensors; a person wants `layer1.0.conv1.weight`. Before the run, `program` and `reach` name
   every tensor that the call can reach. A tensor that turns up and has no name is read from outside, and is named by
@@ -26,13 +26,13 @@ What is here beyond that is what makes the recording true of the program:
   storages and writes the graph of values that it comes to.
 - *Nothing but operators.* Whatever changes a gradient without an operator, such as a hook that replaces it, a
   `no_grad` island or a custom `autograd.Function`, is noted as an opaque edge. Autograd of the recorded forward would
-  not give this backward. What has no operator at all is refused.
+  not give this backward. A computation without any operator is refused.
 - *What was assumed.* A value read as a number, by `.item()` or an `if`, is a Guard with its line.
 - *The caller notices nothing.* `state/` remembers what a run can change and puts it back.
 
 The other engines trace instead of run: `aot` where values must not be computed, or sizes are symbolic, and `dynamo`
 where control flow is to stay in the graph. Whichever it was, a capture counts only when its graphs give what the
-untouched program gives, bit for bit (room `replaying`).
+untouched program gives, bit for bit (room `prove`).
 
 Refused, each with what to do instead: a program under a TorchDispatchMode of the user's own, one that needs a loop over
 data as *one* graph, a write that PyTorch does not see, an iterator within reach.

@@ -48,8 +48,8 @@ class Joint:
     The backward's steps name values of the forward directly. `same` has the further names of a tensor that was passed
     more than once. `constants` are tensors made of Python numbers and the like, by local name, each with its port name.
     Each input is a port, unless `keep_all_inputs` is False: then only inputs that a step or a result uses are ports.
-    Guards are traced back through the steps `before` these too, to tensors `known` by name. `groups` has the ranks in
-    each group of processes that a collective runs in.
+    Guards are traced back to inputs, also through the steps in `before`, to tensors that are `known` by name. `groups`
+    has the ranks of each process group in which a collective runs.
     """
 
     inputs: tuple[Port, ...]
@@ -82,6 +82,7 @@ class _AssembledPair:
 
 def assemble(joint: Joint, name: str = "pair_0") -> _AssembledPair:
     """Return the Pair of a Joint, with its constants and guards."""
+    # The backward first: the values that it reads keep steps of the forward alive.
     dependencies = _Dependencies(joint)
     backward_steps = live_steps(joint, dependencies.without_constant_guards(joint.backward), _refs_of(joint.gradients))
     saved = _values_saved(joint, backward_steps)
@@ -168,6 +169,7 @@ class _Dependencies:
     def inputs_behind(self, step: Step) -> tuple[str, ...]:
         """Return the inputs that a guarded value depends on, the random seed included; for a size, the inputs that
         determine it."""
+        # A value that no step makes is an input.
         inputs = set()
         for name in behind(refs(self.deciding_value(step)), self.steps_by_name):
             if name not in self.steps_by_name:
@@ -181,6 +183,7 @@ class _Dependencies:
         size."""
         value = step.args[0]
         maker = self.steps_by_name.get(value.name) if isinstance(value, Ref) and step.target == "assert_shape" else None
+        # An item of a tuple: the operator that returned the tuple decides its size.
         if maker is not None and maker.target == "operator.getitem" and isinstance(maker.args[0], Ref):
             maker = self.steps_by_name.get(maker.args[0].name)
         index = DECIDERS.get(maker.target) if maker is not None else None
@@ -216,6 +219,7 @@ def backward_graph(
     new_names = _gradient_names(joint, steps, names)
     outputs, results = [], []
     for port, value in joint.gradients:
+        # A tensor that was passed for several parameters has its gradient under each name.
         for name in (port.name, *joint.same.get(port.name, ())):
             outputs.append(replace(port, name=name))
             results.append(with_names(value, lambda local: Ref(new_names.get(local, local))))

@@ -51,7 +51,8 @@ def capture_of(
     engine: str,
     options: CaptureOptions,
 ) -> Capture:
-    """Return the Capture of an engine's result; `options` are those of the call."""
+    """Return the Capture of an engine's result. `options` are the options of the call."""
+    # Only a step of engine `eager` has these hooks in its backward.
     if engine != "eager" or options.order == 2:
         result = without_hooks_after(result, engine, options)
     program = result.program
@@ -110,7 +111,7 @@ def _note_without_backward(result: EngineResult, options: CaptureOptions) -> tup
 
 
 def without_hooks_after(result: EngineResult, engine: str, options: CaptureOptions) -> EngineResult:
-    """Return the result of an engine that sees no hooks after accumulation, with a note if the program has some."""
+    """Return the result of an engine that sees no post-accumulate-grad hooks, with a note if the program has some."""
     program = result.program
     hooks = hooks_of_leaves(_leaves_of(program))
     if not hooks or program.accumulates:
@@ -189,8 +190,10 @@ def _output_tree(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str], 
     ports = iter(names)
     marked = [{"port": next(ports)} if leaf is A_TENSOR else _value_mark(leaf) for leaf in leaves]
     if loss:
+        # The loss comes first and is no part of the program's result.
         marked = marked[1:]
     try:
+        # Rebuild the containers with descriptions as leaves, then write the containers as JSON.
         wrapped = pytree.tree_unflatten([_Leaf(item) for item in tree.with_marks(marked)], tree.spec)
     except (AttributeError, TypeError, ValueError):  # a container for tensors only, such as PackedSequence
         return {"tuple": marked}
@@ -198,7 +201,7 @@ def _output_tree(tree: ResultTree, leaves: Sequence[Any], names: Sequence[str], 
 
 
 def _value_mark(leaf: Any) -> Any:
-    """Return what a sample keeps of a leaf that is no tensor."""
+    """Return the part of a leaf that a sample keeps, if it is no tensor."""
     if isinstance(leaf, torch.Size):
         return {"tuple": [{"value": repr(size)} for size in leaf]}
     return {"value": repr(leaf)[:200]}
@@ -257,20 +260,21 @@ class _ProgramCalls:
         return {name: leaf for name, leaf in self.stage.leaves.items() if leaf.is_leaf and leaf.requires_grad}
 
     def __call__(self, arguments: Mapping[str, Tensor] | None = None) -> _ProgramCall:
-        """Call the program; with these values of arguments, in new tensors, if any are passed."""
+        """Call the program. If values of arguments are passed, the call has new tensors with these values."""
         stage = self.stage if arguments is None else with_other_arguments(self.stage, arguments)
         seed_torch(self.seed)
         return _ProgramCall(stage.program, stage.leaves, run_forward(stage).tensors)
 
     def again_in_memory(self, arguments: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Iterator[_ProgramCall]:
-        """Call the program with these arguments in new tensors; then write other values into the tensors, and call it
-        with the same ones: they lie where the first did."""
+        """Call the program with these arguments in new tensors. Then write other values into the same tensors, and call
+        it again: the second call's arguments have the addresses of the first's."""
         stage = with_other_arguments(self.stage, arguments)
         seed_torch(self.seed)
         yield _ProgramCall(stage.program, stage.leaves, run_forward(stage).tensors)
         with untraced():
             for name, tensor in stage.passed.items():
                 if tensor is not self.stage.passed[name]:
+                    # A cloned argument has a leaf beside it, with memory of its own.
                     for there in (stage.leaves.get(name, tensor), tensor):
                         write_value(there.detach(), values[name])
         seed_torch(self.seed)
@@ -309,7 +313,7 @@ class _ProgramCall:
         self, tangents: Mapping[str, Tensor | None] | None = None, again: bool = False
     ) -> dict[str, Tensor | None]:
         """Return copies of the gradients for these tangents (None: ones), by name. An output whose tangent is None
-        takes no part, as one that a loss does not depend on. `again` says that another backward follows."""
+        takes no part, like an output that a loss does not depend on. `again` says that another backward follows."""
         with preserving_random_states(), torch.enable_grad():  # each backward begins with the same random numbers
             gradients = run_backward(self.program, self.leaves, self.tensors, tangents, retain_graph=again)
         return {name: None if gradient is None else gradient.clone() for name, gradient in gradients.items()}
@@ -358,7 +362,8 @@ class LiveProgram(Origin):
         self.parts = ()
 
     def run_step_without_default_grad(self, values: Mapping[str, Tensor], anew: bool) -> Outcome:
-        """Run one eager step in the caller's own tensors, or in others; none requires grad by default."""
+        """Run one eager step in the caller's own tensors, or in new ones. No argument requires grad by default."""
+        # `run_step` reads the program from `self`.
         before, self.program = self.program, _without_default_gradients(self.program)
         try:
             return self.run_step(values, None, anew)
@@ -411,8 +416,8 @@ class LiveProgram(Origin):
         return tensors
 
     def own_values(self, tensor: Tensor) -> Tensor:
-        """Return an external tensor with the values that it has now: where ranks share a process, small
-        ones have the rank's own values only in its place."""
+        """Return an external tensor with the values that it has now. Where ranks share a process, a small tensor has a
+        rank's own values only while that rank is in its place, so they are copied."""
         return tensor.clone() if self.program.peers is not None and is_small(tensor) else tensor
 
     def run_step(
@@ -429,8 +434,8 @@ class LiveProgram(Origin):
 
     @contextlib.contextmanager
     def calls(self, values: Mapping[str, Tensor], seed: int) -> Iterator[_ProgramCalls]:
-        """Prepare the original program to be called several times on these values, under one seed. What the calls
-        change is restored at the end of the block only."""
+        """Prepare the original program to be called several times on these values, under one seed. The changes that the
+        calls make are restored at the end of the block."""
         names = {named.name for named in self.program.tensors}
         own_values = {name: tensor for name, tensor in values.items() if name in names}
         with preserving_random_states(), staged(self.program, own_values) as stage:
@@ -445,7 +450,7 @@ class LiveProgram(Origin):
         return self.program.foreign_random.current_digests()
 
     def own_generators(self) -> str:
-        """Return the program's own generators that it draws from, torch's left out; '' if there are none."""
+        """Return the program's own generators that it draws from, except torch's; '' if there are none."""
         return ", ".join(self.program.foreign_random.objects)
 
     def result_difference(self) -> str:

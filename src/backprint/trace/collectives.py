@@ -1,7 +1,7 @@
 """Collectives of a program: seen as operators that return their result, and answered without a process group.
 
-`torch.distributed` has operators that write into their arguments; a mode runs each as those that return their result
-(`_torch/distributed.py`). `Answered` is the mode in which a program's collectives are answered by a function of ours.
+`torch.distributed` has operators that write into their arguments. A mode replaces each by operators that return their
+result (`_torch/distributed.py`). `Answered` is the mode in which a function of ours answers a program's collectives.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from backprint.values.wrappers import PLAIN
 
 @dataclass(slots=True)
 class _Unwaited:
-    """A collective that has been called, and for which the program has not waited: what it receives, and where."""
+    """A collective that has been called, and for which the program has not waited: its name, the tensors that it fills,
+    and its line."""
 
     name: str
     received: tuple[Tensor, ...]
@@ -49,8 +50,8 @@ class _Unwaited:
 
 
 class Answered(TorchDispatchMode):
-    """Answers the collectives of a program by a function; every other operator runs as it is. A program that reads what
-    a collective receives and has not waited for it is refused."""
+    """Answers the collectives of a program by a function; every other operator runs as it is. A program that reads a
+    tensor which a collective fills, before it has waited for it, is refused."""
 
     def __init__(self, answer: Answer, label: Callable[[Any], str] = label_of, objects: bool = True) -> None:
         super().__init__()
@@ -71,8 +72,10 @@ class Answered(TorchDispatchMode):
                 )
             if collective_name(func) in BARRIERS and (wait := getattr(self.answer, "at_barrier", None)) is not None:
                 wait(args[1])  # where ranks run among each other
+            # The form's own operators write the result into the arguments, before anybody has waited.
             self.in_form = True
             try:
+                # A mode is off while it handles a call; the form calls functional collectives, which it answers.
                 with self:
                     result = form(*args, **(kwargs or {}))
             finally:
@@ -85,7 +88,7 @@ class Answered(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def until_waited(self, func: Any, args: Any, result: Any) -> Any:
-        """Return what a collective in place returns, with a handle by which it is known when the program waits."""
+        """Return the result of a collective in place, with a handle that tells when the program waits."""
         work = work_of(result)
         received = tuple(leaf for leaf in plain_leaves(args[0]) if isinstance(leaf, Tensor)) if args else ()
         if work is None or not received or _is_source(func, args):
@@ -100,7 +103,8 @@ class Answered(TorchDispatchMode):
         self.unwaited = [other for other in self.unwaited if other is not row]
 
     def check_waited(self, func: Any, args: Any, kwargs: Any) -> None:
-        """Raise if an operator reads or writes what a collective receives for which the program has not waited."""
+        """Raise if an operator reads or writes a tensor that a collective fills for which the program has not
+        waited."""
         if leaves_values_unread(func):
             return
         for leaf in plain_leaves(args, kwargs or {}):
@@ -123,7 +127,7 @@ class Answered(TorchDispatchMode):
         return None
 
     def answered(self, name: str, args: Any) -> Tensor:
-        """Return what this rank receives."""
+        """Return the tensor that this rank receives."""
         return self.answer(call_of(name, args, self.label), args[0])
 
 
@@ -132,13 +136,13 @@ BARRIERS = ("barrier", "monitored_barrier_")
 
 
 def _is_source(func: Any, args: Any) -> bool:
-    """Whether this rank is the source of a broadcast, which changes nothing there."""
+    """Whether this rank is the source of a broadcast, whose tensor the broadcast does not change."""
     return collective_name(func) == "broadcast_" and members_of(args[1]).index(own_rank()[0]) == args[2]
 
 
 class Functional(TorchDispatchMode):
-    """Runs collectives that write into their arguments as those that return their result, which have rules for fake
-    tensors; every other operator runs as it is."""
+    """Replaces collectives that write into their arguments by operators that return their result, which have rules for
+    fake tensors. Every other operator runs as it is."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not PLAIN.issuperset(types):

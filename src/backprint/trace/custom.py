@@ -95,11 +95,11 @@ class _LeavesTorch(BaseException):
 
 @dataclass(slots=True, eq=False)
 class _BodyCapture:
-    """Which operators a capture records as their bodies: all with a Python kernel, except those that stay whole.
+    """Which operators a capture records as their bodies: all that have a Python kernel, except those that stay whole.
 
-    `kept_whole` has the operators that stay whole from the start, each with the reason. `not_recordable` has those
-    whose bodies turned out, during the capture, to be impossible to record. `libraries` has the torch.library.Library
-    with which each operator's kernel for `Python` was registered.
+    `kept_whole` has the operators that stay whole from the start, each with the reason. `not_recordable` has the
+    operators whose bodies turned out, during the capture, to be impossible to record. `libraries` has the
+    torch.library.Library with which each operator's kernel for `Python` was registered.
     """
 
     kept_whole: dict[str, str]
@@ -120,6 +120,7 @@ class _BodyCapture:
                     # `for_program` marks a call whose errors are the program's, and not defects of Backprint
                     return for_program(operator.redispatch, keys & KEYS_AFTER_PYTHON, *args, **kwargs)
             except _LeavesTorch as leaving:
+                # This run goes on with the operator whole. `with_operator_bodies` then captures again from the start.
                 self.not_recordable[name] = str(leaving)
             except Exception as error:
                 if is_defect(error):
@@ -172,7 +173,7 @@ def _operators_with_body() -> list[Any]:
     """Return the custom operators that have a Python kernel for a backend, and no kernel of their own under the key
     `Python`, which a library may have registered, or an enclosing capture.
 
-    `registered_kernels` is torch.library's own list of what was registered from Python.
+    `registered_kernels` is torch.library's own list of the kernels that were registered from Python.
     """
     names = set()
     for entry in registered_kernels:
@@ -230,9 +231,11 @@ def call_for_mode(mode: Any, func: Callable[..., Any], args: Any, kwargs: Any) -
 @contextlib.contextmanager
 def _modes_enabled_for_body() -> Iterator[None]:
     """Enable, for an operator's body, the function modes that are handling the operator; and a BodyMode inside them."""
+    # Modes that are entered again here are not handling anything while the body runs.
     handling, HANDLING.modes = HANDLING.modes, []
     try:
         with contextlib.ExitStack() as stack:
+            # The mode that was entered last handles a function first, so they are entered in reverse.
             for mode in reversed(handling):
                 stack.enter_context(mode)
             stack.enter_context(_BodyMode())
@@ -273,7 +276,7 @@ def is_composite(func: Any, args: Any, kwargs: Any) -> bool:
 
     The dispatcher decomposes such an operator at the key `Autograd`. Where autograd is off, as in a custom operator's
     kernel, modes get it undecomposed, and must decompose it themselves. On a GPU, some have kernels, which round
-    otherwise than what they would call (`_fused_rms_norm`).
+    otherwise than their decomposition (`_fused_rms_norm`).
     """
     if not _is_composite_on_cpu(func):
         return False
@@ -385,6 +388,7 @@ def with_operator_bodies(capture: Callable[[], Capture], options: CaptureOptions
                     }
                     must_repeat = bool(body_capture.not_recordable or called_and_new)
                 except Exception:
+                    # The error may follow from the part of a body that ran. The next attempt has that operator whole.
                     if not body_capture.not_recordable:
                         raise
             reasons = reasons | body_capture.not_recordable

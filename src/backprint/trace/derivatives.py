@@ -1,4 +1,5 @@
-"""Name an operator without a derivative in an error of Backprint's: the operator, its line, and what to do."""
+"""Replace autograd's error about an operator without a derivative by one that says the operator, its line, and what to
+do."""
 
 from __future__ import annotations
 
@@ -80,6 +81,7 @@ def _find_line_of(program: CalledProgram, operator: str) -> Source | None:
         return finders[-1]
 
     try:
+        # As one call, because autograd's error names the custom operator and not its body.
         with without_operator_bodies():
             run_watched(program, watch)
     except CaptureError:  # the program cannot be watched
@@ -100,6 +102,7 @@ class _OperatorFinder(Watch):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         node = current_node()
         if node is None:
+            # Autograd has made the node of this call already: the next number is one more.
             self.lines[next_sequence_number() - 1] = frames.here(self.paths)
         if self.found is None and self.wanted in _names_in_errors(func):
             self.found = frames.here(self.paths) if node is None else self.lines.get(sequence_number(node))

@@ -1,6 +1,6 @@
 """The engines, the requests that each supports, and what is checked before a program is traced.
 
-`capturing` asks them: it traces a program, proves the graphs, and decides.
+`prove/capturing` asks them. It traces a program, proves the graphs, and decides.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Engine:
     takes: frozenset[str]
 
     def lacks(self, requested: Mapping[str, str]) -> str:
-        """Return which of the requests this engine does not support, and which engines do; '' if it supports all."""
+        """Return a text that says which of the requests this engine does not support, and which engines do; '' if it
+        supports all."""
         missing = {request: needs for request, needs in requested.items() if request not in self.takes}
         if not missing:
             return ""
@@ -72,7 +73,7 @@ EXCLUSIVE = (("fake", "dynamic"),)
 
 
 def requests_of_call(program: CalledProgram, options: CaptureOptions) -> dict[str, str]:
-    """Return what a call asks for that not every engine supports, each in the words of the call."""
+    """Return the requests of a call that not every engine supports, each in the words of the call."""
     requested = options.requests()
     for name, tensor in program.all_tensors().items():
         if tensor.layout is not torch.strided:
@@ -112,7 +113,7 @@ MODES = (None, "train", "eval")
 
 
 def engine_of_ranks(program: CalledProgram, engine: str) -> str:
-    """Return the engine for a program; one rank of several is recorded as it ran, by engine `eager`, or traced without
+    """Return the engine for a program. One rank of several is recorded as it ran by engine `eager`, or traced without
     values by engine `aot`."""
     if program.world is not None:
         return engine

@@ -46,7 +46,7 @@ MAX_KNOWN_BYTES = 2**20
 """The largest storage, in bytes, of which values are remembered."""
 
 UNKNOWN_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
-"""What torch raises where a result depends on values that a fake tensor does not have."""
+"""The errors that torch raises where a result depends on values that a fake tensor does not have."""
 
 
 class _Validity:
@@ -66,8 +66,8 @@ class _Validity:
 class KnownValues:
     """The values of a fake tensor, as a real tensor on the CPU.
 
-    They count while `validity` says so and the fake tensor is in the storage `memory`: an assignment to `.data` puts it
-    in another one.
+    They count while `validity` says so and the fake tensor is in the storage `memory`: an assignment to `.data` moves
+    it to another storage.
     """
 
     real: Tensor
@@ -156,8 +156,8 @@ class FakeWorld:
 
     def follows_from_constants(self, func: Any, leaves: Iterable[Any]) -> bool:
         """Whether an operator's result follows from constants alone: all tensors among its arguments have known values,
-        and it draws no random numbers and asks no other process. A storage among the arguments (`set_`) may have any
-        content."""
+        and it draws no random numbers and exchanges nothing with other processes. A storage among the arguments
+        (`set_`) may have any content."""
         if torch.Tag.nondeterministic_seeded in func.tags or func.namespace in NAMESPACES:
             return False
         return not any(
@@ -166,7 +166,7 @@ class FakeWorld:
         )
 
     def real_values(self, tensor: Tensor) -> Tensor | None:
-        """Return the values of a tensor if they are known and small: its own, or those that were propagated.
+        """Return the values of a tensor if they are known and small: its own values, or propagated ones.
 
         Values that were remembered for another storage, shape or dtype do not count: an assignment to `.data` changes
         these without an operator.
@@ -220,8 +220,8 @@ class FakeWorld:
         fake.__dict__[KNOWN_VALUES_ATTRIBUTE] = KnownValues(real, validity, storage_id(fake.untyped_storage()))
 
     def invalidate_written(self, func: Any, args: Any, kwargs: Any) -> None:
-        """Make the values of each argument that an operator writes to unknown, and those of all tensors that share its
-        storage: `mask[0] = x` with an unknown x."""
+        """Make the values of each argument that an operator writes to unknown, and with them the values of all tensors
+        that share its storage: `mask[0] = x` with an unknown x."""
         named = dict(zip((argument.name for argument in schema_of(func).arguments), args, strict=False)) | kwargs
         for argument in schema_of(func).arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
@@ -230,11 +230,11 @@ class FakeWorld:
                         known.validity.is_valid = False
 
     def values_of(self, tensor: Tensor) -> Tensor | None:
-        """Return the values of a tensor: its own, whatever their size, or those of a constant."""
+        """Return the values of a tensor: its own, whatever their size, or the propagated values of a constant."""
         return tensor if _has_values(tensor) else self.real_values(tensor)
 
     def real_values_by_name(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the values of those of these tensors whose values are known."""
+        """Return the known values of these tensors by name."""
         reals = {name: self.real_values(tensor) for name, tensor in values.items()}
         return {name: real for name, real in reals.items() if real is not None}
 
@@ -248,6 +248,7 @@ class FakeWorld:
         device = _device_for_meta_tensors(values.values())
         with replaced_dispatch(self.mode, self.plain_dispatch), self.mode, torch.no_grad():
             storages: dict[int, Any] = {}
+            # Most tensors have a storage of their own, and are made by one call instead of three.
             users = Counter(storage_id(tensor.untyped_storage()) for tensor in values.values())
             copies = {
                 name: _fake_like_alone(tensor)
@@ -298,6 +299,7 @@ SHAPE_RULES: dict[Any, Callable[..., Tensor]] = {torch.ops.aten._grouped_mm.defa
 @contextlib.contextmanager
 def replaced_dispatch(mode: FakeTensorMode, dispatch: Callable[..., Any]) -> Iterator[None]:
     """Replace a mode's `dispatch`, allow real tensors beside fake ones, and restore both afterwards."""
+    # Attributes of the instance, which `del` and `update` restore: the class has a `dispatch` of its own.
     own_attributes = {
         name: mode.__dict__[name] for name in ("dispatch", "allow_non_fake_inputs") if name in mode.__dict__
     }
@@ -356,6 +358,7 @@ def _fake_copy(tensor: Tensor, device_of_meta: torch.device, storages: dict[int,
         storages[storage_id(storage)] = torch.empty(
             storage.nbytes(), dtype=torch.uint8, device=device
         ).untyped_storage()
+    # `set_` on bytes of one fake storage keeps the aliases, offsets and lazy bits of the tensors.
     empty = torch.empty((), dtype=tensor.dtype, device=device)
     copy = empty.set_(storages[storage_id(storage)], tensor.storage_offset(), tensor.shape, tensor.stride())
     copy = copy.conj() if tensor.is_conj() else copy
@@ -363,7 +366,8 @@ def _fake_copy(tensor: Tensor, device_of_meta: torch.device, storages: dict[int,
 
 
 def _device_for_meta_tensors(tensors: Any) -> torch.device:
-    """Return the device for meta tensors: that of all other tensors, else the CPU."""
+    """Return the device for meta tensors: the device of all other tensors, or the CPU if they have several or there are
+    none."""
     devices = {tensor.device for tensor in tensors if tensor.device.type != "meta"}
     return devices.pop() if len(devices) == 1 else torch.device("cpu")
 
@@ -501,6 +505,7 @@ def world_of(tensors: Mapping[str, Tensor]) -> FakeWorld:
     for name, tensor in tensors.items():
         if any(not isinstance(size, int) for size in (*tensor.shape, *tensor.stride())):
             raise CaptureError(f"{name!r} has symbolic sizes, which fake=True does not support: give it integer sizes")
+    # A FakeTensorMode of the user's own gets a FakeWorld around it.
     for _, mode in modes.values():
         return common_world() if mode is common_world().mode else FakeWorld(mode)
     return common_world()

@@ -1,6 +1,6 @@
 """Find the line, the function and the module path of the user's program that is running, from Python's frames.
 
-Where a graph runs node by node, the frames are torch's own, and the line is that of the node's metadata (`SOURCE_KEY`).
+Where a graph runs node by node, the frames are torch's own, and the line is in the node's metadata (`SOURCE_KEY`).
 """
 
 from __future__ import annotations
@@ -92,8 +92,9 @@ def at(line: Source | None) -> Iterator[None]:
 
 
 class Kind(NamedTuple):
-    """What a frame of some code may say about a line: whether it calls the program, so that the frames outside it are
-    not the program's; whether it is the user's; how well it locates a call; and whether its `self` may be a module."""
+    """The meaning of a frame of some code. `calls_program` says that the code calls the program, so that the frames
+    outside of it are not the program's. `is_users` says that it is the user's, `rank` how well it locates a call, and
+    `may_be_modules` that its `self` may be a module."""
 
     code: CodeType
     calls_program: bool = False
@@ -111,7 +112,7 @@ identity."""
 
 
 def kind_of_code(code: CodeType) -> Kind:
-    """Return what frames of some code say, and remember it."""
+    """Return the Kind of some code, and remember it."""
     file = code.co_filename
     takes_self = bool(code.co_argcount) and code.co_varnames[0] == "self"
     kind = Kind(code, False, is_users(file), frame_rank(file), takes_self and not file.startswith(MACHINERY))
@@ -139,10 +140,12 @@ def here(paths: Mapping[int, str], frame: FrameType | None = None) -> Source | N
     frame = frame or sys._getframe(1)
     module, user = None, None
     library: Place | None = None
+    # Both may be in different frames: the line in a helper, the module around it.
     while frame is not None and (user is None or (module is None and paths)):
         code = frame.f_code
         kind = _KINDS.get(id(code)) or kind_of_code(code)
         if kind is not PASSED:
+            # Frames outside of this one are the caller's, not the program's.
             if kind.calls_program:
                 break
             if module is None and paths and kind.may_be_modules:
@@ -194,6 +197,7 @@ def noting_prints() -> Iterator[None]:
     @functools.wraps(original)
     def shown(*values: Any, **options: Any) -> None:
         file = options.get("file")
+        # Into a StringIO or a file of the program's, it is a read like any other.
         shows = any((sys.stdout if file is None else file) is screen for screen in screens)
         _prints.depth = getattr(_prints, "depth", 0) + shows
         try:
@@ -215,6 +219,7 @@ def called_by_user() -> bool:
         frame = frame.f_back  # type: ignore[assignment]  # the outermost frame has none, which ends the loop
     if frame is None:
         return False
+    # Code that `exec` runs has no file: its module tells whose it is.
     file, module = frame.f_code.co_filename, str(frame.f_globals.get("__name__"))
     return is_users(file) or (file == "<string>" and module.partition(".")[0] not in ("torch", "backprint"))
 
@@ -310,6 +315,7 @@ def source(file: str, line: int, function: str, module: str) -> Source:
     """Return a Source that fits into a graph's text: one line, without absolute paths."""
     code = linecache.getline(file, line).strip()
     code = "".join(c if c.isprintable() else " " for c in code)[:160]
+    # The text of a graph ends a module's path at `]` and a function's name at `:`.
     function = _RESUMED.sub(r"\1", function).replace(":", "_")
     return Source(relative_path(file), line, function, code, module.replace("]", ")"))
 
@@ -333,6 +339,7 @@ _RESUMED = re.compile(r"^(?:torch_dynamo_resume_in_)+(.*?)(?:_at_\d+)+$")
 def relative_path(file: str) -> str:
     """Return a file's path relative to `sys.path` or the working directory, else its name."""
     file = os.path.abspath(file)
+    # The longest root first, because a folder and one inside of it may both be on the path.
     for root in sorted((p for p in map(os.path.abspath, sys.path) if p != os.sep), key=len, reverse=True):
         if file.startswith(root + os.sep):
             file = file[len(root) + 1 :]
@@ -367,6 +374,7 @@ def place_in_module(kind: type | str, target: Any) -> Place | None:
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     first = code.co_firstlineno
     last = max((line for _, _, line in code.co_lines() if line), default=first)
+    # The first line of the forward that calls a function of this name, or else its first line.
     calls = (line for line in range(first, last + 1) if f"{name}(" in linecache.getline(code.co_filename, line))
     return code.co_filename, next(calls, first), code.co_name
 

@@ -1,13 +1,13 @@
 """Hooks that run when autograd accumulates a gradient: which of them a capture has, and what it says of others.
 
-Autograd calls a hook of `register_post_accumulate_grad_hook` when it has put a gradient into `.grad`. One that changes
-`.grad` is captured with the backward. One that clears `.grad`, or changes a parameter, as an optimizer in the backward
-does, leaves no gradient to capture: the capture has the gradient that autograd gave the hook, and a note. One that only
-looks is not captured.
+Autograd calls a hook of `register_post_accumulate_grad_hook` when it has put a gradient into `.grad`. A hook that
+changes `.grad` is captured with the backward. A hook that clears `.grad`, or changes a parameter, as an optimizer in
+the backward does, leaves no gradient to capture. The capture then has the gradient that autograd gave the hook, and a
+note. A hook that only looks is not captured.
 
 A hook may also be registered on the node that accumulates, as some libraries for distributed training do:
 `p.expand_as(p).grad_fn.next_functions[0][0].register_hook(reduce)`. PyTorch does not show the hooks of a node. But they
-last only while the program keeps the node, and a node that is kept is found.
+last only while the program keeps the node, and a node that is kept can be found.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ READS = ("aten._local_scalar_dense.default", "aten.equal.default")
 
 @dataclass(slots=True)
 class HookEffects:
-    """What the hooks of one backward did: by leaf, the places of those that changed `.grad`, that cleared it or wrote
-    to a leaf, and that changed nothing and read a value as a number. `exist` says that there are hooks."""
+    """The effects of the hooks of one backward, by leaf, each with the place of the hook. `changed` has hooks that
+    changed `.grad`, `uncapturable` hooks that cleared it or wrote to a leaf, and `only_read` hooks that changed nothing
+    and read a value as a number. `exist` says that there are hooks."""
 
     exist: bool = False
     changed: dict[str, str] = field(default_factory=dict)
@@ -107,7 +108,9 @@ def nodes_kept(leaves: Mapping[str, Tensor]) -> list[str]:
     kept: set[int] = set()
     for referrer in gc.get_referrers(*nodes.values()):
         if referrer is not nodes:
+            # The referrers refer to one of the nodes each; which one, their own references tell.
             kept.update(map(id, gc.get_referents(referrer)))
+    # The locals of running functions are no referrers that the collector knows.
     frame = sys._getframe(1)
     while frame is not None:
         kept.update(map(id, frame.f_locals.values()))
@@ -128,8 +131,8 @@ def place_of(hook: Any) -> str:
 
 @contextlib.contextmanager
 def watching_hooks(leaves: Mapping[str, Tensor], calls: Sequence[Any]) -> Iterator[HookEffects]:
-    """Note what the hooks after accumulation of these leaves do while a backward runs; `calls` are those that are
-    recorded."""
+    """Note the effects of the post-accumulate-grad hooks of these leaves while a backward runs. `calls` is the list of
+    recorded calls."""
     tables = {name: table for name, leaf in leaves.items() if leaf.is_leaf and (table := post_accumulate_hooks(leaf))}
     effects = HookEffects(bool(tables))
     originals = {name: dict(table) for name, table in tables.items()}
@@ -140,6 +143,7 @@ def watching_hooks(leaves: Mapping[str, Tensor], calls: Sequence[Any]) -> Iterat
         yield effects
     finally:
         for name, table in tables.items():
+            # A hook may have removed itself meanwhile.
             table.update({key: hook for key, hook in originals[name].items() if key in table})
 
 
@@ -150,7 +154,7 @@ def watched(
     effects: HookEffects,
     calls: Sequence[Any],
 ) -> Callable[[Tensor], object]:
-    """Return a hook that notes what this one does."""
+    """Return a hook that calls this one and notes its effects."""
 
     def watching(leaf: Tensor) -> object:
         with untraced():

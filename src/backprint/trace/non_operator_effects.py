@@ -122,6 +122,7 @@ class _FunctionWatch(TorchFunctionMode):
         self.seen, self.paths, self.rewrite = seen, paths, rewrite
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # `==`, because each access to `__set__` or `__get__` makes a new method object.
         if func == SET_DATA:
             self.seen.assigned.append(frames.here(self.paths))
         if func is Tensor.register_hook:
@@ -132,6 +133,7 @@ class _FunctionWatch(TorchFunctionMode):
         if func in FLAG_READ_BY and id(args[0]) in self.seen.names_by_id and frames.called_by_user():
             tensor_and_flag = self.seen.names_by_id[id(args[0])], FLAG_READ_BY[func]
             with DisableTorchFunction():
+                # A guard is about the arguments of a call, so the value from before the run counts.
                 value = (
                     self.seen.flags_before[tensor_and_flag]
                     if tensor_and_flag in self.seen.flags_before
@@ -176,6 +178,7 @@ class BodyRecorder(_FunctionWatch):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         body = None
         if isinstance(func, HigherOrderOperator):
+            # The kernel that runs the operator's Python function eagerly.
             body = func.py_kernels.get(DispatchKey.CompositeExplicitAutograd)
         if func is Tensor.tolist:
             func = tolist_by_items
@@ -185,6 +188,7 @@ class BodyRecorder(_FunctionWatch):
         if body is None:
             return super().__torch_function__(func, types, args, kwargs)
         self.seen.opened.append((name_of(func), frames.here(self.paths)))
+        # This mode is off while it handles a call; it must see the functions of the body.
         with hidden_from_higher_order_operators(), self:
             return body(*args, **(kwargs or {}))
 
@@ -204,6 +208,7 @@ class BodyRecorder(_FunctionWatch):
         if not has_memory(tensor):
             return  # its storage was resized to 0: there are no values that anyone could read
         with torch.no_grad():
+            # The copy is ours; the comparison is recorded.
             with without_modes():
                 copy_ = tensor.detach().clone()
             torch.equal(tensor.detach(), copy_)
@@ -213,6 +218,7 @@ def _deepcopy_by_operators(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     """Return a `copy.deepcopy` of a tensor that is made by operators, so that it is in the graph."""
     if id(tensor) in memo:
         return memo[id(tensor)]
+    # Torch's own `deepcopy` refuses or handles these.
     if (
         not tensor.is_leaf
         or type(tensor) not in (Tensor, nn.Parameter, nn.Buffer)

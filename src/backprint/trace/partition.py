@@ -30,11 +30,12 @@ from backprint.graph.steps import SAVING, mapped, used, with_names
 from backprint.trace.assembly import NO_NOTE, Joint, Result, constant_ports, names_of
 
 PARTITIONS = {"min-cut": "min_cut_partition", "default": "default_partition"}
-"""The partition functions by name, and what each is called in `_torch.aot`: to look one up there loads Inductor."""
+"""The partition functions by name, each with its name in `_torch.aot`. To look one up there loads Inductor."""
 
 
 def why_partition_needs_all_layers(partition: str | Callable[..., Any] | None) -> str:
-    """Return why the partition of one layer may depend on the other layers; '' if it is PyTorch's own, as usual."""
+    """Return why the partition of one layer may depend on the other layers; '' if it is PyTorch's own partition in its
+    usual settings."""
     if callable(partition):
         return "partition= is a function"
     if functorch_config.activation_memory_budget != 1.0:
@@ -57,7 +58,7 @@ def partition_joint(joint: fx.GraphModule, partition: str | Callable[..., Any], 
 
 
 def _partition_function(partition: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return a partition function by its name; a function is its own."""
+    """Return a partition function by its name. A function is returned as it is."""
     if callable(partition):
         return partition
     if partition not in PARTITIONS:
@@ -71,6 +72,7 @@ def repartition(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
     if not joint.gradients:
         return joint
     _refuse_sparse(joint)
+    # Write the Joint as a graph of values without guards, in which nothing that must stay is dead code.
     joint = _updates_as_values(joint)
     guard_steps = _steps_of_guards([*joint.forward, *joint.backward], [*joint.results, *joint.gradients])
     kept_forward, kept_backward = (
@@ -78,6 +80,7 @@ def repartition(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
         _values_to_keep(joint, joint.backward, guard_steps),
     )
     module = _joint_to_fx(joint, kept_forward, kept_backward, guard_steps)
+    # Partition it, and read both directions back as Steps.
     forward, backward = partition_joint(module, partition, len(joint.results) + len(kept_forward))
     names = names_of(joint)
     forward_reader = _PartitionReader(forward, names, joint, {})
@@ -86,6 +89,7 @@ def repartition(joint: Joint, partition: str | Callable[..., Any]) -> Joint:
     backward_reader = _PartitionReader(backward, names, joint, {step.name: step for step in forward_steps})
     backward_steps = backward_reader.steps()
     gradients, backward_values = backward_reader.returned(joint.gradients, kept_backward)
+    # Put the guards where the values are now.
     return replace(
         joint,
         forward=tuple(_insert_guard_steps(joint.forward, guard_steps, forward_steps, forward_values)),
@@ -138,6 +142,7 @@ def _updates_as_values(joint: Joint) -> Joint:
                 raise CaptureError(
                     f"partition= cannot follow {step.target}, which updates several values: {LEAVE_PARTITION_OUT}"
                 )
+            # The update's result is the latest value of what it wrote, and of earlier names of it.
             latest_name.update(dict.fromkeys(written, step.name))
             latest_name.update({old: step.name for old, new in latest_name.items() if new in written})
         return rewritten
@@ -157,6 +162,7 @@ def _steps_of_guards(steps: Sequence[Step], results: Iterable[Result]) -> set[st
     """Return the names of the guards, and of the numbers that only guards use."""
     used_elsewhere = {name for _, value in results for name in refs(value)}
     names: set[str] = set()
+    # In reverse, so that all users of a number are known before it is looked at.
     for step in reversed(steps):
         if step.is_guard or (isinstance(step.spec, ScalarSpec) and step.name not in used_elsewhere):
             names.add(step.name)
@@ -177,6 +183,7 @@ def _values_to_keep(joint: Joint, steps: Iterable[Step], guard_steps: Collection
         elif (note.draws or note.stays) and isinstance(step.spec, TensorSpec):
             names[step.name] = None
         elif note.draws or note.stays:
+            # A tuple cannot be a result of the graph, but its items can.
             tuples.add(step.name)
         elif step.target == "operator.getitem" and not tuples.isdisjoint(used(step)):
             names[step.name] = None
@@ -214,6 +221,7 @@ def _joint_to_fx(
     backward = {step.name for step in joint.backward}
     for step, node in zip(steps, _call_nodes(module), strict=True):
         note = joint.notes.get(step.name, NO_NOTE)
+        # Partition functions copy the metadata, so a node that comes back is known by its Step.
         node.meta["step"] = step
         node.meta.setdefault("val", 0)
         node.meta["partitioner_tag"] = "is_backward" if step.name in backward else "is_forward"
@@ -235,8 +243,8 @@ def _call_nodes(module: fx.GraphModule) -> list[fx.Node]:
 class _PartitionReader:
     """Reads one direction of a partitioned graph as Steps.
 
-    For a backward, `forward_steps` are those of the forward: a node that is among them too is one that the partition
-    recomputes, so it gets a new name and the echo `recomputes`.
+    For a backward, `forward_steps` has the steps of the forward. A node whose step is among them is recomputed by the
+    partition, so it gets a new name and the echo `recomputes`.
     """
 
     def __init__(self, module: fx.GraphModule, names: Names, joint: Joint, forward_steps: Mapping[str, Step]) -> None:
@@ -267,7 +275,7 @@ class _PartitionReader:
         return replace(self.side.step_of_node(node, original.source, echo), spec=original.spec)
 
     def returned(self, results: Sequence[Result], kept: Sequence[str]) -> tuple[tuple[Result, ...], dict[str, Value]]:
-        """Return the results with their new values, and the new values of the held names."""
+        """Return the results with their new values, and the new values of the names in `kept`."""
         values = [self.side.pack(node) for node in self.module.graph.output_node().args[0]]
         count = len(results)
         ports = [port for port, _ in results]
@@ -286,6 +294,7 @@ def _insert_guard_steps(
     for step in steps_before:
         if step.name in guard_steps:
             guard = mapped(step, lambda name: new_values.get(name, Ref(name)))
+            # After the last value that it checks; a number that only guards use goes with its guard.
             places[step.name] = max((places[name] for name in used(guard) if name in places), default=-1)
             guards_after.setdefault(places[step.name], []).append(guard)
     steps_with_guards = guards_after.pop(-1, [])

@@ -75,9 +75,9 @@ outputs."""
 class Outcome:
     """The results of one run of a program, forward and backward: outputs, gradients and mutations, each by name.
 
-    `written_with_grad` has the names of the tensors that the program wrote to and that require grad after the run. Two
-    kinds of mutations are named apart: `new_state` are tensors that modules hold after the run and did not hold before
-    it, and `left_behind` are gradients and optimizer states that the run has set. `leaves` are the pytree leaves of the
+    `written_with_grad` names the tensors that the program wrote to and that require grad after the run. Two kinds of
+    mutations are named apart. `new_state` are tensors that modules hold after the run and did not hold before it.
+    `left_behind` are gradients and optimizer states that the run has set. `leaves` are the pytree leaves of the
     program's result, with `A_TENSOR` in the place of each tensor, and `tree` is the structure of the result.
     """
 
@@ -116,10 +116,10 @@ class HeldTarget:
 class CallersObjects(HeldTarget):
     """Holds a callable and the objects that the caller passed to it. Runs of the program use these objects, not copies.
 
-    `own` has the tensors among the arguments, by name; `wrappers` those of them that wrap another tensor, which is then
-    in `own`. `switches` has the process-wide settings at capture, `device`
-    the default device at capture, and `training` each module with its training mode. `reached` has the ids of the
-    tensors that the callable can reach in other ways than through its arguments.
+    `own` has the tensors among the arguments, by name. A tensor that wraps another is in `wrappers`, and the tensor
+    inside is in `own`. `switches` has the process-wide settings at capture, `device` the default device at capture, and
+    `training` each module with its training mode. `reached` has the ids of the tensors that the callable can reach in
+    other ways than through its arguments.
     """
 
     call: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
@@ -152,9 +152,9 @@ class CalledProgram:
     callable, for messages. With a `world` (a FakeTensorMode), the program runs on fake tensors of that mode;
     `specialize` says that it may read their values, which then become constants with guards.
 
-    Autograd refuses in-place writes to leaves that require grad, so the program is passed clones of some tensors:
-    `cloned_when_traced` names those that it writes to or that have hooks. `cloned_in_eager` names those of them that
-    are cloned in eager runs too.
+    Autograd refuses in-place writes to leaves that require grad, so the program is passed clones of some tensors.
+    `cloned_when_traced` names the tensors that it writes to or that have hooks. `cloned_in_eager` names the ones among
+    them that are cloned in eager runs too.
 
     A tensor that wraps another (a DTensor) is known by the tensor inside; `wrappings` says how to wrap one again. With
     `peers`, the program runs alone, and they answer its collectives. `runs_hooks_after` says that hooks which run when
@@ -269,7 +269,7 @@ class CalledProgram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObservedProgram(CalledProgram):
-    """A program with the findings of its first run: `tensors` and `hooks` include those of external tensors."""
+    """A program with the findings of its first run. Its `tensors` and `hooks` include external tensors."""
 
     outside: dict[str, Tensor] = field(default_factory=dict)
     changed: frozenset[str] = frozenset()
@@ -279,12 +279,14 @@ class ObservedProgram(CalledProgram):
 
 def observed_program(program: CalledProgram, **findings: Any) -> ObservedProgram:
     """Return a program with the findings of a run."""
+    # The findings are fields here only: CalledProgram has properties of the same names, with the answers before a run.
     values = {field_.name: getattr(program, field_.name) for field_ in fields(program)}
     return ObservedProgram(**{**values, **findings})
 
 
 def called_program(program: CalledProgram, **changes: Any) -> CalledProgram:
     """Return a program without the findings of a run, with `changes` to its fields."""
+    # The fields of the base class only, which drops the findings.
     values = {field_.name: getattr(program, field_.name) for field_ in fields(CalledProgram)}
     return CalledProgram(**{**values, **changes})
 
@@ -297,7 +299,7 @@ SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr
 
 
 def state_of(module: nn.Module) -> dict[str, Tensor]:
-    """Return parameters, then buffers, by name; a tied weight once, under its first name."""
+    """Return parameters, then buffers, by name. A tied weight is returned once, under its first name."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
@@ -396,7 +398,8 @@ def _argument_of_parameter(
 ) -> Argument | None:
     """Return the Argument of one parameter; None if it was not passed and has no default.
 
-    `state` is that in which the argument was described; one that was not passed has the default's.
+    `state` is the DescribeState of the passed values. A parameter that was not passed has the description of its
+    default.
     """
     if name.startswith("**"):
         return Argument(name, rest_by_name(passed or ()))
@@ -405,6 +408,7 @@ def _argument_of_parameter(
     keyword_only = parameter is not None and parameter.kind is inspect.Parameter.KEYWORD_ONLY
     default = None
     if parameter is not None and parameter.default is not inspect.Parameter.empty:
+        # A default that was not used is described apart, so that no live value of it is kept.
         default_state = state if passed is None else DescribeState(lambda _: "")
         default = describe_value(parameter.default, default_state, False).like
     if passed is None:
@@ -428,10 +432,12 @@ def read_call(
     peers: Others | None = None,
 ) -> CalledProgram:
     """Return the program of `target(*args, **kwargs)`; with `fake`, a program that runs on tensors without values."""
+    # Name the pytree leaves of the arguments by the parameters that they are passed for.
     names_by_path, arguments = bind_names(target, args, kwargs)
     paths, structure = flatten_with_path((args, dict(kwargs)))
     names = tuple(leaf_name(path, names_by_path) for path, _ in paths)
     state = state_of(target) if isinstance(target, nn.Module) else {}
+    # The reader starts with the module's own tensors: a parameter that is passed as an argument keeps its name.
     reader = _ArgumentReader(
         _state_tensors(target, state, fake), {id(tensor): name for name, tensor in state.items()}, fake
     )
@@ -439,6 +445,7 @@ def read_call(
     values = {name: opened(tensor) for name, tensor in reader.values.items()}
     tensors = {**state, **reader.values}
     wrappings = {name: wrapping for name, tensor in tensors.items() if (wrapping := wrapping_of(tensor)) is not None}
+    # From here on a tensor that wraps another (a DTensor) is known by the tensor inside.
     plain = {name: opened(tensor) for name, tensor in tensors.items()}
     _refuse_inference_tensors(plain)
     return CalledProgram(
@@ -483,8 +490,8 @@ def _state_tensors(target: Any, state: Mapping[str, Tensor], fake: bool) -> list
 class _ArgumentReader:
     """Reads the pytree leaves of a call in order.
 
-    `name_of_id` has the name of each tensor read so far, by the tensor's id. `by_passed_name` has the tensors by all
-    names under which they were passed, and `values` those that are neither parameters nor buffers of the module.
+    `name_of_id` has the name of each tensor read so far, by the tensor's id. `by_passed_name` has a tensor under every
+    name for which it was passed. `values` has the tensors that are neither parameters nor buffers of the module.
     """
 
     tensors: list[NamedTensor]
@@ -580,8 +587,8 @@ def free_name(name: str, tensors: Sequence[NamedTensor]) -> str:
 def choose_requires_grad(
     tensors: Sequence[NamedTensor], values: Mapping[str, Tensor], requires_grad: Any
 ) -> list[NamedTensor]:
-    """Choose the tensors that require grad: those that `requires_grad` names, or all of a role. Without it, those that
-    require grad already, and if there are none, every floating-point and complex input."""
+    """Choose the tensors that require grad. `requires_grad` names them, or a role of which all do. Without it, the
+    tensors that require grad already are chosen, or, if there are none, every floating-point and complex input."""
     inputs = {named.name for named in tensors if named.role == "input" and can_require_grad(values[named.name])}
     state = {named.name for named in tensors if named.role != "input" and named.requires_grad}
     mapping_keys: tuple[str, ...] = ()
@@ -594,12 +601,14 @@ def choose_requires_grad(
         able = {named.name for named in tensors if named.role in roles and can_require_grad(values[named.name])}
         return _with_requires_grad(tensors, able)
     if isinstance(requires_grad, Mapping):
+        # A tensor that the mapping does not name stays as it is.
         wanted = {named.name for named in tensors if requires_grad.get(named.name, named.requires_grad)}
         mapping_keys = tuple(requires_grad)
     elif all(isinstance(item, bool) for item in requires_grad):
         wanted = _inputs_by_position(tensors, requires_grad) | state
     else:
         wanted = set(requires_grad)
+    # Any name of a tensor that was passed several times stands for it.
     known = {alias: named.name for named in tensors for alias in (named.name, *named.other_names)}
     for name in (*wanted, *mapping_keys):
         _check_tensor_name(name, known)

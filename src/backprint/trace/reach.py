@@ -48,10 +48,12 @@ def roots(target: Any) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(target.__code__.co_freevars, target.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents
+        # A variable of an enclosing function that has no value yet.
         except ValueError:
             continue
     yield from _globals_used_by(target)
     yield from (target.__kwdefaults__ or {}).items()
+    # Defaults belong to the last parameters.
     parameters = target.__code__.co_varnames[: target.__code__.co_argcount]
     yield from zip(reversed(parameters), reversed(target.__defaults__ or ()), strict=False)
 
@@ -69,6 +71,8 @@ def tensors_of(target: Any) -> Iterator[tuple[str, Tensor]]:
     """Yield every tensor that the callable's roots lead to, with a name."""
     visited: set[int] = set()
     queue: deque[tuple[str, Any, int]] = deque((name, value, 0) for name, value in roots(target))
+    # Breadth first, so that a tensor has its shortest name first. The limits keep large structures of data from taking
+    # long.
     while queue and len(visited) < 100_000:
         name, value, depth = queue.popleft()
         if isinstance(value, Tensor):
@@ -109,6 +113,7 @@ def objects_held_by(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"state.{name}", tensor) for name, tensor in state_of_optimizer(value).items())
         return
     if isinstance(value, nn.Module):
+        # Of a module: its tensors, then the attributes of all its modules.
         yield from value.named_parameters(remove_duplicate=False)
         yield from value.named_buffers(remove_duplicate=False)
         for path, module in value.named_modules():

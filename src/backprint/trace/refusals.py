@@ -56,6 +56,7 @@ def refuse_callers_modes() -> Iterator[None]:
     if torch.is_grad_enabled() and not torch.is_inference_mode_enabled():
         yield
         return
+    # torch's own code asks too: only a question of the user's is refused.
     before: Any = torch.is_grad_enabled
 
     def is_grad_enabled() -> bool:
@@ -151,6 +152,7 @@ def _sharing_address(program: CalledProgram, tensor: Tensor) -> str:
     storage = tensor.untyped_storage()
     for name, own in real_own_tensors(program).items():
         for other in storages(own) if not own.is_meta else ():
+            # Two storages whose addresses overlap, although they are different objects.
             begin, shared = storage.data_ptr() - other.data_ptr(), storage_id(storage) == storage_id(other)
             if not shared and -storage.nbytes() < begin < other.nbytes() and other.nbytes():
                 return name

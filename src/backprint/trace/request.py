@@ -1,4 +1,4 @@
-"""What every engine returns: an EngineResult, the Pairs with all that a Capture needs."""
+"""The result of every engine: an EngineResult, the Pairs with everything that a Capture needs."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Doubt:
 class EngineResult:
     """The result of an engine.
 
-    `outputs` names the result's tensors in order, `differentiable` those that have tangents; `tree` and `leaves` are
-    the result's structure, with `A_TENSOR` in the place of each tensor. `tangents` has an example for each sparse
-    output with a tangent, because a spec does not say where its values are. `unguarded` are reads of values that
+    `outputs` names the result's tensors in order, and `differentiable` the outputs that have tangents. `tree` and
+    `leaves` are the result's structure, with `A_TENSOR` in the place of each tensor. `tangents` has an example for each
+    sparse output with a tangent, because a spec does not say where its values are. `unguarded` are reads of values that
     no guard checks. `doubts` name parts that another engine may express better. `notes` say how the graphs were made.
-    `groups` has the ranks in each group of processes that a collective of the graphs runs in.
+    `groups` has the ranks of each process group in which a collective of the graphs runs.
     """
 
     program: ObservedProgram

@@ -1,9 +1,9 @@
 """Run a program on its own module, Parameters and arguments, or on stand-ins, and restore everything afterwards.
 
 The values of a run are written into the caller's own tensors, because a program may depend on their identity,
-attributes, hooks and aliases. A program without tensors of the caller's (it runs on fake tensors, or is a graph of
-Dynamo's) runs on stand-ins. `staged` prepares a run, `call_program` and `result_of` run the forward, and `run_backward`
-autograd's backward.
+attributes, hooks and aliases. A program that has no tensors of the caller's (it runs on fake tensors, or is a graph of
+Dynamo's) runs on stand-ins. `staged` prepares a run. `call_program` and `result_of` run the forward, and `run_backward`
+runs autograd's backward.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def _write_values(
     A large parameter would need a copy of its content to be restored. If it has memory of its own and the program does
     not write to it, its content is swapped with the value instead, and back at the end: no memory is needed.
     """
+    # A swap exchanges the contents of two storages, so neither side may share memory with another tensor.
     with_own_memory = set(own) - {name for group in alias_groups(dict(own)) for name in group}
     sharing_memory = {name for group in alias_groups(dict(values)) for name in group}
     with untraced():
@@ -80,6 +81,8 @@ def _write_values(
                 and name in with_own_memory - sharing_memory - written
                 and _can_swap(tensor, value)
             ):
+                # The version counter is set back: this write is not the program's. `_swap_back` and `TensorMark`
+                # compare versions, and autograd does so for tensors that a graph of the caller's has saved.
                 version = version_of(tensor)
                 _swap_contents(tensor, value)
                 set_version_counters((tensor,), (version,))
@@ -100,11 +103,14 @@ def same_content(tensor: Tensor, value: Tensor) -> bool:
     """Whether a tensor already has these values, bit for bit."""
     if tensor.shape != value.shape or tensor.dtype is not value.dtype or tensor.layout is not value.layout:
         return False
+    # False is always safe here: it costs a write. Conjugate and negative bits are not in the memory that `bits_of`
+    # reads.
     if tensor.is_complex() or tensor.is_neg() or tensor.layout is not torch.strided:
         return False
     left, right = tensor.detach(), value.detach()
     if not left.dim():
         left, right = left.reshape(1), right.reshape(1)
+    # Bits, because `torch.equal` of floats calls NaN unequal to itself, and 0.0 equal to -0.0.
     return left.stride() == right.stride() and bool(torch.equal(bits_of(left), bits_of(right)))
 
 
@@ -120,7 +126,7 @@ def _can_swap(tensor: Tensor, value: Tensor) -> bool:
 
 
 ELEMENTS_PER_SWAP = 2**22
-"""How many elements are swapped at a time."""
+"""How many elements are swapped at a time. The temporary copy of a swap has no more."""
 
 
 def _swap_contents(tensor: Tensor, value: Tensor) -> None:
@@ -140,6 +146,7 @@ def _swap_back(name: str, tensor: Tensor, value: Tensor, version: int) -> None:
             _swap_contents(tensor, value)
         return
     with untraced():
+        # Since the swap, `value` has had the tensor's own content.
         tensor.detach().copy_(value)
     raise CaptureError(f"the program wrote to {name} in this run but not in its first run: its runs differ")
 
@@ -152,10 +159,12 @@ def write_value(tensor: Tensor, value: Tensor) -> None:
             for left, right in pairs:
                 left.copy_(right)
         else:
+            # A sparse tensor with another number of values has other parts: they cannot be written into these.
             tensor.data = copy_values({"": value})[""]
         return
     if tensor.shape != value.shape:
         raise CaptureError(f"a value of shape {list(value.shape)} does not fit a tensor of {list(tensor.shape)}")
+    # `copy_` refuses a target that has several elements at one address. A stride of 0 repeats one element.
     each_element_once = tuple(slice(0, 1) if step == 0 else slice(None) for step in tensor.stride())
     target, source = tensor.detach(), value.detach()
     if each_element_once:
@@ -189,6 +198,7 @@ def _replacement_or_self(table: Mapping[int, Tensor], value: Any) -> Any:
 
 def _map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     """Apply a function to the leaves of plain nested arguments."""
+    # Exact types: the constructor of a namedtuple does not take a list.
     kind = type(value)
     if kind in (tuple, list):
         return kind([_map_leaves(function, item) for item in value])
@@ -208,6 +218,7 @@ def _training_mode(module: Any, mode: str | None) -> Iterator[None]:
     try:
         yield
     finally:
+        # Flag by flag: `train()` would set all children alike, and a child may have had another mode than its parent.
         for child, flag in flags:
             child.training = flag
 
@@ -218,8 +229,11 @@ def passed_values(
     alias: Alias = Tensor.detach,
     note: Callable[[str, str], None] = lambda name, text: None,
 ) -> dict[str, Tensor]:
-    """Return what a program takes on stand-ins: a wrapper around those that it knows inside of one, recorded by
-    autograd. In the backward, `note` is told what the gradient of a tensor is a part of."""
+    """Return the tensors that the program takes in a run on stand-ins. Where the program knows a tensor as the inside
+    of a wrapper (a DTensor), the stand-in is wrapped again, by an operation that autograd records.
+
+    In the backward, `note` is told which part of the whole gradient a tensor's gradient is.
+    """
     passed = dict(ready)
     for name, wrapping in program.wrappings.items():
         if name in ready:
@@ -237,7 +251,8 @@ def with_values(
     """Set the program's state and external tensors to these values while its forward and backward run.
 
     A backward may recompute parts of the forward (checkpointing), so this spans both. With a `table`, the caller has
-    already entered a Substitute mode with it. `passed` has wrappers instead of the values inside.
+    already entered a SubstituteTensors mode that reads it. `passed` has the wrapper for each tensor that is known by
+    the tensor inside.
     """
     target, passed = program.target(), values if passed is None else passed
     replacements = {id(tensor): values[name] for name, tensor in program.own().items() if name in values}
@@ -247,8 +262,10 @@ def with_values(
         if isinstance(target, nn.Module):
             own = state_of(target)
             state = {name: tensor for name, tensor in passed.items() if name in own}
+            # `state_of` has a tied weight under its first name only; `tie_weights` sets the others too.
             stack.enter_context(reparametrized(target, state, tie_weights=True))
         if table is not None:
+            # Changed in place: the mode that the caller has entered holds this very dict.
             table.clear()
             table.update(replacements)
         elif replacements:
@@ -262,6 +279,8 @@ def modes_reach_backward() -> Iterator[None]:
 
     `torch.autograd.grad` is itself a function that modes see, and a mode is off while it handles a function.
     """
+    # `grad` asks `has_torch_function` whether to hand the call to a mode. The answer is no in this thread; other
+    # threads of the user's get torch's own answer.
     original, thread = torch.autograd.has_torch_function, threading.get_ident()
     torch.autograd.has_torch_function = lambda arguments: threading.get_ident() != thread and original(arguments)
     try:
@@ -275,6 +294,7 @@ def call_program(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     """Return the program's result on these values."""
     target = program.target()
     args, kwargs = own_arguments(program, values)
+    # The program sets ContextVars in a copy, which its backward runs in too. The caller's context stays as it is.
     program.foreign_random.context = contextvars.copy_context()
     with with_foreign_random_states(program.foreign_random, program.target.snapshot):
         return for_program(program.foreign_random.context.run, target, *args, **kwargs)
@@ -284,6 +304,7 @@ def own_arguments(program: CalledProgram, values: Mapping[str, Tensor]) -> Any:
     """Return the call's own containers, if they hold these tensors; else new ones."""
     held = program.target
     if isinstance(held, CallersObjects):
+        # The same objects in the same containers: then the caller's containers can be passed.
         own_leaves, structure = pytree.tree_flatten(held.call)
         wanted = [values[leaf.name] if isinstance(leaf, TensorSlot) else leaf for leaf in program.leaves]
         if (
@@ -323,6 +344,7 @@ def with_loss(program: CalledProgram, result: Any) -> Any:
         return result
     loss = check_loss(for_program(program.foreign_random.context.run, program.loss, result))
     named, tree = outputs_of(result)
+    # Only the loss is differentiated: the tangents of a step are the loss's.
     detached = tree.rebuild([leaf.detach() if isinstance(leaf, Tensor) else leaf for _, leaf in named])
     return {"loss": loss, "output": detached}
 
@@ -384,6 +406,7 @@ def _leaf_values(program: CalledProgram, values: Mapping[str, Tensor]) -> dict[s
     not_copied = {name for name, tensor in values.items() if isinstance(tensor, FakeTensor)}
     not_copied |= {named.name for named in program.tensors if named.role == "parameter"} - program.changed
     copies = copy_values({name: tensor for name, tensor in values.items() if name not in not_copied})
+    # `.data` is a new leaf in the same memory: it can require grad while the parameter itself stays as it is.
     leaves = {name: values[name].data if name in not_copied else copies[name] for name in values}
     for named in program.tensors:
         if named.name in leaves and named.requires_grad:
@@ -401,8 +424,8 @@ def run_backward(
 ) -> dict[str, Tensor | None]:
     """Return autograd's own gradients of the outputs that require grad, with these tangents (None: ones).
 
-    An output whose tangent is None takes no part, as one that a loss does not depend on. What gradients that are
-    DTensors are parts of is put into `shards`. With `retain_graph`, another backward may follow.
+    An output whose tangent is None takes no part, like an output that a loss does not depend on. For a gradient that is
+    a DTensor, its sharding is put into `shards`. With `retain_graph`, another backward may follow.
     """
     requiring_grad = [named for named in program.tensors if named.requires_grad]
     wanted = [
@@ -445,7 +468,8 @@ def run_backward(
 
 
 def accumulates(program: CalledProgram, leaves: Iterable[Tensor]) -> bool:
-    """Whether the gradients are taken from `.grad`: where alone they are there, or where hooks may change them."""
+    """Whether the gradients are read from `.grad`, because they are only there or because hooks may change them
+    there."""
     if program.accumulates:
         return True
     return program.runs_hooks_after and any(leaf.is_leaf and post_accumulate_hooks(leaf) for leaf in leaves)
@@ -453,7 +477,7 @@ def accumulates(program: CalledProgram, leaves: Iterable[Tensor]) -> bool:
 
 @contextlib.contextmanager
 def without_hooks_after(leaves: Iterable[Tensor]) -> Iterator[None]:
-    """Remove the hooks after accumulation of these leaves for a backward."""
+    """Remove the post-accumulate-grad hooks of these leaves for the time of a backward."""
     tables = [table for leaf in leaves if leaf.is_leaf and (table := post_accumulate_hooks(leaf))]
     hooks = [dict(table) for table in tables]
     for table in tables:
@@ -466,7 +490,8 @@ def without_hooks_after(leaves: Iterable[Tensor]) -> Iterator[None]:
 
 
 def tangent_of(output: Tensor, tangent: Tensor | None) -> Tensor:
-    """Return a tangent as autograd takes it for an output: ones by default, and a wrapper for a wrapper."""
+    """Return a tangent in the form that autograd takes for an output. The default is ones; the tangent of a wrapper is
+    a wrapper."""
     wrapping = wrapping_of(output)
     inner = ones_tangent(opened(output)) if tangent is None else tangent
     return inner if wrapping is None else wrapping.around(inner, tangent=True)
@@ -482,6 +507,7 @@ def _gradients_by_autograd(
             return for_program(
                 torch.autograd.grad, roots, leaves, tangents, allow_unused=True, retain_graph=retain_graph
             )
+        # An empty `.grad` receives the gradient of this backward alone. The caller's is set again afterwards.
         own_gradients = [leaf.grad for leaf in leaves]
         for leaf in leaves:
             leaf.grad = None
@@ -511,6 +537,7 @@ def restoring_state(program: CalledProgram) -> Iterator[None]:
     leaves = zip(program.leaf_names, program.leaves, strict=True)
     with restoring_everything_reachable(target.target, program.loss, dict(program.outside)) as snapshot:
         if callers is not None:
+            # Read before the arguments are searched: `reached` leaves out tensors that only the call passes.
             callers.reached = frozenset(snapshot.tensors_by_id)
         snapshot.search([*leaves, ("", callers.call if callers is not None else ())])
         snapshot.refuse_iterators(program.title)
@@ -562,7 +589,7 @@ def _set_globals(wanted: Mapping[str, Any]) -> None:
 
 @dataclass(slots=True)
 class TensorMark:
-    """The state of a tensor when a run began: its version, its memory, and, unless it is large, its content."""
+    """The state of a tensor when a run began: its version, its memory, and its content, unless the tensor is large."""
 
     version: int
     alias: Tensor
@@ -572,6 +599,7 @@ class TensorMark:
         """Whether the tensor has changed since."""
         if version_of(tensor) != self.version or not has_same_placement(tensor, self.alias):
             return True
+        # Writes through `.data`, NumPy or a kernel do not bump the version, so the bytes are compared too.
         if self.content is None:
             return False
         now = (part.untyped_storage() for part in strided_parts(tensor))
@@ -582,8 +610,10 @@ class TensorMark:
 class Staged:
     """A program ready to run: its tensors, the leaves of its gradients, and the state before the run.
 
-    `ready` has the tensors that have memory, `passed` those that the program takes: a wrapper instead of the tensor
-    inside.
+    `passed` has the tensors that the program takes, and `ready` the same tensors without wrappers. `marks` has the
+    state of each before the run, and `aliases` other tensors in the same memory, with theirs. `reached` are the tensors
+    that modules and containers held before the run, `gradients` the leaves' `.grad` by id, and `states` the ids of the
+    tensors in the states of `optimizers`.
     """
 
     program: CalledProgram
@@ -598,8 +628,8 @@ class Staged:
     states: frozenset[int]
 
     def new_tensors(self, outside: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
-        """Return the tensors that modules and containers hold now and did not hold before, and those that changed
-        because they share memory with the program's tensors, or with tensors from `outside`."""
+        """Return the tensors that modules and containers hold now and did not hold before. Tensors that changed because
+        they share memory with the program's tensors, or with tensors from `outside`, are returned too."""
         new: dict[str, Tensor] = {}
         own = {id(tensor): name for name, tensor in {**self.program.own(), **self.program.wrappers()}.items()}
         reducing = self.program.reduces_gradients
@@ -609,6 +639,7 @@ class Staged:
             if id(before) in gathered:
                 continue  # FSDP2 puts the gathered parameter in the place of the shard until the backward has ended
             if before is not tensor and name not in new:
+                # An attribute that held one of the program's own tensors is a new value of that tensor.
                 new[own.get(id(before), name) if before is not None else name] = opened(tensor)
         with untraced():
             touched = {name: tensor for name, (tensor, mark) in self.aliases.items() if mark.touched(tensor)}
@@ -628,6 +659,7 @@ class Staged:
         kept_tensor = snapshot.tensors_by_id.get(id(tensor)) if snapshot is not None else None
         if snapshot is None or kept_tensor is None or kept_tensor.alias is None:
             return False
+        # The Snapshot keeps each storage once, with one of the tensors that use it.
         in_memory_too = (other for other in snapshot.tensors if other.memory == kept_tensor.memory)
         content = next((other.content for other in in_memory_too if other.content is not None), None)
         return TensorMark(kept_tensor.version or 0, kept_tensor.alias, content).touched(tensor)
@@ -645,7 +677,7 @@ class Staged:
         return new
 
     def changed(self, new: Mapping[str, Tensor]) -> set[str]:
-        """Return the names of tensors that the run wrote to, and of tensors that share memory with them."""
+        """Return the names of the tensors that the run wrote to, and of the tensors that share memory with them."""
         known = self.program.changed
         with untraced():
             written = {
@@ -672,6 +704,7 @@ def staged(program: CalledProgram, values: Mapping[str, Tensor] | None = None, a
         ):
             yield stage
         return
+    # Stand-ins: leaves for the gradients, clones of those that are written to, and wrappers around them.
     leaves = _leaf_values(program, program.current_tensors() if values is None else values)
     with torch.enable_grad():
         ready = with_clones(program, leaves, lambda tensor: tensor.clone())
@@ -692,21 +725,26 @@ def _on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None,
     assert snapshot is not None
     own, wrappers = program.own(), program.wrappers()
     written = program.changed
+    # Remember every tensor before it is written to; all content of those that the program is known to change.
     for name, tensor in own.items():
         snapshot.add(name, tensor, whole=name in written)
     values_given = values if values is not None else {**program.outside, **program.values}
     with contextlib.ExitStack() as stack:
+        # Entered first, so it runs last: after `_swap_back` has returned the large contents.
         stack.callback(snapshot.restore)
+        # Replace the arguments that cannot hold their new values, or must not.
         joined = {name for group in alias_groups(dict(own)) for name in group}
         for name in program.values:
             if name in values_given and _needs_other_tensor(own[name], values_given[name], name in joined, anew):
                 own[name] = _other_tensor_like(own[name], values_given[name])
                 if name in wrappers:
                     wrappers[name] = program.wrappings[name].wrap(own[name], wrappers[name].requires_grad)
+        # Write all other values into the caller's own tensors.
         _write_values(own, values_given, snapshot, stack, written)
         own |= {
             name: _alias_of(own[name]) for name in program.values if is_reached_as_argument_only(program, own[name])
         }
+        # Make each require grad as the program's tensor does.
         passed, leaves = {}, {}
         for named in program.tensors:
             is_cloned = named.name in program.cloned_in_eager and named.name in program.values
@@ -722,6 +760,8 @@ def _on_own_objects(program: CalledProgram, values: Mapping[str, Tensor] | None,
 def _needs_other_tensor(tensor: Tensor, value: Tensor, joined: bool, anew: bool) -> bool:
     """Whether another tensor must replace an argument, as in a call with other values."""
     if anew:
+        # A view of a tensor, or one that shares memory with another argument, is replaced by none: the new tensor would
+        # share no memory.
         return not joined and has_ordinary_memory(tensor) and tensor.is_leaf and not is_view(tensor)
     if value.shape != tensor.shape:
         return True
@@ -752,7 +792,8 @@ def _other_tensor_like(tensor: Tensor, value: Tensor) -> Tensor:
 
 
 def with_other_arguments(stage: Staged, values: Mapping[str, Tensor]) -> Staged:
-    """Return what another call of the program takes: new tensors with these values as arguments, all else as it is.
+    """Return the stage of another call of the program: new tensors with these values as arguments, and everything else
+    as it is.
 
     Arguments that share memory with others, or that a wrapper holds, stay.
     """
@@ -801,6 +842,7 @@ def is_reached_as_argument_only(program: CalledProgram, tensor: Tensor) -> bool:
 
 def _alias_of(tensor: Tensor) -> Tensor:
     """Return another tensor with the same memory and the same attributes."""
+    # `detach` returns a plain Tensor without the attributes that a user has set on this one.
     alias = tensor.detach()
     alias.__dict__.update(tensor.__dict__)
     return alias
@@ -814,6 +856,7 @@ def _staged_now(
     gradients: dict[int, Tensor | None],
 ) -> Staged:
     """Return a Staged of these tensors, with marks of their current state."""
+    # The objects of the program that the run may change.
     reached = dict(tensors_of(program.target()))
     optimizers = {
         n: optimizer
@@ -824,6 +867,7 @@ def _staged_now(
     known = {id(tensor) for tensor in (*program.own().values(), *ready.values(), *passed.values())}
     with untraced():
         snapshot = program.target.snapshot if isinstance(program.target, CallersObjects) else None
+        # The state of its tensors, and of others in the same memory.
         marks = {name: mark_of(tensor, snapshot) for name, tensor in ready.items()}
         memories = _storage_ids(ready.values())
         aliases = {
@@ -848,6 +892,7 @@ def _tensors_in_storages(
     for name, tensor in {**reached, **grads}.items():
         if id(tensor) in known or not has_ordinary_memory(tensor):
             continue
+        # The last part of a sparse tensor is its values.
         if storage_id(strided_parts(tensor)[-1].untyped_storage()) in memories:
             yield name, tensor
 
@@ -858,7 +903,8 @@ def has_ordinary_memory(tensor: Tensor) -> bool:
 
 
 def mark_of(tensor: Tensor, snapshot: Snapshot | None) -> TensorMark:
-    """Return the current state of a tensor: of a large parameter only its version, unless the Snapshot has a copy."""
+    """Return the current state of a tensor. A large parameter's content is left out, unless the Snapshot has a copy of
+    it."""
     plain = has_ordinary_memory(tensor)
     size = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0
     copied = (
@@ -873,6 +919,7 @@ def mark_of(tensor: Tensor, snapshot: Snapshot | None) -> TensorMark:
 
 def _leaf_and_argument(tensor: Tensor, named: NamedTensor, is_cloned: bool) -> tuple[Tensor, Tensor]:
     """Return the tensor whose gradient is taken, and the tensor that the program takes."""
+    # Autograd lets only leaves change `requires_grad`; a detached tensor has the same memory.
     if tensor.requires_grad and not named.requires_grad and not tensor.is_leaf:
         detached = tensor.detach()
         return detached, detached
@@ -881,6 +928,7 @@ def _leaf_and_argument(tensor: Tensor, named: NamedTensor, is_cloned: bool) -> t
         tensor.requires_grad_(named.requires_grad)
     if not is_cloned:
         return tensor, tensor
+    # Recorded, so that the clone's gradient arrives at the leaf.
     with torch.enable_grad():
         return tensor, tensor.clone()
 

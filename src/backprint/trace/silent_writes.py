@@ -27,7 +27,8 @@ from backprint.values.settings import preserving_random_states, seed_torch
 from backprint.values.tree import plain_leaves
 
 MOST_BYTES, SMALL_BYTES = 2**28, 2**22
-"""How much memory is compared at all, and how much at each operator, which finds the line of the write."""
+"""The most bytes that are compared at all, and the most that are compared at each operator, to find the line of a
+write."""
 
 ADVICE = (
     "Neither autograd nor a capture sees a write that no operator of PyTorch makes. Write with one (`copy_`), into a "
@@ -61,8 +62,8 @@ def tensors_in(*values: Any) -> Iterator[Tensor]:
 
 
 def silent_write(program: CalledProgram) -> str:
-    """Return which tensor the program writes to without PyTorch's knowledge, and where; '' if it does not, or does not
-    run again."""
+    """Return the tensor that the program writes to without PyTorch's knowledge, and where; '' if there is none, or if
+    the program does not run again."""
     watch = Contents()
     try:
         with preserving_random_states(), staged(program) as stage:
@@ -96,6 +97,8 @@ class Contents(TorchDispatchMode):
         place = frames.place(frames.here({}))
         with untraced():
             tensors = list(tensors_in(args, kwargs))
+            # With little memory, all of it is compared at each operator. Otherwise only the operator's own arguments
+            # are.
             if self.bytes <= SMALL_BYTES:
                 self.compare_all(f"before {func} runs{place}")
             for tensor in tensors:
@@ -105,13 +108,15 @@ class Contents(TorchDispatchMode):
             if isinstance(func, OpOverload) and func.namespace not in TORCH_NAMESPACES and not writes(func):
                 for tensor in tensors:
                     self.compare(storage_id(tensor.untyped_storage()), f"while {func} runs{place}")
+            # What an operator of PyTorch writes is known; the new content is kept.
             is_written = not isinstance(func, OpOverload) or writes(func)
             for tensor in [*(tensors if is_written else ()), *tensors_in(result)]:
                 self.remember(tensor, f"the result of {func}{place}")
         return result
 
     def remember(self, tensor: Tensor, label: str) -> None:
-        """Keep the content of a tensor's memory as it is now; its memory stays, so that no other tensor gets it."""
+        """Keep the content of a tensor's memory as it is now. The memory is kept too, so that no other tensor is given
+        it."""
         if not has_ordinary_memory(tensor) or tensor.layout is not torch.strided:
             return
         storage = tensor.untyped_storage()

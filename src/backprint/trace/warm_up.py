@@ -43,8 +43,9 @@ from backprint.values.tree import alias_groups
 class Findings:
     """The findings of a watched run.
 
-    `readings` are reads of values by operators, `unseen` those without an operator, each by function and line; `casts`
-    counts the leaves that autocast casts; `checkpoints` is whether the program packs what it saves, as checkpoints do.
+    `readings` are reads of values by operators, and `reads_without_operator` other reads, each by function and line.
+    `casts` counts the leaves that autocast casts. `checkpoints` says whether the program packs the tensors that
+    autograd saves, as checkpoints do.
     """
 
     outcome: Outcome
@@ -61,14 +62,17 @@ def warm_up(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple
     tensors, and the other findings."""
     watch, outcome = _watched_step(program, kind)
     seen, with_outside_tensors = watch.seen, with_outside(program, watch.seen)
+    # Refuse the effects that a trace would lose.
     refuse_untraced_effects(program, seen, outcome.left_behind)
     refuse_aliases(program, outcome)
     refuse_layouts(program, outcome.outputs)
     shared = shared_and_written(with_outside_tensors, outcome.mutations)
+    # Requiring grad by default would separate shared memory: run again without it.
     if fewer := without_gradients_of_shared(program, shared):
         return warm_up(fewer, kind)
     wanted = {named.name for named in with_outside_tensors.tensors if named.requires_grad}
     refuse_shared(program, shared, wanted)
+    # The program with its findings.
     changed = frozenset(name for name in outcome.mutations if name in wanted)
     written = {name for name, tensor in with_outside_tensors.outside.items() if id(tensor) in seen.written}
     observed = replace(
@@ -95,14 +99,14 @@ def warm_up(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple
 
 
 def shared_and_written(program: CalledProgram, changed: Collection[str]) -> set[str]:
-    """Return the names of the program's tensors that share memory, if one that shares it is `changed`."""
+    """Return the names of the program's tensors that share memory with a tensor in `changed`."""
     groups = [group for group in alias_groups(real_own_tensors(program)) if set(group) & set(changed)]
     return {name for group in groups for name in group}
 
 
 def without_gradients_of_shared(program: CalledProgram, shared: Collection[str]) -> CalledProgram | None:
-    """Return the program without the default `requires_grad` of tensors that share memory that it writes to; None if
-    they have none. As leaves that require grad they would be cloned, and share it no longer."""
+    """Return the program without the default `requires_grad` of tensors that share memory to which it writes; None if
+    no such tensor has it. Leaves that require grad would be cloned, and the clones would share no memory."""
     losing = {named.name for named in program.tensors if named.requires_grad} & set(shared)
     if not program.grad_by_default or not losing:
         return None
@@ -136,6 +140,7 @@ def _watched_step(program: CalledProgram, kind: Callable[..., Watch] = Watch) ->
                 f"{program.title} compiles a part of itself with torch.compile while it runs, which cannot be watched: "
                 f"{str(error)[:300]}"
             ) from error
+        # Autograd's text for an update in place of a leaf that requires grad.
         if "leaf Variable" not in str(error):
             raise
         requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
@@ -148,6 +153,7 @@ def _watched_step(program: CalledProgram, kind: Callable[..., Watch] = Watch) ->
 def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[Watch, Outcome]:
     """Run the forward under a Watch (or a subclass, `kind`); no backward runs."""
     paths = module_paths(program.target())
+    # Dynamo runs higher-order operators in eager mode; it is let in unless code of the user's is compiled.
     compiled = any(compiled_parts(program.target(), program.title))
     watch = kind(paths, not compiled, program.world)
 
@@ -174,9 +180,11 @@ def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> t
 
 def with_outside(program: CalledProgram, seen: Observations) -> ObservedProgram:
     """Add the external tensors to the program's named tensors; they require grad as before the run."""
+    # An update may have made an external tensor require grad: the flags from before the run count.
     outside, requires_grad = seen.outside, seen.requires_grad_before
     tensors = list(program.tensors)
     outside_by_name: dict[str, Tensor] = {}
+    # Inputs require grad by default only where no tensor of the program requires grad.
     if program.grad_by_default and any(requires_grad.get(id(tensor), tensor.requires_grad) for tensor in outside):
         tensors = [replace(named, requires_grad=False) for named in tensors]
     names = names_of_outside(program.target())

@@ -1,7 +1,7 @@
 """A dispatch mode that watches one run: external tensors, tensors that it changes, and values that it reads.
 
 A tensor whose memory was not made during the run comes from outside (a closure, a global, a plain attribute). If the
-program writes to it, its bytes are restored. `non_operator_effects` sees what is no operator.
+program writes to it, its bytes are restored. `non_operator_effects` sees everything that is no operator.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ DETACH, DEVICE = torch.ops.aten.detach.default, torch.ops.prim.device.default
 
 
 def _text_of_hidden_update(func: Any) -> str:
-    """Say that an operator updates a tensor that requires grad with gradients off, what that means, and what to do."""
+    """Return the message for an operator that updates a tensor that requires grad with gradients off: what that means,
+    and what to do."""
     function = UPDATES_OF_TORCH.get(str(func))
     own = f"PyTorch's own {function} does this on purpose; " if function else ""
     return (
@@ -146,14 +147,14 @@ class Reading:
 class Observations:
     """The observations of a watched run.
 
-    `outside` are external tensors, `requires_grad_before` their flags by identity, `written` the
-    identities of those that the run wrote to. `readings` are reads of values by operators, `reads_without_operator` the
-    others, by function and line. `threads`, `assigned` and `packs` are the lines that start a thread, assign to `.data`
+    `outside` are external tensors, `requires_grad_before` their flags by identity, and `written` the identities of the
+    external tensors that the run wrote to. `readings` are reads of values by operators, `reads_without_operator` other
+    reads, by function and line. `threads`, `assigned` and `packs` are the lines that start a thread, assign to `.data`
     and hook saved tensors. `accumulates` says that autograd accumulated into a leaf, `reentrant` that a reentrant
-    checkpoint runs, `nodes` that the program reads `grad_fn`. `raised` are operators that raised, `opened` higher-order
-    operators whose bodies were recorded. `flags` are the tensor flags that the user's code has read, with their values;
-    `names_by_id` and `memory` have the names of the program's tensors by identity and by storage, and `flags_before`
-    the flags that the run may change.
+    checkpoint runs, and `nodes` that the program reads `grad_fn`. `raised` are operators that raised, and `opened`
+    higher-order operators whose bodies were recorded. `flags` are the tensor flags that the user's code has read, with
+    their values. `names_by_id` and `memory` have the names of the program's tensors by identity and by storage, and
+    `flags_before` the flags that the run may change.
     """
 
     outside: list[Tensor] = field(default_factory=list)
@@ -200,6 +201,7 @@ class Watch(TorchDispatchMode):
         self.outside_ids: set[int] = set()
         self.paths = paths
         self.dependencies: dict[int, frozenset[str]] = {}
+        # Weak references keep a storage's identity from being given to a new storage; they do not keep its bytes.
         self.alive: list[StorageWeakRef] = []
         self.callers: dict[int, Any] = {}
         self.content_before: dict[int, Any] = {}
@@ -226,7 +228,7 @@ class Watch(TorchDispatchMode):
         return self
 
     def add_span(self, tensor: Tensor) -> None:
-        """Add the part of the caller's memory that a tensor uses to what is known as the program's."""
+        """Add the part of the caller's memory that a tensor uses to the part that is known as the program's."""
         if tensor.layout is torch.strided and (key := storage_id(tensor.untyped_storage())) in self.callers:
             low, high = _bytes_used(tensor)
             known = self.spans.get(key, (low, high))
@@ -265,12 +267,14 @@ class Watch(TorchDispatchMode):
             return args[0]
         if is_composite(func, args, kwargs):
             return decompose_under_mode(self, func, args, kwargs)
+        # Tensors that are no values of the program: torch computes shapes with them.
         tensors = [leaf for leaf in plain_leaves(args, kwargs) if isinstance(leaf, Tensor)]
         if self.world is None and any(tensor.is_meta or isinstance(tensor, FakeTensor) for tensor in tensors):
             # a higher-order operator computes shapes, no value of the program
             return for_program(func, *args, **kwargs)
         if self.world is not None and any(_is_foreign_fake(tensor, self.world) for tensor in tensors):
             return for_program(func, *args, **kwargs)  # a DTensor computes the shape of a result
+        # From here on it is a call of the program.
         names = self.dependencies_of(func, tensors)
         if isinstance(func, HigherOrderOperator):
             return self.set_result_dependencies(for_program(func, *args, **kwargs), names)
@@ -445,8 +449,8 @@ class Watch(TorchDispatchMode):
         return frame is not None and _is_module_of_wrappers(frame.f_globals.get("__name__", ""))
 
     def note_line_of_functions(self) -> None:
-        """Note the line of a call for everything that it is below, by its code: some is the forward or the backward of
-        a custom autograd Function, whatever its name is."""
+        """Note the line of a call for the code of every frame below which it runs. Some of that code is the forward or
+        the backward of a custom autograd Function, whatever its name is."""
         where, frame = frames.here(self.paths), sys._getframe(1).f_back
         line = "" if where is None else f"{where.file}:{where.line}"
         while line and frame is not None:
@@ -491,7 +495,7 @@ class Watch(TorchDispatchMode):
         } & self.memory_requiring_grad
 
     def note_edges_behind_outputs(self, outputs: Mapping[str, Tensor]) -> None:
-        """Note custom autograd Functions behind the outputs as opaque edges."""
+        """Note the custom autograd Functions in the graph of the outputs as opaque edges."""
         for tensor in outputs.values():
             if tensor.requires_grad and _is_strided(tensor):
                 self.note_use_after_hidden_update(storage_id(tensor.untyped_storage()))
@@ -581,7 +585,8 @@ def requires_grad_of(tensor: Tensor) -> bool:
 
 
 def storages(tensor: Tensor) -> list[Any]:
-    """Return the storages of a tensor's elements: a sparse tensor has several, that of its values last."""
+    """Return the storages of a tensor's elements. A sparse tensor has several; the storage of its values is the
+    last."""
     return [part.untyped_storage() for part in strided_parts(tensor)]
 
 

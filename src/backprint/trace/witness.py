@@ -34,9 +34,9 @@ from backprint.values.wrappers import opened, waited
 class Effects:
     """The side effects of a forward.
 
-    `made` are tensors that modules and containers hold now and did not hold before, `left` new gradients and state of
-    optimizers, `new` both in the order in which they are reached; `changed` are the names of the program's tensors that
-    were written to.
+    `made` are tensors that modules and containers hold now and did not hold before, `left` are new gradients and
+    optimizer states, and `new` has both, in the order in which they are reached. `changed` names the program's tensors
+    that were written to.
     """
 
     made: dict[str, Tensor]
@@ -60,8 +60,9 @@ class ForwardRun:
         return tuple(A_TENSOR if isinstance(leaf, Tensor) else leaf for _, leaf in self.named)
 
     def effects(self, outside: Mapping[str, Tensor] | None = None, had: Collection[str] = ()) -> Effects:
-        """Return the effects of the forward, on tensors from `outside` too; those in `had` had their gradients
-        before."""
+        """Return the effects of the forward, also on tensors from `outside`. The tensors in `had` had their gradients
+        before it."""
+        # An external tensor keeps its name where an object that holds it is reached by another.
         names = {id(tensor): name for name, tensor in (outside or {}).items()}
         left = self.stage.new_gradients({name: tensor for name, tensor in (outside or {}).items() if name not in had})
         new = {
@@ -72,7 +73,7 @@ class ForwardRun:
         return Effects(tensors_made, left, {**new, **left}, frozenset(self.stage.changed(tensors_made)))
 
     def mutations(self, effects: Effects) -> dict[str, Tensor]:
-        """Return copies of the tensors that the forward wrote to, made and left."""
+        """Return copies of the tensors that the forward wrote to, and of those that it made or left behind."""
         written = {name: tensor for name, tensor in self.stage.ready.items() if name in effects.changed}
         tensors = {**written, **effects.made, **effects.left}
         refuse_without_memory(self.stage.program, tensors, "leaves")
@@ -107,6 +108,7 @@ def run_forward(
         named, tree = named_outputs(stage.program, result)
         tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
         for tensor in tensors.values():
+            # A collective may still be running: its result is there only after the wait.
             waited(tensor)
     refuse_without_memory(stage.program, {name: opened(tensor) for name, tensor in tensors.items()}, "returns")
     return ForwardRun(stage, tuple(named), tree, tensors)
@@ -121,6 +123,7 @@ def run_step(
     """Run one eager step on these values (None: as captured), the reference of every proof. Everything is restored."""
     with preserving_random_states(), staged(program, values, anew) as stage:
         forward = run_forward(stage)
+        # Read before the backward runs: what it writes is not an effect of the forward.
         effects = forward.effects()
         mutations = forward.mutations(effects)
         with torch.enable_grad():
@@ -132,7 +135,8 @@ def run_step(
 
 
 def _detached_result(tensor: Tensor, stage: Staged) -> Tensor:
-    """Return a result without its history; a copy if it uses the caller's memory, which is restored after the run."""
+    """Return a result detached from autograd. It is a copy if it uses the caller's memory, which is restored after the
+    run."""
     tensor = opened(tensor)
     memories = {
         storage_id(part.untyped_storage()) for tensor_ in stage.ready.values() for part in strided_parts(tensor_)
@@ -143,7 +147,7 @@ def _detached_result(tensor: Tensor, stage: Staged) -> Tensor:
 
 
 def second_order(program: CalledProgram) -> CalledProgram:
-    """Return the program that also returns its gradients: the tangents of its outputs are inputs of its own."""
+    """Return the program that also returns its gradients. The tangents of its outputs are inputs of that program."""
     fake_mode: Any = contextlib.nullcontext() if program.world is None else program.world.running()
     with preserving_random_states(), staged(program) as stage, torch.enable_grad(), fake_mode:
         named, _ = named_outputs(program, with_loss(program, call_program(program, stage.ready)))

@@ -144,6 +144,7 @@ def _growth_factor(value: Any) -> int:
     if kind is list or kind is tuple:
         return _growth_factors(value)
     if kind is float and value and abs(value) < float("inf"):
+        # The inverse of a smaller number is infinite.
         return int(max(abs(value), 1 / abs(value), 1)) if abs(value) > 1e-300 else 2**63
     return 1
 
@@ -204,8 +205,8 @@ def _call_from_key(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _largest_result(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[int, int]:
-    """Return the bytes of a call's largest result, 0 where its shape depends on values; and of the elements that it
-    visits."""
+    """Return the bytes of a call's largest result, 0 if its shape depends on values, and the bytes of the elements that
+    it visits."""
     visits = _VisitedBytes()
     try:
         with not_loading(), torch.no_grad(), without_modes(), visits, warnings.catch_warnings():

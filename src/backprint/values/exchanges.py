@@ -1,7 +1,7 @@
 """Collectives by their values: what each member of a group sent, and what each receives.
 
-An Exchange is one collective of one run. `run_sample.received_by` computes what a member receives from what all of them
-sent, wherever that comes from: from threads that have met, or from an earlier run (`Peers`).
+An Exchange is one collective of one run. `run_sample.received_by` computes what a member receives from what all members
+sent, whether threads have met or an earlier run is known (`Peers`).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Exchange:
 
 
 def mismatch(calls: Sequence[Call], sent: Sequence[Tensor]) -> str:
-    """Say how the calls of members, or what they send, do not belong together; '' if they do."""
+    """Return how the calls of the members, or the tensors that they send, do not belong together; '' if they do."""
     first = calls[0]
     for member, tensor in enumerate(sent):
         same_shape = tensor.shape == sent[0].shape or first.kind == "all_to_all_single"
@@ -109,13 +109,15 @@ def is_close(left: Tensor, right: Tensor) -> bool:
 
 
 def received_without(exchange: Exchange, place: int, sent: Tensor) -> Tensor | None:
-    """Return what a member receives that sends something else than before, where what the others sent is not known:
-    their part of a sum is what was received without the own part, up to rounding. None if it cannot be told."""
+    """Return what a member receives that sends something else than before, where what the others sent is not known.
+    Their part of a sum is what was received, less the member's own part, up to rounding. Return None if it cannot be
+    told."""
     call, received, before = exchange.calls[place], exchange.received, exchange.sent[place]
     assert received is not None
     assert before is not None
     received, size = received.to(sent.dtype), len(exchange.sent)
     match call.kind, call.options:
+        # Replace this member's part of what was received.
         case "broadcast", (root,):
             return sent.clone() if root == place else received.clone()
         case "all_gather_into_tensor", _:
@@ -155,7 +157,7 @@ class Others(Protocol):
 
 
 ANSWER: ContextVar[Answer | None] = ContextVar("answer", default=None)
-"""What answers the collectives of graphs that run now; without one, the process groups of this process do."""
+"""The Answer to the collectives of graphs that run now. Without one, the process groups of this process answer."""
 
 
 @contextmanager
@@ -188,11 +190,11 @@ def alike(sizes: Mapping[str, int]) -> Answer:
 class Peers:
     """The other ranks, as they were in one run: they send what they sent then, and this rank sends what it sends now.
 
-    So one rank runs alone, without a process group, and what it computes depends on its own inputs as it does among the
+    So one rank runs alone, without a process group, and its results depend on its own inputs as they do among the
     others. `exchanges` has the collectives of each group in their order, `places` this rank's place in each group, and
-    `position` how many of each have been answered in the run that is going on. `differing` has those in which it has
-    sent something else than then. `place` is entered where the program
-    runs: there, `torch.distributed` answers as for this rank.
+    `position` how many collectives of each group have been answered in the current run. `differing` has the collectives
+    in which this rank has sent something else than then. `place` is entered where the program runs: there,
+    `torch.distributed` answers as for this rank.
     """
 
     exchanges: Mapping[str, Sequence[Exchange]] = field(default_factory=dict)
@@ -218,6 +220,7 @@ class Peers:
                 f"collective {number + 1} of its group was {before.text} of {list(sent_before.shape)} in the "
                 f"recorded run, and is {call.text} of {list(sent.shape)} now: run it among its ranks"
             )
+        # Bit for bit what was received, without another order of additions.
         if exchange.received is not None and torch.equal(sent_before, sent):
             return exchange.received.clone()
         if not is_close(sent_before, sent):

@@ -1,8 +1,8 @@
 """Fingerprints: values of a call that are no tensors, described as JSON, so that a replay can compare its own with
 them.
 
-A fingerprint is a text for a plain value (`3`, `'abc'`, `torch.float32`, `torch.nn.functional.gelu`), or an object that
-says what a value is, and what it is made of:
+A fingerprint is a text for a plain value (`3`, `'abc'`, `torch.float32`, `torch.nn.functional.gelu`), or an object with
+the kind of a value and its parts:
 
     {"container": "list", "of": ["1", "2"]}                   {"tensor": "x", "keys": ["lengths"], "of": ["3"]}
     {"container": "dict", "keys": ["'k'"], "of": ["3"]}       {"enum": "config.Mode.ADD", "of": ["1"]}
@@ -59,7 +59,7 @@ LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "torchgen", "functorch
 
 
 def plain_text(value: Any) -> Like | None:
-    """Return the fingerprint of a plain value; None of any other."""
+    """Return the fingerprint of a plain value; None for any other value."""
     kind = type(value)
     if kind in EXACT:  # Python refuses to print a very long int in decimal
         return _shorten_text(hex(value) if kind is int and abs(value) >= 2**1024 else repr(value))
@@ -81,7 +81,7 @@ def plain_text(value: Any) -> Like | None:
 
 
 def _shorten_text(text: str) -> Like:
-    """Return a text, or of a long one its beginning and its digest."""
+    """Return a text, or the beginning and the digest of a long one."""
     if len(text) <= MAX_TEXT:
         return text
     return {"text": text[:60], "length": len(text), "digest": _fingerprint_digest(text.encode(errors="surrogatepass"))}
@@ -100,7 +100,8 @@ def name_of(value: Any) -> str:
 
 
 def _is_library_value(value: Any) -> bool:
-    """Whether a function, a class or a module is of Python's own library, of torch or of numpy: its name leads to it.
+    """Whether a function, a class or a module belongs to Python's own library, to torch or to NumPy, and its name leads
+    to it.
 
     The name of a function that is defined while another runs, or of a class that `make_dataclass` makes, does not.
     """
@@ -122,6 +123,7 @@ def is_of_numpy(value: Any, *names: str) -> bool:
 
 def _is_heap_type(kind: type) -> bool:
     """Whether a class is made while Python runs; the types of the interpreter itself are not."""
+    # Py_TPFLAGS_HEAPTYPE of CPython.
     return bool(kind.__flags__ & 1 << 9)
 
 
@@ -151,8 +153,8 @@ class DescribeState:
     """The state while one call is described.
 
     `name` returns the name of the tensor with an index in the call. `tensors` are the tensors so far, `live` the values
-    that are compared by identity, `classes` the classes of the others by id, `known` the descriptions of shared values,
-    and `above` the values that are being described.
+    that are compared by identity, `classes` the user's classes of the other values by id, `known` the descriptions of
+    shared values, and `above` the ids of the values that are being described.
     """
 
     name: Callable[[int], Any]
@@ -196,6 +198,7 @@ def describe_value(value: Any, state: DescribeState, argument: bool = True) -> D
     if described.parts > MAX_PARTS and not described.held:
         size = f" of {len(value)}" if hasattr(value, "__len__") else ""
         described = Described({"large": f"{name_of(type(value))}{size}", "digest": _fingerprint_digest(described.like)})
+    # A value with tensors of the call is described each time it occurs: each occurrence has names of its own.
     if len(state.tensors) == tensors_before:
         state.known[id(value)] = value, described
     return described
@@ -240,9 +243,10 @@ def with_parts(
     argument: bool = False,
     keys: Sequence[Any] = (),
 ) -> Described:
-    """Describe a value by what it is, its items (with their keys, if it is a mapping), and its attributes by name."""
+    """Describe a value by its head, its items (with their keys, if it is a mapping), and its attributes by name."""
     described = [describe_value(item, state, argument) for item in items]
     described_keys = [describe_value(key, state, False) for key in keys]
+    # Attributes have no order of their own; keys of a mapping keep theirs.
     names = sorted(named, key=str)
     described += [describe_value(named[name], state, False) for name in names]
     like = dict(head)
@@ -286,7 +290,7 @@ def _describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> Des
 
 
 def _class_and_hooks(value: Tensor) -> dict[str, Any]:
-    """Return what distinguishes an argument from a plain tensor: its class, and the hooks on its gradient."""
+    """Return the facts that distinguish an argument from a plain tensor: its class, and the hooks on its gradient."""
     facts: dict[str, Any] = {} if type(value) in (Tensor, FakeTensor) else {"its class": type(value).__qualname__}
     hooks = (backward_hooks(value) or {}) if value.is_leaf else {}
     return facts | ({"its hooks": list(hooks.values())} if hooks else {})
@@ -311,7 +315,8 @@ def _describe_live(value: Any, state: DescribeState, contents: Mapping[str, Any]
 
 
 def contents_of(value: Any) -> dict[str, Any]:
-    """Return what can be read of a value: its attributes, and what pickle keeps of a built-in type that it is of."""
+    """Return the readable contents of a value: its attributes, and the parts that pickle keeps of a built-in type that
+    it derives from."""
     kind: Any = type(value)
     if isinstance(value, types.FunctionType):
         inner = {"defaults": value.__defaults__, "keyword defaults": value.__kwdefaults__}
@@ -385,7 +390,8 @@ def fingerprint_differences(was: Like, now: Like, path: str = "") -> Iterator[tu
 
 
 def kind_of(like: Mapping[str, Like]) -> tuple[Any, ...]:
-    """Return what must be equal before the parts of two fingerprints can be compared; tensors may have other names."""
+    """Return the facts that must be equal before the parts of two fingerprints can be compared. Tensors may have other
+    names."""
     return "tensor" in like, {key: fact for key, fact in like.items() if key not in ("tensor", "keys", "of")}
 
 

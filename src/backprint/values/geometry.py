@@ -20,7 +20,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def are_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether strides are those of a contiguous tensor, wherever a step can be taken."""
+    """Whether a tensor with these strides is contiguous. The stride of a dimension of one element does not matter."""
     wanted = contiguous_strides(shape)
     return 0 in shape or all(size == 1 or now == then for size, now, then in zip(shape, stride, wanted, strict=True))
 
@@ -40,7 +40,7 @@ def is_dense(shape: Sequence[int], stride: Sequence[int] | None) -> bool:
 def overlaps_itself(shape: Sequence[int], stride: Sequence[int] | None) -> bool:
     """Whether two elements of a tensor use the same memory.
 
-    They do not where each dimension, in the order of strides, steps over all elements of those before it.
+    They do not if each dimension, in the order of strides, steps over all elements of the dimensions before it.
     """
     if stride is None or 0 in shape:
         return False
@@ -53,7 +53,7 @@ def overlaps_itself(shape: Sequence[int], stride: Sequence[int] | None) -> bool:
 
 
 def span(shape: Sequence[int], stride: Sequence[int] | None) -> int:
-    """Return the elements of a storage from the first that a tensor uses up to the last."""
+    """Return the number of elements of a storage from the first to the last that a tensor uses."""
     if 0 in shape:
         return 0
     return sum((size - 1) * step for size, step in zip(shape, stride or (), strict=True)) + 1

@@ -86,6 +86,7 @@ def _memory_span(tensor: Tensor) -> MemorySpan | None:
     if not all(isinstance(size, int) for size in (*shape, *stride)) or 0 in shape:
         return None
     if tensor.is_meta or isinstance(tensor, FakeTensor):
+        # Fake tensors have no addresses, so their storages are told apart by identity.
         memory = ("meta", storage_id(tensor.untyped_storage()))
         start = int(tensor.storage_offset()) * itemsize
     else:
@@ -96,6 +97,7 @@ def _memory_span(tensor: Tensor) -> MemorySpan | None:
 
 def overlapping_pairs(spans: Mapping[str, MemorySpan], of: Collection[str] | None = None) -> Iterator[Overlap]:
     """Yield the pairs of tensors that share memory; with `of`, only pairs that name one of `of`."""
+    # A sweep over the addresses: `open_` has the spans that reach beyond the start of this one.
     rows = sorted(spans.items(), key=lambda row: (row[1].memory, row[1].start))
     open_: list[tuple[str, MemorySpan]] = []
     order = {name: index for index, name in enumerate(spans)}
@@ -112,6 +114,7 @@ def _spans_overlap(left: MemorySpan, right: MemorySpan) -> bool:
     """Whether two tensors whose spans cross have an element's bytes in common."""
     if is_dense(left.shape, left.stride) and is_dense(right.shape, right.stride):
         return True
+    # Elements of different widths, or too many of them, are not compared: the tensors are taken to overlap.
     apart = right.start - left.start
     if (
         left.itemsize != right.itemsize

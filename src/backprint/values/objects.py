@@ -1,13 +1,14 @@
 """Python's objects: the places where one holds others, and the one walk of everything that some objects lead to.
 
 A Place is where a program keeps something: the attributes of an object, the items of a container, a variable of a
-closure, a slot, the globals of a module, the values of a tensor. It reads what is there, and writes it again later. A
-Walk yields the places that some objects lead to, the nearest first, and sorts objects by the table FORMS. Nothing of an
-object is asked that its class can answer: it may be a proxy, or raise.
+closure, a slot, the globals of a module, the values of a tensor. It reads the value that is there, and writes it again
+later. A Walk yields the places that some objects lead to, the nearest first, and sorts objects by the table FORMS.
+Attributes, items and slots are read by Python's own functions and not by an object's class, which may be a proxy or
+raise.
 
 - A capture restores the places that its program reaches (`trace/state`).
-- Each rank of a world has what is in those of the program's own modules (`ranks`).
-- Whose objects are looked at, and which names code mentions, is asked here too (`trace/reach`).
+- Each rank of a world has its own values in the places of the program's own modules (`ranks`).
+- `trace/reach` asks here which objects are searched, and which names code mentions.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ from backprint.values.wrappers import is_wrapped, opened
 # ---- Places
 
 NOT_THERE: Any = object()
-"""What is in a variable, a slot or a name before it is assigned."""
+"""The value of a variable, a slot or a name before it is assigned."""
 
 NOT_READ: Any = object()
 
 
 class Place(ABC):
-    """Where a program keeps something. `last` is what was read or written last: a value is never changed, and what has
-    not changed is the same value. `name` is what a message calls it."""
+    """Where a program keeps something. `last` is the value that was read or written last. Values are never changed in
+    place, so a place that has not changed returns the same object again. `name` is its name in messages."""
 
     __slots__ = ("last", "name", "owner")
 
@@ -62,33 +63,33 @@ class Place(ABC):
         self.last: Any = NOT_READ
 
     def value(self) -> Any:
-        """Return what is there now."""
+        """Return the value that is there now."""
         if self.last is NOT_READ or not self.is_last():
             self.last = self.read()
         return self.last
 
     def put(self, value: Any) -> None:
-        """Put there what `value` returned, where nothing has changed since it was called last."""
+        """Write a value that `value` returned, unless it is the one that was read or written last."""
         if self.last is not value:
             self.write(value)
             self.last = value
 
     def restore(self) -> None:
-        """Put there what was there last, whatever has changed since."""
+        """Write the last value again, whatever has changed since."""
         if not self.is_last():
             self.write(self.last)
 
     def is_last(self) -> bool:
-        """Whether what is there is what was there last."""
+        """Whether the value that is there is the last one."""
         return self.read() is self.last
 
     @abstractmethod
     def read(self) -> Any:
-        """Return what is there now, as a value of its own."""
+        """Return the value that is there now, as an object of its own."""
 
     @abstractmethod
     def write(self, value: Any) -> None:
-        """Put there what `read` returned."""
+        """Write a value that `read` returned."""
 
 
 class Attributes(Place):
@@ -104,7 +105,7 @@ class Attributes(Place):
         return _same_items(self.now(), self.last)
 
     def now(self) -> Any:
-        """Return the dictionary, or those of its items that count."""
+        """Return the dictionary, or the items of it that count."""
         return self.table
 
     def read(self) -> dict[str, Any]:
@@ -127,7 +128,7 @@ class Attributes(Place):
 
 
 class Globals(Attributes):
-    """The globals of a module: all, or those of some names, whether they are assigned yet or not."""
+    """The globals of a module: all of them, or the ones of some names, whether they are assigned yet or not."""
 
     __slots__ = ("names",)
 
@@ -142,15 +143,17 @@ class Globals(Attributes):
 
 
 class ClassAttributes(Attributes):
-    """The attributes of a class, whatever its metaclass does when one is set. What Python itself keeps in each class is
-    not written."""
+    """The attributes of a class, whatever its metaclass does when one is set. Attributes that Python itself keeps in
+    each class are not written."""
 
     __slots__ = ()
 
     def __init__(self, owner: Any, name: str = "") -> None:
+        # `type`'s own descriptor, because a metaclass may answer `__dict__` in another way.
         super().__init__(owner, type.__dict__["__dict__"].__get__(owner), name)
 
     def is_last(self) -> bool:
+        # A class's table is a mappingproxy, for which `dict`'s own functions do not work.
         same_names = len(self.table) == len(self.last) and all(map(operator.is_, self.table, self.last))
         return same_names and all(map(operator.is_, self.table.values(), self.last.values()))
 
@@ -198,12 +201,13 @@ def _is_of_process(name: str, value: Any) -> bool:
 
 
 def _is_own_attribute(name: str, value: Any) -> bool:
-    """Whether a program may set an attribute of a class: any but what Python itself keeps in each class."""
+    """Whether a program may set an attribute of a class. The attributes that Python itself keeps in each class are left
+    alone."""
     return not name.startswith("__") or type(value) in (FunctionType, property, staticmethod, classmethod)
 
 
 class Items(Place):
-    """What a container holds. `kind` is the class of Python's that its class is or adds to."""
+    """The items of a container. `kind` is the Python class that its class is or derives from."""
 
     __slots__ = ("kind",)
 
@@ -214,6 +218,7 @@ class Items(Place):
     def is_last(self) -> bool:
         if issubclass(self.kind, dict):
             return _same_items(self.owner, self.last)
+        # An array makes new numbers at each read, so they have no identity to compare.
         if self.kind is array.array:
             return list(self.owner) == self.last
         items = self.kind.__iter__(self.owner)
@@ -238,7 +243,7 @@ FILL: dict[type[Any], Callable[[Any, Any], Any]] = {
     bytearray: bytearray.extend,
     array.array: array.array.extend,
 }
-"""How each kind of container, whatever its class adds, is filled."""
+"""How each kind of container is filled, by the function of its base class and not by its own class."""
 
 CLEAR: dict[type[Any], Callable[[Any], Any]] = {
     OrderedDict: OrderedDict.clear,
@@ -332,14 +337,15 @@ class Array(Place):
     __slots__ = ()
 
     def is_last(self) -> bool:
+        # Another layout counts as unchanged, because `write` could not put the values there.
         return self.layout() != self.last[1] or self.plain().tobytes() == self.last[0].tobytes()
 
     def layout(self) -> Any:
-        """Return what the values depend on besides the memory."""
+        """Return the facts besides the memory on which the values depend."""
         return self.owner.shape, self.owner.strides, self.owner.dtype, self.owner.flags.writeable
 
     def plain(self) -> Any:
-        """Return the array without its class: that of a masked array would fill in."""
+        """Return the array without its class, because a masked array's own functions would fill in masked values."""
         numpy = sys.modules["numpy"]
         return self.owner if type(self.owner) is numpy.ndarray else self.owner.view(numpy.ndarray)
 
@@ -366,7 +372,7 @@ class Unseen(Place):
 
 
 def _numpy_state(source: Any) -> Any:
-    """Return the state of a numpy generator; of a SeedSequence, from which no number is drawn, nothing."""
+    """Return the state of a NumPy generator. A SeedSequence has none, because no number is drawn from it."""
     if hasattr(source, "spawn_key"):
         return None
     return source.bit_generator.state if hasattr(source, "bit_generator") else getattr(source, "state", None)
@@ -393,13 +399,14 @@ GENERATORS: dict[Any, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] =
 
 def _is_generator(kind: Any) -> bool:
     """Whether objects of a class draw random numbers from a state of their own."""
+    # It draws from the operating system and has no state.
     if issubclass(kind, random.SystemRandom):
         return False
     return issubclass(kind, (torch.Generator, random.Random)) or module_of(kind).startswith("numpy.random")
 
 
 def module_of(kind: Any) -> str:
-    """Return the name of the module of a class; '' if what its class says is no name."""
+    """Return the name of the module of a class; '' if the class has something else under `__module__`."""
     name = kind.__module__
     return name if isinstance(name, str) else ""
 
@@ -512,7 +519,7 @@ UNSEARCHED_MODULES = (
 """Modules whose objects are not a program's state: machinery, threads, files."""
 
 MACHINERY = ("torch.distributed.fsdp._fully_shard.", "torch.distributed.tensor.", "torch.distributed.device_mesh")
-"""Modules whose objects change with each step and are as before when it has ended: nothing of them is restored."""
+"""Modules whose objects change during a step and are as before at its end: they are not restored."""
 
 
 def _is_machinery(kind: type) -> bool:
@@ -543,7 +550,7 @@ def is_unsearched_class(kind: Any) -> bool:
 
 
 SEARCHED_MODULES = ("asyncio.queues", "asyncio.locks", "concurrent.futures._base", "unittest.mock")
-"""Modules of those that are skipped whose objects hold a program's state as well."""
+"""Parts of skipped modules whose objects hold a program's state all the same."""
 
 CLASSES_WITH_SLOTS = (inspect.Signature, inspect.Parameter)
 """Classes of skipped modules whose slots hold a program's objects."""
@@ -565,6 +572,7 @@ def is_users(kind: Any) -> bool:
 def is_installed(module: str, file: str) -> bool:
     """Whether a module belongs to an installed package: a counter that a package keeps for itself is not a program's
     state."""
+    # The folder in which the top package lies: one level up for each dot, and one more for an `__init__.py`.
     above = Path(file).parents
     depth = module.count(".") + (Path(file).stem == "__init__")
     return len(above) > depth and _has_packages(above[depth])
@@ -602,7 +610,7 @@ def slots_in(kind: Any) -> tuple[tuple[Any, str], ...]:
 
 @functools.cache
 def slots_of(kind: Any) -> tuple[tuple[Any, str], ...]:
-    """Return the slots of a user's class, and those of Python's that hold a program's objects."""
+    """Return the slots of a user's class, and of the Python classes whose slots hold a program's objects."""
     if not is_users(kind) and kind not in CLASSES_WITH_SLOTS:
         return ()
     return tuple(
@@ -613,7 +621,7 @@ def slots_of(kind: Any) -> tuple[tuple[Any, str], ...]:
 
 
 def attributes_with_slots(value: Any) -> dict[str, Any] | None:
-    """Return the attributes of an object, those in slots first; None where it has neither a dictionary nor slots."""
+    """Return the attributes of an object, its slots first; None if it has neither a dictionary nor slots."""
     table, slots = attributes_of(value), slots_in(class_of(value))
     if table is None and not slots:
         return None
@@ -653,8 +661,8 @@ def is_library(function: types.FunctionType) -> bool:
 
 @functools.cache
 def _is_iterators_class(kind: Any) -> bool:
-    """Whether objects of a class are iterators of a C type, whose position is no attribute. A file is none, and
-    a proxy is what it stands for."""
+    """Whether objects of a class are iterators of a C type, whose position is no attribute. Files and weak proxies are
+    not counted."""
     step = getattr(kind, "__next__", None)
     return isinstance(step, types.WrapperDescriptorType) and not issubclass(kind, (io.IOBase, *PROXIES))
 
@@ -679,7 +687,7 @@ def attributes_of(value: Any) -> dict[str, Any] | None:
 
 @functools.cache
 def _attributes_in(kind: Any) -> Any:
-    """Return what reads the dictionary of attributes of the objects of a class; None if they have none."""
+    """Return the descriptor that reads the attribute dictionary of the objects of a class; None if they have none."""
     for base in type.__dict__["__mro__"].__get__(kind):
         descriptor = type.__dict__["__dict__"].__get__(base).get("__dict__")
         if type(descriptor) in (types.GetSetDescriptorType, types.MemberDescriptorType) and base is not type:
@@ -697,11 +705,12 @@ MOST_ITEMS = 10_000
 
 
 class Walk:
-    """A walk of everything that some objects lead to. `seen` has each object by its identity, `names` those that code
-    mentions, `modules` the user's modules, and `libraries` the names of other modules that were come across."""
+    """A walk of everything that some objects lead to. `seen` has each object by its identity, `names` the names that
+    code mentions, `modules` the user's modules, and `libraries` the names of other modules that were reached."""
 
     def __init__(self) -> None:
         self.queue: deque[tuple[str, Any]] = deque()
+        # Objects are kept, so that no other object gets the identity of one. The builtins count as seen.
         self.seen: dict[int, Any] = {id(vars(builtins)): vars(builtins)}
         self.names: set[str] = set()
         self.scopes: dict[int, set[str]] = {}
@@ -709,14 +718,17 @@ class Walk:
         self.libraries: set[str] = set()
 
     def places(self, roots: Iterable[tuple[str, Any]]) -> Iterator[Place]:
-        """Yield the places that these objects, each with a name, lead to and that no walk before has."""
+        """Yield the places that these named objects lead to, except places that an earlier call has yielded."""
         self.queue.extend(roots)
+        # Code that is reached late may name globals of a module that was reached before, so modules are looked at
+        # again.
         while self.queue:
             while self.queue and len(self.seen) < MOST_OBJECTS:
                 name, value = self.queue.popleft()
                 if type(value) not in STATELESS_TYPES and id(value) not in self.seen:
                     self.seen[id(value)] = value
                     yield from getattr(self, form_of(class_of(value)))(name, value)
+            # Not empty only at the limit of MOST_OBJECTS.
             self.queue.clear()
             for module in self.modules.values():
                 yield from self.named_globals(vars(module), self.names)
@@ -847,8 +859,8 @@ class Walk:
                 self.push(key, module if isinstance(module, ModuleType) else None)
 
     def skip_generators(self, function: FunctionType) -> None:
-        """Skip the generator of a context manager used as a decorator: each call makes a new one, so this one never
-        runs."""
+        """Skip the generator of a context manager that is used as a decorator. Each call makes a new generator, so this
+        one never runs."""
         for cell in function.__closure__ or ():
             generator = getattr(Cell(cell).read(), "gen", None)
             if isinstance(generator, types.GeneratorType):
@@ -866,7 +878,8 @@ class Walk:
                 self.push(key, scope[key])
 
     def places_of_class(self, name: str, kind: type) -> Iterator[Place]:
-        """Yield the attributes of a user's class and of its bases, and look at what its functions reach later."""
+        """Yield the attributes of a user's class and of its bases. The objects that its functions reach are looked at
+        later."""
         for base in type.__dict__["__mro__"].__get__(kind):
             if not is_users(base) or (base is not kind and id(base) in self.seen):
                 continue
@@ -905,7 +918,8 @@ CLASS: Any = object.__dict__["__class__"]
 
 
 def parts_of_attribute(value: Any) -> tuple[Any, ...]:
-    """Return what an attribute of a class holds: the functions of a property, that of a method, or the value itself."""
+    """Return the parts of a class's attribute: the functions of a property, the function of a method, or the value
+    itself."""
     if issubclass(type(value), property):
         return value.fget, value.fset, value.fdel
     return (value.__func__,) if type(value) in (staticmethod, classmethod) else (value,)
@@ -939,6 +953,7 @@ FORMS: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (_is_array, "places_of_array"),
     (among(ModuleType), "places_of_module"),
     (among(type), "places_of_class"),
+    # Before containers and objects: neither iterators nor objects of skipped modules are opened.
     (_is_iterators_class, "unseen"),
     (is_unsearched_class, "unseen"),
     (among(*FILL), "places_of_container"),
@@ -950,7 +965,7 @@ FORMS: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (among(CACHE), "places_of_cache"),
     (among(object), "places_of_object"),
 )
-"""What a Walk does with the objects of a class; the first row that fits counts."""
+"""The function of a Walk for the objects of a class. The first row that fits counts."""
 
 
 @functools.cache

@@ -1,7 +1,7 @@
-"""A program's result as its tensors and what holds them: containers of pytree, and objects with attributes.
+"""A program's result as its tensors and the objects that hold them: containers of pytree, and objects with attributes.
 
 An object that holds tensors (a dataclass, a subclass of a list or a dict, an object of a class that Python code
-defines) is opened: each tensor is an output, named after its place, and a template of the object has a Hole in the
+defines) is opened. Each tensor is an output, named after its place, and a template of the object has a Hole in the
 place of each. A replay copies the template with its own tensors, so it never returns a tensor of the capture. Objects
 without tensors stay as they are. Anything else that holds a tensor is refused by name: a set, a closure, a generator, a
 storage.
@@ -59,15 +59,15 @@ class ResultTree:
         )
 
     def with_marks(self, marks: Sequence[Any]) -> list[Any]:
-        """Return what a sample keeps in the place of each leaf of `spec`: the mark of the leaf, or, for an object that
-        was opened, its structure with the marks of its leaves.
+        """Return, for each leaf of `spec`, the mark that a sample keeps of it. An object that was opened has its
+        structure, with the marks of its leaves.
 
-        A mark is what a sample keeps of one leaf: the name of an output port, or the text of another value.
+        A mark is the name of an output port, or the text of another value.
         """
         return [_structure_with_marks(part, own_marks) for part, own_marks in self.parts(marks)]
 
     def parts(self, leaves: Sequence[Any]) -> Iterator[tuple[tuple[Any, int] | None, Sequence[Any]]]:
-        """Yield each entry of `opened` with its part of `leaves`: one for a leaf, and those of an object."""
+        """Yield each entry of `opened` with its leaves: one leaf, or all leaves of an object."""
         start = 0
         for part in self.opened:
             count = 1 if part is None else part[1]
@@ -95,7 +95,9 @@ def _fill_leaf(part: tuple[Any, int] | None, leaves: Sequence[Any]) -> Any:
 
 
 def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
-    """Return a result's leaves under their names (`output`, `output.0`, `output.logits`), and what holds them."""
+    """Return a result's leaves under their names (`output`, `output.0`, `output.logits`), and the ResultTree that holds
+    them."""
+    # Containers of pytree are flattened. An object that is to be opened is a leaf of pytree here.
     leaves, spec = pytree.tree_flatten(result, is_leaf=_is_opened_as_object)
     paths = list(zip(leaf_paths(result, leaves), leaves, strict=True))
     named_leaves: list[tuple[str, Any]] = []
@@ -105,6 +107,7 @@ def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
         template_and_tensors = None if _is_plain_leaf(leaf) else _open_object(leaf, name)
         named_leaves += [(name, leaf)] if template_and_tensors is None else template_and_tensors[1]
         opened.append(None if template_and_tensors is None else (template_and_tensors[0], len(template_and_tensors[1])))
+    # Two leaves may have one name, such as the items 1 and '1' of a dict.
     names = number_duplicates([name for name, _ in named_leaves])
     path_texts = ", ".join("".join(map(str, path)) for path, _ in paths[:MAX_PATHS_IN_SUMMARY])
     summary = "one value" if len(paths) == 1 and not paths[0][0] else f"{type_text(result)} of {path_texts}"
@@ -125,7 +128,9 @@ def _is_plain_leaf(leaf: Any) -> bool:
 def _is_opened_as_object(node: Any) -> bool:
     """Whether a container that pytree knows is opened as an object, because it has more than its items."""
     if isinstance(node, (Tensor, *EXACT)) or type(node) in (list, tuple, dict):
+        # A plain container is left to pytree, unless tensors are in the keys of a dict.
         return type(node) is dict and any(map(_holds_tensors, node))
+    # A subclass of a named tuple with attributes of its own, which pytree would drop.
     if isinstance(node, tuple) and getattr(node, "__dict__", None):
         return True
     registered = pytree.SUPPORTED_NODES.get(type(node))
@@ -133,6 +138,7 @@ def _is_opened_as_object(node: Any) -> bool:
         return False
     if isinstance(node, torch.Size):
         return all(type(size) is int for size in node)  # pytree would make a tuple of it
+    # pytree keeps a node's context as it is, with any tensors in it.
     return bool(getattr(node, "__dict__", None)) or _holds_tensors(registered.flatten_fn(node)[1])
 
 
@@ -210,7 +216,7 @@ Parts = list[tuple[str, Any]]
 SEQUENCES = (list, tuple, collections.deque)
 
 OPENED = (*SEQUENCES, dict, types.SimpleNamespace)
-"""Types written in C whose objects are opened, as are those of their subclasses."""
+"""Types written in C whose objects are opened, and the objects of their subclasses too."""
 
 ATOMS = (type, types.ModuleType, types.CodeType, types.FrameType, enum.Enum, torch.Generator, logging.Logger)
 """Types that are never searched, because nothing inside depends on one run."""
@@ -241,7 +247,7 @@ def _key_name(key: Any) -> str:
 
 
 def own_attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object; those of a dataclass in the order of its definition."""
+    """Return the attributes of an object. A dataclass has them in the order of its definition."""
     attributes = attributes_with_slots(value) or {}
     declared = [row.name for row in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
     return {name: attributes[name] for name in dict.fromkeys((*declared, *attributes)) if name in attributes}
@@ -267,8 +273,8 @@ def _part_name(name: str, part: str) -> str:
 class _ObjectSearch:
     """A search of an object, breadth first, for the objects from which a tensor can be reached.
 
-    Objects are known by their ids. `holders` has for each object those that hold it, and `reaching` is the result.
-    `alive` holds every object, because the id of one that is freed could become that of another.
+    Objects are known by their ids. `holders` has the holders of each object, and `reaching` is the result. `alive`
+    keeps every object, because a freed object's id could become another's.
     """
 
     holders: dict[int, list[int]] = field(default_factory=dict)
@@ -285,6 +291,7 @@ class _ObjectSearch:
                 if isinstance(part, type):
                     _refuse_class_with_tensors(part, where)
                 continue
+            # Every holder is noted, also of a part that was searched before: `reach` follows all of them.
             first = id(part) not in self.holders
             self.holders.setdefault(id(part), []).append(holder)
             if first:
@@ -297,6 +304,7 @@ class _ObjectSearch:
 
     def inside(self, name: str, value: Any) -> Parts:
         """Return the parts of a value; refuse a value that a replay could not return."""
+        # Leaves, which are not opened.
         if isinstance(value, Leaf):
             self.tensors.add(id(value))
             if isinstance(value, Tensor) and any(map(_holds_tensors, _attributes_set_on(value).values())):
@@ -306,6 +314,7 @@ class _ObjectSearch:
                     "return them beside it",
                 )
             return []
+        # Values of which a replay could not return a copy.
         if _is_weak_reference_to_tensor(value):
             refuse(name, "a weak reference to a tensor", "return the tensor")
         if isinstance(value, weakref.ref):
@@ -319,6 +328,7 @@ class _ObjectSearch:
         keys = [key for key in value if type(key) not in EXACT] if isinstance(value, dict) else []
         if any(map(_holds_what_is_refused, keys)):
             refuse(name, f"{type_text(value)} with tensors or iterators in its keys", "make them values")
+        # Objects, which are opened. Anything else may hold no tensor, wherever it is hidden.
         if _is_opened(value):
             return parts_of(value)
         if _holds_what_is_refused(value):
@@ -340,6 +350,7 @@ class _ObjectSearch:
 def _refuse_class_with_tensors(kind: type, name: str) -> None:
     """Refuse a class that the program defined while it ran and that holds tensors: a replay would return the tensors of
     the capture."""
+    # A class that its name leads to was defined before the run, and belongs to its module.
     importable: Any = sys.modules.get(kind.__module__)
     for part in kind.__qualname__.split("."):
         importable = getattr(importable, part, None)
@@ -348,7 +359,8 @@ def _refuse_class_with_tensors(kind: type, name: str) -> None:
 
 
 def _is_weak_reference_to_tensor(value: Any) -> bool:
-    """Whether a value is a weak reference to a tensor; modules have those to their own parameters."""
+    """Whether a value is a weak reference to a tensor. Weak references to parameters do not count, because modules hold
+    them."""
     referent = value() if isinstance(value, weakref.ref) else None
     return isinstance(referent, Tensor) and not isinstance(referent, nn.Parameter)
 
@@ -391,8 +403,8 @@ class _ObjectCopier:
     """Copies an object, with the result of `leaf` in the place of each leaf.
 
     `reaching` has the ids of the objects that hold leaves; other objects are not copied, because they may be the
-    program's own. `copies` has the copies so far, by the id of the original, and `alive` holds the originals, so that
-    these ids stay theirs. `being_copied` has the ids of objects whose copy is built of copies of their parts.
+    program's own. `copies` has the copies so far, by the id of the original, and `alive` keeps the originals, so that
+    no other object gets one of these ids. `being_copied` has the ids of tuples whose items are being copied.
     """
 
     leaf: Callable[[Any, str], Any]
@@ -414,6 +426,7 @@ class _ObjectCopier:
         assert self.reaching is not None
         if isinstance(value, Leaf):
             return self.leaf(value, name)
+        # A weak reference to an object that is copied refers to the copy.
         if isinstance(value, weakref.ref) and (referent := value()) is not None and id(referent) in self.copies:
             return weakref.ref(self.copies[id(referent)])
         if id(value) in self.copies:
@@ -427,6 +440,7 @@ class _ObjectCopier:
         if isinstance(value, tuple):
             copy = self.copy_of_tuple(value, name)
         else:
+            # Entered before it is filled, because an object may hold itself.
             copy = self.copies[id(value)] = _empty_copy(value)
             self.fill(copy, value, name)
         for key, part in own_attributes(value).items():
@@ -441,6 +455,7 @@ class _ObjectCopier:
         items = [self.copy(item, _part_name(name, str(index))) for index, item in enumerate(value)]
         self.being_copied.discard(id(value))
         kind = type(value)
+        # `tuple.__new__` refuses the struct sequences that torch functions return.
         copy = kind(items) if kind.__module__ == "torch.return_types" else tuple.__new__(kind, items)
         self.copies[id(value)] = copy
         return copy
@@ -475,6 +490,7 @@ def _empty_copy(value: Any) -> Any:
     base: Any = next(base for base in MADE_BY if issubclass(kind, base))
     copy = base.__new__(kind)
     if base is collections.deque:
+        # `deque.__new__` does not set the maximum length.
         base.__init__(copy, (), value.maxlen)
     if base is collections.defaultdict:
         copy.default_factory = value.default_factory
@@ -482,8 +498,8 @@ def _empty_copy(value: Any) -> Any:
 
 
 def _set_attribute(copy: Any, name: str, value: Any) -> None:
-    """Set an attribute without the `__setattr__` of the class: that of a frozen dataclass raises, and that of a module
-    registers parameters."""
+    """Set an attribute without the `__setattr__` of the class: a frozen dataclass raises there, and a module registers
+    parameters."""
     attributes = getattr(copy, "__dict__", None)
     kind: Any = type(copy)
     if attributes is None or any(name == slot for _, slot in slots_in(kind)):
@@ -501,8 +517,8 @@ def _structure_with_marks(part: tuple[Any, int] | None, marks: Sequence[Any]) ->
 
 
 def _structure_of(value: Any, marks: Sequence[Any], enclosing: tuple[int, ...]) -> Any:
-    """Return a template as plain containers, with marks in the places of its leaves: objects as mappings from their
-    attributes. `enclosing` has the ids of the objects that the value is a part of, to stop at one that holds itself."""
+    """Return a template as plain containers, with marks in the places of its leaves. Objects become mappings of their
+    attributes. `enclosing` has the ids of the objects that hold the value, to stop at an object that holds itself."""
     if isinstance(value, _Hole):
         return marks[value.index]
     if type(value) in EXACT or isinstance(value, ATOMS) or not _is_opened(value) or id(value) in enclosing:

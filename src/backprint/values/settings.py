@@ -53,7 +53,7 @@ class ThreadTurns:
 
 
 PARTIES = threading.local()
-"""`.party` is what the threads of one party have in common."""
+"""`.party` is the party of a thread: one object for all of its threads."""
 
 
 def _this_party() -> Any:
@@ -87,6 +87,7 @@ deterministic = torch.are_deterministic_algorithms_enabled
 
 def flushes_denormals() -> bool:
     """Whether this thread rounds the smallest numbers to zero, as `torch.set_flush_denormal` has it do."""
+    # Half of the smallest normal number is a denormal.
     return sys.float_info.min * 0.5 == 0.0
 
 
@@ -154,6 +155,7 @@ def with_settings(recorded: Mapping[str, str]) -> Iterator[None]:
     try:
         for name, (_, set_value) in SETTINGS.items():
             if name in recorded and recorded[name] != present[name]:
+                # A setting of another machine or torch; `settings_differences` names it.
                 with contextlib.suppress(ValueError, RuntimeError):
                     set_value(recorded[name])
         with default_device("cpu"):  # graphs name the devices of what they make, and so does what we make for them
@@ -260,7 +262,8 @@ def outside_modes() -> Iterator[None]:
 
 
 def draw_from_each() -> None:
-    """Draw a number from each generator of the process whose state `process_state` has, but for those of GPUs."""
+    """Draw a number from each generator of the process whose state `process_state` has, except the generators of
+    GPUs."""
     torch.randint(2, (1,), device="cpu")
     random.random()
     if "numpy" in sys.modules:
@@ -268,7 +271,8 @@ def draw_from_each() -> None:
 
 
 def changed_state(before: Mapping[str, str], states: bool = True) -> str:
-    """Return what is not as it was in `process_state()`, in words; '' if all is. Random states count if `states`."""
+    """Return the differences from an earlier `process_state()`, in words; '' if there are none. Random states count if
+    `states`."""
     now = process_state()
     changes = [
         name if name in RANDOM_STATES else f"{name} from {value} to {now[name]}"
@@ -279,7 +283,8 @@ def changed_state(before: Mapping[str, str], states: bool = True) -> str:
 
 
 def settings_differences(recorded: Mapping[str, str]) -> list[str]:
-    """Describe what differs now from what was recorded; a setting among it could not be restored."""
+    """Describe the settings and facts that differ now from the recorded ones. A setting among them could not be
+    restored."""
     now = dict(read_settings())
     return [
         f"{name} {recorded_value}, now {now[name]}"
@@ -292,7 +297,7 @@ def settings_differences(recorded: Mapping[str, str]) -> list[str]:
 
 
 class RandomStates(NamedTuple):
-    """The states of torch's generators: the CPU's, and that of each GPU once CUDA is in use."""
+    """The states of torch's generators: the CPU's, and each GPU's once CUDA is in use."""
 
     cpu: Tensor
     cuda: tuple[Tensor, ...] = ()
@@ -368,8 +373,8 @@ def random_state_digest(state: Any) -> str:
 
 
 def hashable_state(state: Any) -> Any:
-    """Return a random state with its arrays as bytes: NumPy's states have some. That of Python has none, and a tuple of
-    625 integers in it, which is left as it is."""
+    """Return a random state with its arrays as bytes. NumPy's states have arrays. Python's state is a tuple with a
+    tuple of 625 integers in it, which is left as it is."""
     if isinstance(state, Mapping):
         return {key: hashable_state(item) for key, item in state.items()}
     if isinstance(state, (tuple, list)):

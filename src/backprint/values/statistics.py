@@ -39,7 +39,8 @@ class Stats:
 
 
 def stats_of(tensor: Tensor) -> Stats:
-    """Return the Stats of a tensor: of a sparse one's values, of a complex one's real and imaginary parts."""
+    """Return the Stats of a tensor. Of a sparse tensor its values count, and of a complex tensor its real and imaginary
+    parts."""
     values = tensor.detach()
     if values.layout is not torch.strided:
         values = values.coalesce().values()
@@ -94,6 +95,7 @@ def mean_and_std(values: Tensor, norm: float) -> tuple[float, float]:
     mean = float(values.sum()) / count
     square = norm * norm / count
     spread = square - mean * mean
+    # The difference of two squares has lost two digits, or the squares overflow.
     if not math.isfinite(spread) or spread < square / 100:
         return mean, float(torch.linalg.vector_norm(values - mean)) / math.sqrt(count)
     return mean, math.sqrt(spread)

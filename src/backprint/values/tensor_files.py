@@ -1,7 +1,7 @@
 """Writes safetensors files: 8 bytes of header size, a JSON header, then the bytes of the tensors.
 
-The package `safetensors` reads them. It writes through numpy, which neither it nor torch brings; these files are, byte
-for byte, those that it writes.
+The package `safetensors` reads them. It writes through NumPy, which neither it nor torch installs. The files written
+here are the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         begin, end = end, end + tensor.nbytes
         header[name] = {"dtype": code_of(tensor), "shape": list(tensor.shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    # The format pads the header with spaces, so that the tensors begin at a multiple of 8 bytes.
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)

@@ -1,6 +1,7 @@
 """Names of the leaves in a call's arguments and results, and copies that keep aliasing: for capture and replay.
 
-A sparse tensor is its parts, strided tensors each: indices and values, or compressed indices, plain indices and values.
+A sparse tensor is taken as its parts, which are strided tensors: indices and values, or compressed indices, plain
+indices and values.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from backprint.errors import UsageError
 
 
 def with_distinct_tensors(arguments: Any) -> Any:
-    """Return arguments in which a tensor that occurs once more is a copy: they are examples, whose shapes count."""
+    """Return arguments in which each further occurrence of a tensor is a copy. They are examples, of which only shapes
+    count."""
     tensors = [leaf for leaf in pytree.tree_leaves(arguments) if isinstance(leaf, Tensor)]
     if len(set(map(id, tensors))) == len(tensors):
         return arguments
@@ -83,6 +85,7 @@ def _paths(value: Any, path: tuple[Any, ...], leaves: deque[Any]) -> Iterator[tu
     """Yield the paths of the leaves below a value; a value is a leaf if it is the next one."""
     kind = namedtuple if pytree.is_namedtuple_class(type(value)) else type(value)  # pytree knows all of these as one
     node_type = pytree.SUPPORTED_NODES.get(kind)
+    # `leaves` are those that pytree returned: a container that a predicate made a leaf is one here too.
     if node_type is None or (leaves and value is leaves[0]):
         leaves.popleft()
         yield path
@@ -96,7 +99,7 @@ def _paths(value: Any, path: tuple[Any, ...], leaves: deque[Any]) -> Iterator[tu
 
 
 def leaf_name(path: Sequence[Any], positional: Sequence[str]) -> str:
-    """Return the own name of a leaf: its parameter's name, then its path inside containers."""
+    """Return the name of a leaf: its parameter's name, then its path inside containers."""
     where, first, *rest = map(key_text, path)
     head = positional[int(first)] if where == "0" else first
     return ".".join([head, *rest])
@@ -121,6 +124,7 @@ def number_duplicates(names: Sequence[str]) -> list[str]:
     seen: set[str] = set()
     for name in names:
         numbered, count = name, 1
+        # A number must not make a name that another leaf has by itself.
         while numbered in seen or (count > 1 and numbered in given_names):
             count += 1
             numbered = f"{name}~{count}"
@@ -149,6 +153,7 @@ def _copy_value(tensor: Tensor, bases: dict[int, Any]) -> Tensor:
     storage = tensor.untyped_storage()
     if storage_id(storage) not in bases:
         bases[storage_id(storage)] = storage.clone()
+    # `set_` puts the copy at the same place in the copied storage, so copies overlap as the tensors do.
     empty = torch.empty((), dtype=tensor.dtype, device=tensor.device)
     copy = empty.set_(bases[storage_id(storage)], tensor.storage_offset(), tensor.shape, tensor.stride())
     copy = copy.conj() if tensor.is_conj() else copy
@@ -160,7 +165,7 @@ ROWS = (torch.sparse_csr, torch.sparse_bsr)
 
 
 def strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
-    """Return the tensor itself, or a sparse one's strided parts, its values last; without their history."""
+    """Return the tensor itself, or the strided parts of a sparse tensor, its values last and detached."""
     if tensor.layout is torch.strided:
         return (tensor,)
     with torch.no_grad():
@@ -207,7 +212,8 @@ def plain_leaves(*values: Any) -> Iterator[Any]:
 
 
 def alias_groups(values: Mapping[str, Tensor]) -> list[tuple[str, ...]]:
-    """Return the names of tensors that share memory, group by group; a sparse tensor's memory is that of its values."""
+    """Return the names of tensors that share memory, group by group. Of a sparse tensor the memory of its values
+    counts."""
     groups: dict[int, list[str]] = {}
     for name, tensor in values.items():
         memory = strided_parts(tensor)[-1]

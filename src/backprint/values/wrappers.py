@@ -1,7 +1,7 @@
-"""Tensors that wrap another tensor, such as a DTensor its local shard: opened where a program begins and ends.
+"""Tensors that wrap another tensor, as a DTensor wraps its local shard: opened where a program begins and ends.
 
-A graph has the tensor inside. Any traceable wrapper subclass with one tensor inside is opened; what holds several is
-refused by name.
+A graph has the tensor inside. Any traceable wrapper subclass with one tensor inside is opened. A wrapper of several
+tensors is refused by name.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Alias = Callable[[Tensor], Tensor]
 class Wrapping:
     """How a wrapper is made again around another tensor.
 
-    `text` says what a DTensor's shard is a part of, such as `[64, 8] on tp: Shard(0)`. `inside` is how the tensor
-    inside is made again, if that is a wrapper too.
+    `text` is the sharding of a DTensor, such as `[64, 8] on tp: Shard(0)`. `inside` is the Wrapping of the tensor
+    inside, if that is a wrapper too.
     """
 
     remake: Remake
@@ -75,7 +75,7 @@ def opened(tensor: Tensor) -> Tensor:
 
 
 def waited(tensor: Tensor) -> None:
-    """Wait for the collectives that a tensor, or a tensor inside of it, awaits: whoever reads it would."""
+    """Wait for the collectives that a tensor, or a tensor inside of it, awaits, as any reader of its values does."""
     while is_wrapped(tensor):
         if awaits_collective(tensor):
             wait_for(tensor)
@@ -94,7 +94,8 @@ def wrapping_of(tensor: Tensor) -> Wrapping | None:
 
 
 class Around(torch.autograd.Function):
-    """Makes a wrapper around a tensor. The gradient is the tensor inside the wrapper's: `note` is told of what."""
+    """Makes a wrapper around a tensor. Its backward returns the tensor inside the wrapper's gradient, and tells `note`
+    the gradient's sharding."""
 
     @staticmethod
     def forward(ctx: Any, inner: Tensor, wrapping: Wrapping, alias: Alias, note: Callable[[str], None]) -> Tensor:
@@ -112,7 +113,7 @@ class Around(torch.autograd.Function):
 
 
 class _Inside(torch.autograd.Function):
-    """Returns the tensor inside of a wrapper; a tangent of it becomes one of the wrapper."""
+    """Returns the tensor inside of a wrapper. Its backward wraps the tangent again."""
 
     @staticmethod
     def forward(ctx: Any, wrapper: Tensor, alias: Alias) -> Tensor:

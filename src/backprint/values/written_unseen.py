@@ -1,8 +1,8 @@
-"""Writes that autograd does not see: a tensor has other contents, and its version counter is what it was.
+"""Writes that autograd does not see: a tensor has other contents, and its version counter is unchanged.
 
-Each write in place by PyTorch counts the version of a tensor up, and a backward raises if what it saved has another
-one. A C++ or Triton kernel, a NumPy view and `.data` write without counting: whatever has saved the tensor silently
-gets the new contents.
+Each write in place by PyTorch counts the version of a tensor up, and a backward raises if a tensor that it saved has
+another version. A C++ or Triton kernel, a NumPy view and `.data` write without counting. Then whoever has saved the
+tensor silently gets the new contents.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
         )
         if attempt.result is not None:
             return attempt.result
+        # The attempt may have run the whole model already, as a full trace begins.
         observed, seen = (attempt.run.observed, attempt.run.findings) if attempt.run is not None else warm_up(program)
     result = _traced_in_full(program, options, observed, seen)
     return replace(result, notes=(f"{IN_FULL}{attempt.why}", *result.notes)) if attempt.why else result
@@ -46,6 +47,7 @@ def _traced_in_full(
     program: CalledProgram, options: CaptureOptions, observed: ObservedProgram, seen: Findings
 ) -> EngineResult:
     """Return the capture of a program that has run."""
+    # `auto` asks engine `eager` first, which records the recomputation too.
     if options.fake and options.engine == "auto" and (seen.checkpoints or observed.accumulates):
         raise HasCheckpoints(WITHOUT_CHECKPOINTS)
     with collector_paused():

@@ -44,6 +44,7 @@ class ReadJoint:
 def read_fx(program: ObservedProgram, traced: Traced) -> ReadJoint:
     """Return the Joint of a traced program."""
     names = Names()
+    # The forward: ports, steps, results, guards, notes.
     lines = forward_lines(traced)
     forward_side, backward_side = Side(traced.forward, names), None
     inputs = input_ports(program, traced, forward_side)
@@ -55,6 +56,7 @@ def read_fx(program: ObservedProgram, traced: Traced) -> ReadJoint:
     tangents: tuple[Port, ...] = ()
     gradients: tuple[Result, ...] = ()
     backward_steps: list[Step] = []
+    # The backward shares the namespace, so that saved values keep their names.
     if traced.backward is not None:
         backward_side = Side(traced.backward, names, subgraphs=forward_side.subgraphs)
         tangents = backward_inputs(traced, forward_side, backward_side)
@@ -106,8 +108,8 @@ def _with_labels(steps: Iterable[Step], groups: dict[str, tuple[int, ...]]) -> I
 
 
 def _refuse_other_collectives(step: Step) -> None:
-    """Refuse an operator of `torch.distributed` that a graph does not have, and that was not written as one that it
-    has: autograd has called it."""
+    """Refuse an operator of `torch.distributed` that a graph has no step for and that no form of ours replaced, because
+    autograd called it."""
     namespace = step.target.removeprefix("torch.ops.").partition(".")[0]
     if namespace in NAMESPACES and step.target not in (*COLLECTIVES, WAIT) and not passes_on(step.target):
         raise CaptureError(
@@ -126,6 +128,7 @@ def input_ports(program: ObservedProgram, traced: Traced, side: Side) -> tuple[P
     placeholders = traced.forward.graph.find_nodes(op="placeholder")
     present = {str(node.target): node for node in placeholders}
     for node in traced.joint.graph.find_nodes(op="placeholder"):
+        # The joint graph's placeholders: the tangents have no index of an input.
         index = getattr(node.meta["desc"], "idx", None)
         if index is None:
             continue
@@ -168,7 +171,7 @@ def _before_detach(node: fx.Node) -> fx.Node:
 
 
 def notes_of(side: Side, nodes: Sequence[fx.Node]) -> dict[str, Note]:
-    """Return notes for the nodes that stay although unused: random draws, and nodes with an effect."""
+    """Return notes for the nodes that stay although nothing uses them: random draws, and nodes with an effect."""
     notes = {}
     for node in nodes:
         if node.op == "call_function" and (is_draw(node) or node.target is SAVING or node.is_impure()):
@@ -183,6 +186,7 @@ def _with_lost_draws(traced: Traced) -> list[fx.Node]:
     nodes = list(traced.forward.graph.nodes)
     present = {node.name for node in nodes}
     order = {node.name: index for index, node in enumerate(traced.joint.graph.nodes)}
+    # Draws that the partition removed as dead code, and their inputs, are in the forward again.
     depending_on_tangents = _nodes_depending_on_tangents(traced.joint)
     lost = [
         node
@@ -200,6 +204,7 @@ def _with_lost_draws(traced: Traced) -> list[fx.Node]:
             needed += [used for used in node_.all_input_nodes if used.name not in present]
         nodes += [node_ for node_ in needed if node_.op != "placeholder" and node_.name not in present]
         present |= {node_.name for node_ in needed}
+    # The joint graph has the order in which the draws advance the generator.
     places: dict[str, int] = {"output": len(order)}
     place = -1
     for node in traced.forward.graph.nodes:  # a node that the partition inserted follows its predecessor
@@ -228,7 +233,7 @@ def _is_state(node: fx.Node) -> bool:
 
 
 def _is_kept_with_state(node: fx.Node, nodes: Sequence[fx.Node]) -> bool:
-    """Whether a random draw is in the forward as one that saves its state."""
+    """Whether the forward has a random draw in the form that saves its generator's state."""
     input_names = [each.name for each in node.all_input_nodes]
     return any(
         each.target is SAVING and each.args[0] is node.target and [n.name for n in each.all_input_nodes] == input_names
@@ -274,6 +279,7 @@ def guard(names: Names, local: str, reading: Reading) -> list[Step]:
     if isinstance(result, Tensor):
         return [Step(name, "assert_shape", (Ref(local), tuple(result.shape)), source=reading.source)]
     item = Step(names.free("item"), READING, (Ref(local),), source=reading.source)
+    # NaN.
     if result != result:
         return [item, Step(name, "assert_nan", (Ref(item.name),), source=reading.source)]
     return [item, Step(name, "assert_equal", (Ref(item.name), result), source=reading.source)]
@@ -291,6 +297,7 @@ def backward_inputs(traced: Traced, ahead: Side, side: Side) -> tuple[Port, ...]
     states = (node.name for node in traced.forward.graph.nodes if _is_state(node) and node.name in saved)
     tangents = iter(traced.tangents)
     for node in traced.backward.graph.find_nodes(op="placeholder"):
+        # The partition names saved random states by a number of its own, in the order of the forward's states.
         if node.name in saved or node.name.startswith("rng_state_output"):
             side.locals[node.name] = saved[node.name if node.name in saved else next(states)]
         elif isinstance(node.meta.get("desc"), TangentAOTInput):
@@ -332,6 +339,7 @@ def forward_lines(traced: Traced) -> Notes:
     """
     lines: Notes = {}
     heads = _forward_nodes_by_seq(traced)
+    # In reverse, because a size takes the line of a later node.
     for node in reversed(list(traced.joint.graph.nodes)):
         if node.op == "call_function":
             note = _note_of(node)
@@ -373,6 +381,7 @@ def backward_lines(traced: Traced, ahead: Side) -> Notes:
         links[node.name] = head.name
         if head.name in ahead.locals:
             lines[node.name] = (own or _note_of(head), Echo("gradient of", (ahead.locals[head.name],)))
+    # Sums last: they are named by the echoes of their terms.
     for node in traced.backward.graph.nodes:
         if node.op == "call_function" and is_sum(node):
             name = summed_gradients_of(node, links, order, sums, ahead) or summed_gradients_of(
@@ -453,9 +462,9 @@ Order = Mapping[str, tuple[int, fx.Node]]
 def summed_gradients_of(
     node: fx.Node, links: Mapping[str, str], order: Order, sums: Mapping[str, str], ahead: Side
 ) -> str:
-    """Return the forward value whose gradients a sum adds: the last value that every term is a gradient of.
+    """Return the forward value whose gradients a sum adds. It is the last value that every term is a gradient of.
 
-    `sums` are the values of earlier sums: in a deep residual stream each sum continues the one before.
+    `sums` has the values of earlier sums: in a deep residual stream each sum continues the one before.
     """
     shape = getattr(node.meta.get("val"), "shape", None)
     walks = [_nodes_with_dependencies(start, shape, order) for start in starts(node, links, order, sums)]
@@ -466,6 +475,7 @@ def summed_gradients_of(
         if together and low[1] in ahead.locals:
             return low[1]
         pairs = zip(walks, fronts, strict=True)
+        # Walks go from later to earlier values: those that are ahead of the earliest go on.
         fronts = [next(walk, None) if together or front != low else front for walk, front in pairs]
     return ""
 

@@ -1,4 +1,4 @@
-"""Symbolic sizes while a program is traced: which dimensions are symbolic, and what tracing derived about them."""
+"""Symbolic sizes while a program is traced: which dimensions are symbolic, and the conditions that tracing derives."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RESERVED_NAMES = re.compile(r"[su]\d+|inf|int_oo")
 
 @dataclass(frozen=True, slots=True)
 class SizeFindings:
-    """What tracing derived about sizes: the symbols, the guards, and our name for each of torch's symbols."""
+    """The findings of a trace about sizes: the symbols, the guards, and our name for each of torch's symbols."""
 
     symbols: tuple[Symbol, ...] = ()
     guards: tuple[Guard, ...] = ()
@@ -114,6 +114,7 @@ class Sizes(ShapeEnv):
     """
 
     def __init__(self, dims: Dims, paths: Mapping[int, str]) -> None:
+        # duck_shape would make two sizes one symbol because they are equal in this call.
         super().__init__(duck_shape=False, allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
         self.dims, self.paths = dims, paths
         self.forward = self.chosen = False
@@ -208,6 +209,7 @@ def findings_of(sizes: Sizes | None) -> SizeFindings:
 
     guards = []
     for place, symbol in sizes.places.items():
+        # A size that tracing has found to be a number, or equal to another size.
         value = sizes.replace(symbol)
         if value == symbol:
             continue
@@ -218,6 +220,7 @@ def findings_of(sizes: Sizes | None) -> SizeFindings:
         if (condition := _what_guard_adds(sizes, guard)) is not None:
             inputs = tuple(dict.fromkeys(name for s in names if s in condition.free_symbols for name in where[s]))
             guards.append(Guard("size", text(condition), inputs, _user_line(guard.sloc)))
+    # Of equal guards the first counts, which has the first line that asked.
     by_text = {guard.text: guard for guard in reversed(guards)}
     for guard in by_text.values():
         check_guard(guard, {symbol.name: symbol.hint for symbol in symbols})
@@ -239,6 +242,7 @@ def check_guard(guard: Guard, example_sizes: Mapping[str, int]) -> None:
 
 def names_of(sizes: Sizes) -> dict[Any, str]:
     """Return the symbols that sizes depend on, in the order of the inputs, with the user's names, else s0, s1, …"""
+    # First the symbols in the order of the inputs, then the user's names, then symbols of strides.
     order: dict[Any, str] = {}
     for place in sizes.places:
         for symbol in sorted(free(sizes, place), key=lambda symbol_: int(symbol_.name[1:])):
@@ -285,12 +289,14 @@ def _refuse_constant_dimension(sizes: Sizes, place: tuple[str, int], now: Any, t
 
 
 def _what_guard_adds(sizes: Sizes, guard: Any) -> Any:
-    """Return what a guard adds to the sizes' ranges; a range that one of the user's lines narrowed counts."""
+    """Return the condition that a guard adds to the sizes' ranges, or None. A range that one of the user's lines
+    narrowed counts as added."""
     if is_always(sizes, guard.expr, axioms=()) is None:
         return sizes.simplify(guard.expr)
     expression = sizes.replace(guard.expr)
     if _user_line(guard.sloc) is None or not expression.free_symbols:
         return None
+    # A range such as `2 <= s0` holds for every size that a symbol can have, and is no guard.
     usual = all(_holds_everywhere(expression, size) for size in (2, 2**40))
     return None if usual else expression
 

@@ -193,16 +193,17 @@ READ = torch.ops.aten._local_scalar_dense.default
 
 
 def _number_place(tensor: Tensor) -> tuple[Any, ...]:
-    """Return the memory of a number. Traced tensors are never written to: two reads of one place return the same
-    number."""
+    """Return the memory in which a number lies. Traced tensors are never written to: two reads of one place return the
+    same number."""
     return storage_id(tensor.untyped_storage()), tensor.storage_offset(), tensor.dtype
 
 
 class _RecordedFakes:
-    """A FakeTensorMode in which operators that need values return what the warm-up run read.
+    """A FakeTensorMode in which operators that need values return the readings of the warm-up run.
 
-    With `real`, the values of fake tensors are computed too, where those of all arguments are known. The mode stays an
-    ordinary FakeTensorMode whose `dispatch` is replaced, because higher-order operators recognise modes by type.
+    With `real`, the values of fake tensors are computed too, where the values of all arguments are known. The mode
+    stays an ordinary FakeTensorMode whose `dispatch` is replaced, because higher-order operators recognise modes by
+    type.
     """
 
     def __init__(self, real: bool, world: FakeWorld | None = None, sizes: symbolic.Sizes | None = None) -> None:
@@ -218,12 +219,14 @@ class _RecordedFakes:
         try:
             result = self.plain_dispatch(func, types, args, kwargs or {})
         except UNKNOWN_VALUES:
+            # The read that `_ReadingReplay` announced: its result has the shape that the warm-up run got.
             if self.expected is not None and self.expected.operator == str(func):
                 reading, self.expected = self.expected, None
                 with self.mode:
                     result = pytree.tree_map(fake_like, reading.result)
                 self.set_values(result, reading.result)  # replaces the uninitialised values that `fake_like` left
                 return result
+            # A read that no mode saw: inside an operator, or in the backward.
             known, real = self.run_on_real_values(func, args, kwargs or {})
             if not known:
                 raise
@@ -233,6 +236,7 @@ class _RecordedFakes:
                 result = pytree.tree_map(fake_like, real)
             self.set_values(result, real)
             return result
+        # Compute the real values beside the fake result, for reads that may follow.
         if self.real_values is not None and any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(result)):
             known, real = self.run_on_real_values(func, args, kwargs or {})
             if known:
@@ -300,6 +304,7 @@ class _ReadingReplay(TorchDispatchMode):
             if not self.remaining:
                 raise DataDependentError(describe_reading_without_values(Reading(str(func), frames.here({}), (), None)))
         reading = self.next_reading(func)
+        # A number is answered at once. A tensor's size is answered in `_RecordedFakes.dispatch`, below autograd.
         if not isinstance(_first_leaf(reading.result), Tensor):
             self.add_guard(func, args, reading)
             return reading.result
@@ -336,6 +341,7 @@ class _ReadingReplay(TorchDispatchMode):
         if not reading.inputs:
             return
         if func in CHECKS:
+            # `_linalg_check_errors` fails on an error code other than 0, `_assert_async` on a value that is 0.
             failed = values[0] != 0 if func is CHECK else values[0] == 0
             self.guards.append((_marked_clone(failed.any()), replace(reading, result=False)))
             return
@@ -408,6 +414,8 @@ class _TracedFunction:
                 if self.sizes and named.name in self.sizes.dims:
                     fake = self.sizes.fake(self.fake.mode, named.name, value)
                 else:
+                    # Tensors that share memory are separate arguments; `sharing_memory` makes them views of one base
+                    # again.
                     fake = fake_like(value) if named.name in apart else self.to_fake(value)
             fake = fake.detach().requires_grad_(named.requires_grad)
             real = value if self.program.world is None else known.get(named.name)
@@ -433,6 +441,7 @@ class _TracedFunction:
         versions = {
             name: version_of(ready[name]) for name in (*program.cloned_when_traced, *_names_sharing_memory(program))
         }
+        # Open until the next call, or until `tracing` ends: AOTAutograd runs the backward after this call has returned.
         self.open.close()
         self.open.enter_context(
             restoring_everything_reachable(program.target(), nontensor_arguments(program))
@@ -440,15 +449,19 @@ class _TracedFunction:
         passed = passed_values(program, ready, _marked_alias, self.shards_of_gradients.__setitem__)
         self.open.enter_context(with_values(program, ready, self.table, passed))
         reached = dict(tensors_of(program.target()))
+        # Where there are external tensors, `tracing` has entered a mode that replaces tensors in the backward too.
         lines = _LineNotes(self.paths, program.world is not None, {} if program.outside else self.table)
         modes = lines, replay if self.reads_values else contextlib.nullcontext()
         with modes[0], modes[1], symbolic.noting_user_lines(self.sizes):
             result = result_of(program, passed)
+        # If nothing was read, the next call runs without the mode.
         self.reads_values = replay.used
         named, self.tree = named_outputs(program, result)
         self.leaves = tuple(_leaf_without_tensor(leaf) for _, leaf in named)
         tensors = {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
         self.shards_of_outputs = {name: sharding_text(leaf) for name, leaf in tensors.items()}
+        # The flat results, each with its name and role: outputs, mutations of tensors and of attributes, guarded
+        # values.
         produced = [
             (name, "output", _marked_clone(opened_by_autograd(leaf, _marked_alias))) for name, leaf in tensors.items()
         ]
@@ -490,7 +503,7 @@ def _names_sharing_memory(program: ObservedProgram) -> tuple[str, ...]:
 
 
 def sharing_memory(program: ObservedProgram, values: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Make tensors share memory as in the caller's program: views of one base, filled from each tensor."""
+    """Make tensors share memory as in the caller's program: as views of one base, into which each value is written."""
     real = program.values
     for group in program.written_alias_groups:
         itemsize = real[group[0]].element_size()
@@ -514,8 +527,8 @@ def sharing_memory(program: ObservedProgram, values: dict[str, Tensor]) -> dict[
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A traced program: fx graphs, with the names of their outputs, gradients and tangents, and what outputs and
-    gradients that are shards are a part of."""
+    """A traced program: fx graphs, with the names of their outputs, gradients and tangents, and the sharding of outputs
+    and gradients that are DTensors."""
 
     forward: torch.fx.GraphModule
     backward: torch.fx.GraphModule | None
@@ -545,11 +558,14 @@ ALIASES = (torch.ops.aten.detach.default, torch.ops.aten.alias.default)
 def remove_marked_clones(joint: torch.fx.GraphModule) -> None:
     """Remove the clones that the traced function put around its inputs and outputs, and the marks of a profiler."""
     for node in reversed(list(joint.graph.nodes)):
+        # In reverse, so that the users of a node are gone before it is looked at.
         if getattr(node.target, "namespace", "") == "profiler" and not node.users:
             joint.graph.erase_node(node)
     for node in list(joint.graph.nodes):
         note = (node.meta.get("custom") or {}).get(NOTE_KEY)
         if (
+            # AOTAutograd copies the notes of forward nodes to the backward: a clone with the mark there is autograd's
+            # own.
             note is True
             and node.target is torch.ops.aten.clone.default
             and node.meta.get("partitioner_tag") != "is_backward"
@@ -569,6 +585,7 @@ def _split_joint(
     outputs, gradients = _results_of_joint(run, joint)
     tangents = _tangents_of_joint(run, joint)
     forward, backward = joint, None
+    # Without a differentiable output, the joint graph is the forward.
     if tangents:
         forward, backward = partition_joint(joint, partition or "min-cut", len(outputs))
     return Traced(
@@ -591,7 +608,7 @@ def _split_joint(
 def _results_of_joint(
     run: _TracedFunction, joint: torch.fx.GraphModule
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Return each output of the forward by name and role, and the tensor whose gradient each other output is."""
+    """Return each output of the forward by name and role, and for each gradient the name of its tensor."""
     outputs, gradients = [], []
     for desc in joint.graph.output_node().meta["desc"]:
         match desc:
@@ -653,6 +670,8 @@ def _trace_values(
     try:
         return _trace_once(_TracedFunction(program, seen.readings, specialize, False, dynamic), partition, decompose)
     except DataDependentError as error:
+        # A refusal of ours has no cause, and values would not help. The cause is torch's error where an operator needs
+        # values.
         if not specialize or error.__cause__ is None:
             raise
     return _trace_once(_TracedFunction(program, seen.readings, specialize, True, dynamic), partition, decompose)
@@ -673,6 +692,7 @@ def _trace_once(
                 f"{error.func} has no fake kernel, so it cannot be traced: "
                 "register one with torch.library.register_fake"
             ) from error
+        # A refusal, which names what to do already.
         except BackprintError:
             raise
         except Exception as error:
@@ -691,10 +711,12 @@ def _trace_once(
 def tracing(run: _TracedFunction) -> Iterator[contextlib.ExitStack]:
     """Enter all patches and modes for tracing with AOTAutograd; yield the stack for its own."""
     with contextlib.ExitStack() as stack:
+        # Fake tensors: readings of the warm-up run, and the devices of this machine.
         stack.enter_context(replaced_dispatch(run.fake.mode, run.fake.dispatch))
         if run.program.world is not None and is_missing_device("cuda"):
             stack.enter_context(_without_cuda())
         stack.enter_context(lazy_code(True))
+        # Operators as eager runs them, and no code of the user's compiled.
         stack.enter_context(without_effects_of_checks())
         stack.enter_context(errors_not_logged())
         stack.enter_context(_as_eager_runs(run.sizes is not None))
@@ -702,6 +724,7 @@ def tracing(run: _TracedFunction) -> Iterator[contextlib.ExitStack]:
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message="Error detected in")
         warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
+        # The program: its objects are restored, and its backward runs under the same function modes.
         stack.enter_context(restoring_everything_reachable(run.program.target(), nontensor_arguments(run.program)))
         stack.enter_context(torch.enable_grad())
         stack.enter_context(fx_traceback.preserve_node_meta())
@@ -710,6 +733,7 @@ def tracing(run: _TracedFunction) -> Iterator[contextlib.ExitStack]:
         stack.enter_context(_OwnBackwardNotes())
         if run.program.outside:
             stack.enter_context(SubstituteTensors(run.table))
+        # Left before the modes above: the block of the traced function's last call.
         stack.callback(lambda: run.open.close())
         yield stack
 

@@ -103,6 +103,7 @@ def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) ->
     own = {named.name for named in tensors if named.role == "parameter"}
     copies = copy_values({name: value for name, value in values.items() if name not in own})
     _, structure = pytree.tree_flatten((tuple(leaves), {}))
+    # The trace runs the graph node by node: each operator gets the line of its node.
     set_node_sources(module, line_of)
     target = _graph_as_function(module)
     return CalledProgram(
@@ -145,7 +146,7 @@ def _graph_as_function(module: fx.GraphModule) -> Callable[..., Any]:
 
 
 def as_eager(module: fx.GraphModule) -> Callable[..., Any]:
-    """Return a graph of Dynamo's as a function that computes what eager would; raise `LeaveUncompiled` if that is
+    """Return a graph of Dynamo's as a function that computes the same as eager; raise `LeaveUncompiled` if that is
     impossible.
 
     Run by itself, Dynamo's checkpoint operator recomputes without the random state of the first run, because Inductor
@@ -181,7 +182,8 @@ def _is_parameter_or_buffer(node: fx.Node) -> bool:
 
 
 def _replace_checkpoints(part: fx.GraphModule, in_closure: frozenset[fx.Node]) -> None:
-    """Put eager's checkpoint into a graph and its subgraphs; `held` are placeholders in a closure."""
+    """Put eager's checkpoint into a graph and its subgraphs. `in_closure` are placeholders that a checkpointed function
+    has in its closure."""
     bodies: dict[str, frozenset[fx.Node]] = {}
     for node in part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
         body, *inputs = node.args

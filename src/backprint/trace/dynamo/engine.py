@@ -62,7 +62,8 @@ from backprint.values.settings import preserving_random_states, seed_torch
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The port that has a tensor's value; with `pair` None, the value is the program's own."""
+    """The port that has a tensor's current value. With `pair` None, the value is the program's own. `refused` says why
+    no graph may take the tensor any more."""
 
     pair: int | None
     port: PortKey
@@ -72,7 +73,11 @@ class Holder:
 
 @dataclass(slots=True, eq=False)
 class _GraphEntry:
-    """One run of a graph with the names of its inputs and outputs, and its program."""
+    """One run of a graph with the names of its inputs and outputs, and its program.
+
+    `requires_grad` says which outputs require grad. `after` has the values that the program reads after the graph has
+    run (`enter_reads`), and `extra` the program's tensors that are added to the inputs.
+    """
 
     ran: GraphRun
     names: tuple[str | None, ...]
@@ -90,6 +95,7 @@ class _TensorTable:
         self.program, self.paths = program, paths
         self.named = {named.name: named for named in program.tensors}
         self.holders = {key: Holder(None, PortKey(self.named[name].role, name), name) for key, name in own.items()}
+        # Outputs of graphs are kept alive: Holders are found by id, which a new tensor could get otherwise.
         self.tensors: list[Tensor] = []
         self.entries: list[_GraphEntry] = []
         self.links: list[Link] = []
@@ -110,6 +116,7 @@ class _TensorTable:
         """Enter one graph's run: links for its inputs, holders for its outputs."""
         index = len(self.entries)
         user = f"graph {index} of {self.program.title}"
+        # Name each input by the port that has its value, and link it to that port.
         names: list[str | None] = []
         named: dict[str, NamedTensor] = {}
         for value, requires_grad in zip(ran.inputs, ran.requires_grad_before, strict=True):
@@ -128,6 +135,7 @@ class _TensorTable:
             )
             if holder.pair is not None:
                 self.links.append(Link(holder.pair, holder.port, index, holder.name))
+        # The graph as a program of its own, with the user's lines.
         set_node_sources(ran.module, functools.partial(line_with_path, paths=self.paths))
         values = {name: ran.values[place] for place, name in enumerate(names) if name is not None}
         part, _ = warm_up(part_of(self.program, index, ran, names, tuple(named.values()), values))
@@ -144,7 +152,9 @@ class _TensorTable:
                 raise CaptureError(f"{user} holds {self.holders[id(tensor)].name} as an attribute, not as an input")
 
     def enter_mutations(self, index: int, entry: _GraphEntry) -> None:
-        """Move tensors that the graph wrote to its mutation ports; other views of that memory cannot be followed."""
+        """Move tensors that the graph wrote to its mutation ports. Other views of that memory cannot be followed, and
+        are refused if a later graph takes them."""
+        # The names that the graph writes to, also by kernels whose schema does not say so.
         changed = set(entry.program.changed)
         changed |= {
             name
@@ -153,10 +163,12 @@ class _TensorTable:
         }
         written = {id(t): name for t, name in zip(entry.ran.inputs, entry.names, strict=True) if name in changed}
         storages = {storage_id(t.untyped_storage()) for t in entry.ran.inputs if id(t) in written}
+        # Other tensors in the same memory cannot be followed any more.
         for tensor in self.tensors_known():
             if id(tensor) not in written and tensor.numel() and storage_id(tensor.untyped_storage()) in storages:
                 reason = "it shares memory with a tensor that graph {} changes in place: return copies"
                 self.holders[id(tensor)] = replace(self.holders[id(tensor)], refused=reason.format(index))
+        # The written tensors have their new values at mutation ports of this Pair.
         for key, name in written.items():
             requires_grad = any(
                 on for t, on in zip(entry.ran.inputs, entry.ran.requires_grad_after, strict=True) if id(t) == key
@@ -186,8 +198,8 @@ class _TensorTable:
                 self.tensors.append(tensor)
 
     def enter_reads(self, reads: Sequence[ValueRead]) -> None:
-        """Make guards of values that the program read: on the Pair that returns them, or on the first for the program's
-        own."""
+        """Make guards of values that the program read. They are on the Pair that returns the value, or on the first
+        Pair if the value is the program's own."""
         for read in reads:
             holder = self.holder_of(read.tensor, "a read of a value")
             if holder.pair is None:
@@ -195,6 +207,7 @@ class _TensorTable:
                 continue
             entry = self.entries[holder.pair]
             role, name = holder.port
+            # An output by its index, an input that the graph changes by a negative number: `_GraphProgram` takes both.
             place = entry.outputs.index(name) if role == "output" else -1 - entry.names.index(name)
             entry.after.append((place, read.source))
 
@@ -221,6 +234,7 @@ class _TensorTable:
             return holder
         assert holder.pair is not None
         entry = self.entries[holder.pair]
+        # The old name is in the graph's outputs, in links, in the programs that take the value, and in Holders.
         entry.outputs[entry.outputs.index(holder.name)] = name
         for index, link in enumerate(self.links):
             if link.name == holder.name:
@@ -272,6 +286,7 @@ class _GraphProgram:
         names = self.extra
         count = len(inputs) - len(names)
         own, extra = inputs[:count], dict(zip(names, inputs[count:], strict=True))
+        # `.item()` at the line of the program's own read: the trace makes it a guard.
         for name, source in self.reads_before:
             with frames.at_line(source):
                 extra[name].item()
@@ -299,6 +314,7 @@ def part_of(
     """Return one graph's run as a program."""
     count = len(ran.module.graph.output_node().args[0])
     graphed = _GraphProgram(ran.module, ran.under, tuple((place, True) for place in range(count)))
+    # The program's own tensors first, in its order, then values of earlier graphs.
     order = {named.name: place for place, named in enumerate(program.tensors)}
     tensors = tuple(sorted(tensors, key=lambda named: order.get(named.name, len(order))))
     leaves = tuple(value if name is None else TensorSlot(name) for value, name in zip(ran.inputs, names, strict=True))
@@ -341,7 +357,7 @@ def _renamed_program(program: ObservedProgram, old: str, new: str) -> ObservedPr
 
 @dataclass(frozen=True, slots=True)
 class _TracedPair:
-    """A Pair, the program behind it, the tensors of its constant ports, and its guards."""
+    """A Pair, the program that it was traced from, the tensors of its constant ports, and its guards."""
 
     pair: Pair
     part: Part
@@ -354,6 +370,7 @@ def _trace_pairs(book: _TensorTable, options: CaptureOptions) -> tuple[_TracedPa
     _refuse_shared_hooks(book)
     _refuse_shared_casts(book)
     traced: dict[int, _TracedPair] = {}
+    # The last first: whether an output needs a gradient is known from the backwards of the graphs after it.
     for index in reversed(range(len(book.entries))):
         traced[index] = _trace_pair(
             book, index, {later: traced_pair.pair for later, traced_pair in traced.items()}, options
@@ -374,6 +391,7 @@ def _trace_pair(book: _TensorTable, index: int, later: Mapping[int, Pair], optio
             f"{traced.unforeseen[0]} reads values inside an operator or its backward, where engine 'dynamo' has no "
             "step that could check them: engine 'eager' keeps them as a guard"
         )
+    # A graph returns a list, so the trace has named its results by number.
     numbered = {f"output.{number}": name for number, name in enumerate(names)}
     traced = replace(
         traced,
@@ -430,6 +448,7 @@ def _program_of_pair(
 ) -> tuple[CalledProgram, list[tuple[int, bool]]]:
     """Return a Pair's program with the outputs that are used and its reads, and the places of those outputs."""
     entry, program = book.entries[index], book.entries[index].program
+    # Outputs that no link uses are left out. Reads and unused tensors of the program are inputs of the first Pair.
     places = used_outputs(book, index, later)
     before = tuple((name, read.source) for name, read in book.reads_before) if index == 0 else ()
     graphed = _GraphProgram(entry.ran.module, entry.ran.under, tuple(places), before, tuple(entry.after))
@@ -463,6 +482,7 @@ def used_outputs(book: _TensorTable, index: int, later: Mapping[int, Pair]) -> l
 
 def has_gradient(link: Link, pairs: Mapping[int, Pair]) -> bool:
     """Whether a gradient comes back over a link."""
+    # A result of the program: its tangent is an input of the backward.
     if link.target is None:
         return True
     backward = pairs[link.target].backward
@@ -518,9 +538,11 @@ def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
     observed, seen = warm_up(program)
     _check_program(observed, seen)
     paths = module_paths(program.target())
+    # Run the program once under Dynamo.
     record, ready = run_graphs(observed, paths)
     if not record.ran:
         raise CaptureError(f"Dynamo makes no graph of {program.title}: no tensor operator runs in it")
+    # Enter reads and graphs in the order in which they ran, because a later one replaces Holders.
     book = _TensorTable(observed, paths, {id(tensor): name for name, tensor in ready.items()})
     book.enter_reads([first_read for first_read in record.reads if first_read.after == 0])
     for count, ran in enumerate(record.ran, 1):
@@ -528,6 +550,7 @@ def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
         book.enter_reads([first_read for first_read in record.reads if first_read.after == count])
     outputs, tree, leaves = book.link_results(record)
     book.add_unused_tensors(ready)
+    # Trace each graph to a Pair.
     traced = _trace_pairs(book, options)
     guards = tuple(guard for traced_pair in traced for guard in traced_pair.guards)
     first_read = next((guard for guard in guards if guard.kind in ("value", "shape")), None)
@@ -553,7 +576,7 @@ def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:
 
 
 def _check_program(program: ObservedProgram, seen: Findings) -> None:
-    """Refuse by name what Dynamo's graphs would lose."""
+    """Refuse by name the parts of a program that Dynamo's graphs would lose."""
     for edge in seen.opaque:
         if edge.kind == "hook" and edge.text == "a tensor hook":
             where = f" at {edge.source.file}:{edge.source.line}: {edge.source.code!r}" if edge.source else ""
@@ -578,6 +601,7 @@ def run_graphs(program: ObservedProgram, paths: Mapping[int, str]) -> tuple[Dyna
         seed_torch(SEED)
         args, kwargs = own_arguments(program, stage.ready)
         with refuse_seeding(program), with_foreign_random_states(program.foreign_random, program.target.snapshot):
+            # ContextVars that the program sets are gone after the run.
             run = contextvars.copy_context().run
             record = run(frontend.run_under_dynamo, program.target(), args, kwargs, program.loss, paths)
         replaced = sorted({**stage.new_tensors(), **stage.new_gradients()})

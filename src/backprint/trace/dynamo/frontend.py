@@ -1,9 +1,9 @@
 """Run a program once under Dynamo, the front end of torch.compile: its graphs, in the order they ran, and its breaks.
 
 Dynamo has a private region of its caches here, and everything that it kept of the run is removed, so that the user's
-compiled code stays compiled. A dispatch mode that Dynamo tolerates sees operators outside the graphs: a mere read of a
-value is noted, any other operator means that the graphs are not the whole program. Of Dynamo's descriptions of inputs
-and nodes only plain texts are read (`source.name`, `stack_trace`, `nn_module_stack`).
+compiled code stays compiled. A dispatch mode that Dynamo tolerates sees operators outside the graphs. A mere read of a
+value is noted; any other operator means that the graphs are not the whole program. Only plain texts are read of
+Dynamo's descriptions of inputs and nodes (`source.name`, `stack_trace`, `nn_module_stack`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from backprint.values.tree import copy_values
 # ---- Names, roles, lines and module paths
 
 NOT_IN_NAMES = ("_modules", "_parameters", "_buffers", "__closure__", "cell_contents", "__dict__", "__defaults__")
-"""Parts of a source that are Python's and torch's way to a tensor, and not part of its name."""
+"""Parts of a source by which Python and torch reach a tensor, and which are not part of its name."""
 
 _PART = re.compile(r"\['(?P<key>(?:[^'\\]|\\.)*)'\]|\[(?P<index>[^\]]+)\]|\.(?P<attribute>\w+)|(?P<root>[LG])(?=\[)")
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
@@ -111,6 +111,7 @@ def line_with_path(node: fx.Node, paths: Mapping[int, str]) -> Source | None:
     file, line, function = place
     module = ""
     for key, (spelled, _) in stack.items():
+        # Dynamo's keys are ids of modules; a module that is called again has `@` and a count after it.
         number = str(key).partition("@")[0]
         module = paths.get(int(number), module) if number.isdigit() else spelled
     return frames.source(file, line, function, module)
@@ -293,8 +294,10 @@ def _running_statistics_memory(func: Any, args: Any, kwargs: Any) -> set[int]:
 
 def _is_harmless(func: Any, args: Any, kwargs: Any, result: Any) -> bool:
     """Whether an operator outside the graphs is Dynamo's own, or only serves a print."""
+    # Dynamo is compiling now.
     if CompileContext.try_get() is not None:
         return True
+    # Shapes computed without values are Dynamo's too.
     leaves = pytree.tree_leaves((args, kwargs or {}, result))
     if any(isinstance(leaf, FakeTensor) or (isinstance(leaf, Tensor) and leaf.is_meta) for leaf in leaves):
         return True
@@ -333,10 +336,12 @@ def run_under_dynamo(
             if is_defect(error):
                 raise
             first_line = str(error).strip().splitlines()[0][:300] if str(error).strip() else ""
+            # Dynamo may have wrapped the mode's own error in another.
             raise outside.refused or CaptureError(
                 f"the program runs, but not through Dynamo: {type(error).__name__}: {first_line}"
             ) from error
         record.breaks = tuple(map(_describe_graph_break, graph_break_reasons[breaks_before:]))
+    # The program may have caught it.
     if outside.refused is not None:
         raise outside.refused
     return record
@@ -386,11 +391,13 @@ def _describe_graph_break(reason: Any) -> str:
 # ---- Leaving Dynamo as it was
 
 SETTINGS: Mapping[str, Any] = {
+    # An error or a limit must not make Dynamo run a frame uncompiled: the graphs are to be the whole program.
     "suppress_errors": False,
     "recompile_limit": 2**20,
     "accumulated_recompile_limit": 2**20,
     "error_on_recompile": False,
     "fail_on_recompile_limit_hit": False,
+    # Sizes and numbers are constants of the graphs, whatever the user's own settings are.
     "automatic_dynamic_shapes": False,
     "assume_static_by_default": True,
     "capture_scalar_outputs": False,

@@ -49,8 +49,9 @@ from backprint.values.wrappers import opened
 class _RecordedStep:
     """A recorded step: the program with its external tensors, and the StorageView of each result.
 
-    `keys` has the program's name for each key of the tape's ports, `changed` the names of tensors that were written to.
-    `shards` says what a tensor, an output or a gradient is a part of, and `hooks` what hooks after accumulation did.
+    `keys` has the program's name for each key of the tape's ports, and `changed` names the tensors that were written
+    to. `shards` has the sharding of tensors, outputs and gradients that are DTensors. `hooks` has the effects of
+    post-accumulate-grad hooks.
     """
 
     program: ObservedProgram
@@ -174,7 +175,7 @@ def _with_clones_of_leaves(attempt: _Attempt) -> CalledProgram | None:
 
 
 def _without_gradients_of_shared(attempt: _Attempt) -> CalledProgram | None:
-    """The program writes to memory that tensors share, and they require grad by default only: they do not."""
+    """The program writes to memory that tensors share, and they require grad by default only: record them without."""
     if attempt.run is None or not attempt.program.grad_by_default:
         return None
     shared = shared_and_written(attempt.run.program, attempt.run.changed)
@@ -190,7 +191,7 @@ def _without_default_gradients(attempt: _Attempt) -> CalledProgram | None:
 
 
 def _without_hooks_after(attempt: _Attempt) -> CalledProgram | None:
-    """Hooks after accumulation exist, and are no part of a capture: they do not run."""
+    """Post-accumulate-grad hooks exist that a capture cannot have: record again without running them."""
     hooks = None if attempt.run is None else attempt.run.hooks
     if hooks is None or not attempt.program.runs_hooks_after or hooks.are_captured or not hooks.exist:
         return None
@@ -204,7 +205,7 @@ RETRIES = (
     _without_default_gradients,
     _without_hooks_after,
 )
-"""Reasons to record a program again: each returns how it is to run then, None where it does not apply."""
+"""Reasons to record a program again. Each returns the program as it runs then, or None where it does not apply."""
 
 
 def record_once(program: CalledProgram) -> _RecordedStep:
@@ -212,6 +213,7 @@ def record_once(program: CalledProgram) -> _RecordedStep:
     paths = module_paths(program.target())
     with preserving_random_states(), restoring_gradients(program.target()):
         seed_torch(SEED)
+        # A cast that is cached from before would be a tensor that no recorded operator makes.
         torch.clear_autocast_cache()
         recorder = Recorder(paths, program.world)
         values = None if program.world is None else program.current_tensors()
@@ -235,6 +237,7 @@ def record_once(program: CalledProgram) -> _RecordedStep:
 
 def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorder) -> _RecordedStep:
     """Record the backward of a recorded forward."""
+    # What the forward did, read before the backward runs: edges, writes, external tensors, effects.
     recorder.note_edges_behind_outputs(forward.tensors)
     recorder.note_written()
     program = forward.stage.program
@@ -247,6 +250,7 @@ def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorde
     effects = forward.effects(outside, [name for name, tensor in outside.items() if recorder.had_gradient(tensor)])
     written = {name for name, tensor in outside.items() if id(tensor) in recorder.seen.written}
     after = {**forward.stage.ready, **outside, **effects.new}
+    # Where the results are. The writer later reads the value that each place has at the end of the forward.
     outputs = {name: recorder.place(opened(tensor)) for name, tensor in forward.tensors.items()}
     mutations = {name: recorder.place(tensor) for name, tensor in after.items()}
     requiring_grad = {named.name for named in with_outside_.tensors if named.requires_grad}
@@ -254,6 +258,7 @@ def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorde
     shards_of_gradients: dict[str, str] = {}
     # hooks by which a module reduces gradients are a part of every step of ranks
     watched = leaves if program.runs_hooks_after and not program.accumulates else {}
+    # Record autograd's own backward.
     with watching_hooks(watched, recorder.tape.calls) as hooks:
         gradients, tangents = _backward_placements(
             with_outside_, recorder, opener, leaves, forward.tensors, shards_of_gradients
@@ -288,7 +293,8 @@ def _backward_placements(
     outputs: Mapping[str, Tensor],
     shards: dict[str, str],
 ) -> tuple[dict[str, StorageView | None], dict[str, Tensor]]:
-    """Record autograd's own backward; return where the gradients are, and the tangents of the outputs that have one."""
+    """Record autograd's own backward. Return the StorageViews of the gradients, and the tangents of the outputs that
+    have one."""
     roots = {name: tensor for name, tensor in outputs.items() if tensor.requires_grad}
     wanted = [named for named in program.tensors if named.requires_grad]
     if not roots or not wanted:
@@ -300,6 +306,7 @@ def _backward_placements(
     fake_mode: Any = contextlib.nullcontext() if program.world is None else program.world.running()
     with fake_mode, opener, recorder.backward():
         gradients = run_backward(program, leaves, outputs, tangents, shards)
+    # The program has run this backward itself, so it takes no tangents.
     if not gradients:
         recorder.remove_ports([tangent_name(name) for name in tangents])
         return {}, {}
@@ -314,6 +321,7 @@ def _backward_placements(
 def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
     """Return the engine's result for a recorded step."""
     program, seen = run.program, run.recorder.seen
+    # The tape as a Joint, then as a Pair.
     joint, writer = joint_of(run, in_place=not options.functional)
     if options.partition is not None:
         joint = repartition(joint, options.partition)
@@ -321,6 +329,7 @@ def result_of_step(run: _RecordedStep, options: CaptureOptions) -> EngineResult:
     pair = assembled.pair
     if options.partition is None:
         pair = Pair(pair.name, pair.forward, pair.backward, lives=tuple(_lives_of(pair, run, writer)))
+    # The program with its findings: the tensors that it writes to, also through shared memory.
     changed = frozenset(port.name for port, _ in joint.results if port.role == "mutation")
     groups = tuple(group for group in alias_groups(program.own()) if set(group) & changed)
     return EngineResult(
@@ -344,7 +353,7 @@ def _lives_of(pair: Pair, run: _RecordedStep, writer: Writer) -> Iterator[tuple[
     """Yield the values that lived on after their last use in the graphs, each with the last step before it was freed.
 
     These are values of the forward, of a custom Function's backward, and of a backward that runs in the node of a
-    checkpoint. What is a result, or is updated in place, is left out.
+    checkpoint. Results, and values that are updated in place, are left out.
     """
     graphs = [graph for graph in (pair.forward, pair.backward) if graph is not None]
     steps = [step for graph in graphs for step in graph.steps]
@@ -380,7 +389,7 @@ def _doubts(pair: Pair, seen: Observations) -> Iterator[Doubt]:
 
 
 def joint_of(run: _RecordedStep, in_place: bool) -> tuple[Joint, Writer]:
-    """Return the Joint of a recorded step, and what wrote it."""
+    """Return the Joint of a recorded step, and the Writer that wrote it."""
     program, tape = run.program, run.recorder.tape
     tangents = {tangent_name(name): name for name in run.tangents}
     fresh = {key: free_name(f"constant_{index}", program.tensors) for index, key in enumerate(tape.constants)}
@@ -410,6 +419,7 @@ def joint_of(run: _RecordedStep, in_place: bool) -> tuple[Joint, Writer]:
                 "tangent",
                 placement_spec(places[key]),
                 writer.locals[key],
+                # The gradient of a partial sum is the same on every rank.
                 run.shards.get(PortKey("output", name), "").replace("Partial(sum)", "Replicate"),
             )
             for key, name in tangents.items()
@@ -446,6 +456,7 @@ def _write_forward(
         port_names.setdefault(place, set()).update([local[name]] if name in local else [])
     for name, place in run.mutations.items():
         value = writer.value_at(place)
+        # A tensor is a mutation too if no write to it was seen, but its memory has another value than its port.
         if name in run.changed or (name in local and value.name not in port_names[place]):
             results.append((Port(name, "mutation", placement_spec(place)), value))
     return steps, results

@@ -82,6 +82,7 @@ def split_foreach_call(call: TapedCall) -> Iterator[TapedCall]:
     if count < 2 or not is_foreach(call):
         raise CaptureError(f"{call.func} changes several tensors that share memory: keep that part outside")
     for index in range(count):
+        # Lists of that length go with the tensors one by one; other arguments are for all of them.
         args = [[item[index]] if type(item) is list and len(item) == count else item for item in call.args]
         kwargs = {
             key: [item[index]] if type(item) is list and len(item) == count else item
@@ -98,7 +99,7 @@ RENAMED: dict[Any, Any] = {aten.bernoulli_.float: aten.bernoulli.p}
 
 
 def functional_form(call: TapedCall) -> Any:
-    """Return the operator that returns what a call writes in place, or None."""
+    """Return the operator that returns the new values of the arguments that a call writes to, or None."""
     if not _changes_statistics(call):
         return _functional_of(call.func)
     if call.func is aten.native_batch_norm.default and all(type(place) is StorageView for place in call.args[3:5]):
@@ -107,18 +108,19 @@ def functional_form(call: TapedCall) -> Any:
 
 
 def view_form(call: TapedCall) -> Any:
-    """Return the operator that returns the view that a call turns its argument into, as `t` for `t_`, or None."""
+    """Return the operator that returns the view into which a call turns its argument, such as `t` for `t_`, or None."""
     return _functional_of(call.func) or _view_function_of(call.func)
 
 
 @functools.cache
 def _functional_of(func: Any) -> Any:
-    """Return the operator that returns what another writes in place, or None."""
+    """Return the operator that returns the new values of the arguments that an operator writes to, or None."""
     if func in RENAMED:
         return RENAMED[func]
     schema = schema_of(func)
     space, name = schema.name.split("::")
     parameters = [(argument.name, str(argument.type)) for argument in schema.arguments if not argument.is_out]
+    # The same parameters without the outputs, in PyTorch's ways to name a functional form.
     candidates = [name.removesuffix("_"), name, f"{name}_functional", f"{name.removesuffix('_')}_functional"]
     for candidate in dict.fromkeys(candidates):
         packet = getattr(getattr(torch.ops, space), candidate, None)
@@ -191,7 +193,8 @@ class _ResultGeometry:
         return self.cache[key]
 
     def device(self, args: Any, kwargs: Mapping[str, Any]) -> torch.device:
-        """Return the device of a step's results: that of its argument, or of its values, a GPU before the CPU."""
+        """Return the device of a step's results: its `device` argument, or the device of its values, where a GPU counts
+        before the CPU."""
         if kwargs.get("device") is not None:
             return with_device_index(torch.device(kwargs["device"]))
         devices = [self.places[leaf.name].device for leaf in iter_leaves(args, kwargs) if type(leaf) is Ref]
@@ -206,6 +209,7 @@ class _ResultGeometry:
                 return tuple([self.key(item) for item in value])
             case dict():
                 return tuple([(key, self.key(item)) for key, item in value.items()])
+        # As dict keys, 1, 1.0 and True are equal, and no NaN equals itself.
         return type(value), repr(value)
 
     def with_meta_tensors(self, value: Any) -> Any:
@@ -232,8 +236,9 @@ class Echoes:
     """Finds the echo of each call of a backward: a gradient of a forward value, a sum of gradients, or a recomputation.
 
     `latest` returns the latest name of a tensor, or ''. `calls_by_node` has the call that made each autograd node. A
-    checkpoint repeats calls of the forward on the same values. `contents` says what a memory holds now: equal texts
-    stand for values that were computed alike, also those that each layer of the forward computes, such as a mask.
+    checkpoint repeats calls of the forward on the same values. `contents` describes the current content of each memory:
+    equal texts stand for values that were computed alike, also for values that each layer of the forward computes, such
+    as a mask.
     """
 
     def __init__(self, latest: Callable[[StorageView], str]) -> None:
@@ -247,7 +252,7 @@ class Echoes:
         self.node_of_value: dict[str, int | None] = {}
 
     def note_node_of_value(self, name: str, call: TapedCall | None) -> None:
-        """Note in the backward of which autograd node a value was made."""
+        """Note the autograd node in whose backward a value was made."""
         self.node_of_value[name] = None if call is None else call.node
 
     def begin_backward(self) -> None:
@@ -255,12 +260,14 @@ class Echoes:
         self.in_backward = True
 
     def note(self, call: TapedCall, name: str) -> None:
-        """Remember a call that has been written; for a repeated call, also where its results were the first time."""
+        """Remember a call that has been written, and for a repeated call the first one's results."""
         if not self.in_backward:
             self.forward_calls.append((name, call))
         elif call.grad:
             name = name if (original := self.repeated_call(call)) is None else original[0]
             self.note_contents(call, self.call_key(call))
+        # The node of a call was made just before it ran. Calls that make no node follow with the same number: the first
+        # one counts.
         self.calls_by_node.setdefault(call.seq - 1, (name, call))
 
     # ---- The echo of a call
@@ -308,7 +315,7 @@ class Echoes:
             self.note_contents(call, key)
 
     def note_contents(self, call: TapedCall, key: str) -> None:
-        """Note what a call of this key leaves in the memory of its results, and in that of arguments it changes.
+        """Note the new content of the memory of a call's results, and of the arguments that it changes.
 
         Memory that no call has made is its own content, whatever is written to it: a batch norm that is repeated reads
         running statistics that its first run has changed.
@@ -323,12 +330,12 @@ class Echoes:
                 self.contents[leaf.memory] = f"{index} of call {number}"
 
     def call_key(self, call: TapedCall) -> str:
-        """Return a call as text, with what its arguments hold in the place of their memory: equal texts compute the
-        same."""
+        """Return a call as text, with the content of its arguments in the place of their memory: calls with equal texts
+        compute the same."""
         return repr((call.func, self.with_contents(call.args), self.with_contents(call.kwargs), call.state))
 
     def with_contents(self, value: Any) -> Any:
-        """Replace the memory of StorageViews by what it holds."""
+        """Replace the memory of StorageViews by its content."""
         if type(value) is StorageView:
             return (self.contents.get(value.memory, value.memory), *value[1:])
         if isinstance(value, (tuple, list)):
@@ -338,8 +345,8 @@ class Echoes:
     def summed_gradients_of(self, call: TapedCall) -> str:
         """Return the forward value whose gradients from two autograd nodes are added; '' if this is not such a sum.
 
-        The nodes of both addends are those of forward calls that took that value, so it is an argument that both calls
-        have in common, of the shape of the sum.
+        Both addends were made in nodes of forward calls that took that value. So it is an argument that both calls have
+        in common, of the shape of the sum.
         """
         sides = []
         for place in call.args[:2]:
@@ -372,7 +379,7 @@ class Page:
     """Writes Steps, for one call of the tape after another.
 
     `steps` is the direction that is being written and `call` the call; both change while a tape is written. `places`
-    has the StorageView of every value by name, `notes` what the text of a step does not show.
+    has the StorageView of every value by name, and `notes` the facts that the text of a step does not show.
     """
 
     def __init__(self, names: Names, echoes: Echoes) -> None:

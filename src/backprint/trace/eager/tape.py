@@ -1,8 +1,8 @@
 """The recorder of one real step: every operator in order, forward and backward, on a Tape.
 
-A tensor on a tape is a StorageView: its storage and its geometry in it. Python's identity would not work, because
-autograd returns a saved tensor as a new object; its memory is the same. No tensor is kept alive. A sparse tensor's
-StorageView has those of its indices and values, which are strided tensors.
+A tensor on a tape is a StorageView: its storage and its geometry in it. Python's identity would not do, because
+autograd unpacks a saved tensor as a new object in the same memory. No tensor is kept alive. The StorageView of a sparse
+tensor has the StorageViews of its indices and values, which are strided tensors.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from backprint.values.tree import plain_leaves, strided_parts
 class StorageView(NamedTuple):
     """The storage and the geometry of a tensor. Two tensors with one StorageView have the same elements.
 
-    A sparse tensor's `memory` is that of its values as a negative number, which no strided tensor has. `parts` are the
-    StorageViews of its indices and values. `detached` marks an argument that does not require grad and uses memory of
-    arguments that do.
+    `lazy` has the conjugate bit and the negative bit. A sparse tensor has no stride; `parts` are the StorageViews of
+    its indices and values, and its `memory` is the memory of its values as a negative number, which no strided tensor
+    has. `detached` marks an argument that does not require grad and uses memory of arguments that do.
     """
 
     memory: int
@@ -76,6 +76,7 @@ class NoFunctionalForm(CaptureError):
 def iter_leaves(*values: Any) -> Iterator[Any]:
     """Yield the leaves of nested arguments; a StorageView is a leaf."""
     for value in values:
+        # A StorageView is a tuple too, so the exact type is asked first.
         if type(value) is not StorageView and isinstance(value, (tuple, list)):
             yield from iter_leaves(*value)
         elif isinstance(value, dict):
@@ -85,7 +86,7 @@ def iter_leaves(*values: Any) -> Iterator[Any]:
 
 
 def placements(*values: Any) -> list[StorageView]:
-    """Return the tensors among nested arguments."""
+    """Return the StorageViews among nested arguments."""
     return [leaf for leaf in iter_leaves(*values) if type(leaf) is StorageView]
 
 
@@ -156,12 +157,12 @@ def without_gaps(value: Any) -> Any:
 
 
 def bytes_spanned(place: StorageView) -> int:
-    """Return the bytes of a storage up to the last that a tensor uses."""
+    """Return the number of bytes of a storage up to the last byte that a tensor uses."""
     return elements_spanned(place) * place.dtype.itemsize
 
 
 def elements_spanned(place: StorageView) -> int:
-    """Return the elements of a storage up to the last that a tensor uses."""
+    """Return the number of elements of a storage up to the last element that a tensor uses."""
     return place.offset + span(place.shape, place.stride)
 
 
@@ -209,11 +210,11 @@ class GeneratorState(NamedTuple):
 
 
 class TapedCall(NamedTuple):
-    """One operator call. Tensors are StorageViews; `node` is the autograd node whose backward it is part of.
+    """One operator call. Tensors are StorageViews. `node` is the autograd node in whose backward the call ran.
 
-    `sums` says that autograd accumulates into a leaf's gradient, `grad` that autograd records the call. `state` is the
-    generator's state before a random draw, `state_after` its state afterwards; `own` says that the generator was the
-    program's own. `seq` is the sequence number of the autograd node that this call makes, if any.
+    `sums` says that autograd accumulates into a leaf's gradient, and `grad` that grad mode was on. `state` is the
+    generator's state before a random draw and `state_after` the state afterwards; `own` says that the draw has a
+    generator of the program's own. `seq` is the sequence number that autograd would give its next node.
     """
 
     func: Any
@@ -240,10 +241,10 @@ class _TapePort:
 
 @dataclass(slots=True)
 class Tape:
-    """Every call of a step in order. Those from `boundary` on are its backward.
+    """Every call of a step in order. The calls from `boundary` on are its backward.
 
-    `start` is the state in which each device's own generator was before its first draw, `groups` the ranks in each
-    group of processes that a collective runs in.
+    `start` has the state of each device's default generator before its first draw, and `groups` the ranks of each
+    process group in which a collective runs.
     """
 
     calls: list[TapedCall] = field(default_factory=list)
@@ -272,11 +273,16 @@ class Recorder(Watch):
         super().__init__(paths, world=world)
         self.types = PLAIN_TENSOR_TYPES if world is None else WITH_FAKE
         self.tape = Tape(start=own_generators())
+        # The number of each storage on the tape, by its identity.
         self.memories: dict[int, int] = {}
         self.memory_count = 0
         self.last_node: Any = None
+        # Sparse tensors from outside, each with an alias from before the run.
         self.shells: list[tuple[Tensor, Tensor]] = []
+        # Storages that were resized from 0 bytes and not read since.
         self.filled: set[int] = set()
+        # Weak references to storages. Their callbacks write into `freed`: the number of calls that had run when it was
+        # freed.
         self.followers: list[Any] = []
         self.freed: dict[int, int] = {}
 
@@ -326,6 +332,7 @@ class Recorder(Watch):
         key = storage_id(tensor.untyped_storage())
         if key not in self.memories:
             self.set_dependencies(tensor, frozenset())
+        # The common case, without new objects for layout and lazy bits: this runs for every argument of every call.
         if not tensor.is_complex() and not tensor.is_neg():
             return StorageView(
                 self.memories[key],
@@ -351,15 +358,18 @@ class Recorder(Watch):
         if not self.types.issuperset(types):
             # DTensor runs operators on fake tensors to learn the shapes of its results: no value of the program
             return func(*args, **kwargs) if WITH_FAKE.issuperset(types) else NotImplemented
+        # A call that is answered, or opened into other calls, is not on the tape itself. No call is of two of these
+        # kinds.
         if is_number_read(func, args):
             return args[0]
         if is_composite(func, args, kwargs):
             return decompose_under_mode(self, func, args, kwargs)
         if (form := form_of(func)) is not None:
-            with self:
+            with self:  # torch disables a mode while it handles a call, and the operators of the form are to be seen
                 return form(*args, **kwargs)
         if func is torch.ops.aten._cudnn_rnn.default:
             args = (*args[:3], None, *args[4:])  # not the buffer in which the weights lie, which would stay behind them
+        # Begun before it runs: the call may change its arguments' geometry (`t_`) or the generator's state.
         call = self.begin_call(func, args, kwargs)
         if call is not None and is_collective(func):
             call = self.labelled(call, args)
@@ -372,6 +382,7 @@ class Recorder(Watch):
             result = for_program(func, *args, **kwargs)
             refuse_silent_operator(func, before)
         except RuntimeError:
+            # The program may catch this error and go on.
             self.guard_values_of([leaf for leaf in iter_leaves(args, kwargs) if isinstance(leaf, Tensor)])
             raise
         if call is not None:
@@ -414,6 +425,8 @@ class Recorder(Watch):
             placed_kwargs,
             None,
             source,
+            # Autograd made the node of this call above the mode, so the node has the number before this one
+            # (`Echoes.note`).
             next_sequence_number(),
             None if node is None else sequence_number(node),
             state,
@@ -456,11 +469,13 @@ class Recorder(Watch):
             if tensor.layout is torch.strided:
                 copy = tensor.detach().clone()
                 self.enter_constant(copy)
+                # A call that reads values becomes a guard when the tape is written.
                 self.run_and_record(torch.ops.aten.equal.default, (), (tensor, copy), {})
 
     def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> StorageView:
         """Return the StorageView of an argument of a call. A tensor of unknown memory comes from outside."""
         keys = [storage_id(storage) for storage in storages(tensor)]
+        # The last storage of a sparse tensor has its values; of a strided tensor it is the only one.
         if keys[-1] in self.filled:
             self.enter_unwritten(tensor, keys[-1])
         if keys[-1] not in self.dependencies or self.is_outside_span(tensor):
@@ -469,6 +484,7 @@ class Recorder(Watch):
             if key not in self.dependencies:
                 self.enter_constant(part)  # indices that a kernel made for values of the program
             elif writes and key in self.callers and key not in self.content_before:
+                # The first write to memory of the caller's, which `restore` puts back.
                 self.content_before[key] = self.callers[key].clone()
         place = self.place(tensor)
         if not recorded_by_autograd or place.layout is not STRIDED:
@@ -489,6 +505,7 @@ class Recorder(Watch):
         else:
             self.enter_sparse_from_outside(tensor)
         if self.tape.boundary is not None:
+            # A buffer that is written to is entered whole, because the next call may write to another part of it.
             whole = _whole_storage(tensor) if writes else tensor
             self.add_span(whole)
             self.enter_constant(whole)
@@ -506,11 +523,12 @@ class Recorder(Watch):
         self.add_port(key, tensor)
 
     def note_filled(self, storage: Any) -> None:
-        """Note that a storage without bytes gets some, as FSDP2 does with what it gathers: they are new memory."""
+        """Note that a storage of 0 bytes is resized, as FSDP2 does for gathered parameters: its bytes are new
+        memory."""
         self.filled.add(storage_id(storage))
 
     def enter_unwritten(self, tensor: Tensor, key: int) -> None:
-        """Enter memory that a storage has just got, as a new tensor would have it."""
+        """Enter memory that a storage has just been given, like the memory of a new tensor."""
         self.filled.discard(key)
         self.dependencies.pop(key, None)
         self.set_dependencies(tensor, frozenset())
@@ -579,7 +597,8 @@ def _without_detached_marks(value: Any, memories: Collection[int]) -> Any:
 
 
 class _OperatorFacts(NamedTuple):
-    """Facts about an operator that recording needs: whether it is recorded, writes arguments, and draws."""
+    """The facts about an operator that recording needs: whether it is recorded, writes to arguments, and draws random
+    numbers."""
 
     counts: bool
     writes: bool
@@ -588,11 +607,12 @@ class _OperatorFacts(NamedTuple):
 
 @functools.cache
 def facts_of(func: Any) -> _OperatorFacts:
-    """Return the Facts of an operator; raise for a higher-order one."""
+    """Return the facts about an operator; raise for a higher-order operator."""
     if isinstance(func, HigherOrderOperator):
         raise CaptureError(f"the higher-order operator {name_of(func)!r} cannot be opened into what it runs")
     silent = schema_of(func).name in SILENT_WRITERS
     draws = torch.Tag.nondeterministic_seeded in func.tags
+    # These compute no value: marks of a profiler, reads of a tensor's attributes, and where a tensor lies.
     counts = func.namespace not in ("profiler", "_profiler", "prim") and schema_of(func).name != "aten::is_pinned"
     return _OperatorFacts(counts, bool(schema_of(func).is_mutable or silent), draws)
 
@@ -607,7 +627,7 @@ def _generator_of(args: Any, kwargs: Any) -> torch.Generator | None:
 
 
 def _generator_state_of_draw(generator: torch.Generator | None, args: Any, kwargs: Any) -> GeneratorState:
-    """Return the state of a draw's generator: its argument's, or that of its device."""
+    """Return the state of a draw's generator: the generator that it was passed, or its device's default generator."""
     device = _drawing_device(args, kwargs) if generator is None else generator.device
     if generator is not None:
         state = generator.get_state()
@@ -619,13 +639,13 @@ def _generator_state_of_draw(generator: torch.Generator | None, args: Any, kwarg
 
 
 def _advance_generator(generator: torch.Generator | None) -> None:
-    """Advance a generator, as a draw does that has values: so the draws of a fake run are told apart by its states."""
+    """Advance a generator as a draw with values does, so that the states tell the draws of a fake run apart."""
     with without_modes():
         torch.empty(1).uniform_(generator=generator)
 
 
 def _drawing_device(args: Any, kwargs: Any) -> torch.device:
-    """Return the device that an operator runs on: its argument, or that of its tensors."""
+    """Return the device that an operator runs on: its `device` argument, or the device of its tensors."""
     device = kwargs.get("device") or next(
         (leaf.device for leaf in iter_leaves(args) if isinstance(leaf, Tensor)), "cpu"
     )

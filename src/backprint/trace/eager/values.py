@@ -46,20 +46,21 @@ class ViewOrigin:
 
 
 def _strided_view(parent: StorageView, place: StorageView) -> ViewOrigin:
-    """Return a tensor by its geometry, as a view of a contiguous tensor."""
+    """Return the ViewOrigin of a tensor that is taken from a contiguous tensor by its geometry."""
     return ViewOrigin(parent, aten.as_strided.default, (place.shape, place.stride, place.offset))
 
 
 def _view_origin(call: TapedCall, place: StorageView, arguments: Sequence[StorageView]) -> ViewOrigin:
-    """Return how a view that a call returned was made from the tensor it views, usually the first argument."""
+    """Return the ViewOrigin of a view that a call returned. Its parent is usually the first argument."""
     parent = next(place_ for place_ in arguments if place_.memory == place.memory)
+    # `as_strided` reads the whole storage and not its argument, so it is derived from the flat value instead.
     if call.func is not aten.as_strided.default and call.args and call.args[0] == parent and not call.kwargs:
         return ViewOrigin(parent, call.func, tuple(call.args[1:]))
     return ViewOrigin(parent)
 
 
 def _part_origin(call: TapedCall, index: int, place: StorageView, arguments: Sequence[StorageView]) -> ViewOrigin:
-    """Return how one of several views that a call returned was made: as a slice or a selection."""
+    """Return the ViewOrigin of one of several views that a call returned, as a slice or a selection."""
     parent = next(place_ for place_ in arguments if place_.memory == place.memory)
     if call.func is aten.unbind.int:
         dim = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0)
@@ -126,8 +127,8 @@ class _Storage:
     """One storage: its base, and the tensors in it.
 
     `names` has the latest name of each tensor, with the `write_count` at which it was set: a name is current if no
-    write came after it. `origins` says how a view was made from another tensor, and `roots` are tensors that were not
-    made as views: ports, and results of operators that hide how they were made.
+    write came after it. `origins` has the ViewOrigin of each view. `roots` are tensors that are not known as views:
+    ports, and results of operators that hide how they were made.
     """
 
     base: StorageView
@@ -178,6 +179,7 @@ class Storages:
         if storage is None:
             self.begin(name, place)
             return
+        # A view of an argument has its origin; any other tensor in a known memory is a root of its own.
         if not self.has_origin(storage, place):
             if any(argument.memory == place.memory for argument in arguments):
                 storage.origins[place] = view()
@@ -187,7 +189,7 @@ class Storages:
             storage.names[place] = (name, storage.write_count)
 
     def has_origin(self, storage: _Storage, place: StorageView) -> bool:
-        """Whether it is known where a tensor comes from. A view of a view of a root may be in the place of the root."""
+        """Whether the origin of a tensor is known. A view of a view of a root may have the StorageView of the root."""
         return place == storage.base or place in storage.origins or place in storage.roots
 
     def write_base(self, storage: _Storage, name: str) -> None:
@@ -226,6 +228,7 @@ class Storages:
         known = storage.names.get(place)
         if known is not None and (known[1] == storage.write_count or self.in_place):
             return Ref(known[0])
+        # Out of date: derive the tensor again from the current value of its parent.
         view = storage.origins.get(place)
         view = view if view is not None and view.func is not None else self.derive_view(place)
         parent = self.value_at(view.parent)
@@ -253,7 +256,7 @@ class Storages:
         return storage.origins[place]
 
     def derive_real_view(self, storage: _Storage, place: StorageView) -> None:
-        """Derive a real view of complex memory: of `view_as_real` of the flat value, by its geometry."""
+        """Derive a real view of complex memory: `view_as_real` of the flat value, then the view by its geometry."""
         whole = self.flatten(storage.base)
         pairs = whole._replace(dtype=place.dtype, shape=(*whole.shape, 2), stride=(2, 1))
         storage.origins[pairs] = ViewOrigin(whole, aten.view_as_real.default)
@@ -261,7 +264,8 @@ class Storages:
             storage.origins[place] = _strided_view(pairs, place)
 
     def derive_dtype_view(self, storage: _Storage, place: StorageView) -> None:
-        """Derive a view with another dtype than its storage's: of the flat value as that dtype, by its geometry."""
+        """Derive a view with another dtype than its storage's: the flat value as that dtype, then the view by its
+        geometry."""
         old_size, new_size = storage.base.dtype.itemsize, place.dtype.itemsize
         span = math.ceil(
             max(elements_spanned(place) * new_size, elements_spanned(storage.base) * old_size) / max(old_size, new_size)
@@ -280,9 +284,10 @@ class Storages:
     def flatten(self, covering: StorageView) -> StorageView:
         """Make one flat value the base of a storage, large enough for `covering`; return its StorageView.
 
-        Two inputs may be views of one memory, of which the graph knows no common tensor. Zeros are filled from each of
-        them (`as_strided_scatter`; one that is all of the memory is viewed), and all are views of the result from then
-        on, so that a write to one of them is seen by the others.
+        Two inputs may be views of one memory, of which the graph knows no common tensor. The flat value begins as
+        zeros, into which each of them is written by `as_strided_scatter`. A single tensor that is all of the memory is
+        viewed instead. All of them are views of the flat value from then on, so that a write to one of them is seen by
+        the others.
         """
         storage = self.of(covering)
         roots = storage.sources()
@@ -317,6 +322,7 @@ class Storages:
         instead, by `as_strided`, which always has one.
         """
         storage, written = self.of(place), place
+        # A write to one root must reach the others, so they need a common base.
         if sum(root not in storage.origins for root in storage.roots) > 1:
             self.flatten(place)
         while place != storage.base:
@@ -341,6 +347,7 @@ class Storages:
         new_names: dict[StorageView, str] = {}
         while True:
             if self.has_geometry_of(name, place):
+                # This tensor's new value is at hand: it need not be derived from the base.
                 new_names[place] = name
             if place == storage.base:
                 break
@@ -366,9 +373,10 @@ class Storages:
         return geometry_of_value in (geometry(place), geometry(place._replace(lazy=(False, False))))
 
     def with_geometry_of(self, name: str, place: StorageView, old: Ref) -> str:
-        """Return a value that has the dtype, shape and strides of the tensor that it is written to."""
+        """Return this value with the dtype, shape and strides of the tensor that it is written to."""
         if self.has_geometry_of(name, place):
             return name
+        # A tensor with gaps is no value of its own: it is scattered into its parent, where only its elements count.
         current = self.page.places[name]
         if (
             (current.dtype, current.shape) == (place.dtype, place.shape)
@@ -385,6 +393,7 @@ class Storages:
             return
         known = [] if storage is None else [storage.base, *storage.roots]
         known += [before] if before.memory == after.memory else []
+        # In memory that the storage has already, the tensor is one more view of it.
         if bytes_spanned(after) > max(map(bytes_spanned, known), default=-1):
             self.begin_uninitialized(after, 0 if storage is None else storage.write_count + 1)
 
@@ -400,11 +409,8 @@ class Storages:
 
 @dataclass(frozen=True, slots=True)
 class _SparseValue:
-    """A sparse tensor's name.
-
-    `positions_vary` says that the positions of its values depend on values that a recipe may resample, `count_varies`
-    that their number does.
-    """
+    """A sparse tensor's name, and what may vary when a recipe resamples values: the positions of the tensor's elements,
+    and their number."""
 
     name: str
     positions_vary: bool = False
@@ -414,8 +420,8 @@ class _SparseValue:
 class _SparseValues:
     """Every sparse tensor by its StorageView. A call that changes one in place is refused.
 
-    The indices and values of a sparse tensor are strided tensors, which may be changed: then only a later use of the
-    sparse tensor is refused, with the error in `outdated`. Optimizers such as SparseAdam compute in the memory of
+    The indices and values of a sparse tensor are strided tensors, which may be changed. Then only a later use of the
+    sparse tensor is refused, with the error in `outdated`: optimizers such as SparseAdam compute in the memory of
     values of which they have built a sparse tensor that is gone. A port is always in use, by the caller.
     `constant_memories` are storages whose content a recipe keeps: a tensor that is built from these alone has the same
     structure on every replay.
@@ -436,8 +442,8 @@ class _SparseValues:
         return Ref(self.values[place].name)
 
     def build_compressed(self, place: StorageView) -> None:
-        """Build a compressed sparse tensor from its parts, where no recorded call returned it: autograd makes such a
-        gradient below all operators. A COO tensor is always returned by a call."""
+        """Build a compressed sparse tensor from its parts, where no recorded call returned it: autograd makes such
+        gradients below all operators. A COO tensor is always returned by a call."""
         if place.layout is torch.sparse_coo:
             _raise_without_maker(place)
         parts = [self.storages.value_at(part) for part in place.parts]
@@ -457,8 +463,8 @@ class _SparseValues:
             self.outdated.pop(place, None)
 
     def note_update(self, call: TapedCall, written: StorageView) -> None:
-        """Note that a call has changed a strided tensor, and so each sparse tensor that it is a part of; raise if that
-        is a port."""
+        """Note that a call has changed a strided tensor, and so every sparse tensor that has it as a part; raise if
+        such a sparse tensor is a port."""
         for place in self.values:
             if any(part.memory == written.memory for part in place.parts):
                 part = "values" if place.parts[-1].memory == written.memory else "indices"
@@ -488,9 +494,11 @@ class _SparseValues:
         )
 
     def structure_dependence(self, place: StorageView, arguments: Sequence[StorageView]) -> tuple[bool, bool]:
-        """Return whether the positions of a sparse result's values depend on values, and whether their number does."""
+        """Return whether the positions of a sparse result's elements depend on values, and whether their number
+        does."""
         func = None if self.page.call is None else self.page.call.func
         known = [self.values[value] for value in arguments if value in self.values]
+        # The result has the structure of the mask, which is the last argument.
         known = known[-1:] if func is aten.sparse_mask.default else known
         if not known:
             return any(

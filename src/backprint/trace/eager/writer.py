@@ -1,8 +1,8 @@
 """Write a tape as straight-line code without updates in place: each update becomes a new value.
 
-The way of one call: `Writer.write_call` passes it to `Updates` if it changes arguments, else it writes the call as it
-ran. `CallSteps` makes its Step, `Page` appends that with the line and the echo of the call, and `CurrentValues` enters
-the results, so that later calls can read them.
+`Writer.write_call` passes a call to `Updates` if it changes arguments, and otherwise writes it as it ran. `CallSteps`
+makes its Step, `Page` appends the Step with the line and the echo of the call, and `CurrentValues` enters the results,
+so that later calls can read them.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class CallSteps:
     order. Any other draw (after a seed was set, from a generator of the program's own, or again in a checkpoint's
     backward) has its start state as an argument: saved by an earlier draw, or a port.
 
-    `stream` is the state of each device's own generator after the steps so far, `states` the name of each state that a
-    later draw needs, by the draw that saved it or by its bytes, and `fixed` those that are ports.
+    `stream` is the state of each device's own generator after the steps so far. `states` has the name of each state
+    that a later draw needs, by the draw that saved it or by its bytes. `fixed` has the states that are ports.
     """
 
     def __init__(self, page: Page, start: Mapping[str, bytes]) -> None:
@@ -77,13 +77,14 @@ class CallSteps:
         self.fixed: dict[str, Tensor] = {}
 
     def put_call(self, call: TapedCall, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-        """Write the step of a call, with this operator on these values; return the name of its result."""
+        """Write a call as a step of this operator on these values; return the name of its result."""
         page = self.page
         kwargs_without_generator = {
             key: value for key, value in kwargs.items() if not isinstance(value, torch.Generator)
         }
         page.last = name = page.names.free(name_of_result(func), avoid=BUILTINS)
         packed_args = tuple([pack(v) for v in args if not isinstance(v, torch.Generator)])
+        # A functional form returns something else than the call; its spec is set in `write_new_values`.
         spec = placement_spec(call.result) if func is call.func else None
         packed_kwargs = tuple(
             (key, pack(value))
@@ -92,17 +93,20 @@ class CallSteps:
             ).items()
         )
         step = Step(name, target_name(func), packed_args, packed_kwargs, spec)
+        # No draw.
         if call.state is None:
             page.put(step)
             if func in CHECKS or is_collective(func):
                 page.mark(name, stays=True)
         elif not call.own and call.state.state == self.stream.get(call.state.device):
+            # A draw that continues the stream.
             if call.state_after is not None:
                 self.stream[call.state_after.device] = call.state_after.state
             page.put(step)
             page.mark(name, draws=True)
             self.draws.setdefault(call.state, (name, func, page.steps))
         else:
+            # A draw from another state, which it takes as an argument.
             args_with_state = (self.state_before(call), pack(without_generator(func)), *packed_args)
             page.put(Step(name, "torch.ops.higher_order.run_with_rng_state", args_with_state, packed_kwargs, spec))
         return name
@@ -130,6 +134,8 @@ class CallSteps:
             draw = replace(steps[index_of_draw], name=pair, target=SAVING, args=args, spec=None)
             spec = TensorSpec("uint8", (length,))
             item = replace(steps[index_of_draw], target="operator.getitem", args=(Ref(pair), 1), kwargs=())
+            # Three steps replace the draw: both results, its start state, its value. The value keeps its name, so its
+            # uses stay.
             steps[index_of_draw : index_of_draw + 1] = [
                 draw,
                 Step(state, "operator.getitem", (Ref(pair), 0), (), spec),
@@ -214,6 +220,7 @@ class Updates:
         for place in changed:
             if place.layout is not torch.strided:
                 raise self.values.sparse.refusal_of_update(call, place)
+        # An `out=` call may resize its tensors, so its results are where the values are.
         written = self.results_of_out_call(call) if has_out(call) else []
         written = written or changed
         if self.in_place:
@@ -250,11 +257,12 @@ class Updates:
             self.values.enter_results(call, name)
 
     def write_functional(self, call: TapedCall, written: Sequence[StorageView]) -> None:
-        """Write an update as the operator that returns the new value, or in place on copies if there is none.
+        """Write an update as the operator that returns the new value, or in place on copies if there is no such
+        operator.
 
-        Whether there is one is known only when it is tried: a meta kernel may fail, or return another geometry. Then
-        the steps that were written until there are dead code, which assembly removes unless a note keeps it; so their
-        notes are dropped, and the stream of random numbers is set back.
+        This is known only when it is tried: a meta kernel may fail, or return another geometry. The steps that were
+        written until then are dead code, which assembly removes unless a note keeps it. So their notes are dropped, and
+        the stream of random numbers is set back.
         """
         for place in written:
             self.storages.prepare(place)
@@ -268,11 +276,12 @@ class Updates:
             self.write_on_copies(call, written)
 
     def write_clone(self, call: TapedCall) -> bool:
-        """Write `x.copy_(y)` as `y.clone()`, if that has the geometry of x; return whether it has.
+        """Write `x.copy_(y)` as `y.clone()`, if the clone has the geometry of x; return whether it has.
 
         `aten.copy` would do for every copy, but it takes the old value of x too, which would be kept alive for nothing.
         """
         place, source = call.args[:2]
+        # A `copy_` that broadcasts or converts is no clone.
         if type(source) is not StorageView or place.shape != source.shape or place.dtype != source.dtype:
             return False
         if place.device != source.device or place.lazy != source.lazy or place.layout is not torch.strided:
@@ -296,6 +305,7 @@ class Updates:
         args = self.values.refs_for_tensors(call.args)
         kwargs = {key: value for key, value in self.values.kwargs_with_refs(call).items() if key in names}
         results = without_gaps(self.page.geometry.results(func, args, kwargs))
+        # The operator's own results come first, then the new values of its arguments.
         new_values = placements(results)[-len(written) :]
         same_geometry = all(
             geometry(new_value) == geometry(place) for new_value, place in zip(new_values, written, strict=False)
@@ -327,7 +337,7 @@ class Updates:
     # ---- Updates without a functional form
 
     def write_on_copies(self, call: TapedCall, written: Sequence[StorageView]) -> None:
-        """Write an update in place on copies, which then are the new values of the tensors."""
+        """Write an update in place on copies, which become the new values of the tensors."""
         copies: dict[StorageView, str] = {}
         for place in written:
             old = self.values.value_at(place)
@@ -371,7 +381,7 @@ NEEDS_REQUIRES_GRAD = {aten._sparse_mm_reduce_impl.default: 1}
 class Writer:
     """Writes the calls of a tape as Steps, one segment after another.
 
-    `ports` has a name for the port of each key, and those in `always_ports` are ports whether a call uses them or not.
+    `ports` has a name for the port of each key. Keys in `always_ports` are ports whether a call uses them or not.
     With `in_place` the operators stay in place, and inputs that they would change are copied first. `start` is the
     generator state that a replay's draws start from.
     """
@@ -388,6 +398,7 @@ class Writer:
         names = Names()
         keys = dict.fromkeys((*always_ports, *(root.key for roots in tape.ports.values() for root in roots)))
         self.locals = {key: names.free(ports[key]) for key in keys}
+        # A lambda, because `values` is made below, on a page that needs the echoes.
         self.echoes = Echoes(lambda place: self.values.latest_name(place))
         self.page = Page(names, self.echoes)
         self.values = CurrentValues(self.page, tape, in_place)
@@ -402,7 +413,7 @@ class Writer:
     # ---- For the engine and for `record`
 
     def write_into(self, steps: list[Step], calls: Iterable[TapedCall] = ()) -> None:
-        """Append the following steps to this list: first those of these calls."""
+        """Append the steps that follow to this list. The steps of these calls come first."""
         self.page.steps = steps
         for call in calls:
             self.write_call(call)
@@ -494,7 +505,8 @@ class Writer:
             self.made.setdefault(place.memory, self.values.latest_name(place))
 
     def note_collective(self, call: TapedCall) -> None:
-        """Note the memory of a collective's result until it is waited for; refuse a call that reads it before."""
+        """Note the memory of a collective's result until the collective is waited for; refuse a call that reads it
+        before."""
         if is_collective(call.func):
             self.under_way |= {place.memory for place in placements(call.result)}
         elif is_wait(call.func):
@@ -509,7 +521,7 @@ class Writer:
                 )
 
     def write_wait(self, call: TapedCall) -> None:
-        """Write the wait for a collective. It returns its argument, whose value is there only now."""
+        """Write the wait for a collective. It returns its argument, whose value is defined only from here on."""
         name = self.calls.put_call(call, call.func, self.values.refs_for_tensors(call.args), {})
         self.page.places[name] = call.result
         self.values.storages.assign(call.result, name)
@@ -549,6 +561,7 @@ class Writer:
     def write_requiring_grad(self, call: TapedCall) -> None:
         """Write a call whose kernel fills some results only if an argument requires grad, on such an argument."""
         page, args = self.page, list(self.values.refs_for_tensors(call.args))
+        # On an alias: `requires_grad_` must not change the value that other steps read.
         detached = page.emit(
             aten.detach.default,
             (args[NEEDS_REQUIRES_GRAD[call.func]],),
@@ -570,13 +583,15 @@ class Writer:
             items = [result] if type(result) is StorageView else [item for item in result if type(item) is StorageView]
             for item in items:
                 self.page.put_guard("assert_shape", self.value_at(item), tuple(item.shape))
+        # No NaN equals another, so it has a guard of its own.
         elif isinstance(result, float) and math.isnan(result):
             self.page.put_guard("assert_nan", Ref(name))
         elif isinstance(result, (bool, int, float, complex)):
             self.page.put_guard("assert_equal", Ref(name), result)
 
     def guard_structure(self, call: TapedCall, name: str) -> None:
-        """Guard what the program read of a sparse tensor's structure: its number of values, whether it is coalesced."""
+        """Guard the structure of a sparse tensor that the program read: its number of values, or whether it is
+        coalesced."""
         if call.func is aten.is_coalesced.default:
             self.page.put_guard("assert_equal", Ref(name), call.result, structure=True)
         elif call.func is aten._nnz.default or call.func in SIZE_DEPENDS_ON_VALUES:
@@ -597,7 +612,7 @@ def _returns_views(func: Any) -> bool:
 
 
 def _indexes_by_integers_only(call: TapedCall) -> bool:
-    """Whether a call indexes by integers only: their shapes determine the result's size; the size of an index by a mask
+    """Whether a call indexes by integers only. Their shapes determine the result's size; the size of an index by a mask
     depends on the mask's values."""
     if call.func is not aten.index.Tensor:
         return False

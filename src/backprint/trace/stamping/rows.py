@@ -10,8 +10,9 @@ that may grow from layer to layer. `continue_rows` takes the rows of the two sha
 2. In a repeating part, an item is a linear function of the layer and of the depth: the number in `blocks.3.weight` or
    `add_17` grows by the same from each layer to the next, and may start elsewhere with one layer more (a backward
    counts down). One or two layers at the ends may be irregular (`IRREGULAR_ENDS`): their items grow with the depth
-   alone, as do those between the repetitions. 3. Such a function has three coefficients. It must hold for at least five
-   values, so that a coincidence is not taken for a rule; and `stamp` compares the result with a run of the whole model.
+   alone, as do the items of rows between the repetitions.
+3. Such a function has three coefficients. It must hold for at least five values, so that a coincidence is not taken
+   for a rule; and `stamp` compares the result with a run of the whole model.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ class _GrownRow(NamedTuple):
 
 
 class CannotStamp(Exception):
-    """A model must be traced in full, and why."""
+    """A model must be traced in full. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Repetition:
     """A part that repeats with a period, and is one period longer in the deeper model.
 
-    `start` and `deeper_start` are where it begins in both, `length` is its length in the shallow one.
+    `start` and `deeper_start` are the indices where it begins in both, and `length` is its length in the shallow model.
     """
 
     start: int
@@ -76,6 +77,7 @@ class _Repetition:
 
 def continue_rows(shallow: Sequence[Row], deeper: Sequence[Row], layers_more: int, what: str) -> list[_GrownRow]:
     """Return the rows of the model with `layers_more` layers more than the shallow one; `what` names them in errors."""
+    # Equal heads get equal numbers, so that the search below compares integers.
     numbers: dict[Any, int] = {}
     left, right = (
         [numbers.setdefault((row.head, len(row.items)), len(numbers)) for row in rows] for rows in (shallow, deeper)
@@ -113,6 +115,7 @@ def _find_repetitions(left: Sequence[int], right: Sequence[int], what: str) -> I
     while True:
         equal = _length_of_equal_run(left, right, left_at, right_at)
         left_at, right_at = left_at + equal, right_at + equal
+        # Rows that the deeper model still has more: 0 at the end, once every repetition is found.
         rows_missing = (len(right) - right_at) - (len(left) - left_at)
         if not rows_missing and left_at == len(left):
             return
@@ -120,6 +123,7 @@ def _find_repetitions(left: Sequence[int], right: Sequence[int], what: str) -> I
         if not period:
             raise CannotStamp(f"{what} with one layer more are not those with one layer less and a repetition")
         start = right_at
+        # Extend the part to the front, but not into the repetition before it.
         while start > last_end and right[start - 1] == right[start - 1 + period]:
             start -= 1
         yield _Repetition(left_at - (right_at - start), start, right_at - start, period)
@@ -230,6 +234,7 @@ def _continue_column(left: tuple[Item, ...], right: tuple[Item, ...], more: int,
     if len(set(left) | set(right)) == 1:
         return [right[0]] * (len(left) + more)
     for begin, end in IRREGULAR_ENDS:
+        # A step from layer to layer takes two values to read.
         if len(left) - begin - end < 2:
             continue
         middle = _continue_linearly(left[begin : len(left) - end], right[begin : len(right) - end], more)
@@ -259,8 +264,10 @@ def _continue_linearly(left: Sequence[Item], right: Sequence[Item], more: int) -
         return [left[0]] * (len(left) + more)
     columns = []
     for numbers in zip(*(numbers for _, numbers in divided_items), strict=True):
+        # The shallow model's layers are first in `numbers`, the deeper model's after them.
         start, second = numbers[0], numbers[len(left)]
         step = numbers[len(left) + 1] - second
+        # Every value of the shallow model must fit, and every value of the deeper one.
         if any(number != start + step * place for place, number in enumerate(numbers[: len(left)])):
             return None
         if any(number != second + step * place for place, number in enumerate(numbers[len(left) :])):
@@ -291,6 +298,7 @@ class LoggedWatch(Watch):
         self.rows: list[Row] = []
         self.ran_higher_order_operator = False
         self.ready: Mapping[str, Tensor] = {}
+        # Equal heads are one object: each layer has a row with the same head.
         self.heads: dict[Any, Any] = {}
         self.labels: dict[int, str] = {}
         self.kept: list[Tensor] = []
@@ -315,7 +323,7 @@ class LoggedWatch(Watch):
         self.labels[id(tensor)] = label
 
     def label_of(self, tensor: Tensor) -> str:
-        """Return the label of a tensor; one that no operator returned has that of its memory."""
+        """Return the label of a tensor. A tensor that no operator returned has the label of its memory."""
         if id(tensor) not in self.labels:
             memory = storage_id(tensor.untyped_storage())
             label = self.memory.get(memory)
@@ -384,7 +392,7 @@ class LoggedWatch(Watch):
             self.rows.append(Row(head, (name, self.label_of(opened(tensor)))))
 
     def is_of_wrapper(self, node: Any) -> bool:
-        """Whether an autograd node is one of wrappers: what it does in the backward follows from what it keeps, and
+        """Whether an autograd node is one of wrappers. Its backward follows from the values that the node keeps, and
         from no operator of the forward."""
         if not super().is_of_wrapper(node):
             return False
@@ -394,7 +402,7 @@ class LoggedWatch(Watch):
 
 
 def _text_kept(item: tuple[str, Any]) -> str:
-    """Return what an autograd node keeps under a name, as text that is equal for equal values."""
+    """Return a value that an autograd node keeps under a name, as text that is equal for equal values."""
     key, value = item
     if isinstance(value, Wrapping):
         return f"{key}: {value.text}"
@@ -429,6 +437,7 @@ def continue_joint(shallow: ReadJoint, deeper: ReadJoint, more: int, content: Co
         for row in continue_rows(*rows_before, more, what):
             yield right_part[row.like], row
 
+    # In the order in which a trace names values: inputs, constants, forward, tangents, backward.
     names = _ValueNames()
     inputs = tuple(names.port(*step_and_row) for step_and_row in continued("inputs", _port_row, "inputs"))
     constants = _continue_constants(left, right, more, content, names)
@@ -506,6 +515,7 @@ def _tags_of(read: ReadJoint) -> dict[str, str]:
 
 def _numbered_name(name: str) -> str:
     """Return a name of torch.fx with a number at its end: `mm` is `mm_0`, because `mm_1` follows."""
+    # The first node of a name has no number in torch.fx, and the second has 1.
     if name.endswith("_0"):
         raise CannotStamp(f"the value {name} is numbered 0, which torch.fx never does")
     return name if re.search(r"_[1-9][0-9]*$", name) else f"{name}_0"
@@ -591,11 +601,13 @@ class _ValueNames:
     def step_of_row(self, step: Step, row: _GrownRow, tags: Mapping[str, str]) -> Step:
         """Return the step of a row."""
         if step.name not in self.places:
+            # The places of a step of the deeper model are the same for every layer that it stands for.
             places = [(place, item) for place, item in places_of(step) if not isinstance(item, float)]
             self.places[step.name] = [
                 (place, item, _tag_or_item(place, item, tags) is not item) for place, item in places
             ]
         changed: dict[str, Any] = {}
+        # The first item is the step's own tag.
         for (place, before, named), item in zip(self.places[step.name][1:], row.items[1:], strict=True):
             found_item = self.name_of_tag(str(item)) if named else item
             if found_item != before:
@@ -620,7 +632,8 @@ class _ValueNames:
 
 
 def preferred_name(step: Step, tag: str) -> str:
-    """Return the preferred name of a step: torch.fx's own, or for an item of a tuple the tuple's with the index."""
+    """Return the preferred name of a step: torch.fx's own, or, for an item of a tuple, the tuple's name with the
+    index."""
     match step.target, step.args:
         case "operator.getitem", (Ref(name), int(index)) if index >= 0:
             return f"{name}_{index}"

@@ -2,9 +2,9 @@
 
 Layers are equal if they have the same classes, tensors of the same shapes, and the same attributes, except for whole
 numbers that count the layers. That makes stamping worth a try. Two traces then say how the graphs grow. They cannot say
-that layer 57 is like layer 3, so the whole model runs too, once, without values, as a full trace would begin: its log
-of operators must be that of the two shallow runs, continued. The inputs, outputs and gradients of the graphs must be
-those of the whole. If anything differs, or the program does what a log does not show, it is traced in full, and the
+that layer 57 is like layer 3, so the whole model runs too, once, without values, as a full trace would begin. Its log
+of operators must be the log of the two shallow runs, continued. The graphs must have the inputs, outputs and gradients
+of the whole. If anything differs, or the program does something that a log does not show, it is traced in full, and the
 capture says why.
 """
 
@@ -75,7 +75,8 @@ class Plan:
 
 
 def _find_plan(target: Any) -> Plan:
-    """Return the runs of equal layers that a callable reaches; of several lengths, those with the most layers."""
+    """Return the runs of equal layers that a callable reaches. If they have several lengths, the runs of one length are
+    returned that have the most layers in all."""
     runs_found: list[_LayerRun] = []
     reasons: list[str] = []
     modules = [(name, value) for name, value in roots(target) if isinstance(value, nn.Module)]
@@ -85,6 +86,7 @@ def _find_plan(target: Any) -> Plan:
     if not runs_found:
         return Plan(why=reasons[0] if reasons else "")
     lengths = [run.count for run in runs_found]
+    # Runs of one length are reduced together, so the length that saves the most layers is chosen.
     depth = max(lengths, key=lambda length: (length * lengths.count(length), length))
     runs = tuple(run for run in runs_found if run.count == depth)
     why = _find_shared_object(modules, runs)
@@ -99,6 +101,7 @@ def _layers_reduced(plan: Plan, layers: int) -> Iterator[None]:
         for run, modules in zip(plan.runs, modules_before, strict=True):
             layers_kept = list(modules.values())
             del layers_kept[run.start + layers : run.start + run.count]
+            # A new dict: the caller's own is restored as it was, whatever the program does to this one.
             run.holder.__dict__["_modules"] = {str(place): layer for place, layer in enumerate(layers_kept)}
         yield
     finally:
@@ -121,6 +124,7 @@ def _find_runs(module: nn.Module, path: str, reasons: list[str]) -> Iterator[_La
         elif reason:
             reasons.append(f"{path}: {reason}")
     for place, (name, child) in enumerate(own_modules(module).items()):
+        # The layers of a run are not searched: runs inside of them are reduced with them.
         if child is not None and (len(inside) < MIN_LAYERS or place not in inside):
             yield from _find_runs(child, f"{path}.{name}" if path else name, reasons)
 
@@ -129,6 +133,7 @@ def _longest_run(children: list[nn.Module]) -> tuple[range, str]:
     """Return the longest run of equal modules, and the first difference between two of one class."""
     best, start, first_difference = range(1), 0, ""
     for place in range(1, len(children)):
+        # Neighbours are compared, so an attribute may count the layers.
         if difference := _module_difference(children[place - 1], children[place], {}):
             start = place
             if not first_difference and type(children[place - 1]) is type(children[place]):
@@ -139,7 +144,8 @@ def _longest_run(children: list[nn.Module]) -> tuple[range, str]:
 
 
 def _find_shared_object(modules: list[tuple[str, nn.Module]], runs: tuple[_LayerRun, ...]) -> str:
-    """Return which tensor or module belongs to two layers, or to a layer and the rest of the model; '' if none does."""
+    """Return the tensor or module that belongs to two layers, or to a layer and the rest of the model; '' if there is
+    none."""
     homes = {f"{run.place}.{place}".strip(".") for run in runs for place in range(run.start, run.start + run.count)}
     owner: dict[int, tuple[str | None, str]] = {}
     for root, module in modules:
@@ -150,6 +156,7 @@ def _find_shared_object(modules: list[tuple[str, nn.Module]], runs: tuple[_Layer
         )
         for name, tensor_or_module in objects:
             path = ".".join(part for part in (root, name) if part)
+            # The layer that a name is in, or None for the rest of the model.
             home = next((start for start in prefixes(path) if start in homes), None)
             first_home, first = owner.setdefault(id(tensor_or_module), (home, path))
             if first_home != home:
@@ -174,13 +181,13 @@ INTERNAL = frozenset(vars(nn.Module())) - {"training"}
 """The attributes of every module that are compared otherwise."""
 
 PLACEMENTS = "torch.distributed.tensor."
-"""Where the placements of sharded tensors are from: `==` compares them."""
+"""The package of the placements of sharded tensors, which `==` compares."""
 
 HOOKS = tuple(name for name in INTERNAL if "hooks" in name and not name.endswith(("_with_kwargs", "_always_called")))
 """The attributes of a module in which hooks are."""
 
 FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-"""The hooks that run in the forward, as those of `parallelize_module` do: what they run is in the log."""
+"""The hooks that run in the forward, such as the hooks of `parallelize_module`. Their operators are in the log."""
 
 COMPARED_BY_EQUALITY = (
     bool,
@@ -227,12 +234,12 @@ def _module_difference(left: nn.Module, right: nn.Module, compared: Compared) ->
 
 
 def _tensor_kinds(tensors: Mapping[str, Tensor | None]) -> dict[str, tuple[TensorSpec, str, bool] | None]:
-    """Return the spec of each tensor, what it is a shard of, and whether it requires grad."""
+    """Return the spec of each tensor, its sharding, and whether it requires grad."""
     return {name: None if tensor is None else _tensor_kind(tensor) for name, tensor in tensors.items()}
 
 
 def _tensor_kind(tensor: Tensor) -> tuple[TensorSpec, str, bool]:
-    """Return the spec of a tensor, what it is a shard of, and whether it requires grad."""
+    """Return the spec of a tensor, its sharding, and whether it requires grad."""
     return tensor_spec(opened(tensor)), sharding_text(tensor), tensor.requires_grad
 
 
@@ -247,7 +254,8 @@ def _mapping_difference(left: Mapping[Any, Any], right: Mapping[Any, Any], compa
 
 
 def _held_by(function: types.FunctionType) -> dict[str, Any]:
-    """Return what a function holds beside its code: its defaults, and the variables of functions around it."""
+    """Return the values that a function holds beside its code: its defaults, and the variables of functions around
+    it."""
     try:
         around = inspect.getclosurevars(function).nonlocals
     except ValueError:  # a variable that has no value yet: equal to none
@@ -268,9 +276,11 @@ def _value_difference(left: Any, right: Any, compared: Compared) -> str:
             return _module_difference(left, right, compared)
         case Tensor():
             same = _tensor_kind(left) == _tensor_kind(right)
+        # A whole number that counts the layers, such as `layer_idx`.
         case int() if not isinstance(left, bool | enum.Enum):
             same = right in (left, left + 1)
         case float():
+            # By text, in which NaN equals itself and -0.0 differs from 0.0.
             same = repr(left) == repr(right)
         case list() | tuple():
             return _mapping_difference(dict(enumerate(left)), dict(enumerate(right)), compared)
@@ -318,7 +328,8 @@ class _LoggedRun:
 
 @dataclass(frozen=True, slots=True)
 class _StampAttempt:
-    """The result of an attempt to stamp, or why there is none. `run` is the run of the whole, if it got that far."""
+    """The result of an attempt to stamp, or why there is none. `run` is the run of the whole model, if the attempt got
+    that far."""
 
     result: EngineResult | None = None
     why: str = ""
@@ -474,6 +485,7 @@ def _engine_result_of(program: CalledProgram, whole: _LoggedRun, joint: Joint, p
     """Return the engine's result; raise if its graphs do not have the inputs, outputs and gradients of the whole."""
     observed, findings = whole.observed, whole.findings
     outcome = findings.outcome
+    # The graphs' ports must be those of the whole: names, roles and specs.
     own_specs = {name: tensor_spec(tensor) for name, tensor in whole.watch.ready.items()}
     outside = {name: port.spec for name, port in zip(observed.outside, joint.inputs[len(own_specs) :], strict=False)}
     _check_ports("inputs", [(named.name, named.role) for named in observed.tensors], joint.inputs)
@@ -484,6 +496,7 @@ def _engine_result_of(program: CalledProgram, whole: _LoggedRun, joint: Joint, p
     _check_ports("results", results, [port for port, _ in joint.results])
     with_gradient = [(named.name, "gradient") for named in observed.tensors if named.requires_grad]
     _check_ports("gradients", with_gradient if joint.gradients else [], [port for port, _ in joint.gradients])
+    # Aliases of arguments, outputs and guards are those that the run of the whole found.
     joint = replace(joint, same={named.name: named.other_names for named in observed.tensors if named.other_names})
     assembled = assemble(joint)
     return EngineResult(

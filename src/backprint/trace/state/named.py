@@ -1,7 +1,7 @@
-"""What a run changes that is not restored, where it is cheap to see: a warning names it.
+"""Changes of a run that are not restored, where they are cheap to see: a warning names them.
 
-A capture runs the program several times, so such a change is made as often. Everything else of this sort is the
-program's own, and nobody looks: what it writes to files, prints or sends, libraries that it patches, registries.
+A capture runs the program several times, so such a change is made as often. Other changes are the program's own and are
+not looked for: writes to files, prints, messages that it sends, libraries that it patches, registries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class _NamedKind:
-    """What there is to see of an object of a C type, and what a warning says when it has changed."""
+    """How to read the visible state of an object of a C type, and the text of the warning when it has changed."""
 
     read: Callable[[Any], Any]
     change: str
@@ -31,7 +31,7 @@ STANDARD_FILES = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__std
 
 
 def position(file: Any) -> int | str:
-    """Return the position of a file; of Python's own files, of pipes and of closed ones what stands for it."""
+    """Return the position of a file, or a word in its place for Python's own files, pipes and closed files."""
     if any(file is getattr(sys, name) for name in STANDARD_FILES):
         return "none"
     try:
@@ -50,7 +50,7 @@ NAMED_KINDS: dict[Any, _NamedKind] = {
 
 @functools.cache
 def named_kind(kind: Any) -> _NamedKind | None:
-    """Return what there is to see of objects of a type; None if nothing is, or if they are restored."""
+    """Return how to read objects of a type; None if nothing of them is visible, or if they are restored."""
     return next((row for base, row in NAMED_KINDS.items() if issubclass(kind, base)), None)
 
 

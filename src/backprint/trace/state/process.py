@@ -1,4 +1,4 @@
-"""The settings of the process that are restored: those that change a program's numbers."""
+"""The process-wide settings that change a program's numbers, and are restored."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SWITCHES = (
     "mkldnn",
     "cudnn deterministic",
 )
-"""Those that are set again, as they were at capture, for each later run."""
+"""The settings that each later run of a program finds as they were at capture."""
 
 GLOBALS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "default dtype": (torch.get_default_dtype, torch.set_default_dtype),

@@ -1,7 +1,7 @@
 """Restore everything that a program can reach after it has run, and give each run the same random numbers.
 
 Numbers that are not drawn from torch's generators cannot be drawn by a graph, so every run of the program uses the same
-ones (`ForeignRandomStates`). What a run changed and is not restored is named in a warning, where it is cheap to see.
+ones (`ForeignRandomStates`). A warning names changes of a run that are not restored, where they are cheap to see.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def with_foreign_random_states(
     """
     states_of_caller = foreign_states()
     states_to_begin = (backward and states.after) or states.states
+    # A backward continues where its forward ended, so the objects' generators are set for a forward only.
     set_foreign_states(states_to_begin)
     for source, state in () if backward else states.objects.values():
         set_generator_state(source, state)
@@ -81,6 +82,7 @@ def with_foreign_random_states(
     try:
         yield
         states.after = foreign_states()
+        # By hashable states, because the arrays in NumPy's states have no single answer to `==`.
         states.drawn.update(
             name
             for name, state in states_to_begin.items()
@@ -96,6 +98,7 @@ def with_foreign_random_states(
 def _generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:
     """Return the Python and numpy generators that a program reaches, with their states, except the process's own."""
     numpy = sys.modules.get("numpy")
+    # The generators behind `random` and `numpy.random`: `foreign_states` has their states.
     process_generators = (random._inst, numpy.random.mtrand._rand if numpy else None)
     generators = [
         (name, source)
@@ -115,7 +118,7 @@ def _generators_in(snapshot: Snapshot | None) -> list[tuple[str, Any, Any]]:
 def restoring_everything_reachable(*roots: Any) -> Iterator[Snapshot]:
     """Restore everything that is reachable from these roots afterwards, whatever happens inside.
 
-    A warning names what was changed and is not restored, where it is cheap to see.
+    A warning names changes that are not restored, where they are cheap to see.
     """
     snapshot = Snapshot([*(("", root) for root in roots), *(("a hook", hook) for hook in global_hooks())])
     settings = named_settings()
@@ -129,6 +132,7 @@ def restoring_everything_reachable(*roots: Any) -> Iterator[Snapshot]:
     finally:
         OPEN_SNAPSHOTS.remove(snapshot)
         snapshot.close()
+        # Blocks nest, and each inner one restores too: the outermost warns once for all.
         if OPEN_SNAPSHOTS:
             OPEN_SNAPSHOTS[0].lost |= snapshot.lost
         else:
@@ -155,7 +159,7 @@ def _users_level() -> int:
 
 
 def listed(changes: list[str]) -> str:
-    """Return a list, as text, of what a run has changed for good."""
+    """Return the lasting changes of a run as one text."""
     more = len(changes) - MOST_NAMED
     return "; ".join((*changes[:MOST_NAMED], *([f"and {more} more"] if more > 0 else [])))
 

@@ -51,9 +51,10 @@ MAX_SUSPECTS = 8
 class Snapshot:
     """Everything that was reachable, as it was.
 
-    `places` are restored one by one, and so are `tensors`; `copied_storages` are the storages whose content is kept.
-    `undo` are functions that restore what no place has. `iterators` are those that were found, `checks` compare what is
-    not restored, and `lost` says what of it has changed. `suspects` are objects whose state cannot even be compared.
+    `places` and `tensors` are restored one by one. `copied_storages` are the storages whose content is kept. `undo` are
+    functions that restore state which no Place describes. `iterators` are the iterators that were reached. `checks`
+    compare state that is not restored, and `lost` describes the changes that they found, by the object's id. `suspects`
+    are objects whose state cannot even be compared.
     """
 
     def __init__(self, roots: Iterable[tuple[str, Any]]) -> None:
@@ -79,7 +80,7 @@ class Snapshot:
             self.copy_small()
 
     def enter(self, place: Place) -> None:
-        """Remember what is in a place."""
+        """Remember the value of a place."""
         match place:
             case Content(owner=tensor, name=name):
                 self.add_tensor(name, tensor)
@@ -89,6 +90,7 @@ class Snapshot:
                 return
             case Array(owner=array, name=name):
                 self.arrays.append(array)
+                # Neither the program nor `restore` can write to a read-only array.
                 if not array.flags.writeable:
                     return
                 self.check(name, array, lambda _: place.layout(), "its layout was changed")
@@ -104,7 +106,7 @@ class Snapshot:
         self.places.append(place)
 
     def enter_unseen(self, name: str, value: Any) -> None:
-        """Remember what there is to see of an object that is not restored."""
+        """Remember the visible state of an object that is not restored."""
         if is_iterator(value):
             self.iterators.append((name, value))
         elif isinstance(value, CACHE):
@@ -115,9 +117,10 @@ class Snapshot:
             self.note_suspect(name, value)
 
     def enter_cache(self, name: str, cache: Any) -> None:
-        """Remember how often an `lru_cache` was filled. One that a run has filled is emptied: what it has put there may
-        be tensors of a trace."""
+        """Remember how often an `lru_cache` was filled. A cache that a run has filled is emptied, because the new
+        entries may be tensors of a trace."""
         before = cache.cache_info()
+        # `restore` may run several times. `misses[-1]` is the counter after the last one: `cache_clear` sets it to 0.
         misses = [before.misses]
 
         def undo() -> None:
@@ -145,8 +148,10 @@ class Snapshot:
         return kept
 
     def copy_small(self) -> None:
-        """Keep the bytes of tensors, each storage once; of large parameters only those that are known to be written."""
+        """Keep the bytes of tensors, each storage once. Large parameters are copied only when they are known to be
+        written."""
         for tensor in self.tensors:
+            # A write through a NumPy array bumps no version counter, so content that an array shares is always kept.
             if tensor.memory not in self.copied_storages and (
                 not tensor.is_large or tensor.uses_memory_of(self.arrays)
             ):
@@ -156,12 +161,14 @@ class Snapshot:
     def restore(self) -> None:
         """Restore everything."""
         with untraced():
+            # First of all: they may replace the parameters of a module, which are restored below.
             for undo in self.undo:
                 undo()
             for place in self.places:
                 try:
                     place.restore()
                 except BufferError:
+                    # A bytearray cannot be resized while a memoryview or an array uses its buffer.
                     self.note_lost(place.name, place.owner, "its length was changed while its buffer is in use")
             for tensor in self.tensors:
                 tensor.restore()
@@ -171,7 +178,7 @@ class Snapshot:
                     )
 
     def close(self) -> None:
-        """Compare what is not restored."""
+        """Compare the state that is not restored."""
         for check in self.checks:
             check()
 
@@ -187,7 +194,7 @@ class Snapshot:
     # ---- What is not restored
 
     def check(self, name: str, value: Any, read: Callable[[Any], Any], change: str) -> None:
-        """Compare at the end what is read of an object that is not restored."""
+        """Read a part of an object that is not restored, and compare it at the end."""
         before = read(value)
         self.checks.append(lambda: None if read(value) == before else self.note_lost(name, value, change))
 
@@ -211,6 +218,7 @@ class Snapshot:
             self.lost.setdefault(key, f"{text}: perhaps, its state cannot be compared")
         if not self.lost:
             used = ", ".join(sorted(self.walk.libraries - {"backprint"})[:MAX_SUSPECTS])
+            # No object has the id 0.
             self.lost[0] = f"something that Backprint does not see, perhaps a file{used and ', or in ' + used}"
 
 

@@ -52,13 +52,16 @@ class TensorSnapshot:
         self.kind = type(tensor)
         self.leaf = tensor.is_leaf
         self.requires_grad = tensor.requires_grad
+        # PyTorch warns when the `.grad` of a tensor that is not a leaf is read.
         self.grad = tensor.grad if self.leaf else None
         self.hooks = dict(backward_hooks(tensor)) if backward_hooks(tensor) else None
         post = post_accumulate_hooks(tensor) if self.leaf else None
         self.post = dict(post) if post else None
+        # Inference tensors have no version counter.
         self.version = None if tensor.is_inference() else version_of(tensor)
         self.content: tuple[Tensor, ...] | None = None
         plain = is_plain(tensor)
+        # The alias keeps the storage and the geometry, also if the program sets `tensor.data` or resizes the tensor.
         self.alias = tensor.detach() if plain else None
         self.memory = storage_id(tensor.untyped_storage()) if plain and tensor.layout is torch.strided else id(tensor)
         self.nbytes = sum(part.untyped_storage().nbytes() for part in strided_parts(tensor)) if plain else 0
@@ -94,7 +97,10 @@ class TensorSnapshot:
             tensor.__class__ = self.kind
         if self.alias is not None:
             if tensor.requires_grad and not self.requires_grad and not tensor.is_leaf:
+                # An update in place made the tensor part of the run's graph. `detach_` refuses views, so their base is
+                # detached.
                 (base_of(tensor) if is_view(tensor) else tensor).detach_()
+            # Before `.grad`, which must have the tensor's shape, dtype and device.
             if not has_same_placement(tensor, self.alias):
                 tensor.data = self.alias
             for part, content in zip(strided_parts(self.alias), self.content or (), strict=False):
@@ -111,12 +117,13 @@ class TensorSnapshot:
         if post is not None and dict(post) != (self.post or {}):
             post.clear()
             post.update(self.post or {})
+        # Last, because the steps above may count as writes.
         if self.version is not None and version_of(tensor) != self.version:
             set_version_counters((tensor,), (self.version,))
 
 
 def global_hooks() -> list[Any]:
-    """Return the hooks that run for every module, and those of the caller's block on saved tensors."""
+    """Return the hooks that run for every module, and the saved-tensor hooks of the block that the caller is in."""
     saved = saved_tensor_hooks(False)
     return [*module_hooks(), *(saved or ())]
 
@@ -129,7 +136,8 @@ def _restore_hooks(tensor: Tensor, hooks: dict[int, Any] | None) -> None:
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor has memory of its own that can be read and written."""
+    """Whether a tensor's memory can be read and written directly: it is no subclass, not nested, and not on the meta
+    device."""
     return (
         type(tensor) in (Tensor, nn.Parameter, nn.Buffer)
         and tensor.device.type != "meta"
@@ -166,6 +174,7 @@ def restore_bytes(storage: torch.UntypedStorage, content: torch.UntypedStorage) 
 def same_bytes(left: torch.UntypedStorage, right: torch.UntypedStorage) -> bool:
     if left.nbytes() != right.nbytes():
         return False
+    # Integers compare bits: NaN equals itself, and -0.0 differs from 0.0.
     kind = torch.int64 if left.nbytes() % 8 == 0 else torch.uint8  # eight times as fast
     empty = [torch.empty(0, dtype=kind, device=storage.device) for storage in (left, right)]
     first, second = (tensor.set_(storage) for tensor, storage in zip(empty, (left, right), strict=True))
