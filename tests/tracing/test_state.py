@@ -383,3 +383,19 @@ def test_what_a_program_asks_of_the_callers_modes_is_refused() -> None:
 
     with Doubling(), pytest.raises(bp.errors.CaptureError, match=r"the dispatch mode .*Doubling is active"):
         bp.capture(lambda x: x * 2, torch.ones(3))
+
+
+def test_the_order_of_attributes_is_as_before() -> None:
+    class Holder:
+        def __init__(self) -> None:
+            self.a, self.b = 1, 2
+
+    holder = Holder()
+
+    def program(x: Tensor) -> Tensor:
+        del holder.a
+        holder.a = 1
+        return x * holder.a
+
+    bp.capture(program, torch.ones(2))
+    assert list(vars(holder)) == ["a", "b"]

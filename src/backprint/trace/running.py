@@ -105,7 +105,7 @@ def same_content(tensor: Tensor, value: Tensor) -> bool:
         return False
     # False is always safe here: it costs a write. Conjugate and negative bits are not in the memory that `bits_of`
     # reads.
-    if tensor.is_complex() or tensor.is_neg() or tensor.layout is not torch.strided:
+    if tensor.is_complex() or tensor.is_neg() or value.is_neg() or tensor.layout is not torch.strided:
         return False
     left, right = tensor.detach(), value.detach()
     if not left.dim():

@@ -40,6 +40,7 @@ from torch import Tensor, UntypedStorage, nn
 
 from backprint._torch.operators import is_registration
 from backprint._torch.tensors import backward_hooks, base_of, post_accumulate_hooks
+from backprint.values.memory import as_bytes
 from backprint.values.settings import hashable_state, state_bytes
 from backprint.values.wrappers import is_wrapped, opened
 
@@ -119,6 +120,14 @@ class Attributes(Place):
         for name, held in value.items():
             if now.get(name, NOT_THERE) is not held and not _is_of_process(name, now.get(name)):
                 self.set(name, held)
+        if list(self.now()) != list(value):
+            self.reorder(value)
+
+    def reorder(self, value: dict[str, Any]) -> None:
+        """Put the attributes in the order of a value that `read` returned: `vars(object)` is read in it."""
+        for name in value:
+            if name in self.table:
+                self.table[name] = self.table.pop(name)
 
     def set(self, name: str, value: Any) -> None:
         self.table[name] = value
@@ -131,6 +140,13 @@ class Globals(Attributes):
     """The globals of a module: all of them, or the ones of some names, whether they are assigned yet or not."""
 
     __slots__ = ("names",)
+
+    def is_last(self) -> bool:
+        now = self.now()
+        return len(now) == len(self.last) and all(now.get(name, NOT_THERE) is held for name, held in self.last.items())
+
+    def reorder(self, value: dict[str, Any]) -> None:
+        """Leave the order of globals as it is: other threads read them."""
 
     def __init__(self, table: dict[str, Any], names: frozenset[str] | None = None) -> None:
         super().__init__(table, table)
@@ -174,6 +190,9 @@ class _OfThread(Attributes):
 
     def now(self) -> Any:
         return threading.local.__getattribute__(self.owner, "__dict__")
+
+    def reorder(self, value: dict[str, Any]) -> None:
+        """Leave the order as it is."""
 
     def set(self, name: str, value: Any) -> None:
         self.now()[name] = value
@@ -324,11 +343,6 @@ class Gradient(Place):
 
     def write(self, value: Any) -> None:
         self.owner.grad = value
-
-
-def as_bytes(tensor: Tensor) -> Tensor:
-    """Return the bytes of a tensor, in which NaN is equal to itself."""
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
 class Array(Place):

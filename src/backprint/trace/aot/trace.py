@@ -87,6 +87,10 @@ node of the backward the note of the forward's node as well, so it has a key of 
 # ---- Notes on nodes
 
 
+VIEWS = ("T", "mT", "H", "mH", "real", "imag")
+"""Attributes of a tensor that an operator computes."""
+
+
 class _LineNotes(TorchFunctionMode):
     """While AOTAutograd traces, notes the user's line and module path on every node that a torch call makes.
 
@@ -101,7 +105,10 @@ class _LineNotes(TorchFunctionMode):
         if self.table:
             args, kwargs = replace_tensors(self.table, args), replace_tensors(self.table, kwargs or {})
         if func.__name__ == "__get__":
-            return for_program(func, *args)
+            # `x.shape` makes no node, and is read far more often than `x.T`.
+            makes_node = getattr(func.__self__, "__name__", "") in VIEWS
+            with _node_note(frames.here(self.paths)) if makes_node else contextlib.nullcontext():
+                return for_program(func, *args)
         func, args, kwargs = rewrite_for_tracing(func, args, kwargs)
         if self.fake:
             func, args, kwargs = on_available_devices(func, args, kwargs)

@@ -276,7 +276,6 @@ class Recorder(Watch):
         # The number of each storage on the tape, by its identity.
         self.memories: dict[int, int] = {}
         self.memory_count = 0
-        self.last_node: Any = None
         # Sparse tensors from outside, each with an alias from before the run.
         self.shells: list[tuple[Tensor, Tensor]] = []
         # Storages that were resized from 0 bytes and not read since.

@@ -81,12 +81,12 @@ def with_foreign_random_states(
     before = _generators_in(snapshot)
     try:
         yield
-        states.after = foreign_states()
+        after = foreign_states()
+        if not backward:
+            states.after = after  # each backward of this forward begins with the same numbers
         # By hashable states, because the arrays in NumPy's states have no single answer to `==`.
         states.drawn.update(
-            name
-            for name, state in states_to_begin.items()
-            if hashable_state(state) != hashable_state(states.after[name])
+            name for name, state in states_to_begin.items() if hashable_state(state) != hashable_state(after[name])
         )
         for name, source, state in before:
             if hashable_state(state) != hashable_state(generator_state(source)):
