@@ -121,6 +121,7 @@ MAX_DEPTH = 32
 def leaves(value: Value, depth: int = 0) -> Iterator[Leaf]:
     """Yield the leaves of a value, in order; raise for anything that is not a Value."""
     kind = type(value)
+    # By exact type: a subclass of int or str could print as something else, and the text is the storage.
     if kind in LEAVES:
         yield value  # type: ignore[misc]  # a Leaf, as checked
         return
@@ -220,6 +221,7 @@ class TensorSpec:
         return self.numel * ITEMSIZE[self.dtype]
 
 
+# The first number in a name is the bits of an element: `float8_e4m3fn` has 8, and `complex64` has 64.
 ITEMSIZE: Mapping[str, int] = {
     name: max(1, int(re.findall(r"(\d+)", name)[0]) // 8) if name != "bool" else 1 for name in DTYPES
 }
@@ -306,12 +308,14 @@ class Source:
             printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
             comment = ambiguous.sub("_", printable.strip())
             if comment != text or (part == "file" and not comment):
+                # A frozen dataclass assigns its fields only in this way.
                 object.__setattr__(self, part, comment or "_" * (part == "file"))
 
 
 _AMBIGUOUS = {
     "file": re.compile(r"^\[|;|:(?=\d+ in )"),
     "function": re.compile(":"),
+    # Matches nothing: the code is the last part of the comment, so no text in it begins another.
     "code": re.compile("(?!)"),
     "module": re.compile(r"\]"),
 }
@@ -399,6 +403,7 @@ class Symbol:
             raise GraphError(f"symbol {self.name}: no size is in [{low}, {high}]")
 
 
+# A weak reference is the key of tables about graphs that have run (`prove/run.LAST_USES`).
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Graph:
     """One direction of one program: ports in, straight-line steps, ports out. `print(graph)` shows it as Python."""
@@ -583,6 +588,7 @@ class Deferred(Generic[T]):
         """Return the value; compute it if this is the first use."""
         if self._make is not None:
             self._value = self._make()
+            # Dropped, with all that the function holds.
             self._make = None
         return self.known  # type: ignore[return-value]  # set by the line above, and T may itself be optional
 
@@ -604,6 +610,7 @@ class Pair:
         *,
         lives: tuple[tuple[str, str], ...] = (),
     ) -> None:
+        # Past the `__setattr__` below, which refuses.
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "lives", lives)
         object.__setattr__(self, "_forward", forward)
@@ -613,7 +620,7 @@ class Pair:
         raise AttributeError(f"a Pair is never edited in place (setting {key!r}): make a new one")
 
     def __deepcopy__(self, memo: object) -> Pair:
-        return self
+        return self  # it is never edited
 
     name: str
     lives: tuple[tuple[str, str], ...]
@@ -692,8 +699,8 @@ NO_FUNCTIONS = ("detach", "no_grad", "item", "hook")
 class OpaqueEdge:
     """A place where autograd of the plain forward would not give the program's gradient, and the reason.
 
-    Of a custom autograd.Function, `source` is the line at which its backward begins, and `lines` are those at which its
-    forward and its backward call operators, as `file.py:8`.
+    For a custom autograd.Function, `source` is the line at which its backward begins, and `lines` are the lines, as
+    `file.py:8`, at which its forward and its backward call operators.
     """
 
     kind: str
@@ -1164,7 +1171,7 @@ COLLECTIVES = _named(
 """Operators in which the processes of a group exchange tensors. The group is the last argument: its label."""
 
 WAIT = "torch.ops._c10d_functional.wait_tensor.default"
-"""The operator that waits for a collective: what it returns is the collective's result."""
+"""The operator that waits for a collective, and returns its result."""
 
 BUILT_IN = frozenset(
     {"aten", "prims", "prim", "higher_order", "load_library", "loaded_libraries", "import_module", "fast_path"}
@@ -1182,6 +1189,7 @@ DEVICES = frozenset("cpu cuda xpu mps meta hpu mtia xla npu ipu maia vulkan hip 
 
 _NUMBER = re.compile(r"-?\d{1,19}")
 
+# Possessive (`*+`, `++`): a text of a stranger that does not match must fail without backtracking.
 _EXPRESSION = re.compile(r"(?:[A-Za-z_]\w*+|\d++(?:\.\d++)?+|[ +\-*/%(),<>=!&|~])++", re.ASCII)
 
 MAX_INTEGER = 2**63
@@ -1205,6 +1213,7 @@ def check_size(size: Size) -> None:
             raise GraphError(f"a size of {size.bit_length()} bits is not a size of a tensor")
         return
     check_expression(size)
+    # The text of a plain number would be read back as a number, so the graph would not equal itself.
     if str(size).lstrip("-").isdigit():
         raise GraphError(f"{size!r:.80} is not a size: a size is a number of 64 bits, or an expression with a symbol")
 
@@ -1215,6 +1224,7 @@ def check_expression(text: Size) -> None:
         depth = 0
         for character in text:
             depth += (character == "(") - (character == ")")
+            # A comma only separates the arguments of a function: outside of brackets it would make a tuple.
             if depth < 0 or (depth == 0 and character == ","):
                 break
         else:
@@ -1248,6 +1258,7 @@ def _check_target(target: str) -> None:
         return
     if target in COLLECTIVES or target == WAIT:
         return
+    # Without `__`: a name such as `__class__` would lead from an operator into Python.
     custom = _CUSTOM.fullmatch(target) if type(target) is str and len(target) <= 256 and "__" not in target else None
     if custom is None or custom[1] in BUILT_IN:
         raise RefusedError(

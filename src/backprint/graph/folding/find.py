@@ -117,6 +117,7 @@ def loops_of(steps: Steps, depth: int = 0) -> tuple[Node, ...]:
         if repeat is None:
             nodes += range(low, high)
             continue
+        # Inner loops are looked for in the first iteration alone, for the others have its tokens and its dataflow.
         repeat = replace(repeat, body=_body_of(steps, repeat, depth + 1))
         nodes.append(repeat)
         stretches += [(repeat.end, high), (low, repeat.first)]
@@ -197,12 +198,14 @@ def runs_of(steps: Steps, low: int, high: int, period: int) -> list[tuple[int, i
     first.
     """
     tokens, runs, equal = steps.tokens, [], 0
+    # One place past the last comparison, which closes a run that reaches the end.
     for place in range(low, high - period + 1):
         if place < high - period and tokens[place] == tokens[place + period]:
             equal += 1
             continue
         if equal >= period:
             start = place - equal
+            # Whole iterations alone count: the rest of a run stays outside of the loop.
             runs.append((steps.weight(range(start, start + equal // period * period)), -period, -start, equal))
         equal = 0
     return sorted(runs, reverse=True)[:2]
@@ -245,9 +248,11 @@ def phases(steps: Steps, start: int, end: int, period: int) -> list[tuple[int, b
     widths = list(itertools.accumulate(change))
     # A cut is judged in the middle of the run: at its ends there are values that the first or the last layer alone has.
     cuts = []
+    # After the cut, two whole iterations must be left.
     for phase in range(min(period, end - start - 2 * period + 1)):
         count = (end - start - phase) // period
         middle = phase + period * max(1, count // 2)
+        # `not`, because False sorts first: of cuts of equal width, the one where a module begins.
         cuts.append((widths[middle], not steps.borders[start + middle], phase))
     cuts.sort()
     return [(width, not is_inside, phase) for width, is_inside, phase in cuts]
@@ -301,11 +306,13 @@ def _joined_iteration(steps: Steps, row: Sequence[int], places: range) -> tuple[
             matched.append(place)
             if len(matched) == len(row):
                 break
+        # The places passed so far that matched nothing: these would be the odd steps.
         elif abs(place - places.start) + 1 - len(matched) > most_odd:
             return None
     if len(matched) < len(row):
         return None
     iteration = tuple(sorted(matched))
+    # Equal tokens are not enough, as in `_equal_rows`: all iterations of a loop have one dataflow.
     return iteration if steps.dataflow(iteration) == steps.dataflow(row) else None
 
 
