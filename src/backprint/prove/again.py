@@ -73,6 +73,8 @@ def module_of(
     ports = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
     asks, rests = asking(ports, capture.pairs[0].backward)
     tensors = capture.recipes.make(names=[port.name for port in ports])
+    # A class for each Capture: a capture of the module takes its name from the class, and the names of the inputs from
+    # the signature of `forward`.
     module: Again = type(capture.name, (Again,), {"forward": _with_named_inputs(Again.forward, ports)})()
     module.graph, module.at = graph, at
     module.fills = _filler(capture)

@@ -297,6 +297,7 @@ class _PowerMeasurement:
             return [name for name in names if name in only]
         names = [name for name in names if (self.role(name) == "input" and inputs == "own") or inputs == "all"]
         if inputs == "all" and is_part:
+            # Shuffled, and then sorted by a stable sort: the inputs first, and the rest still in random order.
             random.Random(self.seed).shuffle(names)
             names.sort(key=lambda name: self.role(name) != "input")
         return names
@@ -468,6 +469,7 @@ class _PowerMeasurement:
             # two runs in float64.
             rows = _port_texts({key: by for key, by in movement.items() if by >= 1})
             return Trial(title, shown, rows, open=tuple(map(str, unmoved)))
+        # The Trial is about the inputs, so the buffers that were redrawn along keep their values at the neutral point.
         own_values = {name: value for name, value in values.items() if name not in along}
         independent = self.independent_ports(unmoved, own_values) if unmoved else ()
         rows = _port_texts({key: by for key, by in movement.items() if key not in independent})
@@ -482,6 +484,7 @@ class _PowerMeasurement:
             chosen = [name for name in names if not floats_only or is_inexact(self.base.values[name])]
             chosen_units = [self.units[name] for name in chosen]
             values = self.others(chosen_units, step)
+            # If all inputs are floats, the way of floats alone is the way before it, which has failed.
             if not values or before == (set(values), step):
                 continue
             before = (set(values), step)
@@ -506,6 +509,7 @@ class _PowerMeasurement:
         """Add a redraw to the largest movement of the ports that depend on it; `movement` has that of the whole."""
         rows = zip(self.largest, self.depends, (self.base.ports, *self.base.parts), sides, strict=False)
         for index, (largest, depends, ports, others) in enumerate(rows):
+            # The movement of the whole Capture is known. It has no integers, which `strength` compares.
             known: Mapping[PortKey, float] = {} if index else movement
             moving = depends.set_of(redrawn)
             for key, by in largest.items():

@@ -36,6 +36,7 @@ def can_be_an_update(value: Tensor, source: Tensor, size: Sequence[int], stride:
 def overlaps(size: Sequence[int], stride: Sequence[int]) -> bool:
     """Whether elements of a strided tensor may share memory."""
     reach = 0
+    # From the smallest stride: a dimension must step past all that the smaller ones reach.
     for step, length in sorted(zip(stride, size, strict=True)):
         if length > 1 and step <= reach:
             return True

@@ -125,6 +125,7 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
                 continue
             if draw.name == "recipe":
                 base = base_of(draw, attempted.replayed)
+            # Once, on the inputs that every proof has.
             if draw.name == ("captured" if capture.origin.alive else "recipe"):
                 whole.nonfinite = nonfinite_text(capture, draw, attempted.replayed)
             whole.note(draw.name, attempted.verdicts)
@@ -221,6 +222,7 @@ def attempt(capture: Capture, draw: Draw, details: list[str]) -> _Attempt | None
     try:
         checked = checked_run(capture, draw)
     except GuardError as error:
+        # On these the program ran, so its guards must hold.
         if draw.name in ("captured", SECOND) or (draw.name == "recipe" and capture.witness is not None):
             raise
         details.append(f"{draw.name} inputs break a guard ({error})")
@@ -262,7 +264,7 @@ def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
         return CheckedRun(replay_values(capture, draw.values, draw.tangents), (), None)
     with annotations_checked(dict(capture.environment), draw.name != "resized") as notes:
         replayed = replay_values(capture, draw.values, draw.tangents)
-    # annotations from tracing are corrected when it is saved
+    # Tracing infers annotations, and `save` corrects them. In a sample they are claims that must be true.
     rows = [*contradictions(capture), *(() if capture.origin.traced_here else notes.contradictions())]
     return CheckedRun(
         replayed,
@@ -296,7 +298,7 @@ def against_trace(stamped: Capture, full: Capture) -> Verdict:
 
 
 def hash_of(graph: Graph | None) -> str:
-    """Return the hash of a graph; that of none is `none`."""
+    """Return the hash of a graph; `none` if there is no graph."""
     return "none" if graph is None else graph.hash()
 
 

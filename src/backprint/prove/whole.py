@@ -84,6 +84,7 @@ class CaptureRun:
             for link in feeds(self.capture, index):
                 inputs[link.name] = self.input_value(link)
             port_names = {port.name for graph in (pair.forward, pair.backward) if graph for port in graph.inputs}
+            # The random states are those from which the Pair's own program runs again, to be compared with it alone.
             run = PairRun({name: value for name, value in inputs.items() if name in port_names}, random_states())
             with self.among_peers(index, "forward"):
                 results = run_graph(pair.forward, inputs)
@@ -185,6 +186,7 @@ class CaptureRun:
             if link.source is None and link.name in self.capture.signature.differentiable:
                 name = link.port.name
                 terms.setdefault(name, list(self.own_tangents(None, link.port, self.values[name])))
+        # Later Pairs first, in the order in which autograd adds gradients up.
         for index in reversed(range(len(self.runs))):
             linked_inputs = {link.name for link in feeds(self.capture, index)}
             for name, gradient in self.backward(index).items():
@@ -267,6 +269,8 @@ def replay(
         values, recipe_tangents = values_of(capture, args, kwargs or {}, state)
         if named_tangents is None and recipe_tangents:
             named_tangents = {**recipe_tangents}
+        # Without arguments the numbers that were drawn at capture belong to these inputs, whatever state a generator
+        # has now.
         if (args or kwargs) and state != "recipe":
             _check_random_states(capture)
         return replay_values(capture, values, named_tangents)
