@@ -156,7 +156,7 @@ def _names(step: Step) -> Iterator[str]:
 
 
 class _Walk:
-    """One walk over one graph: what is numbered so far."""
+    """One walk over one graph, with the numbers that values have so far."""
 
     def __init__(self, graph: Graph, sizes: bool) -> None:
         self.graph, self.sizes = graph, sizes

@@ -132,7 +132,8 @@ class _DependenceWalk:
         return self.sides[index, "backward"]
 
     def of_forward_input(self, index: int, port: Port) -> int:
-        """Return the inputs that an input of a forward depends on: itself, or those of the sources of its links."""
+        """Return the inputs that an input of a forward depends on: itself, or the inputs that the sources of its links
+        depend on."""
         links = [link for link in feeds(self.capture, index) if link.name == port.name]
         inputs = 0
         for link in links:

@@ -33,11 +33,11 @@ from backprint.graph.sizes import at_example_sizes
 from backprint.graph.steps import used
 from backprint.graph.text import show_port, show_spec
 
-# ---- What links say: the inputs that a Pair feeds, those of the whole Capture, and those that need a gradient
+# ---- Questions about links: the inputs that they feed, and the inputs and results of the whole Capture
 
 
 FREE = ("parameter", "buffer", "constant", "input")
-"""The roles of inputs that a caller passes; those of an input that a link feeds do not count."""
+"""The roles of inputs that a caller passes, unless a link feeds them."""
 
 
 def feeds(capture: Capture, pair: int) -> tuple[Link, ...]:

@@ -851,10 +851,11 @@ if TYPE_CHECKING:
 class Origin:
     """The program behind a Capture, its arguments, and the options of its capture.
 
-    What stands here is right where no Python program runs: nothing changes, so nothing must be restored. `constants`
-    are the tensors behind the Capture's constant ports, and `tangents` those of a recorded backward, for outputs whose
-    specs are not enough to draw a tangent. `parts` has what runs each of several Pairs by its own `run_step`, if that
-    can run alone. If it is `partial`, only recorded results are left, and it runs only on the recorded values.
+    The methods here are right where no Python program runs: nothing changes, so nothing must be restored. `constants`
+    are the tensors behind the Capture's constant ports. `tangents` are the tangents of a recorded backward, for outputs
+    whose specs are not enough to draw a tangent. `parts` has, for each of several Pairs that can run alone, an object
+    with a `run_step` of its own. If it is `partial`, only recorded results are left, and it runs only on the recorded
+    values.
     `traced_here` says whether this process traced the graphs, so that they can be trusted, and `not_bitwise` are the
     ports that were not bitwise when the Capture was made: no later verdict may be better.
     """
@@ -900,11 +901,11 @@ class Origin:
         return filled(structure, named)
 
     def result_difference(self) -> str:
-        """Return where the non-tensor results of the last run differ from those of the Capture; '' if nowhere."""
+        """Return where the non-tensor results of the last run differ from the Capture's; '' if nowhere."""
         return ""
 
     def random_state_digests(self) -> dict[str, str]:
-        """Return the current digests of the random states that the program draws from, those of torch left out."""
+        """Return the current digests of the random states that the program draws from, without torch's own."""
         return {}
 
     def release(self) -> None:
@@ -1185,7 +1186,7 @@ _LOCAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _DEVICE = re.compile(r"([a-z]{1,32})(:\d{1,4})?")
 
 DEVICES = frozenset("cpu cuda xpu mps meta hpu mtia xla npu ipu maia vulkan hip ve fpga lazy mkldnn".split())
-"""The kinds of devices that torch knows by name. `privateuseone` is not among them: a program registers what it is."""
+"""The kinds of devices that torch knows by name. `privateuseone` is not among them: a program registers its backend."""
 
 _NUMBER = re.compile(r"-?\d{1,19}")
 

@@ -101,7 +101,7 @@ class _Scanned:
 
 
 def count_tokens(text: str) -> int:
-    """Return how many names, numbers and marks a text has at most; what is in strings and comments counts as well."""
+    """Return how many names, numbers and marks a text has at most. Strings and comments in the text count as well."""
     kinds = text.translate(_KINDS) if text.isascii() else re.sub(r"[^\x00-\x7f]", "a", text).translate(_KINDS)
     return kinds.count("(") + kinds.count("(a") + kinds.count(" a") + kinds.startswith("a")
 

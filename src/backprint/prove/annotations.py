@@ -185,7 +185,7 @@ def _is_tensor_of(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int], str
 
 
 def _with_numbers(spec: Spec, value: Any) -> Spec:
-    """Replace constant sizes in an annotation by those of a value."""
+    """Replace constant sizes in an annotation by the sizes of a value."""
     if isinstance(spec, tuple) and isinstance(value, (tuple, list)) and len(spec) == len(value):
         return tuple(_with_numbers(part, part_value) for part, part_value in zip(spec, value, strict=True))
     if not isinstance(spec, TensorSpec) or not isinstance(value, Tensor) or value.dim() != len(spec.shape):

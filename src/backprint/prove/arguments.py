@@ -253,7 +253,7 @@ def _check_twice(passed: Mapping[str, Tensor], state: State) -> None:
 
 
 def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return a Capture's own inputs: those of the captured call while it lives, else from recipes, with tangents."""
+    """Return a Capture's own inputs: from the captured call while it lives, else from recipes, with tangents."""
     if capture.origin.alive and not capture.fake and state != "recipe":
         return _with_state(capture, capture.origin.values(), state), {}
     tensors = capture.recipes.make()
@@ -475,7 +475,7 @@ BY_VALUE = "only plain values, enums, dataclasses and the containers that pytree
 
 
 def _check_live(row: Argument, now: Sequence[Any], then: Sequence[Any]) -> None:
-    """Raise unless values that are compared by identity are those of the captured call."""
+    """Raise unless the captured call had the same objects, for values that are compared by identity."""
     if now and not then:
         raise GuardError(
             f"argument {row.name!r} has {_identity_text(now[0])} in it, which can be compared only with the one that "

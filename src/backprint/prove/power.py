@@ -506,7 +506,7 @@ class _PowerMeasurement:
         return {name: value for unit in chosen for name, value in self.drawn[unit, step].items()}
 
     def add_movement(self, redrawn: frozenset[str], sides: Sides, movement: Mapping[PortKey, float]) -> None:
-        """Add a redraw to the largest movement of the ports that depend on it; `movement` has that of the whole."""
+        """Add a redraw to the largest movement of the ports that depend on it; `movement` is for the whole Capture."""
         rows = zip(self.largest, self.depends, (self.base.ports, *self.base.parts), sides, strict=False)
         for index, (largest, depends, ports, others) in enumerate(rows):
             # The movement of the whole Capture is known. It has no integers, which `strength` compares.
@@ -576,7 +576,7 @@ def _port_texts(moved: Mapping[PortKey, float]) -> Moved:
 
 
 def _results_on(capture: Capture, values: Mapping[str, Tensor]) -> Sides:
-    """Return every result of a Capture on these inputs and tangents, under its own seed, and those of its Pairs."""
+    """Return every result of a Capture, and of its Pairs, on these inputs and tangents, under its own seed."""
     seed_torch(capture.seed)
     inputs, tangents = without_tangents(values)
     same = {right: inputs[left] for left, right in capture.signature.same if left in inputs}

@@ -1,6 +1,6 @@
 """`as_strided_scatter`, which stands in a graph for an update of a view, run so that autograd differentiates it right.
 
-PyTorch's own gradient of the operator is wrong: that of the tensor is 1 where it was overwritten, and 0 elsewhere.
+PyTorch's own gradient of the operator is wrong: for the tensor it is 1 where it was overwritten, and 0 elsewhere.
 """
 
 from __future__ import annotations

@@ -279,7 +279,7 @@ def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
 
 
 def against_trace(stamped: Capture, full: Capture) -> Verdict:
-    """Return the Verdict of a stamped Capture: `wrong` if its graphs are not those of a trace in full.
+    """Return the Verdict of a stamped Capture: `wrong` if a trace in full has other graphs.
 
     Nothing is computed, so it is `unproven` even if they are.
     """

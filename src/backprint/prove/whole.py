@@ -109,7 +109,7 @@ class CaptureRun:
 
     def input_value(self, link: Link) -> Any:
         """Return the value of the input of a Pair to which a link goes. Gradients of several Pairs for one input are
-        added, that of the latest Pair first."""
+        added, the gradient of the latest Pair first."""
         assert link.target is not None
         if link.port.role != "gradient":
             return self.source_value(link)
@@ -258,7 +258,7 @@ def replay(
     state: State = None,
     tangents: Sequence[Tensor | None] | None = None,
 ) -> Replayed:
-    """Run a Capture on new arguments; without arguments, on those of the capture or of the recipes.
+    """Run a Capture on new arguments; without arguments, on its own inputs, from the capture or from the recipes.
 
     Random operators draw from the generators as the caller has seeded them. The process-wide settings are those of the
     capture meanwhile: with another default dtype, this would be another program.

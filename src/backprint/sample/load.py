@@ -134,6 +134,7 @@ def _read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gr
         raise RefusedError(f"{path}: {error}") from None
     except Exception as error:
         raise SampleError(f"{path}: {error}") from None
+    # `python model.py` runs these lines: only the known ones may stand there.
     if marker + rest != (expected := ending(graph)):
         line = body.count("\n") + 1 + first_difference(marker + rest, expected)
         raise RefusedError(
@@ -311,6 +312,7 @@ def _check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> No
         base = str(dict(recipe.facts)["of"]) if recipe.kind == "view" else name
         spans[base] = max(spans.get(base, 0), recipe.offset + span(recipe.shape, recipe.stride))
     for name, recipe in recipes.items():
+        # An extent is memory that is allocated: a short file must not ask for more than its tensors use.
         if recipe.kind != "view" and recipe.extent > spans[name]:
             problem = f"an extent of {recipe.extent} elements, of which only {spans[name]} are used"
             raise SampleError(f"recipes[{name!r:.80}]: {problem}")

@@ -179,6 +179,7 @@ class Field:
 
     def expect(self, kind: type[T]) -> T:
         """Return the value, which must be of this type."""
+        # A bool is an int for isinstance.
         if not isinstance(self.value, kind) or (kind is int and isinstance(self.value, bool)):
             raise SampleError(f"{self.path}: expected {kind.__name__}, found {str(self.value)[:80]!r}")
         return self.value
@@ -193,6 +194,7 @@ class Field:
     def free_text(self, most: int = 4096) -> str:
         """Return a string that may have several lines, such as the `repr` of an argument or an error message."""
         text = self.expect(str)
+        # JSON may escape lone surrogates, which no UTF-8 file holds.
         if len(text) > most or any("\ud800" <= character <= "\udfff" for character in text):
             raise SampleError(f"{self.path}: expected text of at most {most} characters, found {text[:80]!r}")
         return text
@@ -200,6 +202,7 @@ class Field:
     def number(self) -> float:
         """Return a number, or one of WORDS as a number."""
         value = self.value
+        # A larger int would not fit a float.
         if type(value) in (int, float) and abs(value) < 2**1023:
             return float(value)
         if isinstance(value, str) and value in WORDS:
@@ -458,6 +461,7 @@ def _check_witness(field: Field) -> None:
             row.get("layout").text(32)
             row.get("places").texts()
             shape = [size.whole() for size in row.get("values").items(64)]
+        # A complex number is kept as two.
         expected = min(8, math.prod(shape) * (2 if dtype.startswith("complex") else 1))
         if len(leading) != expected:
             raise SampleError(f"{row.path}.leading: {len(leading)} values; a {dtype}{shape} tensor has {expected} here")

@@ -1,6 +1,6 @@
 """Find repeated structure in a list of steps: iterations that call the same operators on each other's results.
 
-The search is a search in a text. Each step becomes a token: what it calls, its arguments without names and numbers, and
+The search is a search in a text. Each step becomes a token: its target, its arguments without names and numbers, and
 its type (`fold.token_of`). In the layers of a model, the tokens repeat with a period, the steps of a layer.
 `best_repeat` finds the stretch with a period that saves most steps, makes a loop of it, and looks for further loops
 before it, after it and within an iteration.
@@ -215,7 +215,7 @@ def _repeat_of(steps: Steps, around: tuple[int, int] | None, period: int, start:
     """Return the loop of a run, cut where it is cut best; None if no two iterations have one dataflow.
 
     The fewest values across a cut count most. A cut with more iterations comes next, then one where a module of the
-    program begins, then one with fewer odd steps, and the earliest of those that are left.
+    program begins, then one with fewer odd steps, and at last the earliest.
     """
     best: tuple[tuple[int, ...], Repeat] | None = None
     for width, border, phase in phases(steps, start, start + length + period, period)[:PERIODS]:

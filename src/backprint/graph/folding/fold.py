@@ -28,7 +28,7 @@ Where = Mapping[Index, int]
 
 
 def folded(graph: Graph) -> FoldedGraph:
-    """Return a graph with its repeated steps as loops; what it unfolds to was compared with the graph."""
+    """Return a graph with its repeated steps as loops. The result is unfolded, and compared with the graph."""
     fold = _fold_of(graph)
     if fold.unfold() != graph:
         raise GraphError("a fold of this graph does not unfold to it: please report the graph")

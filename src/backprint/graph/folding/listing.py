@@ -138,7 +138,7 @@ def modules_of(count: int, items: Sequence[Item]) -> str:
 
 
 def _source_lines(item: FoldedStep, counts: Sequence[int], names: Collection[str]) -> list[str]:
-    """Return the line of the program for a step, and below it those of iterations that have another."""
+    """Return the line of the program for a step, and below it the lines of iterations that have another."""
     if item.step.source is None:
         return NO_LINE
     if not any(place.startswith("source") for place, _ in item.series):

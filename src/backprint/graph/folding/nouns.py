@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"(0|[1-9][0-9]*)")
 """A number as Python writes it. `007` is text: the rule of `x_007` and `x_008` would write `x_7`."""
 
 MAX_START = 2**62
-"""The numbers of a rule are smaller, so that what it computes has 64 bits: a graph has no longer integers."""
+"""The numbers of a rule are smaller, so that its results have 64 bits: a graph has no longer integers."""
 
 INDEXES = "ijklmnpq"
 """The names of the indexes of nested loops."""
@@ -299,7 +299,7 @@ def without_offsets(spec: Spec) -> Spec:
 
 
 def _parts_given(replacements: Mapping[str, Any], top: str) -> dict[str, Any]:
-    """Return what is given for the parts of one field."""
+    """Return the replacements for the parts of one field."""
     return {place.removeprefix(top): value for place, value in replacements.items() if place.startswith(top)}
 
 

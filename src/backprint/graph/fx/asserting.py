@@ -38,7 +38,7 @@ def gpu_assert_complaint(function: Any, args: Sequence[Any], kwargs: Mapping[str
 
 @functools.cache
 def check_on_gpu(function: Any) -> Check | None:
-    """Return the check of an operator's arguments on a GPU, by its name or that of all its overloads."""
+    """Return the check of an operator's arguments on a GPU, by the name of the overload or of the operator."""
     name = str(function)
     return ASSERTING.get(name) or ASSERTING.get(name.rpartition(".")[0])
 

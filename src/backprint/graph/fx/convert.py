@@ -71,7 +71,7 @@ class Names:
     numbers: dict[str, int] = field(default_factory=dict)
 
     def free(self, wanted: str, *, avoid: Collection[str] = ()) -> str:
-        """Return the wanted name, with a number appended if needed; none of those to `avoid`."""
+        """Return the wanted name, with a number appended if needed. Names in `avoid` count as used."""
         stem = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_") or "value"
         stem = f"_{stem}" if stem[0].isdigit() else stem
         stem = name = stem[:200]
@@ -128,7 +128,7 @@ def tensor_spec(tensor: Tensor) -> TensorSpec:
 
 
 def _has_contiguous_strides(tensor: Tensor) -> bool:
-    """Whether a tensor's strides are those of a contiguous one of its shape; sizes that may be 0 count as others."""
+    """Whether a tensor has the strides of a contiguous tensor of its shape, wherever no symbolic size is 0."""
     step: Any = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
         expression = _size_expression(stride)
