@@ -51,8 +51,8 @@ from backprint.values.settings import preserving_random_states
 from backprint.values.tree import plain_leaves
 
 MOST_CALLS = 64
-"""So many calls of Functions of one name are asked, of those that differ in the Function, or in sizes, dtypes or other
-arguments."""
+"""The most calls of Functions of one name that are asked. Only calls that differ in the Function, or in sizes, dtypes
+or other arguments, are asked one by one."""
 
 MOST_ELEMENTS = 4_000_000
 """A call whose tensors have more elements together is not asked: its forward runs some dozens of times."""
@@ -74,7 +74,7 @@ class FunctionCall:
 
 
 def program_tries(capture: Capture, meant: Sequence[str] = ()) -> list[Try]:
-    """Run the program itself with unusual tangents, and several times in a row; return what came of each kind.
+    """Run the program itself with unusual tangents, and several times in a row; return a Try for each kind.
 
     Functions and hooks in `meant` need not be linear in their tangents. Where they may be why a gradient is not, that
     kind is not tried.
@@ -99,7 +99,7 @@ def program_tries(capture: Capture, meant: Sequence[str] = ()) -> list[Try]:
 def _function_tries(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
 ) -> list[Try]:
-    """Return a Try for each custom autograd.Function that the program as a whole does not say everything of."""
+    """Return a Try for each custom autograd.Function about which the program as a whole leaves something open."""
     if capture.rank is not None or not any(edge.kind == "function" for edge in capture.opaque):
         return []
     try:
@@ -173,8 +173,9 @@ def but_for_meant(result: Derivative, capture: Capture, meant: Sequence[str]) ->
 def _calls_to_ask(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
 ) -> tuple[dict[str, int], list[tuple[str, list[FunctionCall]]]]:
-    """Return the calls to be asked, by their Function, with the reason: those with tangents of 0, and if something is
-    meant to differ all others. Return before these the names of Functions that are meant to differ and several."""
+    """Return the calls to be asked, by their Function, each with the reason: calls with tangents of 0, and all others
+    if something is meant to differ. The first result has the names that are meant to differ and that several Functions
+    have."""
     with program.calls(values, capture.seed) as call:
         nodes = _custom_nodes(call().tensors.values())
         functions = dict.fromkeys(function_class(node) for node in nodes)
@@ -216,8 +217,10 @@ def _custom_nodes(outputs: Iterable[Tensor], used: dict[Any, set[int]] | None = 
 
 @contextlib.contextmanager
 def recording(functions: Sequence[Any]) -> Iterator[list[FunctionCall]]:
-    """Record the calls of these Functions in this block, and of those that the program makes in it: of calls that are
-    alike, the arguments of the first."""
+    """Record the calls of these Functions in this block, and of Functions that the program defines in it.
+
+    Of calls that are alike, only the arguments of the first are kept.
+    """
     calls: dict[Any, FunctionCall] = {}
     kept: list[FunctionCall] = []
     changed: list[tuple[Any, str, Any]] = []
@@ -235,6 +238,7 @@ def recording(functions: Sequence[Any]) -> Iterator[list[FunctionCall]]:
         calls[key].nodes.append(context)
 
     def watch(function: Any) -> None:
+        # With a `setup_context` the forward gets no context; without one, the forward's first argument is it.
         is_apart = function.setup_context is not torch.autograd.Function.setup_context
         name = "setup_context" if is_apart else "forward"
         original = getattr(function, name)
@@ -254,12 +258,14 @@ def recording(functions: Sequence[Any]) -> Iterator[list[FunctionCall]]:
     try:
         for function in functions:
             watch(function)
+        # A program may define a Function in the call itself: its class passes through here when it is made.
         torch.autograd.Function.__init_subclass__ = classmethod(watch_new)
         yield kept
         kept += calls.values()
     finally:
         del torch.autograd.Function.__init_subclass__
         for function, name, own in changed:
+            # An inherited method must be inherited again, and not become one of the class itself.
             if own is None:
                 delattr(function, name)
             else:
@@ -267,7 +273,8 @@ def recording(functions: Sequence[Any]) -> Iterator[list[FunctionCall]]:
 
 
 def _kind_of_argument(argument: Any) -> Any:
-    """Return by what calls are told apart: the kind of a tensor, a plain value, or which object it is."""
+    """Return the key of an argument, by which calls are told apart: the kind of a tensor, a plain value, or an
+    identity."""
     if isinstance(argument, Tensor):
         return argument.dtype, argument.shape, argument.requires_grad
     if isinstance(argument, bool | int | float | complex | str | torch.dtype | None):
@@ -311,7 +318,7 @@ def is_zero(tangent: Tensor | None) -> bool:
 
 
 def _tries_of(why: str, calls: Sequence[FunctionCall], seed: int) -> Iterator[Try]:
-    """Yield what came of the calls of one Function: the first fault, or one Try of all."""
+    """Yield a Try for the calls of one Function: the first that has a fault, or one for all of them."""
     function = calls[0].name
     name = f"{function} alone" + (f", {why}," if why else "")
     not_tried = ""
@@ -379,7 +386,7 @@ def _fault_by_differences(call: Call, program: Program) -> ProgramFault | None:
 
 
 DRAWS = 3
-"""So many tangents and directions are drawn where a gap has few digits: that of one draw may be small by chance."""
+"""How many tangents and directions are drawn where a gap has few digits: the gap of one draw may be small by chance."""
 
 NO_ELEMENTS = "it has no elements"
 

@@ -23,10 +23,10 @@ GRADIENT, DERIVATIVE = "gradient", "derivative"
 
 
 WRITTEN = "written"
+"""The check whose rows name the tensors that a function writes into and must not."""
 
 PROCESS = "process"
 """The check of the settings, modes and random states that the function leaves."""
-"""The check whose rows name what a function writes into and must not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class CheckRow:
 
     @property
     def is_gradient(self) -> bool:
-        """Whether a gradient was compared with what it must be, and not only with that for other memory."""
+        """Whether a gradient was compared with the right one, and not only with the gradient for other memory."""
         return self.check.startswith((GRADIENT, DERIVATIVE))
 
 
@@ -107,7 +107,7 @@ class CheckReport:
 
 
 def summary(report: CheckReport) -> str:
-    """Return what came of a check, in a line."""
+    """Return the outcome of a check in one line."""
     tried = sum(row.tried for row in report.rows)
     left = len(report.rows) - tried
     parts = [f"{tried} comparisons"]
@@ -132,12 +132,13 @@ def shown_rows(rows: Sequence[CheckRow]) -> Iterator[CheckRow]:
 
 
 def kind_of(row: CheckRow) -> tuple[str, str, str]:
-    """Return what rows have in common that are shown as one; a wrong row has its own name in it."""
+    """Return the key of a row: neighbours with one key are shown as one row. The key of a wrong row has its name in
+    it."""
     return row.check, row.dtype, f"{row.verdict} {row.name}" if row.verdict == WRONG else row.verdict
 
 
 def joined(group: Sequence[CheckRow]) -> CheckRow:
-    """Return rows as one, with the numbers of that which is nearest to what is allowed."""
+    """Return rows as one, with the numbers of the row whose error is nearest to the allowed one."""
     worst = max(group, key=lambda row: (row.error or 0.0) / row.allowed if row.allowed else 0.0)
     names = ", ".join(dict.fromkeys(row.name for row in group))
     detail = "; ".join(dict.fromkeys(row.detail for row in group if row.detail))
@@ -227,7 +228,8 @@ def indented(text: str) -> list[str]:
 
 
 def _by_tangents(rows: Sequence[CheckRow], first: CheckRow) -> Iterator[str]:
-    """Yield with which tangents the first wrong gradient is wrong too, and with which it is not."""
+    """Yield the kinds of tangents with which the first wrong gradient is wrong too, and the kinds with which it is
+    right."""
     kind = first.check.partition(", ")[0] + ", "
     same = [row for row in rows if row.name == first.name and row.dtype == first.dtype and row.check.startswith(kind)]
     right, wrong = ([row.check.removeprefix(kind) for row in same if row.verdict == verdict] for verdict in (OK, WRONG))

@@ -21,10 +21,10 @@ from backprint.derive.setting import drawn_like, is_inexact, own_source, wide
 Result = tuple[CheckRow, Fault | None]
 
 OF_ROUNDING = 8.0
-"""A gradient that is 0 but for rounding may be off by so many times more: it is chance how much rounding is left."""
+"""How many times more a gradient that is 0 but for rounding may be off: it is chance how much rounding is left."""
 
 TINY = {torch.float64: 5e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
-"""What the reference is taken to be off by at least, relative to the largest value, however exact it is by chance."""
+"""The least error that the reference is taken to have, relative to the largest value, however exact it is by chance."""
 
 SMALL = 0.1
 """A result of the reference whose error is more than this part of it is nothing but rounding."""
@@ -47,7 +47,8 @@ class Subject:
 
     @property
     def output(self) -> str:
-        """The first word of checks of outputs: without a reference they are compared with those for other memory."""
+        """The first word of checks of outputs. Without a reference, outputs are compared with the outputs for other
+        memory."""
         return "forward" if self.has_reference else "same output"
 
     @property
@@ -57,7 +58,7 @@ class Subject:
 
     @property
     def text(self) -> str:
-        """The dtype in words: that of the inputs, or the lowest of them."""
+        """The dtype in words; if the inputs have several, the one with the fewest digits."""
         return str(self.coarsest)[6:]
 
     @property
@@ -68,7 +69,7 @@ class Subject:
 
     @property
     def tiny(self) -> float:
-        """What the reference is off by at least, relative to the largest value of a result."""
+        """The least error that the reference is taken to have, relative to the largest value of a result."""
         return TINY.get(self.coarsest, 2 * torch.finfo(self.coarsest).eps)
 
 
@@ -174,7 +175,7 @@ HUGE = 1e3
 """A number that masks are filled with is at least as large, and so many times larger than all others of its tensor."""
 
 FEWEST = 8
-"""So many elements beside a fill value are compared by themselves: of fewer, eager's error is chance."""
+"""The fewest elements beside a fill value that are compared by themselves: of fewer, eager's error is chance."""
 
 
 def _differ_output(
@@ -227,6 +228,8 @@ def differ(
     error = distance(torch.zeros_like(exact) if ours is None else ours, exact, places)
     if not subject.has_reference:
         return Difference(error, tolerance(exact) * max(scale, 1e-3 * largest))
+    # What rounding explains: the reference's own error in this dtype, how far it moves if inputs are rounded once more,
+    # and TINY.
     of_own = 0.0 if own is None else distance(own, exact, places)
     if not math.isfinite(of_own):
         return Difference(error, of_own, f"the reference itself has NaN or Inf in {subject.text}, and not in float64")
@@ -487,6 +490,7 @@ def is_kink(
         low = high = size = 0.0
         for name, tangent in tangents.items():
             g = precise(tangent)
+            # The derivatives to both sides: they differ where there is a kink.
             right, left = ((ahead[name] - here[name]) / STEP, (here[name] - behind[name]) / STEP)
             sides = torch.stack(
                 [(g.conj() * side.detach()).real if g.is_complex() else g * side.detach() for side in (right, left)]

@@ -32,7 +32,8 @@ MOST_NOISE = 1e-2
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Of one input: how far ⟨gradient, v⟩ is from ⟨tangent, change along v⟩, relative to the sizes of their terms."""
+    """The two products for one input: `gap` is how far ⟨gradient, v⟩ is from ⟨tangent, change along v⟩, relative to the
+    sizes of their terms."""
 
     name: str
     gap: float
@@ -108,6 +109,7 @@ def _product_of(
     ]
     product, terms = (0.0, 0.0) if gradient is None else inner(gradient, direction)
     size = max(size, terms, 1e-300)
+    # The two neighbours that agree best: longer steps leave the neighbourhood, shorter ones round.
     noise, best = min((abs(a - b) / size, b) for a, b in itertools.pairwise(refined))
     if not noise < MOST_NOISE:
         return Product(name, 0.0, 0.0, f"two estimates differ by {noise:.0e} of their terms")

@@ -59,7 +59,7 @@ def one_hot(value: Tensor, source: torch.Generator) -> Tensor | None:
 
 
 def with_zero_row(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent whose first row is 0, as that of a padded sequence is."""
+    """Return a tangent whose first row is 0, as it is for a padded sequence."""
     if not value.dim() or value.shape[0] < 2 or not value.numel():
         return None
     tangent = drawn_like(value, source)
@@ -77,7 +77,7 @@ TANGENTS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor | None]] = {
     "zero-row": with_zero_row,
     "all-ones": ones,
 }
-"""Kinds of tangents in new memory, each with what makes one like an output; None where none is possible."""
+"""Kinds of tangents in new memory, each with a function that makes one for an output, or returns None if it cannot."""
 
 
 # ---- Tangents in other memory
@@ -104,7 +104,8 @@ def _one_number(value: Tensor, source: torch.Generator) -> Tensor | None:
 
 
 def transposed(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent whose last two dimensions are the other way round in memory, as that of `.mT`."""
+    """Return a tangent whose last two dimensions are the other way round in memory, as the backward of `.mT` makes
+    it."""
     if value.dim() < 2 or min(value.shape[-2:]) < 2:
         return None
     return drawn_like(value.mT.contiguous(), source).mT
@@ -133,10 +134,11 @@ LAYOUTS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor | None]] = {
     "sliced": sliced,
     "strided": strided,
 }
-"""Kinds of memory that a tangent may have, each with what makes one like an output; None where none is possible."""
+"""Kinds of memory that a tangent may have, each with a function that makes one for an output, or returns None if it
+cannot."""
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.complex64: 1e-3, torch.complex128: 1e-9}
-"""Up to which relative difference two gradients are the same; 16 bits have 5e-2."""
+"""The relative difference up to which two gradients are the same; for dtypes of 16 bits it is 5e-2."""
 
 
 MOST_ALONE = 64
@@ -144,7 +146,7 @@ MOST_ALONE = 64
 
 
 SMALLEST = 1e-3
-"""A gradient that is smaller than this part of the largest counts as that: it may be 0 but for rounding."""
+"""A gradient that is smaller than this part of the largest counts as having that size: it may be 0 but for rounding."""
 
 
 def largest(value: Tensor) -> float:
@@ -162,6 +164,7 @@ def difference(gradient: Any, expected: Tensor, least: float = 0.0) -> float:
         return 0.0
     size = max(float(expected.abs().max()), float(gradient.abs().max()), least, 1e-30)
     error = float((gradient - expected).abs().max()) / size
+    # A NaN in the gradient counts as missing, unless the expected one has NaN too.
     return error if error == error else (0.0 if bool(expected.isnan().any()) else 1.0)
 
 
@@ -200,11 +203,11 @@ INPUTS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "zeros": with_zeros,
     "ties": with_ties,
 }
-"""Kinds of inputs, each with what makes them of the captured ones."""
+"""Kinds of inputs, each with a function of the captured ones."""
 
 
 def _last_row_hidden(mask: Tensor) -> Tensor:
-    """Return a mask whose last row is False, as that of a sequence that is all padding is."""
+    """Return a mask whose last row is False, as it is for a sequence of padding alone."""
     other = mask.clone()
     other[..., -1:, :] = False
     return other
@@ -228,7 +231,7 @@ MASKS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "masks that are all False": torch.zeros_like,
     "masks that are all True": torch.ones_like,
 }
-"""Kinds of bool inputs, each with what makes one of the captured one."""
+"""Kinds of bool inputs, each with a function of the captured one."""
 
 
 def _with_repeats(indices: Tensor) -> Tensor:
@@ -340,8 +343,10 @@ ZEROS = "tangents of zeros"
 
 
 def _add_up(setting: Setting, kinds: Mapping[str, Mapping[str, Tensor]], to: Setting | None = None) -> bool:
-    """Whether the gradients of these tangents add up to those of `to`; else to those of the sum of all tangents and of
-    the Setting's own, with these."""
+    """Whether the gradients of these tangents add up to the gradients of `to`.
+
+    Without `to`, the Setting's own tangents are one of the terms, and `to` has the sum of all tangents.
+    """
     try:
         parts = [with_tangents(setting, tangents).gradients for tangents in kinds.values()]
         if to is None:

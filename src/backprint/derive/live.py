@@ -59,7 +59,7 @@ class NotTried(Exception):
 
 
 def attempt(name: str, compare: Callable[[], ProgramFault | None], word: str = "with") -> Try:
-    """Return what came of a comparison. An error of the program is a refusal, and no wrong gradient."""
+    """Return a comparison as a Try. An error of the program is a refusal, and no wrong gradient."""
     try:
         return Try(name, compare(), word=word)
     except NotTried as error:
@@ -133,6 +133,7 @@ class Base:
 
 
 def base_of(backward: Backward, tangents: Mapping[str, Tensor], gradients: Gradients, names: Sequence[str]) -> Base:
+    # Times 3, because a product with a power of two is exact and has no rounding to measure.
     thrice = backward({name: 3 * tangent for name, tangent in tangents.items()})
     noise = {
         name: difference(thrice.get(name), 3 * gradient) for name, gradient in gradients.items() if gradient is not None
@@ -241,8 +242,8 @@ def _kinds_of_tangents(
 
 
 def apart(gradients: Gradients, expected: Gradients, times: float = 1.0) -> tuple[str, float] | None:
-    """Return the first gradient that is not `times` the expected one but for rounding, and its relative error; None if
-    all are."""
+    """Return the first gradient that differs from `times` the expected one by more than rounding, and its relative
+    error; None if there is none."""
     most = max((largest(right) for right in expected.values() if right is not None), default=0.0)
     for name, right in expected.items():
         gradient = gradients.get(name)
@@ -309,7 +310,7 @@ SIZES: Mapping[str, float] = {
     "tangents times 2^-20": 2.0**-20,
     "tangents times 2^-24": 2.0**-24,
 }
-"""What tangents are multiplied by: a gradient is then multiplied by the same, to the bit. A scaled loss has such large
+"""The factors of tangents: a gradient is then multiplied by the same factor, to the bit. A scaled loss has such large
 tangents, and the mean of many numbers such small ones."""
 
 SIZES_OF_HALF: Mapping[str, float] = {
@@ -358,7 +359,8 @@ def _scaled_by(base: Base, scale: float) -> dict[str, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a result of an operator is: its largest element, the mean of all, and that below which 1 of 20 is."""
+    """How large a result of an operator is: its largest element, the mean of all, and the 5th percentile of the
+    nonzero."""
 
     operator: str
     dtype: torch.dtype
@@ -406,6 +408,8 @@ def _has_other_range(backward: Backward, base: Base, scale: float, before: Seque
         numbers = torch.finfo(one.dtype)
         if _is_times(one, other, 1.0):
             continue
+        # A result may grow with the tangents, shrink with them as a quotient does, or, if it is 0 or Inf now, have
+        # grown with their square.
         powers = (1, -1) if math.isfinite(other.most) and other.most else (1, -1, 2)
         for power in powers:
             factor = abs(scale) ** power
@@ -602,7 +606,7 @@ def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Te
 
 
 def _frozen_sets(capture: Capture, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield which leaves to freeze together, each with its name: one alone, all but one, and all arguments."""
+    """Yield sets of leaves to freeze together, each with a name: one alone, all but one, and all arguments."""
     known: set[frozenset[str]] = {frozenset(names), frozenset()}
     some = {name: [name] for name in names[:MOST_FROZEN]}
     some |= {f"all but {name}": [other for other in names if other != name] for name in names[:MOST_FROZEN]}
@@ -683,7 +687,7 @@ def _fault_in_memory(
 def _try_of_run_before(
     first: tuple[Mapping[str, Tensor], Gradients], last: tuple[Mapping[str, Tensor], Gradients]
 ) -> Try:
-    """Return what came of the last call, which has the values of the first: it must return the same."""
+    """Return a Try for the last call, which has the values of the first and must return the same."""
     if apart(last[0], first[0]):
         return Try(IN_A_ROW, why_not=DEPENDS_ON_CALLS, word="for")
     wrong = apart(last[1], first[1])

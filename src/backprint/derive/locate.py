@@ -60,7 +60,7 @@ MOST_TRIED = 24
 """How many combinations of these are tried for one place."""
 
 MOST_KNOWN = 8
-"""For so many lists of wrong places the right gradients are kept: they are asked for again."""
+"""The most lists of wrong places whose right gradients are kept, because they are asked for again."""
 
 MOST_STEPS = 12
 """The most steps of a wrong place."""
@@ -85,7 +85,8 @@ REARRANGING = (
     "aten.unsqueeze.default",
     "aten.squeeze.dim",
 )
-"""Steps that leave every element as it is: the gradient of their result is that of what they take, rearranged alike."""
+"""Steps that leave every element as it is: the gradient of the result is the gradient of the argument, rearranged
+alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +342,7 @@ class Search:
     def right_gradients(self, places: Sequence[WrongPlace]) -> dict[str, Tensor]:
         """Return the right gradient of every value of the forward, if what the backward returned at some places is
         taken for given."""
+        # The places are kept with their gradients, so no id is used twice.
         key = tuple(map(id, places))
         if key not in self.known_right:
             while len(self.known_right) >= MOST_KNOWN:
@@ -349,7 +351,7 @@ class Search:
         return self.known_right[key][1]
 
     def right_gradients_anew(self, places: Sequence[WrongPlace]) -> dict[str, Tensor]:
-        """Return what `right_gradients` does, of another run."""
+        """Return the result of `right_gradients` by a new run."""
         constant = {step.name for place in places for step in place.steps}
         leaves = {
             name: value.clone().requires_grad_() if name in self.setting.gradients else value
@@ -357,6 +359,7 @@ class Search:
         }
         torch.manual_seed(self.setting.chance)
         with torch.enable_grad():
+            # Not the leaves themselves: a graph may write into its inputs, and autograd refuses a write into a leaf.
             fed = {name: value * 1 if name in self.setting.gradients else value for name, value in leaves.items()}
         env = DualRun(self.graph, constant, recorded=self.depending).values(fed)
         roots, weights = self.roots(env, places)
@@ -430,15 +433,18 @@ class Search:
         matched -= {self.local_of_port[name] for name in wrong}
         given = {step.name for place in places for step in place.steps}
         for steps in self.function_calls(given):
+            # A Function through which no gradient should pass, and one does.
             if self.is_flat(steps, right, matched):
                 _, place, _ = self.best_of(self.proposals(steps, right, set()), places, matched, wrong)
                 if place is not None:
                     return place
+        # A whole call of a Function, or its last steps.
         for proposals in self.by_function(right, matched, given):
             _, place, _ = self.best_of(proposals, places, matched, wrong)
             if place is not None:
                 return self.narrowed(place, right)
         ends, inside = self.ways(matched, wrong, given)
+        # Single steps, by echoes, by returned gradients, and by values. One that explains all is taken at once.
         firsts: list[WrongPlace | None] = []
         for suspects in (
             self.by_echo(right, matched, given),
@@ -454,6 +460,7 @@ class Search:
             firsts.append(first)
             if first is not None and len(firsts) < 3:  # it explains a part: there are several places
                 return first
+        # Several steps whose gradients the backward computes at once.
         for last in ends:
             for steps in self.regions(last, inside):
                 place, is_right = self.best_explanation(steps, places, right, matched, wrong)
@@ -563,7 +570,7 @@ class Search:
         return next((number for number, lines in enumerate(self.functions) if line in lines), None)
 
     def ends_of_steps(self, steps: Sequence[Step]) -> list[str]:
-        """Return what these steps of the backward compute and others take, or the backward returns."""
+        """Return the results of these steps of the backward that other steps take, or that the backward returns."""
         own = {step.name for step in steps}
         taken = {name for result in self.setting.backward.results for name in refs(result)}
         for step in self.setting.backward.steps:
@@ -624,7 +631,7 @@ class Search:
         return {part.name for part in self.parts(step)} & right.keys() <= matched
 
     def whole(self, name: str) -> Step | None:
-        """Return the step of this name; that of several results, if it takes one of these."""
+        """Return the step of this name; if it takes one of several results of another step, that other step."""
         step = self.step_of.get(name)
         while step is not None and step.target == "operator.getitem":
             step = self.step_of.get(names_in(step)[0])

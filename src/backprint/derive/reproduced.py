@@ -74,6 +74,7 @@ def _import_of(function: Callable[..., Any]) -> Import:
         return Import("", module, name)
     if module == "__main__":
         return Import(str(Path(path).resolve().parent), Path(path).stem, name)
+    # The number of folders from the file up to the one on sys.path: a package's `__init__.py` lies one deeper.
     up = module.count(".") + (Path(path).stem == "__init__")
     return Import(str(Path(path).resolve().parents[up]), module, name)
 

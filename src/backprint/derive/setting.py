@@ -27,7 +27,8 @@ from backprint.prove.power import widened
 from backprint.prove.run import check_saved
 
 NUDGES = (0.1, 1e-3, 0.0)
-"""How far inputs are moved from the captured ones, relative to their values; the first at which the program runs."""
+"""How far inputs are moved from the captured ones, relative to their values. The first at which the program runs is
+used."""
 
 FLOOR = 1e-4
 """The direction of a gradient has the size 1/‖gradient‖, so that no gradient hides behind another, and a gradient
@@ -308,6 +309,7 @@ def run_setting(
             left_out[name] = f"its input is {str(value.dtype)[6:]}"
         else:
             gradients[name] = torch.zeros_like(value) if gradient is None else gradient
+    # Nothing would be compared, and two sums of no terms agree.
     if gradients and not any(gradient.numel() for gradient in gradients.values()):
         raise CannotTell("no gradient has an element")
     if tangents and not any(tangent.numel() for tangent in tangents.values()):
@@ -391,7 +393,9 @@ def nudged(value: Any, by: float, source: torch.Generator) -> Any:
     """Return inputs near these, so that nothing is 0, 1 or equal by chance; a symmetric matrix stays symmetric."""
     if not by or not isinstance(value, Tensor) or not is_inexact(value) or value.layout is not torch.strided:
         return value
+    # The second term moves zeros.
     moved = value * (1 + by * drawn_like(value, source)) + 0.1 * by * drawn_like(value, source)
+    # A program that refused the first nudge may want its values in their range.
     if by < NUDGES[0] and value.numel() and not value.is_complex():
         moved = moved.clamp(value.min(), value.max())
     return in_memory_like(symmetric_as(value, moved), value)
@@ -410,8 +414,8 @@ def symmetric_as(value: Tensor, other: Tensor) -> Tensor:
 
 
 OWN_SEEDS = 0xBACC_0000
-"""What is added to a seed: a program that seeds torch with 0 and draws its inputs has other numbers than our tangents.
-Along its own inputs, many a gradient is 0: a norm's, say, and that of anything that a scale does not change."""
+"""This is added to a seed, so that a program that seeds torch with 0 draws other numbers than our tangents have. Along
+its own inputs the derivative is 0 for everything that a scale does not change, such as a norm layer."""
 
 
 def own_source(seed: int) -> torch.Generator:
@@ -592,7 +596,7 @@ ONE_SIDED = 1e-5
 """The step of a difference to one side, relative to that of central differences."""
 
 SETTLED = 1e-9
-"""Differences of a whole forward with two steps may be so far apart, relative to their size."""
+"""How far differences of a whole forward with two steps may be apart, relative to their size."""
 
 
 def _moved_outputs(setting: Setting, step: float) -> dict[str, Tensor]:

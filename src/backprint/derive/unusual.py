@@ -52,11 +52,11 @@ VALUES: Mapping[str, Make] = {
     "one-hot tangents": one_hot,
     "a zero row": with_zero_row,
 }
-"""Kinds of tangents in new memory; those in other memory are LAYOUTS."""
+"""Kinds of tangents in new memory. LAYOUTS has the kinds in other memory."""
 
 
 def kinds_of(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callable[[str], Make]]:
-    """Return the kinds of tangents to try, each with what makes that of an output."""
+    """Return the kinds of tangents to try, each with a function that returns the maker for an output."""
     kinds: dict[str, Callable[[str], Make]] = {}
     if subject.has_reference:
         kinds |= {check: always(make) for check, make in VALUES.items()}
@@ -72,12 +72,12 @@ def always(make: Make) -> Callable[[str], Make]:
 
 
 def only(name: str) -> Callable[[str], Make]:
-    """Return what makes tangents of one output alone: nothing depends on the others."""
+    """Return a maker of tangents of one output alone: nothing depends on the others."""
     return lambda other: drawn_like if other == name else skipped
 
 
 def _all_but(name: str) -> Callable[[str], Make]:
-    """Return what makes tangents of all outputs but one, on which nothing depends."""
+    """Return a maker of tangents of all outputs but one, on which nothing depends."""
     return lambda other: skipped if other == name else drawn_like
 
 
@@ -113,7 +113,7 @@ def outputs_with_gradients(forward: Forward, expected: Expected) -> dict[str, Te
 # ---- Tangents of other sizes
 
 SIZES: Mapping[str, float] = {"2^16": 2.0**16, "2^-20": 2.0**-20, "2^-24": 2.0**-24}
-"""What tangents are multiplied with: a loss is scaled by 65,536, and the mean over a million tokens makes them small.
+"""The factors of tangents: a loss is scaled by 65,536, and the mean over a million tokens makes them small.
 Powers of two, so that a right gradient is exactly so many times larger."""
 
 OF_FLOAT16: Mapping[str, float] = {"2^8": 2.0**8, "2^-8": 2.0**-8}
@@ -213,7 +213,7 @@ def _depends_on_memory(subject: Subject, values: Mapping[str, Tensor], expected:
 
 
 LARGE = 0.1
-"""A difference of more than this part of the values is not that of another order of sums."""
+"""A difference of more than this part of the values is more than another order of sums makes."""
 
 
 def with_inputs(subject: Subject, check: str, values: Mapping[str, Tensor], expected: Expected) -> Iterator[Result]:
@@ -358,10 +358,10 @@ def large_means(subject: Subject, random: bool) -> Iterator[Result]:
 def at_borders(subject: Subject, random: bool, indices: Callable[[], Collection[str]]) -> Iterator[Result]:
     """Yield rows for masks that hide a row, all or nothing, for repeated indices, and for inputs without elements.
 
-    `indices` returns the inputs with which the reference reads or adds at indices. Such inputs are tried for which the
-    reference returns finite numbers; with repeated indices and without elements, the function too: it need not take
-    them. The backward of a reference may
-    refuse what its forward takes: that of a captured one has the count of a mask's elements in its shapes.
+    `indices` returns the inputs with which the reference reads or adds at indices. Inputs are tried if the reference
+    returns finite numbers for them; with repeated indices, or without elements, also the function must, because it need
+    not take such inputs. The backward of a reference may refuse inputs that its forward takes: the backward of a
+    captured reference has the count of a mask's elements in its shapes.
     """
     for check, changed in other_calls(subject, indices):
         values = subject.values | changed

@@ -135,7 +135,8 @@ def part_rows(capture: Capture, index: int) -> dict[PortKey, Row]:
 
 
 def numbers_of(value: Tensor | None) -> Row:
-    """Return one port's digest, norm, largest value and leading values. A sparse tensor has the numbers of its values."""
+    """Return one port's digest, norm, largest value and leading values. For a sparse tensor the numbers are of its
+    values."""
     if value is None:
         return {"none": True}
     *places, kept = strided_parts(value.detach())
