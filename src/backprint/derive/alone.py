@@ -144,7 +144,7 @@ def may_be_what_is_meant(result: Derivative, capture: Capture, meant: Sequence[s
 
 
 def is_cleared(result: Derivative, tries: Sequence[Try], capture: Capture, meant: Sequence[str]) -> bool:
-    """Whether what is wrong must be what is meant to differ: each other Function that it may be is right alone."""
+    """Whether the fault must be in the Functions that are meant to differ: each other Function is right alone."""
     right = {one.function for one in tries if one.function and one.fault is None and not one.why_not}
     return may_be_what_is_meant(result, capture, meant) and _others_that_it_may_be(result, capture, meant) <= right
 
@@ -161,7 +161,7 @@ def _others_that_it_may_be(result: Derivative, capture: Capture, meant: Sequence
 
 
 def but_for_meant(result: Derivative, capture: Capture, meant: Sequence[str]) -> Derivative:
-    """Return the verdict that a backward is the derivative but for what is meant to differ."""
+    """Return the verdict that a backward is the derivative except at the places that are meant to differ."""
     names = tuple(sorted(set(meant)))
     alone = sorted(_others_that_it_may_be(result, capture, meant))
     word = f"{DERIVATIVE} but for {', '.join(names)}"
@@ -334,7 +334,7 @@ def _tries_of(why: str, calls: Sequence[FunctionCall], seed: int) -> Iterator[Tr
 
 
 def _tries_of_call(name: str, call: FunctionCall, seed: int) -> Iterator[Try]:
-    """Yield a Try of a call beside differences of its forward, and those of its tangents that have a fault."""
+    """Yield a Try of a call beside differences of its forward, and the Tries of its tangents that have a fault."""
     tensors = [value for value in plain_leaves(call.arguments) if isinstance(value, Tensor)]
     if not all(type(tensor) is Tensor and tensor.layout is torch.strided for tensor in tensors):
         yield Try(name, why_not="it takes tensors that are not dense")
@@ -353,7 +353,7 @@ def _tries_of_call(name: str, call: FunctionCall, seed: int) -> Iterator[Try]:
 
 
 def used_outputs(call: FunctionCall, *arguments: Any) -> list[Tensor]:
-    """Call a Function, and return those of its outputs that the program uses. It may write into its arguments."""
+    """Call a Function on copies, because it may write into its arguments; return the outputs that the program uses."""
     given = [value.clone() if isinstance(value, Tensor) else value for value in arguments]
     outputs = plain_leaves(call.function.apply(*given))
     return [out for out in outputs if isinstance(out, Tensor) and out.grad_fn and out.output_nr in call.used]

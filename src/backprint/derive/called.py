@@ -182,6 +182,7 @@ def _enter_state(
         name = (known or {}).get(own)
         if name is None or values[name].shape != value.shape:
             name = prefix + own
+            # A parameter may have the name of an argument.
             while name in values:
                 name += "~2"
             values[name] = value
@@ -281,6 +282,7 @@ def draws_random_numbers(program: Program, call: Call, values: Mapping[str, Tens
         return True
     if any(not torch.equal(state, torch.cuda.get_rng_state(device)) for device, state in on_gpus.items()):
         return True
+    # A generator of the program's own leaves torch's state as it is: then the results of two runs differ.
     again = run_forward(program, call, values).outputs
     return any(
         output.numel() > 0 and is_inexact(output) and not torch.allclose(output, again[name], 0.1, equal_nan=True)

@@ -105,11 +105,11 @@ CONVENTIONS: Mapping[str, str] = {
     **dict.fromkeys(DRAWS_ALONG, "PyTorch's gradient of a draw is that along its distribution"),
     "embedding": "PyTorch's gradient of the row of padding_idx is 0",
 }
-"""Operators whose gradient PyTorch defines in another way than as the derivative of what they compute."""
+"""Operators whose gradient PyTorch defines in another way than as the derivative of the result."""
 
 
 CAPTURED_FIRST, RECIPE_FIRST = ("captured", "recipe"), ("recipe", "captured")
-"""The inputs near which a Derivative is computed: those of the capture, or those that its sample has."""
+"""The inputs near which a Derivative is computed: first of the capture, or first of the recipes that a sample has."""
 
 
 def derivatives_of(
@@ -362,10 +362,12 @@ def check_pair(
             used_differences |= run.by_differences
             limit = LIMIT_BY_DIFFERENCES if used_differences else LIMIT
             right = backward_product(setting)
+            # Products of zeros agree, and say nothing.
             if left_size == right[1] == 0 and _results_change(setting):
                 raise CannotTell("all tangents and all gradients are 0, and the results change along the direction")
             gap = gap_of((left, left_size), right)
             if gap >= limit:
+                # A gradient that is 0 but for rounding had the weight of a large one: weighed anew by its accuracy.
                 gap, setting = gap_by_accuracy(setting)
             gaps.append((gap, setting))
             if gap < limit:
@@ -390,6 +392,7 @@ def check_pair(
     )
     if gap >= limit:
         return with_padding(explained(known, pair, values, setting, chance, opaque, meant), setting)
+    # Right for one size of tangents: it may clip others, or flip a sign.
     other = _with_other_tangents(setting)
     if other is not None:
         known = replace(known, gap=gap_of(forward_product(other)[:2], backward_product(other)))
@@ -697,7 +700,7 @@ def _with_only_function(
 
 
 def slightly(gap: float, differing: Mapping[str, float]) -> str:
-    """Return what is wrong with a backward whose gradients differ by less than places are told apart."""
+    """Return the detail for a backward whose gradients differ by too little to find where it is wrong."""
     port, error = next(iter(differing.items()))
     return (
         f"gap {gap:.1e}; the gradient of {port} differs by {error:.0e} from that of autograd, which has the tangents' "

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 OK, WRONG, NOT_TRIED = "ok", "wrong", "not tried"
 
 FORWARD = "forward"
-"""The check that compares the outputs with those of the reference; others of outputs begin with this word."""
+"""The check that compares the outputs with the reference's; other checks of outputs begin with this word."""
 
 GRADIENT, DERIVATIVE = "gradient", "derivative"
 """The first words of the checks that say whether a gradient is right."""
@@ -72,10 +72,11 @@ class CheckReport:
 
     @property
     def good(self) -> bool:
-        """Whether nothing is wrong, a gradient was compared with what it must be, and in each dtype an output was
-        compared with that of the reference, if there is one."""
+        """Whether nothing is wrong, a gradient was compared with the right one, and, if there is a reference, an output
+        was compared with its output in each dtype."""
         tried_in: dict[str, bool] = {}
         for row in self.rows:
+            # A dtype in which the outputs could not be compared must not pass because another dtype could.
             if row.check == FORWARD:
                 tried_in[row.dtype] = tried_in.get(row.dtype, False) or row.tried
         compared = any(row.tried and row.is_gradient for row in self.rows) and all(tried_in.values())
@@ -139,6 +140,7 @@ def kind_of(row: CheckRow) -> tuple[str, str, str]:
 
 def joined(group: Sequence[CheckRow]) -> CheckRow:
     """Return rows as one, with the numbers of the row whose error is nearest to the allowed one."""
+    # An allowed error of 0 or None has nothing to be near to.
     worst = max(group, key=lambda row: (row.error or 0.0) / row.allowed if row.allowed else 0.0)
     names = ", ".join(dict.fromkeys(row.name for row in group))
     detail = "; ".join(dict.fromkeys(row.detail for row in group if row.detail))
@@ -195,7 +197,7 @@ def explanation(report: CheckReport) -> Iterator[str]:
 
 
 def by_text(rows: Sequence[CheckRow], text_of: Callable[[CheckRow], str]) -> dict[str, list[str]]:
-    """Return the checks of rows by what is said of them."""
+    """Return the checks of rows by their texts."""
     texts: dict[str, list[str]] = {}
     for row in rows:
         if text := text_of(row):

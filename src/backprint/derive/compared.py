@@ -1,6 +1,6 @@
 """A function's outputs and gradients beside those of its reference, for one set of inputs and tangents.
 
-The reference runs in float64, and in the function's own dtype: what it is off by there is what rounding explains.
+The reference runs in float64, and in the function's own dtype: rounding explains as much as its error there.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ FEWEST = 8
 def _differ_output(
     subject: Subject, ours: Tensor, exact: Tensor, own: Tensor | None, moved: Tensor | None
 ) -> Difference:
-    """Compare an output with that of the reference.
+    """Compare an output with the reference's output.
 
     A mask has zeros and a huge number, and scores that it was added to have it too. What rounding does to that number
     would explain anything elsewhere, so the other elements are compared once more without it.
@@ -216,7 +216,7 @@ def differ(
     largest: float,
     least: float = 0.0,
 ) -> Difference:
-    """Compare a result with that of the reference; `largest` is the largest value of all results of its kind, and
+    """Compare a result with the reference's result; `largest` is the largest value of all results of its kind, and
     `least` the least size that its values are taken to have."""
     if not exact.numel():
         return Difference(math.nan, math.nan, NO_ELEMENTS)
@@ -338,7 +338,7 @@ def right_of(expected: Expected, tangents: Mapping[str, Tensor]) -> Right:
 
 
 Run = Callable[[Mapping[str, Tensor]], tuple[Forward, dict[str, Tensor | None]]]
-"""Differentiates a function: returns what it returned, and its gradients for these tangents."""
+"""Differentiates a function: returns its results, and its gradients for these tangents."""
 
 
 def gradient_rows(
@@ -359,6 +359,7 @@ def gradient_rows(
     is known.
     """
     call = subject.call
+    # Copies in new memory: the reference gets these, and they show whether the function has written into its tangents.
     dense = {name: tangent.clone(memory_format=torch.contiguous_format) for name, tangent in tangents.items()}
     try:
         if run is None:
@@ -399,6 +400,7 @@ def gradient_rows(
                 most = Difference(difference.error, subject.times * OF_TERMS * subject.tiny * typical)
                 difference = most if most.allowed > difference.allowed else difference
         detail = "" if ours is not None or difference.verdict != WRONG else "the function returns no gradient for it"
+        # Last, because it runs the reference dozens of times.
         if difference.verdict == WRONG and subject.has_reference and is_kink(subject, values, dense, gradients):
             difference = Difference(difference.error, math.inf)
             detail = OTHER_SUBGRADIENT
@@ -407,8 +409,8 @@ def gradient_rows(
 
 
 CANCELLED = 0.05
-"""A gradient that is smaller than this part of what random tangents give is a sum of terms that cancel, as that of a
-softmax is for tangents of ones."""
+"""A gradient that is smaller than this part of the gradient for random tangents is a sum of terms that cancel, such as
+the gradient of a softmax for tangents of ones."""
 
 OF_TERMS = 0.5
 """The part of the size for random tangents that the terms of such a sum are taken to have."""

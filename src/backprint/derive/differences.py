@@ -42,8 +42,7 @@ class Product:
 
 
 def by_differences(call: Call, program: Program, own_dtype: bool = False) -> Iterator[Product]:
-    """Yield for each gradient whether it is that of the function, near the inputs of a call: in float64, or in the
-    function's own dtype."""
+    """Yield the Product of each input, near the inputs of a call: in float64, or in the function's own dtype."""
     values = {name: value.detach() if own_dtype else wide(value) for name, value in call.values.items()}
     dtype = "in its own dtype" if own_dtype else "in float64"
     reason = ""
@@ -103,7 +102,7 @@ def _product_of(
             part, terms = inner(tangent, (ahead[output] - behind[output]).detach() / (2 * h))
             total, size = total + part, size + terms
         estimates.append(total)
-    refined = [  # the error of a difference is that of its step squared, and so are these without it
+    refined = [  # Richardson: the error goes with the square of the step, so two differences eliminate it
         (squared * fine - coarse) / (squared - 1)
         for (coarse, fine), squared in zip(itertools.pairwise(estimates), SQUARED, strict=True)
     ]

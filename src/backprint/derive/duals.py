@@ -124,6 +124,7 @@ class DualRun:
         function = resolve(step.target)
         if is_random(function):
             if step.name in self.states:
+                # The state of the captured run, so that a step that runs alone draws what it drew there.
                 torch.set_rng_state(self.states[step.name])
             self.states_seen[step.name] = torch.get_rng_state()
         try:
@@ -136,6 +137,7 @@ class DualRun:
         except Exception as error:
             where = f" ({step.source.file}:{step.source.line})" if step.source else ""
             raise _OperatorError(f"`{show_step(step)[:300]}`{where}: {type(error).__name__}: {error}", step) from error
+        # Without this, the tangent would be lost without an error.
         if is_sparse(result) and step.name not in self.constant and has_tangent(args, kwargs):
             what = f"{step.target} returns a sparse tensor"
             raise _OperatorError(f"{what}, which depends on the inputs: forward-mode AD has no sparse tangents", step)
@@ -299,7 +301,7 @@ CONSTANT_DRAWS = frozenset(
         *("geometric.default", "cauchy.default"),
     )
 )
-"""Operators whose random numbers have no derivative by what they take."""
+"""Operators whose random numbers have no derivative by their arguments."""
 
 
 def _draws_in_captured_dtype(step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> bool:
@@ -494,7 +496,7 @@ STEP = 1e-2
 
 
 class _ActiveCall:
-    """One call of an operator on dual numbers, as a function of those of its tensors that have a tangent."""
+    """One call of an operator on dual numbers, as a function of its tensors that have a tangent."""
 
     def __init__(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
         self.function = function
@@ -540,6 +542,7 @@ class _ActiveCall:
         estimates: list[list[Tensor | None]] = []
         changes: list[float] = []
         for power in range(FINEST):
+            # The first FINER steps are always tried, further ones only if these did not settle.
             if power >= FINER and min(changes, default=math.inf) <= UNSETTLED:
                 break
             try:

@@ -321,6 +321,7 @@ def _tangent_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Itera
                 name: setting.tangents[name] if tangent is None else tangent for name, tangent in drawn.items()
             }
     zeros = {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}
+    # One test for all kinds: a backward is linear exactly if gradients add up.
     if _add_up(setting, {**kinds, ZEROS: zeros}):
         kinds = {}  # no kind is wrong, if all together are right
     else:
@@ -366,7 +367,7 @@ def _add_up(setting: Setting, kinds: Mapping[str, Mapping[str, Tensor]], to: Set
 
 
 def kinds_alone(setting: Setting) -> dict[str, dict[str, Tensor]]:
-    """Return tangents of each output alone; none where the gradients of all of these add up to that of the whole."""
+    """Return tangents of each output alone; none if all of their gradients add up to the gradient of the whole."""
     names = list(setting.tangents)[:MOST_ALONE]
     if len(setting.tangents) < 2:
         return {}
@@ -434,6 +435,7 @@ def _float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterato
             continue
         except (CannotTell, BackprintError, RuntimeError):
             continue  # the program does not run on such inputs
+        # Equal values move together, so a maximum of them has a derivative along the direction.
         setting = replace(setting, direction=_alike_for_equals(setting))
         moved: tuple[dict[PortKey, Any], DualRun] | None = None  # the same for all tangents
         nearby = _NearbyResults(setting)
@@ -452,11 +454,13 @@ def _float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterato
             gap = gap_of((left, size), right)
             if gap > GROSS:
                 gap, _ = gap_by_accuracy(other)  # a gradient may be 0 but for rounding
+            # By the formulas of forward-mode AD.
             if gap > GROSS and not run.by_differences and not _is_subgradient(other, right):
                 yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, at_kinks=True)
                 break
             if gap > GROSS or run.by_differences:
                 continue
+            # By the values of the forward, which a formula may not know of, such as a branch for `x == 0`.
             gap = _distance_to_differences(other, right, nearby)
             if gap > 0 and not _is_subgradient(other, right):
                 yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, by_values=True)
@@ -535,7 +539,7 @@ SAME_VALUES = (
     "aten._to_copy.default",
     "aten.to.dtype",
 )
-"""Operators whose result has the values of what they take."""
+"""Operators whose result has the same values as their argument."""
 
 
 def _origins_of(graph: Graph) -> dict[str, str]:
@@ -615,6 +619,7 @@ def _is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
         here, ahead, behind = (results_at(setting, step) for step in (0.0, STEP, -STEP))
     except (BackprintError, RuntimeError):
         return True
+    # At a kink each element of an output has two derivatives, and any number between them is right.
     low = high = size = 0.0
     for name, tangent in setting.tangents.items():
         middle = output_of(here, name)

@@ -34,7 +34,7 @@ None takes no part."""
 
 @dataclass(frozen=True, slots=True)
 class ProgramFault:
-    """A gradient of the program itself that is not what it must be, and what it was compared with."""
+    """A wrong gradient of the program itself: its port, its relative error, and the gradient it was compared with."""
 
     port: str
     error: float
@@ -191,6 +191,8 @@ def tangent_tries(
             if is_defect(error):
                 raise
             why_not, tries = f"it raised {in_words(error)}", []
+    # Nothing is wrong on the graph of one forward. Else each kind gets a forward of its own, to tell a spoiled graph
+    # from a fault.
     if not why_not and not shown and not faults_of(tries):
         return [Try(AGAIN, word="for"), *tries]
 
@@ -334,6 +336,8 @@ def _size_fault(backward: Backward, base: Base, scale: float) -> ProgramFault | 
     wrong = apart(backward(_scaled_by(base, scale)), base.gradients, scale)
     if wrong is None:
         return None
+    # The gradient is not scaled as it should. That is no fault if numbers on the way overflow or underflow, so sizes
+    # nearer to 1 are tried.
     sizes = sizes_in(backward, base.tangents)
     if not _has_other_range(backward, base, scale, sizes):
         return ProgramFault(*wrong, "that for the tangents themselves, times as much")
@@ -442,7 +446,7 @@ last number."""
 
 
 def _limit_of(base: Base, name: str) -> float | None:
-    """Return by how much a gradient of a sum may differ; None if rounding hides what is looked for."""
+    """Return by how much a gradient of a sum may differ; None if rounding would hide a fault."""
     noise = base.noise[name]
     if noise < LIMIT_OF_SUM / 50:
         return LIMIT_OF_SUM
@@ -507,8 +511,8 @@ def _tries_alone(backward: Backward, base: Base) -> Iterator[Try]:
 
 
 def _group_fault(backward: Backward, base: Base, kinds: Mapping[str, Gradients]) -> ProgramFault | None:
-    """Return a fault if the gradients of all these tangents do not add up to that of their sum. It is no proof of one:
-    the limit is low."""
+    """Return a fault if the gradients of all these tangents do not add up to the gradient of their sum. It proves
+    nothing, because the limit is low."""
     return _fault_of_sum(backward, base, list(kinds.values()), 1 / 4)
 
 
@@ -521,8 +525,8 @@ def _fault_of_sum(backward: Backward, base: Base, kinds: Sequence[Gradients], sh
     """Return a fault if the gradient of the base and these tangents differs from the sum of the gradients by more than
     this share of the limit.
 
-    In the sum, tangents are multiplied until their gradients are about as large as that of the base: else a fault of
-    one number would be small beside all others.
+    In the sum, tangents are multiplied until their gradients are about as large as the gradient of the base: else a
+    fault of one number would be small beside all others.
     """
     total: dict[str, Tensor] = dict(base.tangents)
     parts: list[dict[str, Tensor]] = [_wide_of(base.gradients)]
@@ -541,6 +545,7 @@ def _fault_of_sum(backward: Backward, base: Base, kinds: Sequence[Gradients], sh
             continue
         expected = torch.stack([torch.zeros_like(like), *terms]).sum(0)
         of_whole = whole.get(name, torch.zeros_like(like))
+        # A gradient that is 0 for the sum is compared with the size of the terms that cancelled.
         error = difference(of_whole, expected, max(map(largest, (*terms, of_whole))))
         if error > limit * share:
             return ProgramFault(name, error, "that for a sum of tangents, less that for the rest of it")
@@ -594,6 +599,7 @@ def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Te
                 return None if wrong is None else ProgramFault(*wrong, "that where all inputs require grad")
 
             tries = [attempt(f"{word} frozen", partial(fault, frozen)) for word, frozen in _frozen_sets(capture, names)]
+        # One Try stands for all if nothing is wrong.
         refused = [one for one in tries if one.fault is not None or one.why_not]
         return refused or [Try(FROZEN)]
 

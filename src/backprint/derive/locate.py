@@ -71,7 +71,7 @@ MOST_BETWEEN = 3
 
 
 NOTHING, RIGHT, RETURNED = "", "right ", "returned "
-"""Candidates for a gradient beside values of the backward: none, the right one, and what is returned for an input."""
+"""Candidates for a gradient beside values of the backward: none, the right one, and the one returned for an input."""
 
 
 DETACH = "aten.detach.default"
@@ -104,8 +104,8 @@ class WrongPlace:
 @dataclass(frozen=True, slots=True)
 class Located:
     """The wrong places, those nearest to the results first. If `complete`, every other gradient is right. `refuted` are
-    operators whose gradient is right and whose formula for tangents is wrong, `undecided` those of which one of both is
-    wrong."""
+    operators whose gradient is right and whose formula for tangents is wrong, `undecided` are
+    operators of which one of both is wrong."""
 
     places: tuple[WrongPlace, ...]
     complete: bool
@@ -124,6 +124,7 @@ def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Col
     places: list[WrongPlace] = []
     wrong = search.wrong_ports(places)
     first_wrong = wrong
+    # A detach first: the values of the backward do not show it.
     cuts = search.detached() if wrong else []
     if cuts and len(still := search.wrong_ports(cuts)) < len(wrong):
         places, wrong = cuts, still
@@ -137,7 +138,7 @@ def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Col
 
 
 def differing_from_autograd(setting: Setting, limit: float) -> dict[str, float]:
-    """Return the ports whose gradients are farther than rounding from those of autograd of the forward, the farthest
+    """Return the ports whose gradients are farther than rounding from autograd's of the forward, the farthest
     first, with the relative difference: none where autograd's gradients do not have the tangents' product either."""
     search = Search(setting)
     right = search.right_gradients([])
@@ -178,9 +179,11 @@ def locate_formulas(setting: Setting) -> Located:
         except (BackprintError, RuntimeError):
             undecided.add(step.target)
             continue
+        # Differences agree with the gradient, so the formula for the tangent is wrong.
         if by_differences <= gap / FARTHER:
             refuted.add(step.target)
             continue
+        # Differences are as far from it as they are accurate.
         if by_differences <= FARTHER * accuracy or not math.isfinite(by_differences):
             undecided.add(step.target)
             continue
@@ -256,7 +259,7 @@ def _formula_gap(
 
 
 def _result_names(search: Search, step: Step, count: int) -> list[str]:
-    """Return the names of a step's results: its own, or those of the steps that take one of several."""
+    """Return the names of a step's results: its own, or, if it has several, the names of the steps that take one."""
     if isinstance(search.forward_values[step.name], Tensor):
         return [step.name]
     taken = {part.args[1]: part.name for part in search.parts(step)}
@@ -427,7 +430,7 @@ class Search:
         return places
 
     def next_place(self, places: Sequence[WrongPlace], wrong: Sequence[str]) -> WrongPlace | None:
-        """Return the wrong place nearest to the results, or None if there is none that explains what is wrong."""
+        """Return the wrong place nearest to the results; None if no place explains a wrong gradient."""
         right = self.right_gradients(places)
         matched = {name for name, gradient in right.items() if self.is_in_backward(gradient)}
         matched -= {self.local_of_port[name] for name in wrong}
@@ -608,7 +611,7 @@ class Search:
             if group.is_sum:
                 name, ends = group.names[0], [self.backward_values[end] for end in group.ends]
                 takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
-                # The backward may have the right sum, and an echo that is not that of the sum.
+                # The backward may have the right sum, under an echo that does not name the sum.
                 other = name in matched and all(is_nonzero(v) and self.is_right_somewhere(v, right) for v in ends)
                 known = all(step.name not in given and self.is_known(step, right, matched) for step in takers)
                 if known and not other:

@@ -25,7 +25,7 @@ class Mark:
         return self.sums[1] < 1e-300
 
     def is_near(self, other: Mark) -> bool:
-        """Whether two marks are those of one tensor, up to rounding."""
+        """Whether two marks may belong to one tensor, up to rounding."""
         size = max(self.sums[1], other.sums[1])
         if abs(self.sums[1] - other.sums[1]) > NEAR * size:
             return False

@@ -87,7 +87,7 @@ def resolved(module: Any, name: str) -> Any:
 
 
 def folders_of(place: Import) -> list[str]:
-    """Return the folders where modules are that are not installed: that of the function, and others it may import."""
+    """Return the folders of modules that are not installed: the function's, and others from which it may import."""
     installed = tuple({sys.prefix, sys.base_prefix})
     others = [str(Path(folder).resolve()) for folder in sys.path if Path(folder).is_dir()]
     return [folder for folder in dict.fromkeys([place.folder, *others]) if folder and not folder.startswith(installed)]

@@ -200,6 +200,8 @@ def inputs_of(forward: Graph, backward: Graph, values: Mapping[str, Any]) -> dic
     """Return the inputs of a Pair by name in float64, the constants that the backward alone takes among them."""
     names = [port.name for port in forward.inputs]
     names += [port.name for port in backward.by_role("constant") if port.name in values]
+    # `as_strided` reads the storage of its argument, so the storage must be as it was, with the elements beside the
+    # view.
     reads_storages = any("as_strided" in step.target for graph in (forward, backward) for step in graph.steps)
     if reads_storages:
         for port in forward.inputs:
@@ -253,7 +255,8 @@ def values_of(graph: Graph, inputs: Mapping[Any, Any]) -> dict[PortKey, Any]:
 
 
 def returned_by(backward: Graph, inputs: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return what a backward returns by the name of the input; a sparse gradient, as that of an embedding, dense."""
+    """Return the results of a backward by the name of the input. A sparse gradient, such as an embedding's, becomes
+    dense."""
     return {
         key.name: value.to_dense() if isinstance(value, Tensor) and value.layout is not torch.strided else value
         for key, value in values_of(backward, inputs).items()
@@ -467,6 +470,7 @@ def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
     sizes = {name: size_of(gradient) for name, gradient in setting.gradients.items()}
     floor = _floor_of(sizes)
     taken = [v for v in setting.backward_inputs.values() if isinstance(v, Tensor) and is_inexact(v)]
+    # Noise beyond this is no rounding of float64, and must stay visible in the gap.
     most = ROUNDED * max((size_of(value) for value in taken if value.layout is torch.strided), default=0.0)
     noise = {name: min(value, most) for name, value in noise.items()}
     direction = {}
@@ -580,7 +584,7 @@ def product_by_differences(setting: Setting) -> tuple[float, float]:
 
 
 def _has_kink(setting: Setting, tangents: Mapping[str, Tensor], step: float) -> bool:
-    """Whether the difference to one side is not what central differences say: those of `x.abs().sqrt()` are 0 at 0."""
+    """Whether the difference to one side is another than the central one, which at 0 is 0 for `x.abs().sqrt()`."""
     ahead = results_at(setting, step)
     for name, tangent in tangents.items():
         here = output_of(setting.results, name)
@@ -593,7 +597,7 @@ def _has_kink(setting: Setting, tangents: Mapping[str, Tensor], step: float) -> 
 
 
 ONE_SIDED = 1e-5
-"""The step of a difference to one side, relative to that of central differences."""
+"""The step of a difference to one side, relative to the step of central differences."""
 
 SETTLED = 1e-9
 """How far differences of a whole forward with two steps may be apart, relative to their size."""

@@ -88,7 +88,8 @@ def skipped(value: Tensor, source: torch.Generator) -> Tensor | None:
 def tangents_for(
     shapes: Mapping[str, Tensor], make: Callable[[str], Make], source: torch.Generator
 ) -> dict[str, Tensor] | None:
-    """Return a tangent for each output, those of one kind where it can be; None if it can be nowhere."""
+    """Return a tangent for each output, of one kind where the kind is possible; None if it is possible for no
+    output."""
     makers = {name: make(name) for name in shapes}
     tangents = {name: makers[name](output, source) for name, output in shapes.items()}
     if all(tangent is None for tangent in tangents.values()):
@@ -259,7 +260,7 @@ ROW_OF_ZEROS = "a row of zeros"
 
 
 def row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
-    """Yield rows for inputs whose first row is 0, as that of padding is, where the reference and its gradients are
+    """Yield rows for inputs whose first row is 0, as it is for padding, where the reference and its gradients are
     finite. Results that are finite and differ are not judged, and the row says so: two good ways to divide by a length
     need not agree at 0. In float16 a length of 1e-3 has no third power, so nothing is said."""
     values = {
@@ -277,6 +278,7 @@ def row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
     values = subject.values | values
     try:
         expected = expected_of(subject, values, random)
+        # A reference that is NaN there itself, as a plain division by a length is, asks for nothing.
         sides = [side for side in (expected.exact, expected.own) if side is not None]
         for side in sides:
             tangents = {name: torch.ones_like(side.outputs[name]) for name in side.differentiable}

@@ -167,8 +167,8 @@ SMALLER = 0.875
 def other_values(subject: Subject, random: bool) -> tuple[dict[str, Tensor], Expected]:
     """Return other values of the same inputs, and the reference's results for them.
 
-    Floats have those of their neighbours, a little smaller, and masks those of their neighbours. Where the reference
-    takes no such values, as of a positive definite matrix, floats are only smaller. Integers stay.
+    Floats have the values of their neighbours, a little smaller, and masks have the values of their neighbours. Where
+    the reference does not take these, as for a positive definite matrix, floats are only smaller. Integers stay.
     """
 
     def moved(value: Tensor, places: int) -> Tensor:

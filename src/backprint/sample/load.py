@@ -94,6 +94,7 @@ def _folder_of_pair(folder: Path, row: Field) -> Path:
         raise SampleError(f"{row.path}.folder: {name!r} is not a folder of a pair (pair_0, pair_1, …)")
     here = folder / name
     for part in (here, here / "forward", *([here / "backward"] if "backward" in row.expect(dict) else [])):
+        # A link could lead to files outside of the sample.
         if part.is_symlink() or not part.is_dir():
             raise SampleError(f"{row.path}.folder: {part} is not a folder of the sample's own")
     return here
@@ -123,6 +124,7 @@ def _read_pair(folder: Path, index: int, row: Field, facts: Mapping[str, Any], a
 
 def _read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Graph:
     """Return the graph in a `model.py`; the text after it must be the end that the graph has."""
+    # A character has at most 4 bytes in UTF-8.
     text = read_text(path, 4 * MAX_CHARACTERS)
     body, marker, rest = text.partition(MARKER)
     if not marker:
@@ -229,6 +231,7 @@ def _check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts
     saved_names = {port.name for port in forward.outputs if port.role == "saved"}
     outputs = {port.name for port in forward.outputs if port.role == "output"}
     if not facts["links"]:
+        # With links, an output may have a tangent from a later Pair, whatever the signature says of the whole.
         outputs &= set(facts["signature"].differentiable)
     gradients = {port.name for port in backward.outputs}
     for link in facts["links"]:
