@@ -140,7 +140,6 @@ def kind_of(row: CheckRow) -> tuple[str, str, str]:
 
 def joined(group: Sequence[CheckRow]) -> CheckRow:
     """Return rows as one, with the numbers of the row whose error is nearest to the allowed one."""
-    # An allowed error of 0 or None has nothing to be near to.
     worst = max(group, key=lambda row: (row.error or 0.0) / row.allowed if row.allowed else 0.0)
     names = ", ".join(dict.fromkeys(row.name for row in group))
     detail = "; ".join(dict.fromkeys(row.detail for row in group if row.detail))

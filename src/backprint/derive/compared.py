@@ -235,6 +235,7 @@ def differ(
         return Difference(error, of_own, f"the reference itself has NaN or Inf in {subject.text}, and not in float64")
     spread = 0.0 if moved is None else distance(moved, exact, places)
     tiny = subject.tiny * scale
+    # An ill-conditioned result may move without bound: at most 8 times TINY of it is excused.
     rounding = max(of_own, min(spread, 8 * tiny) if math.isfinite(spread) else 0.0)
     if of_own > SMALL * scale:
         return Difference(error, subject.times * (OF_ROUNDING * of_own + 0.01 * subject.tiny * largest))

@@ -65,6 +65,7 @@ def summed(gradient: Tensor, heads: Tensor) -> Tensor:
 
 def weights(scored: Tensor, logarithm: Tensor) -> Tensor:
     """Return the weights of attention; zero in a row that the mask hides completely."""
+    # -inf minus -inf is NaN; exp(-inf - 0) is the 0 that a hidden row has.
     finite = torch.where(logarithm == float("-inf"), 0.0, logarithm)
     return (scored - finite.unsqueeze(-1)).exp()
 
@@ -439,6 +440,7 @@ def _avg_pool_backward(sides: int) -> Callable[..., Tensor]:
         divisor_override: int | None,
     ) -> Tensor:
         kernel, padding = _each_side(kernel, sides), _each_side(padding, sides)
+        # No stride means the kernel's size.
         steps = _each_side(stride, sides) if len(stride) else kernel
         size, reached = list(value.shape[-sides:]), list(gradient.shape[-sides:])
         scaled = gradient.reshape([-1, 1, *reached])
@@ -466,6 +468,7 @@ def lengths(size: int, reached: int, kernel: int, step: int, pad: int, padded: b
     counts = []
     for place in range(reached):
         start = place * step - pad
+        # As torch counts: padding is included, but not what `ceil_mode` adds beyond it.
         end = min(start + kernel, size + pad)
         counts.append(end - start if padded else min(end, size) - max(start, 0))
     return counts

@@ -614,7 +614,7 @@ NEARBY = 8
 
 def _is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
     """Whether the gradients are right for a kink: their product lies between the derivatives to both sides, by
-    differences, output by output; or there is a kink, and each number lies between those of gradients nearby."""
+    differences, output by output; or there is a kink, and each number lies between the numbers of gradients nearby."""
     try:
         here, ahead, behind = (results_at(setting, step) for step in (0.0, STEP, -STEP))
     except (BackprintError, RuntimeError):
@@ -643,7 +643,7 @@ def _is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
 
 
 def _is_among_gradients_nearby(setting: Setting) -> bool:
-    """Whether each number of the gradients lies between those of gradients at inputs nearby, at which there is no
+    """Whether each number of the gradients lies between the numbers of gradients at inputs nearby, at which there is no
     kink."""
     source = own_source(1)
     low, high = ({name: gradient.clone() for name, gradient in setting.gradients.items()} for _ in range(2))

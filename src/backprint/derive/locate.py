@@ -156,7 +156,7 @@ def differing_from_autograd(setting: Setting, limit: float) -> dict[str, float]:
 def locate_formulas(setting: Setting) -> Located:
     """Return the steps whose own gradient, as autograd has it, is not the derivative of the step.
 
-    Each is tried alone, at its values in the forward: with random tangents of what it takes and of what it returns, the
+    Each is tried alone, at its values in the forward: with random tangents of its arguments and its results, the
     two products must agree, as for a whole Pair. Where they do not, differences decide whether the gradient is wrong or
     the formula for the tangent.
     """
@@ -415,8 +415,8 @@ class Search:
     def detached(self) -> list[WrongPlace]:
         """Return the calls of `detach` as wrong places that return no gradient, but for those in a Function.
 
-        What they take and what they return have the same right gradient, so the values of a backward that has the one
-        do not show that it passes none on.
+        The argument and the result of `detach` have the same right gradient. So if the backward has this gradient, its
+        values do not show that it passes none on.
         """
         inside = set[str]().union(*self.functions)
         right = self.right_gradients([])
@@ -478,7 +478,8 @@ class Search:
         return firsts[-1]
 
     def is_flat(self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str]) -> bool:
-        """Whether the right gradients by these steps are 0, as those of `round`, of gradients that the backward has.
+        """Whether the right gradients by these steps are 0, as by `round`, and the backward has the gradients of their
+        results.
 
         If a Function returns another gradient there, all before it is wrong too, and it is the place: gradients of 0
         are not looked for among the values of a backward.
@@ -675,9 +676,12 @@ class Search:
         wrong: Sequence[str],
         given: set[str],
     ) -> Iterator[Iterator[WrongPlace]]:
-        """Yield what may be wrong by the values of the backward alone, what is nearest to the results first: a step
-        whose result has a right gradient and whose share of the gradient of an input is nowhere in the backward, and a
-        value whose gradient is wrong though the backward has the right share of it by each step that takes it."""
+        """Yield the places that may be wrong by the values of the backward alone, the nearest to the results first.
+
+        A step may be wrong if its result has a right gradient, and its share of the gradient of an input is nowhere in
+        the backward. A sum may be wrong if the gradient of a value is, though the backward has the right share of it by
+        each step that takes the value.
+        """
 
         def is_carried(step: Step, name: str) -> bool:
             share = self.shares(step, right).get(name)
@@ -724,8 +728,11 @@ class Search:
                 )
 
     def wrong_sums(self, name: str, right: Mapping[str, Tensor], shares: Sequence[Tensor]) -> list[Tensor]:
-        """Return what may stand for the gradient of a value in the backward: what is returned; else sums of its
-        gradients by their echoes, what is computed from a right share, and shares and other values of its shape."""
+        """Return the values of the backward that may stand for the gradient of a value.
+
+        For an input, it is the returned gradient. Otherwise they are sums of its gradients by their echoes, values that
+        are computed from a right share, and shares and other values of its shape.
+        """
         returned = [self.setting.gradients[n] for n in self.setting.gradients if self.local_of_port[n] == name]
         if returned:
             return returned
@@ -782,8 +789,8 @@ class Search:
         matched: set[str],
         wrong: Sequence[str],
     ) -> tuple[tuple[int, int], WrongPlace | None, bool]:
-        """Return the proposal that explains most of what is wrong with its progress, None if none explains any; and
-        whether there is one without anything wrong."""
+        """Return the progress of the proposal that explains most wrong gradients, and the proposal; None if none
+        explains any. The last result says whether a proposal has nothing wrong."""
         best: tuple[tuple[int, int], WrongPlace | None] = ((0, 0), None)
         for place in itertools.islice(proposals, MOST_TRIED):
             if max(place.errors) <= NEAR:
@@ -959,8 +966,8 @@ class Search:
         """Return names of values of the backward that may be the gradient of an input by these steps; '' is none.
 
         They are those that the backward computes for these steps, by its echoes; those that it computes from the
-        gradients of their results; others of the same shape. An input's own gradient is what is returned for it, less
-        the right shares by other steps, which is put into `values`.
+        gradients of their results; others of the same shape. The own gradient of an input is the returned
+        one, less the right shares by other steps. It is put into `values`.
         """
         shape = tuple(self.forward_values[name].shape)
         echoes = {step.name for step in steps}

@@ -132,6 +132,7 @@ def is_read_guard(step: Step) -> bool:
 
 def widened_graph(graph: Graph) -> Graph:
     """Return a graph in float64 whose random numbers are drawn as captured."""
+    # Random steps stay in the dtype of the capture: in float64 they would draw other numbers.
     wide_graph = widened(graph)
     steps = zip(graph.steps, wide_graph.steps, strict=True)
     kept = tuple(
@@ -157,6 +158,7 @@ def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, 
         if error.is_forward_finite:
             raise
         try:
+            # Draws near the inputs may leave the domain, as of a logarithm. Their absolute values are often inside.
             return replace(_setting_near(pair, absolute(pair, values), seed, chance, ones), absolute=True)
         except CannotTell:
             raise error from None
@@ -406,7 +408,7 @@ def nudged(value: Any, by: float, source: torch.Generator) -> Any:
 
 def symmetric_as(value: Tensor, other: Tensor) -> Tensor:
     """Return the symmetric part of a matrix where `value` is symmetric: operators such as `cholesky` read one triangle
-    of it, and their gradient is that of a symmetric matrix."""
+    of it, and their gradient is the gradient of a symmetric matrix."""
     if value.dim() < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not value.numel():
         return other
     if float((value - value.mH).abs().max()) > SYMMETRIC * float(value.abs().max()):
@@ -475,6 +477,7 @@ def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
     noise = {name: min(value, most) for name, value in noise.items()}
     direction = {}
     for name, v in setting.direction.items():
+        # A gradient with much noise gets less weight: at most 1/ACCURATE of its terms may be noise.
         before, least = max(sizes[name], floor), ACCURATE * noise[name]
         direction[name] = v * (before / max(before, least))
     setting = replace(setting, direction=direction)

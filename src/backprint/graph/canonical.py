@@ -179,6 +179,7 @@ class _Walk:
                     yield from self.visit(self.steps[name])
         for port, result in zip(graph.outputs, graph.results, strict=True):
             yield f"return {self.port(port)} {self.value(result, len(graph.steps), False)}"
+        # Sorted by text: dead steps have no order of their own.
         yield from sorted(self.dead())
 
     def visit(self, root: int, prefix: str = "") -> Iterator[str]:

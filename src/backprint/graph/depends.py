@@ -126,6 +126,8 @@ class _DependenceWalk:
         if graph is None:
             return {}
         if (index, "backward") not in self.sides:
+            # Set first, because the walk may come back here: if a later Pair takes a gradient of this one, each of the
+            # two backwards depends on the other.
             self.sides[index, "backward"] = {}
             inputs = {port.local: self.of_backward_input(index, port) for port in graph.inputs}
             self.sides[index, "backward"] = through(graph, inputs)

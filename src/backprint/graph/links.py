@@ -54,8 +54,7 @@ def results(capture: Capture) -> tuple[Link, ...]:
 
 
 def free_ports(capture: Capture) -> Iterator[Port]:
-    """Yield the inputs that a caller passes, each name once, those of the forward before the backward's of each
-    Pair."""
+    """Yield the inputs that a caller passes, each name once: Pair by Pair, the forward's before the backward's."""
     seen: set[str] = set()
     for index, pair in enumerate(capture.pairs):
         fed = {link.name for link in feeds(capture, index)}

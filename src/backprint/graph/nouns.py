@@ -200,6 +200,7 @@ class TensorSpec:
         if self.stride is not None and len(self.stride) != len(self.shape):
             raise GraphError(f"a tensor of {len(self.shape)} sizes cannot have {len(self.stride)} strides")
         for size in (*self.shape, *(self.stride or ()), self.offset):
+            # The usual size is a small number: only others take the slow check.
             if type(size) is not int or not -MAX_INTEGER <= size < MAX_INTEGER:
                 check_size(size)
         if self.numel >= MAX_INTEGER:
@@ -303,6 +304,8 @@ class Source:
     def __post_init__(self) -> None:
         if not 0 <= self.line < 10**9:
             raise GraphError(f"{self.line!r:.80} is not a line number")
+        # The parser must read back what was written, so the parts are made unambiguous here and not when they are
+        # printed.
         for part, ambiguous in _AMBIGUOUS.items():
             text: str = getattr(self, part)
             printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
@@ -398,6 +401,7 @@ class Symbol:
             raise GraphError(f"symbol {self.name}: its value at capture is not a size: {self.hint!r:.80}")
         for bound in (self.low, self.high):
             check_expression(bound)
+        # A bound may be an expression, which has no value here.
         low, high = (int(bound) if _NUMBER.fullmatch(bound) else None for bound in (self.low, self.high))
         if low is not None and high is not None and low > high:
             raise GraphError(f"symbol {self.name}: no size is in [{low}, {high}]")
@@ -1238,6 +1242,7 @@ def check_local(name: str) -> None:
     """Raise unless `name` can be a local of a graph's text."""
     if type(name) is not str or not _LOCAL.fullmatch(name):
         raise RefusedError(f"{name!r:.80} is not a name of a value: letters, digits and _ only, at most 256")
+    # `__x` in a class is mangled by Python, and dunder names mean something to it.
     if name in RESERVED or keyword.iskeyword(name) or name.startswith("__"):
         raise RefusedError(f"{name!r} is reserved and cannot name a value: rename it")
 

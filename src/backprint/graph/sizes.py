@@ -362,8 +362,8 @@ def tensors_alone(graph: Graph) -> Graph:
 
 
 def permuted(spec: Spec) -> tuple[int, ...] | None:
-    """Return the dimensions of a tensor from the outermost in memory to the innermost, if its strides are those of a
-    permuted contiguous tensor; else None."""
+    """Return the dimensions of a permuted contiguous tensor, from the outermost in memory to the innermost; None for a
+    contiguous tensor, and for any other."""
     if not isinstance(spec, TensorSpec) or spec.stride is None:
         return None
     shape, stride = spec.shape, spec.stride

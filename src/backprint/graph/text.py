@@ -81,6 +81,7 @@ SCANNED_PIECE = re.compile(
     )""",
     re.VERBOSE | re.ASCII,
 )
+# A line that begins with code and has a `#` after it, once strings and comments are single marks.
 _BESIDE = re.compile(r"^ *+[^ #\n][^#\n]*+#", re.MULTILINE)
 
 # A letter, a mark or a space for each character. Then tokens are counted without a loop: each mark is one, and so is
@@ -464,6 +465,7 @@ def python_tree(text: str) -> ast.Module:
     """Return Python's tree of a text that was scanned."""
     try:
         with warnings.catch_warnings():
+            # Python warns of an odd escape, for example. With warnings as errors, that would be raised here.
             warnings.simplefilter("ignore", SyntaxWarning)
             return ast.parse(text)
     except SyntaxError as error:

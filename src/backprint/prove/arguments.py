@@ -437,6 +437,7 @@ def has_tensors(like: Like) -> bool:
 
 def matched(row: Argument, passed_leaves: Sequence[tuple[Any, Any]], live: Sequence[Any]) -> dict[str, Tensor]:
     """Return the tensors in a parameter's value; everything else in it must be as at capture."""
+    # Tensors are described by their number, and named below by the port at the same place of the captured fingerprint.
     state = DescribeState(lambda index: index)
     likes = [
         (key, describe_value(value, state, not row.optional or has_tensors(row.like)).like)

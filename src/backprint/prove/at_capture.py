@@ -96,7 +96,7 @@ def _on_captured_values(
 ) -> Proof | None:
     """Return what differs on the captured values, or from the program's first run; None if nothing."""
     # Tangents are drawn here, so that a backward that ignores them is seen. A guard that reads a tangent may refuse
-    # these; then those of the recorded backward are used.
+    # these; then the tangents of the recorded backward are used.
     difference = _differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), verdicts)
     if not difference:
         moved = _differs_from_first(capture, program, values)

@@ -63,6 +63,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     draw = draw_from_recipes(capture, "recipe", None)
     details = left_out_of(capture.notes)
     recorded = dict(capture.environment)
+    # One snapshot around all runs of the program, instead of one for each.
     restoring = capture.origin.restoring()
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(recorded), restoring:
         # The graphs on the inputs of the recipes, and beside them the best reference that there is: the program, the

@@ -369,6 +369,7 @@ class _PowerMeasurement:
         `power` report one number for a sample.
         """
         own = self.inputs_of_roles("input", "tangent")
+        # Always first: it also says which later movement does not count (`caps`).
         trials = [self.redraw_own_inputs(own)] if own else []
         for title, names, ways in self.further_redraws(own):
             waiting = self.inputs_of_unmoved_ports()
@@ -446,6 +447,7 @@ class _PowerMeasurement:
         along: frozenset[str] = frozenset(),
     ) -> Trial:
         """Redraw these inputs together, and return how far each port moved that depends on them, but not on `along`."""
+        # A guard refuses new values of its inputs, but may allow small steps.
         free = tuple(name for name in names if name not in self.guarded or ways is GUARDED_WAYS)
         if not free:
             return Trial(title, tuple(names), untried="a guard holds it")

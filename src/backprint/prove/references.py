@@ -69,6 +69,7 @@ def is_small(port: PortVerdict, largest: Mapping[PortKey, float]) -> bool:
     if port.verdict != "wrong" or not port.error or port.key not in largest:
         return False
     whole = max((size for key, size in largest.items() if key.role == port.role), default=0.0)
+    # An error is relative to its port's largest value: times that, it is absolute and can be compared across ports.
     return port.error * extent(largest[port.key]) <= SMALL * whole
 
 
@@ -286,6 +287,7 @@ def second_opinion(
     """
     names_with_gradient = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
     leaves = {
+        # A second name requires no grad: its gradient is the first one's, and is copied below.
         name: tensor.detach().clone().requires_grad_(name in names_with_gradient and name not in same)
         for name, tensor in values.items()
     }

@@ -417,7 +417,7 @@ def subgraphs(graph: Graph) -> dict[str, fx.GraphModule]:
 
 
 def _checked_body(module: fx.GraphModule) -> fx.GraphModule:
-    """Return a body in which the arguments of each call are checked, as those of a graph's own steps are."""
+    """Return a body in which the arguments of each call are checked, as in a graph's own steps."""
     for part in module.modules():
         if isinstance(part, fx.GraphModule):
             for node in part.graph.nodes:

@@ -61,6 +61,7 @@ def verify_capture(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Ver
     refuse_users_mode("verify")
     if capture.fake:
         return [Verdict("unproven", capture.name, "; ".join(filter(None, (FAKE, stamp_of(capture.notes)))))]
+    # Settings of the capture, such as the matmul precision, would else make a difference of their own.
     recorded = dict(capture.environment)
     with (
         settings.ONE_AT_A_TIME,
@@ -159,6 +160,7 @@ def keep_worst(worst_by_port: dict[PortKey, PortVerdict], draw: str, verdicts: S
     """Add the verdicts of one draw: a port keeps its worst."""
     for verdict in verdicts:
         key = verdict.key
+        # Each detail names the draw that it is about, because a port keeps one of several.
         if verdict.detail and draw:
             verdict = replace(verdict, detail=f"{draw} inputs: {verdict.detail}")
         if (

@@ -129,8 +129,8 @@ class CaptureRun:
         return (run.outputs if link.port.role == "output" else run.mutations)[link.port.name]
 
     def backward(self, index: int) -> Gradients:
-        """Return one Pair's gradients. They are computed at the first call, after those of the later Pairs on which
-        they depend."""
+        """Return one Pair's gradients. They are computed at the first call, after the gradients of the later Pairs
+        on which they depend."""
         run, pair = self.runs[index], self.capture.pairs[index]
         if run.gradients is not None:
             return run.gradients
@@ -158,6 +158,7 @@ class CaptureRun:
         port = PortKey("output", name)
         terms = [*self.own_tangents(index, port, output)]
         for link in consumers(self.capture, index, port):
+            # A Pair that takes a gradient as an input runs after this backward: it has no gradient to add yet.
             if link.target is not None and link.target < len(self.runs):
                 terms.append(self.backward(link.target).get(link.name))
         total = sum_in_order(terms)
@@ -260,8 +261,8 @@ def replay(
 ) -> Replayed:
     """Run a Capture on new arguments; without arguments, on its own inputs, from the capture or from the recipes.
 
-    Random operators draw from the generators as the caller has seeded them. The process-wide settings are those of the
-    capture meanwhile: with another default dtype, this would be another program.
+    Random operators draw from the generators as the caller has seeded them. Meanwhile the process has
+    the settings of the capture: with another default dtype, this would be another program.
     """
     refuse_users_mode("replay")
     with with_settings(dict(capture.environment)):

@@ -222,6 +222,7 @@ def mean_and_std(flat: Tensor, low: float, high: float) -> tuple[float, float] |
         return None
     near = float(flat[: 2**12].double().mean())  # sums relative to a value near the mean lose no digits
     total, squares = 0.0, 0.0
+    # In pieces, so that the copy in float64 stays small.
     for start in range(0, flat.numel(), 2**18):
         apart = flat[start : start + 2**18].double() - near
         total, squares = total + float(apart.sum()), squares + float(apart.dot(apart))

@@ -131,6 +131,7 @@ def write_json(path: Path, content: Any) -> None:
 def json_text(value: Any, depth: int = 0) -> str:
     """Return JSON text. Lists and objects of up to 100 characters, or nested deeper than three levels, are on one
     line."""
+    # `allow_nan=False`: NaN and Infinity are no JSON, and are written as WORDS.
     flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if depth >= 3 or len(flat) <= 100 or not isinstance(value, (dict, list)):
         return flat
@@ -295,6 +296,7 @@ def _read_like(field: Field, depth: int = 0) -> Any:
     match field.value:
         case str():
             return field.free_text(MAX_TEXT)
+        # Before int: a bool is one. A fingerprint has these values as text.
         case bool() | None:
             raise SampleError(f"{field.path}: {field.value!r} is not the fingerprint of a value")
         case int():

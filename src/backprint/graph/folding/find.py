@@ -165,6 +165,7 @@ def best_repeat(steps: Steps, low: int, high: int, ends: bool = True) -> Repeat 
         repeat = _repeat_of(steps, (low, high) if ends else None, -period, -start, length)
         if repeat is not None and (len(repeat.rows) - 1) * steps.weight(repeat.rows[0]) >= LEAST_SAVED:
             return repeat
+        # The runs after this one save less.
         if saved < LEAST_SAVED:
             break
     return None

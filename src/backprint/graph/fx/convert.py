@@ -268,6 +268,7 @@ class Side:
         target = target_name(node.target)
         args = tuple([self.pack(argument) for argument in node.args])
         kwargs = tuple([(key, self.pack(value)) for key, value in node.kwargs.items()])
+        # A node may have a local already: a backward names what its forward saved.
         if node.name not in self.locals:
             self.locals[node.name] = self.names.free(self.preferred_name(node, args))
         return Step(self.locals[node.name], target, args, kwargs, spec_of(node.meta.get("val")), source, echo)
