@@ -177,6 +177,7 @@ def _calls_to_ask(
     if something is meant to differ. The first result has the names that are meant to differ and that several Functions
     have."""
     with program.calls(values, capture.seed) as call:
+        # A first call to find the Functions, and a second in which their calls are recorded.
         nodes = _custom_nodes(call().tensors.values())
         functions = dict.fromkeys(function_class(node) for node in nodes)
         with recording([one for one in functions if one is not None and not is_own_function(one)]) as calls:

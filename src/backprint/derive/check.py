@@ -497,6 +497,7 @@ def _by_whole_differences(name: str, setting: Setting) -> Derivative:
         return replace(known, detail=how(known, setting))
     ports = []
     for port in setting.gradients:
+        # Along one input at a time, to name those whose gradients are wrong.
         alone = replace(setting, direction={port: setting.direction[port]})
         gap_alone = gap_of(product_by_differences(alone), backward_product(alone, {port: setting.gradients[port]}))
         if gap_alone >= LIMIT_OF_WHOLE:

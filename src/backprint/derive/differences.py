@@ -56,6 +56,7 @@ def by_differences(call: Call, program: Program, own_dtype: bool = False) -> Ite
                 reason = f"{dtype} no output requires grad"
                 continue
             outputs = {name: forward.outputs[name].detach() for name in names}
+            # A function that computes in float32 whatever it is given has too few digits for short steps.
             if not own_dtype and any(output.dtype not in EXACT for output in outputs.values()):
                 reason = "it returns another dtype for inputs in float64"
                 continue

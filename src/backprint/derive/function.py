@@ -120,6 +120,7 @@ def _indices_of_reference(call: Call, reference: Program, capture: Callable[...,
         captured = capture(by_position, args=inputs)
     except BackprintError:
         return ()
+    # Arguments of `*tensors` are named `tensors.0`, `tensors.1`, ….
     places = {f"tensors.{place}": name for place, name in enumerate(call.inputs)}
     return tuple(places[name] for pair in captured.pairs for name in indices_of(pair.forward) if name in places)
 

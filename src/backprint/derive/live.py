@@ -285,6 +285,7 @@ def _with_numbers_of(value: Tensor, tangent: Tensor) -> Tensor:
 def _layout_fault(backward: Backward, base: Base, odd: Mapping[str, Tensor]) -> ProgramFault | None:
     expected = base.gradients
     whole = {**base.tangents, **odd}
+    # An expanded tangent has other numbers than the base, so its gradient in new memory is not known yet.
     if any(0 in tangent.stride() for tangent in odd.values()):
         expected = backward({name: tangent.contiguous() for name, tangent in whole.items()})
     gradients = backward(whole)
@@ -773,6 +774,7 @@ def _calls_in_a_row(
     with program.calls(values, capture.seed) as call:
         results = [results_of(call(), names)]
         before = {name: values[name].detach().clone() for name in other.parameters}
+        # Parameters are written in place, as an optimizer does; arguments are passed anew.
         call.write(other.parameters)
         second = call(other.arguments)
         if between:

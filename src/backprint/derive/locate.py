@@ -268,6 +268,7 @@ def _result_names(search: Search, step: Step, count: int) -> list[str]:
 
 def _laid_out_as(value: Tensor, other: Tensor | None) -> Tensor:
     """Return a tensor in memory like another of its size: a gradient may be wrong for one layout only."""
+    # Elements of an expanded tensor share memory, so it cannot be written.
     if other is None or other.shape != value.shape or 0 in (size for size in other.stride()):
         return value
     return torch.empty_strided(value.shape, other.stride(), dtype=value.dtype, device=value.device).copy_(value)
@@ -506,6 +507,7 @@ class Search:
             results = {step.name for step in steps if step.name in right and self.is_used_elsewhere(step, steps)}
             inputs = [name for step in steps for name in names_in(step) if self.may_have_gradient(name)]
             inputs = [name for name in dict.fromkeys(inputs) if name not in {step.name for step in steps}]
+            # A call whose results have wrong gradients already is not the first place to look at.
             if not results or not results <= matched or not all(map(self.is_tensor, inputs)):
                 continue
             shares = self.contributions(steps, inputs, right).values()
@@ -525,6 +527,8 @@ class Search:
             for name, value in self.backward_values.items()
             if name in run and may_have_tangent(value) and is_inexact(value)
         }
+        # The last step alone, then one more each time: what the steps before it make of its gradients must be what was
+        # returned.
         for count in range(1, len(call.steps)):
             first, last = call.steps[:-count], call.steps[-count:]
             own = {step.name for step in last}
@@ -594,6 +598,7 @@ class Search:
             return None if step is None or not self.takes_tensors(step) else self.shares(step, right)
 
         def has_gradient(name: str) -> bool:
+            # An echo may also name an input, which no step computes.
             return (name in self.reaching and name in self.depending) or name not in self.step_of
 
         for group in groups_that_go_wrong(
@@ -842,6 +847,7 @@ class Search:
         while len(region) < MOST_STEPS:
             names = {name for step in region for name in names_in(step)} & self.step_of.keys()
             before = [self.step_of[name] for name in names if self.step_of[name] not in region]
+            # A step that takes one of several results comes with the step that has them all.
             several = [step for step in before if not isinstance(self.forward_values[step.name], Tensor)]
             before = several or [step for step in before if step.name in inside]
             if not before:
@@ -911,6 +917,7 @@ class Search:
         with torch.enable_grad():
             env |= {name: leaf * 1 for name, leaf in leaves.items()}
         DualRun(self.graph, recorded=own, states=self.states).continued(steps, env)
+        # Gradients enter where other steps use a result. A result that only these steps use has none from outside.
         ends = [
             (env[name], right[name])
             for name in own & right.keys()
@@ -946,6 +953,7 @@ class Search:
             if value.numel() == contribution.numel():
                 values[f"{end} as {name}"] = value.reshape(contribution.shape)
                 names.append(f"{end} as {name}")
+            # The gradient of a weight may be computed transposed, as by `linear`.
             if value.dim() > 1 and value.mT.shape == contribution.shape:
                 values[f"{end} as {name} transposed"] = value.mT
                 names.append(f"{end} as {name} transposed")
@@ -980,6 +988,8 @@ class Search:
             and is_inexact(value)
         ]
         alike = [n for n, v in self.tangents() if tuple(v.shape) == shape] + alike
+        # From the most likely on: computed for these steps, by echoes; computed from the gradients of their results;
+        # others, from the last.
         own = [n for n in alike if (e := self.echo_of(n)) is not None and e & echoes]
         taking = self.computed_from([right[n] for n in echoes & right.keys()])
         next_ = sorted((n for n in alike if n in taking and n not in own), key=lambda n: taking[n])

@@ -45,6 +45,7 @@ def _hidden_places(subject: Subject, name: str, mask: Tensor, expected: Expected
         tangents = {n: drawn_like(expected.exact.outputs[n].detach(), source) for n in expected.exact.differentiable}
         gradient = expected.exact.gradients(tangents, keep=True)[name]
         if gradient is not None:
+            # A mask over scores hides rows of keys and values: they have another shape than the mask, and no gradient.
             rows = (gradient == 0).all(-1, keepdim=True).expand(value.shape)
             if bool(rows.any()) and not bool(rows.all()):
                 yield rows

@@ -66,12 +66,14 @@ def _import_of(function: Callable[..., Any]) -> Import:
     module = getattr(held, "__module__", None) or ""
     if held is not function:
         name += f".{getattr(function, '__name__', '')}"
+    # The name must lead back to this very function: a decorator may have replaced it in its module.
     known = sys.modules.get(module)
     if known is None or resolved(known, name) != function:
         raise UsageError(f"a file cannot import {name}: the module {module or 'None'} has no such name")
     path = getattr(known, "__file__", None)
     if path is None:
         return Import("", module, name)
+    # A script is imported by the name of its file.
     if module == "__main__":
         return Import(str(Path(path).resolve().parent), Path(path).stem, name)
     # The number of folders from the file up to the one on sys.path: a package's `__init__.py` lies one deeper.

@@ -346,7 +346,6 @@ def held_constant(graph: Graph) -> Graph:
 
 
 def _port_at(port: Port, sizes: Mapping[str, int]) -> Port:
-    """Return a port at these sizes."""
     return replace(port, spec=at(port.spec, sizes))
 
 

@@ -40,6 +40,7 @@ class Again(nn.Module):
             if port.role == "output":
                 named[port.name] = make(result)
             elif port.role == "mutation":
+                # The update of a buffer is no part of what is differentiated.
                 with torch.no_grad():
                     values[port.name].copy_(make(result))
         return self.fills(named)

@@ -237,6 +237,7 @@ def _nonfinite_results(trail: _Trail, run_results: Results) -> Iterator[_Nonfini
         if not places:  # a sum over Pairs of finite gradients may overflow
             continue
         is_number = isinstance(value, Tensor) and value.numel() == 1
+        # A mask of -inf that is returned is meant. A loss or a gradient of Inf is a fault, wherever it comes from.
         if key.role != "gradient" and not is_number and all(trail.marks[place].meant for place in places):
             continue
         yield _Nonfinite(key, mark.word, min((origins[place] for place in places), key=order.__getitem__))

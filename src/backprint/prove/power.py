@@ -250,6 +250,7 @@ class _PowerMeasurement:
         """For the whole Capture, then for each linked Pair: the inputs that each result depends on."""
         self.read = [functools.reduce(operator.or_, depends.sets.values(), 0) for depends in self.depends]
         """The same for all results together."""
+        # An input that no result depends on need not be redrawn.
         self.units = {name: names for name, names in units(recipes).items() if self.is_needed(names)}
         """The inputs to redraw, each with its views."""
         self.guarded = held_by_guards(capture)

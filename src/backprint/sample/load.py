@@ -185,6 +185,8 @@ def _check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str,
     outputs = {port.name for port in forward.by_role("output")}
     inputs = {port.name for port in forward.inputs}
     claims = [*_linked_claims(index, forward, links)]
+    # The signature names results of the whole Capture. Links say which they are; without links, they are the outputs of
+    # its only forward.
     known = {link.name for link in links if link.target is None} if links else outputs
     claims += [("signature.differentiable", name, known) for name in signature.differentiable]
     claims += [("signature.output", name, known) for name in _ports_of(signature.output)]

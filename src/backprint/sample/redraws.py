@@ -229,7 +229,7 @@ def integers(tensor: Tensor, source: torch.Generator) -> Tensor:
 def ascending(row: Tensor, source: torch.Generator) -> Tensor:
     """Return another sorted row of some of the same numbers: unsorted offsets would let kernels read out of bounds."""
     fresh = row[torch.randint(row.numel(), row.shape, generator=source)].sort().values
-    # The ends stay: of offsets, the first is 0 and the last the length.
+    # The ends stay where that leaves another row: of offsets, the first is 0 and the last the length.
     fresh[0], fresh[-1] = row[0], row[-1]
     if torch.equal(fresh, row):
         fresh[1:] = torch.where(row[1:] > row[:-1], row[:-1], row[1:])

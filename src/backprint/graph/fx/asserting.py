@@ -168,7 +168,6 @@ def _index_complaint(name: str, value: Any, low: int, high: int, also: Iterable[
 
 
 def _first_complaint(complaints: Iterable[str]) -> str:
-    """Return the first complaint that is not ''."""
     return next((complaint for complaint in complaints if complaint), "")
 
 

@@ -78,6 +78,8 @@ class Names:
         while (
             name in self.used or name in RESERVED or name in avoid or keyword.iskeyword(name) or name.startswith("__")
         ):
+            # Counted on from the last one: a graph may have thousands of `view`, and to try each number again would be
+            # quadratic.
             self.numbers[stem] = self.numbers.get(stem, 0) + 1
             name = f"{stem}_{self.numbers[stem]}"
         self.used.add(name)

@@ -69,7 +69,6 @@ def _build_module(graph: Graph, examples: Examples) -> fx.GraphModule:
 
 
 def _add_step(graph: fx.Graph, step: Step, evaluate: Callable[[Any], Any]) -> fx.Node:
-    """Return the node of one step."""
     if step.is_guard:
         value, *expected = map(evaluate, step.args)
         args = (value, *expected, show_step(step), line_text(step.source))
@@ -151,7 +150,6 @@ class Examples:
         return FakeTensor(self.mode, empty(shape, strides, dtype, "meta"), torch.device(spec.device))
 
     def size(self, size: Size) -> Any:
-        """Return a size as a number or a symbolic size."""
         return evaluate(size, self.sizes)
 
 
