@@ -228,8 +228,7 @@ def differ(
     error = distance(torch.zeros_like(exact) if ours is None else ours, exact, places)
     if not subject.has_reference:
         return Difference(error, tolerance(exact) * max(scale, 1e-3 * largest))
-    # What rounding explains: the reference's own error in this dtype, how far it moves if inputs are rounded once more,
-    # and TINY.
+    # Rounding explains the reference's own error in this dtype, its movement if inputs are rounded once more, and TINY.
     of_own = 0.0 if own is None else distance(own, exact, places)
     if not math.isfinite(of_own):
         return Difference(error, of_own, f"the reference itself has NaN or Inf in {subject.text}, and not in float64")

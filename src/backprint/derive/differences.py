@@ -103,7 +103,7 @@ def _product_of(
             part, terms = inner(tangent, (ahead[output] - behind[output]).detach() / (2 * h))
             total, size = total + part, size + terms
         estimates.append(total)
-    refined = [  # Richardson: the error goes with the square of the step, so two differences eliminate it
+    refined = [  # Richardson: the error grows with the square of the step, so two differences cancel it
         (squared * fine - coarse) / (squared - 1)
         for (coarse, fine), squared in zip(itertools.pairwise(estimates), SQUARED, strict=True)
     ]

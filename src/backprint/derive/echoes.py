@@ -78,7 +78,7 @@ def groups_that_go_wrong(
             continue
         if not any(map(has_gradient, echo.names)):
             continue
-        # What the backward returned there is taken for given, so nothing after it is tainted by it.
+        # The gradients that were returned there are taken for given, so they taint nothing.
         if not set(echo.names).isdisjoint(given):
             tainted.discard(step.name)
             continue

@@ -527,8 +527,8 @@ class Search:
             for name, value in self.backward_values.items()
             if name in run and may_have_tangent(value) and is_inexact(value)
         }
-        # The last step alone, then one more each time: what the steps before it make of its gradients must be what was
-        # returned.
+        # The last step alone, then one more each time. The steps before them must turn their gradients into those that
+        # the backward returned.
         for count in range(1, len(call.steps)):
             first, last = call.steps[:-count], call.steps[-count:]
             own = {step.name for step in last}

@@ -592,7 +592,7 @@ class Deferred(Generic[T]):
         """Return the value; compute it if this is the first use."""
         if self._make is not None:
             self._value = self._make()
-            # Dropped, with all that the function holds.
+            # The function is not needed again, nor anything that it holds.
             self._make = None
         return self.known  # type: ignore[return-value]  # set by the line above, and T may itself be optional
 

@@ -81,7 +81,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         verdicts = [*verdicts, *other_results, *checked.contradictions]
         nonfinite = nonfinite_text(capture, draw, replayed)
         parts = _part_witness(capture, replayed) if alive else {}
-        # A port keeps the worst verdict of all that it was compared with.
+        # A port keeps its worst verdict.
         verdict_of_port = {port.key: port for port in verdicts}
         keep_worst(verdict_of_port, "", capture.origin.not_bitwise)
         second: dict[str, Row] = {}
@@ -94,7 +94,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         base = base_of(draw, replayed)
         measured = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
     details += [*why_without_power(measured), *(guard.text for guard in compared_alone(capture))]
-    # What the sample keeps: the verdict, and digests by which it can be compared when the program is gone.
+    # The sample keeps the verdict, and digests by which it can be compared when the program is gone.
     verdict = summed_up(capture.name, backward, verdict_of_port, details, dict(measured.most), nonfinite)
     rows = (
         {str(key): numbers_of(value) for key, value in expected.items()} | parts | second

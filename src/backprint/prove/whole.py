@@ -261,8 +261,8 @@ def replay(
 ) -> Replayed:
     """Run a Capture on new arguments; without arguments, on its own inputs, from the capture or from the recipes.
 
-    Random operators draw from the generators as the caller has seeded them. Meanwhile the process has
-    the settings of the capture: with another default dtype, this would be another program.
+    Random operators draw from the generators as the caller has seeded them. Meanwhile the process has the settings of
+    the capture: with another default dtype, this would be another program.
     """
     refuse_users_mode("replay")
     with with_settings(dict(capture.environment)):

@@ -81,8 +81,8 @@ class _StoredExchanges(Mapping[str, "Sequence[Exchange]"]):
                     sent = tuple(tensors.get(_name_of_sent(group, number, place)) for place in range(len(options)))
                     received = tensors.get(_name_of_received(group, number))
                     known = [tensor is not None for tensor in sent]
-                    # The tensor that this rank sent is what its replay is compared with. Of the others it suffices to
-                    # know the result, or all that it is made of.
+                    # Peers compare the tensor that this rank sends with the one that it sent then. Of the others they
+                    # need the result, or what each of them sent.
                     own = known[groups[group].index(self.rank.number)] if len(known) == len(groups[group]) else False
                     if not own or (received is None and not all(known)):
                         raise SampleError(f"{row.path}: not every member of {group!r:.80} has sent a tensor")

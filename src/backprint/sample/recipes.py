@@ -322,7 +322,7 @@ def _check_bases(recipe: Recipe, bases: Mapping[str, Tensor]) -> None:
 def make_all(recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of all recipes, by name and in order; views and sparse tensors share their bases' storage."""
     tensors: dict[str, Tensor] = {}
-    # What a tensor is made of comes before it: the sort is stable, so the order is otherwise kept.
+    # The tensors that a view is made of come before it. The sort is stable, so the order is otherwise kept.
     ordered = sorted(recipes.items(), key=lambda item: RANKS.get(item[1].kind, 0))
     for (name, recipe), drawn in zip(ordered, _words_of_many([recipe for _, recipe in ordered]), strict=True):
         try:
