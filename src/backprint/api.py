@@ -124,6 +124,7 @@ def capture(
     brings its own inputs, and `mode` rewrites calls that a GraphNet sample traced in inference. For a TARGET only,
     `device="cuda"` moves the program and its inputs first, and `trust=True` executes code that the parser refuses.
     """
+    # Before any other local is made: these are the parameters, by name.
     arguments = dict(locals())
     from backprint.errors import UsageError
     from backprint.graph import calls
@@ -161,6 +162,7 @@ def capture(
 
         return capture_in_processes(target, args, kwargs, resolved)
     except Exception as error:
+        # Only if the call explains the error. Otherwise the program's own error is raised as it is.
         if advice := calls.advice_for_error(error, target, args, kwargs):
             raise UsageError(f"{calls.name_of(target)} raised {type(error).__name__}: {error}; {advice}") from error
         raise
@@ -310,6 +312,7 @@ def check(
     calls.check_spelled(args, kwargs)
     spelled = calls.spelled_call(args, kwargs)
     if spelled is None:
+        # A function cannot see which keywords a call has passed: an option counts as passed if it is not its default.
         passed = {"like": like is not None, "dtypes": bool(dtypes), "order": order != 1, "times": times != 2.0}
         passed |= {"requires_grad": requires_grad is not None, "meant": bool(meant), "seed": seed != 0}
         calls.check_collision("check(fn", calls.parameters_of(fn) or (), {**passed, "raises": not raises})

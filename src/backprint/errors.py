@@ -114,11 +114,12 @@ class PrivateApiError(BackprintError):
 # its traceback. Operators have no frames: a function of Backprint that calls one for the program does so through
 # `for_program`.
 
+# With a separator at the end, so that no folder beside it begins with the same letters.
 OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 EXAMPLES = os.path.join(OURS, "examples", "")
 STANDARD = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")})
 INSTALLED = ("site-packages", "dist-packages")
-"""Folders of packages, which are inside that of the standard library."""
+"""Folders of packages, which are inside the folder of the standard library."""
 
 MACHINE_ERRORS = (MemoryError, OSError, Warning)
 """Errors that the machine or the settings of the process cause, wherever they are raised: no memory, a full disk,
@@ -137,8 +138,8 @@ def is_defect(error: BaseException) -> bool:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and those that it was raised from, up to a refusal. A ReplayError only says at which step a run
-    of a graph ended."""
+    """Yield an error and the errors that it was raised from, up to a refusal. A ReplayError is no end: it only says at
+    which step the run of a graph ended."""
     seen: set[int] = set()
     queue: list[BaseException | None] = [error]
     while queue:
@@ -157,6 +158,7 @@ def raised_by_us(error: BaseException) -> bool:
         return False
     if type(error).__name__ == "OutOfMemoryError":
         return False
+    # Of the frames that are not Python's own, the innermost raised the error.
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     code = next((code for code in reversed(codes) if not is_standard(code)), None)
     return code is not None and is_ours(code)
@@ -214,6 +216,7 @@ def with_frames_of_program(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+# All functions that it wraps share the code of `call`.
 CODE_OF_FACE = with_frames_of_program(len).__code__
 """The code of the frame of ours that stays in such a traceback."""
 
@@ -223,6 +226,8 @@ def is_of_program(error: BaseException) -> bool:
     if isinstance(error, BackprintError) or is_defect(error):
         return False
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    # Frames above the first of ours are the caller's. Below it, the program raised the error in its own code, or in
+    # torch's after a call by `for_program`.
     first = next((index for index, code in enumerate(codes) if is_ours(code)), len(codes))
     called = next((index for index, code in enumerate(codes) if code is for_program.__code__), len(codes))
     return any(map(is_of_user, codes[first:])) or any(not code.co_filename.startswith(OURS) for code in codes[called:])
@@ -246,13 +251,14 @@ def chained(error: BaseException) -> Iterator[BaseException]:
             queue += [other.__cause__, other.__context__]
 
 
+# Frames of torch between the program and us: wrappers of functions that Dynamo does not trace, and calls of operators.
 TORCH_FILES_CALLING_US = (os.path.join("torch", "_compile.py"), os.path.join("_dynamo", "eval_frame.py"))
 TORCH_FILES_CALLED_BY_US = os.path.join("torch", "_ops.py")
 
 
 def without_own_frames(trace: TracebackType | None, besides: str = "") -> TracebackType | None:
-    """Remove our frames from a traceback, and torch's and Python's frames around them; those of the package in the
-    folder `besides` too."""
+    """Remove our frames from a traceback, with torch's and Python's frames around them, and the frames of the package
+    in the folder `besides`."""
     kept: list[TracebackType] = []
     ours = False
     while trace is not None:

@@ -51,8 +51,8 @@ from backprint.values.settings import preserving_random_states
 from backprint.values.tree import plain_leaves
 
 MOST_CALLS = 64
-"""So many calls of Functions of one name are asked, of those that differ in the Function, or in sizes, dtypes or other
-arguments."""
+"""The most calls of Functions of one name that are asked. Only calls that differ in the Function, or in sizes, dtypes
+or other arguments, are asked one by one."""
 
 MOST_ELEMENTS = 4_000_000
 """A call whose tensors have more elements together is not asked: its forward runs some dozens of times."""
@@ -74,7 +74,7 @@ class FunctionCall:
 
 
 def program_tries(capture: Capture, meant: Sequence[str] = ()) -> list[Try]:
-    """Run the program itself with unusual tangents, and several times in a row; return what came of each kind.
+    """Run the program itself with unusual tangents, and several times in a row; return a Try for each kind.
 
     Functions and hooks in `meant` need not be linear in their tangents. Where they may be why a gradient is not, that
     kind is not tried.
@@ -99,7 +99,7 @@ def program_tries(capture: Capture, meant: Sequence[str] = ()) -> list[Try]:
 def _function_tries(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
 ) -> list[Try]:
-    """Return a Try for each custom autograd.Function that the program as a whole does not say everything of."""
+    """Return a Try for each custom autograd.Function about which the program as a whole leaves something open."""
     if capture.rank is not None or not any(edge.kind == "function" for edge in capture.opaque):
         return []
     try:
@@ -144,7 +144,7 @@ def may_be_what_is_meant(result: Derivative, capture: Capture, meant: Sequence[s
 
 
 def is_cleared(result: Derivative, tries: Sequence[Try], capture: Capture, meant: Sequence[str]) -> bool:
-    """Whether what is wrong must be what is meant to differ: each other Function that it may be is right alone."""
+    """Whether the fault must be in the Functions that are meant to differ: each other Function is right alone."""
     right = {one.function for one in tries if one.function and one.fault is None and not one.why_not}
     return may_be_what_is_meant(result, capture, meant) and _others_that_it_may_be(result, capture, meant) <= right
 
@@ -161,7 +161,7 @@ def _others_that_it_may_be(result: Derivative, capture: Capture, meant: Sequence
 
 
 def but_for_meant(result: Derivative, capture: Capture, meant: Sequence[str]) -> Derivative:
-    """Return the verdict that a backward is the derivative but for what is meant to differ."""
+    """Return the verdict that a backward is the derivative except at the places that are meant to differ."""
     names = tuple(sorted(set(meant)))
     alone = sorted(_others_that_it_may_be(result, capture, meant))
     word = f"{DERIVATIVE} but for {', '.join(names)}"
@@ -173,9 +173,11 @@ def but_for_meant(result: Derivative, capture: Capture, meant: Sequence[str]) ->
 def _calls_to_ask(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
 ) -> tuple[dict[str, int], list[tuple[str, list[FunctionCall]]]]:
-    """Return the calls to be asked, by their Function, with the reason: those with tangents of 0, and if something is
-    meant to differ all others. Return before these the names of Functions that are meant to differ and several."""
+    """Return the calls to be asked, by their Function, each with the reason: calls with tangents of 0, and all others
+    if something is meant to differ. The first result has the names that are meant to differ and that several Functions
+    have."""
     with program.calls(values, capture.seed) as call:
+        # A first call to find the Functions, and a second in which their calls are recorded.
         nodes = _custom_nodes(call().tensors.values())
         functions = dict.fromkeys(function_class(node) for node in nodes)
         with recording([one for one in functions if one is not None and not is_own_function(one)]) as calls:
@@ -216,8 +218,10 @@ def _custom_nodes(outputs: Iterable[Tensor], used: dict[Any, set[int]] | None = 
 
 @contextlib.contextmanager
 def recording(functions: Sequence[Any]) -> Iterator[list[FunctionCall]]:
-    """Record the calls of these Functions in this block, and of those that the program makes in it: of calls that are
-    alike, the arguments of the first."""
+    """Record the calls of these Functions in this block, and of Functions that the program defines in it.
+
+    Of calls that are alike, only the arguments of the first are kept.
+    """
     calls: dict[Any, FunctionCall] = {}
     kept: list[FunctionCall] = []
     changed: list[tuple[Any, str, Any]] = []
@@ -235,6 +239,7 @@ def recording(functions: Sequence[Any]) -> Iterator[list[FunctionCall]]:
         calls[key].nodes.append(context)
 
     def watch(function: Any) -> None:
+        # With a `setup_context` the forward gets no context; without one, the forward's first argument is it.
         is_apart = function.setup_context is not torch.autograd.Function.setup_context
         name = "setup_context" if is_apart else "forward"
         original = getattr(function, name)
@@ -254,12 +259,14 @@ def recording(functions: Sequence[Any]) -> Iterator[list[FunctionCall]]:
     try:
         for function in functions:
             watch(function)
+        # A program may define a Function in the call itself: its class passes through here when it is made.
         torch.autograd.Function.__init_subclass__ = classmethod(watch_new)
         yield kept
         kept += calls.values()
     finally:
         del torch.autograd.Function.__init_subclass__
         for function, name, own in changed:
+            # An inherited method must be inherited again, and not become one of the class itself.
             if own is None:
                 delattr(function, name)
             else:
@@ -267,7 +274,8 @@ def recording(functions: Sequence[Any]) -> Iterator[list[FunctionCall]]:
 
 
 def _kind_of_argument(argument: Any) -> Any:
-    """Return by what calls are told apart: the kind of a tensor, a plain value, or which object it is."""
+    """Return the key of an argument, by which calls are told apart: the kind of a tensor, a plain value, or an
+    identity."""
     if isinstance(argument, Tensor):
         return argument.dtype, argument.shape, argument.requires_grad
     if isinstance(argument, bool | int | float | complex | str | torch.dtype | None):
@@ -311,7 +319,7 @@ def is_zero(tangent: Tensor | None) -> bool:
 
 
 def _tries_of(why: str, calls: Sequence[FunctionCall], seed: int) -> Iterator[Try]:
-    """Yield what came of the calls of one Function: the first fault, or one Try of all."""
+    """Yield a Try for the calls of one Function: the first that has a fault, or one for all of them."""
     function = calls[0].name
     name = f"{function} alone" + (f", {why}," if why else "")
     not_tried = ""
@@ -327,7 +335,7 @@ def _tries_of(why: str, calls: Sequence[FunctionCall], seed: int) -> Iterator[Tr
 
 
 def _tries_of_call(name: str, call: FunctionCall, seed: int) -> Iterator[Try]:
-    """Yield a Try of a call beside differences of its forward, and those of its tangents that have a fault."""
+    """Yield a Try of a call beside differences of its forward, and the Tries of its tangents that have a fault."""
     tensors = [value for value in plain_leaves(call.arguments) if isinstance(value, Tensor)]
     if not all(type(tensor) is Tensor and tensor.layout is torch.strided for tensor in tensors):
         yield Try(name, why_not="it takes tensors that are not dense")
@@ -346,7 +354,7 @@ def _tries_of_call(name: str, call: FunctionCall, seed: int) -> Iterator[Try]:
 
 
 def used_outputs(call: FunctionCall, *arguments: Any) -> list[Tensor]:
-    """Call a Function, and return those of its outputs that the program uses. It may write into its arguments."""
+    """Call a Function on copies, because it may write into its arguments; return the outputs that the program uses."""
     given = [value.clone() if isinstance(value, Tensor) else value for value in arguments]
     outputs = plain_leaves(call.function.apply(*given))
     return [out for out in outputs if isinstance(out, Tensor) and out.grad_fn and out.output_nr in call.used]
@@ -379,7 +387,7 @@ def _fault_by_differences(call: Call, program: Program) -> ProgramFault | None:
 
 
 DRAWS = 3
-"""So many tangents and directions are drawn where a gap has few digits: that of one draw may be small by chance."""
+"""How many tangents and directions are drawn where a gap has few digits: the gap of one draw may be small by chance."""
 
 NO_ELEMENTS = "it has no elements"
 

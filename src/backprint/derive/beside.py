@@ -33,7 +33,7 @@ def with_worst_derivative(capture: Capture, verdict: Verdict, draws: Sequence[st
 def _derivatives_by_pair(
     capture: Capture, wanted: bool | None, draws: Sequence[str] = CAPTURED_FIRST
 ) -> list[Derivative | None]:
-    """Return for each Pair its Derivative, or None if it has no backward or none is wanted.
+    """Return the Derivative of each Pair; None for a Pair without a backward, or if no Derivative is wanted.
 
     `draws` are the inputs near which it is computed: the first that there are. With `wanted` None, Derivatives are
     wanted of a Capture for which they cost less than its proof, and an error is a Derivative that says `cannot tell`: a

@@ -77,6 +77,7 @@ class Program:
         first = {
             id(tensor): name for name, tensor in [*self.function.named_parameters(), *self.function.named_buffers()]
         }
+        # A tied parameter has several places and, in `first`, one name: all of its places get one tensor.
         before = [(slots, name, slots[name]) for slots, name in slots_of(self.function)]
         try:
             for slots, name, tensor in before:
@@ -126,6 +127,7 @@ def read_check(
                 f"{name} is {str(leaf.layout)[6:]}: bp.check compares dense tensors; pass its parts, and build it in "
                 "the function"
             )
+        # A tensor that is passed twice is one value, and has one gradient.
         own = known.setdefault(id(leaf), name)
         values.setdefault(own, leaf)
         leaves.append(Place(own))
@@ -180,6 +182,7 @@ def _enter_state(
         name = (known or {}).get(own)
         if name is None or values[name].shape != value.shape:
             name = prefix + own
+            # A parameter may have the name of an argument.
             while name in values:
                 name += "~2"
             values[name] = value
@@ -188,8 +191,8 @@ def _enter_state(
 
 
 def in_dtype(values: Mapping[str, Tensor], dtype: torch.dtype | None) -> dict[str, Tensor]:
-    """Return the values with all floats in a dtype; None leaves them as they are. Complex numbers stay, but for those
-    that go with float64."""
+    """Return the values with all floats in a dtype; None leaves them as they are. Complex numbers become complex128 if
+    the dtype is float64, and stay as they are otherwise."""
     if dtype is None:
         return dict(values)
     return {
@@ -207,8 +210,8 @@ def in_dtype(values: Mapping[str, Tensor], dtype: torch.dtype | None) -> dict[st
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forward:
-    """What a program returned: its tensors by name, and the leaves among its inputs that require grad; and the buffers
-    of a module as they are afterwards."""
+    """The results of a program: its output tensors by name, the leaves among its inputs that require grad, and the
+    buffers of a module after the call."""
 
     outputs: dict[str, Tensor]
     leaves: dict[str, Tensor]
@@ -224,7 +227,7 @@ class Forward:
     def gradients(
         self, tangents: Mapping[str, Tensor], keep: bool = False, create_graph: bool = False
     ) -> dict[str, Tensor | None]:
-        """Return the gradient of each leaf, None for one that no output depends on."""
+        """Return the gradient of each leaf; None if no output depends on the leaf."""
         ends = [(self.outputs[name], tangent) for name, tangent in tangents.items() if self.outputs[name].requires_grad]
         if not ends:
             return dict.fromkeys(self.leaves)
@@ -246,7 +249,7 @@ def run_forward(program: Program, call: Call, values: Mapping[str, Tensor], grad
 
 
 def copies_for(call: Call, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return copies of these values, with their strides; those whose gradients are wanted require grad."""
+    """Return copies of these values, with their strides. Copies of tensors whose gradients are wanted require grad."""
     copies = copy_values({name: value.detach() for name, value in values.items()})
     return {name: copy.requires_grad_(name in call.wanted) for name, copy in copies.items()}
 
@@ -279,6 +282,7 @@ def draws_random_numbers(program: Program, call: Call, values: Mapping[str, Tens
         return True
     if any(not torch.equal(state, torch.cuda.get_rng_state(device)) for device, state in on_gpus.items()):
         return True
+    # A generator of the program's own leaves torch's state as it is: then the results of two runs differ.
     again = run_forward(program, call, values).outputs
     return any(
         output.numel() > 0 and is_inexact(output) and not torch.allclose(output, again[name], 0.1, equal_nan=True)

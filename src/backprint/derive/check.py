@@ -105,11 +105,11 @@ CONVENTIONS: Mapping[str, str] = {
     **dict.fromkeys(DRAWS_ALONG, "PyTorch's gradient of a draw is that along its distribution"),
     "embedding": "PyTorch's gradient of the row of padding_idx is 0",
 }
-"""Operators whose gradient PyTorch defines in another way than as the derivative of what they compute."""
+"""Operators whose gradient PyTorch defines in another way than as the derivative of the result."""
 
 
 CAPTURED_FIRST, RECIPE_FIRST = ("captured", "recipe"), ("recipe", "captured")
-"""The inputs near which a Derivative is computed: those of the capture, or those that its sample has."""
+"""The inputs near which a Derivative is computed: first of the capture, or first of the recipes that a sample has."""
 
 
 def derivatives_of(
@@ -145,7 +145,7 @@ def derivatives_of(
 def _tried_harder(
     capture: Capture, results: Sequence[Derivative], meant: tuple[str, ...], draws: Sequence[str]
 ) -> Iterator[Derivative]:
-    """Yield the results, those that say nothing of a fault changed where unusual tangents or inputs show one."""
+    """Yield the results. A result that names no fault is changed if unusual tangents or inputs show one."""
     is_wanted = any(_may_be_wrong(one) or may_be_what_is_meant(one, capture, meant) for one in results)
     tries = program_tries(capture, meant) if is_wanted else []
     faults = faults_of(tries)
@@ -182,7 +182,8 @@ def _may_be_wrong(result: Derivative) -> bool:
 
 
 def _with_tries(result: Derivative, tries: Sequence[Try]) -> Derivative:
-    """Return the verdict with what the program itself was tried with, and what it could not be tried with."""
+    """Return the verdict with the tangents and calls that the program was tried with, and those that could not be
+    tried."""
     not_tried = tuple((one.name, one.why_not) for one in tries if one.why_not)
     tried = tuple(one.name for one in tries if not one.why_not)
     names: dict[str, list[str]] = {}
@@ -271,7 +272,7 @@ def _not_finite_ports(setting: Setting) -> tuple[str, ...]:
 
 
 def _why_of_all_ranks(pairs: Sequence[Pair]) -> str:
-    """Say why the derivative is that of a step of all ranks, of which these Pairs are a part; '' if it is not."""
+    """Say why the derivative belongs to a step of all ranks, of which these Pairs are a part; '' if it does not."""
     graphs = [graph for pair in pairs for graph in graphs_of(pair)]
     if any(step.target in COLLECTIVES for graph in graphs for step in graph.steps):
         return OF_ALL_RANKS
@@ -320,7 +321,8 @@ def name_of(capture: Capture, pair: Pair) -> str:
 
 
 def inputs_of_pairs(capture: Capture, names: Sequence[str] = CAPTURED_FIRST) -> list[Mapping[str, Any]]:
-    """Return the inputs of each Pair by name; those of a later Pair are what the earlier ones return, in float64."""
+    """Return the inputs of each Pair by name. The inputs of a later Pair are results of the earlier Pairs, in
+    float64."""
     if capture.fake:
         raise CannotTell("it was captured without values")
     draw = next((draw for name in names for draws in draws_of(capture, (name,)) for draw in draws), None)
@@ -360,10 +362,12 @@ def check_pair(
             used_differences |= run.by_differences
             limit = LIMIT_BY_DIFFERENCES if used_differences else LIMIT
             right = backward_product(setting)
+            # Products of zeros agree, and say nothing.
             if left_size == right[1] == 0 and _results_change(setting):
                 raise CannotTell("all tangents and all gradients are 0, and the results change along the direction")
             gap = gap_of((left, left_size), right)
             if gap >= limit:
+                # A gradient that is 0 but for rounding had the weight of a large one: weighed anew by its accuracy.
                 gap, setting = gap_by_accuracy(setting)
             gaps.append((gap, setting))
             if gap < limit:
@@ -372,6 +376,7 @@ def check_pair(
         return not_finite(name, error, opaque)
     except (CannotTell, BackprintError, RuntimeError) as error:
         return Derivative(CANNOT_TELL, name, str(error))
+    # A draw may be ill-conditioned, so the least gap counts.
     gap, setting = min(gaps, key=lambda pair: pair[0])
     largest = max(gaps, key=lambda pair: pair[0])
     if largest[0] > NO_ROUNDING:  # a backward that is right for some tangents only
@@ -387,6 +392,7 @@ def check_pair(
     )
     if gap >= limit:
         return with_padding(explained(known, pair, values, setting, chance, opaque, meant), setting)
+    # Right for one size of tangents: it may clip others, or flip a sign.
     other = _with_other_tangents(setting)
     if other is not None:
         known = replace(known, gap=gap_of(forward_product(other)[:2], backward_product(other)))
@@ -491,6 +497,7 @@ def _by_whole_differences(name: str, setting: Setting) -> Derivative:
         return replace(known, detail=how(known, setting))
     ports = []
     for port in setting.gradients:
+        # Along one input at a time, to name those whose gradients are wrong.
         alone = replace(setting, direction={port: setting.direction[port]})
         gap_alone = gap_of(product_by_differences(alone), backward_product(alone, {port: setting.gradients[port]}))
         if gap_alone >= LIMIT_OF_WHOLE:
@@ -529,7 +536,7 @@ def _has_some(value: Any, has_any: Callable[[Tensor], Tensor]) -> bool:
 
 
 def _edge_of_line(source: Source | None, opaque: Sequence[OpaqueEdge]) -> OpaqueEdge | None:
-    """Return the custom autograd.Function that a line belongs to: one that called an operator there, else that whose
+    """Return the custom autograd.Function that a line belongs to: one that called an operator there, else the one whose
     backward begins last before the line."""
     if source is None:
         return None
@@ -582,7 +589,7 @@ def _with_refuted(known: Derivative, setting: Setting, refuted: frozenset[str]) 
 
 
 def how(known: Derivative, setting: Setting) -> str:
-    """Return what a check did, in a line."""
+    """Return in one line how a check was made."""
     words = [f"gap {known.gap:.0e}"]
     if setting.nudge == 0:
         words.append("on the captured inputs, because the program does not run on inputs near them")
@@ -612,6 +619,7 @@ def explained(
 ) -> Derivative:
     """Return the verdict where the two products differ: where the backward is wrong, or that it cannot be told."""
     gap = known.gap or 0.0
+    # Does rounding explain the gap: of inputs that have gradients, or of inputs that have none?
     if not at_kinks and gap <= ROUNDING * rounding(setting):
         why = f"gap {gap:.0e}, and rounding of the inputs alone changes as much"
         return replace(known, word=CANNOT_TELL, detail=why)
@@ -623,6 +631,7 @@ def explained(
         located = locate(setting, [edge.lines for edge in opaque if edge.lines], cut)
     except (BackprintError, RuntimeError) as error:
         return replace(known, word=NOT_THE_DERIVATIVE, detail=f"gap {gap:.1e}; where was not found: {error}")
+    # Where is it wrong? If the backward is what autograd of the forward returns, a formula of PyTorch is wrong.
     by_formula = not located.wrong
     if by_formula:  # the backward is what autograd of the forward returns: an operator's own gradient is wrong
         located = locate_formulas(setting)
@@ -635,6 +644,7 @@ def explained(
             if differing:
                 return replace(known, word=NOT_THE_DERIVATIVE, ports=tuple(differing), detail=slightly(gap, differing))
             return replace(known, word=CANNOT_TELL, detail=_no_operator(gap, located))
+    # Is everything else right, and is all that is wrong meant to be?
     wrong = grouped([described(place, setting, opaque, by_formula) for place in located.places])
     sure = located.complete and _is_right_elsewhere(setting, located)
     ones = _gap_for_ones(pair, values, chance)
@@ -653,6 +663,7 @@ def explained(
             rest_is_right=True,
             ones=ones,
         )
+    # It is wrong: say where, and what does not show it.
     words = [*filter(None, [reason]), f"gap {gap:.1e}"]
     if located.wrong:
         words.append(
@@ -690,7 +701,7 @@ def _with_only_function(
 
 
 def slightly(gap: float, differing: Mapping[str, float]) -> str:
-    """Return what is wrong with a backward whose gradients differ by less than places are told apart."""
+    """Return the detail for a backward whose gradients differ by too little to find where it is wrong."""
     port, error = next(iter(differing.items()))
     return (
         f"gap {gap:.1e}; the gradient of {port} differs by {error:.0e} from that of autograd, which has the tangents' "
@@ -838,7 +849,7 @@ def line_text(source: Source | None) -> str:
 
 
 def lines_of(place: WrongPlace, opaque: Sequence[OpaqueEdge]) -> tuple[str, ...]:
-    """Return the lines of the backward that computed the gradients of a place, those of its own backward first."""
+    """Return the lines of the backward that computed the gradients of a place: of its own `backward`, if it has one."""
     sources = [step.source for step in place.backward_steps if step.source is not None]
     own = [source for source in sources if source.function == "backward"]
     return tuple(dict.fromkeys(map(line_text, own or sources)))
@@ -909,7 +920,7 @@ def place_of(step: Step) -> tuple[str, int] | None:
 
 
 def grouped(places: Sequence[WrongGradient]) -> list[WrongGradient]:
-    """Return the places with those of a loop as one."""
+    """Return the places, with the places of a loop as one."""
     groups: dict[tuple[Any, ...], list[WrongGradient]] = {}
     for place in places:
         groups.setdefault((place.operators, place.at, place.lines, place.function), []).append(place)

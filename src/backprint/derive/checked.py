@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 OK, WRONG, NOT_TRIED = "ok", "wrong", "not tried"
 
 FORWARD = "forward"
-"""The check that compares the outputs with those of the reference; others of outputs begin with this word."""
+"""The check that compares the outputs with the reference's; other checks of outputs begin with this word."""
 
 GRADIENT, DERIVATIVE = "gradient", "derivative"
 """The first words of the checks that say whether a gradient is right."""
 
 
 WRITTEN = "written"
+"""The check whose rows name the tensors that a function writes into and must not."""
 
 PROCESS = "process"
 """The check of the settings, modes and random states that the function leaves."""
-"""The check whose rows name what a function writes into and must not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class CheckRow:
 
     @property
     def is_gradient(self) -> bool:
-        """Whether a gradient was compared with what it must be, and not only with that for other memory."""
+        """Whether a gradient was compared with the right one, and not only with the gradient for other memory."""
         return self.check.startswith((GRADIENT, DERIVATIVE))
 
 
@@ -72,10 +72,11 @@ class CheckReport:
 
     @property
     def good(self) -> bool:
-        """Whether nothing is wrong, a gradient was compared with what it must be, and in each dtype an output was
-        compared with that of the reference, if there is one."""
+        """Whether nothing is wrong, a gradient was compared with the right one, and, if there is a reference, an output
+        was compared with its output in each dtype."""
         tried_in: dict[str, bool] = {}
         for row in self.rows:
+            # A dtype in which the outputs could not be compared must not pass because another dtype could.
             if row.check == FORWARD:
                 tried_in[row.dtype] = tried_in.get(row.dtype, False) or row.tried
         compared = any(row.tried and row.is_gradient for row in self.rows) and all(tried_in.values())
@@ -107,7 +108,7 @@ class CheckReport:
 
 
 def summary(report: CheckReport) -> str:
-    """Return what came of a check, in a line."""
+    """Return the outcome of a check in one line."""
     tried = sum(row.tried for row in report.rows)
     left = len(report.rows) - tried
     parts = [f"{tried} comparisons"]
@@ -132,12 +133,13 @@ def shown_rows(rows: Sequence[CheckRow]) -> Iterator[CheckRow]:
 
 
 def kind_of(row: CheckRow) -> tuple[str, str, str]:
-    """Return what rows have in common that are shown as one; a wrong row has its own name in it."""
+    """Return the key of a row: neighbours with one key are shown as one row. The key of a wrong row has its name in
+    it."""
     return row.check, row.dtype, f"{row.verdict} {row.name}" if row.verdict == WRONG else row.verdict
 
 
 def joined(group: Sequence[CheckRow]) -> CheckRow:
-    """Return rows as one, with the numbers of that which is nearest to what is allowed."""
+    """Return rows as one, with the numbers of the row whose error is nearest to the allowed one."""
     worst = max(group, key=lambda row: (row.error or 0.0) / row.allowed if row.allowed else 0.0)
     names = ", ".join(dict.fromkeys(row.name for row in group))
     detail = "; ".join(dict.fromkeys(row.detail for row in group if row.detail))
@@ -194,7 +196,7 @@ def explanation(report: CheckReport) -> Iterator[str]:
 
 
 def by_text(rows: Sequence[CheckRow], text_of: Callable[[CheckRow], str]) -> dict[str, list[str]]:
-    """Return the checks of rows by what is said of them."""
+    """Return the checks of rows by their texts."""
     texts: dict[str, list[str]] = {}
     for row in rows:
         if text := text_of(row):
@@ -227,7 +229,8 @@ def indented(text: str) -> list[str]:
 
 
 def _by_tangents(rows: Sequence[CheckRow], first: CheckRow) -> Iterator[str]:
-    """Yield with which tangents the first wrong gradient is wrong too, and with which it is not."""
+    """Yield the kinds of tangents with which the first wrong gradient is wrong too, and the kinds with which it is
+    right."""
     kind = first.check.partition(", ")[0] + ", "
     same = [row for row in rows if row.name == first.name and row.dtype == first.dtype and row.check.startswith(kind)]
     right, wrong = ([row.check.removeprefix(kind) for row in same if row.verdict == verdict] for verdict in (OK, WRONG))

@@ -1,6 +1,6 @@
 """A function's outputs and gradients beside those of its reference, for one set of inputs and tangents.
 
-The reference runs in float64, and in the function's own dtype: what it is off by there is what rounding explains.
+The reference runs in float64, and in the function's own dtype: rounding explains as much as its error there.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from backprint.derive.setting import drawn_like, is_inexact, own_source, wide
 Result = tuple[CheckRow, Fault | None]
 
 OF_ROUNDING = 8.0
-"""A gradient that is 0 but for rounding may be off by so many times more: it is chance how much rounding is left."""
+"""How many times more a gradient that is 0 but for rounding may be off: it is chance how much rounding is left."""
 
 TINY = {torch.float64: 5e-12, torch.float32: 2e-6, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
-"""What the reference is taken to be off by at least, relative to the largest value, however exact it is by chance."""
+"""The least error that the reference is taken to have, relative to the largest value, however exact it is by chance."""
 
 SMALL = 0.1
 """A result of the reference whose error is more than this part of it is nothing but rounding."""
@@ -47,7 +47,8 @@ class Subject:
 
     @property
     def output(self) -> str:
-        """The first word of checks of outputs: without a reference they are compared with those for other memory."""
+        """The first word of checks of outputs. Without a reference, outputs are compared with the outputs for other
+        memory."""
         return "forward" if self.has_reference else "same output"
 
     @property
@@ -57,7 +58,7 @@ class Subject:
 
     @property
     def text(self) -> str:
-        """The dtype in words: that of the inputs, or the lowest of them."""
+        """The dtype in words; if the inputs have several, the one with the fewest digits."""
         return str(self.coarsest)[6:]
 
     @property
@@ -68,7 +69,7 @@ class Subject:
 
     @property
     def tiny(self) -> float:
-        """What the reference is off by at least, relative to the largest value of a result."""
+        """The least error that the reference is taken to have, relative to the largest value of a result."""
         return TINY.get(self.coarsest, 2 * torch.finfo(self.coarsest).eps)
 
 
@@ -174,13 +175,13 @@ HUGE = 1e3
 """A number that masks are filled with is at least as large, and so many times larger than all others of its tensor."""
 
 FEWEST = 8
-"""So many elements beside a fill value are compared by themselves: of fewer, eager's error is chance."""
+"""The fewest elements beside a fill value that are compared by themselves: of fewer, eager's error is chance."""
 
 
 def _differ_output(
     subject: Subject, ours: Tensor, exact: Tensor, own: Tensor | None, moved: Tensor | None
 ) -> Difference:
-    """Compare an output with that of the reference.
+    """Compare an output with the reference's output.
 
     A mask has zeros and a huge number, and scores that it was added to have it too. What rounding does to that number
     would explain anything elsewhere, so the other elements are compared once more without it.
@@ -215,7 +216,7 @@ def differ(
     largest: float,
     least: float = 0.0,
 ) -> Difference:
-    """Compare a result with that of the reference; `largest` is the largest value of all results of its kind, and
+    """Compare a result with the reference's result; `largest` is the largest value of all results of its kind, and
     `least` the least size that its values are taken to have."""
     if not exact.numel():
         return Difference(math.nan, math.nan, NO_ELEMENTS)
@@ -227,11 +228,13 @@ def differ(
     error = distance(torch.zeros_like(exact) if ours is None else ours, exact, places)
     if not subject.has_reference:
         return Difference(error, tolerance(exact) * max(scale, 1e-3 * largest))
+    # Rounding explains the reference's own error in this dtype, its movement if inputs are rounded once more, and TINY.
     of_own = 0.0 if own is None else distance(own, exact, places)
     if not math.isfinite(of_own):
         return Difference(error, of_own, f"the reference itself has NaN or Inf in {subject.text}, and not in float64")
     spread = 0.0 if moved is None else distance(moved, exact, places)
     tiny = subject.tiny * scale
+    # An ill-conditioned result may move without bound: at most 8 times TINY of it is excused.
     rounding = max(of_own, min(spread, 8 * tiny) if math.isfinite(spread) else 0.0)
     if of_own > SMALL * scale:
         return Difference(error, subject.times * (OF_ROUNDING * of_own + 0.01 * subject.tiny * largest))
@@ -335,7 +338,7 @@ def right_of(expected: Expected, tangents: Mapping[str, Tensor]) -> Right:
 
 
 Run = Callable[[Mapping[str, Tensor]], tuple[Forward, dict[str, Tensor | None]]]
-"""Differentiates a function: returns what it returned, and its gradients for these tangents."""
+"""Differentiates a function: returns its results, and its gradients for these tangents."""
 
 
 def gradient_rows(
@@ -356,6 +359,7 @@ def gradient_rows(
     is known.
     """
     call = subject.call
+    # Copies in new memory: the reference gets these, and they show whether the function has written into its tangents.
     dense = {name: tangent.clone(memory_format=torch.contiguous_format) for name, tangent in tangents.items()}
     try:
         if run is None:
@@ -396,6 +400,7 @@ def gradient_rows(
                 most = Difference(difference.error, subject.times * OF_TERMS * subject.tiny * typical)
                 difference = most if most.allowed > difference.allowed else difference
         detail = "" if ours is not None or difference.verdict != WRONG else "the function returns no gradient for it"
+        # Last, because it runs the reference dozens of times.
         if difference.verdict == WRONG and subject.has_reference and is_kink(subject, values, dense, gradients):
             difference = Difference(difference.error, math.inf)
             detail = OTHER_SUBGRADIENT
@@ -404,8 +409,8 @@ def gradient_rows(
 
 
 CANCELLED = 0.05
-"""A gradient that is smaller than this part of what random tangents give is a sum of terms that cancel, as that of a
-softmax is for tangents of ones."""
+"""A gradient that is smaller than this part of the gradient for random tangents is a sum of terms that cancel, such as
+the gradient of a softmax for tangents of ones."""
 
 OF_TERMS = 0.5
 """The part of the size for random tangents that the terms of such a sum are taken to have."""
@@ -487,6 +492,7 @@ def is_kink(
         low = high = size = 0.0
         for name, tangent in tangents.items():
             g = precise(tangent)
+            # The derivatives to both sides: they differ where there is a kink.
             right, left = ((ahead[name] - here[name]) / STEP, (here[name] - behind[name]) / STEP)
             sides = torch.stack(
                 [(g.conj() * side.detach()).real if g.is_complex() else g * side.detach() for side in (right, left)]

@@ -32,7 +32,8 @@ MOST_NOISE = 1e-2
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Of one input: how far ⟨gradient, v⟩ is from ⟨tangent, change along v⟩, relative to the sizes of their terms."""
+    """The two products for one input: `gap` is how far ⟨gradient, v⟩ is from ⟨tangent, change along v⟩, relative to the
+    sizes of their terms."""
 
     name: str
     gap: float
@@ -41,8 +42,7 @@ class Product:
 
 
 def by_differences(call: Call, program: Program, own_dtype: bool = False) -> Iterator[Product]:
-    """Yield for each gradient whether it is that of the function, near the inputs of a call: in float64, or in the
-    function's own dtype."""
+    """Yield the Product of each input, near the inputs of a call: in float64, or in the function's own dtype."""
     values = {name: value.detach() if own_dtype else wide(value) for name, value in call.values.items()}
     dtype = "in its own dtype" if own_dtype else "in float64"
     reason = ""
@@ -56,6 +56,7 @@ def by_differences(call: Call, program: Program, own_dtype: bool = False) -> Ite
                 reason = f"{dtype} no output requires grad"
                 continue
             outputs = {name: forward.outputs[name].detach() for name in names}
+            # A function that computes in float32 whatever it is given has too few digits for short steps.
             if not own_dtype and any(output.dtype not in EXACT for output in outputs.values()):
                 reason = "it returns another dtype for inputs in float64"
                 continue
@@ -102,12 +103,13 @@ def _product_of(
             part, terms = inner(tangent, (ahead[output] - behind[output]).detach() / (2 * h))
             total, size = total + part, size + terms
         estimates.append(total)
-    refined = [  # the error of a difference is that of its step squared, and so are these without it
+    refined = [  # Richardson: the error grows with the square of the step, so two differences cancel it
         (squared * fine - coarse) / (squared - 1)
         for (coarse, fine), squared in zip(itertools.pairwise(estimates), SQUARED, strict=True)
     ]
     product, terms = (0.0, 0.0) if gradient is None else inner(gradient, direction)
     size = max(size, terms, 1e-300)
+    # The two neighbours that agree best: longer steps leave the neighbourhood, shorter ones round.
     noise, best = min((abs(a - b) / size, b) for a, b in itertools.pairwise(refined))
     if not noise < MOST_NOISE:
         return Product(name, 0.0, 0.0, f"two estimates differ by {noise:.0e} of their terms")

@@ -124,6 +124,7 @@ class DualRun:
         function = resolve(step.target)
         if is_random(function):
             if step.name in self.states:
+                # The state of the captured run, so that a step that runs alone draws what it drew there.
                 torch.set_rng_state(self.states[step.name])
             self.states_seen[step.name] = torch.get_rng_state()
         try:
@@ -136,6 +137,7 @@ class DualRun:
         except Exception as error:
             where = f" ({step.source.file}:{step.source.line})" if step.source else ""
             raise _OperatorError(f"`{show_step(step)[:300]}`{where}: {type(error).__name__}: {error}", step) from error
+        # Without this, the tangent would be lost without an error.
         if is_sparse(result) and step.name not in self.constant and has_tangent(args, kwargs):
             what = f"{step.target} returns a sparse tensor"
             raise _OperatorError(f"{what}, which depends on the inputs: forward-mode AD has no sparse tangents", step)
@@ -167,6 +169,7 @@ class DualRun:
         if _draws_in_captured_dtype(step, function, args, kwargs):
             return self.drawn(step, function, args, kwargs)
         function = RECURRENT.get(function, function)
+        # A try that fails may have drawn: the next form begins with the same state.
         before = torch.get_rng_state() if is_random(function) else None
         try:
             result = for_program(function, *args, **kwargs)
@@ -198,6 +201,7 @@ class DualRun:
 
     def without_formula(self, target: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result, with its tangent, of an operator that has no formula for it and no decomposition."""
+        # The derivative of the operator's backward is only as right as that backward, so differences must confirm it.
         call = _ActiveCall(function, args, kwargs)
         estimated, accuracy = call.by_differences()
         self.accuracy = max(self.accuracy, accuracy)
@@ -219,7 +223,8 @@ class DualRun:
 
 
 WITHOUT_FORMULA = ("forward AD", "forward mode", "_efficientzerotensor")
-"""What PyTorch's error says of an operator that has no formula for its tangent; the last one, of a sparse argument."""
+"""Words in PyTorch's error for an operator that has no formula for its tangent; the last one is for a sparse
+argument."""
 
 
 WRONG_FORMULAS: Mapping[str, str | None] = {
@@ -240,8 +245,8 @@ REFUSALS = (
     *("not implemented", "dtype", "scalar type", "got Double", "must be a float tensor", "bf16", "BFloat16"),
     "view size is not compatible",
 )
-"""What errors say of an operator that does not take float64, or these strides; another form of it may. A value that an
-operator refuses is refused: its other forms might not look."""
+"""Words in the errors of an operator that does not take float64, or these strides; another form of it may. If an
+operator refuses a value, no other form is tried: it might not look at the value."""
 
 
 def forms_of(function: Any) -> Iterator[Callable[..., Any]]:
@@ -296,11 +301,11 @@ CONSTANT_DRAWS = frozenset(
         *("geometric.default", "cauchy.default"),
     )
 )
-"""Operators whose random numbers have no derivative by what they take."""
+"""Operators whose random numbers have no derivative by their arguments."""
 
 
 def _draws_in_captured_dtype(step: Step, function: Any, args: list[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether a step draws floats in a dtype below float64, and what it takes gives them no derivative."""
+    """Whether a step draws floats in a dtype below float64, and its arguments give them no derivative."""
     if not is_random(function) or not isinstance(step.spec, TensorSpec) or step.spec.dtype not in LOW:
         return False
     floats = any(isinstance(leaf, Tensor) and leaf.is_floating_point() for leaf in plain_leaves(args, kwargs))
@@ -409,6 +414,7 @@ def in_memory_like(value: Tensor, like: Tensor) -> Tensor:
     overlaps = any(step == 0 and size > 1 for size, step in zip(like.shape, like.stride(), strict=True))
     if overlaps or like.is_conj() or like.is_neg() or (elements == like.numel() and not like.storage_offset()):
         return value
+    # The whole storage as one dimension, copied in the new dtype, and the value put at its place there.
     whole = torch.empty(0, dtype=like.dtype, device=like.device).set_(storage, 0, (elements,), (1,))
     placed = whole.to(value.dtype, copy=True).as_strided(like.shape, like.stride(), like.storage_offset())
     return placed.copy_(value)
@@ -448,7 +454,7 @@ def is_sparse(value: Any) -> bool:
 
 
 def _without_tangent(value: Any) -> Any:
-    """Return a tensor without its tangent, and without what autograd has recorded of it."""
+    """Return a tensor without its tangent and without its autograd history."""
     return forward_ad.unpack_dual(value).primal.detach() if may_have_tangent(value) else value
 
 
@@ -483,14 +489,14 @@ def is_random(function: Any) -> bool:
 # ---- One call without a formula
 
 WEIGHTS = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
-"""Of central differences of eighth order."""
+"""The weights of central differences of eighth order."""
 
 STEP = 1e-2
 """The step of differences, relative to the inputs: with eighth order the error of the formula is about 1e-16."""
 
 
 class _ActiveCall:
-    """One call of an operator on dual numbers, as a function of those of its tensors that have a tangent."""
+    """One call of an operator on dual numbers, as a function of its tensors that have a tangent."""
 
     def __init__(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
         self.function = function
@@ -504,6 +510,7 @@ class _ActiveCall:
 
     def at(self, moved: Mapping[int, Tensor]) -> Any:
         """Return the result where some of the tensors have other values."""
+        # The same random numbers at every point.
         torch.set_rng_state(self.random)
         leaves = [moved.get(place, copied(leaf)) for place, leaf in enumerate(self.leaves)]
         args, kwargs = tree_unflatten(leaves, self.structure)
@@ -514,6 +521,7 @@ class _ActiveCall:
         inputs = {place: self.leaves[place].clone().requires_grad_() for place in self.directions}
         results = tree_flatten(self.at({place: value.clone() for place, value in inputs.items()}))[0]
         active = [result for result in results if isinstance(result, Tensor) and result.requires_grad]
+        # Jᵀ·w is linear in the weights w, so its own gradient by w, with v as tangents, is J·v. The weights may be 0.
         weights = [torch.zeros_like(result, requires_grad=True) for result in active]
         gradients = torch.autograd.grad(active, list(inputs.values()), weights, create_graph=True, allow_unused=True)
         linear = [
@@ -534,6 +542,7 @@ class _ActiveCall:
         estimates: list[list[Tensor | None]] = []
         changes: list[float] = []
         for power in range(FINEST):
+            # The first FINER steps are always tried, further ones only if these did not settle.
             if power >= FINER and min(changes, default=math.inf) <= UNSETTLED:
                 break
             try:
@@ -545,6 +554,7 @@ class _ActiveCall:
                 changes.append(change(*estimates[-2:]))
         if not changes:
             return estimates[0], math.inf
+        # `changes[i]` is between the estimates i and i + 1: of the two that agree best, the finer one.
         return estimates[changes.index(min(changes)) + (min(changes) > 0)], min(changes)
 
     def differentiable(self) -> list[bool]:

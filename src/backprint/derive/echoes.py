@@ -56,10 +56,13 @@ def groups_that_go_wrong(
         if step.echo is not None and is_gradient(values.get(step.name)):
             members.setdefault(step.echo, []).append(step.name)
     echo_of = {step.name: step.echo for step in graph.steps}
+    # Values that another step of their own group takes.
     used_inside = {
         name for step in graph.steps for name in names_in(step) if step.echo and step.echo == echo_of.get(name)
     }
+    # The last step of each group, after which it is judged.
     last = {names[-1]: echo for echo, names in members.items()}
+    # Tainted: computed from a value that is wrong already, so that its own group is not to blame.
     tainted, tainted_groups = set[str](), set[Echo]()
     to_blame: dict[Echo, list[str]] = {}
     covered: dict[Echo, bool] = {}
@@ -75,12 +78,14 @@ def groups_that_go_wrong(
             continue
         if not any(map(has_gradient, echo.names)):
             continue
+        # The gradients that were returned there are taken for given, so they taint nothing.
         if not set(echo.names).isdisjoint(given):
             tainted.discard(step.name)
             continue
         if is_tainted:
             tainted_groups.add(echo)
         if step.name in ends.get(echo, ()):
+            # An end must be the right gradient by its step, or the right sum of all gradients of the value.
             shares = {} if is_sum(echo) else known(echo, expected)
             if shares is None:
                 continue
@@ -115,7 +120,7 @@ def _ends_of_groups(graph: Graph, values: Mapping[str, Any]) -> dict[Echo, list[
 
 
 def known(echo: Echo, expected: Expected) -> dict[str, Tensor] | None:
-    """Return the right gradients by all steps that an echo names, None if those of one are not known."""
+    """Return the right gradients by all steps that an echo names; None if the gradients by one step are not known."""
     gradients: dict[str, Tensor] = {}
     for name in echo.names:
         by_step = expected(name)
@@ -126,7 +131,8 @@ def known(echo: Echo, expected: Expected) -> dict[str, Tensor] | None:
 
 
 def _is_one_of(value: Tensor, gradients: Sequence[Tensor]) -> bool:
-    """Whether a value is one of these gradients, in any layout; one of zeros is that of none."""
+    """Whether a value is one of these gradients, in any layout. A value of zeros also matches if there are no
+    gradients."""
     mark = mark_of(value)
     if mark.is_zero or not value.numel():
         return not gradients or any(mark_of(gradient).is_zero for gradient in gradients)

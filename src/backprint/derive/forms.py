@@ -65,6 +65,7 @@ def summed(gradient: Tensor, heads: Tensor) -> Tensor:
 
 def weights(scored: Tensor, logarithm: Tensor) -> Tensor:
     """Return the weights of attention; zero in a row that the mask hides completely."""
+    # -inf minus -inf is NaN; exp(-inf - 0) is the 0 that a hidden row has.
     finite = torch.where(logarithm == float("-inf"), 0.0, logarithm)
     return (scored - finite.unsqueeze(-1)).exp()
 
@@ -114,6 +115,7 @@ def attention_backward(
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     weighed = weights(scores(query, key, is_causal, attn_mask, scale), logsumexp)
     of_weights = gradient @ repeated(value, query).transpose(-1, -2)
+    # The gradient of a softmax: the sum of weights times their gradients is the product of the output and its gradient.
     of_scores = weighed * (of_weights - (gradient * out).sum(-1, keepdim=True))
     of_query = (of_scores @ repeated(key, query)) * factor
     of_key = summed((of_scores.transpose(-1, -2) @ query) * factor, key)
@@ -225,6 +227,8 @@ def _weight_gradient(source: Tensor, target: Tensor, numbers: _Convolving, shape
     space, over = list(source.shape[2:]), list(target.shape[2:])
     left = source.reshape(count, groups, inside, *space).transpose(0, 2).reshape(inside, groups * count, *space)
     right = target.transpose(0, 1).reshape(groups * outside, count, *over)
+    # The gradient slides over the source like a weight whose elements are a stride apart: stride and dilation change
+    # places.
     swapped = _Convolving(numbers.dilation, numbers.padding, numbers.stride, groups)
     gradient = _crop_space(swapped.over(left, right), shape[2:])
     return gradient.transpose(0, 1).reshape(list(shape))
@@ -294,6 +298,8 @@ def _placed_first(
     values: Tensor, shape: Sequence[int], sides: list[int], others: list[int], whole: Sequence[int]
 ) -> Tensor:
     """Return the values of a write with the dimensions of the indices first."""
+    # As in NumPy: the dimensions of the indices stand where the indexed dimensions were, or first if these are not
+    # adjacent.
     adjacent = sides == list(range(sides[0], sides[-1] + 1))
     before = [whole[side] for side in others if adjacent and side < sides[0]]
     after = [whole[side] for side in others if not adjacent or side > sides[0]]
@@ -407,6 +413,7 @@ def _window_places(space: Sequence[int], reached: Sequence[int]) -> Tensor:
     """Return the flat places of the elements of each window; a short window repeats its last ones."""
     places = torch.zeros([1, 1], dtype=torch.int64)
     for size, count in zip(space, reached, strict=True):
+        # Where torch's adaptive pooling begins and ends a window: windows may overlap.
         starts = [place * size // count for place in range(count)]
         ends = [-(-(place + 1) * size // count) for place in range(count)]
         longest = max((end - start for start, end in zip(starts, ends, strict=True)), default=0)
@@ -433,6 +440,7 @@ def _avg_pool_backward(sides: int) -> Callable[..., Tensor]:
         divisor_override: int | None,
     ) -> Tensor:
         kernel, padding = _each_side(kernel, sides), _each_side(padding, sides)
+        # No stride means the kernel's size.
         steps = _each_side(stride, sides) if len(stride) else kernel
         size, reached = list(value.shape[-sides:]), list(gradient.shape[-sides:])
         scaled = gradient.reshape([-1, 1, *reached])
@@ -460,6 +468,7 @@ def lengths(size: int, reached: int, kernel: int, step: int, pad: int, padded: b
     counts = []
     for place in range(reached):
         start = place * step - pad
+        # As torch counts: padding is included, but not what `ceil_mode` adds beyond it.
         end = min(start + kernel, size + pad)
         counts.append(end - start if padded else min(end, size) - max(start, 0))
     return counts
@@ -501,6 +510,7 @@ def _spread_back(gradient: Tensor, side: int, matrix: Tensor) -> Tensor:
     with untraced():
         rows = torch.eye(size, dtype=matrix.dtype, device=matrix.device).repeat_interleave(max(times, 1), 1)
         repeated = torch.equal(matrix, rows)
+    # Each element is repeated, as by nearest resizing: its gradient is a sum, without a product of matrices.
     if repeated:
         return gradient if times == 1 else gradient.unflatten(side, [size, times]).sum(side)
     return (gradient.transpose(side, -1) @ matrix.transpose(0, 1)).transpose(side, -1)
@@ -594,6 +604,7 @@ def _pad_backward(sides: int, pad: Any) -> Callable[..., Tensor]:
     """Return the backward of padding with values of the input."""
 
     def backward(gradient: Tensor, value: Tensor, padding: Sequence[int]) -> Tensor:
+        # Padding is listed from the last dimension.
         for number, side in enumerate(range(-1, -sides - 1, -1)):
             ends = list(padding[2 * number : 2 * number + 2])
             padded = functools.partial(pad, padding=ends)
@@ -620,6 +631,7 @@ def _resizings() -> dict[Any, Any]:
     row = _resize_row(aten.upsample_linear1d.default)
     for sides, name in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d")):
         backwards[getattr(aten, f"upsample_{name}_backward").default] = _resize_backward(sides, row, True)
+    # torch has no cubic resizing of one dimension.
     cubic = _resize_row_flat(aten.upsample_bicubic2d.default)
     backwards[aten.upsample_bicubic2d_backward.default] = _resize_backward(2, cubic, True)
     backwards[aten._upsample_bilinear2d_aa_backward.default] = _refuse_antialias
@@ -767,6 +779,7 @@ def unrolled(
     steps = []
     for place in range(x.shape[0]):
         gates = entering[-1 - place if reverse else place] + hidden @ widened(of_hidden).t()
+        # PyTorch's order of the gates: input, forget, cell, output.
         first, forget, candidate, last = gates.chunk(4, -1)
         opened = first.sigmoid(), forget.sigmoid(), candidate.tanh(), last.sigmoid()
         after = opened[1] * cell + opened[0] * opened[2]
@@ -802,4 +815,4 @@ RECURRENT: Mapping[Any, Any] = {
 
 
 OWN: Mapping[Any, Callable[..., Any]] = {**CONVOLUTIONS, **POOLING, **ATTENTION, **INDEXING}
-"""All of them but those of the LSTM, whose workspace is another."""
+"""All forms except the two of the LSTM, which has another workspace than the operator."""

@@ -1,7 +1,7 @@
 """Is a function alone right? Its outputs, its gradients and the gradients of these, against a reference and against
 its own forward.
 
-The reference runs in float64, and in the function's own dtype: what it is off by there is what rounding explains, and
+The reference runs in float64, and in the function's own dtype: rounding explains as much as its error there, and
 the function may be off by twice as much. So no tolerance has to be chosen. Each gradient is compared for tangents of
 many kinds and memories, for inputs in other memory, for inputs with zeros and equal values, and with NaN where a mask
 hides it. Whether the backward is the derivative of the function's own forward needs no reference: the function is
@@ -101,7 +101,7 @@ LONGEST_NAME = 40
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """Return a name for a function: that of the class for `Function.apply` and for a module."""
+    """Return a name for a function; for `Function.apply` and for a module, the name of the class."""
     owner = getattr(fn, "__self__", None)
     if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
         return owner.__name__
@@ -120,6 +120,7 @@ def _indices_of_reference(call: Call, reference: Program, capture: Callable[...,
         captured = capture(by_position, args=inputs)
     except BackprintError:
         return ()
+    # Arguments of `*tensors` are named `tensors.0`, `tensors.1`, ….
     places = {f"tensors.{place}": name for place, name in enumerate(call.inputs)}
     return tuple(places[name] for pair in captured.pairs for name in indices_of(pair.forward) if name in places)
 
@@ -140,6 +141,7 @@ def checks_of(
     try:
         forward = run_forward(subject.ours, subject.call, subject.values)
     except Exception as error:
+        # In the dtype that the caller passed it is the caller's error; in a dtype of `dtypes` it is a wrong row.
         if subject.dtype is None:
             raise
         yield row(subject, FORWARD, "output", WRONG, f"the function raised {in_words(error)}"), None
@@ -318,6 +320,7 @@ def _derivative_row(check: str, verdict: Derivative, call: Call) -> CheckRow:
 
 def _without_capture(call: Call, ours: Program, check: str, degree: int, reason: str) -> Iterator[Result]:
     """Yield rows by differences, of a function that cannot be captured."""
+    # Central differences of the function say nothing about gradients of gradients.
     if degree > 1:
         yield CheckRow(check, "float64", "all", None, None, f"{NOT_TRIED}: {reason}"), None
         return

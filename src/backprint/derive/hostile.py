@@ -59,7 +59,7 @@ def one_hot(value: Tensor, source: torch.Generator) -> Tensor | None:
 
 
 def with_zero_row(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent whose first row is 0, as that of a padded sequence is."""
+    """Return a tangent whose first row is 0, as it is for a padded sequence."""
     if not value.dim() or value.shape[0] < 2 or not value.numel():
         return None
     tangent = drawn_like(value, source)
@@ -77,7 +77,7 @@ TANGENTS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor | None]] = {
     "zero-row": with_zero_row,
     "all-ones": ones,
 }
-"""Kinds of tangents in new memory, each with what makes one like an output; None where none is possible."""
+"""Kinds of tangents in new memory, each with a function that makes one for an output, or returns None if it cannot."""
 
 
 # ---- Tangents in other memory
@@ -104,7 +104,8 @@ def _one_number(value: Tensor, source: torch.Generator) -> Tensor | None:
 
 
 def transposed(value: Tensor, source: torch.Generator) -> Tensor | None:
-    """Return a tangent whose last two dimensions are the other way round in memory, as that of `.mT`."""
+    """Return a tangent whose last two dimensions are the other way round in memory, as the backward of `.mT` makes
+    it."""
     if value.dim() < 2 or min(value.shape[-2:]) < 2:
         return None
     return drawn_like(value.mT.contiguous(), source).mT
@@ -133,10 +134,11 @@ LAYOUTS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor | None]] = {
     "sliced": sliced,
     "strided": strided,
 }
-"""Kinds of memory that a tangent may have, each with what makes one like an output; None where none is possible."""
+"""Kinds of memory that a tangent may have, each with a function that makes one for an output, or returns None if it
+cannot."""
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.complex64: 1e-3, torch.complex128: 1e-9}
-"""Up to which relative difference two gradients are the same; 16 bits have 5e-2."""
+"""The relative difference up to which two gradients are the same; for dtypes of 16 bits it is 5e-2."""
 
 
 MOST_ALONE = 64
@@ -144,7 +146,7 @@ MOST_ALONE = 64
 
 
 SMALLEST = 1e-3
-"""A gradient that is smaller than this part of the largest counts as that: it may be 0 but for rounding."""
+"""A gradient that is smaller than this part of the largest counts as having that size: it may be 0 but for rounding."""
 
 
 def largest(value: Tensor) -> float:
@@ -162,6 +164,7 @@ def difference(gradient: Any, expected: Tensor, least: float = 0.0) -> float:
         return 0.0
     size = max(float(expected.abs().max()), float(gradient.abs().max()), least, 1e-30)
     error = float((gradient - expected).abs().max()) / size
+    # A NaN in the gradient counts as missing, unless the expected one has NaN too.
     return error if error == error else (0.0 if bool(expected.isnan().any()) else 1.0)
 
 
@@ -200,11 +203,11 @@ INPUTS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "zeros": with_zeros,
     "ties": with_ties,
 }
-"""Kinds of inputs, each with what makes them of the captured ones."""
+"""Kinds of inputs, each with a function of the captured ones."""
 
 
 def _last_row_hidden(mask: Tensor) -> Tensor:
-    """Return a mask whose last row is False, as that of a sequence that is all padding is."""
+    """Return a mask whose last row is False, as it is for a sequence of padding alone."""
     other = mask.clone()
     other[..., -1:, :] = False
     return other
@@ -228,7 +231,7 @@ MASKS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "masks that are all False": torch.zeros_like,
     "masks that are all True": torch.ones_like,
 }
-"""Kinds of bool inputs, each with what makes one of the captured one."""
+"""Kinds of bool inputs, each with a function of the captured one."""
 
 
 def _with_repeats(indices: Tensor) -> Tensor:
@@ -318,6 +321,7 @@ def _tangent_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Itera
                 name: setting.tangents[name] if tangent is None else tangent for name, tangent in drawn.items()
             }
     zeros = {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}
+    # One test for all kinds: a backward is linear exactly if gradients add up.
     if _add_up(setting, {**kinds, ZEROS: zeros}):
         kinds = {}  # no kind is wrong, if all together are right
     else:
@@ -340,8 +344,10 @@ ZEROS = "tangents of zeros"
 
 
 def _add_up(setting: Setting, kinds: Mapping[str, Mapping[str, Tensor]], to: Setting | None = None) -> bool:
-    """Whether the gradients of these tangents add up to those of `to`; else to those of the sum of all tangents and of
-    the Setting's own, with these."""
+    """Whether the gradients of these tangents add up to the gradients of `to`.
+
+    Without `to`, the Setting's own tangents are one of the terms, and `to` has the sum of all tangents.
+    """
     try:
         parts = [with_tangents(setting, tangents).gradients for tangents in kinds.values()]
         if to is None:
@@ -361,7 +367,7 @@ def _add_up(setting: Setting, kinds: Mapping[str, Mapping[str, Tensor]], to: Set
 
 
 def kinds_alone(setting: Setting) -> dict[str, dict[str, Tensor]]:
-    """Return tangents of each output alone; none where the gradients of all of these add up to that of the whole."""
+    """Return tangents of each output alone; none if all of their gradients add up to the gradient of the whole."""
     names = list(setting.tangents)[:MOST_ALONE]
     if len(setting.tangents) < 2:
         return {}
@@ -429,6 +435,7 @@ def _float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterato
             continue
         except (CannotTell, BackprintError, RuntimeError):
             continue  # the program does not run on such inputs
+        # Equal values move together, so a maximum of them has a derivative along the direction.
         setting = replace(setting, direction=_alike_for_equals(setting))
         moved: tuple[dict[PortKey, Any], DualRun] | None = None  # the same for all tangents
         nearby = _NearbyResults(setting)
@@ -447,11 +454,13 @@ def _float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterato
             gap = gap_of((left, size), right)
             if gap > GROSS:
                 gap, _ = gap_by_accuracy(other)  # a gradient may be 0 but for rounding
+            # By the formulas of forward-mode AD.
             if gap > GROSS and not run.by_differences and not _is_subgradient(other, right):
                 yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, at_kinks=True)
                 break
             if gap > GROSS or run.by_differences:
                 continue
+            # By the values of the forward, which a formula may not know of, such as a branch for `x == 0`.
             gap = _distance_to_differences(other, right, nearby)
             if gap > 0 and not _is_subgradient(other, right):
                 yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, by_values=True)
@@ -530,7 +539,7 @@ SAME_VALUES = (
     "aten._to_copy.default",
     "aten.to.dtype",
 )
-"""Operators whose result has the values of what they take."""
+"""Operators whose result has the same values as their argument."""
 
 
 def _origins_of(graph: Graph) -> dict[str, str]:
@@ -605,11 +614,12 @@ NEARBY = 8
 
 def _is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
     """Whether the gradients are right for a kink: their product lies between the derivatives to both sides, by
-    differences, output by output; or there is a kink, and each number lies between those of gradients nearby."""
+    differences, output by output; or there is a kink, and each number lies between the numbers of gradients nearby."""
     try:
         here, ahead, behind = (results_at(setting, step) for step in (0.0, STEP, -STEP))
     except (BackprintError, RuntimeError):
         return True
+    # At a kink each element of an output has two derivatives, and any number between them is right.
     low = high = size = 0.0
     for name, tangent in setting.tangents.items():
         middle = output_of(here, name)
@@ -633,7 +643,7 @@ def _is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
 
 
 def _is_among_gradients_nearby(setting: Setting) -> bool:
-    """Whether each number of the gradients lies between those of gradients at inputs nearby, at which there is no
+    """Whether each number of the gradients lies between the numbers of gradients at inputs nearby, at which there is no
     kink."""
     source = own_source(1)
     low, high = ({name: gradient.clone() for name, gradient in setting.gradients.items()} for _ in range(2))

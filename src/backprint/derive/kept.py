@@ -1,8 +1,9 @@
-"""The word of a backward whose program is gone, as that of a sample is: what the graphs show, and what was kept.
+"""The word of a backward whose program is gone, as for a sample: the word of the graphs, and the word that was kept.
 
-What only the running program shows, as a backward that reads the strides of its tangents, was seen when the sample was
-saved, and its Derivative is kept in the sample. The worse word of both counts: a verdict does not get better by being
-saved. The better one is no evidence, because anyone can write it into a file. So whatever is not tried is said.
+Some faults only the running program shows, as of a backward that reads the strides of its tangents. They were seen when
+the sample was saved, and the Derivative is kept in the sample. The worse word of both counts: a verdict does not get
+better by being saved. The better one is no evidence, because anyone can write it into a file. So whatever is not tried
+is said.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ONLY_IN_PROGRAM = (
     "inputs that require no grad",
     "each Function alone",
 )
-"""What only the running program shows."""
+"""The tries that need the running program."""
 
 
 def digest_of_graphs(capture: Capture) -> str:

@@ -34,7 +34,7 @@ None takes no part."""
 
 @dataclass(frozen=True, slots=True)
 class ProgramFault:
-    """A gradient of the program itself that is not what it must be, and what it was compared with."""
+    """A wrong gradient of the program itself: its port, its relative error, and the gradient it was compared with."""
 
     port: str
     error: float
@@ -59,7 +59,7 @@ class NotTried(Exception):
 
 
 def attempt(name: str, compare: Callable[[], ProgramFault | None], word: str = "with") -> Try:
-    """Return what came of a comparison. An error of the program is a refusal, and no wrong gradient."""
+    """Return a comparison as a Try. An error of the program is a refusal, and no wrong gradient."""
     try:
         return Try(name, compare(), word=word)
     except NotTried as error:
@@ -133,6 +133,7 @@ class Base:
 
 
 def base_of(backward: Backward, tangents: Mapping[str, Tensor], gradients: Gradients, names: Sequence[str]) -> Base:
+    # Times 3, because a product with a power of two is exact and has no rounding to measure.
     thrice = backward({name: 3 * tangent for name, tangent in tangents.items()})
     noise = {
         name: difference(thrice.get(name), 3 * gradient) for name, gradient in gradients.items() if gradient is not None
@@ -190,6 +191,8 @@ def tangent_tries(
             if is_defect(error):
                 raise
             why_not, tries = f"it raised {in_words(error)}", []
+    # Nothing is wrong on the graph of one forward. Else each kind gets a forward of its own, to tell a spoiled graph
+    # from a fault.
     if not why_not and not shown and not faults_of(tries):
         return [Try(AGAIN, word="for"), *tries]
 
@@ -241,8 +244,8 @@ def _kinds_of_tangents(
 
 
 def apart(gradients: Gradients, expected: Gradients, times: float = 1.0) -> tuple[str, float] | None:
-    """Return the first gradient that is not `times` the expected one but for rounding, and its relative error; None if
-    all are."""
+    """Return the first gradient that differs from `times` the expected one by more than rounding, and its relative
+    error; None if there is none."""
     most = max((largest(right) for right in expected.values() if right is not None), default=0.0)
     for name, right in expected.items():
         gradient = gradients.get(name)
@@ -282,6 +285,7 @@ def _with_numbers_of(value: Tensor, tangent: Tensor) -> Tensor:
 def _layout_fault(backward: Backward, base: Base, odd: Mapping[str, Tensor]) -> ProgramFault | None:
     expected = base.gradients
     whole = {**base.tangents, **odd}
+    # An expanded tangent has other numbers than the base, so its gradient in new memory is not known yet.
     if any(0 in tangent.stride() for tangent in odd.values()):
         expected = backward({name: tangent.contiguous() for name, tangent in whole.items()})
     gradients = backward(whole)
@@ -309,7 +313,7 @@ SIZES: Mapping[str, float] = {
     "tangents times 2^-20": 2.0**-20,
     "tangents times 2^-24": 2.0**-24,
 }
-"""What tangents are multiplied by: a gradient is then multiplied by the same, to the bit. A scaled loss has such large
+"""The factors of tangents: a gradient is then multiplied by the same factor, to the bit. A scaled loss has such large
 tangents, and the mean of many numbers such small ones."""
 
 SIZES_OF_HALF: Mapping[str, float] = {
@@ -333,6 +337,8 @@ def _size_fault(backward: Backward, base: Base, scale: float) -> ProgramFault | 
     wrong = apart(backward(_scaled_by(base, scale)), base.gradients, scale)
     if wrong is None:
         return None
+    # The gradient is not scaled as it should. That is no fault if numbers on the way overflow or underflow, so sizes
+    # nearer to 1 are tried.
     sizes = sizes_in(backward, base.tangents)
     if not _has_other_range(backward, base, scale, sizes):
         return ProgramFault(*wrong, "that for the tangents themselves, times as much")
@@ -358,7 +364,8 @@ def _scaled_by(base: Base, scale: float) -> dict[str, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a result of an operator is: its largest element, the mean of all, and that below which 1 of 20 is."""
+    """How large a result of an operator is: its largest element, the mean of all, and the 5th percentile of the
+    nonzero."""
 
     operator: str
     dtype: torch.dtype
@@ -406,6 +413,8 @@ def _has_other_range(backward: Backward, base: Base, scale: float, before: Seque
         numbers = torch.finfo(one.dtype)
         if _is_times(one, other, 1.0):
             continue
+        # A result may grow with the tangents, shrink with them as a quotient does, or, if it is 0 or Inf now, have
+        # grown with their square.
         powers = (1, -1) if math.isfinite(other.most) and other.most else (1, -1, 2)
         for power in powers:
             factor = abs(scale) ** power
@@ -438,7 +447,7 @@ last number."""
 
 
 def _limit_of(base: Base, name: str) -> float | None:
-    """Return by how much a gradient of a sum may differ; None if rounding hides what is looked for."""
+    """Return by how much a gradient of a sum may differ; None if rounding would hide a fault."""
     noise = base.noise[name]
     if noise < LIMIT_OF_SUM / 50:
         return LIMIT_OF_SUM
@@ -503,8 +512,8 @@ def _tries_alone(backward: Backward, base: Base) -> Iterator[Try]:
 
 
 def _group_fault(backward: Backward, base: Base, kinds: Mapping[str, Gradients]) -> ProgramFault | None:
-    """Return a fault if the gradients of all these tangents do not add up to that of their sum. It is no proof of one:
-    the limit is low."""
+    """Return a fault if the gradients of all these tangents do not add up to the gradient of their sum. It proves
+    nothing, because the limit is low."""
     return _fault_of_sum(backward, base, list(kinds.values()), 1 / 4)
 
 
@@ -517,8 +526,8 @@ def _fault_of_sum(backward: Backward, base: Base, kinds: Sequence[Gradients], sh
     """Return a fault if the gradient of the base and these tangents differs from the sum of the gradients by more than
     this share of the limit.
 
-    In the sum, tangents are multiplied until their gradients are about as large as that of the base: else a fault of
-    one number would be small beside all others.
+    In the sum, tangents are multiplied until their gradients are about as large as the gradient of the base: else a
+    fault of one number would be small beside all others.
     """
     total: dict[str, Tensor] = dict(base.tangents)
     parts: list[dict[str, Tensor]] = [_wide_of(base.gradients)]
@@ -537,6 +546,7 @@ def _fault_of_sum(backward: Backward, base: Base, kinds: Sequence[Gradients], sh
             continue
         expected = torch.stack([torch.zeros_like(like), *terms]).sum(0)
         of_whole = whole.get(name, torch.zeros_like(like))
+        # A gradient that is 0 for the sum is compared with the size of the terms that cancelled.
         error = difference(of_whole, expected, max(map(largest, (*terms, of_whole))))
         if error > limit * share:
             return ProgramFault(name, error, "that for a sum of tangents, less that for the rest of it")
@@ -590,6 +600,7 @@ def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Te
                 return None if wrong is None else ProgramFault(*wrong, "that where all inputs require grad")
 
             tries = [attempt(f"{word} frozen", partial(fault, frozen)) for word, frozen in _frozen_sets(capture, names)]
+        # One Try stands for all if nothing is wrong.
         refused = [one for one in tries if one.fault is not None or one.why_not]
         return refused or [Try(FROZEN)]
 
@@ -602,7 +613,7 @@ def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Te
 
 
 def _frozen_sets(capture: Capture, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield which leaves to freeze together, each with its name: one alone, all but one, and all arguments."""
+    """Yield sets of leaves to freeze together, each with a name: one alone, all but one, and all arguments."""
     known: set[frozenset[str]] = {frozenset(names), frozenset()}
     some = {name: [name] for name in names[:MOST_FROZEN]}
     some |= {f"all but {name}": [other for other in names if other != name] for name in names[:MOST_FROZEN]}
@@ -683,7 +694,7 @@ def _fault_in_memory(
 def _try_of_run_before(
     first: tuple[Mapping[str, Tensor], Gradients], last: tuple[Mapping[str, Tensor], Gradients]
 ) -> Try:
-    """Return what came of the last call, which has the values of the first: it must return the same."""
+    """Return a Try for the last call, which has the values of the first and must return the same."""
     if apart(last[0], first[0]):
         return Try(IN_A_ROW, why_not=DEPENDS_ON_CALLS, word="for")
     wrong = apart(last[1], first[1])
@@ -763,6 +774,7 @@ def _calls_in_a_row(
     with program.calls(values, capture.seed) as call:
         results = [results_of(call(), names)]
         before = {name: values[name].detach().clone() for name in other.parameters}
+        # Parameters are written in place, as an optimizer does; arguments are passed anew.
         call.write(other.parameters)
         second = call(other.arguments)
         if between:

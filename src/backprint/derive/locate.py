@@ -60,7 +60,7 @@ MOST_TRIED = 24
 """How many combinations of these are tried for one place."""
 
 MOST_KNOWN = 8
-"""For so many lists of wrong places the right gradients are kept: they are asked for again."""
+"""The most lists of wrong places whose right gradients are kept, because they are asked for again."""
 
 MOST_STEPS = 12
 """The most steps of a wrong place."""
@@ -71,7 +71,7 @@ MOST_BETWEEN = 3
 
 
 NOTHING, RIGHT, RETURNED = "", "right ", "returned "
-"""Candidates for a gradient beside values of the backward: none, the right one, and what is returned for an input."""
+"""Candidates for a gradient beside values of the backward: none, the right one, and the one returned for an input."""
 
 
 DETACH = "aten.detach.default"
@@ -85,7 +85,8 @@ REARRANGING = (
     "aten.unsqueeze.default",
     "aten.squeeze.dim",
 )
-"""Steps that leave every element as it is: the gradient of their result is that of what they take, rearranged alike."""
+"""Steps that leave every element as it is: the gradient of the result is the gradient of the argument, rearranged
+alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,8 @@ class WrongPlace:
 @dataclass(frozen=True, slots=True)
 class Located:
     """The wrong places, those nearest to the results first. If `complete`, every other gradient is right. `refuted` are
-    operators whose gradient is right and whose formula for tangents is wrong, `undecided` those of which one of both is
-    wrong."""
+    operators whose gradient is right and whose formula for tangents is wrong, `undecided` are
+    operators of which one of both is wrong."""
 
     places: tuple[WrongPlace, ...]
     complete: bool
@@ -123,6 +124,7 @@ def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Col
     places: list[WrongPlace] = []
     wrong = search.wrong_ports(places)
     first_wrong = wrong
+    # A detach first: the values of the backward do not show it.
     cuts = search.detached() if wrong else []
     if cuts and len(still := search.wrong_ports(cuts)) < len(wrong):
         places, wrong = cuts, still
@@ -136,7 +138,7 @@ def locate(setting: Setting, functions: Sequence[Collection[str]] = (), cut: Col
 
 
 def differing_from_autograd(setting: Setting, limit: float) -> dict[str, float]:
-    """Return the ports whose gradients are farther than rounding from those of autograd of the forward, the farthest
+    """Return the ports whose gradients are farther than rounding from autograd's of the forward, the farthest
     first, with the relative difference: none where autograd's gradients do not have the tangents' product either."""
     search = Search(setting)
     right = search.right_gradients([])
@@ -154,7 +156,7 @@ def differing_from_autograd(setting: Setting, limit: float) -> dict[str, float]:
 def locate_formulas(setting: Setting) -> Located:
     """Return the steps whose own gradient, as autograd has it, is not the derivative of the step.
 
-    Each is tried alone, at its values in the forward: with random tangents of what it takes and of what it returns, the
+    Each is tried alone, at its values in the forward: with random tangents of its arguments and its results, the
     two products must agree, as for a whole Pair. Where they do not, differences decide whether the gradient is wrong or
     the formula for the tangent.
     """
@@ -177,9 +179,11 @@ def locate_formulas(setting: Setting) -> Located:
         except (BackprintError, RuntimeError):
             undecided.add(step.target)
             continue
+        # Differences agree with the gradient, so the formula for the tangent is wrong.
         if by_differences <= gap / FARTHER:
             refuted.add(step.target)
             continue
+        # Differences are as far from it as they are accurate.
         if by_differences <= FARTHER * accuracy or not math.isfinite(by_differences):
             undecided.add(step.target)
             continue
@@ -255,7 +259,7 @@ def _formula_gap(
 
 
 def _result_names(search: Search, step: Step, count: int) -> list[str]:
-    """Return the names of a step's results: its own, or those of the steps that take one of several."""
+    """Return the names of a step's results: its own, or, if it has several, the names of the steps that take one."""
     if isinstance(search.forward_values[step.name], Tensor):
         return [step.name]
     taken = {part.args[1]: part.name for part in search.parts(step)}
@@ -264,6 +268,7 @@ def _result_names(search: Search, step: Step, count: int) -> list[str]:
 
 def _laid_out_as(value: Tensor, other: Tensor | None) -> Tensor:
     """Return a tensor in memory like another of its size: a gradient may be wrong for one layout only."""
+    # Elements of an expanded tensor share memory, so it cannot be written.
     if other is None or other.shape != value.shape or 0 in (size for size in other.stride()):
         return value
     return torch.empty_strided(value.shape, other.stride(), dtype=value.dtype, device=value.device).copy_(value)
@@ -341,6 +346,7 @@ class Search:
     def right_gradients(self, places: Sequence[WrongPlace]) -> dict[str, Tensor]:
         """Return the right gradient of every value of the forward, if what the backward returned at some places is
         taken for given."""
+        # The places are kept with their gradients, so no id is used twice.
         key = tuple(map(id, places))
         if key not in self.known_right:
             while len(self.known_right) >= MOST_KNOWN:
@@ -349,7 +355,7 @@ class Search:
         return self.known_right[key][1]
 
     def right_gradients_anew(self, places: Sequence[WrongPlace]) -> dict[str, Tensor]:
-        """Return what `right_gradients` does, of another run."""
+        """Return the result of `right_gradients` by a new run."""
         constant = {step.name for place in places for step in place.steps}
         leaves = {
             name: value.clone().requires_grad_() if name in self.setting.gradients else value
@@ -357,6 +363,7 @@ class Search:
         }
         torch.manual_seed(self.setting.chance)
         with torch.enable_grad():
+            # Not the leaves themselves: a graph may write into its inputs, and autograd refuses a write into a leaf.
             fed = {name: value * 1 if name in self.setting.gradients else value for name, value in leaves.items()}
         env = DualRun(self.graph, constant, recorded=self.depending).values(fed)
         roots, weights = self.roots(env, places)
@@ -409,8 +416,8 @@ class Search:
     def detached(self) -> list[WrongPlace]:
         """Return the calls of `detach` as wrong places that return no gradient, but for those in a Function.
 
-        What they take and what they return have the same right gradient, so the values of a backward that has the one
-        do not show that it passes none on.
+        The argument and the result of `detach` have the same right gradient. So if the backward has this gradient, its
+        values do not show that it passes none on.
         """
         inside = set[str]().union(*self.functions)
         right = self.right_gradients([])
@@ -424,21 +431,24 @@ class Search:
         return places
 
     def next_place(self, places: Sequence[WrongPlace], wrong: Sequence[str]) -> WrongPlace | None:
-        """Return the wrong place nearest to the results, or None if there is none that explains what is wrong."""
+        """Return the wrong place nearest to the results; None if no place explains a wrong gradient."""
         right = self.right_gradients(places)
         matched = {name for name, gradient in right.items() if self.is_in_backward(gradient)}
         matched -= {self.local_of_port[name] for name in wrong}
         given = {step.name for place in places for step in place.steps}
         for steps in self.function_calls(given):
+            # A Function through which no gradient should pass, and one does.
             if self.is_flat(steps, right, matched):
                 _, place, _ = self.best_of(self.proposals(steps, right, set()), places, matched, wrong)
                 if place is not None:
                     return place
+        # A whole call of a Function, or its last steps.
         for proposals in self.by_function(right, matched, given):
             _, place, _ = self.best_of(proposals, places, matched, wrong)
             if place is not None:
                 return self.narrowed(place, right)
         ends, inside = self.ways(matched, wrong, given)
+        # Single steps, by echoes, by returned gradients, and by values. One that explains all is taken at once.
         firsts: list[WrongPlace | None] = []
         for suspects in (
             self.by_echo(right, matched, given),
@@ -454,6 +464,7 @@ class Search:
             firsts.append(first)
             if first is not None and len(firsts) < 3:  # it explains a part: there are several places
                 return first
+        # Several steps whose gradients the backward computes at once.
         for last in ends:
             for steps in self.regions(last, inside):
                 place, is_right = self.best_explanation(steps, places, right, matched, wrong)
@@ -468,7 +479,8 @@ class Search:
         return firsts[-1]
 
     def is_flat(self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str]) -> bool:
-        """Whether the right gradients by these steps are 0, as those of `round`, of gradients that the backward has.
+        """Whether the right gradients by these steps are 0, as by `round`, and the backward has the gradients of their
+        results.
 
         If a Function returns another gradient there, all before it is wrong too, and it is the place: gradients of 0
         are not looked for among the values of a backward.
@@ -495,6 +507,7 @@ class Search:
             results = {step.name for step in steps if step.name in right and self.is_used_elsewhere(step, steps)}
             inputs = [name for step in steps for name in names_in(step) if self.may_have_gradient(name)]
             inputs = [name for name in dict.fromkeys(inputs) if name not in {step.name for step in steps}]
+            # A call whose results have wrong gradients already is not the first place to look at.
             if not results or not results <= matched or not all(map(self.is_tensor, inputs)):
                 continue
             shares = self.contributions(steps, inputs, right).values()
@@ -514,6 +527,8 @@ class Search:
             for name, value in self.backward_values.items()
             if name in run and may_have_tangent(value) and is_inexact(value)
         }
+        # The last step alone, then one more each time. The steps before them must turn their gradients into those that
+        # the backward returned.
         for count in range(1, len(call.steps)):
             first, last = call.steps[:-count], call.steps[-count:]
             own = {step.name for step in last}
@@ -563,7 +578,7 @@ class Search:
         return next((number for number, lines in enumerate(self.functions) if line in lines), None)
 
     def ends_of_steps(self, steps: Sequence[Step]) -> list[str]:
-        """Return what these steps of the backward compute and others take, or the backward returns."""
+        """Return the results of these steps of the backward that other steps take, or that the backward returns."""
         own = {step.name for step in steps}
         taken = {name for result in self.setting.backward.results for name in refs(result)}
         for step in self.setting.backward.steps:
@@ -583,6 +598,7 @@ class Search:
             return None if step is None or not self.takes_tensors(step) else self.shares(step, right)
 
         def has_gradient(name: str) -> bool:
+            # An echo may also name an input, which no step computes.
             return (name in self.reaching and name in self.depending) or name not in self.step_of
 
         for group in groups_that_go_wrong(
@@ -601,7 +617,7 @@ class Search:
             if group.is_sum:
                 name, ends = group.names[0], [self.backward_values[end] for end in group.ends]
                 takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
-                # The backward may have the right sum, and an echo that is not that of the sum.
+                # The backward may have the right sum, under an echo that does not name the sum.
                 other = name in matched and all(is_nonzero(v) and self.is_right_somewhere(v, right) for v in ends)
                 known = all(step.name not in given and self.is_known(step, right, matched) for step in takers)
                 if known and not other:
@@ -624,7 +640,7 @@ class Search:
         return {part.name for part in self.parts(step)} & right.keys() <= matched
 
     def whole(self, name: str) -> Step | None:
-        """Return the step of this name; that of several results, if it takes one of these."""
+        """Return the step of this name; if it takes one of several results of another step, that other step."""
         step = self.step_of.get(name)
         while step is not None and step.target == "operator.getitem":
             step = self.step_of.get(names_in(step)[0])
@@ -665,9 +681,12 @@ class Search:
         wrong: Sequence[str],
         given: set[str],
     ) -> Iterator[Iterator[WrongPlace]]:
-        """Yield what may be wrong by the values of the backward alone, what is nearest to the results first: a step
-        whose result has a right gradient and whose share of the gradient of an input is nowhere in the backward, and a
-        value whose gradient is wrong though the backward has the right share of it by each step that takes it."""
+        """Yield the places that may be wrong by the values of the backward alone, the nearest to the results first.
+
+        A step may be wrong if its result has a right gradient, and its share of the gradient of an input is nowhere in
+        the backward. A sum may be wrong if the gradient of a value is, though the backward has the right share of it by
+        each step that takes the value.
+        """
 
         def is_carried(step: Step, name: str) -> bool:
             share = self.shares(step, right).get(name)
@@ -714,8 +733,11 @@ class Search:
                 )
 
     def wrong_sums(self, name: str, right: Mapping[str, Tensor], shares: Sequence[Tensor]) -> list[Tensor]:
-        """Return what may stand for the gradient of a value in the backward: what is returned; else sums of its
-        gradients by their echoes, what is computed from a right share, and shares and other values of its shape."""
+        """Return the values of the backward that may stand for the gradient of a value.
+
+        For an input, it is the returned gradient. Otherwise they are sums of its gradients by their echoes, values that
+        are computed from a right share, and shares and other values of its shape.
+        """
         returned = [self.setting.gradients[n] for n in self.setting.gradients if self.local_of_port[n] == name]
         if returned:
             return returned
@@ -772,8 +794,8 @@ class Search:
         matched: set[str],
         wrong: Sequence[str],
     ) -> tuple[tuple[int, int], WrongPlace | None, bool]:
-        """Return the proposal that explains most of what is wrong with its progress, None if none explains any; and
-        whether there is one without anything wrong."""
+        """Return the progress of the proposal that explains most wrong gradients, and the proposal; None if none
+        explains any. The last result says whether a proposal has nothing wrong."""
         best: tuple[tuple[int, int], WrongPlace | None] = ((0, 0), None)
         for place in itertools.islice(proposals, MOST_TRIED):
             if max(place.errors) <= NEAR:
@@ -825,6 +847,7 @@ class Search:
         while len(region) < MOST_STEPS:
             names = {name for step in region for name in names_in(step)} & self.step_of.keys()
             before = [self.step_of[name] for name in names if self.step_of[name] not in region]
+            # A step that takes one of several results comes with the step that has them all.
             several = [step for step in before if not isinstance(self.forward_values[step.name], Tensor)]
             before = several or [step for step in before if step.name in inside]
             if not before:
@@ -894,6 +917,7 @@ class Search:
         with torch.enable_grad():
             env |= {name: leaf * 1 for name, leaf in leaves.items()}
         DualRun(self.graph, recorded=own, states=self.states).continued(steps, env)
+        # Gradients enter where other steps use a result. A result that only these steps use has none from outside.
         ends = [
             (env[name], right[name])
             for name in own & right.keys()
@@ -929,6 +953,7 @@ class Search:
             if value.numel() == contribution.numel():
                 values[f"{end} as {name}"] = value.reshape(contribution.shape)
                 names.append(f"{end} as {name}")
+            # The gradient of a weight may be computed transposed, as by `linear`.
             if value.dim() > 1 and value.mT.shape == contribution.shape:
                 values[f"{end} as {name} transposed"] = value.mT
                 names.append(f"{end} as {name} transposed")
@@ -949,8 +974,8 @@ class Search:
         """Return names of values of the backward that may be the gradient of an input by these steps; '' is none.
 
         They are those that the backward computes for these steps, by its echoes; those that it computes from the
-        gradients of their results; others of the same shape. An input's own gradient is what is returned for it, less
-        the right shares by other steps, which is put into `values`.
+        gradients of their results; others of the same shape. The own gradient of an input is the returned
+        one, less the right shares by other steps. It is put into `values`.
         """
         shape = tuple(self.forward_values[name].shape)
         echoes = {step.name for step in steps}
@@ -963,6 +988,8 @@ class Search:
             and is_inexact(value)
         ]
         alike = [n for n, v in self.tangents() if tuple(v.shape) == shape] + alike
+        # From the most likely on: computed for these steps, by echoes; computed from the gradients of their results;
+        # others, from the last.
         own = [n for n in alike if (e := self.echo_of(n)) is not None and e & echoes]
         taking = self.computed_from([right[n] for n in echoes & right.keys()])
         next_ = sorted((n for n in alike if n in taking and n not in own), key=lambda n: taking[n])

@@ -25,11 +25,13 @@ class Mark:
         return self.sums[1] < 1e-300
 
     def is_near(self, other: Mark) -> bool:
-        """Whether two marks are those of one tensor, up to rounding."""
+        """Whether two marks may belong to one tensor, up to rounding."""
         size = max(self.sums[1], other.sums[1])
         if abs(self.sums[1] - other.sums[1]) > NEAR * size:
             return False
         return all(
+            # Relative to powers of the squares: a sum is about as large as their root, a sum of cubes as their power of
+            # 3/2.
             abs(mine - its) <= 1e-7 * scale
             for mine, its, scale in (
                 (self.sums[0], other.sums[0], size**0.5 + abs(self.sums[0])),
@@ -99,10 +101,13 @@ def _squares_first(row: tuple[float, int, Mark, str, Tensor]) -> float:
 
 def error_of(gradient: Tensor | None, right: Tensor | None, largest: float = 0.0) -> float:
     """Return the relative difference of a gradient from the right one; None is a gradient of zeros. With the size of
-    the largest gradient, two that are smaller than its rounding are the same: that of a key's bias is 0 but for it."""
+    the largest gradient, two that are smaller than its rounding are the same: the gradient of a key's bias is 0 but for
+    rounding."""
     if gradient is None or right is None:
         other = right if gradient is None else gradient
         return 0.0 if other is None or not bool((other.abs() > LEFT * largest).any()) else 1.0
+    # `distance` divides by 1e-6 of its last argument at least: so a difference of LEFT times the largest counts as
+    # NEAR.
     return distance(gradient, right, LEFT / (1e-6 * NEAR) * largest)
 
 

@@ -33,6 +33,7 @@ def behind_masks(subject: Subject, expected: Expected) -> Iterator[Result]:
 def _hidden_places(subject: Subject, name: str, mask: Tensor, expected: Expected) -> Iterator[Tensor]:
     """Yield places of an input that a mask may hide: where it is False, where it is True, and rows without gradient."""
     value = subject.values[name]
+    # A mask broadcasts from the last dimensions, as in attention, or covers the first, as one of padded tokens does.
     for shown in (mask, mask.reshape([*mask.shape, *[1] * max(0, value.dim() - mask.dim())])):
         try:
             places = shown.expand(value.shape)
@@ -44,14 +45,15 @@ def _hidden_places(subject: Subject, name: str, mask: Tensor, expected: Expected
         tangents = {n: drawn_like(expected.exact.outputs[n].detach(), source) for n in expected.exact.differentiable}
         gradient = expected.exact.gradients(tangents, keep=True)[name]
         if gradient is not None:
+            # A mask over scores hides rows of keys and values: they have another shape than the mask, and no gradient.
             rows = (gradient == 0).all(-1, keepdim=True).expand(value.shape)
             if bool(rows.any()) and not bool(rows.all()):
                 yield rows
 
 
 def _what_is_seen(subject: Subject, name: str, hidden: Tensor) -> dict[str, Tensor] | None:
-    """Return for each output of the reference where it does not depend on the hidden places; None if it depends on
-    them elsewhere than at these places themselves."""
+    """Return a mask for each output of the reference: True where the output does not depend on the hidden places. None
+    if an output depends on them at other places than these themselves."""
     source = own_source(subject.ours.seed)
     value = subject.values[name]
     draws = [torch.where(hidden, drawn_like(value, source), value) for _ in range(2)]

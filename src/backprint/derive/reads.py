@@ -26,7 +26,7 @@ from backprint.trace.captured import LiveProgram
 from backprint.values.settings import preserving_random_states
 
 ITEM = "item"
-"""What such a read is called among what is meant to differ."""
+"""The name of such a read in `meant`."""
 
 STEPS = (1e-2, 2.5e-3, 6e-4)
 """Steps of central differences of the program in its own dtype, relative to the inputs."""
@@ -49,11 +49,13 @@ def with_reads(capture: Capture, results: Sequence[Derivative], meant: Sequence[
 def _with_read(capture: Capture, result: Derivative, source: Source, meant: Sequence[str]) -> Derivative:
     """Return the verdict where the program reads a number at this line."""
     at = f"{source.file}:{source.line}"
+    # The graphs hold the read number constant. If they compute what the program does at other inputs, it only decides.
     if not any(_is_of_bits(step) for pair in capture.pairs for step in pair.forward.steps) and _is_computed_alike(
         capture
     ):
         return result
     gap = _gap_of_program(capture)
+    # A number that decides does not lose a derivative, but differences that are near prove nothing in few digits.
     if gap is None or gap < APART:
         detail = f"it reads a number of its inputs at {at}, and whether a derivative is lost there was not found out"
         return replace(result, word=CANNOT_TELL, detail=detail)
@@ -72,6 +74,7 @@ def first_read(pair: Pair) -> Source | None:
     assert pair.backward is not None
     wanted = {port.name for port in pair.backward.outputs}
     depending = {port.local for port in pair.forward.inputs if port.name in wanted}
+    # A number that is read after the last result is only printed or logged.
     for step in pair.forward.steps[: _number_computing(pair.forward)]:
         names = set(used(step))
         if names & depending:
@@ -177,6 +180,7 @@ def _gap_along(capture: Capture, values: Mapping[str, Tensor], source: torch.Gen
     direction = {name: drawn_like(values[name], source) for name in gradients}
     product = size = 0.0
     for name, gradient in gradients.items():
+        # A step is relative to the size of each input.
         direction[name] = direction[name] * float(values[name].abs().mean())
         part, terms = inner(gradient, direction[name])
         product, size = product + part, size + terms
@@ -185,6 +189,7 @@ def _gap_along(capture: Capture, values: Mapping[str, Tensor], source: torch.Gen
     except RuntimeError:
         return None
     size = max(size, *(abs(estimate) for estimate in estimates), 1e-300)
+    # Where two steps agree best. If none do, there is a kink or too much rounding.
     change, best = min((abs(fine - coarse) / size, fine) for coarse, fine in itertools.pairwise(estimates))
     if not change < SETTLED:
         return None

@@ -66,14 +66,17 @@ def _import_of(function: Callable[..., Any]) -> Import:
     module = getattr(held, "__module__", None) or ""
     if held is not function:
         name += f".{getattr(function, '__name__', '')}"
+    # The name must lead back to this very function: a decorator may have replaced it in its module.
     known = sys.modules.get(module)
     if known is None or resolved(known, name) != function:
         raise UsageError(f"a file cannot import {name}: the module {module or 'None'} has no such name")
     path = getattr(known, "__file__", None)
     if path is None:
         return Import("", module, name)
+    # A script is imported by the name of its file.
     if module == "__main__":
         return Import(str(Path(path).resolve().parent), Path(path).stem, name)
+    # The number of folders from the file up to the one on sys.path: a package's `__init__.py` lies one deeper.
     up = module.count(".") + (Path(path).stem == "__init__")
     return Import(str(Path(path).resolve().parents[up]), module, name)
 
@@ -86,7 +89,7 @@ def resolved(module: Any, name: str) -> Any:
 
 
 def folders_of(place: Import) -> list[str]:
-    """Return the folders where modules are that are not installed: that of the function, and others it may import."""
+    """Return the folders of modules that are not installed: the function's, and others from which it may import."""
     installed = tuple({sys.prefix, sys.base_prefix})
     others = [str(Path(folder).resolve()) for folder in sys.path if Path(folder).is_dir()]
     return [folder for folder in dict.fromkeys([place.folder, *others]) if folder and not folder.startswith(installed)]

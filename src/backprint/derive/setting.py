@@ -27,7 +27,8 @@ from backprint.prove.power import widened
 from backprint.prove.run import check_saved
 
 NUDGES = (0.1, 1e-3, 0.0)
-"""How far inputs are moved from the captured ones, relative to their values; the first at which the program runs."""
+"""How far inputs are moved from the captured ones, relative to their values. The first at which the program runs is
+used."""
 
 FLOOR = 1e-4
 """The direction of a gradient has the size 1/‖gradient‖, so that no gradient hides behind another, and a gradient
@@ -131,6 +132,7 @@ def is_read_guard(step: Step) -> bool:
 
 def widened_graph(graph: Graph) -> Graph:
     """Return a graph in float64 whose random numbers are drawn as captured."""
+    # Random steps stay in the dtype of the capture: in float64 they would draw other numbers.
     wide_graph = widened(graph)
     steps = zip(graph.steps, wide_graph.steps, strict=True)
     kept = tuple(
@@ -156,6 +158,7 @@ def make_setting(pair: Pair, values: Mapping[str, Any], seed: int, chance: int, 
         if error.is_forward_finite:
             raise
         try:
+            # Draws near the inputs may leave the domain, as of a logarithm. Their absolute values are often inside.
             return replace(_setting_near(pair, absolute(pair, values), seed, chance, ones), absolute=True)
         except CannotTell:
             raise error from None
@@ -199,6 +202,8 @@ def inputs_of(forward: Graph, backward: Graph, values: Mapping[str, Any]) -> dic
     """Return the inputs of a Pair by name in float64, the constants that the backward alone takes among them."""
     names = [port.name for port in forward.inputs]
     names += [port.name for port in backward.by_role("constant") if port.name in values]
+    # `as_strided` reads the storage of its argument, so the storage must be as it was, with the elements beside the
+    # view.
     reads_storages = any("as_strided" in step.target for graph in (forward, backward) for step in graph.steps)
     if reads_storages:
         for port in forward.inputs:
@@ -252,7 +257,8 @@ def values_of(graph: Graph, inputs: Mapping[Any, Any]) -> dict[PortKey, Any]:
 
 
 def returned_by(backward: Graph, inputs: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return what a backward returns by the name of the input; a sparse gradient, as that of an embedding, dense."""
+    """Return the results of a backward by the name of the input. A sparse gradient, such as an embedding's, becomes
+    dense."""
     return {
         key.name: value.to_dense() if isinstance(value, Tensor) and value.layout is not torch.strided else value
         for key, value in values_of(backward, inputs).items()
@@ -308,6 +314,7 @@ def run_setting(
             left_out[name] = f"its input is {str(value.dtype)[6:]}"
         else:
             gradients[name] = torch.zeros_like(value) if gradient is None else gradient
+    # Nothing would be compared, and two sums of no terms agree.
     if gradients and not any(gradient.numel() for gradient in gradients.values()):
         raise CannotTell("no gradient has an element")
     if tangents and not any(tangent.numel() for tangent in tangents.values()):
@@ -391,7 +398,9 @@ def nudged(value: Any, by: float, source: torch.Generator) -> Any:
     """Return inputs near these, so that nothing is 0, 1 or equal by chance; a symmetric matrix stays symmetric."""
     if not by or not isinstance(value, Tensor) or not is_inexact(value) or value.layout is not torch.strided:
         return value
+    # The second term moves zeros.
     moved = value * (1 + by * drawn_like(value, source)) + 0.1 * by * drawn_like(value, source)
+    # A program that refused the first nudge may want its values in their range.
     if by < NUDGES[0] and value.numel() and not value.is_complex():
         moved = moved.clamp(value.min(), value.max())
     return in_memory_like(symmetric_as(value, moved), value)
@@ -399,7 +408,7 @@ def nudged(value: Any, by: float, source: torch.Generator) -> Any:
 
 def symmetric_as(value: Tensor, other: Tensor) -> Tensor:
     """Return the symmetric part of a matrix where `value` is symmetric: operators such as `cholesky` read one triangle
-    of it, and their gradient is that of a symmetric matrix."""
+    of it, and their gradient is the gradient of a symmetric matrix."""
     if value.dim() < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not value.numel():
         return other
     if float((value - value.mH).abs().max()) > SYMMETRIC * float(value.abs().max()):
@@ -410,8 +419,8 @@ def symmetric_as(value: Tensor, other: Tensor) -> Tensor:
 
 
 OWN_SEEDS = 0xBACC_0000
-"""What is added to a seed: a program that seeds torch with 0 and draws its inputs has other numbers than our tangents.
-Along its own inputs, many a gradient is 0: a norm's, say, and that of anything that a scale does not change."""
+"""This is added to a seed, so that a program that seeds torch with 0 draws other numbers than our tangents have. Along
+its own inputs the derivative is 0 for everything that a scale does not change, such as a norm layer."""
 
 
 def own_source(seed: int) -> torch.Generator:
@@ -463,10 +472,12 @@ def gap_by_accuracy(setting: Setting) -> tuple[float, Setting]:
     sizes = {name: size_of(gradient) for name, gradient in setting.gradients.items()}
     floor = _floor_of(sizes)
     taken = [v for v in setting.backward_inputs.values() if isinstance(v, Tensor) and is_inexact(v)]
+    # Noise beyond this is no rounding of float64, and must stay visible in the gap.
     most = ROUNDED * max((size_of(value) for value in taken if value.layout is torch.strided), default=0.0)
     noise = {name: min(value, most) for name, value in noise.items()}
     direction = {}
     for name, v in setting.direction.items():
+        # A gradient with much noise gets less weight: at most 1/ACCURATE of its terms may be noise.
         before, least = max(sizes[name], floor), ACCURATE * noise[name]
         direction[name] = v * (before / max(before, least))
     setting = replace(setting, direction=direction)
@@ -576,7 +587,7 @@ def product_by_differences(setting: Setting) -> tuple[float, float]:
 
 
 def _has_kink(setting: Setting, tangents: Mapping[str, Tensor], step: float) -> bool:
-    """Whether the difference to one side is not what central differences say: those of `x.abs().sqrt()` are 0 at 0."""
+    """Whether the difference to one side is another than the central one, which at 0 is 0 for `x.abs().sqrt()`."""
     ahead = results_at(setting, step)
     for name, tangent in tangents.items():
         here = output_of(setting.results, name)
@@ -589,10 +600,10 @@ def _has_kink(setting: Setting, tangents: Mapping[str, Tensor], step: float) -> 
 
 
 ONE_SIDED = 1e-5
-"""The step of a difference to one side, relative to that of central differences."""
+"""The step of a difference to one side, relative to the step of central differences."""
 
 SETTLED = 1e-9
-"""Differences of a whole forward with two steps may be so far apart, relative to their size."""
+"""How far differences of a whole forward with two steps may be apart, relative to their size."""
 
 
 def _moved_outputs(setting: Setting, step: float) -> dict[str, Tensor]:

@@ -52,11 +52,11 @@ VALUES: Mapping[str, Make] = {
     "one-hot tangents": one_hot,
     "a zero row": with_zero_row,
 }
-"""Kinds of tangents in new memory; those in other memory are LAYOUTS."""
+"""Kinds of tangents in new memory. LAYOUTS has the kinds in other memory."""
 
 
 def kinds_of(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callable[[str], Make]]:
-    """Return the kinds of tangents to try, each with what makes that of an output."""
+    """Return the kinds of tangents to try, each with a function that returns the maker for an output."""
     kinds: dict[str, Callable[[str], Make]] = {}
     if subject.has_reference:
         kinds |= {check: always(make) for check, make in VALUES.items()}
@@ -72,12 +72,12 @@ def always(make: Make) -> Callable[[str], Make]:
 
 
 def only(name: str) -> Callable[[str], Make]:
-    """Return what makes tangents of one output alone: nothing depends on the others."""
+    """Return a maker of tangents of one output alone: nothing depends on the others."""
     return lambda other: drawn_like if other == name else skipped
 
 
 def _all_but(name: str) -> Callable[[str], Make]:
-    """Return what makes tangents of all outputs but one, on which nothing depends."""
+    """Return a maker of tangents of all outputs but one, on which nothing depends."""
     return lambda other: skipped if other == name else drawn_like
 
 
@@ -88,7 +88,8 @@ def skipped(value: Tensor, source: torch.Generator) -> Tensor | None:
 def tangents_for(
     shapes: Mapping[str, Tensor], make: Callable[[str], Make], source: torch.Generator
 ) -> dict[str, Tensor] | None:
-    """Return a tangent for each output, those of one kind where it can be; None if it can be nowhere."""
+    """Return a tangent for each output, of one kind where the kind is possible; None if it is possible for no
+    output."""
     makers = {name: make(name) for name in shapes}
     tangents = {name: makers[name](output, source) for name, output in shapes.items()}
     if all(tangent is None for tangent in tangents.values()):
@@ -113,7 +114,7 @@ def outputs_with_gradients(forward: Forward, expected: Expected) -> dict[str, Te
 # ---- Tangents of other sizes
 
 SIZES: Mapping[str, float] = {"2^16": 2.0**16, "2^-20": 2.0**-20, "2^-24": 2.0**-24}
-"""What tangents are multiplied with: a loss is scaled by 65,536, and the mean over a million tokens makes them small.
+"""The factors of tangents: a loss is scaled by 65,536, and the mean over a million tokens makes them small.
 Powers of two, so that a right gradient is exactly so many times larger."""
 
 OF_FLOAT16: Mapping[str, float] = {"2^8": 2.0**8, "2^-8": 2.0**-8}
@@ -213,7 +214,7 @@ def _depends_on_memory(subject: Subject, values: Mapping[str, Tensor], expected:
 
 
 LARGE = 0.1
-"""A difference of more than this part of the values is not that of another order of sums."""
+"""A difference of more than this part of the values is more than another order of sums makes."""
 
 
 def with_inputs(subject: Subject, check: str, values: Mapping[str, Tensor], expected: Expected) -> Iterator[Result]:
@@ -259,7 +260,7 @@ ROW_OF_ZEROS = "a row of zeros"
 
 
 def row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
-    """Yield rows for inputs whose first row is 0, as that of padding is, where the reference and its gradients are
+    """Yield rows for inputs whose first row is 0, as it is for padding, where the reference and its gradients are
     finite. Results that are finite and differ are not judged, and the row says so: two good ways to divide by a length
     need not agree at 0. In float16 a length of 1e-3 has no third power, so nothing is said."""
     values = {
@@ -277,6 +278,7 @@ def row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
     values = subject.values | values
     try:
         expected = expected_of(subject, values, random)
+        # A reference that is NaN there itself, as a plain division by a length is, asks for nothing.
         sides = [side for side in (expected.exact, expected.own) if side is not None]
         for side in sides:
             tangents = {name: torch.ones_like(side.outputs[name]) for name in side.differentiable}
@@ -358,10 +360,10 @@ def large_means(subject: Subject, random: bool) -> Iterator[Result]:
 def at_borders(subject: Subject, random: bool, indices: Callable[[], Collection[str]]) -> Iterator[Result]:
     """Yield rows for masks that hide a row, all or nothing, for repeated indices, and for inputs without elements.
 
-    `indices` returns the inputs with which the reference reads or adds at indices. Such inputs are tried for which the
-    reference returns finite numbers; with repeated indices and without elements, the function too: it need not take
-    them. The backward of a reference may
-    refuse what its forward takes: that of a captured one has the count of a mask's elements in its shapes.
+    `indices` returns the inputs with which the reference reads or adds at indices. Inputs are tried if the reference
+    returns finite numbers for them; with repeated indices, or without elements, also the function must, because it need
+    not take such inputs. The backward of a reference may refuse inputs that its forward takes: the backward of a
+    captured reference has the count of a mask's elements in its shapes.
     """
     for check, changed in other_calls(subject, indices):
         values = subject.values | changed

@@ -42,7 +42,7 @@ MOST_FROZEN = 4
 
 
 def usage_rows(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected) -> Iterator[Result]:
-    """Yield rows for such calls; `tangents` are those of the outputs."""
+    """Yield rows for such calls; `tangents` are the tangents of the outputs."""
     right = right_of(expected, tangents)  # before other calls are made: without a reference it is the function's own
     yield from frozen(subject, tangents, expected, right)
     check = f"{subject.output}, without gradients"
@@ -161,14 +161,14 @@ def _copies_of(tangents: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 SMALLER = 0.875
-"""What other values are multiplied with: a positive number stays positive, and a probability below 1."""
+"""The factor of other values: a positive number stays positive, and a probability below 1."""
 
 
 def other_values(subject: Subject, random: bool) -> tuple[dict[str, Tensor], Expected]:
     """Return other values of the same inputs, and the reference's results for them.
 
-    Floats have those of their neighbours, a little smaller, and masks those of their neighbours. Where the reference
-    takes no such values, as of a positive definite matrix, floats are only smaller. Integers stay.
+    Floats have the values of their neighbours, a little smaller, and masks have the values of their neighbours. Where
+    the reference does not take these, as for a positive definite matrix, floats are only smaller. Integers stay.
     """
 
     def moved(value: Tensor, places: int) -> Tensor:

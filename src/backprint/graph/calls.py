@@ -76,6 +76,7 @@ def check_spelled(args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
 
 def spelled_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """Return the arguments in `args=` and `kwargs=`; None if the program's arguments are passed directly."""
+    # A program may have parameters of these names: only a call with nothing else is read in this form.
     has_only_args_and_kwargs = bool(kwargs) and set(kwargs) <= {"args", "kwargs"}
     if has_only_args_and_kwargs and not args and isinstance(kwargs.get("args", ()), (tuple, list)):
         return tuple(kwargs.get("args", ())), dict(kwargs.get("kwargs") or {})
@@ -100,7 +101,7 @@ def arguments_of(
 
 
 def check_collision(call: str, parameters: Collection[str], is_passed: Mapping[str, bool]) -> None:
-    """Raise if an option that is `given` is also a parameter of the program."""
+    """Raise if an option that the call passes is also a parameter of the program."""
     for key, is_given in is_passed.items():
         if is_given and key in parameters:
             raise UsageError(
@@ -110,7 +111,7 @@ def check_collision(call: str, parameters: Collection[str], is_passed: Mapping[s
 
 
 def check_requires_grad(requires_grad: Any) -> None:
-    """Raise if `requires_grad` is a text that is no word of it, which would be read letter by letter, or a tensor."""
+    """Raise for a tensor, and for a text that is not a word of `requires_grad`: it would be read letter by letter."""
     if isinstance(requires_grad, str):
         roles_with_grad(requires_grad)
     if requires_grad is not None and (is_tensor(requires_grad) or not isinstance(requires_grad, (bool, Iterable))):
@@ -165,6 +166,7 @@ def _check_options_spelled(target: Any, kwargs: Mapping[str, Any], options: Coll
         return
     for key in kwargs:
         close = difflib.get_close_matches(key, options, 1, 0.75)
+        # `args=` and `kwargs=` alone are the spelled form of a call, whatever they are near to.
         if key not in parameters and close and not {"args", "kwargs"} >= set(kwargs):
             raise UsageError(
                 f"{key}= is neither a parameter of {name_of(target)} nor an option of bp.capture: "
@@ -176,6 +178,7 @@ def _check_tuple(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     """Raise if the inputs are in one tuple, and the target takes several arguments."""
     if len(args) != 1 or kwargs or not isinstance(args[0], (tuple, list)) or not has_tensors(args[0]):
         return
+    # A model may well take one tuple. It is a mistake only if the signature refuses the tuple and takes its items.
     if not binds(target, *args) and binds(target, *args[0]):
         raise UsageError(
             f"{name_of(target)} takes several arguments, and is given one {type(args[0]).__name__} of them: write "
@@ -205,6 +208,7 @@ def advice_for_error(error: BaseException, target: Any, args: Sequence[Any], kwa
         return "one of its arguments is a numpy array: pass torch.from_numpy(array)"
     if len(args) == 1 and not kwargs and isinstance(args[0], (tuple, list)) and has_tensors(args[0]):
         word = type(args[0]).__name__
+        # Only if the error names the container: otherwise the program took it, and failed for another reason.
         if word in message:
             return (
                 f"its only argument is a {word} of {len(args[0])}: for its items write bp.capture(model, *inputs) or "
@@ -229,6 +233,7 @@ def check_function_call(fn: Any, like: Any, dtypes: Any, order: Any, times: Any)
     """Raise for a call of `bp.check` that cannot be right."""
     import torch
 
+    # `like=None` is the default: there is no reference then.
     for name, value in (("fn", fn), ("like", like)):
         if not callable(value) and not (name == "like" and value is None):
             raise UsageError(
@@ -284,12 +289,14 @@ def check_load(path: Any) -> None:
     place = Path(path)
     if not place.is_file():
         return
+    # A file is refused only inside a sample. What else a file may be, the loader says better.
     folder = next((parent for parent in place.parents if (parent / "capture.json").is_file()), None)
     if folder is not None:
         raise UsageError(f"{place} is a file of a sample: load its folder, bp.load({str(folder)!r})")
 
 
 # ---- Values and callables
+# torch is imported inside of functions: this room is read without it.
 
 
 def kind(value: Any) -> str:
@@ -300,7 +307,6 @@ def kind(value: Any) -> str:
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether a value is a tensor."""
     import torch
 
     return isinstance(value, torch.Tensor)

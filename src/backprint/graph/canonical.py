@@ -36,6 +36,8 @@ from backprint.graph.nouns import (
 from backprint.graph.operators import operators
 from backprint.graph.text import show
 
+# Prefixes, so `auto_functionalized` stands for its version 2 as well. `cond` and the like have the effects of their
+# bodies (`effects`).
 EFFECTFUL_HIGHER = ("run_and_save_rng_state", "run_with_rng_state", "with_effects", "auto_functionalized")
 
 _SIZED = (
@@ -76,8 +78,11 @@ def graph_hash(graph: Graph, sizes: bool = True) -> str:
 
 
 def numbered_walk(graph: Graph, sizes: bool = True) -> tuple[str, dict[str, str]]:
-    """Return the hash of a graph, and the number of each value in its canonical form: graphs with one hash have the
-    same numbers. Values that nothing needs are numbered by their calls, so several may have one number."""
+    """Return the hash of a graph, and the number of each value in its canonical form.
+
+    Graphs with one hash have the same numbers. Values that nothing needs are numbered by their calls, so several may
+    have one number.
+    """
     walk = _Walk(graph, sizes)
     digest = Canonical(tuple(walk.lines())).digest()
     return digest, walk.numbers
@@ -97,8 +102,12 @@ def mutated(step: Step) -> list[str]:
     if "m" not in operators().get(step.target, ""):
         return list(_names(step)) if is_custom(step.target) else []
     name = step.target.split(".")[-2]
+    # An in-place operator writes its first argument: a tensor, or a list for `_foreach_add_`. `_fused_adam_` writes the
+    # gradients and moments too, so all its arguments count, as below.
     if name.endswith("_") and not name.startswith("_fused_") and step.args:
         return list(refs(step.args[0]))
+    # An `out=` overload writes its keyword arguments. The others write some of their positional ones, such as the
+    # running statistics of `_native_batch_norm_legit`.
     return [name for _, value in step.kwargs for name in refs(value)] or list(_names(step))
 
 
@@ -111,11 +120,15 @@ def _calls_within(step: Step) -> Iterator[Step]:
 
 
 def versions(graph: Graph) -> dict[tuple[int, str], int]:
-    """Return, for each (step index, name it reads), how many mutations of that value's memory came before, if any."""
+    """Return, for each (step index, name that the step reads), the number of earlier mutations of the value's memory.
+
+    Reads without an earlier mutation are left out. The results of the graph are read at the index after the last step.
+    """
     changes = [mutated(step) for step in graph.steps]
     reads: dict[tuple[int, str], int] = {}
     if not any(changes):
         return reads
+    # Values that share memory have one owner, so a write through a view counts for its base.
     owner: dict[str, str] = {port.local: port.local for port in graph.inputs}
     count: dict[str, int] = {}
 
@@ -125,6 +138,7 @@ def versions(graph: Graph) -> dict[tuple[int, str], int]:
                 reads[index, name] = times
 
     for index, (step, changed) in enumerate(zip(graph.steps, changes, strict=True)):
+        # Before the count: a step reads its arguments as they were before it writes them.
         note_reads(index, _names(step))
         for name in {owner[name] for name in changed}:
             count[name] = count.get(name, 0) + 1
@@ -142,13 +156,14 @@ def _names(step: Step) -> Iterator[str]:
 
 
 class _Walk:
-    """One walk over one graph: what is numbered so far."""
+    """One walk over one graph, with the numbers that values have so far."""
 
     def __init__(self, graph: Graph, sizes: bool) -> None:
         self.graph, self.sizes = graph, sizes
         self.steps = {step.name: index for index, step in enumerate(graph.steps) if not step.is_guard}
         self.numbers = {port.local: f"%in{index}" for index, port in enumerate(graph.inputs)}
         self.subs = {name: graph_hash(sub, sizes) for name, sub in graph.subgraphs}
+        # A symbol has no number until the walk reaches it.
         self.symbols = dict.fromkeys((symbol.name for symbol in graph.symbols), "")
         self.versions = versions(graph)
 
@@ -164,6 +179,7 @@ class _Walk:
                     yield from self.visit(self.steps[name])
         for port, result in zip(graph.outputs, graph.results, strict=True):
             yield f"return {self.port(port)} {self.value(result, len(graph.steps), False)}"
+        # Sorted by text: dead steps have no order of their own.
         yield from sorted(self.dead())
 
     def visit(self, root: int, prefix: str = "") -> Iterator[str]:
@@ -177,6 +193,7 @@ class _Walk:
                 continue
             if not ready:
                 stack.append((index, True))
+                # Reversed, because the last one pushed is visited first: arguments are numbered from left to right.
                 waiting = [self.steps[name] for name in _names(step) if name not in self.numbers]
                 stack += [(used, False) for used in reversed(waiting)]
                 continue
@@ -188,6 +205,7 @@ class _Walk:
 
     def dead(self) -> Iterator[str]:
         """Yield the steps that nothing needs. They have no order, so each is named by a digest of its call."""
+        # A symbol that only dead steps have cannot be numbered in their order, as they have none.
         self.symbols = {name: number or "$?" for name, number in self.symbols.items()}
         for index, step in enumerate(self.graph.steps):
             if step.name not in self.numbers and not step.is_guard:
@@ -219,6 +237,7 @@ class _Walk:
                 return f"{{{several(pairs)}}}"
             case Slice(start, stop, step):
                 return f"slice({several((start, stop, step))})"
+        # `type`: True is an int for isinstance, and a flag such as `keepdim` is no size.
         return "_" if sized and type(value) is int else show(value)
 
     def port(self, port: Port) -> str:
@@ -230,6 +249,7 @@ class _Walk:
                 return f"({', '.join(map(self.spec, spec))})"
             case ScalarSpec(kind, expression):
                 return f"{kind}({self.size(expression)})" if self.sizes else kind
+            # Without sizes the rank stays: another rank is another program.
             case TensorSpec(dtype, shape, _, _, device, layout) if not self.sizes:
                 return f"{dtype}[{len(shape)}] {device} {layout}"
             case TensorSpec(dtype, shape, stride, offset, device, layout):
@@ -250,7 +270,7 @@ class _Walk:
 
 
 def effects(graph: Graph) -> list[int]:
-    """Return which steps have effects, in order; a step with a subgraph has the subgraph's."""
+    """Return the indexes of the steps that have effects, in order. A step has the effects of its subgraphs."""
     stirring = {name for name, sub in graph.subgraphs if effects(sub)}
 
     def stirs(step: Step) -> bool:

@@ -36,7 +36,7 @@ SHAPE_ONLY = {
     "_assert_tensor_metadata",
     "is_same_size",
 }
-"""Operators that take only the shape of their first argument."""
+"""Operators that read only the shape of their first argument."""
 
 TAKEN: Mapping[str, Mapping[int, tuple[int, ...]]] = {
     "convolution_backward": {0: (0, 2), 1: (0, 1), 2: (0,)},
@@ -45,7 +45,8 @@ TAKEN: Mapping[str, Mapping[int, tuple[int, ...]]] = {
     "native_batch_norm_backward": {0: (0, 1, 2, 3, 4, 5, 6), 1: (0, 1, 3, 4, 5, 6), 2: (0,)},
     "max_pool2d_with_indices": {0: (0,), 1: (0,)},
 }
-"""Operators of several results that do not all take every argument: result -> the arguments that it takes."""
+"""Operators with several results of which some do not depend on every argument: for each result, the indexes of the
+arguments that it depends on. The gradient of a bias, for example, does not depend on the weight."""
 
 
 class _Dependence(Mapping[PortKey, frozenset[str]]):
@@ -125,13 +126,16 @@ class _DependenceWalk:
         if graph is None:
             return {}
         if (index, "backward") not in self.sides:
+            # Set first, because the walk may come back here: if a later Pair takes a gradient of this one, each of the
+            # two backwards depends on the other.
             self.sides[index, "backward"] = {}
             inputs = {port.local: self.of_backward_input(index, port) for port in graph.inputs}
             self.sides[index, "backward"] = through(graph, inputs)
         return self.sides[index, "backward"]
 
     def of_forward_input(self, index: int, port: Port) -> int:
-        """Return what an input of a forward depends on: itself, or the sources of its links."""
+        """Return the inputs that an input of a forward depends on: itself, or the inputs that the sources of its links
+        depend on."""
         links = [link for link in feeds(self.capture, index) if link.name == port.name]
         inputs = 0
         for link in links:
@@ -176,6 +180,7 @@ class _DependenceWalk:
                 if key.name not in own and key.name not in fed:
                     inputs[key] = inputs.get(key, 0) | bits
         for link in results(self.capture):
+            # An input that is returned as it is: its gradient includes the tangent of that output, in no graph.
             if link.source is None and link.port.role in FREE and link.name in self.capture.signature.differentiable:
                 key = PortKey("gradient", link.port.name)
                 inputs[key] = inputs.get(key, 0) | self.bit(tangent_name(link.name))
@@ -217,6 +222,7 @@ def taken(step: Step, env: Mapping[str, int], parts: Mapping[str, Mapping[int, i
     match step.target, step.args:
         case "operator.getitem", (Ref(name), int(index)) if index in parts.get(name, {}):
             return parts[name][index]
+    # A call of such an operator has the tensor first, and numbers, such as a fill value, after it.
     args = step.args[1:] if bare_operator(step) in SHAPE_ONLY else step.args
     return union((args, *(value for _, value in step.kwargs)), env)
 
@@ -237,6 +243,7 @@ def together(graph: Graph, inputs: Mapping[str, int]) -> dict[str, int]:
     cell = {name: name for name in inputs}
     for step in graph.steps:
         shares = not step.is_guard and set("mv") & set(operators().get(step.target, ""))
+        # A view, and the result of an in-place operator, join the group of the first tensor that they take.
         group = next((cell[name] for name in refs(step.args) if name in cell), step.name) if shares else step.name
         cell[step.name] = group
     env = dict(inputs)
@@ -244,5 +251,6 @@ def together(graph: Graph, inputs: Mapping[str, int]) -> dict[str, int]:
         if not step.is_guard:
             used = refs((step.args, *(value for _, value in step.kwargs)))
             seen = {name: env.get(cell.get(name, name), 0) for name in used}
+            # The old set stays: a write through a view overwrites only a part of the memory of its group.
             env[cell[step.name]] = env.get(cell[step.name], 0) | taken(step, seen, {})
     return {name: env.get(cell[name], 0) for name in cell}

@@ -33,11 +33,11 @@ from backprint.graph.sizes import at_example_sizes
 from backprint.graph.steps import used
 from backprint.graph.text import show_port, show_spec
 
-# ---- What links say: the inputs that a Pair feeds, those of the whole Capture, and those that need a gradient
+# ---- Questions about links: the inputs that they feed, and the inputs and results of the whole Capture
 
 
 FREE = ("parameter", "buffer", "constant", "input")
-"""The roles of inputs that a caller passes; those of an input that a link feeds do not count."""
+"""The roles of inputs that a caller passes, unless a link feeds them."""
 
 
 def feeds(capture: Capture, pair: int) -> tuple[Link, ...]:
@@ -54,8 +54,7 @@ def results(capture: Capture) -> tuple[Link, ...]:
 
 
 def free_ports(capture: Capture) -> Iterator[Port]:
-    """Yield the inputs that a caller passes, each name once, those of the forward before the backward's of each
-    Pair."""
+    """Yield the inputs that a caller passes, each name once: Pair by Pair, the forward's before the backward's."""
     seen: set[str] = set()
     for index, pair in enumerate(capture.pairs):
         fed = {link.name for link in feeds(capture, index)}
@@ -124,6 +123,7 @@ def check_links(links: tuple[Link, ...], count: int) -> None:
             raise SampleError(f"{where}: a link starts at an output, a mutation or a gradient")
         if link.target is not None and link.source is not None and link.source >= link.target:
             raise SampleError(f"{where}: a link goes to a later pair")
+        # Several gradients may feed one name, because they are added. Of other roles, two are refused below.
         before = fed.setdefault((link.target, link.name), link.port.role)
         if before != link.port.role:
             raise SampleError(f"{where}: it is fed from two places")
@@ -204,7 +204,7 @@ def lines(graph: Graph) -> Iterator[str]:
 
 
 def contradictions(capture: Capture) -> Iterator[Contradiction]:
-    """Yield where a Capture contradicts itself: its graphs, the claims in capture.json, and the rest of it."""
+    """Yield the Contradictions of a Capture: between its graphs, the claims in capture.json, and the rest of it."""
     for index, pair in enumerate(capture.pairs):
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
             if graph is not None:
@@ -257,6 +257,8 @@ def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction]
     saved_ports = {port.name: port for port in forward.outputs if port.role == "saved"}
     results = {port.name: port for port in forward.outputs if port.role == "output"}
     inputs = {port.name: port for port in forward.inputs}
+    # A gradient need not be of an input of this forward: it may be of an input that a link feeds, of an input of
+    # another Pair, or be handed on along a link.
     elsewhere = fed | {port.name for other_pair in capture.pairs if capture.links for port in other_pair.forward.inputs}
     elsewhere |= {link.port.name for link in capture.links if link.source == index and link.port.role == "gradient"}
     for port in backward.by_role("saved"):
@@ -303,7 +305,10 @@ def alike(port: Port, other: Port | None, text: str, whole: bool = False) -> Ite
 
 
 def kind(spec: Spec, whole: bool = False) -> Any:
-    """Return what two annotations must have in common; a gradient may be sparse if its parameter is dense."""
+    """Return the parts of an annotation that two ports must have in common.
+
+    The layout is not among them, unless `whole`: a gradient may be sparse if its parameter is dense.
+    """
     if not isinstance(spec, TensorSpec):
         return spec
     return replace(spec, offset=0) if whole else (spec.dtype, spec.shape, spec.device)
@@ -385,11 +390,12 @@ def collectives_before(capture: Capture) -> dict[tuple[int, str], dict[str, int]
 
 
 def collective_steps(capture: Capture) -> dict[tuple[str, int], tuple[Step, bool]]:
-    """Return the collectives by group and number, in the order of the step, and whether what each returns is used."""
+    """Return the collectives by group and number, in the order of the step, and whether the result of each is used."""
     rows: dict[tuple[str, int], tuple[Step, bool]] = {}
     counts: Counter[str] = Counter()
     for graph in (graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None):
         used_names = {name for step in graph.steps for name in used(step)} | set(refs(graph.results))
+        # The result of a collective is the result of its wait: the collective itself only starts it.
         waits = {name: step.name for step in graph.steps if step.target == WAIT for name in refs(step.args)}
         for step in graph.steps:
             if step.target in COLLECTIVES:

@@ -121,6 +121,7 @@ MAX_DEPTH = 32
 def leaves(value: Value, depth: int = 0) -> Iterator[Leaf]:
     """Yield the leaves of a value, in order; raise for anything that is not a Value."""
     kind = type(value)
+    # By exact type: a subclass of int or str could print as something else, and the text is the storage.
     if kind in LEAVES:
         yield value  # type: ignore[misc]  # a Leaf, as checked
         return
@@ -199,6 +200,7 @@ class TensorSpec:
         if self.stride is not None and len(self.stride) != len(self.shape):
             raise GraphError(f"a tensor of {len(self.shape)} sizes cannot have {len(self.stride)} strides")
         for size in (*self.shape, *(self.stride or ()), self.offset):
+            # The usual size is a small number: only others take the slow check.
             if type(size) is not int or not -MAX_INTEGER <= size < MAX_INTEGER:
                 check_size(size)
         if self.numel >= MAX_INTEGER:
@@ -220,6 +222,7 @@ class TensorSpec:
         return self.numel * ITEMSIZE[self.dtype]
 
 
+# The first number in a name is the bits of an element: `float8_e4m3fn` has 8, and `complex64` has 64.
 ITEMSIZE: Mapping[str, int] = {
     name: max(1, int(re.findall(r"(\d+)", name)[0]) // 8) if name != "bool" else 1 for name in DTYPES
 }
@@ -301,17 +304,21 @@ class Source:
     def __post_init__(self) -> None:
         if not 0 <= self.line < 10**9:
             raise GraphError(f"{self.line!r:.80} is not a line number")
+        # The parser must read back what was written, so the parts are made unambiguous here and not when they are
+        # printed.
         for part, ambiguous in _AMBIGUOUS.items():
             text: str = getattr(self, part)
             printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
             comment = ambiguous.sub("_", printable.strip())
             if comment != text or (part == "file" and not comment):
+                # A frozen dataclass assigns its fields only in this way.
                 object.__setattr__(self, part, comment or "_" * (part == "file"))
 
 
 _AMBIGUOUS = {
     "file": re.compile(r"^\[|;|:(?=\d+ in )"),
     "function": re.compile(":"),
+    # Matches nothing: the code is the last part of the comment, so no text in it begins another.
     "code": re.compile("(?!)"),
     "module": re.compile(r"\]"),
 }
@@ -394,11 +401,13 @@ class Symbol:
             raise GraphError(f"symbol {self.name}: its value at capture is not a size: {self.hint!r:.80}")
         for bound in (self.low, self.high):
             check_expression(bound)
+        # A bound may be an expression, which has no value here.
         low, high = (int(bound) if _NUMBER.fullmatch(bound) else None for bound in (self.low, self.high))
         if low is not None and high is not None and low > high:
             raise GraphError(f"symbol {self.name}: no size is in [{low}, {high}]")
 
 
+# A weak reference is the key of tables about graphs that have run (`prove/run.LAST_USES`).
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Graph:
     """One direction of one program: ports in, straight-line steps, ports out. `print(graph)` shows it as Python."""
@@ -583,6 +592,7 @@ class Deferred(Generic[T]):
         """Return the value; compute it if this is the first use."""
         if self._make is not None:
             self._value = self._make()
+            # The function is not needed again, nor anything that it holds.
             self._make = None
         return self.known  # type: ignore[return-value]  # set by the line above, and T may itself be optional
 
@@ -604,6 +614,7 @@ class Pair:
         *,
         lives: tuple[tuple[str, str], ...] = (),
     ) -> None:
+        # Past the `__setattr__` below, which refuses.
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "lives", lives)
         object.__setattr__(self, "_forward", forward)
@@ -613,7 +624,7 @@ class Pair:
         raise AttributeError(f"a Pair is never edited in place (setting {key!r}): make a new one")
 
     def __deepcopy__(self, memo: object) -> Pair:
-        return self
+        return self  # it is never edited
 
     name: str
     lives: tuple[tuple[str, str], ...]
@@ -692,8 +703,8 @@ NO_FUNCTIONS = ("detach", "no_grad", "item", "hook")
 class OpaqueEdge:
     """A place where autograd of the plain forward would not give the program's gradient, and the reason.
 
-    Of a custom autograd.Function, `source` is the line at which its backward begins, and `lines` are those at which its
-    forward and its backward call operators, as `file.py:8`.
+    For a custom autograd.Function, `source` is the line at which its backward begins, and `lines` are the lines, as
+    `file.py:8`, at which its forward and its backward call operators.
     """
 
     kind: str
@@ -844,10 +855,11 @@ if TYPE_CHECKING:
 class Origin:
     """The program behind a Capture, its arguments, and the options of its capture.
 
-    What stands here is right where no Python program runs: nothing changes, so nothing must be restored. `constants`
-    are the tensors behind the Capture's constant ports, and `tangents` those of a recorded backward, for outputs whose
-    specs are not enough to draw a tangent. `parts` has what runs each of several Pairs by its own `run_step`, if that
-    can run alone. If it is `partial`, only recorded results are left, and it runs only on the recorded values.
+    The methods here are right where no Python program runs: nothing changes, so nothing must be restored. `constants`
+    are the tensors behind the Capture's constant ports. `tangents` are the tangents of a recorded backward, for outputs
+    whose specs are not enough to draw a tangent. `parts` has, for each of several Pairs that can run alone, an object
+    with a `run_step` of its own. If it is `partial`, only recorded results are left, and it runs only on the recorded
+    values.
     `traced_here` says whether this process traced the graphs, so that they can be trusted, and `not_bitwise` are the
     ports that were not bitwise when the Capture was made: no later verdict may be better.
     """
@@ -893,11 +905,11 @@ class Origin:
         return filled(structure, named)
 
     def result_difference(self) -> str:
-        """Return where the non-tensor results of the last run differ from those of the Capture; '' if nowhere."""
+        """Return where the non-tensor results of the last run differ from the Capture's; '' if nowhere."""
         return ""
 
     def random_state_digests(self) -> dict[str, str]:
-        """Return the current digests of the random states that the program draws from, those of torch left out."""
+        """Return the current digests of the random states that the program draws from, without torch's own."""
         return {}
 
     def release(self) -> None:
@@ -1164,7 +1176,7 @@ COLLECTIVES = _named(
 """Operators in which the processes of a group exchange tensors. The group is the last argument: its label."""
 
 WAIT = "torch.ops._c10d_functional.wait_tensor.default"
-"""The operator that waits for a collective: what it returns is the collective's result."""
+"""The operator that waits for a collective, and returns its result."""
 
 BUILT_IN = frozenset(
     {"aten", "prims", "prim", "higher_order", "load_library", "loaded_libraries", "import_module", "fast_path"}
@@ -1178,10 +1190,11 @@ _LOCAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _DEVICE = re.compile(r"([a-z]{1,32})(:\d{1,4})?")
 
 DEVICES = frozenset("cpu cuda xpu mps meta hpu mtia xla npu ipu maia vulkan hip ve fpga lazy mkldnn".split())
-"""The kinds of devices that torch knows by name. `privateuseone` is not among them: a program registers what it is."""
+"""The kinds of devices that torch knows by name. `privateuseone` is not among them: a program registers its backend."""
 
 _NUMBER = re.compile(r"-?\d{1,19}")
 
+# Possessive (`*+`, `++`): a text of a stranger that does not match must fail without backtracking.
 _EXPRESSION = re.compile(r"(?:[A-Za-z_]\w*+|\d++(?:\.\d++)?+|[ +\-*/%(),<>=!&|~])++", re.ASCII)
 
 MAX_INTEGER = 2**63
@@ -1205,6 +1218,7 @@ def check_size(size: Size) -> None:
             raise GraphError(f"a size of {size.bit_length()} bits is not a size of a tensor")
         return
     check_expression(size)
+    # The text of a plain number would be read back as a number, so the graph would not equal itself.
     if str(size).lstrip("-").isdigit():
         raise GraphError(f"{size!r:.80} is not a size: a size is a number of 64 bits, or an expression with a symbol")
 
@@ -1215,6 +1229,7 @@ def check_expression(text: Size) -> None:
         depth = 0
         for character in text:
             depth += (character == "(") - (character == ")")
+            # A comma only separates the arguments of a function: outside of brackets it would make a tuple.
             if depth < 0 or (depth == 0 and character == ","):
                 break
         else:
@@ -1227,6 +1242,7 @@ def check_local(name: str) -> None:
     """Raise unless `name` can be a local of a graph's text."""
     if type(name) is not str or not _LOCAL.fullmatch(name):
         raise RefusedError(f"{name!r:.80} is not a name of a value: letters, digits and _ only, at most 256")
+    # `__x` in a class is mangled by Python, and dunder names mean something to it.
     if name in RESERVED or keyword.iskeyword(name) or name.startswith("__"):
         raise RefusedError(f"{name!r} is reserved and cannot name a value: rename it")
 
@@ -1248,6 +1264,7 @@ def _check_target(target: str) -> None:
         return
     if target in COLLECTIVES or target == WAIT:
         return
+    # Without `__`: a name such as `__class__` would lead from an operator into Python.
     custom = _CUSTOM.fullmatch(target) if type(target) is str and len(target) <= 256 and "__" not in target else None
     if custom is None or custom[1] in BUILT_IN:
         raise RefusedError(

@@ -324,6 +324,7 @@ def at_capture(graph: Graph) -> Graph:
         if not step.is_guard and learn(step.name, step.spec):
             continue
         mapped_step = mapped(step, lambda name: constants.get(name, Ref(name)))
+        # A guard on a size that is a constant now held at capture, so it holds.
         if not step.is_guard or type(mapped_step.args[0]) is Ref:
             steps.append(replace(mapped_step, spec=at(step.spec, sizes)))
     ports = tuple(_port_at(port, sizes) for port in inputs)
@@ -345,7 +346,6 @@ def held_constant(graph: Graph) -> Graph:
 
 
 def _port_at(port: Port, sizes: Mapping[str, int]) -> Port:
-    """Return a port at these sizes."""
     return replace(port, spec=at(port.spec, sizes))
 
 
@@ -361,16 +361,18 @@ def tensors_alone(graph: Graph) -> Graph:
 
 
 def permuted(spec: Spec) -> tuple[int, ...] | None:
-    """Return the dimensions of a tensor from the outermost in memory to the innermost, if its strides are those of a
-    permuted contiguous tensor; else None."""
+    """Return the dimensions of a permuted contiguous tensor, from the outermost in memory to the innermost; None for a
+    contiguous tensor, and for any other."""
     if not isinstance(spec, TensorSpec) or spec.stride is None:
         return None
     shape, stride = spec.shape, spec.stride
     if not all(isinstance(size, int) for size in (*shape, *stride)):
         return None
+    # Of dimensions with equal strides, a larger one is further out: the others have size 1.
     order = sorted(range(len(shape)), key=lambda index: (-int(stride[index]), -int(shape[index])))
     step = 1
     for index in reversed(order):
+        # The stride of a dimension of size 1 may be any: it is never stepped along.
         if shape[index] != 1 and stride[index] != step:
             return None
         step *= int(shape[index])
@@ -389,6 +391,7 @@ def contiguous_inputs(graph: Graph) -> Graph:
             inputs.append(port)
             continue
         assert isinstance(port.spec, TensorSpec)
+        # Permuted to the order in memory, copied and permuted back, a tensor has the strides of the capture.
         back = tuple(sorted(range(len(order)), key=order.__getitem__))
         turned = replace(port.spec, shape=tuple(port.spec.shape[index] for index in order), stride=None, offset=0)
         names = [free(f"{port.local}_{what}", used_names) for what in ("turned", "laid", "back")]
@@ -506,7 +509,8 @@ GENERAL: Mapping[str, tuple[str, str]] = {
         "query key value attn_mask - dropout_p is_causal -",
     ),
 }
-"""Operators that are one device's own: the one that chooses among them, and which of its arguments theirs are."""
+"""Operators that one device alone has: the operator that chooses among them, and the names of their positional
+arguments as it calls them. `-` is an argument that it does not have."""
 
 ORDER = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 USUAL: Mapping[str, Value] = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False}
@@ -519,6 +523,8 @@ def in_general_form(graph: Graph) -> Graph:
     for step in graph.steps:
         step = mapped(step, lambda name: new_values.get(name, Ref(name)))
         if step.target in GENERAL:
+            # A kernel returns the output and more (log-sum-exp, random state), the general operator the output alone.
+            # So its item 0 becomes the step itself.
             new_values[step.name] = Ref(step.name)
             steps.append(_general(step))
         elif (

@@ -13,7 +13,7 @@ READING = "aten._local_scalar_dense.default"
 """The operator that reads a number from a tensor."""
 
 SAVING = "torch.ops.higher_order.run_and_save_rng_state"
-"""A random draw that returns the generator's state and, as its second result, what was drawn."""
+"""A random draw that returns the state of the generator and, as its second result, the drawn values."""
 
 
 def used(step: Step) -> tuple[str, ...]:
@@ -61,6 +61,7 @@ def live(graph: Graph) -> Graph:
 
 def free(name: str, used_names: Collection[str]) -> str:
     """Return a name that is not taken: this one, with a number appended if needed."""
+    # A local has at most 256 characters: this leaves room for the number.
     return free_name(name[:240], used_names)
 
 
@@ -68,6 +69,7 @@ def mapped(step: Step, value: Callable[[str], Value]) -> Step:
     """Replace the names in a step by values."""
     args = tuple(with_names(argument, value) for argument in step.args)
     kwargs = tuple((key, with_names(argument, value)) for key, argument in step.kwargs)
+    # The step itself where nothing changes: `replace` would check all of it again.
     return step if (args, kwargs) == (step.args, step.kwargs) else replace(step, args=args, kwargs=kwargs)
 
 
@@ -107,6 +109,7 @@ def tensors_in(spec: Spec) -> Iterator[TensorSpec]:
 def operator_name(target: str) -> str:
     """Return an operator's name without its namespace and overload, the same for its in-place form and for lists."""
     space, _, rest = target.partition(".")
+    # These have no overload: `operator.and_` keeps its underscore, which is no in-place form.
     if space in ("operator", "math"):
         return rest
     if target.startswith("torch.ops."):

@@ -69,6 +69,8 @@ MAX_QUOTES = 2_000_000
 BYTES_OF_A_TOKEN = 1_000
 """The most memory that Python's tree takes for one of them: `a;a;a` takes 920 bytes for each."""
 
+# Possessive quantifiers, so that no text makes it backtrack. A long string is tried before a short one,
+# because `"""` begins with `""`. `open` and `end` match a quote without an end, and a backslash: both are refused.
 SCANNED_PIECE = re.compile(
     r"""(?P<comment>\#[^\n]*+)
     |(?<!\w)(?P<prefix>\w*+)(?:
@@ -79,8 +81,11 @@ SCANNED_PIECE = re.compile(
     )""",
     re.VERBOSE | re.ASCII,
 )
+# A line that begins with code and has a `#` after it, once strings and comments are single marks.
 _BESIDE = re.compile(r"^ *+[^ #\n][^#\n]*+#", re.MULTILINE)
 
+# A letter, a mark or a space for each character. Then tokens are counted without a loop: each mark is one, and so is
+# each letter after a mark or a space.
 _KINDS = {code: "a" if chr(code).isalnum() or chr(code) == "_" else "(" for code in range(128)}
 _KINDS |= {ord(" "): " ", ord("\n"): "("}
 
@@ -97,7 +102,7 @@ class _Scanned:
 
 
 def count_tokens(text: str) -> int:
-    """Return how many names, numbers and marks a text has at most; what is in strings and comments counts as well."""
+    """Return how many names, numbers and marks a text has at most. Strings and comments in the text count as well."""
     kinds = text.translate(_KINDS) if text.isascii() else re.sub(r"[^\x00-\x7f]", "a", text).translate(_KINDS)
     return kinds.count("(") + kinds.count("(a") + kinds.count(" a") + kinds.startswith("a")
 
@@ -129,6 +134,7 @@ def scan(text: str) -> _Scanned:
         if prefix:
             why = "is a string with a prefix, which is not read"
             raise RefusedError(f"line {line_number(text, match)}: {match[0]!r:.80} {why}")
+        # One mark for the string, and its line breaks: numbers of lines stay.
         return '"' + "\n" * string.count("\n")
 
     bare = SCANNED_PIECE.sub(bare_piece, text)
@@ -409,6 +415,7 @@ def parse(text: str) -> Graph:
     if scanned.beside:
         raise _comment_beside(scanned)
     text = "\n".join(scanned.lines)
+    # Millions of objects are made here and all are kept: the collector would look at them over and over.
     with collector_paused():
         return _parsed(text, scanned)
 
@@ -458,6 +465,7 @@ def python_tree(text: str) -> ast.Module:
     """Return Python's tree of a text that was scanned."""
     try:
         with warnings.catch_warnings():
+            # Python warns of an odd escape, for example. With warnings as errors, that would be raised here.
             warnings.simplefilter("ignore", SyntaxWarning)
             return ast.parse(text)
     except SyntaxError as error:
@@ -472,6 +480,7 @@ def _read_in_pieces(text: str, scanned: _Scanned) -> Graph:
     """Return the Graph of a large text, whose steps are parsed some lines at a time. It is as `emit` writes it, to the
     letter: nothing else has to be known of how its lines hang together."""
     lines = scanned.lines
+    # Four spaces: the end of the header of the outer forward. The header of a subgraph is indented further.
     ends = [number for number, line in enumerate(lines, 1) if line.startswith(("    ):", "    ) -> ():"))]
     first = ends[-1] if ends else len(lines)
     head = "\n".join([*lines[:first], "        pass"])
@@ -481,6 +490,8 @@ def _read_in_pieces(text: str, scanned: _Scanned) -> Graph:
         for start in range(first, len(lines), PIECE):
             piece = "\n".join(lines[start : start + PIECE])
             _check_tokens(piece, f"lines {start + 1} to {start + PIECE}")
+            # In a function, because a piece may have the `return`; with a `pass` at its end, because it may have only
+            # comments. The `def` is a line of its own, hence start - 1.
             for node in python_tree(f"def forward():\n{piece}\n        pass").body[0].body[:-1]:  # type: ignore[attr-defined]
                 yield ast.increment_lineno(node, start - 1)
 
@@ -588,6 +599,7 @@ class _Reader:
         """Return the text at a node: its first line, up to 80 characters. Unparsing the tree could recurse."""
         line = self.lines[node.lineno - 1]
         end = node.end_col_offset if node.end_lineno == node.lineno else None
+        # Python counts columns in bytes of UTF-8.
         return line.encode()[node.col_offset : end].decode(errors="replace")[:80]
 
     def refused(self, node: Node, why: str) -> RefusedError:
@@ -598,6 +610,7 @@ class _Reader:
         try:
             return make()
         except GraphError as error:
+            # An error from further inside has its line already, which is the better one.
             if str(error).startswith("line "):
                 raise
             raise type(error)(f"line {node.lineno}: {error}") from None
@@ -607,6 +620,7 @@ class _Reader:
     def graph(self, cls: ast.ClassDef, title: str = "", depth: int = 0) -> Graph:
         if depth > MAX_DEPTH:
             raise self.refused(cls, "subgraphs are nested too deeply")
+        # `type_params` is a field since Python 3.12.
         if cls.decorator_list or cls.keywords or getattr(cls, "type_params", None) or len(cls.bases) != 1:
             raise self.refused(cls, "a graph's class has no decorators, no keywords and one base, torch.nn.Module")
         if (base := self.dotted(cls.bases[0])) != "torch.nn.Module":
@@ -786,6 +800,7 @@ class _Reader:
                 if type(value) is int and value >= MAX_INTEGER:
                     raise self.refused(node, f"an integer of {value.bit_length()} bits is not a value of a graph")
                 return value
+            # -2**63 is minus applied to 2**63, which by itself is too large.
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(least))) if least == MAX_INTEGER:
                 return -least
             case ast.UnaryOp(op=ast.USub(), operand=operand):

@@ -38,7 +38,7 @@ WORDS: Mapping[str, Word] = {
 
 VERDICTS = tuple(WORDS)
 GOOD = frozenset(name for name, word in WORDS.items() if word.equal)
-"""The verdicts of results that compared equal, those of a forward without a backward included."""
+"""The verdicts of results that compared equal, also of a forward without a backward."""
 
 REFUTED = frozenset({"wrong", "failed"})
 """The verdicts of results that did not compare equal, or could not be computed."""
@@ -51,7 +51,7 @@ PROVED = GOOD - {"undifferentiable"}
 
 
 def rank(verdict: str) -> int:
-    """Return the index of a verdict in the order from best to worst; that of an unknown word is the highest."""
+    """Return the index of a verdict in the order from best to worst. An unknown word has the highest index."""
     return VERDICTS.index(verdict) if verdict in WORDS else len(VERDICTS)
 
 
@@ -157,7 +157,7 @@ DERIVATIVE, NOT_THE_DERIVATIVE, CANNOT_TELL = "derivative", "not the derivative"
 """What is known of a backward: it is the derivative of its forward, it is not, or nothing was found out."""
 
 FROM_DISK = "not tried from disk"
-"""What is said before the kinds of tangents and calls that need the running program, which a sample does not have."""
+"""The words before the kinds of tangents and calls that need the running program, which a sample does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +165,10 @@ class WrongGradient:
     """A place where a backward is not the derivative: the operators of the forward whose gradients are wrong.
 
     `function` names the custom autograd.Function that the place is, or says that it is a `detach`, `no_grad`, `hook` or
-    `item`. `lines` are those of the backward that computed the wrong gradients, as `file.py:8`, and `at` that of the
-    forward. `gradients` has, for each value that the operators take, how far its gradient is from the right one,
-    relative to its size: 1 for one that is missing. `times` is how often the place comes, as in a loop, and `modules`
-    are the paths of the modules that it comes in. `names` are those of the steps of the forward.
+    `item`. `lines` are the lines of the backward that computed the wrong gradients, as `file.py:8`, and `at` is the
+    line of the forward. `gradients` has, for each value that the operators take, how far its gradient is from the right
+    one, relative to its size: 1 for a missing gradient. `times` is how often the place comes, as in a loop, and
+    `modules` are the paths of the modules that it comes in. `names` are the names of the steps of the forward.
     """
 
     operators: tuple[str, ...]
@@ -234,9 +234,12 @@ class Derivative:
 
 
 def worst_derivative(derivatives: Iterable[Derivative]) -> Derivative | None:
-    """Return of the Derivatives of several Pairs the worst: one that is `not the derivative`, then one that nothing was
-    found out about, then one that was meant to differ somewhere; None without any."""
+    """Return the worst Derivative of several Pairs; None if there are none.
+
+    The worst is `not the derivative`, then `cannot tell`, then one that was meant to differ somewhere.
+    """
     order = (NOT_THE_DERIVATIVE, CANNOT_TELL)
+    # `derivative but for …` has rank 1, between `cannot tell` and `derivative`: its text is no key.
     ranks = {word: len(order) + 1 - place for place, word in enumerate(order)} | {DERIVATIVE: 0}
     return max(derivatives, key=lambda derivative: ranks.get(derivative.word, 1), default=None)
 
@@ -284,8 +287,8 @@ def reasons_of_derivative(stored: Mapping[str, Any] | None) -> list[str]:
 class Verdict:
     """The outcome of checking one Pair: the worst of its ports.
 
-    `power` is that of the port that moved least when inputs were redrawn; None if nothing was measured, or nothing can
-    move. `vacuous` are the ports without power: those that no redraw moved by a tolerance. `derivative` says whether
+    `power` is the power of the port that moved least when inputs were redrawn; None if nothing was measured, or nothing
+    can move. `vacuous` are the ports without power: no redraw moved them by a tolerance. `derivative` says whether
     the backward is the derivative of the forward, if that was checked: a word of its own, which no verdict implies.
     `nonfinite` says which results have NaN or Inf, and where it was first made; it is '' if all results are finite.
     Results with NaN compare equal if the program's have the same, so no verdict implies it either.

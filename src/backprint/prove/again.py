@@ -40,6 +40,7 @@ class Again(nn.Module):
             if port.role == "output":
                 named[port.name] = make(result)
             elif port.role == "mutation":
+                # The update of a buffer is no part of what is differentiated.
                 with torch.no_grad():
                     values[port.name].copy_(make(result))
         return self.fills(named)
@@ -73,6 +74,8 @@ def module_of(
     ports = [port for port in graph.inputs if isinstance(port.spec, TensorSpec)]
     asks, rests = asking(ports, capture.pairs[0].backward)
     tensors = capture.recipes.make(names=[port.name for port in ports])
+    # A class for each Capture: a capture of the module takes its name from the class, and the names of the inputs from
+    # the signature of `forward`.
     module: Again = type(capture.name, (Again,), {"forward": _with_named_inputs(Again.forward, ports)})()
     module.graph, module.at = graph, at
     module.fills = _filler(capture)

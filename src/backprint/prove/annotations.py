@@ -45,6 +45,7 @@ class AnnotationCheck:
         if not agrees(annotated, value, self.sizes, self.strides and (self.numbers or not self.sizes)):
             where = f", where {sizes_in_words(self.sizes)}" if self.sizes and _any_symbol(spec) else ""
             text = f"annotated {show_spec(spec)}, is {show_value(value)}{where}"
+            # One run has numbers where the annotation has symbols, so it cannot say what the annotation should be.
             true = None if self.graph.symbols else corrected(spec, value)
             self.found.setdefault((role, name), (spec, true, text))
 
@@ -101,6 +102,7 @@ def holding_annotations(environment: Mapping[str, str], numbers: bool = True) ->
 
 def with_found_annotations(capture: Capture, notes: Notes) -> Capture:
     """Correct a Capture's annotations by its values: tracing infers them from meta kernels."""
+    # By identity, which needs no hash of a whole graph. The sheets hold the graphs, so no id is used twice.
     sheets = {id(sheet.graph): sheet for sheet in notes.sheets if sheet.found}
     if not sheets:
         return capture
@@ -168,10 +170,12 @@ def _is_tensor_of(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int], str
     kind = (str(value.dtype)[6:], str(value.layout)[6:], str(value.device), value.dim())
     if kind != (spec.dtype, spec.layout, spec.device, len(spec.shape)):
         return False
+    # Before the sizes, because this annotation has a size of 0 that stands for any.
     if spec == WORKSPACE:
         return True
     if not all(fits(size, now, sizes) for size, now in zip(spec.shape, value.shape, strict=True)):
         return False
+    # No stride of an empty tensor is ever used, and below none along a dimension of size 1: kernels choose them freely.
     if not strides or value.layout is not torch.strided or value.numel() == 0:
         return True
     if spec.stride is None:
@@ -181,7 +185,7 @@ def _is_tensor_of(spec: TensorSpec, value: Tensor, sizes: Mapping[str, int], str
 
 
 def _with_numbers(spec: Spec, value: Any) -> Spec:
-    """Replace constant sizes in an annotation by those of a value."""
+    """Replace constant sizes in an annotation by the sizes of a value."""
     if isinstance(spec, tuple) and isinstance(value, (tuple, list)) and len(spec) == len(value):
         return tuple(_with_numbers(part, part_value) for part, part_value in zip(spec, value, strict=True))
     if not isinstance(spec, TensorSpec) or not isinstance(value, Tensor) or value.dim() != len(spec.shape):

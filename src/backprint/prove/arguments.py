@@ -101,6 +101,7 @@ def advice(name: str, spec: TensorSpec, tensor: Tensor, wanted: Sequence[int]) -
     """Say how to give a tensor the strides that it had at capture."""
     if _has_strides(torch.empty(tensor.shape, device="meta"), wanted):
         return f"pass {name}.contiguous(), "
+    # On meta tensors: the strides of a memory format cost no memory there.
     for dim, form in ((4, torch.channels_last), (5, torch.channels_last_3d)):
         if tensor.dim() == dim and _has_strides(
             torch.empty(tensor.shape, device="meta").to(memory_format=form), wanted
@@ -143,6 +144,7 @@ def check_same(capture: Capture, passed: Mapping[str, Tensor], values: Mapping[s
     if capture.signature.aliases is None:
         return
     first: dict[int, str] = {}
+    # Names that were one tensor at capture have one head, so that they may be one tensor now.
     heads = {right: left for left, right in same}
     for name, tensor in passed.items():
         other = first.setdefault(id(tensor), name)
@@ -175,13 +177,17 @@ def _check_memory(capture: Capture, values: Mapping[str, Tensor]) -> None:
     read |= {right: read[left] for left, right in same if left in read}
     written = {*changed, *read, *(right for left, right in same if left in changed)}
     names = {port.name for port in free_ports(capture)}
+    # Only memory that is written to, or whose address is read, can change a result. At capture: which pairs share it,
+    # and how many bytes apart they begin.
     aliases = [alias for alias in capture.signature.aliases if names >= set(alias[:2])]
     then = {alias[:2]: alias[2] for alias in aliases if written & set(alias[:2])}
+    # The same for these values.
     tensors = {name: values[name] for name in values if name in names and isinstance(values[name], Tensor)}
     known = {frozenset(pair) for pair in same}
     now: dict[tuple[str, str], int] = {}
     for left, right, apart in overlapping_pairs(memory_spans(tensors), written):
         if frozenset((left, right)) not in known:
+            # The pair may be in the other order, and the distance then has the other sign.
             turned = (right, left) in then
             now[(right, left) if turned else (left, right)] = -apart if turned else apart
     for pair in dict.fromkeys((*then, *now)):
@@ -247,7 +253,7 @@ def _check_twice(passed: Mapping[str, Tensor], state: State) -> None:
 
 
 def own_values(capture: Capture, state: State) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return a Capture's own inputs: those of the captured call while it lives, else from recipes, with tangents."""
+    """Return a Capture's own inputs: from the captured call while it lives, else from recipes, with tangents."""
     if capture.origin.alive and not capture.fake and state != "recipe":
         return _with_state(capture, capture.origin.values(), state), {}
     tensors = capture.recipes.make()
@@ -385,6 +391,7 @@ def arguments(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) 
             raise GuardError(f"argument {name!r} = {value!r:.80} was not given at capture: capture again with it")
     live = capture.origin.objects_by_parameter()
     for row in signature.call:
+        # `*args` without a value is an empty tuple, which is compared like any other.
         if row.name not in leaves_by_argument and row.name[:1] != "*":
             _check_missing(row, values)
         else:
@@ -430,6 +437,7 @@ def has_tensors(like: Like) -> bool:
 
 def matched(row: Argument, passed_leaves: Sequence[tuple[Any, Any]], live: Sequence[Any]) -> dict[str, Tensor]:
     """Return the tensors in a parameter's value; everything else in it must be as at capture."""
+    # Tensors are described by their number, and named below by the port at the same place of the captured fingerprint.
     state = DescribeState(lambda index: index)
     likes = [
         (key, describe_value(value, state, not row.optional or has_tensors(row.like)).like)
@@ -445,6 +453,7 @@ def matched(row: Argument, passed_leaves: Sequence[tuple[Any, Any]], live: Seque
     for path, what in fingerprint_differences(row.like, now, bare):
         name = path.removeprefix(f"{bare}.") if row.name.startswith("**") else path
         raise GuardError(f"argument {name!r} {what}: capture again with it")
+    # Objects that have no fingerprint are compared by identity, while the captured ones live.
     if live or holds_live_value(row.like):
         _check_live(row, state.identities if live else state.live, live)
     return dict(zip(_tensor_names(row.like), (state.tensors[index] for index in _tensor_names(now)), strict=True))
@@ -467,7 +476,7 @@ BY_VALUE = "only plain values, enums, dataclasses and the containers that pytree
 
 
 def _check_live(row: Argument, now: Sequence[Any], then: Sequence[Any]) -> None:
-    """Raise unless values that are compared by identity are those of the captured call."""
+    """Raise unless the captured call had the same objects, for values that are compared by identity."""
     if now and not then:
         raise GuardError(
             f"argument {row.name!r} has {_identity_text(now[0])} in it, which can be compared only with the one that "
@@ -483,7 +492,7 @@ def _check_live(row: Argument, now: Sequence[Any], then: Sequence[Any]) -> None:
 
 
 def _identity_text(value: Any, article: str = "a") -> str:
-    """Say in a message what is compared by identity."""
+    """Return a text for a message: the kind of an object that is compared by identity, and its name if it has one."""
     if isinstance(value, (type, types.FunctionType)):
         kind = "class" if isinstance(value, type) else "function"
         return f"{article} {kind} {value.__qualname__}"
@@ -509,6 +518,7 @@ def by_path(capture: Capture, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
             if name not in ports:
                 raise ReplayError(f"the capture has no input {name!r}; it takes {', '.join(input_names(capture))}")
             values[name] = leaf
+        # The capture keeps the first 200 characters of each.
         elif name in constants and repr(leaf)[:200] != constants[name]:
             raise GuardError(
                 f"argument {name!r} was {constants[name]} at capture and is {leaf!r:.80} now: capture again with it"

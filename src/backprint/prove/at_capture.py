@@ -74,6 +74,7 @@ def held_against_program(capture: Capture, program: Any) -> Proof:
     values = program.values()
     with settings.preserving_random_states():
         proof = _on_captured_values(capture, program, values, verdicts)
+        # A read without a guard may be of any input. All are pinned then, and a redraw has nothing to add.
         if proof is None and program.unguarded:
             return Proof(tuple(verdicts.values()), "", program.unguarded[0], _every_input(capture, values))
         proof = proof or _on_other_values(capture, values, verdicts)
@@ -95,7 +96,7 @@ def _on_captured_values(
 ) -> Proof | None:
     """Return what differs on the captured values, or from the program's first run; None if nothing."""
     # Tangents are drawn here, so that a backward that ignores them is seen. A guard that reads a tangent may refuse
-    # these; then those of the recorded backward are used.
+    # these; then the tangents of the recorded backward are used.
     difference = _differs_on(capture, Draw("captured", values, random_tangents(capture, 1), capture.seed), verdicts)
     if not difference:
         moved = _differs_from_first(capture, program, values)
@@ -124,6 +125,8 @@ def _on_other_values(capture: Capture, values: dict[str, Tensor], verdicts: dict
             compared |= difference is not None
             if not difference:
                 continue
+            # Redraws run under another seed too. So the seed is asked first, which a Capture of many elements has not
+            # been yet.
             if not is_light and (of_seed := _differs_on(capture, reseeded, {})):
                 return _under_another_seed(of_seed)
             pins = tuple((name, digest(values[name])) for name in to_blame(capture, values, draw, new_values))
@@ -170,6 +173,8 @@ def guards_alone(capture: Capture, names: Sequence[str]) -> tuple[Guard, ...]:
 
 def by_identity(capture: Capture, program: Any, values: Mapping[str, Tensor]) -> str:
     """Say what the program returns differently for other tensors with the captured values; '' if nothing."""
+    # The own tensors twice: a program that does not repeat itself differs from its run on other tensors for that
+    # reason.
     own, other, again = (_program_alone(program, capture.seed, values, anew) for anew in (False, True, False))
     if own is None or other is None or again is None:
         return ""
@@ -208,6 +213,7 @@ def to_blame(capture: Capture, values: Mapping[str, Tensor], draw: Draw, moved: 
     alone."""
     if len(moved) > MOST_BLAMED:
         return list(moved)
+    # Inputs that share memory cannot have other values one without the other.
     groups = {name: set(group) for group in alias_groups(dict(moved)) for name in group}
     alone = []
     for name in moved:
@@ -261,6 +267,7 @@ def redraws(capture: Capture, values: Mapping[str, Tensor], light: bool) -> Iter
         return
     yield Redraw("redrawn", [_joined_again(own, free, disturbed)])
     floats = {name: tensor for name, tensor in free.items() if is_inexact(tensor)}
+    # Once more without the integers: a program may refuse other indices, and then nothing at all was compared.
     if len(floats) < len(free) and floats:
         yield Redraw("redrawn", [_joined_again(own, floats, disturbed)])
     if light and floats:
@@ -319,7 +326,7 @@ def _is_held_whole(capture: Capture, name: str, value: Tensor) -> bool:
 
 
 def _compared_whole(pair: Pair) -> set[str]:
-    """Return the values of a forward of which a guard fixes every element: it compares them with `aten.equal`."""
+    """Return the values of a forward whose every element a guard fixes, because it compares them with `aten.equal`."""
     steps = {step.name: step for step in pair.forward.steps if not step.is_guard}
     names: set[str] = set()
     for step in pair.forward.steps:
@@ -346,11 +353,13 @@ def _joined_again(own: Mapping[str, Tensor], free: Mapping[str, Tensor], change:
     done: set[str] = set()
     for seed, (name, tensor) in enumerate(free.items()):
         group = groups.get(name, (name,))
+        # Memory in which a tensor that must not change lies too stays as it is.
         if name in done or not set(group) <= set(free) or tensor.layout is not torch.strided or tensor.is_conj():
             continue
         widest = max(group, key=lambda member: copies[member].numel())
         fresh = change(own[widest].detach(), seed)
         done |= set(group)
+        # Of an expanded tensor several elements are one place in memory, which `copy_` refuses.
         if fresh is not None and 0 not in copies[widest].stride():
             copies[widest].copy_(fresh)
     return {name: copies[name] for name in free if name in done}

@@ -63,8 +63,11 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
     draw = draw_from_recipes(capture, "recipe", None)
     details = left_out_of(capture.notes)
     recorded = dict(capture.environment)
+    # One snapshot around all runs of the program, instead of one for each.
     restoring = capture.origin.restoring()
     with settings.ONE_AT_A_TIME, settings.preserving_random_states(), settings.with_settings(recorded), restoring:
+        # The graphs on the inputs of the recipes, and beside them the best reference that there is: the program, the
+        # digests that a sample kept of it, or autograd of the forward.
         checked = _run_first(capture, draw)
         expected = eager(capture, draw) if alive else None
         other_results = compare_other_results(capture) if alive else []
@@ -78,6 +81,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         verdicts = [*verdicts, *other_results, *checked.contradictions]
         nonfinite = nonfinite_text(capture, draw, replayed)
         parts = _part_witness(capture, replayed) if alive else {}
+        # A port keeps its worst verdict.
         verdict_of_port = {port.key: port for port in verdicts}
         keep_worst(verdict_of_port, "", capture.origin.not_bitwise)
         second: dict[str, Row] = {}
@@ -90,6 +94,7 @@ def attest(capture: Capture, power: str = "quick") -> Attested:
         base = base_of(draw, replayed)
         measured = power_of(capture, power, seconds=POWER_SECONDS, count=POWER_TRIALS, base=base)
     details += [*why_without_power(measured), *(guard.text for guard in compared_alone(capture))]
+    # The sample keeps the verdict, and digests by which it can be compared when the program is gone.
     verdict = summed_up(capture.name, backward, verdict_of_port, details, dict(measured.most), nonfinite)
     rows = (
         {str(key): numbers_of(value) for key, value in expected.items()} | parts | second

@@ -124,6 +124,7 @@ def choose(title: str, candidates: Sequence[Candidate]) -> Capture:
         for index, candidate in enumerate(candidates):
             if candidate.capture is not None and candidate.cause in causes:
                 reasons = {other.engine: other.reason for other in candidates[:index]}
+                # An engine may have been asked twice: its first refusal is then no reason why another was used.
                 reasons.pop(candidate.engine, "")
                 return replace(candidate.capture, why=tuple(f"{name}: {reason}" for name, reason in reasons.items()))
     asked = [candidate for candidate in candidates if candidate.cause not in (UNSUPPORTED, CHECKPOINTS)]
@@ -297,6 +298,7 @@ def _by_auto(request: _Request, requested: Mapping[str, str]) -> Capture:
         specialize = request.options.specialize is not False
         request = replace(request, options=replace(request.options, specialize=specialize))
     lacking = {name: reason for name, engine in ENGINES.items() if (reason := engine.lacks(requested))}
+    # ENGINES has the engines in the order of preference.
     engine = next(name for name in ENGINES if name not in lacking)
     before = list(ENGINES)[: list(ENGINES).index(engine)]
     candidates = [Candidate(name, doubts=(Doubt(UNSUPPORTED, lacking[name]),)) for name in before]
@@ -309,7 +311,8 @@ def _by_auto(request: _Request, requested: Mapping[str, str]) -> Capture:
 def _attempt(request: _Request, engine: str, before: Sequence[str]) -> Candidate:
     """Return what an engine makes of a program, also if it fails; raise what no other engine can help."""
     program, options = request.program, request.options
-    # A fake program that checkpoints is refused by `aot` under `auto`, but only if `eager` may record it instead.
+    # A fake program that checkpoints is refused by `aot` under `auto`, but only if `eager` may record it instead. An
+    # engine that is requested by name does not refuse it.
     if options.fake and (engine in before or not _eager_may_keep_checkpoints(program, options)):
         request = replace(request, options=replace(options, engine=engine))
     try:
@@ -373,6 +376,7 @@ def _among_ranks(request: _Request, without_values: CalledProgram) -> Capture:
                 f"{what}: engine 'aot' traces a rank without values, as a fake capture; engine 'eager' captures it",
                 every_engine=True,
             ) from error
+    # Traced without values and proved with them: the proof needs the target and the values of the real program.
     observed = replace(
         result.program,
         target=program.target,

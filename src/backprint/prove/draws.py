@@ -127,6 +127,7 @@ def random_tangents(capture: Capture, seed: int) -> dict[str, Tensor] | None:
             return None
         dtype = getattr(torch, spec.dtype)
         shape = tuple(int(size) for size in spec.shape)
+        # Drawn in float32 and cast, so that half precision has the same numbers, rounded.
         dtype_of_numbers = torch.float64 if dtype in (torch.float64, torch.complex128) else torch.float32
         numbers = torch.randn(shape, dtype=dtype_of_numbers, generator=generator)
         tangents[name] = laid_as(numbers.to(dtype).to(spec.device), strides(spec, numbers, {}) or numbers.stride())

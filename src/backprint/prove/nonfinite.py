@@ -34,7 +34,7 @@ from backprint.values.tree import plain_leaves, strided_parts
 
 
 class Mark(NamedTuple):
-    """What a value that is not finite has. `meant` says that the program has written its Inf on purpose."""
+    """Whether a value has NaN, and whether it has Inf. `meant` says that the program has written the Inf on purpose."""
 
     nan: bool
     inf: bool
@@ -42,17 +42,17 @@ class Mark(NamedTuple):
 
     @property
     def word(self) -> str:
-        """What the value has, in one word."""
+        """The Mark in one word: NaN, if the value has both."""
         return "NaN" if self.nan else "Inf"
 
 
 def is_finite(value: Any) -> bool:
-    """Whether a value has neither NaN nor Inf; so has everything that is no tensor of floats."""
+    """Whether a value has neither NaN nor Inf. True for everything that is not a floating-point or complex tensor."""
     return all(bool(torch.isfinite(part).all()) for part in _float_parts(value))
 
 
 def mark_of(value: Any) -> Mark | None:
-    """Return what a value has that is not finite; None if it is finite."""
+    """Return the Mark of a value that is not finite; None if it is finite."""
     if is_finite(value):
         return None
     parts = list(_float_parts(value))
@@ -60,7 +60,7 @@ def mark_of(value: Any) -> Mark | None:
 
 
 def _float_parts(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors of floats in a value; of a sparse one that of its values."""
+    """Yield the floating-point and complex tensors in a value; for a sparse tensor, the tensor of its values."""
     for leaf in plain_leaves(value):
         if isinstance(leaf, Tensor) and (leaf.is_floating_point() or leaf.is_complex()) and leaf.numel():
             part = strided_parts(leaf.detach())[-1]
@@ -129,8 +129,11 @@ class _Trail:
         return [other for other in dict.fromkeys(places) if other in self.marks]
 
     def origins(self) -> dict[Place, Place]:
-        """Return for each value that is not finite where the way to it begins: of several places the one that ran
-        first. An Inf that is meant is no way to a value that is not."""
+        """Return for each value that is not finite the place where NaN or Inf was first made on the way to it.
+
+        Of several places, it is the one that ran first. An Inf that is meant does not lead to a value whose NaN or Inf
+        is not meant.
+        """
         order = {place: number for number, place in enumerate(self.marks)}
         begins: dict[Place, Place] = {}
         for place, mark in self.marks.items():  # in the order of the run: what a value is computed from is known
@@ -198,6 +201,7 @@ def nonfinite_text(capture: Capture, draw: Draw, replayed: Replayed) -> str:
 
     The graphs run again only if some result is not finite.
     """
+    # The usual case costs no second run.
     if all(map(is_finite, replayed.results.values())):
         return ""
     trail = _Trail(capture)
@@ -233,6 +237,7 @@ def _nonfinite_results(trail: _Trail, run_results: Results) -> Iterator[_Nonfini
         if not places:  # a sum over Pairs of finite gradients may overflow
             continue
         is_number = isinstance(value, Tensor) and value.numel() == 1
+        # A mask of -inf that is returned is meant. A loss or a gradient of Inf is a fault, wherever it comes from.
         if key.role != "gradient" and not is_number and all(trail.marks[place].meant for place in places):
             continue
         yield _Nonfinite(key, mark.word, min((origins[place] for place in places), key=order.__getitem__))
@@ -252,10 +257,11 @@ def _returned_at(capture: Capture, key: PortKey) -> Iterator[Place]:
 # ---- In words
 
 ROLES = ("output", "gradient", "mutation")
-"""Of results that come from one place those of the first of these roles are named: the others follow from them."""
+"""If results of several roles come from one place, only the results of the first of these roles are named: the others
+follow from them."""
 
 MOST_PLACES = 3
-"""So many places where NaN and Inf come from are named."""
+"""The most places of origin that are named."""
 
 
 def sentences(trail: _Trail, rows: Iterator[_Nonfinite]) -> Iterator[str]:
@@ -309,7 +315,7 @@ def _is_of_backward(place: Place, step: Step) -> bool:
 
 
 def _operator_text(trail: _Trail, place: Place, step: Step) -> str:
-    """Return the operator of a step; of one of the backward that of the forward whose gradient it computes."""
+    """Return the operator of a step; for a step of the backward, the operator whose gradient the step computes."""
     echo = step.echo
     if _is_of_backward(place, step) and echo is not None and echo.kind == "gradient of" and len(echo.names) == 1:
         step = trail.steps[place.pair][0].get(echo.names[0], step)

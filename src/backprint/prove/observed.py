@@ -30,6 +30,7 @@ def observed_values(capture: Capture) -> ValueStats:
         for side, graph in enumerate((pair.forward, pair.backward))
         if graph is not None
     }
+    # Memory that nothing has written yet may hold any numbers, NaN among them.
     empty = {
         (id(graph), step.name)
         for pair in capture.pairs

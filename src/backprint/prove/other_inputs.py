@@ -54,7 +54,7 @@ def _flat_inputs(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, tu
 
 
 def is_flat(value: Tensor) -> bool:
-    """Whether all elements of a float or bool tensor are equal; of one number, whether it is 0, 1 or -1."""
+    """Whether all elements of a float or bool tensor are equal. One element alone must be 0, 1 or -1."""
     if not (value.is_floating_point() or value.is_complex() or value.dtype is torch.bool):
         return False
     if value.layout is not torch.strided or value.numel() == 0:
@@ -71,11 +71,12 @@ def second_values(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, T
 def given_row(moved: Mapping[str, Tensor]) -> Row:
     """Return what a witness keeps of the values of a second draw."""
     digests = [digest(moved[name]) for name in sorted(moved)]
+    # A row like any other: the first 32 bits of each digest, as the numbers of a tensor.
     return numbers_of(torch.tensor([int(text[:8], 16) for text in digests]))
 
 
 def kept_values(capture: Capture, values: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
-    """Return the values of the second draw whose results a sample keeps; None if it keeps none, or those of others."""
+    """Return the values of the second draw, if the sample keeps the program's results on these values; else None."""
     row = (capture.witness or {}).get(GIVEN)
     if row is None or not (moved := second_values(capture, values)):
         return None
@@ -146,6 +147,7 @@ def other_sizes(capture: Capture, changes: Sequence[Change] = CHANGES) -> dict[s
     forward = capture.pairs[0].forward
     symbols, best = forward.symbols, None
     most = 0
+    # At least 8: more than CHANGES, so that one change for all symbols is always tried.
     tries = min(TRIES, 8 + LOOKS // (len(capture.guards) + len(forward.inputs) + len(forward.outputs) + 1))
     for values in itertools.islice(candidates(symbols, changes), tries):
         sizes = dict(zip((symbol.name for symbol in symbols), values, strict=True))
@@ -208,6 +210,7 @@ def _stretched_sizes(port: Port, value: Tensor, sizes: Mapping[str, int]) -> Ten
             f"{port.role} {port.name!r} is {list(value.shape)}; at the sizes {sizes_in_words(sizes)}: {list(shape)}"
         )
     tensor = value.detach()
+    # Elements repeat from the first where the new size is larger; where it is smaller, the last ones are cut off.
     for index, size in enumerate(shape):
         tensor = tensor.index_select(index, torch.arange(size, device=value.device) % max(1, value.shape[index]))
     stride = tuple(int(step) for step in spec.stride) if spec.stride is not None else tensor.contiguous().stride()

@@ -250,6 +250,7 @@ class _PowerMeasurement:
         """For the whole Capture, then for each linked Pair: the inputs that each result depends on."""
         self.read = [functools.reduce(operator.or_, depends.sets.values(), 0) for depends in self.depends]
         """The same for all results together."""
+        # An input that no result depends on need not be redrawn.
         self.units = {name: names for name, names in units(recipes).items() if self.is_needed(names)}
         """The inputs to redraw, each with its views."""
         self.guarded = held_by_guards(capture)
@@ -297,6 +298,7 @@ class _PowerMeasurement:
             return [name for name in names if name in only]
         names = [name for name in names if (self.role(name) == "input" and inputs == "own") or inputs == "all"]
         if inputs == "all" and is_part:
+            # Shuffled, and then sorted by a stable sort: the inputs first, and the rest still in random order.
             random.Random(self.seed).shuffle(names)
             names.sort(key=lambda name: self.role(name) != "input")
         return names
@@ -368,6 +370,7 @@ class _PowerMeasurement:
         `power` report one number for a sample.
         """
         own = self.inputs_of_roles("input", "tangent")
+        # Always first: it also says which later movement does not count (`caps`).
         trials = [self.redraw_own_inputs(own)] if own else []
         for title, names, ways in self.further_redraws(own):
             waiting = self.inputs_of_unmoved_ports()
@@ -445,6 +448,7 @@ class _PowerMeasurement:
         along: frozenset[str] = frozenset(),
     ) -> Trial:
         """Redraw these inputs together, and return how far each port moved that depends on them, but not on `along`."""
+        # A guard refuses new values of its inputs, but may allow small steps.
         free = tuple(name for name in names if name not in self.guarded or ways is GUARDED_WAYS)
         if not free:
             return Trial(title, tuple(names), untried="a guard holds it")
@@ -468,6 +472,7 @@ class _PowerMeasurement:
             # two runs in float64.
             rows = _port_texts({key: by for key, by in movement.items() if by >= 1})
             return Trial(title, shown, rows, open=tuple(map(str, unmoved)))
+        # The Trial is about the inputs, so the buffers that were redrawn along keep their values at the neutral point.
         own_values = {name: value for name, value in values.items() if name not in along}
         independent = self.independent_ports(unmoved, own_values) if unmoved else ()
         rows = _port_texts({key: by for key, by in movement.items() if key not in independent})
@@ -482,6 +487,7 @@ class _PowerMeasurement:
             chosen = [name for name in names if not floats_only or is_inexact(self.base.values[name])]
             chosen_units = [self.units[name] for name in chosen]
             values = self.others(chosen_units, step)
+            # If all inputs are floats, the way of floats alone is the way before it, which has failed.
             if not values or before == (set(values), step):
                 continue
             before = (set(values), step)
@@ -503,9 +509,10 @@ class _PowerMeasurement:
         return {name: value for unit in chosen for name, value in self.drawn[unit, step].items()}
 
     def add_movement(self, redrawn: frozenset[str], sides: Sides, movement: Mapping[PortKey, float]) -> None:
-        """Add a redraw to the largest movement of the ports that depend on it; `movement` has that of the whole."""
+        """Add a redraw to the largest movement of the ports that depend on it; `movement` is for the whole Capture."""
         rows = zip(self.largest, self.depends, (self.base.ports, *self.base.parts), sides, strict=False)
         for index, (largest, depends, ports, others) in enumerate(rows):
+            # The movement of the whole Capture is known. It has no integers, which `strength` compares.
             known: Mapping[PortKey, float] = {} if index else movement
             moving = depends.set_of(redrawn)
             for key, by in largest.items():
@@ -572,7 +579,7 @@ def _port_texts(moved: Mapping[PortKey, float]) -> Moved:
 
 
 def _results_on(capture: Capture, values: Mapping[str, Tensor]) -> Sides:
-    """Return every result of a Capture on these inputs and tangents, under its own seed, and those of its Pairs."""
+    """Return every result of a Capture, and of its Pairs, on these inputs and tangents, under its own seed."""
     seed_torch(capture.seed)
     inputs, tangents = without_tangents(values)
     same = {right: inputs[left] for left, right in capture.signature.same if left in inputs}

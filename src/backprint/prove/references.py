@@ -69,6 +69,7 @@ def is_small(port: PortVerdict, largest: Mapping[PortKey, float]) -> bool:
     if port.verdict != "wrong" or not port.error or port.key not in largest:
         return False
     whole = max((size for key, size in largest.items() if key.role == port.role), default=0.0)
+    # An error is relative to its port's largest value: times that, it is absolute and can be compared across ports.
     return port.error * extent(largest[port.key]) <= SMALL * whole
 
 
@@ -286,9 +287,11 @@ def second_opinion(
     """
     names_with_gradient = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
     leaves = {
+        # A second name requires no grad: its gradient is the first one's, and is copied below.
         name: tensor.detach().clone().requires_grad_(name in names_with_gradient and name not in same)
         for name, tensor in values.items()
     }
+    # Outside of autocast in both directions: a backward takes the autocast state of its caller, and casts are steps.
     with torch.enable_grad(), AS_WRITTEN():
         returned = zip(pair.forward.outputs, run_graded(pair.forward, leaves), strict=True)
     outputs_by_name = of_role("output", {port.key: value for port, value in returned})
@@ -336,6 +339,7 @@ def _part_against_program(capture: Capture, index: int, pair_run: PairRun) -> li
     """Compare one Pair with the program that it was traced from, run now."""
     expected = part_eager(capture, index, pair_run)
     verdicts = against(kept_results(capture.origin.parts[index], pair_run.results, expected), expected)
+    # As in `against_results`: a second run only if a port differs.
     if all(port.verdict == "bitwise" for port in verdicts):
         return verdicts
     again = part_eager(capture, index, pair_run)
@@ -356,6 +360,7 @@ def part_eager(capture: Capture, index: int, pair_run: PairRun) -> Results:
             name = capture.pairs[index].name
             raise ReplayError(f"the program behind {name} failed: {type(error).__name__}: {error}") from error
     written = {name: pair_run.values[name] for name in pair_run.mutations if name in pair_run.values}
+    # A gradient that the program does not return counts as None. A recorded step is compared by what it kept alone.
     no_gradients: dict[str, Tensor | None] = {} if reference.partial else dict.fromkeys(pair_run.gradients or {})
     return results_by_port(outcome.outputs, {**written, **outcome.mutations}, {**no_gradients, **outcome.gradients})
 

@@ -31,9 +31,11 @@ def compare(name: str, role: str, value: Tensor | None, expected: Tensor | None)
         return PortVerdict(name, role, "bitwise" if same else "wrong", "" if same else detail)
     if _kind(value) != _kind(expected):
         return PortVerdict(name, role, "wrong", f"{_kind(value)} where the program returns {_kind(expected)}")
+    # The last part of a sparse tensor is its values, those before are its indices. A dense tensor is its only part.
     (*places, value), (*others, expected) = strided_parts(value), strided_parts(expected)
     if not all(map(torch.equal, places, others)):
         return PortVerdict(name, role, "wrong", "its indices are not the program's")
+    # The bits of a lazily conjugated or negated tensor are not those of its values.
     value, expected = value.detach().resolve_conj().resolve_neg(), expected.detach().resolve_conj().resolve_neg()
     if same_bits(value, expected):
         return PortVerdict(name, role, "bitwise")
@@ -133,14 +135,17 @@ def part_rows(capture: Capture, index: int) -> dict[PortKey, Row]:
 
 
 def numbers_of(value: Tensor | None) -> Row:
-    """Return one port's digest, norm, largest value and leading values; for a sparse tensor, those of its values."""
+    """Return one port's digest, norm, largest value and leading values. For a sparse tensor the numbers are of its
+    values."""
     if value is None:
         return {"none": True}
     *places, kept = strided_parts(value.detach())
     kept = kept.resolve_conj().resolve_neg()
     flat = torch.view_as_real(kept).flatten() if kept.is_complex() else kept.flatten()
+    # The norm of half-precision values may overflow, and integers have no norm.
     real = flat if flat.dtype in (torch.float32, torch.float64) else flat.double()
     norm = float(torch.linalg.vector_norm(real))
+    # NaN has many bit patterns, and which one a kernel returns depends on the machine: the digest must not.
     kept = _canonical_nan(kept) if math.isnan(norm) else kept
     sparse: Row = {}
     if places:
@@ -236,6 +241,7 @@ def unsteady(port: PortVerdict, wanted: Results, again: Results) -> PortVerdict:
     left, right = wanted.get(port.key), again.get(port.key)
     if port.verdict == "bitwise" or left is None or right is None or compare("", "", left, right).verdict == "bitwise":
         return port
+    # Equal within the tolerance already, whether or not the program repeats its bits.
     if port.verdict == "close":
         return port
     return replace(port, verdict="unproven", detail=UNSTEADY)

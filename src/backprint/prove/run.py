@@ -53,6 +53,7 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
     compute what their backward needs only then (oneDNN's LSTM its workspace).
     """
     env = feed(graph, inputs, strict)
+    # Listed before the run, which drops inputs from `env`: the results are checked against their sizes.
     arguments = [env[port.local] for port in graph.inputs]
     sheet, watch = _open_annotation_check(graph, env), WATCHER.get()
     last = last_uses(graph)
@@ -215,6 +216,7 @@ def perform(
         if step.target in IN_FLOAT64 and any(isinstance(arg, Tensor) and arg.dtype is torch.float64 for arg in args):
             function = IN_FLOAT64[step.target]
         with taken_dtype(step, args, kwargs):
+            # A kernel may end the process: the file then has the name of the operator.
             at_work.note(step.target)
             try:
                 env[step.name] = for_program(instead.get(step.target, function), *args, **kwargs)
@@ -224,6 +226,7 @@ def perform(
         raise
     except Exception as error:
         where = f" ({step.source.file}:{step.source.line})" if step.source else ""
+        # A condition on values, so it is a broken guard and not a graph that cannot run.
         if step.target == CHECKING:
             raise GuardError(
                 f"`{show_step(step)[:300]}`{where} passed at capture and fails on these inputs: {error}. Capture again "
@@ -278,12 +281,14 @@ def feed(graph: Graph, inputs: Given, strict: bool, graded: bool = False) -> dic
                 f"input {port.name!r} ({port.role}) is missing; given are {', '.join(map(str, inputs)) or 'none'}"
             )
         passed.append((port, tensor))
+        # Detached, so that autograd records no step: grad mode is on in `run_graph`.
         env[port.local] = tensor.detach() if isinstance(tensor, Tensor) and not graded else tensor
     if strict:
         check(graph, passed)
     return env
 
 
+# None may be the value of a port.
 _MISSING = object()
 
 
@@ -317,6 +322,7 @@ def check(graph: Graph, passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
             layout = "" if value.layout is torch.strided else f" {str(value.layout)[6:]}"
             where = f" (where {sizes_in_words(sizes)})" if sizes else ""
             now = f"{str(value.dtype)[6:]}[{shape}]{layout}"
+            # With symbolic sizes it is a condition of the trace that does not hold.
             raise (GuardError if sizes else ReplayError)(
                 f"input {port.name!r} was {show_spec(spec)} at capture{where} and is {now} now: pass one like it, or "
                 f"capture again{'' if sizes else '; dynamic=True keeps sizes open'}"
@@ -362,6 +368,8 @@ def sizes_of(passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
     for spec, value in tensors:
         if any(type(size) is not int for size in spec.shape):
             seen += zip(spec.shape, value.shape, strict=False)
+    # Shapes come first, as `implied` keeps the first value of a symbol; strides last, as of a size of 1 they may be
+    # any.
     seen += [(port.spec.expression, value) for port, value in passed if isinstance(port.spec, ScalarSpec)]
     for spec, value in tensors:
         if spec.stride and any(type(step) is not int for step in spec.stride) and value.layout is torch.strided:
@@ -369,6 +377,7 @@ def sizes_of(passed: Sequence[tuple[Port, Any]]) -> dict[str, int]:
     return implied(seen)
 
 
+# By identity: a hash of a graph takes as long as the walk that it would spare.
 LAST_USES: MutableMapping[Graph, dict[int, list[str]]] = WeakIdKeyDictionary()
 """The last uses in graphs that have run: a proof runs each several times."""
 
@@ -389,6 +398,7 @@ def _find_last_uses(graph: Graph) -> dict[int, list[str]]:
             for name in refs(value):
                 last[name] = index
         if not step.is_guard:
+            # A value that nothing uses is dropped at once.
             last[step.name] = index
     freed_after: dict[int, list[str]] = {}
     for name, index in last.items():
@@ -407,7 +417,7 @@ def subgraphs(graph: Graph) -> dict[str, fx.GraphModule]:
 
 
 def _checked_body(module: fx.GraphModule) -> fx.GraphModule:
-    """Return a body in which the arguments of each call are checked, as those of a graph's own steps are."""
+    """Return a body in which the arguments of each call are checked, as in a graph's own steps."""
     for part in module.modules():
         if isinstance(part, fx.GraphModule):
             for node in part.graph.nodes:

@@ -1,6 +1,6 @@
 """`as_strided_scatter`, which stands in a graph for an update of a view, run so that autograd differentiates it right.
 
-PyTorch's own gradient of the operator is wrong: that of the tensor is 1 where it was overwritten, and 0 elsewhere.
+PyTorch's own gradient of the operator is wrong: for the tensor it is 1 where it was overwritten, and 0 elsewhere.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def can_be_an_update(value: Tensor, source: Tensor, size: Sequence[int], stride:
 def overlaps(size: Sequence[int], stride: Sequence[int]) -> bool:
     """Whether elements of a strided tensor may share memory."""
     reach = 0
+    # From the smallest stride: a dimension must step past all that the smaller ones reach.
     for step, length in sorted(zip(stride, size, strict=True)):
         if length > 1 and step <= reach:
             return True

@@ -61,6 +61,7 @@ def verify_capture(capture: Capture, draws: tuple[str, ...] = DRAWS) -> list[Ver
     refuse_users_mode("verify")
     if capture.fake:
         return [Verdict("unproven", capture.name, "; ".join(filter(None, (FAKE, stamp_of(capture.notes)))))]
+    # Settings of the capture, such as the matmul precision, would else make a difference of their own.
     recorded = dict(capture.environment)
     with (
         settings.ONE_AT_A_TIME,
@@ -125,6 +126,7 @@ def prove(capture: Capture, draws: tuple[str, ...]) -> list[Verdict]:
                 continue
             if draw.name == "recipe":
                 base = base_of(draw, attempted.replayed)
+            # Once, on the inputs that every proof has.
             if draw.name == ("captured" if capture.origin.alive else "recipe"):
                 whole.nonfinite = nonfinite_text(capture, draw, attempted.replayed)
             whole.note(draw.name, attempted.verdicts)
@@ -158,6 +160,7 @@ def keep_worst(worst_by_port: dict[PortKey, PortVerdict], draw: str, verdicts: S
     """Add the verdicts of one draw: a port keeps its worst."""
     for verdict in verdicts:
         key = verdict.key
+        # Each detail names the draw that it is about, because a port keeps one of several.
         if verdict.detail and draw:
             verdict = replace(verdict, detail=f"{draw} inputs: {verdict.detail}")
         if (
@@ -221,6 +224,7 @@ def attempt(capture: Capture, draw: Draw, details: list[str]) -> _Attempt | None
     try:
         checked = checked_run(capture, draw)
     except GuardError as error:
+        # On these the program ran, so its guards must hold.
         if draw.name in ("captured", SECOND) or (draw.name == "recipe" and capture.witness is not None):
             raise
         details.append(f"{draw.name} inputs break a guard ({error})")
@@ -262,7 +266,7 @@ def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
         return CheckedRun(replay_values(capture, draw.values, draw.tangents), (), None)
     with annotations_checked(dict(capture.environment), draw.name != "resized") as notes:
         replayed = replay_values(capture, draw.values, draw.tangents)
-    # annotations from tracing are corrected when it is saved
+    # Tracing infers annotations, and `save` corrects them. In a sample they are claims that must be true.
     rows = [*contradictions(capture), *(() if capture.origin.traced_here else notes.contradictions())]
     return CheckedRun(
         replayed,
@@ -277,7 +281,7 @@ def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
 
 
 def against_trace(stamped: Capture, full: Capture) -> Verdict:
-    """Return the Verdict of a stamped Capture: `wrong` if its graphs are not those of a trace in full.
+    """Return the Verdict of a stamped Capture: `wrong` if a trace in full has other graphs.
 
     Nothing is computed, so it is `unproven` even if they are.
     """
@@ -296,7 +300,7 @@ def against_trace(stamped: Capture, full: Capture) -> Verdict:
 
 
 def hash_of(graph: Graph | None) -> str:
-    """Return the hash of a graph; that of none is `none`."""
+    """Return the hash of a graph; `none` if there is no graph."""
     return "none" if graph is None else graph.hash()
 
 

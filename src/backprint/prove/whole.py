@@ -84,6 +84,7 @@ class CaptureRun:
             for link in feeds(self.capture, index):
                 inputs[link.name] = self.input_value(link)
             port_names = {port.name for graph in (pair.forward, pair.backward) if graph for port in graph.inputs}
+            # The random states are those from which the Pair's own program runs again, to be compared with it alone.
             run = PairRun({name: value for name, value in inputs.items() if name in port_names}, random_states())
             with self.among_peers(index, "forward"):
                 results = run_graph(pair.forward, inputs)
@@ -108,7 +109,7 @@ class CaptureRun:
 
     def input_value(self, link: Link) -> Any:
         """Return the value of the input of a Pair to which a link goes. Gradients of several Pairs for one input are
-        added, that of the latest Pair first."""
+        added, the gradient of the latest Pair first."""
         assert link.target is not None
         if link.port.role != "gradient":
             return self.source_value(link)
@@ -128,8 +129,8 @@ class CaptureRun:
         return (run.outputs if link.port.role == "output" else run.mutations)[link.port.name]
 
     def backward(self, index: int) -> Gradients:
-        """Return one Pair's gradients. They are computed at the first call, after those of the later Pairs on which
-        they depend."""
+        """Return one Pair's gradients. They are computed at the first call, after the gradients of the later Pairs
+        on which they depend."""
         run, pair = self.runs[index], self.capture.pairs[index]
         if run.gradients is not None:
             return run.gradients
@@ -157,6 +158,7 @@ class CaptureRun:
         port = PortKey("output", name)
         terms = [*self.own_tangents(index, port, output)]
         for link in consumers(self.capture, index, port):
+            # A Pair that takes a gradient as an input runs after this backward: it has no gradient to add yet.
             if link.target is not None and link.target < len(self.runs):
                 terms.append(self.backward(link.target).get(link.name))
         total = sum_in_order(terms)
@@ -185,6 +187,7 @@ class CaptureRun:
             if link.source is None and link.name in self.capture.signature.differentiable:
                 name = link.port.name
                 terms.setdefault(name, list(self.own_tangents(None, link.port, self.values[name])))
+        # Later Pairs first, in the order in which autograd adds gradients up.
         for index in reversed(range(len(self.runs))):
             linked_inputs = {link.name for link in feeds(self.capture, index)}
             for name, gradient in self.backward(index).items():
@@ -256,10 +259,10 @@ def replay(
     state: State = None,
     tangents: Sequence[Tensor | None] | None = None,
 ) -> Replayed:
-    """Run a Capture on new arguments; without arguments, on those of the capture or of the recipes.
+    """Run a Capture on new arguments; without arguments, on its own inputs, from the capture or from the recipes.
 
-    Random operators draw from the generators as the caller has seeded them. The process-wide settings are those of the
-    capture meanwhile: with another default dtype, this would be another program.
+    Random operators draw from the generators as the caller has seeded them. Meanwhile the process has the settings of
+    the capture: with another default dtype, this would be another program.
     """
     refuse_users_mode("replay")
     with with_settings(dict(capture.environment)):
@@ -267,6 +270,8 @@ def replay(
         values, recipe_tangents = values_of(capture, args, kwargs or {}, state)
         if named_tangents is None and recipe_tangents:
             named_tangents = {**recipe_tangents}
+        # Without arguments the numbers that were drawn at capture belong to these inputs, whatever state a generator
+        # has now.
         if (args or kwargs) and state != "recipe":
             _check_random_states(capture)
         return replay_values(capture, values, named_tangents)

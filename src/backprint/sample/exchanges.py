@@ -28,7 +28,7 @@ MAX_EXCHANGES = 1_000_000
 
 
 def exchanges_json(exchanges: Mapping[str, Sequence[Exchange]]) -> dict[str, Any]:
-    """Return what is known of exchanges besides their tensors, as JSON."""
+    """Return exchanges without their tensors as JSON."""
     return {
         group: [[row.calls[0].kind, [call.options for call in row.calls]] for row in rows]
         for group, rows in exchanges.items()
@@ -81,6 +81,8 @@ class _StoredExchanges(Mapping[str, "Sequence[Exchange]"]):
                     sent = tuple(tensors.get(_name_of_sent(group, number, place)) for place in range(len(options)))
                     received = tensors.get(_name_of_received(group, number))
                     known = [tensor is not None for tensor in sent]
+                    # Peers compare the tensor that this rank sends with the one that it sent then. Of the others they
+                    # need the result, or what each of them sent.
                     own = known[groups[group].index(self.rank.number)] if len(known) == len(groups[group]) else False
                     if not own or (received is None and not all(known)):
                         raise SampleError(f"{row.path}: not every member of {group!r:.80} has sent a tensor")

@@ -67,7 +67,10 @@ def _livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recip
         if value is None:
             continue
         several = math.prod(recipe.shape) > 1
+        # A buffer is redrawn only if it is a statistic: one that the program updates, or that is named like one. Others
+        # may be tables or markers that the program relies on.
         computed = several and (name in changed or STATISTICS.search(name) is not None)
+        # One element is as good as drawn, unless it is 0 or ±1: a graph that lost it could return the same.
         if roles.get(name) == "parameter" and (several or value in (0, 1, -1)):
             drawn_recipes[name] = around(recipe, value)
         elif roles.get(name) == "buffer" and computed:
@@ -219,6 +222,7 @@ def mean_and_std(flat: Tensor, low: float, high: float) -> tuple[float, float] |
         return None
     near = float(flat[: 2**12].double().mean())  # sums relative to a value near the mean lose no digits
     total, squares = 0.0, 0.0
+    # In pieces, so that the copy in float64 stays small.
     for start in range(0, flat.numel(), 2**18):
         apart = flat[start : start + 2**18].double() - near
         total, squares = total + float(apart.sum()), squares + float(apart.dot(apart))
@@ -232,6 +236,7 @@ def mean_and_std(flat: Tensor, low: float, high: float) -> tuple[float, float] |
 def distinct(flat: Tensor) -> tuple[tuple[Any, int], ...] | None:
     """Return each value and how often it occurs, in order; None if more than FEW differ. Most tensors end at a sample
     of 1 in n."""
+    # Compared as bits: NaN is then equal to itself, and -0.0 is not 0.0.
     left = bits_of(flat)
     sampled = left[:: max(1, left.numel() // 1024)]
     if len(set(sampled[: 4 * FEW].tolist())) > FEW or sampled.unique().numel() > FEW:  # a sort takes longer than a look
@@ -280,6 +285,8 @@ def _as_tril(seen: _SeenValues) -> Facts | None:
         return None
     rows, cols = seen.matrix
     first = bits_of(seen.flat)[: rows * cols].view(rows, cols)
+    # The diagonal is where the first row stops being `inside`; where it has none, where the first column begins to be.
+    # `inside` is the value at the lower left.
     top, side = int((first[0] == first[-1, 0]).sum()), int((first[:, 0] == first[-1, 0]).sum())
     facts = {
         "rows": rows,
@@ -300,6 +307,7 @@ def drawn_alike(seen: _SeenValues, kind: str, facts: Facts) -> bool:
 def _as_permutation(seen: _SeenValues) -> Facts | None:
     if seen.dtype not in INTEGERS or not seen.dense or seen.size <= SMALL or seen.high - seen.low != seen.size - 1:
         return None
+    # As many numbers as places: they are a permutation exactly if each place is hit.
     hit = torch.zeros(seen.size, dtype=torch.bool, device=seen.flat.device)
     hit[seen.flat.long() - seen.low] = True
     return {"low": seen.low} if bool(hit.all()) else None
@@ -320,6 +328,7 @@ def _as_uniform(seen: _SeenValues) -> Facts | None:
     if seen.moments is None:
         return None
     (mean, std), width = seen.moments, seen.high - seen.low
+    # The standard deviation of a uniform distribution is its width over √12.
     even = abs(std - width / math.sqrt(12)) <= 0.1 * width / math.sqrt(12)
     keep = mean >= seen.low + 0.25 * width if seen.low >= 0 else even
     return {"low": seen.low, "high": seen.high} if keep else None
@@ -331,6 +340,7 @@ def _as_normal(seen: _SeenValues) -> Facts | None:
     return {"mean": seen.moments[0], "std": seen.moments[1], "low": seen.low, "high": seen.high}
 
 
+# The first that holds counts: exact forms before draws, and draws from the narrowest.
 FITS: tuple[tuple[str, Callable[[_SeenValues], Facts | None]], ...] = (
     ("constant", _as_constant),
     ("values", _as_values),
@@ -391,7 +401,10 @@ def _sparse_recipe(name: str, tensor: Tensor, used_names: Collection[str], of: t
 def opened(
     tensors: Mapping[str, Tensor], recipes: Mapping[str, Recipe], exact: Collection[str] = ()
 ) -> tuple[dict[str, Tensor], set[str]]:
-    """Return the tensors and the parts of the sparse ones, and which to keep: indices that a recipe would draw."""
+    """Return the tensors with the parts of sparse tensors among them, and the names to keep exact.
+
+    Indices that a recipe would draw are kept exact: others could be invalid.
+    """
     fitted, kept = {}, set(exact)
     for name, tensor in tensors.items():
         fitted[name] = tensor
@@ -407,6 +420,7 @@ def sharing(tensors: Mapping[str, Tensor]) -> list[list[str]]:
     """Group the names by the storage of their tensors; empty tensors and tensors without values share none."""
     groups: dict[Any, list[str]] = {}
     for name, tensor in tensors.items():
+        # An empty tensor shares nothing, though many have the data pointer 0.
         own = _why_no_values(tensor) or tensor.numel() == 0
         key = name if own else (tensor.device, tensor.untyped_storage().data_ptr())
         groups.setdefault(key, []).append(name)
@@ -428,6 +442,8 @@ def alone(tensor: Tensor, seed: int, kept: bool) -> Recipe:
 def together(group: Mapping[str, Tensor], seed: int, kept: bool) -> dict[str, Recipe]:
     """Return one base over the union of the tensors' spans, and views of it."""
     base = start, extent = union(group.values())
+    # The recipe of the base is fitted to a tensor that spans all of it, if there is one: its shape tells more than flat
+    # memory, a causal mask for example.
     whole = [tensor for tensor in group.values() if span(tensor.shape, tensor.stride()) == extent]
     first, tensor = next(iter(group.items()))
     sight = whole[0] if whole else tensor.as_strided((extent,), (1,), start)
@@ -478,6 +494,7 @@ class Inputs:
         recipes = self.recipes
         if names is not None:
             wanted = set(names)
+            # A sparse tensor may be made of views, and these of a base: one round for each rank.
             for _ in RANKS:
                 wanted |= {base for name in wanted if name in recipes for base in bases_of(recipes[name])}
             recipes = {name: recipe for name, recipe in recipes.items() if name in wanted}
@@ -589,6 +606,7 @@ def _fit_fake(capture: Capture, values: Mapping[str, Tensor], made_by: Inputs | 
     small = {name: tensor for name, tensor in values.items() if tensor.numel() <= LOOK and name not in same}
     small |= {right: small[left] for left, right in capture.signature.same if left in small}
     ports = {port.name: port for port in capture.pairs[0].forward.inputs if port.name not in same}
+    # First to see which recipes would draw, then again with the tables among them kept exact.
     known = fit_inputs(capture, small)
     # a table that a fake capture knows (rotary frequencies, say) is kept, not drawn
     tables = [name for name, port in ports.items() if port.role in ("buffer", "constant") and name in small]
@@ -701,6 +719,6 @@ def _linked_gradients(capture: Capture) -> dict[str, Spec]:
 
 
 def normal(recipe: Recipe) -> Recipe:
-    """Return the recipe with normals drawn instead."""
+    """Return the recipe of a standard normal for the same tensor, cut off at four standard deviations."""
     facts = (("mean", 0.0), ("std", 1.0), ("low", -4.0), ("high", 4.0))
     return replace(recipe, kind="normal", facts=facts)

@@ -21,6 +21,7 @@ def kept_bytes(path: Path, name: str) -> bytes | None:
     """Return the data of one tensor in a safetensors file; None if the file does not have it."""
     try:
         with open_regular(path) as file:
+            # The format: the length of the header in 8 bytes, the header as JSON, the data.
             size = int.from_bytes(file.read(8), "little")
             if size > LONGEST_HEADER:
                 raise ValueError(f"a header of {size:,} bytes")
@@ -50,6 +51,7 @@ def plain_file(path: Path) -> Path:
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Return the exact data of a sample; nothing if there is no file."""
+    # A dangling link is no missing file: it is refused below.
     if not path.exists() and not path.is_symlink():
         return {}
     from safetensors import SafetensorError

@@ -94,6 +94,7 @@ def _folder_of_pair(folder: Path, row: Field) -> Path:
         raise SampleError(f"{row.path}.folder: {name!r} is not a folder of a pair (pair_0, pair_1, …)")
     here = folder / name
     for part in (here, here / "forward", *([here / "backward"] if "backward" in row.expect(dict) else [])):
+        # A link could lead to files outside of the sample.
         if part.is_symlink() or not part.is_dir():
             raise SampleError(f"{row.path}.folder: {part} is not a folder of the sample's own")
     return here
@@ -123,6 +124,7 @@ def _read_pair(folder: Path, index: int, row: Field, facts: Mapping[str, Any], a
 
 def _read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Graph:
     """Return the graph in a `model.py`; the text after it must be the end that the graph has."""
+    # A character has at most 4 bytes in UTF-8.
     text = read_text(path, 4 * MAX_CHARACTERS)
     body, marker, rest = text.partition(MARKER)
     if not marker:
@@ -134,6 +136,7 @@ def _read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gr
         raise RefusedError(f"{path}: {error}") from None
     except Exception as error:
         raise SampleError(f"{path}: {error}") from None
+    # `python model.py` runs these lines: only the known ones may stand there.
     if marker + rest != (expected := ending(graph)):
         line = body.count("\n") + 1 + first_difference(marker + rest, expected)
         raise RefusedError(
@@ -182,6 +185,8 @@ def _check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str,
     outputs = {port.name for port in forward.by_role("output")}
     inputs = {port.name for port in forward.inputs}
     claims = [*_linked_claims(index, forward, links)]
+    # The signature names results of the whole Capture. Links say which they are; without links, they are the outputs of
+    # its only forward.
     known = {link.name for link in links if link.target is None} if links else outputs
     claims += [("signature.differentiable", name, known) for name in signature.differentiable]
     claims += [("signature.output", name, known) for name in _ports_of(signature.output)]
@@ -228,6 +233,7 @@ def _check_tied(folder: Path, index: int, forward: Graph, backward: Graph, facts
     saved_names = {port.name for port in forward.outputs if port.role == "saved"}
     outputs = {port.name for port in forward.outputs if port.role == "output"}
     if not facts["links"]:
+        # With links, an output may have a tangent from a later Pair, whatever the signature says of the whole.
         outputs &= set(facts["signature"].differentiable)
     gradients = {port.name for port in backward.outputs}
     for link in facts["links"]:
@@ -311,6 +317,7 @@ def _check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> No
         base = str(dict(recipe.facts)["of"]) if recipe.kind == "view" else name
         spans[base] = max(spans.get(base, 0), recipe.offset + span(recipe.shape, recipe.stride))
     for name, recipe in recipes.items():
+        # An extent is memory that is allocated: a short file must not ask for more than its tensors use.
         if recipe.kind != "view" and recipe.extent > spans[name]:
             problem = f"an extent of {recipe.extent} elements, of which only {spans[name]} are used"
             raise SampleError(f"recipes[{name!r:.80}]: {problem}")

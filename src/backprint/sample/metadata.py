@@ -131,6 +131,7 @@ def write_json(path: Path, content: Any) -> None:
 def json_text(value: Any, depth: int = 0) -> str:
     """Return JSON text. Lists and objects of up to 100 characters, or nested deeper than three levels, are on one
     line."""
+    # `allow_nan=False`: NaN and Infinity are no JSON, and are written as WORDS.
     flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if depth >= 3 or len(flat) <= 100 or not isinstance(value, (dict, list)):
         return flat
@@ -179,6 +180,7 @@ class Field:
 
     def expect(self, kind: type[T]) -> T:
         """Return the value, which must be of this type."""
+        # A bool is an int for isinstance.
         if not isinstance(self.value, kind) or (kind is int and isinstance(self.value, bool)):
             raise SampleError(f"{self.path}: expected {kind.__name__}, found {str(self.value)[:80]!r}")
         return self.value
@@ -193,6 +195,7 @@ class Field:
     def free_text(self, most: int = 4096) -> str:
         """Return a string that may have several lines, such as the `repr` of an argument or an error message."""
         text = self.expect(str)
+        # JSON may escape lone surrogates, which no UTF-8 file holds.
         if len(text) > most or any("\ud800" <= character <= "\udfff" for character in text):
             raise SampleError(f"{self.path}: expected text of at most {most} characters, found {text[:80]!r}")
         return text
@@ -200,6 +203,7 @@ class Field:
     def number(self) -> float:
         """Return a number, or one of WORDS as a number."""
         value = self.value
+        # A larger int would not fit a float.
         if type(value) in (int, float) and abs(value) < 2**1023:
             return float(value)
         if isinstance(value, str) and value in WORDS:
@@ -292,6 +296,7 @@ def _read_like(field: Field, depth: int = 0) -> Any:
     match field.value:
         case str():
             return field.free_text(MAX_TEXT)
+        # Before int: a bool is one. A fingerprint has these values as text.
         case bool() | None:
             raise SampleError(f"{field.path}: {field.value!r} is not the fingerprint of a value")
         case int():
@@ -458,6 +463,7 @@ def _check_witness(field: Field) -> None:
             row.get("layout").text(32)
             row.get("places").texts()
             shape = [size.whole() for size in row.get("values").items(64)]
+        # A complex number is kept as two.
         expected = min(8, math.prod(shape) * (2 if dtype.startswith("complex") else 1))
         if len(leading) != expected:
             raise SampleError(f"{row.path}.leading: {len(leading)} values; a {dtype}{shape} tensor has {expected} here")

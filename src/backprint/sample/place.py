@@ -25,6 +25,7 @@ def check_place(path: str | os.PathLike[str], overwrite: bool, main: str = "capt
 def settle(staging: Path, place: Path) -> None:
     """Move the finished folder into place; an older sample there is removed only after that."""
     if place.exists():
+        # The old sample is moved aside first, because a folder cannot replace one that is not empty.
         old = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".old", dir=place.parent))
         try:
             os.replace(place, old / "sample")

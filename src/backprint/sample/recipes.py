@@ -137,6 +137,7 @@ def limits(dtype: str) -> tuple[int, int]:
 
 
 def _step_size(value: Any, dtype: str) -> bool:
+    # A step may be negative even if the dtype is unsigned.
     return finite(value, "int64" if dtype in INTEGERS else dtype)
 
 
@@ -193,6 +194,7 @@ def weighted(row: dict[str, Any]) -> bool:
 
 
 def steady(row: dict[str, Any]) -> bool:
+    # Integers must not wrap around. Floats may round, or end in Inf.
     last = row["start"] + row["step"] * (row["period"] - 1)
     return row["period"] > 0 and (row["dtype"] in FLOATS or finite(last, row["dtype"]))
 
@@ -300,7 +302,7 @@ def make(
 
 
 RANKS = {"view": 1, "sparse": 2}
-"""Kinds that are made of other tensors, after these."""
+"""Kinds of recipes whose tensors are made of other tensors, with the round in which they are made."""
 
 
 def bases_of(recipe: Recipe) -> tuple[str, ...]:
@@ -320,6 +322,7 @@ def _check_bases(recipe: Recipe, bases: Mapping[str, Tensor]) -> None:
 def make_all(recipes: Mapping[str, Recipe], exact: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of all recipes, by name and in order; views and sparse tensors share their bases' storage."""
     tensors: dict[str, Tensor] = {}
+    # The tensors that a view is made of come before it. The sort is stable, so the order is otherwise kept.
     ordered = sorted(recipes.items(), key=lambda item: RANKS.get(item[1].kind, 0))
     for (name, recipe), drawn in zip(ordered, _words_of_many([recipe for _, recipe in ordered]), strict=True):
         try:
@@ -334,8 +337,8 @@ FEW_COUNTERS = run_sample.CHUNK // 4
 
 
 def _words_of_many(recipes: Sequence[Recipe]) -> Iterator[Words | None]:
-    """Yield the random words of each recipe, those of many small ones drawn in one call; None for a recipe that draws
-    nothing, or so much that it is drawn alone."""
+    """Yield the random words of each recipe. None stands for a recipe that draws nothing, or so much that it is drawn
+    alone; the words of many small recipes are drawn in one call."""
     counts = [run_sample.counters(recipe) if recipe.kind in DRAWN_KINDS else 0 for recipe in recipes]
     counts = [count if count <= FEW_COUNTERS else 0 for count in counts]
     start = 0
@@ -350,6 +353,7 @@ def _words_of_many(recipes: Sequence[Recipe]) -> Iterator[Words | None]:
 def _words_of_group(seeds: Sequence[int], counts: Sequence[int]) -> Iterator[Words | None]:
     """Yield the words of so many counters for each seed, from one call of Philox; None for no counters."""
     lengths = torch.tensor(counts, device="cpu")
+    # torch has no uint64 to compute with: the same 64 bits as int64.
     signed = torch.tensor([seed - 2**64 if seed >= 2**63 else seed for seed in seeds], device="cpu")
     starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
     zero = torch.zeros_like(starts)

@@ -30,7 +30,7 @@ LARGE = 1e4
 
 
 def units(recipes: Mapping[str, Recipe]) -> dict[str, tuple[str, ...]]:
-    """Return the inputs that can be redrawn alone: by the name of a base, it and its views."""
+    """Return the inputs that can be redrawn alone: for the name of each base, the base and its views."""
     names_of_unit: dict[str, list[str]] = {}
     inner = {part for recipe in recipes.values() if recipe.kind == "sparse" for part in bases_of(recipe)}
     for name, recipe in recipes.items():
@@ -120,8 +120,10 @@ def nudged(tensor: Tensor, seed: int, step: float) -> Tensor | None:
     kept = wide.abs() < LARGE  # NaN is not
     size = float(wide[kept].square().mean().sqrt()) if bool(kept.any()) else 0.0
     noise = torch.randn(wide.shape, generator=torch.Generator("cpu").manual_seed(seed), dtype=torch.float64)
+    # No element moves by less than half a step, so none stays by chance.
     noise = noise.sign() * (0.5 + noise.abs())
     stepped = wide + noise * step * (size if size >= ZERO else LEAST)
+    # A non-negative tensor stays so: it may be a variance, or go into a square root.
     stepped = stepped.abs() if bool((wide >= 0).all()) else stepped
     return torch.where(kept, stepped, wide).to(tensor.dtype).to(tensor.device)
 
@@ -151,6 +153,7 @@ def whole(recipe: Recipe, fresh: Tensor) -> Tensor:
         return fresh
     flat = torch.zeros(recipe.extent, dtype=fresh.dtype, device=fresh.device)
     laid = flat.as_strided(recipe.shape, recipe.stride, recipe.offset)
+    # A write into an expanded tensor would write several elements to one place.
     return laid.copy_(fresh) if 0 not in recipe.stride else fresh
 
 
@@ -191,10 +194,12 @@ def floats(tensor: Tensor, source: torch.Generator) -> Tensor:
     size = float(wide.square().mean().sqrt())
     std = max(spread, SHARE * size if size >= ZERO or float(wide.min()) > 0 else LEAST)
     noise = torch.randn(wide.shape, generator=source, dtype=torch.float64)
+    # One number must not stay near the old one by chance: it moves by at least one deviation.
     if wide.numel() == 1:
         noise = noise.sign() * (1 + noise.abs())
     fresh = float(wide.mean()) + std * noise
     if float(wide.min()) >= 0:
+        # Away from 0 if the tensor was: it may be divided by.
         fresh = fresh.abs().clamp_(min=float(wide.min()) / 2)
     return fresh.to(tensor.dtype)
 
@@ -217,12 +222,14 @@ def integers(tensor: Tensor, source: torch.Generator) -> Tensor:
     if tensor.dim() == 1 and bool((flat[1:] >= flat[:-1]).all()):
         return ascending(flat, source)
     fresh = flat[torch.randperm(flat.numel(), generator=source)]
+    # A permutation of a few numbers may be the old one.
     return (flat.roll(1) if torch.equal(fresh, flat) else fresh).reshape(tensor.shape)
 
 
 def ascending(row: Tensor, source: torch.Generator) -> Tensor:
     """Return another sorted row of some of the same numbers: unsorted offsets would let kernels read out of bounds."""
     fresh = row[torch.randint(row.numel(), row.shape, generator=source)].sort().values
+    # The ends stay where that leaves another row: of offsets, the first is 0 and the last the length.
     fresh[0], fresh[-1] = row[0], row[-1]
     if torch.equal(fresh, row):
         fresh[1:] = torch.where(row[1:] > row[:-1], row[:-1], row[1:])
@@ -237,6 +244,7 @@ def flips(tensor: Tensor, source: torch.Generator) -> Tensor:
 def some(shape: torch.Size, chance: float, source: torch.Generator) -> Tensor:
     """Return random places, one at least."""
     drawn = torch.rand(shape, generator=source) < chance
+    # Of a few elements, none may have been chosen.
     drawn.view(-1)[int(torch.randint(drawn.numel(), (1,), generator=source))] = True
     return drawn
 
@@ -255,6 +263,7 @@ def neutral(tensor: Tensor, role: str, seed: int) -> Tensor:
         return tensor.double()
     source = torch.Generator("cpu").manual_seed(seed)
     if tensor.dim() >= 2 and role == "parameter":
+        # One over the root of the fan-in: a product then has the size of its input.
         scale = 1 / math.sqrt(max(1, tensor.numel() // tensor.shape[0]))
         return (scale * torch.randn(tensor.shape, generator=source, dtype=torch.float64)).to(tensor.device)
     fresh = torch.rand(tensor.shape, generator=source, dtype=torch.float64) + 0.5

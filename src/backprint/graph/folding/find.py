@@ -1,6 +1,6 @@
 """Find repeated structure in a list of steps: iterations that call the same operators on each other's results.
 
-The search is a search in a text. Each step becomes a token: what it calls, its arguments without names and numbers, and
+The search is a search in a text. Each step becomes a token: its target, its arguments without names and numbers, and
 its type (`fold.token_of`). In the layers of a model, the tokens repeat with a period, the steps of a layer.
 `best_repeat` finds the stretch with a period that saves most steps, makes a loop of it, and looks for further loops
 before it, after it and within an iteration.
@@ -117,6 +117,7 @@ def loops_of(steps: Steps, depth: int = 0) -> tuple[Node, ...]:
         if repeat is None:
             nodes += range(low, high)
             continue
+        # Inner loops are looked for in the first iteration alone, for the others have its tokens and its dataflow.
         repeat = replace(repeat, body=_body_of(steps, repeat, depth + 1))
         nodes.append(repeat)
         stretches += [(repeat.end, high), (low, repeat.first)]
@@ -164,6 +165,7 @@ def best_repeat(steps: Steps, low: int, high: int, ends: bool = True) -> Repeat 
         repeat = _repeat_of(steps, (low, high) if ends else None, -period, -start, length)
         if repeat is not None and (len(repeat.rows) - 1) * steps.weight(repeat.rows[0]) >= LEAST_SAVED:
             return repeat
+        # The runs after this one save less.
         if saved < LEAST_SAVED:
             break
     return None
@@ -197,12 +199,14 @@ def runs_of(steps: Steps, low: int, high: int, period: int) -> list[tuple[int, i
     first.
     """
     tokens, runs, equal = steps.tokens, [], 0
+    # One place past the last comparison, which closes a run that reaches the end.
     for place in range(low, high - period + 1):
         if place < high - period and tokens[place] == tokens[place + period]:
             equal += 1
             continue
         if equal >= period:
             start = place - equal
+            # Whole iterations alone count: the rest of a run stays outside of the loop.
             runs.append((steps.weight(range(start, start + equal // period * period)), -period, -start, equal))
         equal = 0
     return sorted(runs, reverse=True)[:2]
@@ -212,7 +216,7 @@ def _repeat_of(steps: Steps, around: tuple[int, int] | None, period: int, start:
     """Return the loop of a run, cut where it is cut best; None if no two iterations have one dataflow.
 
     The fewest values across a cut count most. A cut with more iterations comes next, then one where a module of the
-    program begins, then one with fewer odd steps, and the earliest of those that are left.
+    program begins, then one with fewer odd steps, and at last the earliest.
     """
     best: tuple[tuple[int, ...], Repeat] | None = None
     for width, border, phase in phases(steps, start, start + length + period, period)[:PERIODS]:
@@ -245,9 +249,11 @@ def phases(steps: Steps, start: int, end: int, period: int) -> list[tuple[int, b
     widths = list(itertools.accumulate(change))
     # A cut is judged in the middle of the run: at its ends there are values that the first or the last layer alone has.
     cuts = []
+    # After the cut, two whole iterations must be left.
     for phase in range(min(period, end - start - 2 * period + 1)):
         count = (end - start - phase) // period
         middle = phase + period * max(1, count // 2)
+        # `not`, because False sorts first: of cuts of equal width, the one where a module begins.
         cuts.append((widths[middle], not steps.borders[start + middle], phase))
     cuts.sort()
     return [(width, not is_inside, phase) for width, is_inside, phase in cuts]
@@ -301,11 +307,13 @@ def _joined_iteration(steps: Steps, row: Sequence[int], places: range) -> tuple[
             matched.append(place)
             if len(matched) == len(row):
                 break
+        # The places passed so far that matched nothing: these would be the odd steps.
         elif abs(place - places.start) + 1 - len(matched) > most_odd:
             return None
     if len(matched) < len(row):
         return None
     iteration = tuple(sorted(matched))
+    # Equal tokens are not enough, as in `_equal_rows`: all iterations of a loop have one dataflow.
     return iteration if steps.dataflow(iteration) == steps.dataflow(row) else None
 
 

@@ -28,7 +28,7 @@ Where = Mapping[Index, int]
 
 
 def folded(graph: Graph) -> FoldedGraph:
-    """Return a graph with its repeated steps as loops; what it unfolds to was compared with the graph."""
+    """Return a graph with its repeated steps as loops. The result is unfolded, and compared with the graph."""
     fold = _fold_of(graph)
     if fold.unfold() != graph:
         raise GraphError("a fold of this graph does not unfold to it: please report the graph")
@@ -57,6 +57,7 @@ def steps_of(steps: Sequence[Step]) -> Steps:
         uses.append([computed_at.get(name, -1) for value in values for name in refs(value)])
         if not step.is_guard:
             computed_at[step.name] = place
+        # A step without a module, such as a sum in the backward, begins no module and ends none.
         here = block_of(step)
         borders.append(bool(here) and here != module)
         module = here or module
@@ -100,6 +101,8 @@ def items_of(
 
 def _loop_of(repeat: Repeat, where: Mapping[int, Where], shape: tuple[int, ...], steps: Sequence[Step]) -> Loop:
     """Return a loop; `shape` has the number of iterations of each loop around it."""
+    # For each place of an iteration: the step of the graph that it stands for in every iteration of this loop, within
+    # every iteration of the loops around it.
     inner = {
         place: {
             (*index, iteration): at
@@ -108,6 +111,7 @@ def _loop_of(repeat: Repeat, where: Mapping[int, Where], shape: tuple[int, ...],
         }
         for place in range(len(repeat.rows[0]))
     }
+    # Odd steps go between the steps of the body, at the place that `before` names.
     items: list[Item] = []
     odd = sorted(repeat.odd, key=lambda step: (step.before, step.iteration, step.place))
     for node in repeat.body:
@@ -129,7 +133,7 @@ def _only_of(
 
 
 def _folded_step(where: Where, shape: Sequence[int], steps: Sequence[Step]) -> FoldedStep:
-    """Return one step of a loop: that of the first iteration, and a Series for each place at which others differ."""
+    """Return one step of a loop: the step of the first iteration, and a Series for each place at which steps differ."""
     indexes = sorted(where)
     all_of = [steps[where[index]] for index in indexes]
     first = all_of[0]

@@ -138,7 +138,7 @@ def modules_of(count: int, items: Sequence[Item]) -> str:
 
 
 def _source_lines(item: FoldedStep, counts: Sequence[int], names: Collection[str]) -> list[str]:
-    """Return the line of the program for a step, and below it those of iterations that have another."""
+    """Return the line of the program for a step, and below it the lines of iterations that have another."""
     if item.step.source is None:
         return NO_LINE
     if not any(place.startswith("source") for place, _ in item.series):
@@ -159,6 +159,7 @@ def _step_line(item: FoldedStep, names: Collection[str]) -> str:
         for place, value in places_of(step)
         if place in braces and place.startswith(("args.", "kwargs."))
     }
+    # A Step refuses a name in braces. So the call is shown under `_` and without a type, and both are put before it.
     called = replace(with_places(step, arguments), spec=None)
     echo = ""
     if step.echo is not None:
@@ -174,6 +175,7 @@ def _step_line(item: FoldedStep, names: Collection[str]) -> str:
 def spec_text(item: FoldedStep, braces: dict[str, str]) -> str:
     """Return the type of a step; where a view begins in its memory may differ between iterations."""
     places = [place for place in braces if place.startswith("spec")]
+    # A spec refuses braces, so a name stands for each offset until the spec is text.
     spec: Spec = with_places(item.step, {place: f"OFFSET_{count}_" for count, place in enumerate(places)}).spec
     text = show_spec(spec)
     for count, place in enumerate(places):
@@ -188,6 +190,7 @@ def port_lines(ports: Sequence[tuple[str, Port]], names: Collection[str]) -> Ite
     """Yield a line for each port, with those that repeat in a loop. A saved value may have any name: in a layer that
     differs from the others, another operator computes it."""
     kinds: dict[object, int] = {}
+    # Ports use no results of each other, so a port is its token alone: role, spec and the texts of its names.
     tokens = []
     for name, port in ports:
         is_free = port.role == "saved" and "." not in port.name
@@ -201,6 +204,7 @@ def _row_lines(
     rows: Sequence[tuple[str, str, str]], steps: Steps, low: int, high: int, names: Collection[str]
 ) -> Iterator[str]:
     """Yield the lines of the ports between two places."""
+    # The loop that saves most may stand in the middle: the part before it is listed first, the part after it next.
     while (repeat := best_repeat(steps, low, high, ends=False)) is not None:
         yield from _row_lines(rows, steps, low, repeat.first, names)
         yield f"for i in range({len(repeat.rows)}):"
@@ -235,6 +239,7 @@ def in_braces(series: Series, names: Collection[str] | None) -> str:
     if series.parts:
         rule = str(series)
     else:
+        # Without a rule the most frequent value may be the rule, if more than half of the iterations have it.
         [(rule, count)] = Counter(text for _, text in odd).most_common(1)
         if 2 * count <= len(odd):
             return f"{{{', '.join(shortened([text for _, text in odd]))}}}"

@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"(0|[1-9][0-9]*)")
 """A number as Python writes it. `007` is text: the rule of `x_007` and `x_008` would write `x_7`."""
 
 MAX_START = 2**62
-"""The numbers of a rule are smaller, so that what it computes has 64 bits: a graph has no longer integers."""
+"""The numbers of a rule are smaller, so that its results have 64 bits: a graph has no longer integers."""
 
 INDEXES = "ijklmnpq"
 """The names of the indexes of nested loops."""
@@ -142,6 +142,7 @@ def _series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index)
     texts, numbers = divided(value)
     steps: list[list[int]] = [[] for _ in numbers]
     for axis, size in enumerate(shape):
+        # A loop that runs once has no next iteration: nothing grows there.
         neighbour = values[(*base[:axis], base[axis] + 1, *base[axis + 1 :])] if size > 1 else value
         if type(neighbour) is not type(value):
             return None
@@ -151,6 +152,7 @@ def _series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index)
         for step, here, there in zip(steps, numbers, other_numbers, strict=True):
             step.append(there - here)
     growths = [
+        # The rule was read at `base`; it starts at iteration 0.
         _Growth(number - sum(map(int.__mul__, step, base)), tuple(step))
         for number, step in zip(numbers, steps, strict=True)
     ]
@@ -162,6 +164,7 @@ def _series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index)
         regular = rule.regular(index)
         if regular != own or type(regular) is not type(own):  # 1 equals 1.0 and True, which are other values
             odd.append((index, own))
+            # Given up here, because `series_of` would list all iterations anyway.
             if 2 * len(odd) > len(values):
                 return None
     return Series(rule.parts, rule.numbers, rule.is_text, tuple(odd))
@@ -180,6 +183,7 @@ def divided_text(text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
     pieces = _NUMBER.split(text)
     texts, numbers = [pieces[0]], []
     for number, part in zip(pieces[1::2], pieces[2::2], strict=True):
+        # 18 digits are less than MAX_START, so a rule over them has 64 bits.
         if len(number) > 18:
             texts[-1] += number + part
         else:
@@ -191,13 +195,14 @@ def divided_text(text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
 # ---- Places of a step at which the iterations of a loop differ: `name`, `args.0.2`, `kwargs.dim`, `source.module`
 
 NUMBERS = (int, float)
-"""What may differ in the arguments of two iterations, beside names."""
+"""The types of the numbers that may differ in the arguments of two iterations. They are compared with `type(value)`: a
+bool is an int for `isinstance`, and would grow from False to 1."""
 
 SOURCE = ("file", "line", "function", "code", "module")
 
 
 def places_of(step: Step) -> Iterator[tuple[str, Any]]:
-    """Yield the places of a step and what stands there; of a name in an argument, the name."""
+    """Yield the places of a step, each with the name, the number or the text that stands there."""
     yield "name", step.name
     for count, value in enumerate(step.args):
         yield from places_of_value(value, f"args.{count}")
@@ -294,7 +299,7 @@ def without_offsets(spec: Spec) -> Spec:
 
 
 def _parts_given(replacements: Mapping[str, Any], top: str) -> dict[str, Any]:
-    """Return what is given for the parts of one field."""
+    """Return the replacements for the parts of one field."""
     return {place.removeprefix(top): value for place, value in replacements.items() if place.startswith(top)}
 
 
@@ -343,7 +348,7 @@ Item: TypeAlias = "FoldedStep | Loop | Only"
 
 @dataclass(frozen=True, slots=True)
 class FoldedStep:
-    """A step of every iteration: that of the first, and what the others have in its places."""
+    """A step of every iteration: the step of the first iteration, and the values of all iterations in its places."""
 
     step: Step
     series: tuple[tuple[str, Series], ...] = ()
@@ -419,7 +424,7 @@ class FoldedGraph:
 
 
 def _steps_in(items: Sequence[Item]) -> int:
-    """Return how many steps items have, those of each iteration counted."""
+    """Return the number of steps of items, with the steps of each iteration counted."""
     total = 0
     for item in items:
         match item:
@@ -428,6 +433,7 @@ def _steps_in(items: Sequence[Item]) -> int:
             case Only(_, inside):
                 total += _steps_in(inside)
             case Loop(count, body):
+                # Odd steps stand in the body of the loop and run in one iteration.
                 alone = [member for member in body if isinstance(member, Only)]
                 total += count * _steps_in([member for member in body if not isinstance(member, Only)]) + _steps_in(
                     alone
@@ -452,4 +458,5 @@ def unfolded_once(body: Sequence[Item], index: Index, iteration: int) -> Iterato
         if not isinstance(item, Only):
             yield from unfolded([item], (*index, iteration))
         elif item.iteration == iteration:
+            # The index of the loops around alone: odd steps are in one iteration of this loop, so nothing counts it.
             yield from unfolded(item.items, index)

@@ -38,7 +38,7 @@ def gpu_assert_complaint(function: Any, args: Sequence[Any], kwargs: Mapping[str
 
 @functools.cache
 def check_on_gpu(function: Any) -> Check | None:
-    """Return the check of an operator's arguments on a GPU, by its name or that of all its overloads."""
+    """Return the check of an operator's arguments on a GPU, by the name of the overload or of the operator."""
     name = str(function)
     return ASSERTING.get(name) or ASSERTING.get(name.rpartition(".")[0])
 
@@ -72,6 +72,7 @@ def _check_index_list(arguments: Arguments) -> str:
     for number, index in enumerate(arguments["indices"]):
         if index is None:
             dim += 1
+        # A mask has one dimension for each that it covers, and its values are no positions.
         elif index.dtype in (torch.bool, torch.uint8):
             dim += index.dim()
         else:
@@ -90,6 +91,7 @@ def _check_classes(arguments: Arguments) -> str:
     scores = arguments["self"]
     count = int(scores.shape[1 if scores.dim() > 1 else 0])
     ignored = (int(arguments["ignore_index"]),) if "ignore_index" in arguments else ()
+    # multilabel_margin_loss, which ignores no index, ends a list of classes with -1.
     return _index_complaint("target", arguments["target"], -1 if "ignore_index" not in arguments else 0, count, ignored)
 
 
@@ -133,6 +135,7 @@ def _range_complaint(name: str, value: Any, low: float, high: float) -> str:
     if not readable(value) or value.numel() == 0 or value.is_complex():
         return ""
     with torch.no_grad(), without_modes():
+        # Negated, because every comparison with NaN is false.
         is_outside = ~((value >= low) & (value <= high))
         if not bool(is_outside.any()):
             return ""
@@ -165,7 +168,6 @@ def _index_complaint(name: str, value: Any, low: int, high: int, also: Iterable[
 
 
 def _first_complaint(complaints: Iterable[str]) -> str:
-    """Return the first complaint that is not ''."""
     return next((complaint for complaint in complaints if complaint), "")
 
 

@@ -71,13 +71,15 @@ class Names:
     numbers: dict[str, int] = field(default_factory=dict)
 
     def free(self, wanted: str, *, avoid: Collection[str] = ()) -> str:
-        """Return the wanted name, with a number appended if needed; none of those to `avoid`."""
+        """Return the wanted name, with a number appended if needed. Names in `avoid` count as used."""
         stem = re.sub(r"\W", "_", wanted, flags=re.ASCII).strip("_") or "value"
         stem = f"_{stem}" if stem[0].isdigit() else stem
         stem = name = stem[:200]
         while (
             name in self.used or name in RESERVED or name in avoid or keyword.iskeyword(name) or name.startswith("__")
         ):
+            # Counted on from the last one: a graph may have thousands of `view`, and to try each number again would be
+            # quadratic.
             self.numbers[stem] = self.numbers.get(stem, 0) + 1
             name = f"{stem}_{self.numbers[stem]}"
         self.used.add(name)
@@ -118,6 +120,7 @@ def spec_of(value: Any) -> Spec:
 
 def tensor_spec(tensor: Tensor) -> TensorSpec:
     """Return a tensor's spec: dtype, shape, strides if not contiguous, device."""
+    # [6:] cuts the `torch.` of `torch.float32`.
     dtype, device, layout = str(tensor.dtype)[6:], str(tensor.device), str(tensor.layout)[6:]
     shape = tuple(map(size_of, tensor.shape))
     if tensor.layout is not torch.strided:
@@ -127,7 +130,7 @@ def tensor_spec(tensor: Tensor) -> TensorSpec:
 
 
 def _has_contiguous_strides(tensor: Tensor) -> bool:
-    """Whether a tensor's strides are those of a contiguous one of its shape; sizes that may be 0 count as others."""
+    """Whether a tensor has the strides of a contiguous tensor of its shape, wherever no symbolic size is 0."""
     step: Any = 1
     for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
         expression = _size_expression(stride)
@@ -141,6 +144,8 @@ def _are_same_size(left: Any, right: Any) -> bool:
     """Whether two sizes, numbers or expressions, are equal wherever no size is 0."""
     if isinstance(left, int) and isinstance(right, int):
         return left == right
+    # torch multiplies strides by Max(1, size), so that a size of 0 makes no stride of 0. Where no size is 0, that is
+    # the size.
     return bool(sympy.expand(sympy.sympify(left).replace(_is_maximum_with_one, _argument_not_one) - right) == 0)
 
 
@@ -168,11 +173,13 @@ def size_of(size: Any) -> int | str:
 def pack(value: Any, named: Callable[[fx.Node], Value] | None = None) -> Value:
     """Return an argument of an operator as a Value; `named` returns the Value of an fx node."""
     match value:
+        # The arguments of an fx node are immutable_list and immutable_dict: subclasses, which match list and dict.
         case fx.Node() if named is not None:
             return named(value)
         case None | bool() | int() | str() | Ref():
             return value
         case float():
+            # The one NaN object of `math`: tuples compare by identity first, so graphs that hold it can be equal.
             return math.nan if math.isnan(value) else value
         case complex():
             return value
@@ -263,6 +270,7 @@ class Side:
         target = target_name(node.target)
         args = tuple([self.pack(argument) for argument in node.args])
         kwargs = tuple([(key, self.pack(value)) for key, value in node.kwargs.items()])
+        # A node may have a local already: a backward names what its forward saved.
         if node.name not in self.locals:
             self.locals[node.name] = self.names.free(self.preferred_name(node, args))
         return Step(self.locals[node.name], target, args, kwargs, spec_of(node.meta.get("val")), source, echo)
@@ -284,9 +292,11 @@ def pin_dtypes(module: fx.GraphModule) -> None:
 def _pinned_dtypes_of(node: fx.Node) -> dict[str, torch.dtype]:
     """Return the dtype that a factory took from an unusual default dtype."""
     example = node.meta.get("val")
+    # With tensors among its arguments, a call takes the dtype from them.
     if node.all_input_nodes or not isinstance(example, Tensor) or not isinstance(node.target, OpOverload):
         return {}
     usual = torch.get_default_dtype()
+    # A factory without a dtype makes the default dtype, or the complex dtype of its size.
     plain = example.dtype in (usual, usual.to_complex()) or not (example.is_floating_point() or example.is_complex())
     takes = any(argument.name == "dtype" for argument in schema_of(node.target).arguments)
     return {} if plain or not takes or node.kwargs.get("dtype") else {"dtype": example.dtype}

@@ -25,6 +25,7 @@ def bound_by_schema(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any
         return {}, f"{len(args)} arguments where {function} takes {len(rows)}"
     arguments = dict(_defaults_of(function))
     for row, value in zip(rows, args, strict=False):
+        # First the test that most arguments pass: this runs for each call of each replay.
         if not (type(value) is Tensor and row.takes_any_tensor) and not row.fits(value):
             return {}, row.complaint(value)
         arguments[row.name] = value
@@ -73,6 +74,7 @@ def _argument_rows(function: Any) -> tuple[_ArgumentRow, ...]:
         fits, count = _type_check(kind), argument.N or 0
         if kind == "Tensor" and argument.name in PASSED_AS_NONE and "attention" in schema_of(function).name:
             fits, kind = _type_check("Optional[Tensor]"), "a tensor or None"
+        # `int[1]` takes a list of any length: only a longer fixed length, as of `int[2]`, is checked.
         if count > 1:
             fits, kind = _length_check(fits, _lengths_of(argument.name, count, default)), f"{kind} of {count}"
         rows.append(_ArgumentRow(argument.name, kind, fits, default, kind in TENSORS))
@@ -135,6 +137,7 @@ def is_whole(value: Any) -> bool:
 def is_number(value: Any) -> bool:
     """Whether a value is a number, or a tensor of one."""
     if isinstance(value, int):
+        # A Scalar may hold a uint64.
         return -(2**63) <= value < 2**64
     return isinstance(value, (float, complex, torch.SymInt, torch.SymFloat, torch.SymBool)) or _is_single(value)
 

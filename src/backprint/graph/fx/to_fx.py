@@ -49,10 +49,12 @@ def _build_module(graph: Graph, examples: Examples) -> fx.GraphModule:
         node = module_graph.create_node("placeholder", port.local, name=port.local)
         node.meta |= {"port": port, "spec": port.spec, **examples.meta(port.spec)}
         env[port.local] = node
+    # After the placeholders, which fx expects first.
     subs = {name: module_graph.create_node("get_attr", name) for name, _ in graph.subgraphs}
     evaluate = value_evaluator(env, subs)
     read = _read_by_guards(graph)
     for step in graph.steps:
+        # The guard gets the tensor instead of the number read from it: the read is left out.
         if step.name in read and not step.is_guard:
             env[step.name] = evaluate(step.args[0])
             continue
@@ -67,7 +69,6 @@ def _build_module(graph: Graph, examples: Examples) -> fx.GraphModule:
 
 
 def _add_step(graph: fx.Graph, step: Step, evaluate: Callable[[Any], Any]) -> fx.Node:
-    """Return the node of one step."""
     if step.is_guard:
         value, *expected = map(evaluate, step.args)
         args = (value, *expected, show_step(step), line_text(step.source))
@@ -77,7 +78,10 @@ def _add_step(graph: fx.Graph, step: Step, evaluate: Callable[[Any], Any]) -> fx
 
 
 def _read_by_guards(graph: Graph) -> set[str]:
-    """Return the numbers that only guards use: the guard checks the tensor that they are read from instead."""
+    """Return the numbers that only guards use: the guard checks the tensor that they are read from instead.
+
+    Where the module is traced again, a tensor has no number to read, and an assertion on the tensor stays in the graph.
+    """
     guards, others = set(), {name for result in graph.results for name in refs(result)}
     for step in graph.steps:
         used = {name for value in (step.args, *(value for _, value in step.kwargs)) for name in refs(value)}
@@ -142,10 +146,10 @@ class Examples:
             with self.mode, torch.no_grad():
                 example: Tensor = empty(shape, strides, dtype, "cpu")
                 return example
+        # Around a meta tensor: no device is asked for memory, so this machine need not have it.
         return FakeTensor(self.mode, empty(shape, strides, dtype, "meta"), torch.device(spec.device))
 
     def size(self, size: Size) -> Any:
-        """Return a size as a number or a symbolic size."""
         return evaluate(size, self.sizes)
 
 
@@ -202,5 +206,6 @@ def _is_traced(value: Tensor) -> bool:
 
 
 GUARDS = {"assert_equal": assert_equal, "assert_nan": assert_nan, "assert_shape": assert_shape}
+# Nothing uses the result of a guard: `eliminate_dead_code` of torch.fx would remove its node.
 for _function in GUARDS.values():
     side_effectful.add(_function)

@@ -98,6 +98,7 @@ def _complaint_about_passed_operator(target: str, args: Sequence[Any], kwargs: M
     position, first_argument = PASSED_OPERATORS.get(target, (len(args), 0))
     if position >= len(args) or not isinstance(args[position], OpOverload):
         return ""
+    # `rng_state` is for the operator that calls, not for the one that is passed.
     return call_complaint(
         args[position], args[first_argument:], {key: value for key, value in kwargs.items() if key != "rng_state"}
     )
