@@ -518,15 +518,6 @@ def size_of(gradient: Tensor) -> float:
 # ---- The two products
 
 
-@dataclass(frozen=True, slots=True)
-class _Gap:
-    """How far apart the two products are, relative to the sum of their terms' sizes."""
-
-    value: float
-    by_second_derivative: frozenset[str] = frozenset()
-    by_differences: frozenset[str] = frozenset()
-
-
 def inner(left: Tensor, right: Tensor) -> tuple[float, float]:
     """Return the real inner product of two tensors, and the sum of the sizes of its terms."""
     terms = (left.conj() * right).real if left.is_complex() or right.is_complex() else left * right

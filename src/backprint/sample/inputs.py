@@ -619,7 +619,7 @@ def _fit_fake(capture: Capture, values: Mapping[str, Tensor], made_by: Inputs | 
         name: theirs.get(name) or known.recipes.get(name) or by_role(port.role, port.spec, derive(capture.seed, name))
         for name, port in ports.items()
     }
-    recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same}
+    recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same if left in recipes}
     return Inputs({**known.recipes, **recipes}, known.exact, capture.seed)
 
 

@@ -86,13 +86,17 @@ def _check_rows(arguments: Arguments) -> str:
     return _index_complaint("indices", arguments["indices"], 0, int(arguments["weight"].shape[0]))
 
 
-def _check_classes(arguments: Arguments) -> str:
+def _check_classes(arguments: Arguments, lowest: int = 0) -> str:
     """Check that targets are classes, or the ignored one."""
     scores = arguments["self"]
     count = int(scores.shape[1 if scores.dim() > 1 else 0])
     ignored = (int(arguments["ignore_index"]),) if "ignore_index" in arguments else ()
-    # multilabel_margin_loss, which ignores no index, ends a list of classes with -1.
-    return _index_complaint("target", arguments["target"], -1 if "ignore_index" not in arguments else 0, count, ignored)
+    return _index_complaint("target", arguments["target"], lowest, count, ignored)
+
+
+def _check_lists_of_classes(arguments: Arguments) -> str:
+    """Check that targets are lists of classes, which -1 may end."""
+    return _check_classes(arguments, -1)
 
 
 def _check_probabilities(arguments: Arguments) -> str:
@@ -181,7 +185,8 @@ FAMILIES: Sequence[tuple[Check, str]] = (
     (_check_flat_index, "take put put_"),
     (_check_index_list, "index _unsafe_index index_put index_put_ _index_put_impl_ _unsafe_index_put"),
     (_check_rows, "embedding"),
-    (_check_classes, "nll_loss_forward nll_loss2d_forward multi_margin_loss multilabel_margin_loss_forward"),
+    (_check_classes, "nll_loss_forward nll_loss2d_forward multi_margin_loss"),
+    (_check_lists_of_classes, "multilabel_margin_loss_forward"),
     (_check_probabilities, "bernoulli.default bernoulli.Tensor bernoulli_.Tensor"),
     (_check_prediction, "binary_cross_entropy"),
     (_check_weights, "multinomial"),
