@@ -135,6 +135,26 @@ def test_a_graph_whose_collective_sends_another_value_is_wrong_together() -> Non
     assert [verdict.verdict for verdict in verdicts] == ["wrong", "wrong"]
 
 
+@pytest.mark.parametrize("side", ["forward", "backward"])
+def test_a_false_annotation_is_found_where_peers_answer(side: str, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from face import Pair
+
+    world_of(PROGRAMS["tensor parallel"]).save(tmp_path / "world")
+    loaded = bp.load(tmp_path / "world" / "rank_1")
+    assert loaded.peers is not None
+    [pair] = loaded.pairs
+    graph = getattr(pair, side)
+    product = next(step for step in graph.steps if step.target in ("aten.mm.default", "aten.addmm.default"))
+    false = replace(product, spec=replace(product.spec, dtype="float64"))
+    steps = tuple(false if step is product else step for step in graph.steps)
+    graphs = {"forward": pair.forward, "backward": pair.backward, side: replace(graph, steps=steps)}
+    [verdict] = replace(loaded, pairs=(Pair(pair.name, **graphs),)).verify(("recipe",))
+    assert verdict.verdict == "wrong"
+    assert f"step {product.name}: recipe inputs: annotated f64" in verdict.detail
+
+
 # ---- Ranks that do not fit each other
 
 

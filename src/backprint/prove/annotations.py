@@ -1,14 +1,12 @@
 """Compare annotations with values: the dtype, sizes, strides, device and layout of every port and step.
 
-While graphs run inside `holding_annotations`, each value is compared with its annotation. Kernels choose strides, so
-these are not compared on another machine or torch than the sample's.
+A run with Notes among its options compares each value with its annotation. Kernels choose strides, so these are not
+compared on another machine or torch than the sample's.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -84,20 +82,10 @@ class Notes:
                 yield Contradiction(role, name, text)
 
 
-NOTES: ContextVar[Notes | None] = ContextVar("notes", default=None)
-"""The Notes of the graphs that run now, if any."""
-
-
-@contextlib.contextmanager
-def holding_annotations(environment: Mapping[str, str], numbers: bool = True) -> Iterator[Notes]:
-    """Compare graphs that run inside, traced in this environment, with their annotations."""
+def notes_in(environment: Mapping[str, str], numbers: bool = True) -> Notes:
+    """Return the Notes for runs, under the present settings, of graphs that were traced in this environment."""
     now = dict(read_settings())
-    notes = Notes(all(environment.get(key) == now.get(key) for key in DECIDE), numbers)
-    token = NOTES.set(notes)
-    try:
-        yield notes
-    finally:
-        NOTES.reset(token)
+    return Notes(all(environment.get(key) == now.get(key) for key in DECIDE), numbers)
 
 
 def with_found_annotations(capture: Capture, notes: Notes) -> Capture:

@@ -399,8 +399,9 @@ def _among_ranks(request: _Request, without_values: CalledProgram) -> Capture:
 
 # ---- One call, from the request to the Capture
 
-CAPTURING_THREAD = threading.local()
-"""`.capturing` is true in a thread that is capturing a call."""
+_CAPTURING_THREAD = threading.local()
+"""`.capturing` is true in a thread that is capturing a call. It cannot be an argument: the captured program, which may
+call `bp.capture`, would not pass it on."""
 
 
 @contextlib.contextmanager
@@ -409,16 +410,16 @@ def _refuse_nested_capture() -> Iterator[None]:
 
     Torch's modes are active there, and the arguments do not have the caller's values.
     """
-    if getattr(CAPTURING_THREAD, "capturing", False):
+    if getattr(_CAPTURING_THREAD, "capturing", False):
         raise CaptureError(
             "this thread is in the middle of a capture: bp.capture was called by a signal handler, or by the program "
             "that is captured; call it when the capture has ended"
         )
-    CAPTURING_THREAD.capturing = True
+    _CAPTURING_THREAD.capturing = True
     try:
         yield
     finally:
-        CAPTURING_THREAD.capturing = False
+        _CAPTURING_THREAD.capturing = False
 
 
 @_refuse_nested_capture()

@@ -23,8 +23,8 @@ from backprint.graph.links import consumers, feeds, free_ports, results
 from backprint.graph.nouns import Capture, Graph, Pair, Port, Source, Step, leaves, refs
 from backprint.graph.steps import UNWRITTEN, operator_name, used
 from backprint.prove.draws import Draw
-from backprint.prove.observed import values_watched
 from backprint.prove.results import Results
+from backprint.prove.run import RunOptions
 from backprint.prove.whole import Replayed, replay_values
 from backprint.values import settings
 from backprint.values.settings import seed_torch
@@ -205,9 +205,9 @@ def nonfinite_text(capture: Capture, draw: Draw, replayed: Replayed) -> str:
     if all(map(is_finite, replayed.results.values())):
         return ""
     trail = _Trail(capture)
-    with settings.preserving_random_states(), values_watched(trail.watch):
+    with settings.preserving_random_states():
         seed_torch(draw.seed)
-        again = replay_values(capture, draw.values, draw.tangents)
+        again = replay_values(capture, draw.values, draw.tangents, RunOptions(watch=trail.watch))
     text = "; ".join(sentences(trail, _nonfinite_results(trail, again.results)))
     return f"{text}{DRAWN if draw.name == 'recipe' and _has_drawn_inputs(capture) else ''}" if text else ""
 

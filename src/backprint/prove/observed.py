@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,7 +9,7 @@ from torch import Tensor
 
 from backprint.graph.nouns import Capture, Graph
 from backprint.graph.steps import UNWRITTEN, operator_name
-from backprint.prove.run import WATCHER, Watcher
+from backprint.prove.run import RunOptions
 from backprint.prove.whole import replay
 from backprint.values.statistics import Stats, stats_of
 
@@ -46,21 +44,10 @@ def observed_values(capture: Capture) -> ValueStats:
         if known and isinstance(value, Tensor) and _has_stats(value):
             statistics[(*places[id(graph)], name)] = stats_of(value)
 
-    with values_watched(watch):
-        replay(capture)
+    replay(capture, options=RunOptions(watch=watch))
     return statistics
 
 
 def _has_stats(value: Tensor) -> bool:
     """Whether a tensor has numbers that may be NaN or Inf, in memory that can be looked at."""
     return value.dtype.is_floating_point | value.dtype.is_complex and value.layout in (torch.strided, torch.sparse_coo)
-
-
-@contextlib.contextmanager
-def values_watched(watch: Watcher) -> Iterator[None]:
-    """Call `watch(graph, name, value)` with each input and each result of a step of graphs that run inside."""
-    token = WATCHER.set(watch)
-    try:
-        yield
-    finally:
-        WATCHER.reset(token)

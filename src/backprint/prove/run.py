@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from contextvars import ContextVar
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -25,9 +25,9 @@ from backprint.graph.keys import PortKey
 from backprint.graph.nouns import Graph, Port, ScalarSpec, Size, Source, Step, TensorSpec, Value, refs
 from backprint.graph.sizes import evaluate, implied, known, outside, sizes_in_words
 from backprint.graph.text import show_spec, show_step
-from backprint.prove.annotations import NOTES, AnnotationCheck, show_value
+from backprint.prove.annotations import AnnotationCheck, Notes, show_value
 from backprint.prove.results import is_inexact
-from backprint.values.exchanges import ANSWER, Answer, Call, call_of
+from backprint.values.exchanges import Answer, Call, call_of
 from backprint.values.memory import has_memory
 from backprint.values.settings import default_dtype
 from backprint.values.tree import plain_leaves
@@ -40,13 +40,25 @@ Given = Mapping[str, Any] | Mapping[PortKey, Any] | Sequence[Any]
 """Inputs by a port's name, local or key (a `PortKey`, or a text such as `tangent y`), or in port order."""
 
 
-Watcher = Callable[[Graph, str, Any], None]
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How graphs run: which annotations are checked, who sees their values, and what answers their collectives.
 
-WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
-"""What is called with each value of the graphs that run now, if anything is."""
+    `annotations` compares each value with its annotation. `watch(graph, name, value)` is called with each input and
+    with each result of a step. `answer` answers the collectives; for a whole Capture it is an `Others`. Without it, the
+    Capture's peers do, or else the process groups of this process.
+    """
+
+    annotations: Notes | None = None
+    watch: Callable[[Graph, str, Any], None] | None = None
+    answer: Answer | None = None
 
 
-def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ...]:
+PLAIN = RunOptions()
+"""No annotation is checked, no value is watched, and the Capture's peers or process groups answer collectives."""
+
+
+def run_graph(graph: Graph, inputs: Given, strict: bool = True, options: RunOptions = PLAIN) -> tuple[Any, ...]:
     """Return the results of a Graph on these inputs. No input requires grad.
 
     `strict` refuses an input whose dtype or shape is not the port's. Grad mode is on nevertheless, because some kernels
@@ -55,7 +67,7 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
     env = feed(graph, inputs, strict)
     # Listed before the run, which drops inputs from `env`: the results are checked against their sizes.
     arguments = [env[port.local] for port in graph.inputs]
-    sheet, watch = _open_annotation_check(graph, env), WATCHER.get()
+    sheet, watch = _open_annotation_check(options.annotations, graph, env), options.watch
     last = last_uses(graph)
     if watch is not None:
         for port in graph.inputs:
@@ -70,7 +82,8 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
             del env[name]
 
     with torch.enable_grad(), AS_WRITTEN():
-        make = perform_steps(graph.steps, env, subgraphs(graph), after=settle, instead=collectives())
+        instead = _collectives(options.answer or _by_process_groups)
+        make = perform_steps(graph.steps, env, subgraphs(graph), after=settle, instead=instead)
         results = tuple(make(result) for result in graph.results)
     if sheet is not None:
         sheet.ports(graph.outputs, results)
@@ -79,9 +92,8 @@ def run_graph(graph: Graph, inputs: Given, strict: bool = True) -> tuple[Any, ..
     return results
 
 
-def collectives() -> Mapping[str, Callable[..., Any]]:
-    """Return a function for each collective: what answers them here, or the process group that its label names."""
-    answer = ANSWER.get() or _by_process_groups
+def _collectives(answer: Answer) -> Mapping[str, Callable[..., Any]]:
+    """Return a function for each collective, which takes its result from `answer`."""
     return {
         f"torch.ops.{FUNCTIONAL}.{name}.default": functools.partial(_answer_collective, answer, name)
         for name in GROUP_POSITIONS
@@ -132,9 +144,9 @@ def on_device(port: Port, value: Any) -> bool:
     return value.device.type == port.spec.device.partition(":")[0]
 
 
-def _open_annotation_check(graph: Graph, env: Mapping[str, Any]) -> AnnotationCheck | None:
+def _open_annotation_check(notes: Notes | None, graph: Graph, env: Mapping[str, Any]) -> AnnotationCheck | None:
     """Return an AnnotationCheck for this run, which has compared the inputs; None if annotations are not checked."""
-    if (notes := NOTES.get()) is None:
+    if notes is None:
         return None
     arguments = [env[port.local] for port in graph.inputs]
     sheet = notes.sheet(graph, sizes_of(list(zip(graph.inputs, arguments, strict=True))))

@@ -27,14 +27,14 @@ from backprint.graph.verdicts import (
     unmoved_ports,
     worst,
 )
-from backprint.prove.annotations import Notes
-from backprint.prove.annotations import holding_annotations as annotations_checked
+from backprint.prove.annotations import Notes, notes_in
 from backprint.prove.draws import DRAWS, Draw, draws_at_other_sizes, draws_of
 from backprint.prove.nonfinite import nonfinite_text
 from backprint.prove.other_inputs import SECOND, unchecked_inputs, why_unchecked
 from backprint.prove.power import Base, power_of, why_without_power, with_power
 from backprint.prove.references import against_autograd, against_kept, against_program, part_verdicts, program_fails
 from backprint.prove.results import Results, witnessed
+from backprint.prove.run import RunOptions
 from backprint.prove.whole import Replayed, refuse_users_mode, replay_values
 from backprint.values import settings
 from backprint.values.settings import seed_torch
@@ -264,8 +264,8 @@ def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
     seed_torch(draw.seed)
     if capture.origin.traced_here and draw.name not in ("captured", "recipe"):
         return CheckedRun(replay_values(capture, draw.values, draw.tangents), (), None)
-    with annotations_checked(dict(capture.environment), draw.name != "resized") as notes:
-        replayed = replay_values(capture, draw.values, draw.tangents)
+    notes = notes_in(dict(capture.environment), draw.name != "resized")
+    replayed = replay_values(capture, draw.values, draw.tangents, RunOptions(annotations=notes))
     # Tracing infers annotations, and `save` corrects them. In a sample they are claims that must be true.
     rows = [*contradictions(capture), *(() if capture.origin.traced_here else notes.contradictions())]
     return CheckedRun(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,9 +19,8 @@ from backprint.graph.nouns import Capture, Guard, Link
 from backprint.graph.sizes import evaluate, known, sizes_in_words
 from backprint.prove.arguments import State, name_tangents, tangent_as, values_of
 from backprint.prove.results import Results, results_by_port
-from backprint.prove.run import check_saved, run_graph, sizes_of
+from backprint.prove.run import PLAIN, RunOptions, check_saved, run_graph, sizes_of
 from backprint.run_sample import digest
-from backprint.values.exchanges import ANSWER, answered_by
 from backprint.values.settings import (
     OWN,
     STATE_OF,
@@ -71,9 +69,13 @@ class CaptureRun:
     """One run of all Pairs of a Capture. `runs` has a PairRun for each Pair whose forward has run."""
 
     def __init__(
-        self, capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
+        self,
+        capture: Capture,
+        values: Mapping[str, Tensor],
+        tangents: Mapping[str, Tensor | None] | None,
+        options: RunOptions = PLAIN,
     ) -> None:
-        self.capture, self.values, self.tangents = capture, values, tangents or {}
+        self.capture, self.values, self.tangents, self.options = capture, values, tangents or {}, options
         self.runs: list[PairRun] = []
         self.answered: Mapping[tuple[int, str], Mapping[str, int]] = {}
 
@@ -86,26 +88,22 @@ class CaptureRun:
             port_names = {port.name for graph in (pair.forward, pair.backward) if graph for port in graph.inputs}
             # The random states are those from which the Pair's own program runs again, to be compared with it alone.
             run = PairRun({name: value for name, value in inputs.items() if name in port_names}, random_states())
-            with self.among_peers(index, "forward"):
-                results = run_graph(pair.forward, inputs)
+            results = run_graph(pair.forward, inputs, options=self._begin_graph(index, "forward"))
             values_by_role = {"output": run.outputs, "mutation": run.mutations, "saved": run.saved}
             for port, value in zip(pair.forward.outputs, results, strict=True):
                 if port.role in values_by_role:  # an edited sample may have any other role, which the proof reports
                     values_by_role[port.role][port.name] = value
             self.runs.append(run)
 
-    @contextlib.contextmanager
-    def among_peers(self, index: int, side: str) -> Iterator[None]:
-        """Answer the collectives of a graph that runs inside by ranks that run at the same time, if there are any, else
-        by the Capture's peers."""
-        others: Any = ANSWER.get() or self.capture.peers
+    def _begin_graph(self, index: int, side: str) -> RunOptions:
+        """Return the options for one graph, which runs next: ranks that run at the same time answer its collectives, if
+        there are any, else the Capture's peers."""
+        others: Any = self.options.answer or self.capture.peers
         if others is None:
-            yield
-            return
+            return self.options
         self.answered = self.answered or collectives_before(self.capture)
         others.begin(self.answered[index, side])
-        with answered_by(others):
-            yield
+        return replace(self.options, answer=others)
 
     def input_value(self, link: Link) -> Any:
         """Return the value of the input of a Pair to which a link goes. Gradients of several Pairs for one input are
@@ -145,8 +143,7 @@ class CaptureRun:
             tangent = tangent_as(self.tangent(index, port.name), output, port.spec, sizes)
             inputs[port.key] = run.tangents[port.name] = tangent
         names = [port.name for port in pair.backward.outputs]
-        with self.among_peers(index, "backward"):
-            results = run_graph(pair.backward, inputs, strict=False)
+        results = run_graph(pair.backward, inputs, strict=False, options=self._begin_graph(index, "backward"))
         run.gradients = dict(zip(names, results, strict=True))
         return run.gradients
 
@@ -258,6 +255,7 @@ def replay(
     kwargs: Mapping[str, Any] | None = None,
     state: State = None,
     tangents: Sequence[Tensor | None] | None = None,
+    options: RunOptions = PLAIN,
 ) -> Replayed:
     """Run a Capture on new arguments; without arguments, on its own inputs, from the capture or from the recipes.
 
@@ -274,7 +272,7 @@ def replay(
         # has now.
         if (args or kwargs) and state != "recipe":
             _check_random_states(capture)
-        return replay_values(capture, values, named_tangents)
+        return replay_values(capture, values, named_tangents, options)
 
 
 def refuse_users_mode(verb: str) -> None:
@@ -287,13 +285,16 @@ def refuse_users_mode(verb: str) -> None:
 
 
 def replay_values(
-    capture: Capture, values: Mapping[str, Tensor], tangents: Mapping[str, Tensor | None] | None
+    capture: Capture,
+    values: Mapping[str, Tensor],
+    tangents: Mapping[str, Tensor | None] | None,
+    options: RunOptions = PLAIN,
 ) -> Replayed:
     """Run a Capture on values by name, after a check of its guards. Outputs without a tangent get ones."""
     _check_pins(capture, values)
     _check_tangents(capture, tangents or {})
     check_sizes(capture, values)
-    run = CaptureRun(capture, values, tangents)
+    run = CaptureRun(capture, values, tangents, options)
     run.forward()
     named = {link.name: run.source_value(link) for link in results(capture)}
     gradients = run.gradients()

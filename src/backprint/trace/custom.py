@@ -67,7 +67,8 @@ class _ThreadMark:
     on: bool
 
 
-MARK: ContextVar[_ThreadMark | None] = ContextVar("backprint: bodies of custom operators are captured", default=None)
+_MARK: ContextVar[_ThreadMark | None] = ContextVar("backprint: bodies of custom operators are captured", default=None)
+"""The mark of this thread. It cannot be an argument: the dispatcher calls kernels with the operator's arguments."""
 
 COMPOSITE_KEYS = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")
 """Dispatch keys of kernels that serve every device."""
@@ -338,21 +339,21 @@ def marking_thread(on: bool) -> Iterator[None]:
     cannot be reset from there, but its mark is turned off, which both threads see.
     """
     mark = _ThreadMark(on)
-    token = MARK.set(mark)
+    token = _MARK.set(mark)
     try:
         yield
     finally:
         mark.on = False
         with contextlib.suppress(ValueError):  # the token was made in another thread's context
-            MARK.reset(token)
+            _MARK.reset(token)
 
 
 def is_marked() -> bool:
     """Whether this thread is marked. A device thread of autograd counts as marked if the thread that called the
     backward is."""
-    mark = MARK.get()
+    mark = _MARK.get()
     if mark is None and (context := callers_context()) is not None:
-        mark = context.get(MARK)
+        mark = context.get(_MARK)
     return mark is not None and mark.on
 
 

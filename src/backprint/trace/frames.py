@@ -183,6 +183,8 @@ def line_in_backward() -> Source | None:
 _SHOWN = (printing_file(), logging.__file__)
 
 _prints = threading.local()
+"""`.depth` is how many calls of `print` to the screen are running in this thread. It cannot be an argument: the program
+calls `print`, and torch calls the mode that asks."""
 
 
 @contextlib.contextmanager

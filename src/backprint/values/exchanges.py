@@ -6,9 +6,8 @@ sent, whether threads have met or an earlier run is known (`Peers`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -154,20 +153,6 @@ class Others(Protocol):
     def label(self, reference: Any, /) -> str: ...
 
     def __call__(self, call: Call, tensor: Tensor, /) -> Tensor: ...
-
-
-ANSWER: ContextVar[Answer | None] = ContextVar("answer", default=None)
-"""The Answer to the collectives of graphs that run now. Without one, the process groups of this process answer."""
-
-
-@contextmanager
-def answered_by(answer: Answer) -> Iterator[None]:
-    """Answer the collectives of graphs that run inside."""
-    token = ANSWER.set(answer)
-    try:
-        yield
-    finally:
-        ANSWER.reset(token)
 
 
 def alike(sizes: Mapping[str, int]) -> Answer:

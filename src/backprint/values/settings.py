@@ -52,24 +52,25 @@ class ThreadTurns:
         return self.count > 0 and self.holder == _this_party()
 
 
-PARTIES = threading.local()
-"""`.party` is the party of a thread: one object for all of its threads."""
+_PARTIES = threading.local()
+"""`.party` is what the threads of one party have in common. It identifies a thread to the lock, as a thread's number
+does, so it belongs to the thread and is no argument."""
 
 
 def _this_party() -> Any:
     """Return the party of this thread; a thread without one is its own."""
-    return getattr(PARTIES, "party", None) or threading.get_ident()
+    return getattr(_PARTIES, "party", None) or threading.get_ident()
 
 
 @contextlib.contextmanager
 def of_party(party: object) -> Iterator[None]:
     """Be of a party in this thread."""
-    before = getattr(PARTIES, "party", None)
-    PARTIES.party = party
+    before = getattr(_PARTIES, "party", None)
+    _PARTIES.party = party
     try:
         yield
     finally:
-        PARTIES.party = before
+        _PARTIES.party = before
 
 
 ONE_AT_A_TIME = ThreadTurns()

@@ -24,7 +24,7 @@ from backprint.graph.verdicts import NOT_THE_DERIVATIVE, Power, Verdict
 from backprint.prove.annotations import with_found_annotations
 from backprint.prove.attest import Attested, attest, port_values, verdict_json
 from backprint.prove.draws import draw_from_recipes
-from backprint.prove.run import run_graph
+from backprint.prove.run import RunOptions, run_graph
 from backprint.prove.verify import checked_run, verify_capture
 from backprint.sample.inputs import Inputs, fit_inputs, without_data
 from backprint.sample.load import load
@@ -33,7 +33,7 @@ from backprint.sample.save import check_custom, write_staged
 from backprint.tools.export.export import check_export, without_exact, write_export
 from backprint.tools.graphnet.write import graphnet_writer, write_trees
 from backprint.values import settings
-from backprint.values.exchanges import alike, answered_by
+from backprint.values.exchanges import alike
 
 __all__ = ["check_custom", "write_file", "write_layout", "write_sample"]
 
@@ -212,7 +212,7 @@ def _loose_run(capture: Capture) -> Callable[[Graph, Mapping[str, Any]], tuple[A
     sizes = {label: len(members) for label, members in capture.rank.groups} if capture.rank is not None else {}
 
     def run(graph: Graph, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        with settings.ONE_AT_A_TIME, settings.preserving_random_states(), answered_by(alike(sizes)):
-            return run_graph(graph, values, strict=False)
+        with settings.ONE_AT_A_TIME, settings.preserving_random_states():
+            return run_graph(graph, values, strict=False, options=RunOptions(answer=alike(sizes)))
 
     return run

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from backprint._torch.pytree import tree_map
 from backprint.errors import RefusedError, UsageError
 from backprint.graph.nouns import Graph, Pair
-from backprint.prove.run import WATCHER, run_graph
+from backprint.prove.run import RunOptions, run_graph
 from backprint.tools.kernels.loops.call import call_of, inputs_by_port
 from backprint.tools.kernels.lowered import Lowered
 from backprint.values.closeness import NOTHING
@@ -421,11 +421,7 @@ def values_of_steps(graph: Graph, inputs: Sequence[Tensor], names: Collection[st
             values[name] = (value[1] if isinstance(value, tuple) else value).clone()  # a dropout's mask is its second
 
     torch.manual_seed(SEED)
-    token = WATCHER.set(keep)
-    try:
-        run_graph(graph, inputs, strict=False)
-    finally:
-        WATCHER.reset(token)
+    run_graph(graph, inputs, strict=False, options=RunOptions(watch=keep))
     return values
 
 

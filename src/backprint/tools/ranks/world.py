@@ -21,6 +21,7 @@ from backprint.graph.links import mutated
 from backprint.graph.nouns import OUT_ROLES, Capture
 from backprint.graph.verdicts import DIGESTS, PROGRAM, PortVerdict, Verdict, worst
 from backprint.prove.results import Results, against, against_rows, numbers_of, results_by_port, witnessed
+from backprint.prove.run import RunOptions
 from backprint.prove.whole import replay_values
 from backprint.sample.load import load
 from backprint.sample.metadata import MAX_RANKS, Field, Witness, errors_with_path, read_json, write_json
@@ -48,7 +49,7 @@ from backprint.tools.ranks.text import (
 from backprint.tools.ranks.turns import RankTurns
 from backprint.tools.ranks.whole import AgainstWhole, against_whole
 from backprint.trace.program import Outcome
-from backprint.values.exchanges import Exchange, answered_by
+from backprint.values.exchanges import Exchange
 from backprint.values.settings import preserving_random_states
 from backprint.values.wrappers import is_wrapped
 
@@ -210,9 +211,9 @@ def replayed_together(
     def replayed(rank: int) -> Results:
         capture = ranks[rank]
         groups = dict(capture.rank.groups) if capture.rank is not None else {}
-        with answered_by(Among(meeting, rank, groups, arrived={} if arrived is None else arrived[rank])):
-            torch.manual_seed(capture.seed)
-            return replay_values(capture, values[rank], None).results
+        among = Among(meeting, rank, groups, arrived={} if arrived is None else arrived[rank])
+        torch.manual_seed(capture.seed)
+        return replay_values(capture, values[rank], None, RunOptions(answer=among)).results
 
     with preserving_random_states():
         return turns.run(replayed)
