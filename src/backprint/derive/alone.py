@@ -335,7 +335,9 @@ def _tries_of(why: str, calls: Sequence[FunctionCall], seed: int) -> Iterator[Tr
 
 
 def _tries_of_call(name: str, call: FunctionCall, seed: int) -> Iterator[Try]:
-    """Yield a Try of a call beside differences of its forward, and the Tries of its tangents that have a fault."""
+    """Yield the Tries of one call of a custom Function by itself: its gradients beside finite differences of its
+    forward, whether other tangents could be tried, and each kind of tangents with a fault. A call of which no gradient
+    is wanted has none."""
     tensors = [value for value in plain_leaves(call.arguments) if isinstance(value, Tensor)]
     if not all(type(tensor) is Tensor and tensor.layout is torch.strided for tensor in tensors):
         yield Try(name, why_not="it takes tensors that are not dense")
@@ -346,10 +348,10 @@ def _tries_of_call(name: str, call: FunctionCall, seed: int) -> Iterator[Try]:
         yield attempt(name, partial(_fault_by_differences, *subject), "for")
         tries: list[Try] = []
 
-        def collect() -> None:
+        def try_tangents() -> None:
             tries.extend(kinds_alone(*subject))
 
-        yield attempt(name, collect, "for")
+        yield attempt(name, try_tangents, "for")  # a Try of its own where it raises; the faults follow
         yield from (Try(f"{name} with {one.name}", one.fault, word="for") for one in tries if one.fault is not None)
 
 

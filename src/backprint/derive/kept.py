@@ -60,12 +60,12 @@ def with_kept(
     return changed
 
 
-def _is_worse(kept: Mapping[str, Any], result: Derivative, meant: Sequence[str]) -> bool:
-    """Whether a kept word is that the backward is not the derivative, at a place that is not meant to differ, and the
-    graphs do not show it."""
+def _is_worse(kept: Mapping[str, Any], of_graphs: Derivative, meant: Sequence[str]) -> bool:
+    """Whether the word that a sample keeps is worse than the word of its graphs: it says "not the derivative", not only
+    of Functions that are `meant` to differ, and the graphs do not say so."""
     functions = kept.get("functions") or ()
     is_meant = bool(functions) and set(functions) <= set(meant)
-    return kept.get("word") == NOT_THE_DERIVATIVE and not is_meant and result.word != NOT_THE_DERIVATIVE
+    return kept.get("word") == NOT_THE_DERIVATIVE and not is_meant and of_graphs.word != NOT_THE_DERIVATIVE
 
 
 def _is_explained(kept: Mapping[str, Any], result: Derivative, capture: Capture, meant: Sequence[str]) -> bool:

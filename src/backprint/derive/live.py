@@ -169,10 +169,14 @@ def tries_of_step(capture: Capture, values: Mapping[str, Tensor]) -> list[Try]:
 def tangent_tries(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
 ) -> list[Try]:
-    """Return the tries of tangents. All backwards run on the graph of one forward; where that is refused, or one is
-    wrong, each has a forward of its own: so a backward that spoils its graph is told from one that reads tangents
-    wrongly."""
+    """Return the tries of tangents of other kinds, and of a second backward of the same graph (AGAIN).
+
+    First all backwards run on the graph of one forward. If one raises or is wrong there, each runs again on a forward
+    of its own: a fault that only the shared graph shows is one of AGAIN, for that backward spoils its graph. A fault
+    on both is one of that kind of tangents.
+    """
     names = capture.signature.differentiable
+    # Why the second backward could not be tried, and the port and the error by which it differs from the first.
     why_not, shown = "", None
     with program.calls(values, capture.seed) as call:
         forward = call()
@@ -208,7 +212,8 @@ def tangent_tries(
     if apart(again, gradients):
         if why_not or shown:
             return [Try("tangents of other kinds", why_not=CHANGES_ALONE)]
-        return [Try(AGAIN, word="for"), *tries]  # on one graph it does, and there the fault is
+        # Two forwards do not repeat each other, so they tell nothing. Two backwards of one graph did: its faults stand.
+        return [Try(AGAIN, word="for"), *tries]
     on_own = list(_kinds_of_tangents(capture, on_its_own, tangents, gradients, meant))
     if why_not:
         return [Try(AGAIN, why_not=why_not, word="for"), *on_own]

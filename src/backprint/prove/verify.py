@@ -240,13 +240,15 @@ def attempt(capture: Capture, draw: Draw, details: list[str]) -> _Attempt | None
 
 
 def compared(capture: Capture, draw: Draw, results: Results, details: list[str]) -> list[PortVerdict]:
-    """Compare the results on one draw with the best reference for it; no verdicts if there is none."""
+    """Compare the results on one draw with the best reference that there is: the live program, else the digests that
+    the sample keeps, else autograd of the forward. A sample keeps digests for two draws; there are no verdicts on
+    another one."""
     if capture.origin.alive:
         witness = PROGRAM if draw.name == "captured" else REDRAWN
         return witnessed(against_program(capture, draw, results, details), witness)
     if draw.name in ("recipe", SECOND) and capture.witness is not None:
         return witnessed(against_kept(capture, draw, results), DIGESTS)
-    if draw.name == "recipe" or capture.witness is None:
+    if capture.witness is None:
         return against_autograd(capture, draw, results, details)
     return []
 

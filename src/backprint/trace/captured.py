@@ -52,7 +52,7 @@ def capture_of(
     options: CaptureOptions,
 ) -> Capture:
     """Return the Capture of an engine's result. `options` are the options of the call."""
-    # Only a step of engine `eager` has these hooks in its backward.
+    # Hooks after accumulation: only engine `eager` has them in its backward, and not with a second one.
     if engine != "eager" or options.order == 2:
         result = without_hooks_after(result, engine, options)
     program = result.program
@@ -416,8 +416,9 @@ class LiveProgram(Origin):
         return tensors
 
     def own_values(self, tensor: Tensor) -> Tensor:
-        """Return an external tensor with the values that it has now. Where ranks share a process, a small tensor has a
-        rank's own values only while that rank is in its place, so they are copied."""
+        """Return an external tensor whose values stay this rank's. Ranks of one process share its small tensors, and
+        the values of a rank are put into them when its turn comes, so they are copied. Ranks do not exchange the values
+        of larger tensors."""
         return tensor.clone() if self.program.peers is not None and is_small(tensor) else tensor
 
     def run_step(

@@ -464,12 +464,12 @@ class _ObjectCopier:
         """Put copies of the items of a container into an empty one, by none of the methods of its own class."""
         if isinstance(value, dict):
             base = collections.OrderedDict if isinstance(value, collections.OrderedDict) else dict
-            for key, item in dict.items(value):
+            for key, item in base.items(value):
                 base.__setitem__(copy, key, self.copy(item, _part_name(name, _key_name(key))))
         elif isinstance(value, SEQUENCES):
-            append = list.append if isinstance(value, list) else collections.deque.append
-            for index, item in enumerate(value):
-                append(copy, self.copy(item, _part_name(name, str(index))))
+            sequence: Any = list if isinstance(value, list) else collections.deque
+            for index, item in enumerate(sequence.__iter__(value)):
+                sequence.append(copy, self.copy(item, _part_name(name, str(index))))
 
 
 MADE_BY = (

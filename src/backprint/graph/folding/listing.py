@@ -150,10 +150,12 @@ def _source_lines(item: FoldedStep, counts: Sequence[int], names: Collection[str
 
 
 def _step_line(item: FoldedStep, names: Collection[str]) -> str:
-    """Return a step as one line: its names, its type, its call, and behind it the operator that it is an echo of."""
-    # The operators that a backward names are in the forward: whether it has a `view_0` as well is not known here.
-    step, known = item.step, {"echo": None}
-    braces = {place: in_braces(series, known.get(place[:4], names)) for place, series in item.series}
+    """Return a step of a loop as one line, with what differs between iterations in braces:
+    `mm_{3i}: "f32[4, 4]" = aten.mm.default(x_{i}, w)  # gradient of mm_{9-3i}`. `names` are all names of the graph: a
+    `view_0` in a series may stand for `view` only if the graph has no `view_0` as well."""
+    step = item.step
+    # The names of an echo are in the other graph, so it is not known whether it has a `view_0`.
+    braces = {place: in_braces(series, None if place.startswith("echo") else names) for place, series in item.series}
     arguments = {
         place: braces[place] if isinstance(value, str) else Ref(braces[place])
         for place, value in places_of(step)

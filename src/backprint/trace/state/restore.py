@@ -69,8 +69,8 @@ def with_foreign_random_states(
 ) -> Iterator[None]:
     """Set generators that are not torch's to their state at the call, or after its forward, and note which are used.
 
-    Afterwards the process's generators have the caller's state again. Generators that the program reaches are restored
-    with the Snapshot.
+    Afterwards the process's generators have the caller's state again. Generators that the program holds are set here to
+    their state at the call, once a run has drawn from them (`states.objects`); the Snapshot gives them back.
     """
     states_of_caller = foreign_states()
     states_to_begin = (backward and states.after) or states.states
@@ -78,7 +78,7 @@ def with_foreign_random_states(
     set_foreign_states(states_to_begin)
     for source, state in () if backward else states.objects.values():
         set_generator_state(source, state)
-    before = _generators_in(snapshot)
+    generators_before = _generators_in(snapshot)
     try:
         yield
         after = foreign_states()
@@ -88,7 +88,7 @@ def with_foreign_random_states(
         states.drawn.update(
             name for name, state in states_to_begin.items() if hashable_state(state) != hashable_state(after[name])
         )
-        for name, source, state in before:
+        for name, source, state in generators_before:
             if hashable_state(state) != hashable_state(generator_state(source)):
                 states.objects.setdefault(name, (source, state))
     finally:
