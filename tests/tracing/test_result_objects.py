@@ -363,3 +363,26 @@ def test_a_registered_class_without_names_for_its_children_numbers_them() -> Non
 def test_a_result_on_the_meta_device_is_refused() -> None:
     with pytest.raises(bp.errors.CaptureError, match=r"returns output\.1, a tensor on the meta device"):
         bp.capture(lambda x: [x * 2, torch.empty_like(x, device="meta")], torch.randn(3))
+
+
+def test_a_result_keeps_the_order_of_an_ordered_dict() -> None:
+    def program(x: Tensor) -> collections.OrderedDict[str, Tensor]:
+        result = collections.OrderedDict(first=x * 2, second=x * 3)
+        result.move_to_end("first")
+        return result
+
+    x = torch.ones(2)
+    replayed = bp.replay(bp.capture(program, x), x).outputs
+    assert list(replayed) == ["second", "first"]
+    assert torch.equal(replayed["first"], x * 2)
+
+    class Moved(collections.OrderedDict[str, Any]):
+        """It is opened as an object, because it has attributes."""
+
+        def __init__(self, x: Tensor) -> None:
+            super().__init__(first=x * 2, second=x * 3)
+            self.move_to_end("first")
+            self.own = x
+
+    replayed = bp.replay(bp.capture(Moved, x), x).outputs
+    assert list(replayed) == ["second", "first"]
