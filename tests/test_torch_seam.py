@@ -239,7 +239,12 @@ def hide(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     others = {other for row in rows for other in row.other_paths}
     for known in {path, *others}:
         home, _, name = known.rpartition(".")
-        monkeypatch.delattr(private.at_path(home, ()), name, raising=not others)
+        try:
+            module = private.at_path(home, ())
+        except PrivateApiError:
+            assert others, f"{home} is not in this torch, and {path} has no other path"
+            continue  # a newer torch has the name there
+        monkeypatch.delattr(module, name, raising=not others)
 
 
 @pytest.mark.parametrize("path", hideable())

@@ -253,6 +253,7 @@ def captured_world(
 ) -> CaptureReport:
     """Capture all ranks of a step, and save them to one folder."""
     import backprint as bp
+    from backprint.graph.capture_options import DEFAULTS
 
     if options["layout"] != "backprint":
         raise UsageError("--world writes a folder with a sample of each rank: leave --layout out")
@@ -260,7 +261,7 @@ def captured_world(
         raise UsageError("--world calls a factory in each rank: leave --device and --trust out")
     entered("capture")
     gc.set_threshold(100_000, 20, 50)  # as for one process
-    named = ("engine", "mode", "loss", "specialize", "name", "partition", "fake", "stamp", "dynamic")
+    named = [key for key in DEFAULTS if key in options and key not in ("world", "ranks")]
     several: dict[str, Any] = {key: tuple(options[key]) for key in ("allow", "meant", "decompose")}
     several["requires_grad"] = requires_grad_of(options["requires_grad"])
     chosen = {key: options[key] for key in named} | several | {"order": int(options["order"])}
