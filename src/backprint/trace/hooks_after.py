@@ -100,7 +100,10 @@ def nodes_kept(leaves: Mapping[str, Tensor]) -> list[str]:
         plain = {
             name: leaf
             for name, leaf in leaves.items()
-            if type(leaf) in (Tensor, nn.Parameter) and leaf.is_leaf and leaf.requires_grad
+            if type(leaf) in (Tensor, nn.Parameter)
+            and leaf.is_leaf
+            and leaf.requires_grad
+            and leaf.layout is torch.strided
         }
         nodes = {name: _node_of(leaf) for name, leaf in plain.items() if sys.getrefcount(_node_of(leaf)) > new}
     if not nodes:

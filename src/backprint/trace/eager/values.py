@@ -394,14 +394,37 @@ class Storages:
         known = [] if storage is None else [storage.base, *storage.roots]
         known += [before] if before.memory == after.memory else []
         # In memory that the storage has already, the tensor is one more view of it.
-        if bytes_spanned(after) > max(map(bytes_spanned, known), default=-1):
+        if bytes_spanned(after) <= max(map(bytes_spanned, known), default=-1):
+            return
+        if storage is None or before.memory != after.memory or not math.prod(storage.base.shape):
             self.begin_uninitialized(after, 0 if storage is None else storage.write_count + 1)
+        else:
+            self.begin_larger(storage.base, after, storage.write_count + 1)
+
+    def begin_larger(self, old: StorageView, place: StorageView, write_count: int) -> None:
+        """Start a storage that `resize_` has made larger: it keeps its elements, and the new ones are undefined."""
+        if old.dtype is not place.dtype or not all(map(_is_whole, (old, place))):
+            raise CaptureError(
+                f"resize_ makes a tensor with the strides {list(old.stride or ())} larger: make a new tensor of the "
+                "whole size instead, and copy into it"
+            )
+        count = math.prod(old.shape)
+        flat = self.page.emit(aten.view.default, (self.value_at(old), [count]))
+        options = (("dtype", place.dtype), ("device", place.device))
+        rest = self.page.emit(aten.empty.memory_format, ([math.prod(place.shape) - count],), options)
+        joined = self.page.emit(aten.cat.default, ([Ref(flat), Ref(rest)],))
+        self.begin(self.page.emit(aten.view.default, (Ref(joined), list(place.shape)), place=place), place, write_count)
 
     def begin_uninitialized(self, place: StorageView, write_count: int) -> None:
         """Start a storage of a new size, whose content is undefined until written."""
         options = (("dtype", place.dtype), ("device", place.device))
         args = (list(place.shape), list(place.stride or ()))
         self.begin(self.page.emit(aten.empty_strided.default, args, options, place), place, write_count)
+
+
+def _is_whole(place: StorageView) -> bool:
+    """Whether a tensor is contiguous from the beginning of its storage on."""
+    return not place.offset and place.stride == contiguous_strides(place.shape)
 
 
 # ---- Sparse tensors
