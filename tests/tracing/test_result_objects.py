@@ -386,3 +386,14 @@ def test_a_result_keeps_the_order_of_an_ordered_dict() -> None:
 
     replayed = bp.replay(bp.capture(Moved, x), x).outputs
     assert list(replayed) == ["second", "first"]
+
+
+def test_a_result_that_contains_itself_is_refused_by_name() -> None:
+    def program(x: Tensor, inside: bool) -> Any:
+        result: list[Any] = [x * 2]
+        result.append(result)
+        return types.SimpleNamespace(result=result) if inside else result
+
+    for inside in (False, True):
+        with pytest.raises(bp.errors.CaptureError, match="a container that contains itself"):
+            bp.capture(program, torch.ones(2), inside)

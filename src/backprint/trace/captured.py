@@ -40,7 +40,7 @@ from backprint.trace.witness import run_forward, run_step
 from backprint.values import settings
 from backprint.values.fingerprint import DescribeState, describe_value, fingerprint_differences
 from backprint.values.memory import Overlap, has_memory, is_small, memory_spans, overlapping_pairs
-from backprint.values.results import ResultTree
+from backprint.values.results import ResultTree, refusal_of_depth
 from backprint.values.settings import STATE_OF, outside_modes, preserving_random_states, seed_torch
 from backprint.values.tree import alias_groups, copy_values, flatten_with_path
 from backprint.values.wrappers import opened
@@ -471,7 +471,10 @@ class LiveProgram(Origin):
     def describe_leaves(leaves: Sequence[Any], tree: ResultTree) -> tuple[Any, ...]:
         """Return fingerprints of all that a result holds besides tensors: a replay returns these parts as captured."""
         describing = DescribeState(lambda _: "")
-        return tuple(describe_value(value, describing, False).like for value in (*leaves, *tree.templates))
+        try:
+            return tuple(describe_value(value, describing, False).like for value in (*leaves, *tree.templates))
+        except RecursionError:
+            raise refusal_of_depth() from None
 
     def rebuild(self, structure: Any, named: Mapping[str, Tensor]) -> Any:
         """Return these outputs in the program's own containers."""

@@ -98,7 +98,10 @@ def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
     """Return a result's leaves under their names (`output`, `output.0`, `output.logits`), and the ResultTree that holds
     them."""
     # Containers of pytree are flattened. An object that is to be opened is a leaf of pytree here.
-    leaves, spec = pytree.tree_flatten(result, is_leaf=_is_opened_as_object)
+    try:
+        leaves, spec = pytree.tree_flatten(result, is_leaf=_is_opened_as_object)
+    except RecursionError:
+        raise refusal_of_depth() from None
     paths = list(zip(leaf_paths(result, leaves), leaves, strict=True))
     named_leaves: list[tuple[str, Any]] = []
     opened: list[tuple[Any, int] | None] = []
@@ -113,6 +116,15 @@ def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
     summary = "one value" if len(paths) == 1 and not paths[0][0] else f"{type_text(result)} of {path_texts}"
     return [(name, leaf) for name, (_, leaf) in zip(names, named_leaves, strict=True)], ResultTree(
         spec, tuple(opened), summary
+    )
+
+
+def refusal_of_depth() -> CaptureError:
+    """Return the refusal of a result without end, or of one that is too deep for Python."""
+    return CaptureError(
+        "the program returns a container that contains itself, or that is nested too deeply: return its tensors in a "
+        "tuple or a list",
+        every_engine=True,
     )
 
 
