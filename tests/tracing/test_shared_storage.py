@@ -100,3 +100,11 @@ def test_a_program_that_raises_by_itself() -> None:
 
     with pytest.raises(ValueError, match="its own"):
         bp.capture(program, torch.randn(3))
+
+
+def test_why_arguments_that_share_written_memory_have_no_backward_is_said() -> None:
+    whole = torch.randn(8)
+    capture = bp.capture(lambda a, b: a.add_(1) * b, whole[:4], whole[4:])
+    (note,) = capture.notes
+    assert note.startswith("a, b share memory that the program writes to, so they do not require grad by default")
+    assert capture.pairs[0].backward is None

@@ -100,6 +100,12 @@ def _note_without_backward(result: EngineResult, options: CaptureOptions) -> tup
     if asked_for_none or any(pair.backward is not None for pair in result.pairs):
         return ()
     names = [named.name for named in result.program.tensors if named.requires_grad]
+    shared = sorted({name for group in result.program.written_alias_groups for name in group})
+    if not names and shared and options.requires_grad is None:
+        return (
+            f"{', '.join(shared[:4])} share memory that the program writes to, so they do not require grad by default, "
+            "and nothing else requires grad: the forward alone was captured",
+        )
     if not names:
         return ("nothing requires grad: the forward alone was captured",)
     first = f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
