@@ -353,3 +353,24 @@ def test_inputs_that_share_memory_larger_than_they_are(engine: str) -> None:
         "left": [4.0, 6.0, 8.0, 10.0, 12.0, 14.0],
         "right": [[8.0, 10.0, 12.0], [14.0, 8.0, 9.0]],
     }
+
+
+def test_resize_of_a_tensor_keeps_its_elements_and_of_a_view_is_refused_by_name() -> None:
+    def grown(x: Tensor) -> Tensor:
+        y = x.detach().clone()
+        y.resize_(5, 4)
+        y[3:] = 1
+        return y.sum() * x
+
+    x = torch.randn(3, 4, requires_grad=True)
+    capture = bp.capture(grown, x, engine="eager")
+    assert [verdict.verdict for verdict in capture.verify()] == ["bitwise"]
+
+    def of_a_view(x: Tensor) -> Tensor:
+        part = x.detach().clone()[1:]
+        part.resize_(5, 4)
+        part[2:] = 1
+        return part.sum() * x
+
+    with pytest.raises(bp.errors.CaptureError, match="resize_ makes a tensor larger that is a view"):
+        bp.capture(of_a_view, x, engine="eager")

@@ -405,8 +405,8 @@ class Storages:
         """Start a storage that `resize_` has made larger: it keeps its elements, and the new ones are undefined."""
         if old.dtype is not place.dtype or not all(map(_is_whole, (old, place))):
             raise CaptureError(
-                f"resize_ makes a tensor with the strides {list(old.stride or ())} larger: make a new tensor of the "
-                "whole size instead, and copy into it"
+                "resize_ makes a tensor larger that is a view, or is not contiguous from the beginning of its memory "
+                "on: make a new tensor of the whole size instead, and copy into it"
             )
         count = math.prod(old.shape)
         flat = self.page.emit(aten.view.default, (self.value_at(old), [count]))
