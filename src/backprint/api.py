@@ -129,7 +129,8 @@ def capture(
     from backprint.errors import UsageError
     from backprint.graph import calls
     from backprint.graph.capture_options import DEFAULTS
-    from backprint.prove.proven import capture_with_recipes, resolve_options
+    from backprint.prove.capturing import capture_with_recipes
+    from backprint.trace.entry import resolve_options
 
     options = {option: arguments[option] for option in DEFAULTS}
     calls.check_name(name)
@@ -235,7 +236,7 @@ def verify(
     check_capture(capture, "verify")
     check_sequence("draws", draws)
     if trace is not False:
-        from backprint.prove.proven import verify_stamped
+        from backprint.prove.stamped import verify_stamped
 
         return [verify_stamped(capture, trace)]
     return with_derivatives(capture, prove(capture, tuple(draws or DRAWS)), derivative)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import inspect
 import os
@@ -346,3 +347,21 @@ def binds(target: Any, *args: Any) -> bool:
     except ValueError:
         return True
     return True
+
+
+NEEDS_GROUP = ("Default process group has not been initialized", "Error initializing torch.distributed")
+"""How PyTorch's errors begin that say that a program needs a process group."""
+
+
+@contextlib.contextmanager
+def with_advice_on_ranks() -> Iterator[None]:
+    """Say what to do where a program raises because it has no process group."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith(NEEDS_GROUP):
+            raise
+        raise UsageError(
+            f"the program is one of several ranks ({error}): capture them all here, without a process group, with "
+            "world=2 (--world 2), or run it under torchrun, where it has one"
+        ) from error

@@ -34,6 +34,6 @@ at the capture, and a difference that it explains is named.
 - `power`: how far results move when inputs are redrawn. `observed`: statistics of every value.
 - `nonfinite`: where NaN and Inf come from.
 - `again`: a saved forward as a module that can be captured again; `scatter`: updates of views in it.
-- `capturing`: trace, prove, decide. `proven`: what `bp.capture` does with a callable, and the proofs of recorded steps
-  and stamped captures. These stand above `trace`, and join it with the proofs.
+- `capturing`: trace, prove, decide: what `bp.capture` does with a callable. It stands above `trace`, and joins it with
+  the proofs. `stamped`: a stamped Capture compared with a trace in full.
 """

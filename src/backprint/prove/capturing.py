@@ -1,8 +1,8 @@
 """Capture a call: trace it with an engine, prove the graphs against the program, decide which capture is used.
 
-Read it in this order: `capture_call` at the end is what the API calls. OTHER_ENGINE says which engine is asked next, by
-the cause why one was not enough. `_candidate` traces and proves once, and `choose` decides. The engines themselves, and
-the options that each supports, are in `trace/entry`.
+Read it in this order: `capture_with_recipes` at the end is what the API calls. OTHER_ENGINE says which engine is asked
+next, by the cause why one was not enough. `_candidate` traces and proves once, and `choose` decides. The engines
+themselves, and the options that each supports, are in `trace/entry`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import threading
 import traceback
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,11 +19,13 @@ import torch
 
 from backprint import errors
 from backprint.errors import BackprintError, CaptureError, DataDependentError, GraphError, RefusedError, UsageError
+from backprint.graph.calls import with_advice_on_ranks
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture, Guard
 from backprint.graph.verdicts import REFUTED, UNSTEADY
 from backprint.prove import at_capture
 from backprint.prove.at_capture import Proof
+from backprint.sample.inputs import Inputs, with_recipes
 from backprint.trace import derivatives
 from backprint.trace.captured import LiveProgram, capture_of
 from backprint.trace.custom import with_operator_bodies
@@ -34,7 +36,7 @@ from backprint.trace.request import CONTROL_FLOW, VIEW_UPDATE, Doubt, HasCheckpo
 from backprint.trace.running import restoring_state
 from backprint.trace.silent_writes import ADVICE, silent_write
 from backprint.trace.witness import second_order
-from backprint.values.exchanges import Others
+from backprint.values.exchanges import Others, Peers
 from backprint.values.settings import outside_modes, preserving_random_states
 
 # ---- Which engine is asked next, by the cause why one was not enough
@@ -469,3 +471,17 @@ def _capture_once(
         if request.options.engine == "aot" and program.peers is not None:
             return _among_ranks(request, read(fake=True))
         return _by_auto(request, requested) if request.options.engine == "auto" else _by_engine(request)
+
+
+@with_advice_on_ranks()
+def capture_with_recipes(
+    target: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    options: CaptureOptions,
+    recipes: Inputs | None = None,
+    peers: Peers | None = None,
+) -> Capture:
+    """Return the Capture of a call, which can be saved: `recipes` are those that made its tensors, if any did, and
+    others are fitted to them. `peers` answer its collectives."""
+    return with_recipes(capture_call(target, args, kwargs, options, peers=peers), recipes)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from typing import NamedTuple
 
 from backprint.errors import BackprintError, DeviceAssertError, GuardError, ReplayError
 from backprint.graph.keys import PortKey, with_tangents
 from backprint.graph.links import compared_alone, contradictions
-from backprint.graph.nouns import Capture, Graph, left_out_of, stamp_of
+from backprint.graph.nouns import Capture, left_out_of, stamp_of
 from backprint.graph.verdicts import (
     DIGESTS,
     PROGRAM,
@@ -277,35 +276,3 @@ def checked_run(capture: Capture, draw: Draw) -> CheckedRun:
         ),
         notes,
     )
-
-
-# ---- A stamped Capture, compared with a trace of the whole program
-
-
-def against_trace(stamped: Capture, full: Capture) -> Verdict:
-    """Return the Verdict of a stamped Capture: `wrong` if a trace in full has other graphs.
-
-    Nothing is computed, so it is `unproven` even if they are.
-    """
-    hashes = []
-    for left, right in zip_longest(stamped.pairs, full.pairs):
-        for side in ("forward", "backward"):
-            ours, theirs = getattr(left, side, None), getattr(right, side, None)
-            if hash_of(ours) != hash_of(theirs):
-                name = (left or right).name
-                here, there = _size_and_hash(ours), _size_and_hash(theirs)
-                difference = f"{name} {side} is not that of a trace in full: {here} here, {there} there"
-                return Verdict("wrong", stamped.name, difference)
-            hashes.append(f"{side} {hash_of(ours)[:16]}")
-    difference = f"a trace in full has the same graphs ({', '.join(hashes)})"
-    return Verdict("unproven", stamped.name, f"{FAKE}; {stamp_of(stamped.notes)}; {difference}")
-
-
-def hash_of(graph: Graph | None) -> str:
-    """Return the hash of a graph; `none` if there is no graph."""
-    return "none" if graph is None else graph.hash()
-
-
-def _size_and_hash(graph: Graph | None) -> str:
-    """Say how many steps a graph has, and its hash."""
-    return "none" if graph is None else f"{len(graph.steps)} steps, hash {graph.hash()[:16]}"

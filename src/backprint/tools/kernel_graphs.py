@@ -21,7 +21,7 @@ from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.fx.to_fx import to_fx
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Spec, Step, TensorSpec, Value
 from backprint.graph.steps import free, live, mapped, used, with_names
-from backprint.prove.proven import capture_with_recipes
+from backprint.prove.capturing import capture_with_recipes
 from backprint.values.tree import with_distinct_tensors
 
 

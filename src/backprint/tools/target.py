@@ -16,9 +16,9 @@ from typing import Any
 from backprint.common.factories import find_factory
 from backprint.common.formats import BACKPRINT, FORMATS, GRAPHNET, format_of
 from backprint.errors import SampleError, UsageError
+from backprint.graph.calls import with_advice_on_ranks
 from backprint.graph.capture_options import DEFAULTS
 from backprint.graph.nouns import Capture
-from backprint.prove.proven import capture_with_recipes, resolve_options, with_advice_on_ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,9 @@ def read_capture(place: Path, mode: str | None = None, trust: bool = False, allo
 def capture_target(target: Target, **options: Any) -> Capture:
     """Return the Capture of a Target. Its recipes become the Capture's, and only inputs without one get a fitted
     recipe."""
+    from backprint.prove.capturing import capture_with_recipes
+    from backprint.trace.entry import resolve_options
+
     unknown = sorted(set(options) - set(DEFAULTS))
     if unknown:
         raise UsageError(f"{unknown[0]!r} is not an option of bp.capture; its options are {', '.join(DEFAULTS)}")

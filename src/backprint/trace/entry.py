@@ -14,9 +14,12 @@ from torch import nn
 
 from backprint._torch.distributed import why_not_captured
 from backprint._torch.modules import COMPILED
-from backprint.common.text import printable
+from backprint._torch.pytree import tree_leaves
+from backprint.common.factories import find_factory
+from backprint.common.text import check_sequence, printable
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.capture_options import CaptureOptions
+from backprint.trace.custom import decompositions_of
 from backprint.trace.eager.engine import by_eager
 from backprint.trace.partition import PARTITIONS
 from backprint.trace.program import CalledProgram
@@ -181,3 +184,40 @@ MAX_NAME_LENGTH = 4096
 def _describe_target(target: Any) -> str:
     """Return a callable's name, or its type's, as text that can be printed."""
     return printable(str(getattr(target, "__name__", None) or type(target).__name__))[:MAX_NAME_LENGTH]
+
+
+# ---- Options that a user writes as text
+
+LOSSES = ("sum", "mean")
+"""Losses of the first floating-point output."""
+
+
+def resolve_options(options: Mapping[str, Any]) -> CaptureOptions:
+    """Return the options of a call with losses and decompositions resolved by name; a string instead of a sequence of
+    names is refused."""
+    check_sequence("allow", options.get("allow"))
+    check_sequence("meant", options.get("meant"))
+    check_sequence("decompose", options.get("decompose"))
+    resolved = dict(options)
+    if isinstance(resolved.get("loss"), str):
+        resolved["loss"] = loss_of(resolved["loss"])
+    if isinstance(resolved.get("decompose"), (tuple, list)):
+        resolved["decompose"] = decompositions_of(resolved["decompose"]) or None
+    return CaptureOptions(**resolved)
+
+
+def loss_of(text: str | None) -> Any:
+    """Return a loss by name, or a function of the user's."""
+    if text is None:
+        return None
+    if text in LOSSES:
+        return lambda output: getattr(_first_tensor(output), text)()
+    return find_factory(text)
+
+
+def _first_tensor(output: Any) -> Any:
+    """Return the first floating-point tensor of a result."""
+    for leaf in tree_leaves(output):
+        if isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex()):
+            return leaf
+    raise UsageError("loss: the output holds no floating-point tensor")

@@ -32,7 +32,7 @@ from backprint._torch.distributed import (
 from backprint.errors import BackprintError, CaptureError, RanksError, describe_error
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture
-from backprint.prove.proven import capture_with_recipes
+from backprint.prove.capturing import capture_with_recipes
 from backprint.run_sample import received_by
 from backprint.tools.ranks.sharded import WARM_UP, step_among_others
 from backprint.trace import frames

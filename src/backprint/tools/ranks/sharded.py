@@ -19,7 +19,7 @@ from backprint._torch.fake import FakeTensor, set_device_guards
 from backprint.errors import CaptureError, UsageError
 from backprint.graph.capture_options import CaptureOptions
 from backprint.graph.nouns import Capture
-from backprint.prove.proven import capture_with_recipes
+from backprint.prove.capturing import capture_with_recipes
 from backprint.tools.ranks.kept import Kept, Value, with_own_copies, with_values
 from backprint.tools.ranks.meeting import Among, Meeting
 from backprint.tools.ranks.turns import RankTurns, raise_with_rank, set_state_of_process, state_of_process

@@ -5,7 +5,7 @@ This module is the face: `record`.
 - `script`: the script, run as Python runs it.
 - `recording`: hooks on torch that find where a step begins and ends.
 - `messages`: the collectives of a step that runs among processes.
-- `steps`: the tape of one step, divided where backwards begin and end, as a Capture.
+- `steps`: the tape of one step, divided where backwards begin and end, as a Capture. `proving`: its proof.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def record(
     report = tell or messages.append
 
     def prove_and_keep(number: int, capture: Capture) -> None:
-        from backprint.prove.proven import proven_step
+        from backprint.tools.record.proving import proven_step
 
         whole = proven_step(capture)
         if done is None:
