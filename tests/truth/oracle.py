@@ -317,9 +317,10 @@ def _eager(
     leaves, by_rule = askers(case, call)
     if how == "unasked":  # what asks is within reach, and not used: then the inputs ask
         leaves, by_rule, scale = (floats_of(call), True, None) if leaves and not by_rule else ([], True, None)
-    if by_rule and how == "clones":
-        call, leaves, fine = _clones(call, leaves)
-        truth.differentiated &= fine
+    if by_rule and how == "clones" and _share_memory(call):
+        leaves, by_rule = [], False  # clones would be another program: nothing asks, as Backprint's note says
+    elif by_rule and how == "clones":
+        call, leaves = _clones(call, leaves)
     elif by_rule:
         for tensor in leaves:
             tensor.requires_grad_()
@@ -360,14 +361,19 @@ def _eager(
     return truth
 
 
-def _clones(call: Call, leaves: list[Tensor]) -> tuple[Call, list[Tensor], bool]:
-    """The call with clones of new leaves in place of its tensors; the leaves; whether no two shared memory."""
+def _share_memory(call: Call) -> bool:
+    """Whether two tensors of a call lie in one storage."""
+    storages = [t.untyped_storage()._cdata for t in unique(argument_tensors(call))]
+    return len(set(storages)) < len(storages)
+
+
+def _clones(call: Call, leaves: list[Tensor]) -> tuple[Call, list[Tensor]]:
+    """The call with clones of new leaves in place of its tensors; the leaves."""
     fresh = {id(t): t.detach().clone().requires_grad_() for t in leaves}
     used = {key: t.clone() for key, t in fresh.items()}
-    storages = [t.untyped_storage()._cdata for t in unique(argument_tensors(call))]
     args, kwargs = pytree.tree_map(lambda v: used.get(id(v), v), (call.args, call.kwargs))
     order = [t for t in unique(argument_tensors(call)) if id(t) in fresh]
-    return Call(args, kwargs), [fresh[id(t)] for t in order], len(set(storages)) == len(storages)
+    return Call(args, kwargs), [fresh[id(t)] for t in order]
 
 
 def _gradients(outs: list[Tensor], tangents: list[Tensor], leaves: list[Tensor], how: str) -> list[Tensor | None]:

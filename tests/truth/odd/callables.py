@@ -702,7 +702,6 @@ many(
     owner_late_binding=lambda: Case(lambda x: sum(f(x) for f in [lambda v: v * n for n in (2, 3)]), randn(3)),  # noqa: B023
     owner_class_changes=lambda: Case(_changes_class(), randn(3)),
     owner_code_changes=lambda: Case(_changes_code(), randn(3)),
-    owner_defaults_change=lambda: Case(_changes_defaults(), randn(3)),
     owner_becomes_other_class=lambda: Case(_changes_own_class(), randn(3)),
     owner_function_by_value=lambda: Case(
         lambda x: (torch.sin if x.sum() > 0 else torch.cos)(x), rand(3), others=[-rand(3)]
@@ -802,18 +801,6 @@ def _changes_code() -> Any:
     def f(x):
         y = first(x)
         first.__code__ = second.__code__
-        return y
-
-    return f
-
-
-def _changes_defaults() -> Any:
-    def scale(x, n=2):
-        return x * n
-
-    def f(x):
-        y = scale(x)
-        scale.__defaults__ = (scale.__defaults__[0] + 1,)
         return y
 
     return f

@@ -45,14 +45,6 @@ def _calibrated(x: Any, folder: Path) -> Any:
     return x / json.loads(path.read_text())
 
 
-def _cached_tensor(x: Any, folder: Path) -> Any:
-    path = folder / "table.pt"
-    if path.exists():
-        return x + torch.load(path) * 2
-    torch.save(x.detach().mean(0), path)
-    return x
-
-
 def _cached_array(x: Any, folder: Path) -> Any:
     path = folder / "table.npy"
     if path.exists():
@@ -184,7 +176,6 @@ many(
     __name__,
     disk_mark=lambda: there(_mark),
     disk_calibration=lambda: there(_calibrated),
-    disk_cached_tensor=lambda: there(_cached_tensor),
     disk_cached_array=lambda: there(_cached_array),
     disk_log_counted=lambda: there(_logged),
     disk_log_only=lambda: there(_logged_only),

@@ -288,7 +288,6 @@ many(
     global_module_hook=lambda: _reset(_adds_global_hook, _no_global_hooks, net=nn.Linear(4, 4)),
     global_import_hooked=lambda: _reset(_imports_counter, lambda: sys.modules.pop("odd_scratch_counter", None)),
     global_imported_before=lambda: _reset(_imports_counter, _counter_zero, begin=True),
-    global_imported_and_written=lambda: _reset(_writes_imported, _string_back),
     global_builtin_added=lambda: _reset(
         lambda x: run(setattr(__builtins_module(), "odd_word", 2), x * 2),
         lambda: vars(__builtins_module()).pop("odd_word", None),
@@ -560,17 +559,6 @@ def _counter_zero() -> None:
     module_ = importlib.import_module("odd_scratch_counter")
     module_.N = 1
     module_.SEEN.clear()
-
-
-def _writes_imported(x: Any) -> Any:
-    import string as late
-
-    late.odd_uses = getattr(late, "odd_uses", 1) + 1
-    return x * late.odd_uses
-
-
-def _string_back() -> None:
-    string.__dict__.pop("odd_uses", None)
 
 
 def __builtins_module() -> Any:

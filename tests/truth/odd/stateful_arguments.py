@@ -26,7 +26,6 @@ from case import Case, attributes, many, randn
 from torch import nn
 
 LEVEL = contextvars.ContextVar("odd_argument_level", default=1)
-NAN = float("nan")
 
 
 def given(f: Any, first: Any, second: Any, **more: Any) -> Case:
@@ -305,9 +304,6 @@ many(
     stateful_torch_generator_read=lambda: given(lambda x, o: x * o.initial_seed(), _gen(2), _gen(3)),
     stateful_closure=lambda: given(lambda x, o: x * o.get(), Cell(2.0), Cell(3.0)),
     stateful_side_table=lambda: given(lambda x, o: x * o.n, Counted(2.0), Counted(3.0)),
-    stateful_nan_identity=lambda: given(
-        lambda x, o: x * (2 if o[0] in o[1] else 3), (NAN, [NAN]), (float("nan"), [NAN])
-    ),
     stateful_ctypes=lambda: given(lambda x, o: x * o.value, ctypes.c_float(2.0), ctypes.c_float(3.0)),
     stateful_struct=lambda: given(lambda x, o: x * o.size, struct.Struct("b"), struct.Struct("q")),
     stateful_match=lambda: given(lambda x, o: x * int(o.group()), re.search(r"\d", "a2"), re.search(r"\d", "a3")),
