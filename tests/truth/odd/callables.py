@@ -701,7 +701,6 @@ many(
     ),
     owner_late_binding=lambda: Case(lambda x: sum(f(x) for f in [lambda v: v * n for n in (2, 3)]), randn(3)),  # noqa: B023
     owner_class_changes=lambda: Case(_changes_class(), randn(3)),
-    owner_code_changes=lambda: Case(_changes_code(), randn(3)),
     owner_becomes_other_class=lambda: Case(_changes_own_class(), randn(3)),
     owner_function_by_value=lambda: Case(
         lambda x: (torch.sin if x.sum() > 0 else torch.cos)(x), rand(3), others=[-rand(3)]
@@ -787,21 +786,6 @@ def _changes_class() -> Any:
     def f(x):
         Holder.n += 1
         return x * Holder.n
-
-    return f
-
-
-def _changes_code() -> Any:
-    def first(x):
-        return x * 2
-
-    def second(x):
-        return x * 3
-
-    def f(x):
-        y = first(x)
-        first.__code__ = second.__code__
-        return y
 
     return f
 

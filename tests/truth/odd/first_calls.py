@@ -265,7 +265,7 @@ many(
     __name__,
     **{f"call_later_than_{n}": (lambda n=n: numbered(_after(n))) for n in (1, 2, 3, 4, 6, 9, 14, 30)},
     **{f"call_every_{n}": (lambda n=n: numbered(_every(n))) for n in (2, 3, 4, 5)},
-    **{f"call_later_than_{n}_in_file": (lambda n=n: _file_counts(n)) for n in (1, 2, 4, 9)},
+    **{f"call_later_than_{n}_in_file": (lambda n=n: _file_counts(n)) for n in (1, 2, 4)},
     call_first_hook_not=lambda: numbered(_hooked),
     call_first_backward=lambda: numbered(_late_backward),
     call_first_undetached=lambda: numbered(_detaches_later),
