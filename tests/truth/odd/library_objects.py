@@ -8,8 +8,6 @@ import csv
 import functools
 import io
 import itertools
-import logging
-import logging.handlers
 import shlex
 import unittest.mock
 import weakref
@@ -90,11 +88,6 @@ def _writer() -> Any:
 def _write(x: Any, pair: Any) -> Any:
     pair[1].writerow([1])
     return x * len(pair[0].getvalue())
-
-
-def _memory_handler(x: Any, handler: Any) -> Any:
-    handler.emit(logging.LogRecord("a", 20, "", 0, "a", (), None))
-    return x * len(handler.buffer)
 
 
 def _cached_transform(x: Any, transform: Any) -> Any:
@@ -341,7 +334,6 @@ many(
     held_lexer=lambda: kept(lambda: shlex.shlex("2 3 4 5 6 7 8 9 " * 5), _lexer),
     held_dict_reader=lambda: kept(lambda: csv.DictReader(["n", *map(str, range(2, 60))]), _reader),
     held_csv_writer=lambda: kept(_writer, _write),
-    held_log_handler=lambda: kept(lambda: logging.handlers.MemoryHandler(99), _memory_handler),
     held_transform_cache=lambda: kept(lambda: distributions.SigmoidTransform(cache_size=1), _cached_transform),
     held_lazy_distribution=lambda: kept(lambda: distributions.Categorical(logits=torch.ones(4)), _frozen_distribution),
     held_array_of_objects=lambda: kept(_objects, _objects_array),

@@ -479,7 +479,6 @@ many(
     opaque_listed=lambda: of(lambda x: Listed(x * 2)),
     opaque_listed_number=lambda: of(lambda x: x * Listed(x.detach()).number),
     opaque_mortal=lambda: of(lambda x: (lambda o: o.x * (o.told + 1))(Mortal(x * 2))),
-    opaque_mortal_kept=lambda: of(lambda x: Mortal(x * 2), variants=False),
     opaque_cached_object=lambda: of(_cached),
     opaque_interned=lambda: of(_interned),
     opaque_member_written=lambda: of(_member, gradients=False),

@@ -284,9 +284,7 @@ many(
     global_cache_cleared=lambda: of(lambda x: run(table.cache_clear(), x * table(4))),
     global_class_attribute=lambda: of(lambda x: run(setattr(Shared, "calls", Shared.calls + 1), x * Shared.calls)),
     global_class_list=lambda: of(lambda x: run(Shared.seen.append(1), x * len(Shared.seen))),
-    global_modules=lambda: _reset(_registers_module, lambda: sys.modules.pop("odd_scratch_made", None)),
     global_module_hook=lambda: _reset(_adds_global_hook, _no_global_hooks, net=nn.Linear(4, 4)),
-    global_import_hooked=lambda: _reset(_imports_counter, lambda: sys.modules.pop("odd_scratch_counter", None)),
     global_imported_before=lambda: _reset(_imports_counter, _counter_zero, begin=True),
     global_builtin_added=lambda: _reset(
         lambda x: run(setattr(__builtins_module(), "odd_word", 2), x * 2),
@@ -526,12 +524,6 @@ def _reset(f: Any, reset: Any, net: Any = None, begin: bool = False) -> Case:
     if net is not None:
         return Case(lambda x: f(net(x)), randn(3, 4), reset=reset)
     return Case(f, randn(3, 4), others=[randn(3, 4, seed=5)], reset=reset)
-
-
-def _registers_module(x: Any) -> Any:
-    made = sys.modules.setdefault("odd_scratch_made", types.ModuleType("odd_scratch_made"))
-    made.n = getattr(made, "n", 1) + 1
-    return x * made.n
 
 
 def _adds_global_hook(y: Any) -> Any:
