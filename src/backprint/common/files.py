@@ -114,7 +114,8 @@ def read_lines(
     links: bool = False,
     error: type[BackprintError] = SampleError,
 ) -> list[str]:
-    """Return the lines of such a file, of which there may be `lines`; `errors` is that of `bytes.decode`."""
+    """Return the lines of a regular file as `read_bytes` does; there may be `lines` of them. `errors` is the argument
+    of `bytes.decode`."""
     content = read_bytes(path, most, links, error).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     count = content.count(b"\n")
     if count > lines:  # an empty line takes a byte of a file, and more of memory
@@ -125,7 +126,7 @@ def read_lines(
 def read_text(
     path: str | os.PathLike[str], most: int, links: bool = False, error: type[BackprintError] = SampleError
 ) -> str:
-    """Return the text of such a file, which is UTF-8; line ends are those of Python."""
+    """Return the text of a regular file as `read_bytes` does. It is UTF-8, and its line ends become those of Python."""
     try:
         text = read_bytes(path, most, links, error).decode("utf-8")
     except UnicodeDecodeError as cause:
@@ -136,7 +137,7 @@ def read_text(
 def read_json(
     path: str | os.PathLike[str], most: int = MOST_JSON, links: bool = False, error: type[BackprintError] = SampleError
 ) -> Any:
-    """Return the value of such a file of JSON."""
+    """Return the value of a file of JSON, which is read as `read_bytes` does."""
     text = read_text(path, most, links, error)
     try:
         check_values(text)
@@ -271,7 +272,7 @@ def wrong(kind: Any, value: Any, where: str) -> ValueError:
 
 @cache
 def _declared_fields(kind: type) -> dict[str, tuple[Any, bool]]:
-    """Return name -> declared type, and whether a value is required, of the fields of a dataclass."""
+    """Return, for each field of a dataclass, its declared type and whether a value is required."""
     hints = typing.get_type_hints(kind)
     return {
         field.name: (hints[field.name], field.default is MISSING and field.default_factory is MISSING)

@@ -36,6 +36,7 @@ from backprint._torch import pytree
 from backprint._torch.fake import FakeTensor
 from backprint._torch.operators import OpOverload, OpOverloadPacket
 from backprint._torch.tensors import backward_hooks
+from backprint.values.memory import as_bytes
 from backprint.values.objects import attributes_with_slots
 
 # ---- Plain values, and the parts of objects
@@ -61,8 +62,13 @@ LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "torchgen", "functorch
 def plain_text(value: Any) -> Like | None:
     """Return the fingerprint of a plain value; None for any other value."""
     kind = type(value)
-    if kind in EXACT:  # Python refuses to print a very long int in decimal
-        return _shorten_text(hex(value) if kind is int and abs(value) >= 2**1024 else repr(value))
+    if kind in EXACT:
+        # Python refuses to print a very long int in decimal.
+        text = hex(value) if kind is int and abs(value) >= 2**1024 else repr(value)
+        if len(text) <= MAX_TEXT:
+            return text
+        digest = _fingerprint_digest(text.encode(errors="surrogatepass"))
+        return {"text": text[:60], "length": len(text), "digest": digest}
     if kind is slice and {type(bound) for bound in (value.start, value.stop, value.step)} <= {int, type(None)}:
         return repr(value)
     if isinstance(value, TORCH_VALUES):
@@ -78,13 +84,6 @@ def plain_text(value: Any) -> Like | None:
     if is_of_numpy(value, "number", "bool_"):
         return f"{name_of(kind)} {value.item()!r}"
     return None
-
-
-def _shorten_text(text: str) -> Like:
-    """Return a text, or the beginning and the digest of a long one."""
-    if len(text) <= MAX_TEXT:
-        return text
-    return {"text": text[:60], "length": len(text), "digest": _fingerprint_digest(text.encode(errors="surrogatepass"))}
 
 
 def _fingerprint_digest(like: Like) -> str:
@@ -270,14 +269,14 @@ def rest_by_name(likes: Sequence[tuple[Any, Like]]) -> Like:
 
 
 def _describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> Described:
-    """Describe a tensor of the call by its place and its attributes, any other tensor by its values."""
+    """Describe a tensor of the call by its place, its attributes, and what distinguishes it from a plain tensor (its
+    class, and the hooks on its gradient). Describe any other tensor by its values."""
     if argument:
         head: dict[str, Like] = {"tensor": state.name(len(state.tensors))}
         state.tensors.append(value)
     elif type(value) in (Tensor, nn.Parameter) and value.layout is torch.strided and not value.is_meta:
         with torch.no_grad():
-            plain = value.detach().resolve_conj().resolve_neg().cpu()
-            content = plain.clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8)
+            content = as_bytes(value.detach().cpu())
         shape = ", ".join(map(str, value.shape))
         head = {"values": f"{str(value.dtype)[6:]}[{shape}]", "stride": list(value.stride())}
         head["digest"] = _fingerprint_digest(bytes_of(content))
@@ -285,15 +284,12 @@ def _describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> Des
         return _describe_live(value, state, {})
     attributes = {} if isinstance(value, FakeTensor) else vars(value)
     own = {name: part for name, part in attributes.items() if not name.startswith(TORCH_ATTRIBUTE_PREFIXES)}
-    described = with_parts(head, [], own | (_class_and_hooks(value) if argument else {}), state)
+    if argument and type(value) not in (Tensor, FakeTensor):
+        own["its class"] = type(value).__qualname__
+    if argument and value.is_leaf and (hooks := backward_hooks(value)):
+        own["its hooks"] = list(hooks.values())
+    described = with_parts(head, [], own, state)
     return Described(described.like, described.parts, held=argument or described.held)
-
-
-def _class_and_hooks(value: Tensor) -> dict[str, Any]:
-    """Return the facts that distinguish an argument from a plain tensor: its class, and the hooks on its gradient."""
-    facts: dict[str, Any] = {} if type(value) in (Tensor, FakeTensor) else {"its class": type(value).__qualname__}
-    hooks = (backward_hooks(value) or {}) if value.is_leaf else {}
-    return facts | ({"its hooks": list(hooks.values())} if hooks else {})
 
 
 def bytes_of(content: Tensor) -> bytes:
@@ -312,6 +308,10 @@ def _describe_live(value: Any, state: DescribeState, contents: Mapping[str, Any]
     if described.parts > MAX_PARTS:
         return Described(head | {"digest": _fingerprint_digest(described.like)}, held=True)
     return Described(described.like, described.parts, held=True)
+
+
+PICKLING = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
+"""Methods that pickle calls."""
 
 
 def contents_of(value: Any) -> dict[str, Any]:
@@ -360,10 +360,6 @@ def _closure_of(function: types.FunctionType) -> dict[str, Any]:
         with contextlib.suppress(ValueError):  # the variable has no value yet
             with_values[name] = cell.cell_contents
     return with_values
-
-
-PICKLING = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
-"""Methods that pickle calls."""
 
 
 # ---- Differences between two fingerprints
