@@ -17,7 +17,7 @@ from backprint.common.formats import CAPTURE, WORLD, format_of
 from backprint.errors import RefusedError, SampleError
 from backprint.graph.keys import tangent_name
 from backprint.graph.links import check_links, tensors_in
-from backprint.graph.nouns import Capture, Deferred, Graph, Link, Pair, TensorSpec, allowed, custom_operators
+from backprint.graph.nouns import Capture, Deferred, Graph, Pair, TensorSpec, allowed, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
 from backprint.sample.ending import MARKER, ending
 from backprint.sample.exchanges import stored_peers
@@ -180,11 +180,18 @@ def check_operators(graph: Graph, requires: Sequence[str], allow: Sequence[str])
 
 
 def _check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str, Any]) -> None:
-    """Check that results, arguments and links in capture.json name ports of the forward."""
+    """Check that results, arguments and links in capture.json name ports of the forward of Pair `index`."""
     signature, links = facts["signature"], facts["links"]
     outputs = {port.name for port in forward.by_role("output")}
     inputs = {port.name for port in forward.inputs}
-    claims = [*_linked_claims(index, forward, links)]
+    # Each claim is a field of capture.json, a name in it, and the names that may stand there.
+    claims: list[tuple[str, str, set[str]]] = []
+    for link in links:
+        role = link.port.role
+        if link.source == index and role in ("output", "mutation"):
+            claims.append((f"links ({role})", link.port.name, {port.name for port in forward.by_role(role)}))
+        if link.target == index:
+            claims.append(("links (input)", link.name, inputs))
     # The signature names results of the whole Capture. Links say which they are; without links, they are the outputs of
     # its only forward.
     known = {link.name for link in links if link.target is None} if links else outputs
@@ -199,17 +206,6 @@ def _check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str,
             raise SampleError(
                 f"{path}: capture.json's {field} names {name!r:.80}, which is not such a port of this forward"
             )
-
-
-def _linked_claims(index: int, forward: Graph, links: Sequence[Link]) -> Iterator[tuple[str, str, set[str]]]:
-    """Yield what the links say of one forward: a field, a name, and the names that exist."""
-    inputs = {port.name for port in forward.inputs}
-    for link in links:
-        role = link.port.role
-        if link.source == index and role in ("output", "mutation"):
-            yield f"links ({role})", link.port.name, {port.name for port in forward.by_role(role)}
-        if link.target == index:
-            yield "links (input)", link.name, inputs
 
 
 def _ports_of(tree: Any) -> Iterator[str]:
@@ -311,7 +307,6 @@ class _Stored:
 
 def _check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> None:
     """Check that each recipe matches its port, in no more storage than it and its views span."""
-
     spans: dict[str, int] = {}
     for name, recipe in recipes.items():
         base = str(dict(recipe.facts)["of"]) if recipe.kind == "view" else name
@@ -327,9 +322,9 @@ def _check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> No
             stored = recipes.get(key)
             if stored is None or port.role == "saved" or not isinstance(spec, TensorSpec):
                 continue
-            sizes = zip(spec.shape, stored.shape, strict=False)
+            # A symbolic size may be any.
             same = len(stored.shape) == len(spec.shape) and all(
-                size in (own_size, str(size)) for size, own_size in sizes
+                size in (own, str(size)) for size, own in zip(spec.shape, stored.shape, strict=True)
             )
             layout = dict(stored.facts)["layout"] if stored.kind == "sparse" else "strided"
             if stored.dtype != spec.dtype or not same or (layout != spec.layout and stored.kind != "none"):

@@ -2,7 +2,7 @@
 
 Reading trusts nothing: the table KINDS has every kind of recipe with its facts. A hostile object raises a SampleError
 that names the place; an accepted one makes a tensor, or fails only if memory or its device is missing. The drawing
-itself is in `generator`, whose text every sample contains. `inputs` chooses recipes.
+itself is in `run_sample.py`, of which every sample has a copy. `inputs` chooses recipes.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def to_json(recipe: Recipe) -> dict[str, Any]:
 
 
 def spelled(value: Any) -> Any:
+    """Return the value of a fact as JSON has it: a tuple as a list, and a number that JSON has not as a text."""
     if isinstance(value, tuple):
         return [spelled(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
@@ -57,41 +58,35 @@ def from_json(obj: Any) -> Recipe:
     want(set(obj) == set(FIELDS), "recipe", f"the keys {', '.join(FIELDS)}", list(obj))
     for name, (words, holds) in FIELDS.items():
         want(holds(obj[name]), f"recipe.{name}", words, obj[name])
+    # Its geometry: a tensor that lies within its own storage.
+    shape, stride, offset, extent = obj["shape"], obj["stride"], obj["offset"], obj["extent"]
     most = math.inf if obj["kind"] == "sparse" else LARGEST  # a sparse tensor's parts take memory, not its shape
-    _check_geometry(obj["shape"], obj["stride"], obj["extent"], obj["offset"], most)
-    kind = KINDS[obj["kind"]]
-    want(
-        not kind.dtypes or obj["dtype"] in kind.dtypes, "recipe.dtype", f"one of {', '.join(kind.dtypes)}", obj["dtype"]
-    )
-    _check_facts(kind, obj)
-    return parse(obj)
-
-
-def _check_geometry(shape: list[int], stride: list[int], extent: int, offset: int, most: float = LARGEST) -> None:
     want(math.prod(shape) <= most, "recipe.shape", f"at most {LARGEST} elements", shape)
     want(len(shape) == len(stride), "recipe.stride", f"{len(shape)} numbers, as in shape", stride)
-    geometry = dict(shape=shape, stride=stride, offset=offset)
     spanned = span(shape, stride)
+    geometry = dict(shape=shape, stride=stride, offset=offset)
     want(spanned == 0 or offset + spanned <= extent, "recipe", f"a tensor within its extent of {extent}", geometry)
-
-
-def _check_facts(kind: Kind, obj: dict[str, Any]) -> None:
-    facts = obj["facts"]
+    # The dtype and the facts that its kind allows.
+    kind, facts = KINDS[obj["kind"]], obj["facts"]
+    words = f"one of {', '.join(kind.dtypes)}"
+    want(not kind.dtypes or obj["dtype"] in kind.dtypes, "recipe.dtype", words, obj["dtype"])
     named = set(kind.facts) - OPTIONAL <= set(facts) <= set(kind.facts)
     want(named, "recipe.facts", f"{', '.join(kind.facts) or 'none'} for kind {obj['kind']!r}", list(facts))
     for name, value in facts.items():
-        words, holds = kind.facts[name]
-        want(holds(value, obj["dtype"]), f"recipe.facts.{name}", words, value)
+        words, fits = kind.facts[name]
+        want(fits(value, obj["dtype"]), f"recipe.facts.{name}", words, value)
     want(kind.holds({**obj, **facts}), "recipe.facts", kind.words, facts)
+    return parse(obj)
 
 
 def want(holds: bool, where: str, words: str, value: Any) -> None:
+    """Raise SampleError unless a condition holds: at this place of the recipe, `words` were expected."""
     if not holds:
         shown = repr(value)
         raise SampleError(f"{where}: expected {words}, found {shown if len(shown) <= 200 else shown[:197] + '...'}")
 
 
-# ---- Checks of fields and facts
+# ---- Checks of fields and facts: whether a value of JSON may be one, given the dtype of the recipe
 
 
 def whole(value: Any, dtype: str = "") -> bool:
@@ -173,6 +168,7 @@ PARTS_OF: Mapping[str, tuple[str, ...]] = {
 """The parts of a sparse tensor, by layout."""
 
 OPTIONAL = {"imag", "why"}
+"""Facts that a recipe may lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +308,7 @@ def bases_of(recipe: Recipe) -> tuple[str, ...]:
 
 
 def _check_bases(recipe: Recipe, bases: Mapping[str, Tensor]) -> None:
+    """Raise unless the tensors are there of which a tensor is made. The last one has its elements, and so its dtype."""
     for of in bases_of(recipe):
         if of not in bases or bases[of].layout is not torch.strided:
             raise SampleError(f"a {recipe.kind} of {of!r}, which is not among the tensors made: {', '.join(bases)}")

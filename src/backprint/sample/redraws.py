@@ -134,14 +134,14 @@ def near(fresh: Tensor, old: Tensor) -> bool:
     if not fresh.is_floating_point():
         return torch.equal(fresh, old)
     squares, steps = 0.0, 0.0
-    for left, right in zip(pieces(old), pieces(fresh), strict=True):
+    for left, right in zip(_pieces(old), _pieces(fresh), strict=True):
         squares += float(torch.linalg.vector_norm(left)) ** 2
         steps += float(torch.linalg.vector_norm(right - left)) ** 2
     size, step = (math.sqrt(total / max(old.numel(), 1)) for total in (squares, steps))
     return size < ZERO or step < SHARE * size
 
 
-def pieces(tensor: Tensor) -> tuple[Tensor, ...]:
+def _pieces(tensor: Tensor) -> tuple[Tensor, ...]:
     """Return the numbers of a tensor in pieces that stay in the cache, of at least 32 bits."""
     wide = tensor if tensor.element_size() >= 4 else tensor.float()
     return wide.flatten().split(2**16)
