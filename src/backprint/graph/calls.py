@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ LONGEST_NAME = 4096
 
 def check_capture_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Collection[str]) -> None:
     """Raise for a call of `bp.capture` that cannot be right."""
-
     if isinstance(target, type):
         check_class(target, args)
     if has_tensors(target) and not callable(target):
@@ -188,7 +187,7 @@ def _check_tuple(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 def _check_arrays(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise if the arguments have numpy arrays and no tensor."""
-    leaves = list(leaves_of((tuple(args), dict(kwargs))))
+    leaves = leaves_of((tuple(args), dict(kwargs)))
     arrays = [leaf for leaf in leaves if type(leaf).__module__ == "numpy" and type(leaf).__name__ == "ndarray"]
     if arrays and not any(is_tensor(leaf) for leaf in leaves):
         raise UsageError(
@@ -203,7 +202,7 @@ def advice_for_error(error: BaseException, target: Any, args: Sequence[Any], kwa
     if not isinstance(error, (TypeError, AttributeError, RuntimeError)):
         return ""
     message = str(error)
-    leaves = list(leaves_of((tuple(args), dict(kwargs))))
+    leaves = leaves_of((tuple(args), dict(kwargs)))
     if ("ndarray" in message or "numpy()" in message) and any(type(leaf).__module__ == "numpy" for leaf in leaves):
         return "one of its arguments is a numpy array: pass torch.from_numpy(array)"
     if len(args) == 1 and not kwargs and isinstance(args[0], (tuple, list)) and has_tensors(args[0]):
@@ -300,7 +299,7 @@ def check_load(path: Any) -> None:
 
 
 def kind(value: Any) -> str:
-    """Describe a value in a few words."""
+    """Describe a value in a few words, for a message: `a tensor of shape [4, 3]`, `the class Linear`, `a dict`."""
     if is_tensor(value):
         return f"a tensor of shape {list(value.shape)}"
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
@@ -312,11 +311,11 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def leaves_of(value: Any) -> Iterator[Any]:
-    """Yield the leaves of a value by torch's pytree."""
+def leaves_of(value: Any) -> list[Any]:
+    """Return the leaves of a value by torch's pytree."""
     from backprint._torch.pytree import tree_leaves
 
-    yield from tree_leaves(value)
+    return list(tree_leaves(value))
 
 
 def has_tensors(value: Any) -> bool:
@@ -325,12 +324,12 @@ def has_tensors(value: Any) -> bool:
 
 
 def name_of(target: Any) -> str:
-    """Return a callable's name."""
+    """Return the name of a function, or of the class of a callable object: a module has no name of its own."""
     return getattr(target, "__name__", None) or type(target).__name__
 
 
 def parameters_of(target: Any) -> Mapping[str, inspect.Parameter] | None:
-    """Return a callable's parameters; None if Python has no signature."""
+    """Return the parameters of a callable, or of a module's forward; None if Python knows no signature of it."""
     try:
         return inspect.signature(getattr(target, "forward", target)).parameters
     except (TypeError, ValueError):

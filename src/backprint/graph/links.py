@@ -41,7 +41,7 @@ FREE = ("parameter", "buffer", "constant", "input")
 
 
 def feeds(capture: Capture, pair: int) -> tuple[Link, ...]:
-    """Return the links that feed a Pair."""
+    """Return the links that end at an input of this Pair."""
     return tuple(link for link in capture.links if link.target == pair)
 
 
@@ -88,10 +88,11 @@ def specs(capture: Capture) -> dict[str, Spec]:
     """Return the spec of each of the Capture's own results, and of each value that has a tangent, at example sizes."""
     specs_by_name: dict[str, Spec] = {}
     for link in results(capture):
-        pair = capture.pairs[link.source] if link.source is not None else None
-        ports = at_example_sizes(pair.forward).outputs if pair is not None else tuple(free_ports(capture))
-        role = link.port.role if link.source is not None else None
-        specs_by_name[link.name] = next(p.spec for p in ports if p.name == link.port.name and role in (None, p.role))
+        if link.source is None:  # an input that is returned as it is
+            specs_by_name[link.name] = next(p.spec for p in free_ports(capture) if p.name == link.port.name)
+        else:
+            ports = at_example_sizes(capture.pairs[link.source].forward).outputs
+            specs_by_name[link.name] = next(port.spec for port in ports if port.key == link.port)
     for pair in capture.pairs:
         for port in at_example_sizes(pair.backward).by_role("tangent") if pair.backward is not None else ():
             specs_by_name.setdefault(port.name, port.spec)
@@ -244,6 +245,9 @@ FORWARD = (("parameter", "buffer", "input", "constant", "rng"), ("output", "muta
 BACKWARD = (("saved", "tangent", "constant", "rng"), ("gradient",))
 """The roles that the inputs and the outputs of each direction can have."""
 
+assert {*FORWARD[0], *BACKWARD[0]} == set(IN_ROLES)
+assert {*FORWARD[1], *BACKWARD[1]} == set(OUT_ROLES)
+
 
 def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction]:
     """Compare both directions of a Pair: the backward takes what the forward saves, and gradients are of inputs."""
@@ -315,7 +319,7 @@ def kind(spec: Spec, whole: bool = False) -> Any:
 
 
 def dtype(spec: Spec) -> str:
-    """Return the dtype of a tensor's annotation."""
+    """Return the dtype of a tensor's spec; '' for any other spec."""
     return spec.dtype if isinstance(spec, TensorSpec) else ""
 
 
@@ -343,7 +347,7 @@ def _of_signature(capture: Capture) -> Iterator[Contradiction]:
 
 
 def tensors_in(like: Any) -> Iterator[str]:
-    """Yield the ports in a fingerprint of an argument."""
+    """Yield the names of the ports that a fingerprint of an argument has in the places of tensors."""
     if isinstance(like, dict):
         if isinstance(like.get("tensor"), str):
             yield like["tensor"]
@@ -371,10 +375,6 @@ def _of_witness(capture: Capture) -> Iterator[Contradiction]:
                 yield Contradiction(
                     port.role, port.name, f"annotated {show_spec(spec)}, and the program gave {returned}"
                 )
-
-
-assert {*FORWARD[0], *BACKWARD[0]} == set(IN_ROLES)
-assert {*FORWARD[1], *BACKWARD[1]} == set(OUT_ROLES)
 
 
 def collectives_before(capture: Capture) -> dict[tuple[int, str], dict[str, int]]:

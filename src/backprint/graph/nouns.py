@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import importlib
 import keyword
+import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -211,10 +212,7 @@ class TensorSpec:
     @property
     def numel(self) -> int:
         """The number of elements; symbolic sizes count as one."""
-        count = 1
-        for size in self.shape:
-            count *= size if isinstance(size, int) else 1
-        return count
+        return math.prod([size for size in self.shape if isinstance(size, int)])
 
     @property
     def nbytes(self) -> int:
@@ -487,8 +485,12 @@ def graph_in_words(graph: Graph | FoldedGraph, steps: int) -> str:
 
 
 def _check_graph(graph: Graph) -> None:
-    """Raise unless every value is defined once, before its use, and the ports match their values."""
-    _check_members(graph)
+    """Raise unless every name is defined once, every value before its use, and the ports match their values."""
+    members = [*(symbol.name for symbol in graph.symbols), *(name for name, _ in graph.subgraphs)]
+    for name in members:
+        check_local(name)
+        if name == "forward" or members.count(name) > 1:
+            raise GraphError(f"{name!r} is defined twice in one class")
     defined: set[str] = set()
     attributes = {name for name, _ in graph.subgraphs}
     for port in graph.inputs:
@@ -504,15 +506,6 @@ def _check_graph(graph: Graph) -> None:
     for port, result in zip(graph.outputs, graph.results, strict=True):
         _check_role(port, "output", OUT_ROLES)
         _check_use(result, port, defined, attributes)
-
-
-def _check_members(graph: Graph) -> None:
-    """Raise unless each symbol and each subgraph has a name of its own."""
-    members = [*(symbol.name for symbol in graph.symbols), *(name for name, _ in graph.subgraphs)]
-    for name in members:
-        check_local(name)
-        if name == "forward" or members.count(name) > 1:
-            raise GraphError(f"{name!r} is defined twice in one class")
 
 
 def _check_role(port: Port, side: str, roles: Sequence[str]) -> None:

@@ -205,7 +205,7 @@ def port_lines(ports: Sequence[tuple[str, Port]], names: Collection[str]) -> Ite
 def _row_lines(
     rows: Sequence[tuple[str, str, str]], steps: Steps, low: int, high: int, names: Collection[str]
 ) -> Iterator[str]:
-    """Yield the lines of the ports between two places."""
+    """Yield the lines of the ports between two places; each row has a port's value, its type and role, and its name."""
     # The loop that saves most may stand in the middle: the part before it is listed first, the part after it next.
     while (repeat := best_repeat(steps, low, high, ends=False)) is not None:
         yield from _row_lines(rows, steps, low, repeat.first, names)
@@ -218,7 +218,7 @@ def _row_lines(
 
 
 def _column_text(column: Sequence[str], names: Collection[str]) -> str:
-    """Return what the iterations have at one place of a port."""
+    """Return the text that the iterations have in one column of their rows; in braces if it differs."""
     if len({*column}) == 1:
         return column[0]
     return in_braces(series_of({(place,): text for place, text in enumerate(column)}, (len(column),)), names)
@@ -251,10 +251,10 @@ def in_braces(series: Series, names: Collection[str] | None) -> str:
 
 
 def numbers_of(index: Index) -> str:
-    """Return the numbers of an iteration: `i=3 j=0`."""
+    """Return an iteration as text: `i=3 j=0`."""
     return " ".join(f"{name}={number}" for name, number in zip(INDEXES, index, strict=False))
 
 
 def shortened(texts: Sequence[str]) -> list[str]:
-    """Return texts, or the first and the last of many."""
+    """Return texts, or of more than MOST the first three and the last."""
     return [*texts] if len(texts) <= MOST else [*texts[:3], "…", texts[-1]]
