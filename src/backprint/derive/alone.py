@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 
 from backprint._torch import pytree
 from backprint._torch.autograd import function_class, is_own_function
@@ -179,7 +180,7 @@ def _calls_to_ask(
     with program.calls(values, capture.seed) as call:
         # A first call to find the Functions, and a second in which their calls are recorded.
         nodes = _custom_nodes(call().tensors.values())
-        functions = dict.fromkeys(function_class(node) for node in nodes)
+        functions = dict.fromkeys(map(function_class, nodes))
         with recording([one for one in functions if one is not None and not is_own_function(one)]) as calls:
             forward = call()
         zeros = _nodes_with_zeros(forward, capture, calls)
@@ -200,8 +201,9 @@ def _calls_to_ask(
     return {name: count for name, count in alike.items() if count > 1}, asked
 
 
-def _custom_nodes(outputs: Iterable[Tensor], used: dict[Any, set[int]] | None = None) -> list[Any]:
-    """Return the nodes of custom autograd.Functions behind outputs; `used` gets the outputs of each that are used."""
+def _custom_nodes(outputs: Iterable[Tensor]) -> dict[Any, set[int]]:
+    """Return the nodes of custom autograd.Functions behind outputs, each with the numbers of its outputs that are
+    used."""
     edges = [(tensor.grad_fn, tensor.output_nr) for tensor in outputs if tensor.grad_fn is not None]
     numbers: dict[Any, set[int]] = {}
     while edges:
@@ -210,10 +212,7 @@ def _custom_nodes(outputs: Iterable[Tensor], used: dict[Any, set[int]] | None = 
             numbers[node] = set()
             edges += [edge for edge in node.next_functions if edge[0] is not None]
         numbers[node].add(number)
-    custom = {n: used for n, used in numbers.items() if isinstance(n, torch.autograd.function.BackwardCFunction)}
-    if used is not None:
-        used.update(custom)
-    return list(custom)
+    return {node: used for node, used in numbers.items() if isinstance(node, BackwardCFunction)}
 
 
 @contextlib.contextmanager
@@ -235,7 +234,8 @@ def recording(functions: Sequence[Any]) -> Iterator[list[FunctionCall]]:
             if sum(one.name == name for one in calls.values()) >= MOST_CALLS:
                 return
             wanted = [n for n, a in enumerate(arguments) if isinstance(a, Tensor) and a.requires_grad and is_inexact(a)]
-            calls[key] = FunctionCall(function, name, tuple(map(_copied_argument, arguments)), tuple(wanted))
+            copies = tuple(a.detach().clone() if isinstance(a, Tensor) else a for a in arguments)
+            calls[key] = FunctionCall(function, name, copies, tuple(wanted))
         calls[key].nodes.append(context)
 
     def watch(function: Any) -> None:
@@ -283,15 +283,10 @@ def _kind_of_argument(argument: Any) -> Any:
     return id(argument)
 
 
-def _copied_argument(argument: Any) -> Any:
-    return argument.detach().clone() if isinstance(argument, Tensor) else argument
-
-
 def _nodes_with_zeros(forward: Any, capture: Capture, calls: Sequence[FunctionCall]) -> set[Any]:
     """Run the backward; return the nodes of calls that have a tangent of 0 alone. A call without which no gradient is
     computed has no nodes afterwards."""
-    used: dict[Any, set[int]] = {}
-    known = set(_custom_nodes(forward.tensors.values(), used))
+    used = _custom_nodes(forward.tensors.values())
     run, zeros = set[Any](), set[Any]()
 
     def look(node: Any, tangents: Sequence[Tensor | None]) -> None:
@@ -299,7 +294,7 @@ def _nodes_with_zeros(forward: Any, capture: Capture, calls: Sequence[FunctionCa
         if any(is_zero(tangents[number]) for number in used[node] if number < len(tangents)):
             zeros.add(node)
 
-    handles = [node.register_prehook(partial(look, node)) for one in calls for node in one.nodes if node in known]
+    handles = [node.register_prehook(partial(look, node)) for one in calls for node in one.nodes if node in used]
     try:
         forward.gradients(tangents_of(forward.outputs(), capture.signature.differentiable))
     finally:
@@ -312,6 +307,7 @@ def _nodes_with_zeros(forward: Any, capture: Capture, calls: Sequence[FunctionCa
 
 
 def is_zero(tangent: Tensor | None) -> bool:
+    """Whether a tangent has no element that is not 0; autograd passes None for zeros."""
     return tangent is None or not bool((tangent != 0).any())
 
 

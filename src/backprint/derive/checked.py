@@ -108,7 +108,7 @@ class CheckReport:
 
 
 def summary(report: CheckReport) -> str:
-    """Return the outcome of a check in one line."""
+    """Return the outcome of a check in one line: `silu: wrong (34 comparisons, 2 wrong)`."""
     tried = sum(row.tried for row in report.rows)
     left = len(report.rows) - tried
     parts = [f"{tried} comparisons"]
@@ -196,7 +196,7 @@ def explanation(report: CheckReport) -> Iterator[str]:
 
 
 def by_text(rows: Sequence[CheckRow], text_of: Callable[[CheckRow], str]) -> dict[str, list[str]]:
-    """Return the checks of rows by their texts."""
+    """Return the checks of the rows that have a text, by their texts."""
     texts: dict[str, list[str]] = {}
     for row in rows:
         if text := text_of(row):

@@ -16,7 +16,7 @@ from backprint.derive.called import Call, Forward, Program, draws_random_numbers
 from backprint.derive.checked import NOT_TRIED, OK, WRONG, CheckRow
 from backprint.derive.hostile import tolerance
 from backprint.derive.reproduced import Fault
-from backprint.derive.setting import drawn_like, is_inexact, own_source, wide
+from backprint.derive.setting import drawn_like, is_inexact, own_source, products_to_both_sides, wide
 
 Result = tuple[CheckRow, Fault | None]
 
@@ -83,12 +83,12 @@ def comparable(results: Sequence[Result]) -> bool:
 
 
 def not_tried(subject: Subject, check: str, name: str, reason: str) -> Result:
-    """Return the row of a comparison that was not made."""
+    """Return the result of a comparison that was not made, with the reason."""
     return CheckRow(check, subject.text, name, None, None, f"{NOT_TRIED}: {reason}"), None
 
 
 def row(subject: Subject, check: str, name: str, verdict: str, detail: str = "") -> CheckRow:
-    """Return a row without numbers."""
+    """Return the row of a comparison that has no error, such as one of shapes."""
     return CheckRow(check, subject.text, name, None, None, verdict, detail)
 
 
@@ -255,13 +255,13 @@ def distance(ours: Tensor, exact: Tensor, places: Tensor | None = None) -> float
 
 
 def precise(value: Tensor) -> Tensor:
-    """Return any tensor in float64 or complex128."""
+    """Return a tensor, detached, in float64; a complex one in complex128."""
     value = value.detach()
     return value.to(torch.complex128) if value.is_complex() else value.to(torch.float64)
 
 
 def size_of(value: Tensor | None) -> float:
-    """Return the largest finite absolute value."""
+    """Return the largest finite absolute value of a tensor; 0 without any."""
     if value is None or not value.numel():
         return 0.0
     return float(precise(value).abs().nan_to_num(0.0, 0.0, 0.0).max())
@@ -322,7 +322,7 @@ class Right:
     moved: dict[str, Tensor | None] | None
 
     def times(self, size: float) -> Right:
-        """Return the gradients for tangents that are so many times larger."""
+        """Return the gradients for tangents that are `size` times larger: gradients are linear in tangents."""
 
         def larger(gradients: dict[str, Tensor | None] | None) -> dict[str, Tensor | None] | None:
             return gradients and {name: None if value is None else size * value for name, value in gradients.items()}
@@ -383,12 +383,8 @@ def gradient_rows(
     largest = max(map(size_of, right.exact.values()), default=0.0)
     for name, ours in gradients.items():
         exact = right.exact[name]
-        if (
-            name not in call.inputs
-            and exact is None
-            and subject.has_reference
-            and not _known_to_reference(subject, name)
-        ):
+        is_unknown = name not in call.inputs and name not in subject.reference.state.values()
+        if exact is None and is_unknown and subject.has_reference:
             yield not_tried(subject, check, name, f"the reference has no parameter {name}")
             continue
         if exact is None:
@@ -427,10 +423,6 @@ def _typical_size(expected: Expected, tangents: Mapping[str, Tensor], name: str,
 
 
 FIRST = "gradient, random tangents"
-
-
-def _known_to_reference(subject: Subject, name: str) -> bool:
-    return name in subject.reference.state.values()
 
 
 def item(gradients: Mapping[str, Tensor | None] | None, name: str) -> Tensor | None:
@@ -492,11 +484,7 @@ def is_kink(
         low = high = size = 0.0
         for name, tangent in tangents.items():
             g = precise(tangent)
-            # The derivatives to both sides: they differ where there is a kink.
-            right, left = ((ahead[name] - here[name]) / STEP, (here[name] - behind[name]) / STEP)
-            sides = torch.stack(
-                [(g.conj() * side.detach()).real if g.is_complex() else g * side.detach() for side in (right, left)]
-            )
+            sides = products_to_both_sides(g, here[name], ahead[name], behind[name], STEP).detach()
             low, high = low + float(sides.min(0).values.sum()), high + float(sides.max(0).values.sum())
             size += float(sides.abs().max(0).values.sum())
         product = squares = 0.0

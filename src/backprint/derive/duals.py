@@ -116,7 +116,7 @@ class DualRun:
         )
 
     def perform(self, step: Step, env: dict[str, Any], evaluate: Callable[[Any], Any]) -> None:
-        """Run one step."""
+        """Run one step: check its call, compute its result with the tangent, and put it into `env`."""
         args, kwargs = [evaluate(value) for value in step.args], {key: evaluate(value) for key, value in step.kwargs}
         if step.is_guard:
             check_guard_step(step, *args)
@@ -432,7 +432,7 @@ def unpacked(value: Any) -> tuple[Any, Any]:
 
 
 def _unpacked_leaf(value: Any) -> tuple[Any, Tensor | None]:
-    """Return a value that is no tree, and its tangent."""
+    """Return a value that is no container without its tangent, and the tangent."""
     primal, tangent = forward_ad.unpack_dual(value) if may_have_tangent(value) else (value, None)
     return primal.detach() if isinstance(primal, Tensor) else primal, None if tangent is None else tangent.detach()
 
@@ -509,7 +509,7 @@ class _ActiveCall:
         self.after = torch.get_rng_state()
 
     def at(self, moved: Mapping[int, Tensor]) -> Any:
-        """Return the result where some of the tensors have other values."""
+        """Return the result of the call where some of its tensors, by their places, have other values."""
         # The same random numbers at every point.
         torch.set_rng_state(self.random)
         leaves = [moved.get(place, copied(leaf)) for place, leaf in enumerate(self.leaves)]
@@ -576,11 +576,11 @@ class _ActiveCall:
         return totals
 
     def moved(self, step: float) -> Any:
-        """Return the result so many steps along the direction."""
+        """Return the result where the tensors are moved by a step along their tangents."""
         return self.at({place: self.leaves[place] + step * v for place, v in self.directions.items()})
 
     def with_tangents(self, tangents: Sequence[Tensor | None]) -> Any:
-        """Return the result with these tangents."""
+        """Return the result of the call as dual numbers with these tangents."""
         torch.set_rng_state(self.after)
         leaves, structure = tree_flatten(self.result)
         duals = [
@@ -620,7 +620,7 @@ NEAREST = 1e-9
 
 
 def near(left: Tensor | None, right: Tensor | None, tolerance: float) -> bool:
-    """Whether a tangent is the one that differences estimate."""
+    """Whether a tangent is the one that differences estimate, up to a tolerance relative to its size."""
     if left is None or right is None:
         return all(value is None or largest(value) == 0 for value in (left, right))
     return left.numel() == 0 or largest(left - right) <= tolerance * largest(right) + 1e-12

@@ -330,10 +330,5 @@ def _without_capture(call: Call, ours: Program, check: str, degree: int, reason:
             yield CheckRow(check, "float64", product.name, None, None, verdict), None
         else:
             word = OK if product.gap <= product.allowed else WRONG
-            detail = f"by central differences: {reason}"
-            yield (
-                CheckRow(
-                    f"{check}, by differences", "float64", product.name, product.gap, product.allowed, word, detail
-                ),
-                None,
-            )
+            title, detail = f"{check}, by differences", f"by central differences: {reason}"
+            yield CheckRow(title, "float64", product.name, product.gap, product.allowed, word, detail), None

@@ -71,10 +71,9 @@ def _is_worse(kept: Mapping[str, Any], of_graphs: Derivative, meant: Sequence[st
 def _is_explained(kept: Mapping[str, Any], result: Derivative, capture: Capture, meant: Sequence[str]) -> bool:
     """Whether a kept word is that the backward differs where it is meant to, and the graphs do not say whether it is
     there or at another Function. What is meant is kept in the same file, so this word is not more than that."""
-    is_kept = str(kept.get("word")).startswith(f"{DERIVATIVE} but for ") and set(kept.get("meant") or [""]) <= set(
-        meant
-    )
-    return is_kept and may_be_what_is_meant(result, capture, meant)
+    differs_somewhere = str(kept.get("word")).startswith(f"{DERIVATIVE} but for ")
+    is_meant = set(kept.get("meant") or [""]) <= set(meant)
+    return differs_somewhere and is_meant and may_be_what_is_meant(result, capture, meant)
 
 
 def _as_kept(kept: Mapping[str, Any], result: Derivative, capture: Capture) -> Derivative:

@@ -15,6 +15,7 @@ from backprint._torch import pytree
 from backprint.common.text import printable
 from backprint.derive.called import Call, Place, Program
 from backprint.errors import UsageError
+from backprint.values.geometry import span
 from backprint.values.tensor_files import bytes_in_memory, write_safetensors
 
 
@@ -133,12 +134,11 @@ PLAIN = (bool, int, float, str)
 
 
 def memory_of(value: Tensor) -> Tensor:
-    """Return the elements of memory that a tensor spans, in order."""
+    """Return the part of memory from the first to the last element of a tensor, as a flat tensor."""
     value = value.detach().cpu().resolve_conj().resolve_neg()
     if not value.numel():
         return value.reshape(-1)
-    span = 1 + sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
-    return value.as_strided((span,), (1,), value.storage_offset()).contiguous()
+    return value.as_strided((span(value.shape, value.stride()),), (1,), value.storage_offset()).contiguous()
 
 
 def text_of(value: Tensor, memory: Tensor, key: str | None) -> str:
@@ -166,13 +166,12 @@ def _number_text(number: float | int | bool) -> str:
 
 
 def file_text(title: str, fault: Fault, place: Import, texts: Mapping[str, str], beside: Path | None) -> str:
-    """Return the text of the file."""
+    """Return the text of the file; `texts` has the expression of each tensor, and `beside` the file of large ones."""
     gradient = bool(fault.tangents)
     what = ("the gradient of " if gradient else "") + fault.name
+    head = f"{printable(title)}: {what} is wrong ({fault.check}). This needs PyTorch and the function."
     lines = [
-        f'"""{printable(title)}: {what} is wrong ({fault.check}). This needs PyTorch and the function."""'.replace(
-            "\\", "\\\\"
-        ),
+        f'"""{head}"""'.replace("\\", "\\\\"),
         "",
         "import base64",
         "import importlib",
@@ -264,7 +263,7 @@ def call_text(call: Call) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text that stands in a container as it is."""
+    """A text whose `repr` is itself: in a container, it stands for a name."""
 
     text: str
 

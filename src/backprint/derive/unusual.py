@@ -68,6 +68,7 @@ def kinds_of(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callab
 
 
 def always(make: Make) -> Callable[[str], Make]:
+    """Return one maker of tangents for all outputs."""
     return lambda name: make
 
 
@@ -82,6 +83,7 @@ def _all_but(name: str) -> Callable[[str], Make]:
 
 
 def skipped(value: Tensor, source: torch.Generator) -> Tensor | None:
+    """Make no tangent: nothing depends on the output."""
     return None
 
 
@@ -174,7 +176,7 @@ def sliced(value: Tensor) -> Tensor:
 
 
 def strided(value: Tensor) -> Tensor:
-    """Return the same values with a last stride of 2."""
+    """Return the same values with a last stride of 2, as one of two interleaved tensors."""
     return torch.stack([value, value], -1)[..., 0] if value.dim() and value.numel() else value
 
 
@@ -282,9 +284,8 @@ def row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
         sides = [side for side in (expected.exact, expected.own) if side is not None]
         for side in sides:
             tangents = {name: torch.ones_like(side.outputs[name]) for name in side.differentiable}
-            gradients = {
-                name: value for name, value in side.gradients(tangents, keep=True).items() if value is not None
-            }
+            known = side.gradients(tangents, keep=True)
+            gradients = {name: gradient for name, gradient in known.items() if gradient is not None}
             if not _all_finite(side.outputs) or not _all_finite(gradients):
                 return
     except NoReference:
@@ -297,9 +298,8 @@ def row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
         if row.verdict != WRONG or row.error == math.inf:
             yield row, more
         else:
-            yield not_tried(
-                subject, row.check, row.name, "it is another number there, as a division by a length may give"
-            )
+            reason = "it is another number there, as a division by a length may give"
+            yield not_tried(subject, row.check, row.name, reason)
 
 
 def without_first_row(value: Tensor) -> Tensor:

@@ -42,7 +42,8 @@ MOST_FROZEN = 4
 
 
 def usage_rows(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected) -> Iterator[Result]:
-    """Yield rows for such calls; `tangents` are the tangents of the outputs."""
+    """Yield rows for calls as training makes them: with frozen inputs, without gradients, and several in a row.
+    `tangents` are the tangents of the outputs."""
     right = right_of(expected, tangents)  # before other calls are made: without a reference it is the function's own
     yield from frozen(subject, tangents, expected, right)
     check = f"{subject.output}, without gradients"
@@ -227,7 +228,8 @@ def written_rows(subject: Subject) -> Iterator[Result]:
 
 
 def writes_of(subject: Subject, saved: Callable[[], list[Kept]]) -> dict[str, str]:
-    """Run the function forward and backward; return what was written unseen, and by which of both."""
+    """Run the function forward and backward; return the tensors that were written unseen, each with `forward` or
+    `backward`, whichever wrote it."""
     call = subject.call
     copies = copies_for(call, subject.values)
     inputs = {name: keep(copy) for name, copy in copies.items()}
@@ -278,12 +280,9 @@ def process_rows(subject: Subject) -> Iterator[Result]:
     if not changed:
         yield CheckRow(PROCESS, subject.text, "all", 0.0, 0.0, OK), None
     for name in sorted(changed):
-        seeds = name in RANDOM_STATES
-        text = (
-            "the function seeds it: what others draw is the same after each call"
-            if seeds
-            else "the function changes it"
-        )
+        text = "the function changes it"
+        if name in RANDOM_STATES:
+            text = "the function seeds it: what others draw is the same after each call"
         yield row(subject, PROCESS, name, WRONG, text), None
 
 
