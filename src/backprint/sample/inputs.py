@@ -80,7 +80,7 @@ def _livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recip
 
 
 def _constant_value(recipe: Recipe) -> float | None:
-    """Return the value of a constant float tensor, or None."""
+    """Return the value of all elements by a recipe of floats; None if they differ, or are markers."""
     value = dict(recipe.facts).get("value")
     if recipe.kind != "constant" or recipe.dtype not in FLOATS or not recipe.extent or value is None:
         return None
@@ -174,7 +174,7 @@ def recipe_at(tensor: Tensor, kind: str, facts: Facts, seed: int, base: tuple[in
 
 
 def fitted_facts(tensor: Tensor) -> tuple[str, Facts]:
-    """Return the kind and the facts of the first row of FITS that holds."""
+    """Return the kind and the facts of the first row of FITS that describes a tensor; `exact` if none does."""
     if dtype_name(tensor) not in NUMBERS:
         return "exact", {}
     if tensor.numel() == 0:
@@ -533,7 +533,8 @@ class Inputs:
 
 
 def with_recipes(capture: Capture, inputs: Inputs | None = None) -> Capture:
-    """Return an engine's Capture with recipes for its inputs: those that made them, or fitted ones."""
+    """Return an engine's Capture with recipes for its inputs: the recipes that made them, if `inputs` has any, else
+    fitted ones."""
     fitted = _fit_fake if capture.fake else fit_inputs
     return replace(capture, recipes=fitted(capture, capture.origin.values(), made_by=inputs))
 
@@ -635,7 +636,7 @@ def _recipe_of_spec(spec: Any, kind: str, facts: tuple[tuple[str, Any], ...], se
 
 
 def geometry(spec: TensorSpec) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """Return a spec's shape, strides and extent."""
+    """Return the shape and the strides of a spec, and how many elements its tensor spans."""
     shape = tuple(map(int, spec.shape))
     stride = contiguous_strides(shape) if spec.stride is None else tuple(map(int, spec.stride))
     return shape, stride, span(shape, stride)

@@ -209,7 +209,7 @@ def _check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str,
 
 
 def _ports_of(tree: Any) -> Iterator[str]:
-    """Yield the ports in a result's structure."""
+    """Yield the names of ports in the structure of a result, as `read_tree` returns it."""
     match tree:
         case {"port": name}:
             yield name
@@ -340,7 +340,7 @@ def _check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> No
 
 
 def _lies_as(recipe: Recipe, spec: TensorSpec) -> bool:
-    """Whether a recipe's device and strides are those of its port."""
+    """Whether a recipe makes a tensor on the device and with the strides that the spec of its port has."""
     wanted = spec.stride if spec.stride is not None else contiguous_strides(recipe.shape)
     rows = zip(recipe.shape, recipe.stride, wanted, strict=True)
     return recipe.device == spec.device and (0 in recipe.shape or all(n <= 1 or now == then for n, now, then in rows))

@@ -178,7 +178,7 @@ class Field:
         self.value, self.path = value, path
 
     def get(self, key: str, default: Any = None) -> Field:
-        """Return a field of an object."""
+        """Return a field of an object; a Field with the default if the object does not have it."""
         content = self.expect(dict)
         return Field(content.get(key, default), f"{self.path}.{key}" if self.path else key)
 
@@ -222,12 +222,12 @@ class Field:
         return number
 
     def rows(self) -> dict[str, Field]:
-        """Return the fields of an object by their keys, which must be printable."""
+        """Return the items of an object by their keys, which must be printable, as Fields."""
         rows = self.expect(dict).items()
         return {Field(key, f"{self.path}: key").text(): Field(item, f"{self.path}.{key}") for key, item in rows}
 
     def items(self, most: int = 1_000_000) -> list[Field]:
-        """Return the items of a list as fields."""
+        """Return the items of a list, of which there may be `most`, as Fields."""
         values = self.expect(list)
         if len(values) > most:
             raise SampleError(f"{self.path}: {len(values):,} items; at most {most:,} are read")

@@ -86,7 +86,7 @@ def others_together(
 
 
 def _base_of_unit(unit: tuple[str, ...], recipes: Mapping[str, Recipe]) -> str:
-    """Return the name of the tensor of which the others are views."""
+    """Return the name of the base of a unit; the other members are views of it."""
     return next(member for member in unit if recipes[member].kind != "view")
 
 
@@ -103,7 +103,7 @@ def sparse(
 
 
 def laid(unit: tuple[str, ...], recipes: Mapping[str, Recipe], name: str, fresh: Tensor) -> dict[str, Tensor]:
-    """Return a tensor with its recipe's strides, and its views."""
+    """Return other values for a tensor in the memory of its recipe, and the views of it, by their names."""
     base = whole(recipes[name], fresh)
     return {member: base if member == name else run_sample.make(recipes[member], None, {name: base}) for member in unit}
 
@@ -148,7 +148,7 @@ def _pieces(tensor: Tensor) -> tuple[Tensor, ...]:
 
 
 def whole(recipe: Recipe, fresh: Tensor) -> Tensor:
-    """Return a tensor with its recipe's strides."""
+    """Return these values in memory of the recipe's extent, with its strides and offset."""
     if fresh.stride() == recipe.stride and fresh.untyped_storage().nbytes() >= recipe.extent * fresh.element_size():
         return fresh
     flat = torch.zeros(recipe.extent, dtype=fresh.dtype, device=fresh.device)
@@ -158,7 +158,7 @@ def whole(recipe: Recipe, fresh: Tensor) -> Tensor:
 
 
 def disturbed(tensor: Tensor, seed: int) -> Tensor | None:
-    """Return another tensor like this one; None if there is none."""
+    """Return other values that a tensor could have as well; None if there are none, as of an empty tensor."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.numel() == 0:
         return None

@@ -108,9 +108,11 @@ def is_close(left: Tensor, right: Tensor) -> bool:
 
 
 def received_without(exchange: Exchange, place: int, sent: Tensor) -> Tensor | None:
-    """Return what a member receives that sends something else than before, where what the others sent is not known.
-    Their part of a sum is what was received, less the member's own part, up to rounding. Return None if it cannot be
-    told."""
+    """Return what a member receives if it sends another tensor than in the recorded run, though what the other members
+    sent is not known; None if it cannot be told.
+
+    The others' part of a sum is what was received in that run, less the member's own part, up to rounding.
+    """
     call, received, before = exchange.calls[place], exchange.received, exchange.sent[place]
     assert received is not None
     assert before is not None

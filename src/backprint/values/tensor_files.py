@@ -41,7 +41,7 @@ ORDER = (
     "BOOL F4 F6_E2M3 F6_E3M2 U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ I16 U16 F16 BF16 I32 U32 F32 C64 "
     "F64 I64 U64"
 ).split()
-"""Tensors lie in a file by dtype, the last of these first, and then by name, so that each is aligned."""
+"""Dtypes in the reverse order of a file, in which tensors lie by dtype and then by name: so each is aligned."""
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
