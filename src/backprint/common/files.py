@@ -222,17 +222,17 @@ T = TypeVar("T")
 
 def from_plain(kind: type[T], value: Any, where: str = "it") -> T:
     """Return the dataclass that a JSON object describes; raise ValueError that names the first value that is wrong."""
-    return typing.cast(T, converted(kind, value, where))
+    return typing.cast(T, _converted(kind, value, where))
 
 
-def converted(kind: Any, value: Any, where: str) -> Any:
+def _converted(kind: Any, value: Any, where: str) -> Any:
     """Return a value as a declared type; lists become tuples, objects become dataclasses."""
     if is_dataclass(kind):
         return filled(kind, value, where)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         (inner,) = (argument for argument in arguments if argument is not type(None))
-        return None if value is None else converted(inner, value, where)
+        return None if value is None else _converted(inner, value, where)
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise wrong(kind, value, where)
@@ -241,7 +241,7 @@ def converted(kind: Any, value: Any, where: str) -> Any:
         if len(members) != len(value):
             raise wrong(kind, value, where)
         return tuple(
-            converted(member, item, f"{where}[{index}]")
+            _converted(member, item, f"{where}[{index}]")
             for index, (member, item) in enumerate(zip(members, value, strict=True))
         )
     if kind is float and type(value) is int:
@@ -261,7 +261,7 @@ def filled(kind: Any, value: Any, where: str) -> Any:
             raise ValueError(f"{where} has {str(name)[:40]!r}, which is not one of {', '.join(declared)}")
     if missing := [name for name, (_, required) in declared.items() if required and name not in value]:
         raise ValueError(f"{where} has no {missing[0]!r}")
-    return kind(**{name: converted(declared[name][0], item, f"{where}.{name}") for name, item in value.items()})
+    return kind(**{name: _converted(declared[name][0], item, f"{where}.{name}") for name, item in value.items()})
 
 
 def wrong(kind: Any, value: Any, where: str) -> ValueError:

@@ -79,7 +79,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 @atexit.register
-def remove_all_abandoned() -> None:
+def _remove_all_abandoned() -> None:
     """Remove what other processes have left where this one has written."""
     for parent in _parents:
         _remove_abandoned(parent)

@@ -60,7 +60,7 @@ MOST_ELEMENTS = 4_000_000
 
 
 @dataclass(eq=False)
-class FunctionCall:
+class _FunctionCall:
     """A call of a custom autograd.Function in the program: copies of its arguments, and which of them require grad.
 
     `nodes` are the autograd nodes of all calls like it, and `used` the numbers of its outputs that the program uses.
@@ -173,7 +173,7 @@ def but_for_meant(result: Derivative, capture: Capture, meant: Sequence[str]) ->
 
 def _calls_to_ask(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
-) -> tuple[dict[str, int], list[tuple[str, list[FunctionCall]]]]:
+) -> tuple[dict[str, int], list[tuple[str, list[_FunctionCall]]]]:
     """Return the calls to be asked, by their Function, each with the reason: calls with tangents of 0, and all others
     if something is meant to differ. The first result has the names that are meant to differ and that several Functions
     have."""
@@ -184,7 +184,7 @@ def _calls_to_ask(
         with recording([one for one in functions if one is not None and not is_own_function(one)]) as calls:
             forward = call()
         zeros = _nodes_with_zeros(forward, capture, calls)
-    by_name: dict[str, list[FunctionCall]] = {}
+    by_name: dict[str, list[_FunctionCall]] = {}
     for one in calls:
         if one.nodes:
             by_name.setdefault(one.name, []).append(one)
@@ -216,13 +216,13 @@ def _custom_nodes(outputs: Iterable[Tensor]) -> dict[Any, set[int]]:
 
 
 @contextlib.contextmanager
-def recording(functions: Sequence[Any]) -> Iterator[list[FunctionCall]]:
+def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
     """Record the calls of these Functions in this block, and of Functions that the program defines in it.
 
     Of calls that are alike, only the arguments of the first are kept.
     """
-    calls: dict[Any, FunctionCall] = {}
-    kept: list[FunctionCall] = []
+    calls: dict[Any, _FunctionCall] = {}
+    kept: list[_FunctionCall] = []
     changed: list[tuple[Any, str, Any]] = []
 
     def record(function: Any, context: Any, arguments: Sequence[Any]) -> None:
@@ -235,7 +235,7 @@ def recording(functions: Sequence[Any]) -> Iterator[list[FunctionCall]]:
                 return
             wanted = [n for n, a in enumerate(arguments) if isinstance(a, Tensor) and a.requires_grad and is_inexact(a)]
             copies = tuple(a.detach().clone() if isinstance(a, Tensor) else a for a in arguments)
-            calls[key] = FunctionCall(function, name, copies, tuple(wanted))
+            calls[key] = _FunctionCall(function, name, copies, tuple(wanted))
         calls[key].nodes.append(context)
 
     def watch(function: Any) -> None:
@@ -283,7 +283,7 @@ def _kind_of_argument(argument: Any) -> Any:
     return id(argument)
 
 
-def _nodes_with_zeros(forward: Any, capture: Capture, calls: Sequence[FunctionCall]) -> set[Any]:
+def _nodes_with_zeros(forward: Any, capture: Capture, calls: Sequence[_FunctionCall]) -> set[Any]:
     """Run the backward; return the nodes of calls that have a tangent of 0 alone. A call without which no gradient is
     computed has no nodes afterwards."""
     used = _custom_nodes(forward.tensors.values())
@@ -314,7 +314,7 @@ def is_zero(tangent: Tensor | None) -> bool:
 # ---- A Function alone
 
 
-def _tries_of(why: str, calls: Sequence[FunctionCall], seed: int) -> Iterator[Try]:
+def _tries_of(why: str, calls: Sequence[_FunctionCall], seed: int) -> Iterator[Try]:
     """Yield a Try for the calls of one Function: the first that has a fault, or one for all of them."""
     function = calls[0].name
     name = f"{function} alone" + (f", {why}," if why else "")
@@ -330,7 +330,7 @@ def _tries_of(why: str, calls: Sequence[FunctionCall], seed: int) -> Iterator[Tr
     yield Try(name, why_not=not_tried, word="for", function=function)
 
 
-def _tries_of_call(name: str, call: FunctionCall, seed: int) -> Iterator[Try]:
+def _tries_of_call(name: str, call: _FunctionCall, seed: int) -> Iterator[Try]:
     """Yield the Tries of one call of a custom Function by itself: its gradients beside finite differences of its
     forward, whether other tangents could be tried, and each kind of tangents with a fault. A call of which no gradient
     is wanted has none."""
@@ -340,25 +340,25 @@ def _tries_of_call(name: str, call: FunctionCall, seed: int) -> Iterator[Try]:
     elif sum(tensor.numel() for tensor in tensors) > MOST_ELEMENTS:
         yield Try(name, why_not="its tensors are large")
     elif call.wanted:
-        subject = _by_itself(call), Program(partial(used_outputs, call), {}, seed)
+        subject = _by_itself(call), Program(partial(_used_outputs, call), {}, seed)
         yield attempt(name, partial(_fault_by_differences, *subject), "for")
         tries: list[Try] = []
 
         def try_tangents() -> None:
-            tries.extend(kinds_alone(*subject))
+            tries.extend(_kinds_alone(*subject))
 
         yield attempt(name, try_tangents, "for")  # a Try of its own where it raises; the faults follow
         yield from (Try(f"{name} with {one.name}", one.fault, word="for") for one in tries if one.fault is not None)
 
 
-def used_outputs(call: FunctionCall, *arguments: Any) -> list[Tensor]:
+def _used_outputs(call: _FunctionCall, *arguments: Any) -> list[Tensor]:
     """Call a Function on copies, because it may write into its arguments; return the outputs that the program uses."""
     given = [value.clone() if isinstance(value, Tensor) else value for value in arguments]
     outputs = plain_leaves(call.function.apply(*given))
     return [out for out in outputs if isinstance(out, Tensor) and out.grad_fn and out.output_nr in call.used]
 
 
-def _by_itself(call: FunctionCall) -> Call:
+def _by_itself(call: _FunctionCall) -> Call:
     """Return a call of a Function as one whose values can be changed."""
     names = [f"argument {number}" for number in range(len(call.arguments))]
     values = {name: value for name, value in zip(names, call.arguments, strict=True) if isinstance(value, Tensor)}
@@ -390,7 +390,7 @@ DRAWS = 3
 NO_ELEMENTS = "it has no elements"
 
 
-def kinds_alone(call: Call, program: Program) -> Iterator[Try]:
+def _kinds_alone(call: Call, program: Program) -> Iterator[Try]:
     """Yield the tries of tangents in other memory, of other sizes and with other values."""
 
     def backward(tangents: Gradients) -> Gradients:

@@ -814,7 +814,7 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
     """Return a wrong place as plain text and numbers; `by_formula` if autograd itself is wrong there."""
     port_of = {port.local: port.name for port in setting.forward.inputs}
     source = next((step.source for step in reversed(place.steps) if step.source is not None), None)
-    lines = lines_of(place, opaque)
+    lines = _lines_of(place, opaque)
     target = place.steps[0].target
     return WrongGradient(
         operators=tuple(step.target for step in place.steps),
@@ -836,7 +836,7 @@ def line_text(source: Source | None) -> str:
     return "a line that is not known" if source is None else f"{source.file}:{source.line}"
 
 
-def lines_of(place: WrongPlace, opaque: Sequence[OpaqueEdge]) -> tuple[str, ...]:
+def _lines_of(place: WrongPlace, opaque: Sequence[OpaqueEdge]) -> tuple[str, ...]:
     """Return the lines of the backward that computed the gradients of a place: of its own `backward`, if it has one."""
     sources = [step.source for step in place.backward_steps if step.source is not None]
     own = [source for source in sources if source.function == "backward"]

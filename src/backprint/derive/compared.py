@@ -472,7 +472,7 @@ def is_kink(
     for number in range(DIRECTIONS + PARTS):
         direction = {name: drawn_like(widened[name], source) for name in gradients}
         if number >= DIRECTIONS:
-            direction = {name: part_up(value, number - DIRECTIONS) for name, value in direction.items()}
+            direction = {name: _part_up(value, number - DIRECTIONS) for name, value in direction.items()}
         here, ahead, behind = (
             run_forward(
                 subject.reference,
@@ -501,7 +501,7 @@ def is_kink(
     return kink
 
 
-def part_up(direction: Tensor, number: int) -> Tensor:
+def _part_up(direction: Tensor, number: int) -> Tensor:
     """Return a direction along which neighbors of one part of all elements move up, and no others."""
     if direction.is_complex():
         return direction

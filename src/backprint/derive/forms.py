@@ -88,7 +88,7 @@ def attention(
     return (weights(scored, logarithm) @ repeated(value, query)).to(dtype), logarithm
 
 
-def attention_backward(
+def _attention_backward(
     gradient: Tensor,
     query: Tensor,
     key: Tensor,
@@ -123,7 +123,7 @@ def widened(value: Tensor) -> Tensor:
 
 ATTENTION: Mapping[Any, Any] = {
     aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
-    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: attention_backward,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _attention_backward,
 }
 
 
@@ -242,7 +242,7 @@ APART: Mapping[Any, Any] = {aten.convolution_backward.default: functools.partial
 # ------------------------------------------------------------------ indices, embeddings and strides
 
 
-def embedding_dense_backward(
+def _embedding_dense_backward(
     gradient: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Tensor:
     """Return the gradient of an embedding's weight: each row is added where it was taken from."""
@@ -347,19 +347,19 @@ def _strided_places(
         return order, places.reshape([-1])
 
 
-def shrink_backward(gradient: Tensor, value: Tensor, lambd: float) -> Tensor:
+def _shrink_backward(gradient: Tensor, value: Tensor, lambd: float) -> Tensor:
     """Return the gradient of hard and soft shrinking: none within `lambd` of zero."""
     return torch.where((value >= -lambd) & (value <= lambd), 0.0, gradient)
 
 
 INDEXING: Mapping[Any, Any] = {
-    aten.embedding_dense_backward.default: embedding_dense_backward,
+    aten.embedding_dense_backward.default: _embedding_dense_backward,
     aten.index_put.default: index_put,
     aten._unsafe_index_put.default: index_put,
     aten.as_strided.default: as_strided,
     aten.as_strided_scatter.default: as_strided_scatter,
-    aten.hardshrink_backward.default: shrink_backward,
-    aten.softshrink_backward.default: shrink_backward,
+    aten.hardshrink_backward.default: _shrink_backward,
+    aten.softshrink_backward.default: _shrink_backward,
 }
 
 
@@ -701,7 +701,7 @@ def lstm_layer(
     """Return the hidden states in the order of time, the last hidden state, the last cell, and an empty workspace."""
     _refuse_others(mode, batch_sizes)
     biases = (weight2, weight3) if has_biases else ()
-    steps, hidden, cell = unrolled(x, weight0, weight1, biases, hx_, cx_, reverse)
+    steps, hidden, cell = _unrolled(x, weight0, weight1, biases, hx_, cx_, reverse)
     hidden_states = [*(step.hidden for step in steps[1:]), hidden]
     states = torch.stack(hidden_states[::-1] if reverse else hidden_states).to(x.dtype)
     workspace = torch.zeros([0], dtype=torch.uint8, device=x.device)
@@ -736,7 +736,7 @@ def lstm_layer_backward(
     """Return the gradients of the input, both weights, both biases, the first hidden state and the first cell."""
     _refuse_others(mode, batch_sizes)
     biases = (weight3, weight4) if has_biases else ()
-    steps, hidden, _ = unrolled(x, weight1, weight2, biases, hx_, cx_tmp, reverse)
+    steps, hidden, _ = _unrolled(x, weight1, weight2, biases, hx_, cx_tmp, reverse)
     of_hidden, of_cell = (
         torch.zeros_like(hidden) if state is None else widened(state).reshape(hidden.shape)
         for state in (grad_hy, grad_cy)
@@ -759,7 +759,7 @@ def lstm_layer_backward(
     return of_input, *of_weights, of_bias, of_bias, of_hidden.reshape(hx_.shape), of_cell.reshape(cx_tmp.shape)
 
 
-def unrolled(
+def _unrolled(
     x: Tensor, of_input: Tensor, of_hidden: Tensor, biases: Sequence[Tensor], hx: Tensor, cx: Tensor, reverse: bool
 ) -> tuple[list[_LstmStep], Tensor, Tensor]:
     """Return the steps in the order in which they are computed, the last hidden state and the last cell."""

@@ -278,7 +278,7 @@ def input_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator
     """Yield the kinds of inputs and tangents at which the backward of a Pair is wrong."""
     yield from _tangent_faults(pair, values, chance)
     yield from _float_faults(pair, values, chance)
-    for kind, changed in other_inputs(pair, values):
+    for kind, changed in _other_inputs(pair, values):
         try:
             setting = make_setting(pair, {**values, **changed}, 0, chance)
             fault = _fault_near(f"inputs with {kind}", setting)
@@ -328,14 +328,14 @@ def _tangent_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Itera
         kinds = {}  # no kind is wrong, if all together are right
     else:
         kinds[ZEROS] = zeros
-    kinds |= kinds_alone(setting)
+    kinds |= _kinds_alone(setting)
     for kind, tangents in kinds.items():
         try:
             setting_of_kind = with_tangents(setting, tangents)
             total = with_tangents(
                 setting, {name: tangent + tangents[name] for name, tangent in setting.tangents.items()}
             )
-            fault = sum_fault(kind, setting, setting_of_kind, total, source)
+            fault = _sum_fault(kind, setting, setting_of_kind, total, source)
         except (CannotTell, BackprintError, RuntimeError):
             continue  # the backward takes another branch, and the program itself is run with such tangents
         if fault is not None:
@@ -368,7 +368,7 @@ def _add_up(setting: Setting, kinds: Mapping[str, Mapping[str, Tensor]], to: Set
     )
 
 
-def kinds_alone(setting: Setting) -> dict[str, dict[str, Tensor]]:
+def _kinds_alone(setting: Setting) -> dict[str, dict[str, Tensor]]:
     """Return tangents of each output alone; none if all of their gradients add up to the gradient of the whole."""
     names = list(setting.tangents)[:MOST_ALONE]
     if len(setting.tangents) < 2:
@@ -382,7 +382,7 @@ def kinds_alone(setting: Setting) -> dict[str, dict[str, Tensor]]:
     return {} if len(names) == len(setting.tangents) and _add_up(setting, alone, setting) else alone
 
 
-def sum_fault(
+def _sum_fault(
     kind: str, setting: Setting, other: Setting, total: Setting, source: torch.Generator
 ) -> InputFault | None:
     """Return a fault if the gradients of a sum of tangents are not the sums of gradients: what is right for random
@@ -473,7 +473,7 @@ def _float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterato
 # ---- Which inputs index something, and which numbers inputs are compared with
 
 
-def other_inputs(pair: Pair, values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Tensor]]]:
+def _other_inputs(pair: Pair, values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield kinds of masks and indices, each with the inputs that are changed for it. Constants of a graph stay: the
     backward may have others that are made of them."""
     tensors = {

@@ -484,7 +484,7 @@ def sum_tries(backward: Backward, base: Base) -> Iterator[Try]:
         yield from (Try(name) for name in kinds)
     else:
         for kind, tangents in kinds.items():
-            yield attempt(kind, partial(sum_fault, backward, base, tangents))
+            yield attempt(kind, partial(_sum_fault, backward, base, tangents))
     if len(base.tangents) > 1:
         yield from _tries_alone(backward, base)
 
@@ -508,7 +508,7 @@ def _tries_alone(backward: Backward, base: Base) -> Iterator[Try]:
         together = attempt(word, partial(_group_fault, backward, base, kinds))
         one_by_one = []
         if together.fault is not None or together.why_not or len(tried) < len(names):
-            one_by_one = [attempt(kind, partial(sum_fault, backward, base, given)) for kind, given in kinds.items()]
+            one_by_one = [attempt(kind, partial(_sum_fault, backward, base, given)) for kind, given in kinds.items()]
         wrong = [one for one in one_by_one if one.fault is not None or one.why_not]
         yield from wrong
         if len(tried) < len(names):
@@ -523,7 +523,7 @@ def _group_fault(backward: Backward, base: Base, kinds: Mapping[str, Gradients])
     return _fault_of_sum(backward, base, list(kinds.values()), 1 / 4)
 
 
-def sum_fault(backward: Backward, base: Base, tangents: Gradients) -> ProgramFault | None:
+def _sum_fault(backward: Backward, base: Base, tangents: Gradients) -> ProgramFault | None:
     """Return a fault if the gradient for these tangents and the base is not the sum of their gradients."""
     return _fault_of_sum(backward, base, [tangents], 1.0)
 
@@ -662,7 +662,7 @@ def call_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tens
     names = capture.signature.differentiable
     tries: list[Try] = []
     try:
-        for other in other_calls(capture, program, values):
+        for other in _other_calls(capture, program, values):
             refused = ""
             try:
                 first, second, last = _calls_in_a_row(capture, program, values, other, names)
@@ -712,7 +712,7 @@ def _try_of_run_before(first: Results, last: Results) -> Try:
     return Try(IN_A_ROW, None if wrong is None else ProgramFault(*wrong, "the run before"), word="for")
 
 
-def other_calls(capture: Capture, program: LiveProgram, values: Mapping[str, Tensor]) -> Iterator[_OtherCall]:
+def _other_calls(capture: Capture, program: LiveProgram, values: Mapping[str, Tensor]) -> Iterator[_OtherCall]:
     """Yield calls with other values that the program accepts, the most different values first and equal ones last."""
     names = capture.signature.differentiable
     for arguments, parameters in other_values(capture, program, values):

@@ -69,7 +69,7 @@ def _import_of(function: Callable[..., Any]) -> Import:
         name += f".{getattr(function, '__name__', '')}"
     # The name must lead back to this very function: a decorator may have replaced it in its module.
     known = sys.modules.get(module)
-    if known is None or resolved(known, name) != function:
+    if known is None or _resolved(known, name) != function:
         raise UsageError(f"a file cannot import {name}: the module {module or 'None'} has no such name")
     path = getattr(known, "__file__", None)
     if path is None:
@@ -82,7 +82,7 @@ def _import_of(function: Callable[..., Any]) -> Import:
     return Import(str(Path(path).resolve().parents[up]), module, name)
 
 
-def resolved(module: Any, name: str) -> Any:
+def _resolved(module: Any, name: str) -> Any:
     """Return what a dotted name in a module is, None if it is nothing."""
     for part in name.split("."):
         module = getattr(module, part, None)
@@ -194,7 +194,7 @@ def file_text(title: str, fault: Fault, place: Import, texts: Mapping[str, str],
     lines += ["}", f"expected = {texts['expected']}", ""]
     lines.append(f"for name in {tuple(name for name in fault.call.wanted if name in fault.call.inputs)!r}:")
     lines.append("    values[name].requires_grad_()")
-    lines += [f"torch.manual_seed({fault.program.seed})", f"result = fn({call_text(fault.call)})"]
+    lines += [f"torch.manual_seed({fault.program.seed})", f"result = fn({_call_text(fault.call)})"]
     if not gradient:
         lines.append(f"actual = tensors_of(result)[{fault.outputs.index(fault.name)}].detach()")
     else:
@@ -253,7 +253,7 @@ def _gradient_lines(fault: Fault, texts: Mapping[str, str]) -> list[str]:
     ]
 
 
-def call_text(call: Call) -> str:
+def _call_text(call: Call) -> str:
     """Return the arguments of a call as Python writes them."""
     leaves = iter(call.leaves)
     marked = [Text(f"values[{leaf.name!r}]" if isinstance(leaf, Place) else repr(leaf)) for leaf in leaves]

@@ -255,18 +255,18 @@ def other_values(subject: Subject, random: bool) -> Iterator[Result]:
             yield not_tried(subject, f"{subject.gradient}, {check}", "all", str(error))
             continue
         yield from with_inputs(subject, check, values, expected)
-    yield from row_of_zeros(subject, random)
+    yield from _row_of_zeros(subject, random)
 
 
 ROW_OF_ZEROS = "a row of zeros"
 
 
-def row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
+def _row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
     """Yield rows for inputs whose first row is 0, as it is for padding, where the reference and its gradients are
     finite. Results that are finite and differ are not judged, and the row says so: two good ways to divide by a length
     need not agree at 0. In float16 a length of 1e-3 has no third power, so nothing is said."""
     values = {
-        name: without_first_row(value)
+        name: _without_first_row(value)
         for name, value in subject.values.items()
         if name in subject.call.wanted
         and name in subject.call.inputs
@@ -302,7 +302,7 @@ def row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
             yield not_tried(subject, row.check, row.name, reason)
 
 
-def without_first_row(value: Tensor) -> Tensor:
+def _without_first_row(value: Tensor) -> Tensor:
     """Return a tensor whose first row, along the last dimension, is 0."""
     changed = value.detach().clone()
     changed[(0,) * (value.dim() - 1)] = 0
@@ -365,7 +365,7 @@ def at_borders(subject: Subject, random: bool, indices: Callable[[], Collection[
     not take such inputs. The backward of a reference may refuse inputs that its forward takes: the backward of a
     captured reference has the count of a mask's elements in its shapes.
     """
-    for check, changed in other_calls(subject, indices):
+    for check, changed in _other_calls(subject, indices):
         values = subject.values | changed
         try:
             expected = expected_of(subject, values, random)
@@ -380,7 +380,7 @@ def at_borders(subject: Subject, random: bool, indices: Callable[[], Collection[
             yield from (result for result in results if not result[0].verdict.endswith(NO_ELEMENTS))
 
 
-def other_calls(subject: Subject, indices: Callable[[], Collection[str]]) -> Iterator[tuple[str, dict[str, Tensor]]]:
+def _other_calls(subject: Subject, indices: Callable[[], Collection[str]]) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield kinds of masks, indices and sizes, each with the inputs that are changed for it."""
     inputs = {name: subject.values[name] for name in subject.call.inputs if subject.values[name].numel()}
     yield from changed_masks({name: value for name, value in inputs.items() if value.dtype is torch.bool})

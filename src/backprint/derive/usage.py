@@ -214,10 +214,10 @@ def written_rows(subject: Subject) -> Iterator[Result]:
     of the function before it has saved for its backward. One row that is right says that there was none."""
     try:
         with keeping_saved() as saved:
-            written = writes_of(subject, lambda: saved)
+            written = _writes_of(subject, lambda: saved)
     except Exception:  # transforms of torch.func refuse such hooks
         try:
-            written = writes_of(subject, list)
+            written = _writes_of(subject, list)
         except Exception as error:
             yield not_tried(subject, WRITTEN, "all", f"the function raised {in_words(error)}")
             return
@@ -227,7 +227,7 @@ def written_rows(subject: Subject) -> Iterator[Result]:
         yield row(subject, WRITTEN, name, WRONG, f"the {when} writes into it {UNSEEN}"), None
 
 
-def writes_of(subject: Subject, saved: Callable[[], list[Kept]]) -> dict[str, str]:
+def _writes_of(subject: Subject, saved: Callable[[], list[Kept]]) -> dict[str, str]:
     """Run the function forward and backward; return the tensors that were written unseen, each with `forward` or
     `backward`, whichever wrote it."""
     call = subject.call

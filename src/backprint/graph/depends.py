@@ -118,7 +118,7 @@ class _DependenceWalk:
         if (index, "forward") not in self.sides:
             graph = self.capture.pairs[index].forward
             inputs = {port.local: self.of_forward_input(index, port) for port in graph.inputs}
-            self.sides[index, "forward"] = through(graph, inputs)
+            self.sides[index, "forward"] = _through(graph, inputs)
         return self.sides[index, "forward"]
 
     def backward(self, index: int) -> Sets:
@@ -131,7 +131,7 @@ class _DependenceWalk:
             # two backwards depends on the other.
             self.sides[index, "backward"] = {}
             inputs = {port.local: self.of_backward_input(index, port) for port in graph.inputs}
-            self.sides[index, "backward"] = through(graph, inputs)
+            self.sides[index, "backward"] = _through(graph, inputs)
         return self.sides[index, "backward"]
 
     def of_forward_input(self, index: int, port: Port) -> int:
@@ -188,7 +188,7 @@ class _DependenceWalk:
         return inputs
 
 
-def through(graph: Graph, inputs: Mapping[str, int]) -> Sets:
+def _through(graph: Graph, inputs: Mapping[str, int]) -> Sets:
     """Return what each output port of a graph depends on."""
     if any("m" in operators().get(step.target, "") for step in graph.steps):
         env = _with_changes_in_place(graph, inputs)

@@ -211,7 +211,7 @@ def contradictions(capture: Capture) -> Iterator[Contradiction]:
             if graph is not None:
                 claims = capture.claims[index].get(side) if capture.claims else None
                 yield from _of_graph(f"{pair.name}/{side}", graph, claims or {})
-        yield from of_pair(capture, index, pair)
+        yield from _of_pair(capture, index, pair)
     yield from _of_signature(capture)
     yield from _of_witness(capture)
 
@@ -249,7 +249,7 @@ assert {*FORWARD[0], *BACKWARD[0]} == set(IN_ROLES)
 assert {*FORWARD[1], *BACKWARD[1]} == set(OUT_ROLES)
 
 
-def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction]:
+def _of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction]:
     """Compare both directions of a Pair: the backward takes what the forward saves, and gradients are of inputs."""
     forward = at_example_sizes(pair.forward)
     backward = at_example_sizes(pair.backward) if pair.backward is not None else None

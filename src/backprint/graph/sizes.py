@@ -244,12 +244,12 @@ def with_symbols(graph: Graph, symbols: Sequence[Symbol], names: Mapping[str, st
 
     renamed = _with_specs(graph, lambda spec: _mapped(spec, called, called))
     subgraphs = tuple((name, with_symbols(sub, symbols, names)) for name, sub in graph.subgraphs)
-    used = set(mentioned(renamed)) | {name for _, sub in subgraphs for name in mentioned(sub)}
+    used = set(_mentioned(renamed)) | {name for _, sub in subgraphs for name in _mentioned(sub)}
     declared = tuple(symbol for symbol in symbols if symbol.name in used)
     return replace(renamed, subgraphs=subgraphs, symbols=declared)
 
 
-def mentioned(graph: Graph) -> Iterator[str]:
+def _mentioned(graph: Graph) -> Iterator[str]:
     """Yield the names in the sizes of a graph's specs."""
 
     def look(spec: Spec) -> Iterator[str]:

@@ -130,10 +130,10 @@ def scan(text: str) -> _Scanned:
         prefix, string = match["prefix"], match[0][len(match["prefix"]) :]
         if kind in ("open", "end"):
             what = "a backslash outside a string" if string == "\\" else "a string that does not end on its line"
-            raise GraphError(f"line {line_number(text, match)}: {what}: not Python that a graph is written in")
+            raise GraphError(f"line {_line_number(text, match)}: {what}: not Python that a graph is written in")
         if prefix:
             why = "is a string with a prefix, which is not read"
-            raise RefusedError(f"line {line_number(text, match)}: {match[0]!r:.80} {why}")
+            raise RefusedError(f"line {_line_number(text, match)}: {match[0]!r:.80} {why}")
         # One mark for the string, and its line breaks: numbers of lines stay.
         return '"' + "\n" * string.count("\n")
 
@@ -147,7 +147,7 @@ def scan(text: str) -> _Scanned:
     return _Scanned(lines, beside, count_tokens(bare))
 
 
-def line_number(text: str, match: re.Match[str]) -> int:
+def _line_number(text: str, match: re.Match[str]) -> int:
     """Return the number of the line on which a match begins."""
     return text.count("\n", 0, match.start()) + 1
 
@@ -420,7 +420,7 @@ def parse(text: str) -> Graph:
             tree = python_tree(text)
             graph = _module(tree, _Reader(scanned.lines))
             if emit(graph).rstrip("\n") != text.rstrip("\n"):
-                check_same(tree, python_tree(emit(graph)), scanned.lines)
+                _check_same(tree, python_tree(emit(graph)), scanned.lines)
             return graph
         except (RecursionError, MemoryError) as error:
             raise _too_deep(error) from None
@@ -503,7 +503,7 @@ _NOT_RUN = frozenset({"annotation", "returns", "kind", "type_comment", "type_ign
 """Fields of nodes that change nothing: the reader checks that annotations are texts."""
 
 
-def check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> None:
+def _check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> None:
     """Raise at the first node of a text that is another in the text of the Graph that was read of it."""
     for own in (tree, written):
         match own.body:

@@ -18,7 +18,7 @@ from backprint.graph.keys import PortKey, in_a_line, number_of
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class _Word:
     """The meaning of one verdict, and its color. `equal` says that all ports compared equal."""
 
     meaning: str
@@ -26,13 +26,13 @@ class Word:
     equal: bool = False
 
 
-WORDS: Mapping[str, Word] = {
-    "bitwise": Word("every port equal to the bit", "green", True),
-    "undifferentiable": Word("no output requires grad; the forward is kept, and compared equal", "cyan", True),
-    "close": Word("equal within the tolerance; the errors and the tolerance are given", "cyan", True),
-    "unproven": Word("not compared, and why; never good", "yellow"),
-    "wrong": Word("not equal", "red"),
-    "failed": Word("it did not run; the cause is given", "red"),
+WORDS: Mapping[str, _Word] = {
+    "bitwise": _Word("every port equal to the bit", "green", True),
+    "undifferentiable": _Word("no output requires grad; the forward is kept, and compared equal", "cyan", True),
+    "close": _Word("equal within the tolerance; the errors and the tolerance are given", "cyan", True),
+    "unproven": _Word("not compared, and why; never good", "yellow"),
+    "wrong": _Word("not equal", "red"),
+    "failed": _Word("it did not run; the cause is given", "red"),
 }
 """The verdicts, from best to worst."""
 

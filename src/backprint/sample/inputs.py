@@ -203,7 +203,7 @@ def look(tensor: Tensor) -> _SeenValues:
         distinct=distinct(flat),
         low=low,
         high=high,
-        moments=mean_and_std(flat, low, high) if flat.is_floating_point() else None,
+        moments=_mean_and_std(flat, low, high) if flat.is_floating_point() else None,
     )
 
 
@@ -216,7 +216,7 @@ def matrix(tensor: Tensor, extent: int) -> tuple[int, int] | None:
     return (rows, cols) if row_major and rows > 1 and cols > 1 and extent % (rows * cols) == 0 else None
 
 
-def mean_and_std(flat: Tensor, low: float, high: float) -> tuple[float, float] | None:
+def _mean_and_std(flat: Tensor, low: float, high: float) -> tuple[float, float] | None:
     """Return mean and standard deviation to 7 digits, which hides the order of summation; None if a draw would
     overflow."""
     limit = torch.finfo(torch.float64 if flat.dtype is torch.float64 else torch.float32).max
@@ -280,7 +280,7 @@ def _as_arange(seen: _SeenValues) -> Facts | None:
     back = bits_of(seen.flat) == bits_of(seen.flat[:1])  # where it starts again
     period = int(back[1:].nonzero()[0]) + 1 if bool(back[1:].any()) else seen.size
     facts = {"start": head[0], "step": head[1] - head[0], "period": period}
-    return facts if seen.size % period == 0 and drawn_alike(seen, "arange", facts) else None
+    return facts if seen.size % period == 0 and _drawn_alike(seen, "arange", facts) else None
 
 
 def _as_tril(seen: _SeenValues) -> Facts | None:
@@ -298,10 +298,10 @@ def _as_tril(seen: _SeenValues) -> Facts | None:
         "inside": _plain_number(seen.flat[(rows - 1) * cols].item()),
         "outside": _plain_number(seen.flat[cols - 1].item()),
     }
-    return facts if drawn_alike(seen, "tril", facts) else None
+    return facts if _drawn_alike(seen, "tril", facts) else None
 
 
-def drawn_alike(seen: _SeenValues, kind: str, facts: Facts) -> bool:
+def _drawn_alike(seen: _SeenValues, kind: str, facts: Facts) -> bool:
     """Whether these facts draw exactly the elements seen."""
     drawn = run_sample.DRAWS[kind](Recipe(kind, seen.dtype, (seen.size,), (1,), extent=seen.size), **facts)
     return torch.equal(bits_of(drawn.to(seen.flat.device)), bits_of(seen.flat))
@@ -367,9 +367,9 @@ def fit_all(tensors: Mapping[str, Tensor], seed: int, exact: Collection[str] = (
     unknown = sorted(set(exact) - set(tensors))
     if unknown:
         raise UsageError(f"exact names no input: {', '.join(unknown)}; the inputs are {', '.join(tensors)}")
-    recipes = {name: _sparse_recipe(name, tensor, tensors) for name, tensor in tensors.items() if opens(tensor)}
+    recipes = {name: _sparse_recipe(name, tensor, tensors) for name, tensor in tensors.items() if _opens(tensor)}
     tensors, exact = opened(tensors, recipes, exact)
-    for names in sharing({name: tensor for name, tensor in tensors.items() if name not in recipes}):
+    for names in _sharing({name: tensor for name, tensor in tensors.items() if name not in recipes}):
         group = {name: tensors[name] for name in names}
         forced = any(name in exact for name in names)
         is_lazy = any(tensor.is_conj() or tensor.is_neg() for tensor in group.values())
@@ -384,7 +384,7 @@ def fit_all(tensors: Mapping[str, Tensor], seed: int, exact: Collection[str] = (
     return {name: recipes[name] for name in tensors}
 
 
-def opens(tensor: Tensor) -> bool:
+def _opens(tensor: Tensor) -> bool:
     """Whether a tensor is made from its parts: a sparse one that has values, and whose indices are valid."""
     if str(tensor.layout)[6:] not in PARTS_OF or tensor.device.type == "meta" or hasattr(tensor, "fake_mode"):
         return False
@@ -423,7 +423,7 @@ def opened(
     return fitted, kept
 
 
-def sharing(tensors: Mapping[str, Tensor]) -> list[list[str]]:
+def _sharing(tensors: Mapping[str, Tensor]) -> list[list[str]]:
     """Group the names by the storage of their tensors; empty tensors and tensors without values share none."""
     groups: dict[Any, list[str]] = {}
     for name, tensor in tensors.items():
@@ -576,11 +576,11 @@ def _their_own(
     return {
         name: recipes[name]
         for name, tensor in values.items()
-        if name in recipes and name not in shared and name not in exact and makes(recipes[name], tensor)
+        if name in recipes and name not in shared and name not in exact and _makes(recipes[name], tensor)
     }
 
 
-def makes(recipe: Recipe, tensor: Tensor) -> bool:
+def _makes(recipe: Recipe, tensor: Tensor) -> bool:
     """Whether a recipe makes a tensor with this one's geometry, without other tensors."""
     return recipe.kind not in RANKS and recipe_at(tensor, recipe.kind, {}, 0) == replace(recipe, facts=(), seed=0)
 

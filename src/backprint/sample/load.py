@@ -138,7 +138,7 @@ def _read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gr
         raise SampleError(f"{path}: {error}") from None
     # `python model.py` runs these lines: only the known ones may stand there.
     if marker + rest != (expected := ending(graph)):
-        line = body.count("\n") + 1 + first_difference(marker + rest, expected)
+        line = body.count("\n") + 1 + _first_difference(marker + rest, expected)
         raise RefusedError(
             f"{path}: line {line}: the lines below the graph are not those that samples of this version end with; "
             "nothing was run: if another version saved it, capture the program again"
@@ -159,7 +159,7 @@ def parse_graph(text: str, allow: Sequence[str] = ()) -> Graph:
     return graph
 
 
-def first_difference(text: str, ending: str) -> int:
+def _first_difference(text: str, ending: str) -> int:
     """Return the first line, counted from the marker, that differs from the ending."""
     for number, (left, right) in enumerate(zip(text.split("\n"), ending.split("\n"), strict=False)):
         if left != right:

@@ -129,10 +129,10 @@ def _source_json(source: Source | None) -> Any:
 
 def write_json(path: Path, content: Any) -> None:
     """Write readable JSON: each short list or object is on one line, so that a diff shows which of them changed."""
-    path.write_text(json_text(content) + "\n", encoding="utf-8")
+    path.write_text(_json_text(content) + "\n", encoding="utf-8")
 
 
-def json_text(value: Any, depth: int = 0) -> str:
+def _json_text(value: Any, depth: int = 0) -> str:
     """Return JSON text. Lists and objects of up to 100 characters, or nested deeper than three levels, are on one
     line."""
     # NaN and Infinity are no JSON: whoever fills a sample writes them as WORDS.
@@ -142,10 +142,10 @@ def json_text(value: Any, depth: int = 0) -> str:
     pad, end = "  " * (depth + 1), "  " * depth
     if isinstance(value, dict):
         rows = [
-            f"{json.dumps(str(key), ensure_ascii=False)}: {json_text(item, depth + 1)}" for key, item in value.items()
+            f"{json.dumps(str(key), ensure_ascii=False)}: {_json_text(item, depth + 1)}" for key, item in value.items()
         ]
         return "{\n" + ",\n".join(pad + row for row in rows) + f"\n{end}}}"
-    return "[\n" + ",\n".join(pad + json_text(item, depth + 1) for item in value) + f"\n{end}]"
+    return "[\n" + ",\n".join(pad + _json_text(item, depth + 1) for item in value) + f"\n{end}]"
 
 
 # ---- From JSON
@@ -254,7 +254,7 @@ def _read_source(field: Field) -> Source | None:
     return Source(file.text(), line.expect(int), function.text(), code.text(), module.text())
 
 
-def read_tree(field: Field, depth: int = 0) -> Any:
+def _read_tree(field: Field, depth: int = 0) -> Any:
     """Return the structure of a result: `port`, `value`, `dict`, `items`, `list`, `tuple`."""
     if depth > MAX_DEPTH:
         raise SampleError(f"{field.path[:80]}: nested too deeply")
@@ -269,14 +269,14 @@ def read_tree(field: Field, depth: int = 0) -> Any:
         case "port" | "value":
             return {kind: inner.text() if kind == "port" else inner.free_text()}
         case "list" | "tuple":
-            return {kind: [read_tree(item, depth + 1) for item in inner.items()]}
+            return {kind: [_read_tree(item, depth + 1) for item in inner.items()]}
         case "dict":
-            return {"dict": {key: read_tree(item, depth + 1) for key, item in inner.rows().items()}}
+            return {"dict": {key: _read_tree(item, depth + 1) for key, item in inner.rows().items()}}
         case "items":
             rows = [row.items(2) for row in inner.items()]
             if any(len(row) != 2 for row in rows):
                 raise SampleError(f"{inner.path}: expected pairs of a key and a value")
-            return {"items": [[key.free_text(), read_tree(item, depth + 1)] for key, item in rows]}
+            return {"items": [[key.free_text(), _read_tree(item, depth + 1)] for key, item in rows]}
     raise SampleError(f"{field.path}: {kind!r:.40} is not one of port, value, dict, items, list, tuple")
 
 
@@ -327,7 +327,7 @@ def _read_signature(field: Field) -> Signature:
     return Signature(
         arguments=field.get("arguments", []).texts(),
         leaves=field.get("leaves", []).pairs(),
-        output=read_tree(field.get("output")),
+        output=_read_tree(field.get("output")),
         differentiable=field.get("differentiable", []).texts(),
         same=field.get("same", []).pairs(),
         loss=field.get("loss", "").text(),

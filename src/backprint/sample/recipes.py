@@ -54,32 +54,32 @@ def spelled(value: Any) -> Any:
 
 def from_json(obj: Any) -> Recipe:
     """Return the recipe of an untrusted JSON object; raise SampleError for anything wrong."""
-    want(isinstance(obj, dict), "recipe", "an object", obj)
-    want(set(obj) == set(FIELDS), "recipe", f"the keys {', '.join(FIELDS)}", list(obj))
+    _want(isinstance(obj, dict), "recipe", "an object", obj)
+    _want(set(obj) == set(FIELDS), "recipe", f"the keys {', '.join(FIELDS)}", list(obj))
     for name, (words, holds) in FIELDS.items():
-        want(holds(obj[name]), f"recipe.{name}", words, obj[name])
+        _want(holds(obj[name]), f"recipe.{name}", words, obj[name])
     # Its geometry: a tensor that lies within its own storage.
     shape, stride, offset, extent = obj["shape"], obj["stride"], obj["offset"], obj["extent"]
     most = math.inf if obj["kind"] == "sparse" else LARGEST  # a sparse tensor's parts take memory, not its shape
-    want(math.prod(shape) <= most, "recipe.shape", f"at most {LARGEST} elements", shape)
-    want(len(shape) == len(stride), "recipe.stride", f"{len(shape)} numbers, as in shape", stride)
+    _want(math.prod(shape) <= most, "recipe.shape", f"at most {LARGEST} elements", shape)
+    _want(len(shape) == len(stride), "recipe.stride", f"{len(shape)} numbers, as in shape", stride)
     spanned = span(shape, stride)
     geometry = dict(shape=shape, stride=stride, offset=offset)
-    want(spanned == 0 or offset + spanned <= extent, "recipe", f"a tensor within its extent of {extent}", geometry)
+    _want(spanned == 0 or offset + spanned <= extent, "recipe", f"a tensor within its extent of {extent}", geometry)
     # The dtype and the facts that its kind allows.
     kind, facts = KINDS[obj["kind"]], obj["facts"]
     words = f"one of {', '.join(kind.dtypes)}"
-    want(not kind.dtypes or obj["dtype"] in kind.dtypes, "recipe.dtype", words, obj["dtype"])
+    _want(not kind.dtypes or obj["dtype"] in kind.dtypes, "recipe.dtype", words, obj["dtype"])
     named = set(kind.facts) - OPTIONAL <= set(facts) <= set(kind.facts)
-    want(named, "recipe.facts", f"{', '.join(kind.facts) or 'none'} for kind {obj['kind']!r}", list(facts))
+    _want(named, "recipe.facts", f"{', '.join(kind.facts) or 'none'} for kind {obj['kind']!r}", list(facts))
     for name, value in facts.items():
         words, fits = kind.facts[name]
-        want(fits(value, obj["dtype"]), f"recipe.facts.{name}", words, value)
-    want(kind.holds({**obj, **facts}), "recipe.facts", kind.words, facts)
+        _want(fits(value, obj["dtype"]), f"recipe.facts.{name}", words, value)
+    _want(kind.holds({**obj, **facts}), "recipe.facts", kind.words, facts)
     return parse(obj)
 
 
-def want(holds: bool, where: str, words: str, value: Any) -> None:
+def _want(holds: bool, where: str, words: str, value: Any) -> None:
     """Raise SampleError unless a condition holds: at this place of the recipe, `words` were expected."""
     if not holds:
         shown = repr(value)
@@ -189,7 +189,7 @@ def weighted(row: dict[str, Any]) -> bool:
     return len(row["weights"]) == len(row["values"]) > 0 and min(row["weights"]) > 0
 
 
-def steady(row: dict[str, Any]) -> bool:
+def _steady(row: dict[str, Any]) -> bool:
     # Integers must not wrap around. Floats may round, or end in Inf.
     last = row["start"] + row["step"] * (row["period"] - 1)
     return row["period"] > 0 and (row["dtype"] in FLOATS or finite(last, row["dtype"]))
@@ -204,7 +204,7 @@ KINDS: dict[str, Kind] = {
     "choice": Kind(NUMBERS, dict(values=VALUES, weights=COUNTS), "a weight from 1 for each of the values", weighted),
     "constant": Kind(NUMBERS, dict(value=NUMBER, imag=NUMBER)),
     "arange": Kind(
-        FLOATS + INTEGERS, dict(start=FINITE, step=STEP, period=COUNT), "a period from 1, all in the dtype", steady
+        FLOATS + INTEGERS, dict(start=FINITE, step=STEP, period=COUNT), "a period from 1, all in the dtype", _steady
     ),
     "tril": Kind(
         (*FLOATS, *INTEGERS, "bool"),

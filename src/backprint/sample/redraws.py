@@ -168,7 +168,7 @@ def disturbed(tensor: Tensor, seed: int) -> Tensor | None:
     if tensor.is_complex():
         changed = floats(torch.view_as_real(tensor.resolve_conj().resolve_neg()).cpu(), source)
         return torch.view_as_complex(changed.contiguous()).to(tensor.device)
-    row = {**dict.fromkeys(FLOATS, floats), **dict.fromkeys(INTEGERS, integers), "bool": flips}.get(dtype)
+    row = {**dict.fromkeys(FLOATS, floats), **dict.fromkeys(INTEGERS, integers), "bool": _flips}.get(dtype)
     return None if row is None else row(tensor.cpu(), source).to(tensor.device)
 
 
@@ -220,13 +220,13 @@ def integers(tensor: Tensor, source: torch.Generator) -> Tensor:
         turned = some(flat.shape, 0.5, source)
         return torch.where(turned, flat + step, flat).to(tensor.dtype).reshape(tensor.shape)
     if tensor.dim() == 1 and bool((flat[1:] >= flat[:-1]).all()):
-        return ascending(flat, source)
+        return _ascending(flat, source)
     fresh = flat[torch.randperm(flat.numel(), generator=source)]
     # A permutation of a few numbers may be the old one.
     return (flat.roll(1) if torch.equal(fresh, flat) else fresh).reshape(tensor.shape)
 
 
-def ascending(row: Tensor, source: torch.Generator) -> Tensor:
+def _ascending(row: Tensor, source: torch.Generator) -> Tensor:
     """Return another sorted row of some of the same numbers: unsorted offsets would let kernels read out of bounds."""
     fresh = row[torch.randint(row.numel(), row.shape, generator=source)].sort().values
     # The ends stay where that leaves another row: of offsets, the first is 0 and the last the length.
@@ -236,7 +236,7 @@ def ascending(row: Tensor, source: torch.Generator) -> Tensor:
     return fresh
 
 
-def flips(tensor: Tensor, source: torch.Generator) -> Tensor:
+def _flips(tensor: Tensor, source: torch.Generator) -> Tensor:
     """Flip a quarter of the places."""
     return tensor ^ some(tensor.shape, 0.25, source)
 

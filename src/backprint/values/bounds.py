@@ -156,7 +156,7 @@ def call_key(value: Any) -> Any:
     """Return a call's arguments as a hashable key: tensors by shape, stride and dtype."""
     kind = type(value)
     if kind is Tensor or isinstance(value, Tensor):
-        return (TensorMark, value.shape, value.stride(), value.dtype)
+        return (_TensorMark, value.shape, value.stride(), value.dtype)
     if kind in PLAIN_KINDS:
         return (kind, value)
     if isinstance(value, list):
@@ -176,13 +176,13 @@ class _ListMark:
     """Stands first in the key of a list, so that it is not the key of a tuple."""
 
 
-class TensorMark:
+class _TensorMark:
     """Stands first in the key of a tensor."""
 
 
 def _call_from_key(value: Any) -> Any:
     """Return the arguments that a key stands for, with meta tensors."""
-    if value and value[0] is TensorMark:
+    if value and value[0] is _TensorMark:
         _, shape, stride, dtype = value
         return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
     if value and value[0] is _ListMark:

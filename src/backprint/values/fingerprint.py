@@ -160,7 +160,7 @@ class DescribeState:
     tensors: list[Tensor] = field(default_factory=list)
     live: list[Any] = field(default_factory=list)
     classes: dict[int, type] = field(default_factory=dict)
-    known: dict[int, tuple[Any, Described]] = field(default_factory=dict)
+    known: dict[int, tuple[Any, _Described]] = field(default_factory=dict)
     above: list[int] = field(default_factory=list)
 
     @property
@@ -170,7 +170,7 @@ class DescribeState:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class _Described:
     """A fingerprint, its number of parts, and whether it holds tensors of the call or live values."""
 
     like: Like
@@ -178,14 +178,14 @@ class Described:
     held: bool = False
 
 
-def describe_value(value: Any, state: DescribeState, argument: bool = True) -> Described:
+def describe_value(value: Any, state: DescribeState, argument: bool = True) -> _Described:
     """Describe a value. Tensors of an `argument` are described by their places in the call, others by their values."""
     if isinstance(value, Tensor):
         return _describe_tensor(value, state, argument)
     if (text := plain_text(value)) is not None:
-        return Described(text)
+        return _Described(text)
     if id(value) in state.above:
-        return Described({"cycle": len(state.above) - state.above.index(id(value))})
+        return _Described({"cycle": len(state.above) - state.above.index(id(value))})
     if id(value) in state.known:  # shared: what is described once is not followed again
         return state.known[id(value)][1]
     tensors_before = len(state.tensors)
@@ -196,14 +196,16 @@ def describe_value(value: Any, state: DescribeState, argument: bool = True) -> D
         state.above.pop()
     if described.parts > MAX_PARTS and not described.held:
         size = f" of {len(value)}" if hasattr(value, "__len__") else ""
-        described = Described({"large": f"{name_of(type(value))}{size}", "digest": _fingerprint_digest(described.like)})
+        described = _Described(
+            {"large": f"{name_of(type(value))}{size}", "digest": _fingerprint_digest(described.like)}
+        )
     # A value with tensors of the call is described each time it occurs: each occurrence has names of its own.
     if len(state.tensors) == tensors_before:
         state.known[id(value)] = value, described
     return described
 
 
-def _describe_composed(value: Any, state: DescribeState, argument: bool) -> Described:
+def _describe_composed(value: Any, state: DescribeState, argument: bool) -> _Described:
     """Describe a value that is made of other values."""
     kind = type(value)
     if len(state.above) > MAX_DEPTH or isinstance(value, (nn.Module, torch.optim.Optimizer)):
@@ -211,7 +213,7 @@ def _describe_composed(value: Any, state: DescribeState, argument: bool) -> Desc
     if _is_heap_type(kind) and not _is_library_value(kind):
         state.classes[id(kind)] = kind
     if isinstance(value, torch.Generator):
-        return Described(
+        return _Described(
             {"generator": str(value.device), "digest": _fingerprint_digest(bytes(value.get_state().tolist()))}
         )
     if isinstance(value, enum.Enum):
@@ -241,7 +243,7 @@ def with_parts(
     state: DescribeState,
     argument: bool = False,
     keys: Sequence[Any] = (),
-) -> Described:
+) -> _Described:
     """Describe a value by its head, its items (with their keys, if it is a mapping), and its attributes by name."""
     described = [describe_value(item, state, argument) for item in items]
     described_keys = [describe_value(key, state, False) for key in keys]
@@ -255,7 +257,7 @@ def with_parts(
     if described or "container" in head:
         like["of"] = [part.like for part in described]
     parts = (*described, *described_keys)
-    return Described(like, 1 + sum(part.parts for part in parts), any(part.held for part in parts))
+    return _Described(like, 1 + sum(part.parts for part in parts), any(part.held for part in parts))
 
 
 def rest_in_order(likes: Sequence[tuple[Any, Like]]) -> Like:
@@ -268,7 +270,7 @@ def rest_by_name(likes: Sequence[tuple[Any, Like]]) -> Like:
     return {"container": "dict", "keys": [repr(key) for key, _ in likes], "of": [like for _, like in likes]}
 
 
-def _describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> Described:
+def _describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> _Described:
     """Describe a tensor of the call by its place, its attributes, and what distinguishes it from a plain tensor (its
     class, and the hooks on its gradient). Describe any other tensor by its values."""
     if argument:
@@ -289,7 +291,7 @@ def _describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> Des
     if argument and value.is_leaf and (hooks := backward_hooks(value)):
         own["its hooks"] = list(hooks.values())
     described = with_parts(head, [], own, state)
-    return Described(described.like, described.parts, held=argument or described.held)
+    return _Described(described.like, described.parts, held=argument or described.held)
 
 
 def bytes_of(content: Tensor) -> bytes:
@@ -300,14 +302,14 @@ def bytes_of(content: Tensor) -> bytes:
     return bytes(buffer)
 
 
-def _describe_live(value: Any, state: DescribeState, contents: Mapping[str, Any]) -> Described:
+def _describe_live(value: Any, state: DescribeState, contents: Mapping[str, Any]) -> _Described:
     """Describe a value that is compared by identity; its contents tell whether it has changed since the capture."""
     state.live.append(value)
     head = {"live": name_of(value if isinstance(value, NAMED) else type(value))}
     described = with_parts(head, [], contents, state)
     if described.parts > MAX_PARTS:
-        return Described(head | {"digest": _fingerprint_digest(described.like)}, held=True)
-    return Described(described.like, described.parts, held=True)
+        return _Described(head | {"digest": _fingerprint_digest(described.like)}, held=True)
+    return _Described(described.like, described.parts, held=True)
 
 
 PICKLING = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")

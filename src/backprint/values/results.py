@@ -128,7 +128,7 @@ def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
     # Two leaves may have one name, such as the items 1 and '1' of a dict.
     names = number_duplicates([name for name, _ in named_leaves])
     path_texts = ", ".join("".join(map(str, path)) for path, _ in paths[:MAX_PATHS_IN_SUMMARY])
-    summary = "one value" if len(paths) == 1 and not paths[0][0] else f"{type_text(result)} of {path_texts}"
+    summary = "one value" if len(paths) == 1 and not paths[0][0] else f"{_type_text(result)} of {path_texts}"
     tree = ResultTree(spec, tuple(opened), summary)
     return [(name, leaf) for name, (_, leaf) in zip(names, named_leaves, strict=True)], tree
 
@@ -203,7 +203,7 @@ def refuse(name: str, what: str, advice: str = ADVICE) -> NoReturn:
     )
 
 
-def type_text(value: Any) -> str:
+def _type_text(value: Any) -> str:
     """Return a value's type as text, with an article: `a collections.Counter`."""
     return f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")
 
@@ -261,14 +261,14 @@ def parts_of(value: Any) -> Parts:
         items = [(_key_name(key), item) for key, item in dict.items(value)]
     else:
         items = [(str(index), item) for index, item in enumerate(value)] if isinstance(value, SEQUENCES) else []
-    return [*items, *own_attributes(value).items()]
+    return [*items, *_own_attributes(value).items()]
 
 
 def _key_name(key: Any) -> str:
     return str(key) if type(key) in EXACT else type(key).__name__
 
 
-def own_attributes(value: Any) -> dict[str, Any]:
+def _own_attributes(value: Any) -> dict[str, Any]:
     """Return the attributes of an object. A dataclass has them in the order of its definition."""
     attributes = attributes_with_slots(value) or {}
     declared = [row.name for row in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
@@ -319,7 +319,7 @@ class _ObjectSearch:
             if first:
                 self.alive.append(part)
                 if len(self.alive) > MAX_OBJECTS:
-                    refuse(name, f"{type_text(value)} of more than {MAX_OBJECTS:,} objects")
+                    refuse(name, f"{_type_text(value)} of more than {MAX_OBJECTS:,} objects")
                 queue.extend((_part_name(where, key), inner, id(part)) for key, inner in self.inside(where, part))
         self.reaching = self.reach()
         return self
@@ -342,19 +342,19 @@ class _ObjectSearch:
         if isinstance(value, weakref.ref):
             return []
         if is_iterator(value):
-            refuse(name, f"{type_text(value)}, which is used up when it is read", "return a list of its items")
+            refuse(name, f"{_type_text(value)}, which is used up when it is read", "return a list of its items")
         if isinstance(value, STORAGES):
             refuse(name, "the memory of a tensor", "return the tensor")
         if isinstance(value, torch.autograd.graph.Node):
             refuse(name, f"a node of the autograd graph ({type(value).__name__})", "return the tensor")
         keys = [key for key in value if type(key) not in EXACT] if isinstance(value, dict) else []
         if any(map(_holds_what_is_refused, keys)):
-            refuse(name, f"{type_text(value)} with tensors or iterators in its keys", "make them values")
+            refuse(name, f"{_type_text(value)} with tensors or iterators in its keys", "make them values")
         # Objects, which are opened. Anything else may hold no tensor, wherever it is hidden.
         if _is_opened(value):
             return parts_of(value)
         if _holds_what_is_refused(value):
-            refuse(name, f"{type_text(value)} with tensors or iterators inside")
+            refuse(name, f"{_type_text(value)} with tensors or iterators inside")
         return []
 
     def reach(self) -> frozenset[int]:
@@ -442,7 +442,7 @@ class _ObjectCopier:
         try:
             return self.copy(value, name)
         except RecursionError:
-            refuse(name, f"{type_text(value)} of objects that are nested too deeply")
+            refuse(name, f"{_type_text(value)} of objects that are nested too deeply")
 
     def copy(self, value: Any, name: str) -> Any:
         """Return a copy of a value, or the value itself if it holds no leaf and nobody writes to it."""
@@ -466,14 +466,14 @@ class _ObjectCopier:
             # Entered before it is filled, because an object may hold itself.
             copy = self.copies[id(value)] = _empty_copy(value)
             self.fill(copy, value, name)
-        for key, part in own_attributes(value).items():
+        for key, part in _own_attributes(value).items():
             _set_attribute(copy, key, self.copy(part, _part_name(name, key)))
         return copy
 
     def copy_of_tuple(self, value: Any, name: str) -> Any:
         """Return a copy of a tuple, a named one, or a result of a torch function; its items are copied first."""
         if id(value) in self.being_copied:
-            refuse(name, f"{type_text(value)} that holds itself")
+            refuse(name, f"{_type_text(value)} that holds itself")
         self.being_copied.add(id(value))
         items = [self.copy(item, _part_name(name, str(index))) for index, item in enumerate(value)]
         self.being_copied.discard(id(value))
@@ -540,9 +540,9 @@ def _structure_of(value: Any, marks: Sequence[Any], enclosing: tuple[int, ...]) 
     if isinstance(value, _Hole):
         return marks[value.index]
     if type(value) in EXACT or isinstance(value, ATOMS) or not _is_opened(value) or id(value) in enclosing:
-        return {"value": repr(value)[:200] if type(value) in EXACT else type_text(value)[2:]}
+        return {"value": repr(value)[:200] if type(value) in EXACT else _type_text(value)[2:]}
     parts = [(key, _structure_of(part, marks, (*enclosing, id(value)))) for key, part in parts_of(value)]
-    if isinstance(value, SEQUENCES) and not own_attributes(value):
+    if isinstance(value, SEQUENCES) and not _own_attributes(value):
         return {"tuple" if type(value) is tuple else "list": [part for _, part in parts]}
     by_name: dict[str, list[Any]] = {}
     for key, part in parts:

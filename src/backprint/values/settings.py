@@ -23,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class ThreadTurns:
+class _ThreadTurns:
     """A lock that one thread holds at a time, any number of times, or the threads of one party together.
 
     The ranks of one step are threads that take turns by themselves: each waits for the others inside a proof.
@@ -73,7 +73,7 @@ def of_party(party: object) -> Iterator[None]:
         _PARTIES.party = before
 
 
-ONE_AT_A_TIME = ThreadTurns()
+ONE_AT_A_TIME = _ThreadTurns()
 """The lock of a capture or a proof: both change state that torch keeps process-wide, so threads take turns."""
 
 Setting = tuple[Callable[[], object], Callable[[str], object]]

@@ -47,13 +47,13 @@ ORDER = (
 def write_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors; ValueError names one whose dtype or layout the format does not have."""
     plain = {name: _plain_tensor(name, tensor) for name, tensor in tensors.items()}
-    names = sorted(plain, key=lambda name: (-ORDER.index(code_of(plain[name])), name))
+    names = sorted(plain, key=lambda name: (-ORDER.index(_code_of(plain[name])), name))
     header: dict[str, object] = {}
     end = 0
     for name in names:
         tensor = plain[name]
         begin, end = end, end + tensor.nbytes
-        header[name] = {"dtype": code_of(tensor), "shape": list(tensor.shape), "data_offsets": [begin, end]}
+        header[name] = {"dtype": _code_of(tensor), "shape": list(tensor.shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     # The format pads the header with spaces, so that the tensors begin at a multiple of 8 bytes.
     text += b" " * (-len(text) % 8)
@@ -72,7 +72,7 @@ def _plain_tensor(name: str, tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
 
 
-def code_of(tensor: Tensor) -> str:
+def _code_of(tensor: Tensor) -> str:
     return CODES[str(tensor.dtype)[6:]]
 
 

@@ -157,7 +157,7 @@ def best_repeat(steps: Steps, low: int, high: int, ends: bool = True) -> Repeat 
     """
     if high - low < 2 or steps.weight(range(low, high)) < 2 + LEAST_SAVED:
         return None
-    runs = [run for period in periods(steps, low, high) for run in runs_of(steps, low, high, period)]
+    runs = [run for period in _periods(steps, low, high) for run in runs_of(steps, low, high, period)]
     for run in sorted(runs, key=_Run.rank)[:PERIODS]:
         # The run that would save most is not always a loop: its tokens are equal, but maybe no two iterations have one
         # dataflow. Then the next run is tried.
@@ -190,7 +190,7 @@ class _Run(NamedTuple):
         return -self.saved, self.period, self.start
 
 
-def periods(steps: Steps, low: int, high: int) -> list[int]:
+def _periods(steps: Steps, low: int, high: int) -> list[int]:
     """Return the periods that steps may have, the most frequent first.
 
     A period is the distance of a step to the last equal one. A token that a layer has once is as far from the last one

@@ -31,7 +31,7 @@ Where = Mapping[Index, int]
 def folded(graph: Graph) -> FoldedGraph:
     """Return a graph with its repeated steps as loops. The result is unfolded, and compared with the graph."""
     nodes = loops_of(steps_of(graph.steps))
-    items = items_of(nodes, {place: {(): place} for place in range(len(graph.steps))}, (), graph.steps)
+    items = _items_of(nodes, {place: {(): place} for place in range(len(graph.steps))}, (), graph.steps)
     fold = FoldedGraph(items, graph.inputs, graph.outputs, graph.results, graph.subgraphs, graph.symbols, graph.title)
     if fold.unfold() != graph:
         raise GraphError("a fold of this graph does not unfold to it: please report the graph")
@@ -84,7 +84,7 @@ def block_of(step: Step) -> str:
 # ---- Loops of steps
 
 
-def items_of(
+def _items_of(
     nodes: Iterable[Node], where: Mapping[int, Where], shape: tuple[int, ...], steps: Sequence[Step]
 ) -> tuple[Item, ...]:
     """Return the items of nodes.
@@ -116,7 +116,7 @@ def _loop_of(repeat: Repeat, where: Mapping[int, Where], shape: tuple[int, ...],
     for node in repeat.body:
         place = node if isinstance(node, int) else node.first
         items += _only_of([step for step in odd if step.before == place], where, shape, steps)
-        items += items_of([node], inner, (*shape, len(repeat.rows)), steps)
+        items += _items_of([node], inner, (*shape, len(repeat.rows)), steps)
     items += _only_of([step for step in odd if step.before == len(repeat.rows[0])], where, shape, steps)
     return Loop(len(repeat.rows), tuple(items))
 
@@ -128,7 +128,7 @@ def _only_of(
     by_iteration: dict[int, list[int]] = {}
     for step in odd:
         by_iteration.setdefault(step.iteration, []).append(step.place)
-    return [Only(iteration, items_of(places, where, shape, steps)) for iteration, places in by_iteration.items()]
+    return [Only(iteration, _items_of(places, where, shape, steps)) for iteration, places in by_iteration.items()]
 
 
 def _folded_step(where: Where, shape: Sequence[int], steps: Sequence[Step]) -> FoldedStep:

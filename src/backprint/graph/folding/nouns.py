@@ -411,7 +411,7 @@ class FoldedGraph:
         """Return the Graph that was folded."""
         return Graph(
             self.inputs,
-            tuple(unfolded(self.items)),
+            tuple(_unfolded(self.items)),
             self.outputs,
             self.results,
             self.subgraphs,
@@ -436,7 +436,7 @@ def _steps_in(items: Sequence[Item]) -> int:
     return total
 
 
-def unfolded(items: Sequence[Item], index: Index = ()) -> Iterator[Step]:
+def _unfolded(items: Sequence[Item], index: Index = ()) -> Iterator[Step]:
     """Yield the steps of items one after the other; `index` is the iteration of the loops around the items."""
     for item in items:
         match item:
@@ -451,7 +451,7 @@ def unfolded_once(body: Sequence[Item], index: Index, iteration: int) -> Iterato
     """Yield the steps of one iteration of a loop, in the iteration `index` of the loops around the loop."""
     for item in body:
         if not isinstance(item, Only):
-            yield from unfolded([item], (*index, iteration))
+            yield from _unfolded([item], (*index, iteration))
         elif item.iteration == iteration:
             # The index of the loops around alone: odd steps are in one iteration of this loop, so nothing counts it.
-            yield from unfolded(item.items, index)
+            yield from _unfolded(item.items, index)

@@ -120,13 +120,13 @@ def _check_rates(arguments: Arguments) -> str:
 def _check_nonzero(arguments: Arguments) -> str:
     """Check what the program asserts: a number that is not 0."""
     value = arguments["self"]
-    if not readable(value):
+    if not _readable(value):
         return ""
     with torch.no_grad(), without_modes():
         return "" if bool(value.bool().all()) else "self is 0"
 
 
-def readable(value: Any) -> bool:
+def _readable(value: Any) -> bool:
     """Whether a tensor's values can be read: one without values (fake, meta) reaches no kernel."""
     return (
         type(value) in (Tensor, nn.Parameter)
@@ -156,7 +156,7 @@ def _range_complaint(name: str, value: Any, low: float, high: float) -> str:
 
 def _complaint(name: str, value: Any, outside: Callable[[Tensor], Tensor], allowed: str) -> str:
     """Return the complaint about the first number of a tensor that is not in the allowed range; '' if none is."""
-    if not readable(value) or value.numel() == 0 or value.is_complex():
+    if not _readable(value) or value.numel() == 0 or value.is_complex():
         return ""
     with torch.no_grad(), without_modes():
         is_outside = outside(value)

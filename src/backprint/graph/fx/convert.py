@@ -228,7 +228,7 @@ class Side:
 
     def hold(self, wanted: str, module: fx.GraphModule) -> str:
         """Return the name of a subgraph; two subgraphs share a name only if they are equal."""
-        graph, name, count = subgraph(module), wanted, 0
+        graph, name, count = _subgraph(module), wanted, 0
         while self.subgraphs.get(name, graph) != graph:
             count += 1
             name = f"{wanted}_{count}"
@@ -284,7 +284,7 @@ def _pinned_dtypes_of(node: fx.Node) -> dict[str, torch.dtype]:
     return {} if plain or not takes or node.kwargs.get("dtype") else {"dtype": example.dtype}
 
 
-def subgraph(module: fx.GraphModule) -> Graph:
+def _subgraph(module: fx.GraphModule) -> Graph:
     """Return the body of a higher-order operator, such as a branch of `cond`, as a Graph."""
     side = Side(module, Names())
     ports = []
