@@ -140,7 +140,7 @@ def may_be_what_is_meant(result: Derivative, capture: Capture, meant: Sequence[s
     kinds = {"hook" for edge in capture.opaque if edge.is_hook}
     sources = [(edge.kind, edge.source) for edge in capture.opaque if edge.kind in ("detach", "no_grad")]
     sources += [("detach", s.source) for pair in capture.pairs for s in pair.forward.steps if s.target == DETACH]
-    kinds |= {kind for kind, source in sources if source is None or f"{source.file}:{source.line}" not in inside}
+    kinds |= {kind for kind, source in sources if source is None or source.at not in inside}
     return kinds <= set(meant)
 
 

@@ -273,7 +273,7 @@ def _not_finite_ports(setting: Setting) -> tuple[str, ...]:
 
 def _why_of_all_ranks(pairs: Sequence[Pair]) -> str:
     """Say why the derivative belongs to a step of all ranks, of which these Pairs are a part; '' if it does not."""
-    graphs = [graph for pair in pairs for graph in (pair.forward, pair.backward) if graph is not None]
+    graphs = [graph for pair in pairs for graph in pair.graphs]
     if any(step.target in COLLECTIVES for graph in graphs for step in graph.steps):
         return OF_ALL_RANKS
     return OF_SHARDS if any(port.shard for graph in graphs for port in (*graph.inputs, *graph.outputs)) else ""
@@ -401,7 +401,8 @@ def with_padding(known: Derivative, setting: Setting) -> Derivative:
     padded = [step for step in setting.forward.steps if _has_padding(step)]
     if not known.good or not padded:
         return known
-    # what a right backward returns is the product without these rows
+    # Autograd gives a row of padding no gradient. So the backward is right if it has the product without these rows;
+    # they matter if the product with them is another one.
     without = backward_product(setting) if known.word == DERIVATIVE else forward_product(setting)[:2]
     product = product_with(changes_along(setting, padding=False)[0], setting.tangents)
     if not gap_of(product, without) > LIMIT_BY_DIFFERENCES:
@@ -833,7 +834,7 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
 
 
 def line_text(source: Source | None) -> str:
-    return "a line that is not known" if source is None else f"{source.file}:{source.line}"
+    return "a line that is not known" if source is None else source.at
 
 
 def _lines_of(place: WrongPlace, opaque: Sequence[OpaqueEdge]) -> tuple[str, ...]:

@@ -231,7 +231,7 @@ def _indented(text: str) -> list[str]:
 def _by_tangents(rows: Sequence[CheckRow], first: CheckRow) -> Iterator[str]:
     """Yield the kinds of tangents with which the first wrong gradient is wrong too, and the kinds with which it is
     right."""
-    kind = first.check.partition(", ")[0] + ", "
+    kind = first.check.partition(", ")[0] + ", "  # as `gradient, `, before the kind of tangents
     same = [row for row in rows if row.name == first.name and row.dtype == first.dtype and row.check.startswith(kind)]
     right, wrong = ([row.check.removeprefix(kind) for row in same if row.verdict == verdict] for verdict in (OK, WRONG))
     if not wrong or kind.startswith(OUTPUTS):

@@ -463,7 +463,9 @@ def is_kink(
 ) -> bool:
     """Whether the reference has a kink here, and the gradients lie between its derivatives to both sides.
 
-    Output by output, so that kinks of several outputs do not make up for one another.
+    Along each of some directions, the product of gradients and direction must lie between the products of tangents and
+    derivatives to both sides. The sides are added up element by element, the lesser ones and the greater ones: each
+    output may have its own kink.
     """
     call = subject.call
     widened = {name: wide(value) for name, value in values.items()}
@@ -473,14 +475,12 @@ def is_kink(
         direction = {name: drawn_like(widened[name], source) for name in gradients}
         if number >= DIRECTIONS:
             direction = {name: _part_up(value, number - DIRECTIONS) for name, value in direction.items()}
-        here, ahead, behind = (
-            run_forward(
-                subject.reference,
-                call,
-                widened | {name: widened[name] + step * direction[name] for name in gradients},
-            ).outputs
-            for step in (0.0, STEP, -STEP)
-        )
+
+        def outputs_at(step: float, direction: Mapping[str, Tensor] = direction) -> dict[str, Tensor]:
+            moved = {name: widened[name] + step * direction[name] for name in gradients}
+            return run_forward(subject.reference, call, widened | moved).outputs
+
+        here, ahead, behind = outputs_at(0.0), outputs_at(STEP), outputs_at(-STEP)
         low = high = size = 0.0
         for name, tangent in tangents.items():
             g = precise(tangent)
@@ -493,11 +493,12 @@ def is_kink(
                 terms = precise(gradient).conj() * direction[name]
                 terms = terms.real if terms.is_complex() else terms
                 product, squares = product + float(terms.sum()), squares + float(terms.square().sum())
-        steps = 1e-4 * size  # what differences of the reference in float64 are off by
-        slack = steps + ROUNDINGS * subject.tiny * math.sqrt(squares)  # roundings of many elements make up for another
+        inexact = 1e-4 * size  # differences of the reference in float64 are off by as much
+        # Roundings of many elements make up for one another: so they grow with the root of the sum of squares.
+        slack = inexact + ROUNDINGS * subject.tiny * math.sqrt(squares)
         if not low - slack <= product <= high + slack:
             return False
-        kink = kink or high - low > 4 * steps
+        kink = kink or high - low > 4 * inexact
     return kink
 
 

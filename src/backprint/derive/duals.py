@@ -135,7 +135,7 @@ class DualRun:
         except BackprintError:
             raise
         except Exception as error:
-            where = f" ({step.source.file}:{step.source.line})" if step.source else ""
+            where = f" ({step.source.at})" if step.source else ""
             raise _OperatorError(f"`{show_step(step)[:300]}`{where}: {type(error).__name__}: {error}", step) from error
         # Without this, the tangent would be lost without an error.
         if _is_sparse(result) and step.name not in self.constant and _has_tangent(args, kwargs):

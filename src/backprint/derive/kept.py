@@ -30,7 +30,7 @@ ONLY_IN_PROGRAM = (
 
 def digest_of_graphs(capture: Capture) -> str:
     """Return a digest of all graphs of a Capture: a kept word is about these."""
-    graphs = [graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None]
+    graphs = [graph for pair in capture.pairs for graph in pair.graphs]
     return hashlib.sha256(" ".join(graph.hash() for graph in graphs).encode()).hexdigest()[:32]
 
 
@@ -80,7 +80,7 @@ def _as_kept(kept: Mapping[str, Any], result: Derivative, capture: Capture) -> D
     """Return the verdict that was found with the running program, when the sample was saved."""
     functions = set(kept.get("functions") or ())
     wrong = {
-        edge.function: WrongGradient((), f"{source.file}:{source.line}", source.code, (), (), edge.function)
+        edge.function: WrongGradient((), source.at, source.code, (), (), edge.function)
         for edge in capture.opaque
         if edge.function in functions and (source := edge.source) is not None
     }

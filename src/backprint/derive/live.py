@@ -518,8 +518,8 @@ def _tries_alone(backward: Backward, base: Base) -> Iterator[Try]:
 
 
 def _group_fault(backward: Backward, base: Base, kinds: Mapping[str, Gradients]) -> ProgramFault | None:
-    """Return a fault if the gradients of all these tangents do not add up to the gradient of their sum. It proves
-    nothing, because the limit is low."""
+    """Return a fault if the gradients of all these tangents do not add up to the gradient of their sum, to within a
+    quarter of the limit. Then each kind is looked at by itself, with the whole limit."""
     return _fault_of_sum(backward, base, list(kinds.values()), 1 / 4)
 
 

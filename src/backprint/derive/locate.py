@@ -192,10 +192,10 @@ def locate_formulas(setting: Setting) -> Located:
         places.append(
             WrongPlace(
                 steps,
-                tuple(inputs),
-                tuple(returned.get(name) for name in inputs),
-                tuple(1.0 for _ in inputs),
-                search.backward_steps(steps, ()),
+                inputs=tuple(inputs),
+                returned=tuple(returned.get(name) for name in inputs),
+                errors=tuple(1.0 for _ in inputs),
+                backward_steps=search.backward_steps(steps, ()),
             )
         )
     return Located(tuple(places), bool(places), (), frozenset(refuted), frozenset(undecided))
@@ -433,11 +433,13 @@ class Search:
         right = self.right_gradients([])
         places = []
         for step in self.step_of.values():
-            line = "" if step.source is None else f"{step.source.file}:{step.source.line}"
+            line = "" if step.source is None else step.source.at
             if step.target == DETACH and step.name in self.reaching and line not in inside:
                 taken = names_in(step)[0]
                 if taken in right and not mark_of(right[taken]).is_zero:
-                    places.append(WrongPlace((step,), (taken,), (None,), (1.0,), ()))
+                    places.append(
+                        WrongPlace((step,), inputs=(taken,), returned=(None,), errors=(1.0,), backward_steps=())
+                    )
         return places
 
     def next_place(self, places: Sequence[WrongPlace], wrong: Sequence[str]) -> WrongPlace | None:
@@ -726,10 +728,10 @@ class Search:
                 backward_steps = self.backward_steps((), computed)
                 yield WrongPlace(
                     steps,
-                    (name, *others),
-                    (value, *(theirs.get(n) for n in others)),
-                    (error, *(0.0 for _ in others)),
-                    backward_steps,
+                    inputs=(name, *others),
+                    returned=(value, *(theirs.get(n) for n in others)),
+                    errors=(error, *(0.0 for _ in others)),
+                    backward_steps=backward_steps,
                 )
 
     def wrong_sums(self, name: str, right: Mapping[str, Tensor], shares: Sequence[Tensor]) -> list[Tensor]:
@@ -778,7 +780,7 @@ class Search:
         last: Step | None = None
         for step in self.step_of.values():
             before, last = last, step
-            line = "" if step.source is None else f"{step.source.file}:{step.source.line}"
+            line = "" if step.source is None else step.source.at
             number = next((number for number, lines in enumerate(self.functions) if line in lines), None)
             if number is None or step.name in given:
                 continue

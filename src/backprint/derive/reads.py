@@ -48,7 +48,7 @@ def with_reads(capture: Capture, results: Sequence[Derivative], meant: Sequence[
 
 def _with_read(capture: Capture, result: Derivative, source: Source, meant: Sequence[str]) -> Derivative:
     """Return the verdict where the program reads a number at this line."""
-    at = f"{source.file}:{source.line}"
+    at = source.at
     # The graphs hold the read number constant. If they compute what the program does at other inputs, it only decides.
     if not any(_is_of_bits(step) for pair in capture.pairs for step in pair.forward.steps) and _is_computed_alike(
         capture

@@ -58,8 +58,8 @@ def free_ports(capture: Capture) -> Iterator[Port]:
     seen: set[str] = set()
     for index, pair in enumerate(capture.pairs):
         fed = {link.name for link in feeds(capture, index)}
-        for graph in (pair.forward, pair.backward):
-            for port in graph.inputs if graph is not None else ():
+        for graph in pair.graphs:
+            for port in graph.inputs:
                 if port.role in FREE and port.name not in seen and port.name not in fed:
                     seen.add(port.name)
                     yield port
@@ -364,8 +364,8 @@ def _of_witness(capture: Capture) -> Iterator[Contradiction]:
     if not capture.witness or len(capture.pairs) != 1 or capture.links:
         return
     pair = capture.pairs[0]
-    for graph in (pair.forward, pair.backward):
-        for port in at_example_sizes(graph).outputs if graph is not None else ():
+    for graph in pair.graphs:
+        for port in at_example_sizes(graph).outputs:
             row = capture.witness.get(str(port.key))
             spec = port.spec
             if row is None or row.get("none") or not isinstance(spec, TensorSpec):
@@ -393,7 +393,7 @@ def collective_steps(capture: Capture) -> dict[tuple[str, int], tuple[Step, bool
     """Return the collectives by group and number, in the order of the step, and whether the result of each is used."""
     rows: dict[tuple[str, int], tuple[Step, bool]] = {}
     counts: Counter[str] = Counter()
-    for graph in (graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None):
+    for graph in (graph for pair in capture.pairs for graph in pair.graphs):
         used_names = {name for step in graph.steps for name in used(step)} | set(refs(graph.results))
         # The result of a collective is the result of its wait: the collective itself only starts it.
         waits = {name: step.name for step in graph.steps if step.target == WAIT for name in refs(step.args)}

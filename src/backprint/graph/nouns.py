@@ -312,6 +312,11 @@ class Source:
                 # A frozen dataclass assigns its fields only in this way.
                 object.__setattr__(self, part, comment or "_" * (part == "file"))
 
+    @property
+    def at(self) -> str:
+        """The file and the line, as messages name them: `model.py:12`."""
+        return f"{self.file}:{self.line}"
+
 
 _AMBIGUOUS = {
     "file": re.compile(r"^\[|;|:(?=\d+ in )"),
@@ -552,8 +557,7 @@ def custom_operators(graph: Graph) -> Iterator[tuple[Step, str]]:
 
 def refuse_collectives(capture: Capture, what: str) -> None:
     """Raise if a graph of a Capture has collectives, which `what` cannot run: they need what the other ranks send."""
-    graphs = (graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None)
-    for step in (step for graph in graphs for step in graph.steps):
+    for step in (step for pair in capture.pairs for graph in pair.graphs for step in graph.steps):
         if step.target in COLLECTIVES:
             raise RefusedError(
                 f"{what} cannot run {in_a_line(capture.name)}, one rank of several: step {step.name!r} needs what the "
@@ -635,6 +639,12 @@ class Pair:
         """The backward Graph; None where no output requires grad."""
         graph = self._backward
         return graph.get() if isinstance(graph, Deferred) else graph
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The forward Graph, and the backward Graph where there is one."""
+        forward, backward = self.forward, self.backward
+        return (forward,) if backward is None else (forward, backward)
 
     @property
     def saved(self) -> tuple[Port, ...]:
@@ -970,7 +980,7 @@ class Capture:
         return self  # it is never edited
 
     def __str__(self) -> str:
-        return "\n\n".join(str(graph) for pair in self.pairs for graph in (pair.forward, pair.backward) if graph)
+        return "\n\n".join(str(graph) for pair in self.pairs for graph in pair.graphs)
 
     def __repr__(self) -> str:
         engine = f"{self.engine}{', fake' if self.fake else ''}"

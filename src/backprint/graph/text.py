@@ -346,7 +346,7 @@ def show_comment(source: Source | None, echo: Echo | None) -> str:
     text = f"{echo.kind} {', '.join(echo.names)};" if echo else ""
     if source:
         module = f"[{source.module}] " if source.module else ""
-        text += f" {module}{source.file}:{source.line} in {source.function}: {source.code}"
+        text += f" {module}{source.at} in {source.function}: {source.code}"
     return "# " + (text.strip() or "-")
 
 

@@ -270,7 +270,7 @@ class _Stored:
         for name, row in self.rows.items():
             with errors_with_path(self.folder / "capture.json"), errors_with_path(Path(f"recipes[{name!r:.80}]")):
                 recipes[name] = from_json(row)
-        graphs = [graph for pair in self.pairs for graph in (pair.forward, pair.backward) if graph is not None]
+        graphs = [graph for pair in self.pairs for graph in pair.graphs]
         with errors_with_path(self.folder / "capture.json"):
             _check_recipes(recipes, graphs)
         return Inputs(recipes, read_tensors(self.folder / "tensors.safetensors"), self.seed)

@@ -337,12 +337,12 @@ def contents_of(value: Any) -> dict[str, Any]:
     if is_of_numpy(value, "ndarray") and not value.dtype.hasobject:
         content = sys.modules["numpy"].ndarray.tobytes(value)  # a masked array's own sets its fill value
         return attributes | {"values": [str(value.dtype), value.shape, value.strides, content]}
-    own = (
-        [] if is_of_python else [class_ for class_ in kind.__mro__ if class_ is not object and is_python_class(class_)]
-    )
+    classes = () if is_of_python else kind.__mro__
+    own = [class_ for class_ in classes if class_ is not object and is_python_class(class_)]
     # Pickle would run a method of the user's; Python warns of pickling itertools.
     if kind.__module__ == "itertools" or any(name in vars(class_) for class_ in own for name in PICKLING):
         return attributes
+    # `__reduce_ex__` returns a function, its arguments, the state, and iterators of items of a list and of a mapping.
     try:
         made = value.__reduce_ex__(2)
         items = [list(part) for part in made[3:5] if part is not None]
@@ -350,7 +350,8 @@ def contents_of(value: Any) -> dict[str, Any]:
         return attributes
     if is_of_python and isinstance(made, tuple):
         return {"parts": [*made[1:3], *items]}
-    parts = [*made[1][1:], *items] if isinstance(made, tuple) else []  # behind the class; its attributes are there
+    # The first argument is the class, and the state is the attributes.
+    parts = [*made[1][1:], *items] if isinstance(made, tuple) else []
     return attributes | ({"parts": parts} if parts else {})
 
 
