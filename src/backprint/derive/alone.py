@@ -21,7 +21,7 @@ from torch.autograd.function import BackwardCFunction
 
 from backprint._torch import pytree
 from backprint._torch.autograd import function_class, is_own_function
-from backprint.derive.called import Call, Place, Program, in_words, run_forward
+from backprint.derive.called import Call, Place, Program, run_forward
 from backprint.derive.differences import Product, by_differences
 from backprint.derive.live import (
     AGAIN,
@@ -41,10 +41,10 @@ from backprint.derive.live import (
     tangent_tries,
     tangents_of,
     tries_of_step,
+    why_raised,
 )
 from backprint.derive.locate import DETACH
 from backprint.derive.setting import is_inexact
-from backprint.errors import is_defect
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import DERIVATIVE, NOT_THE_DERIVATIVE, Derivative
 from backprint.trace.captured import LiveProgram
@@ -106,9 +106,7 @@ def _function_tries(
     try:
         alike, calls = _calls_to_ask(capture, program, values, meant)
     except Exception as error:
-        if is_defect(error):
-            raise
-        return [Try(EACH_ALONE, why_not=f"it raised {in_words(error)}")]
+        return [Try(EACH_ALONE, why_not=why_raised(error))]
     tries = [
         Try(f"{name} alone", why_not=f"it is meant to differ, and {count} Functions have this name")
         for name, count in alike.items()

@@ -74,9 +74,14 @@ def attempt(name: str, compare: Callable[[], ProgramFault | None], word: str = "
     except NotTried as error:
         return Try(name, why_not=str(error), word=word)
     except Exception as error:
-        if is_defect(error):
-            raise
-        return Try(name, why_not=f"it raised {in_words(error)}", word=word)
+        return Try(name, why_not=why_raised(error), word=word)
+
+
+def why_raised(error: Exception) -> str:
+    """Return why nothing was compared where the program raised an error; raise a defect of our own again."""
+    if is_defect(error):
+        raise error
+    return f"it raised {in_words(error)}"
 
 
 def faults_of(tries: Sequence[Try]) -> list[Try]:
@@ -202,9 +207,7 @@ def tangent_tries(
             shown = apart(again, gradients)
             tries = [] if shown else list(_kinds_of_tangents(capture, on_one_graph, tangents, gradients, meant))
         except Exception as error:
-            if is_defect(error):
-                raise
-            why_not, tries = f"it raised {in_words(error)}", []
+            why_not, tries = why_raised(error), []
     # Nothing is wrong on the graph of one forward. Else each kind gets a forward of its own, to tell a spoiled graph
     # from a fault.
     if not why_not and not shown and not faults_of(tries):
@@ -216,9 +219,7 @@ def tangent_tries(
     try:
         gradients, again = (on_its_own(tangents) for _ in range(2))
     except Exception as error:
-        if is_defect(error):
-            raise
-        return [Try("tangents of other kinds", why_not=f"it raised {in_words(error)}")]
+        return [Try("tangents of other kinds", why_not=why_raised(error))]
     if apart(again, gradients):
         if why_not or shown:
             return [Try("tangents of other kinds", why_not=CHANGES_ALONE)]
@@ -613,9 +614,7 @@ def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Te
     try:
         return run()
     except Exception as error:
-        if is_defect(error):
-            raise
-        return [Try(FROZEN, why_not=f"it raised {in_words(error)}")]
+        return [Try(FROZEN, why_not=why_raised(error))]
 
 
 def _frozen_sets(capture: Capture, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
@@ -684,9 +683,7 @@ def call_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tens
                 tries.append(attempt(SAME_MEMORY, compare, word="for"))
             break
     except Exception as error:
-        if is_defect(error):
-            raise
-        tries = [Try(IN_A_ROW, why_not=f"it raised {in_words(error)}", word="for")]
+        tries = [Try(IN_A_ROW, why_not=why_raised(error), word="for")]
     return tries
 
 

@@ -61,9 +61,9 @@ def kinds_of(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callab
     if subject.has_reference:
         kinds |= {check: always(make) for check, make in VALUES.items()}
         if len(shapes) > 1:
-            kinds |= {f"{name} alone": only(name) for name in list(shapes)[:MOST_ALONE]}
+            kinds |= {f"{name} alone": only(name.__eq__) for name in list(shapes)[:MOST_ALONE]}
         if len(shapes) > 2:
-            kinds |= {f"all but {name}": _all_but(name) for name in list(shapes)[:MOST_ALONE]}
+            kinds |= {f"all but {name}": only(name.__ne__) for name in list(shapes)[:MOST_ALONE]}
     return kinds | {f"{layout} tangents": always(make) for layout, make in LAYOUTS.items()}
 
 
@@ -72,14 +72,9 @@ def always(make: Make) -> Callable[[str], Make]:
     return lambda name: make
 
 
-def only(name: str) -> Callable[[str], Make]:
-    """Return a maker of tangents of one output alone: nothing depends on the others."""
-    return lambda other: drawn_like if other == name else skipped
-
-
-def _all_but(name: str) -> Callable[[str], Make]:
-    """Return a maker of tangents of all outputs but one, on which nothing depends."""
-    return lambda other: skipped if other == name else drawn_like
+def only(wanted: Callable[[str], bool]) -> Callable[[str], Make]:
+    """Return a maker of tangents of the wanted outputs alone: nothing depends on the others."""
+    return lambda name: drawn_like if wanted(name) else skipped
 
 
 def skipped(value: Tensor, source: torch.Generator) -> Tensor | None:

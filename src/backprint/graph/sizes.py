@@ -34,7 +34,7 @@ from backprint.graph.nouns import (
     check_expression,
     leaves,
 )
-from backprint.graph.steps import free, live, mapped, mapped_leaves, with_names
+from backprint.graph.steps import among, free, live, mapped, mapped_leaves, with_names
 
 # ---- Expressions
 
@@ -318,12 +318,12 @@ def at_capture(graph: Graph) -> Graph:
     for step in graph.steps:
         if not step.is_guard and learn(step.name, step.spec):
             continue
-        mapped_step = mapped(step, lambda name: constants.get(name, Ref(name)))
+        mapped_step = mapped(step, among(constants))
         # A guard on a size that is a constant now held at capture, so it holds.
         if not step.is_guard or type(mapped_step.args[0]) is Ref:
             steps.append(replace(mapped_step, spec=at(step.spec, sizes)))
     outputs = tuple(replace(port, spec=at(port.spec, sizes)) for port in graph.outputs)
-    results = tuple(with_names(result, lambda name: constants.get(name, Ref(name))) for result in graph.results)
+    results = tuple(with_names(result, among(constants)) for result in graph.results)
     return replace(graph, inputs=inputs, steps=tuple(steps), outputs=outputs, results=results, symbols=())
 
 
@@ -332,10 +332,10 @@ def held_constant(graph: Graph) -> Graph:
     constants: dict[str, Value] = {}
     steps = []
     for step in graph.steps:
-        steps.append(step if step.is_guard else mapped(step, lambda name: constants.get(name, Ref(name))))
+        steps.append(step if step.is_guard else mapped(step, among(constants)))
         if step.target == "assert_equal" and isinstance(step.args[0], Ref):
             constants[step.args[0].name] = step.args[1]
-    results = tuple(with_names(result, lambda name: constants.get(name, Ref(name))) for result in graph.results)
+    results = tuple(with_names(result, among(constants)) for result in graph.results)
     return replace(graph, steps=tuple(steps), results=results)
 
 
@@ -406,8 +406,8 @@ def contiguous_inputs(graph: Graph) -> Graph:
         ]
         inputs.append(replace(port, spec=replace(port.spec, stride=None, offset=0)))
         renamed[port.local] = Ref(names[2])
-    steps = tuple(mapped(step, lambda name: renamed.get(name, Ref(name))) for step in graph.steps)
-    results = tuple(with_names(result, lambda name: renamed.get(name, Ref(name))) for result in graph.results)
+    steps = tuple(mapped(step, among(renamed)) for step in graph.steps)
+    results = tuple(with_names(result, among(renamed)) for result in graph.results)
     return replace(graph, inputs=tuple(inputs), steps=(*first, *steps), results=results)
 
 
@@ -480,10 +480,10 @@ USUAL: Mapping[str, Value] = {"attn_mask": None, "dropout_p": 0.0, "is_causal": 
 
 def in_general_form(graph: Graph) -> Graph:
     """Replace operators that are the kernel of one device by the operator that chooses a kernel."""
-    new_values: dict[str, Ref] = {}
+    new_values: dict[str, Value] = {}
     steps: list[Step] = []
     for step in graph.steps:
-        step = mapped(step, lambda name: new_values.get(name, Ref(name)))
+        step = mapped(step, among(new_values))
         if step.target in GENERAL:
             # A kernel returns the output and more (log-sum-exp, random state), the general operator the output alone.
             # So its item 0 becomes the step itself.

@@ -71,6 +71,11 @@ def mapped(step: Step, named: Callable[[str], Value]) -> Step:
     return mapped_leaves(step, lambda leaf: named(leaf.name) if type(leaf) is Ref else leaf)
 
 
+def among(values: Mapping[str, Value]) -> Callable[[str], Value]:
+    """Return a function from a name to what stands for it among these values; any other name stands for itself."""
+    return lambda name: values.get(name, Ref(name))
+
+
 def with_names(value: Value, named: Callable[[str], Value]) -> Value:
     """Replace the names in a value by values."""
     return with_leaves(value, lambda leaf: named(leaf.name) if type(leaf) is Ref else leaf)

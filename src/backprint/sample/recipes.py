@@ -97,16 +97,8 @@ def count(value: Any, dtype: str = "") -> bool:
     return whole(value) and 0 <= value <= LARGEST
 
 
-def counts(value: Any, dtype: str = "") -> bool:
-    return isinstance(value, list) and len(value) <= MOST and all(map(count, value))
-
-
 def text(value: Any, dtype: str = "") -> bool:
     return isinstance(value, str)
-
-
-def texts(value: Any, dtype: str = "") -> bool:
-    return isinstance(value, list) and len(value) <= MOST and all(map(text, value))
 
 
 def layout(value: Any, dtype: str = "") -> bool:
@@ -140,11 +132,19 @@ def number(value: Any, dtype: str) -> bool:
     return (dtype in FLOATS + COMPLEX and value in ("inf", "-inf", "nan")) or finite(value, dtype)
 
 
-def numbers(value: Any, dtype: str) -> bool:
-    return isinstance(value, list) and len(value) <= MOST and all(number(item, dtype) for item in value)
+def _list_of(holds: Callable[..., bool]) -> Callable[..., bool]:
+    """Return the check of a list of at most MOST items, each of which passes a check."""
+
+    def all_hold(value: Any, dtype: str = "") -> bool:
+        return isinstance(value, list) and len(value) <= MOST and all(holds(item, dtype) for item in value)
+
+    return all_hold
 
 
-Rule = tuple[str, Callable[[Any, str], bool]]  # the expectation in words; whether a fact meets it, given the dtype
+counts, texts, numbers = _list_of(count), _list_of(text), _list_of(number)
+
+Rule = tuple[str, Callable[[Any, str], bool]]
+"""What is expected of a fact, in words, and whether a value meets that, given the dtype of the recipe."""
 
 FINITE: Rule = ("a finite number of the dtype", finite)
 STEP: Rule = ("a finite number", _step_size)
@@ -237,7 +237,6 @@ KINDS: dict[str, Kind] = {
     "none": Kind((), dict(why=TEXT)),
 }
 
-# field -> the expectation in words; whether a JSON value meets it
 FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "kind": (f"one of {', '.join(KINDS)}", lambda value: isinstance(value, str) and value in KINDS),
     "dtype": (
@@ -255,6 +254,7 @@ FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "seed": ("a whole number from 0, below 2**64", lambda value: type(value) is int and 0 <= value < 2**64),
     "facts": ("an object with texts as keys", lambda value: isinstance(value, dict) and all(map(text, value))),
 }
+"""For each field of a recipe, what is expected in words, and whether a value of JSON meets that."""
 
 
 # ---- Tensors
