@@ -427,47 +427,51 @@ def _float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterato
         if name in floats:
             kinds[f"{number:g} in {name}"] = {name: _with_some(floats[name], number)}
     for kind, changed in kinds.items():
-        source = own_source(0)
         try:
-            setting = run_setting(forward, backward, inputs | changed, source, chance, 0.0, False)
+            setting = run_setting(forward, backward, inputs | changed, own_source(0), chance, 0.0, False)
         except NotFinite as error:
             fault = _not_finite_fault(f"inputs with {kind}", error.setting, kind != AS_CAPTURED)
-            if fault is not None:
-                yield fault
-            continue
         except (CannotTell, BackprintError, RuntimeError):
             continue  # the program does not run on such inputs
-        # Equal values move together, so a maximum of them has a derivative along the direction.
-        setting = replace(setting, direction=_alike_for_equals(setting))
-        moved: tuple[dict[PortKey, Any], DualRun] | None = None  # the same for all tangents
-        nearby = _NearbyResults(setting)
-        for absolute in (False, True):
-            if absolute and sum(tangent.numel() for tangent in setting.tangents.values()) == 1:
-                continue  # the absolute value of one number is the same but for the sign
-            try:
-                # Tangents of one sign, so that what is wrong at several kinks adds up.
-                absolutes = {name: tangent.abs() for name, tangent in setting.tangents.items()}
-                other = with_tangents(setting, absolutes) if absolute else setting
-                moved = moved or changes_along(setting)
-                left, size = product_with(moved[0], other.tangents)
-            except (CannotTell, BackprintError, RuntimeError):
-                continue
-            run = moved[1]
-            right = backward_product(other)
-            gap = gap_of((left, size), right)
-            if gap > GROSS:
-                gap, _ = gap_by_accuracy(other)  # a gradient may be 0 but for rounding
-            # By the formulas of forward-mode AD.
-            if gap > GROSS and not run.by_differences and not _is_subgradient(other, right):
-                yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, at_kinks=True)
-                break
-            if gap > GROSS or run.by_differences:
-                continue
-            # By the values of the forward, which a formula may not know of, such as a branch for `x == 0`.
-            gap = _distance_to_differences(other, right, nearby)
-            if gap > 0 and not _is_subgradient(other, right):
-                yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, by_values=True)
-                break
+        else:
+            # Equal values move together, so a maximum of them has a derivative along the direction.
+            setting = replace(setting, direction=_alike_for_equals(setting))
+            fault = _fault_at_kinks(f"inputs with {kind}", setting, kind != AS_CAPTURED)
+        if fault is not None:
+            yield fault
+
+
+def _fault_at_kinks(kind: str, setting: Setting, invented: bool) -> InputFault | None:
+    """Return a fault if the gradients are neither the derivative along the direction nor a subgradient, for the
+    tangents of a Setting or for their absolute values."""
+    moved: tuple[dict[PortKey, Any], DualRun] | None = None  # the same for all tangents
+    nearby = _NearbyResults(setting)
+    for absolute in (False, True):
+        if absolute and sum(tangent.numel() for tangent in setting.tangents.values()) == 1:
+            continue  # the absolute value of one number is the same but for the sign
+        try:
+            # Tangents of one sign, so that what is wrong at several kinks adds up.
+            absolutes = {name: tangent.abs() for name, tangent in setting.tangents.items()}
+            other = with_tangents(setting, absolutes) if absolute else setting
+            moved = moved or changes_along(setting)
+            left, size = product_with(moved[0], other.tangents)
+        except (CannotTell, BackprintError, RuntimeError):
+            continue
+        run = moved[1]
+        right = backward_product(other)
+        gap = gap_of((left, size), right)
+        if gap > GROSS:
+            gap, _ = gap_by_accuracy(other)  # a gradient may be 0 but for rounding
+        # By the formulas of forward-mode AD.
+        if gap > GROSS and not run.by_differences and not _is_subgradient(other, right):
+            return InputFault(kind, other, gap, invented, at_kinks=True)
+        if gap > GROSS or run.by_differences:
+            continue
+        # By the values of the forward, which a formula may not know of, such as a branch for `x == 0`.
+        gap = _distance_to_differences(other, right, nearby)
+        if gap > 0 and not _is_subgradient(other, right):
+            return InputFault(kind, other, gap, invented, by_values=True)
+    return None
 
 
 # ---- Which inputs index something, and which numbers inputs are compared with

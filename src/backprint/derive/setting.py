@@ -208,7 +208,7 @@ def inputs_of(forward: Graph, backward: Graph, values: Mapping[str, Any]) -> dic
     if reads_storages:
         for port in forward.inputs:
             _refuse_other_place(port, values[port.name])
-    return {name: (_wide_in_memory if reads_storages else _wide_alone)(values[name]) for name in names}
+    return {name: _wide_input(values[name], reads_storages) for name in names}
 
 
 def _refuse_other_place(port: Port, value: Any) -> None:
@@ -222,17 +222,15 @@ def _refuse_other_place(port: Port, value: Any) -> None:
         )
 
 
-def _wide_in_memory(value: Any) -> Any:
-    """Return a tensor in float64 at the same place of its storage."""
-    return in_memory_like(wide(value), value) if isinstance(value, Tensor) and _has_storage(value) else wide(value)
-
-
-def _wide_alone(value: Any) -> Any:
-    """Return a tensor in float64 without the rest of its storage."""
-    value = wide(value)
+def _wide_input(value: Any, with_storage: bool) -> Any:
+    """Return a tensor in float64: at its place in a copy of its storage, or without the rest of its storage."""
+    widened = wide(value)
     if not isinstance(value, Tensor) or not _has_storage(value):
-        return value
-    return value.clone() if value.untyped_storage().nbytes() > value.numel() * value.element_size() else value
+        return widened
+    if with_storage:
+        return in_memory_like(widened, value)
+    is_part = widened.untyped_storage().nbytes() > widened.numel() * widened.element_size()
+    return widened.clone() if is_part else widened
 
 
 def _has_storage(value: Tensor) -> bool:

@@ -84,8 +84,8 @@ def frozen(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected,
 
 
 def _in_a_row(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected, right: Right) -> Iterator[Result]:
-    """Yield rows for a call that is differentiated after another one was made; that is differentiated a second time;
-    and for one more call, in which the same tensors have other values."""
+    """Yield rows for a call that is differentiated after another one was made, for one that is differentiated a second
+    time, and for calls after it with other values."""
     try:
         others, expected_of_others = other_values(subject, expected.random)
     except NoReference:
@@ -108,8 +108,16 @@ def _in_a_row(subject: Subject, tangents: Mapping[str, Tensor], expected: Expect
         yield from gradient_rows(subject, title, subject.values, tangents, expected, run=run, right=right)
         if not calls:
             return
+    yield from _later_calls(subject, tangents, others, expected_of_others)
 
-    earlier: dict[str, tuple[Tensor, Tensor]] = {}  # results of an earlier call, and what they were
+
+def _later_calls(
+    subject: Subject, tangents: Mapping[str, Tensor], others: Mapping[str, Tensor], expected: Expected
+) -> Iterator[Result]:
+    """Yield rows for a call after a first one, in which the same tensors have other values, or other tensors lie in
+    their memory; and for the results of the first call, which it must not write into."""
+    calls: list[Forward] = []
+    earlier: dict[str, tuple[Tensor, Tensor]] = {}  # results of a first call, and copies of them
 
     def later(tangents: Mapping[str, Tensor], change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Any:
         copies = copies_for(subject.call, subject.values)
@@ -139,12 +147,9 @@ def _in_a_row(subject: Subject, tangents: Mapping[str, Tensor], expected: Expect
     ):
         before = len(calls)
         run = partial(later, change=change)
-        rows = list(
-            gradient_rows(subject, f"{subject.gradient}, {check}", others, tangents, expected_of_others, run=run)
-        )
+        rows = list(gradient_rows(subject, f"{subject.gradient}, {check}", others, tangents, expected, run=run))
         if len(calls) > before:
-            title = f"{subject.output}, {check}"
-            yield from forward_rows(subject, title, calls[-1], expected_of_others, others)
+            yield from forward_rows(subject, f"{subject.output}, {check}", calls[-1], expected, others)
         yield from rows
     for name, (value, copy) in earlier.items():
         if not same_bits(value, copy):
