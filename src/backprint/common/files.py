@@ -114,7 +114,8 @@ def read_lines(
     links: bool = False,
     error: type[BackprintError] = SampleError,
 ) -> list[str]:
-    """Return the lines of such a file, of which there may be `lines`; `errors` is that of `bytes.decode`."""
+    """Return the lines of a regular file as `read_bytes` does; there may be `lines` of them. `errors` is the argument
+    of `bytes.decode`."""
     content = read_bytes(path, most, links, error).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     count = content.count(b"\n")
     if count > lines:  # an empty line takes a byte of a file, and more of memory
@@ -125,7 +126,7 @@ def read_lines(
 def read_text(
     path: str | os.PathLike[str], most: int, links: bool = False, error: type[BackprintError] = SampleError
 ) -> str:
-    """Return the text of such a file, which is UTF-8; line ends are those of Python."""
+    """Return the text of a regular file as `read_bytes` does. It is UTF-8, and its line ends become those of Python."""
     try:
         text = read_bytes(path, most, links, error).decode("utf-8")
     except UnicodeDecodeError as cause:
@@ -136,7 +137,7 @@ def read_text(
 def read_json(
     path: str | os.PathLike[str], most: int = MOST_JSON, links: bool = False, error: type[BackprintError] = SampleError
 ) -> Any:
-    """Return the value of such a file of JSON."""
+    """Return the value of a file of JSON, which is read as `read_bytes` does."""
     text = read_text(path, most, links, error)
     try:
         check_values(text)
@@ -221,17 +222,17 @@ T = TypeVar("T")
 
 def from_plain(kind: type[T], value: Any, where: str = "it") -> T:
     """Return the dataclass that a JSON object describes; raise ValueError that names the first value that is wrong."""
-    return typing.cast(T, converted(kind, value, where))
+    return typing.cast(T, _converted(kind, value, where))
 
 
-def converted(kind: Any, value: Any, where: str) -> Any:
+def _converted(kind: Any, value: Any, where: str) -> Any:
     """Return a value as a declared type; lists become tuples, objects become dataclasses."""
     if is_dataclass(kind):
         return filled(kind, value, where)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         (inner,) = (argument for argument in arguments if argument is not type(None))
-        return None if value is None else converted(inner, value, where)
+        return None if value is None else _converted(inner, value, where)
     if origin is tuple:
         if not isinstance(value, (list, tuple)):
             raise wrong(kind, value, where)
@@ -240,7 +241,7 @@ def converted(kind: Any, value: Any, where: str) -> Any:
         if len(members) != len(value):
             raise wrong(kind, value, where)
         return tuple(
-            converted(member, item, f"{where}[{index}]")
+            _converted(member, item, f"{where}[{index}]")
             for index, (member, item) in enumerate(zip(members, value, strict=True))
         )
     if kind is float and type(value) is int:
@@ -260,7 +261,7 @@ def filled(kind: Any, value: Any, where: str) -> Any:
             raise ValueError(f"{where} has {str(name)[:40]!r}, which is not one of {', '.join(declared)}")
     if missing := [name for name, (_, required) in declared.items() if required and name not in value]:
         raise ValueError(f"{where} has no {missing[0]!r}")
-    return kind(**{name: converted(declared[name][0], item, f"{where}.{name}") for name, item in value.items()})
+    return kind(**{name: _converted(declared[name][0], item, f"{where}.{name}") for name, item in value.items()})
 
 
 def wrong(kind: Any, value: Any, where: str) -> ValueError:
@@ -271,7 +272,7 @@ def wrong(kind: Any, value: Any, where: str) -> ValueError:
 
 @cache
 def _declared_fields(kind: type) -> dict[str, tuple[Any, bool]]:
-    """Return name -> declared type, and whether a value is required, of the fields of a dataclass."""
+    """Return, for each field of a dataclass, its declared type and whether a value is required."""
     hints = typing.get_type_hints(kind)
     return {
         field.name: (hints[field.name], field.default is MISSING and field.default_factory is MISSING)

@@ -69,22 +69,17 @@ def _remove_abandoned(parent: Path) -> None:
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if UNFINISHED.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False):
-                _remove_if_abandoned(entry.path)
-
-
-def _remove_if_abandoned(folder: str) -> None:
-    """Remove a folder unless its writer holds the lock."""
-    with contextlib.suppress(OSError):
-        lock = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(lock)
+                with contextlib.suppress(OSError):  # its writer holds the lock: it is not abandoned
+                    lock = os.open(entry.path, os.O_RDONLY)
+                    try:
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        shutil.rmtree(entry.path, ignore_errors=True)
+                    finally:
+                        os.close(lock)
 
 
 @atexit.register
-def remove_all_abandoned() -> None:
+def _remove_all_abandoned() -> None:
     """Remove what other processes have left where this one has written."""
     for parent in _parents:
         _remove_abandoned(parent)

@@ -31,7 +31,6 @@ class _Format:
 
 
 def _has_ours(folder: Path) -> bool:
-    """Whether a folder has a sample of Backprint's own format."""
     return (folder / CAPTURE).exists()
 
 

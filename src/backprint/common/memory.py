@@ -15,28 +15,19 @@ CONTAINERS = (
 )
 """The files with a container's memory limit, and with what it uses."""
 
+SMALL = 1 << 28
+"""Results up to this many bytes are never checked."""
+
+GIB = 1 << 30
+
 _allowed = 0
+"""How many bytes this process may hold; 0 where nobody has said so."""
 
 
 def limit_memory(bytes: int) -> None:
     """Set how many bytes this process may hold from now on."""
     global _allowed
     _allowed = bytes
-
-
-def _memory_limit() -> int:
-    """Return the most bytes of one result; 0 where no limit is known."""
-    rooms = [available_bytes(), _free_address_space()]
-    rooms += [max(_allowed - held_bytes(), 1)] if _allowed else []
-    return min(filter(None, rooms), default=0)
-
-
-def _free_address_space() -> int:
-    """Return the bytes that this process may still reserve (`ulimit -v`); 0 where nothing limits them."""
-    import resource
-
-    most, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return 0 if most == resource.RLIM_INFINITY else max(most - held_bytes(0), 1)
 
 
 def held_bytes(column: int = 1) -> int:
@@ -67,13 +58,13 @@ def why_too_large(bytes: int, what: str = "a result of") -> str:
     """Say why a result of this size does not fit in memory; '' where it does. `what`: another thing of this size."""
     if bytes <= SMALL:
         return ""
-    most = _memory_limit()
-    if not most or bytes <= most:
-        return ""
-    return f"{what} {bytes / GIB:,.1f} GiB, and there is room for {most / GIB:,.1f}"
+    import resource
 
-
-SMALL = 1 << 28
-"""Results up to this many bytes are never checked."""
-
-GIB = 1 << 30
+    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)  # `ulimit -v`
+    rooms = [available_bytes()]
+    if address_space != resource.RLIM_INFINITY:
+        rooms.append(max(address_space - held_bytes(0), 1))
+    if _allowed:
+        rooms.append(max(_allowed - held_bytes(), 1))
+    most = min(filter(None, rooms), default=bytes)  # 0 is a room that this machine does not tell
+    return "" if bytes <= most else f"{what} {bytes / GIB:,.1f} GiB, and there is room for {most / GIB:,.1f}"

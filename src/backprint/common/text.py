@@ -61,14 +61,16 @@ def check_values(text: str) -> None:
 def parse_json(text: str) -> Any:
     """Parse JSON. Texts that JSON readers understand in different ways raise ValueError."""
     check_values(text)
-    return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
+    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object_without_duplicates)
 
 
-def _no_constant(text: str) -> Any:
+def _refuse_constant(text: str) -> Any:
+    """Refuse `NaN` and `Infinity`, which Python reads and other readers do not."""
     raise ValueError(f"{text} is not a JSON number")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; of a key that is there twice, one reader takes the first value and another the last."""
     content = dict(pairs)
     if len(content) < len(pairs):
         seen: set[str] = set()
@@ -86,7 +88,7 @@ def policy_digest(text: str) -> str:
 
 
 def amount(count: int) -> str:
-    """Return bytes as text."""
+    """Return a number of bytes with its unit: `1.5 GiB`."""
     size = float(count)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if size < 1024 or unit == "TiB":
@@ -96,7 +98,7 @@ def amount(count: int) -> str:
 
 
 def short(count: int) -> str:
-    """Return a large number as text."""
+    """Return a number with three digits and the letter of its unit: `1.23M`."""
     size = float(count)
     for unit in ("", "K", "M", "G", "T"):
         if size < 1000 or unit == "T":

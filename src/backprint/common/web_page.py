@@ -36,7 +36,10 @@ class WebPage:
         """Write the page to a path; without one open it in a browser, unless a notebook shows it. Return the page."""
         if path is not None:
             self.save(path)
-        elif not _in_notebook():
+            return self
+        ipython = sys.modules.get("IPython")
+        shell = ipython.get_ipython() if ipython is not None else None
+        if type(shell).__name__ != "ZMQInteractiveShell":  # the shell of notebooks; that of a terminal shows no HTML
             self.open()
         return self
 
@@ -52,10 +55,3 @@ def check_html(path: str | os.PathLike[str]) -> Path:
     if place.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{str(path)!r}: a page is HTML: give it a name such as page.html")
     return place
-
-
-def _in_notebook() -> bool:
-    """Whether this process is a notebook's."""
-    shell = sys.modules.get("IPython")
-    running = shell.get_ipython() if shell is not None else None
-    return running is not None and type(running).__name__ == "ZMQInteractiveShell"

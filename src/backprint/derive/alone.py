@@ -17,10 +17,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 
 from backprint._torch import pytree
 from backprint._torch.autograd import function_class, is_own_function
-from backprint.derive.called import Call, Place, Program, in_words, run_forward
+from backprint.derive.called import Call, Place, Program, run_forward
 from backprint.derive.differences import Product, by_differences
 from backprint.derive.live import (
     AGAIN,
@@ -40,10 +41,10 @@ from backprint.derive.live import (
     tangent_tries,
     tangents_of,
     tries_of_step,
+    why_raised,
 )
 from backprint.derive.locate import DETACH
 from backprint.derive.setting import is_inexact
-from backprint.errors import is_defect
 from backprint.graph.nouns import Capture
 from backprint.graph.verdicts import DERIVATIVE, NOT_THE_DERIVATIVE, Derivative
 from backprint.trace.captured import LiveProgram
@@ -59,7 +60,7 @@ MOST_ELEMENTS = 4_000_000
 
 
 @dataclass(eq=False)
-class FunctionCall:
+class _FunctionCall:
     """A call of a custom autograd.Function in the program: copies of its arguments, and which of them require grad.
 
     `nodes` are the autograd nodes of all calls like it, and `used` the numbers of its outputs that the program uses.
@@ -105,9 +106,7 @@ def _function_tries(
     try:
         alike, calls = _calls_to_ask(capture, program, values, meant)
     except Exception as error:
-        if is_defect(error):
-            raise
-        return [Try(EACH_ALONE, why_not=f"it raised {in_words(error)}")]
+        return [Try(EACH_ALONE, why_not=why_raised(error))]
     tries = [
         Try(f"{name} alone", why_not=f"it is meant to differ, and {count} Functions have this name")
         for name, count in alike.items()
@@ -139,7 +138,7 @@ def may_be_what_is_meant(result: Derivative, capture: Capture, meant: Sequence[s
     kinds = {"hook" for edge in capture.opaque if edge.is_hook}
     sources = [(edge.kind, edge.source) for edge in capture.opaque if edge.kind in ("detach", "no_grad")]
     sources += [("detach", s.source) for pair in capture.pairs for s in pair.forward.steps if s.target == DETACH]
-    kinds |= {kind for kind, source in sources if source is None or f"{source.file}:{source.line}" not in inside}
+    kinds |= {kind for kind, source in sources if source is None or source.at not in inside}
     return kinds <= set(meant)
 
 
@@ -172,18 +171,18 @@ def but_for_meant(result: Derivative, capture: Capture, meant: Sequence[str]) ->
 
 def _calls_to_ask(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor], meant: Sequence[str]
-) -> tuple[dict[str, int], list[tuple[str, list[FunctionCall]]]]:
+) -> tuple[dict[str, int], list[tuple[str, list[_FunctionCall]]]]:
     """Return the calls to be asked, by their Function, each with the reason: calls with tangents of 0, and all others
     if something is meant to differ. The first result has the names that are meant to differ and that several Functions
     have."""
     with program.calls(values, capture.seed) as call:
         # A first call to find the Functions, and a second in which their calls are recorded.
         nodes = _custom_nodes(call().tensors.values())
-        functions = dict.fromkeys(function_class(node) for node in nodes)
+        functions = dict.fromkeys(map(function_class, nodes))
         with recording([one for one in functions if one is not None and not is_own_function(one)]) as calls:
             forward = call()
         zeros = _nodes_with_zeros(forward, capture, calls)
-    by_name: dict[str, list[FunctionCall]] = {}
+    by_name: dict[str, list[_FunctionCall]] = {}
     for one in calls:
         if one.nodes:
             by_name.setdefault(one.name, []).append(one)
@@ -200,8 +199,9 @@ def _calls_to_ask(
     return {name: count for name, count in alike.items() if count > 1}, asked
 
 
-def _custom_nodes(outputs: Iterable[Tensor], used: dict[Any, set[int]] | None = None) -> list[Any]:
-    """Return the nodes of custom autograd.Functions behind outputs; `used` gets the outputs of each that are used."""
+def _custom_nodes(outputs: Iterable[Tensor]) -> dict[Any, set[int]]:
+    """Return the nodes of custom autograd.Functions behind outputs, each with the numbers of its outputs that are
+    used."""
     edges = [(tensor.grad_fn, tensor.output_nr) for tensor in outputs if tensor.grad_fn is not None]
     numbers: dict[Any, set[int]] = {}
     while edges:
@@ -210,20 +210,17 @@ def _custom_nodes(outputs: Iterable[Tensor], used: dict[Any, set[int]] | None = 
             numbers[node] = set()
             edges += [edge for edge in node.next_functions if edge[0] is not None]
         numbers[node].add(number)
-    custom = {n: used for n, used in numbers.items() if isinstance(n, torch.autograd.function.BackwardCFunction)}
-    if used is not None:
-        used.update(custom)
-    return list(custom)
+    return {node: used for node, used in numbers.items() if isinstance(node, BackwardCFunction)}
 
 
 @contextlib.contextmanager
-def recording(functions: Sequence[Any]) -> Iterator[list[FunctionCall]]:
+def recording(functions: Sequence[Any]) -> Iterator[list[_FunctionCall]]:
     """Record the calls of these Functions in this block, and of Functions that the program defines in it.
 
     Of calls that are alike, only the arguments of the first are kept.
     """
-    calls: dict[Any, FunctionCall] = {}
-    kept: list[FunctionCall] = []
+    calls: dict[Any, _FunctionCall] = {}
+    kept: list[_FunctionCall] = []
     changed: list[tuple[Any, str, Any]] = []
 
     def record(function: Any, context: Any, arguments: Sequence[Any]) -> None:
@@ -235,7 +232,8 @@ def recording(functions: Sequence[Any]) -> Iterator[list[FunctionCall]]:
             if sum(one.name == name for one in calls.values()) >= MOST_CALLS:
                 return
             wanted = [n for n, a in enumerate(arguments) if isinstance(a, Tensor) and a.requires_grad and is_inexact(a)]
-            calls[key] = FunctionCall(function, name, tuple(map(_copied_argument, arguments)), tuple(wanted))
+            copies = tuple(a.detach().clone() if isinstance(a, Tensor) else a for a in arguments)
+            calls[key] = _FunctionCall(function, name, copies, tuple(wanted))
         calls[key].nodes.append(context)
 
     def watch(function: Any) -> None:
@@ -283,15 +281,10 @@ def _kind_of_argument(argument: Any) -> Any:
     return id(argument)
 
 
-def _copied_argument(argument: Any) -> Any:
-    return argument.detach().clone() if isinstance(argument, Tensor) else argument
-
-
-def _nodes_with_zeros(forward: Any, capture: Capture, calls: Sequence[FunctionCall]) -> set[Any]:
+def _nodes_with_zeros(forward: Any, capture: Capture, calls: Sequence[_FunctionCall]) -> set[Any]:
     """Run the backward; return the nodes of calls that have a tangent of 0 alone. A call without which no gradient is
     computed has no nodes afterwards."""
-    used: dict[Any, set[int]] = {}
-    known = set(_custom_nodes(forward.tensors.values(), used))
+    used = _custom_nodes(forward.tensors.values())
     run, zeros = set[Any](), set[Any]()
 
     def look(node: Any, tangents: Sequence[Tensor | None]) -> None:
@@ -299,7 +292,7 @@ def _nodes_with_zeros(forward: Any, capture: Capture, calls: Sequence[FunctionCa
         if any(is_zero(tangents[number]) for number in used[node] if number < len(tangents)):
             zeros.add(node)
 
-    handles = [node.register_prehook(partial(look, node)) for one in calls for node in one.nodes if node in known]
+    handles = [node.register_prehook(partial(look, node)) for one in calls for node in one.nodes if node in used]
     try:
         forward.gradients(tangents_of(forward.outputs(), capture.signature.differentiable))
     finally:
@@ -312,13 +305,14 @@ def _nodes_with_zeros(forward: Any, capture: Capture, calls: Sequence[FunctionCa
 
 
 def is_zero(tangent: Tensor | None) -> bool:
+    """Whether a tangent has no element that is not 0; autograd passes None for zeros."""
     return tangent is None or not bool((tangent != 0).any())
 
 
 # ---- A Function alone
 
 
-def _tries_of(why: str, calls: Sequence[FunctionCall], seed: int) -> Iterator[Try]:
+def _tries_of(why: str, calls: Sequence[_FunctionCall], seed: int) -> Iterator[Try]:
     """Yield a Try for the calls of one Function: the first that has a fault, or one for all of them."""
     function = calls[0].name
     name = f"{function} alone" + (f", {why}," if why else "")
@@ -334,7 +328,7 @@ def _tries_of(why: str, calls: Sequence[FunctionCall], seed: int) -> Iterator[Tr
     yield Try(name, why_not=not_tried, word="for", function=function)
 
 
-def _tries_of_call(name: str, call: FunctionCall, seed: int) -> Iterator[Try]:
+def _tries_of_call(name: str, call: _FunctionCall, seed: int) -> Iterator[Try]:
     """Yield the Tries of one call of a custom Function by itself: its gradients beside finite differences of its
     forward, whether other tangents could be tried, and each kind of tangents with a fault. A call of which no gradient
     is wanted has none."""
@@ -344,25 +338,25 @@ def _tries_of_call(name: str, call: FunctionCall, seed: int) -> Iterator[Try]:
     elif sum(tensor.numel() for tensor in tensors) > MOST_ELEMENTS:
         yield Try(name, why_not="its tensors are large")
     elif call.wanted:
-        subject = _by_itself(call), Program(partial(used_outputs, call), {}, seed)
+        subject = _by_itself(call), Program(partial(_used_outputs, call), {}, seed)
         yield attempt(name, partial(_fault_by_differences, *subject), "for")
         tries: list[Try] = []
 
         def try_tangents() -> None:
-            tries.extend(kinds_alone(*subject))
+            tries.extend(_kinds_alone(*subject))
 
         yield attempt(name, try_tangents, "for")  # a Try of its own where it raises; the faults follow
         yield from (Try(f"{name} with {one.name}", one.fault, word="for") for one in tries if one.fault is not None)
 
 
-def used_outputs(call: FunctionCall, *arguments: Any) -> list[Tensor]:
+def _used_outputs(call: _FunctionCall, *arguments: Any) -> list[Tensor]:
     """Call a Function on copies, because it may write into its arguments; return the outputs that the program uses."""
     given = [value.clone() if isinstance(value, Tensor) else value for value in arguments]
     outputs = plain_leaves(call.function.apply(*given))
     return [out for out in outputs if isinstance(out, Tensor) and out.grad_fn and out.output_nr in call.used]
 
 
-def _by_itself(call: FunctionCall) -> Call:
+def _by_itself(call: _FunctionCall) -> Call:
     """Return a call of a Function as one whose values can be changed."""
     names = [f"argument {number}" for number in range(len(call.arguments))]
     values = {name: value for name, value in zip(names, call.arguments, strict=True) if isinstance(value, Tensor)}
@@ -394,7 +388,7 @@ DRAWS = 3
 NO_ELEMENTS = "it has no elements"
 
 
-def kinds_alone(call: Call, program: Program) -> Iterator[Try]:
+def _kinds_alone(call: Call, program: Program) -> Iterator[Try]:
     """Yield the tries of tangents in other memory, of other sizes and with other values."""
 
     def backward(tangents: Gradients) -> Gradients:

@@ -43,7 +43,7 @@ class Call:
     wanted: tuple[str, ...]
 
     def arguments(self, values: Mapping[str, Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments with these values."""
+        """Return the positional and keyword arguments, with these values in the places of tensors."""
         leaves = [values[leaf.name] if isinstance(leaf, Place) else leaf for leaf in self.leaves]
         return pytree.tree_unflatten(leaves, self.tree)
 
@@ -61,7 +61,7 @@ class Program:
     """The same without a memory of its runs, if it has one: what runs it under a mode must see its operators run."""
 
     def __call__(self, call: Call, values: Mapping[str, Tensor]) -> Any:
-        """Call it under the seed."""
+        """Call it on these values, under the seed."""
         args, kwargs = call.arguments(values)
         seed_torch(self.seed)
         with self.holding(values):
@@ -195,14 +195,13 @@ def in_dtype(values: Mapping[str, Tensor], dtype: torch.dtype | None) -> dict[st
     the dtype is float64, and stay as they are otherwise."""
     if dtype is None:
         return dict(values)
-    return {
-        name: value.to(dtype)
-        if value.is_floating_point()
-        else value.to(torch.complex128)
-        if value.is_complex() and dtype is torch.float64
-        else value
-        for name, value in values.items()
-    }
+
+    def converted(value: Tensor) -> Tensor:
+        if value.is_floating_point():
+            return value.to(dtype)
+        return value.to(torch.complex128) if value.is_complex() and dtype is torch.float64 else value
+
+    return {name: converted(value) for name, value in values.items()}
 
 
 # ---- Running
@@ -255,7 +254,7 @@ def copies_for(call: Call, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def run_on(program: Program, call: Call, copies: Mapping[str, Tensor], grad: bool = True) -> Forward:
-    """Run a program on these tensors themselves."""
+    """Run a program on these tensors themselves, with or without gradients."""
     with torch.set_grad_enabled(grad):
         return called(program, call, copies)
 

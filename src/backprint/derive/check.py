@@ -51,7 +51,7 @@ from backprint.derive.setting import (
     with_tangents,
 )
 from backprint.errors import BackprintError, GuardError, UsageError
-from backprint.graph.nouns import COLLECTIVES, NO_FUNCTIONS, Capture, Graph, OpaqueEdge, Pair, Source, Step, left_out_of
+from backprint.graph.nouns import COLLECTIVES, NO_FUNCTIONS, Capture, OpaqueEdge, Pair, Source, Step, left_out_of
 from backprint.graph.verdicts import (
     CANNOT_TELL,
     DERIVATIVE,
@@ -273,7 +273,7 @@ def _not_finite_ports(setting: Setting) -> tuple[str, ...]:
 
 def _why_of_all_ranks(pairs: Sequence[Pair]) -> str:
     """Say why the derivative belongs to a step of all ranks, of which these Pairs are a part; '' if it does not."""
-    graphs = [graph for pair in pairs for graph in graphs_of(pair)]
+    graphs = [graph for pair in pairs for graph in pair.graphs]
     if any(step.target in COLLECTIVES for graph in graphs for step in graph.steps):
         return OF_ALL_RANKS
     return OF_SHARDS if any(port.shard for graph in graphs for port in (*graph.inputs, *graph.outputs)) else ""
@@ -311,12 +311,8 @@ OF_ALL_RANKS = "its collectives make it a part of a step of all ranks: World.aga
 """Why the backward of one rank alone is compared with no derivative."""
 
 
-def graphs_of(pair: Pair) -> list[Graph]:
-    """Return the graphs of a Pair."""
-    return [graph for graph in (pair.forward, pair.backward) if graph is not None]
-
-
 def name_of(capture: Capture, pair: Pair) -> str:
+    """Return the name of a Derivative: the Capture's, and the Pair's if there are several."""
     return capture.name if len(capture.pairs) == 1 else f"{capture.name} {pair.name}"
 
 
@@ -405,7 +401,8 @@ def with_padding(known: Derivative, setting: Setting) -> Derivative:
     padded = [step for step in setting.forward.steps if _has_padding(step)]
     if not known.good or not padded:
         return known
-    # what a right backward returns is the product without these rows
+    # Autograd gives a row of padding no gradient. So the backward is right if it has the product without these rows;
+    # they matter if the product with them is another one.
     without = backward_product(setting) if known.word == DERIVATIVE else forward_product(setting)[:2]
     product = product_with(changes_along(setting, padding=False)[0], setting.tangents)
     if not gap_of(product, without) > LIMIT_BY_DIFFERENCES:
@@ -456,7 +453,9 @@ SCALE = -1024.0
 def _with_other_tangents(setting: Setting) -> Setting | None:
     """Return the Setting with scaled tangents if the gradients are not scaled alike; None if they are."""
     extremes = EXTREMES_OF_HALF if setting.is_half else EXTREMES
-    for scale in (SCALE, -1.0, *(extremes if is_plain(setting.backward) else ())):
+    # A custom operator might compute with fewer bits, and be right all the same.
+    is_plain = all(s.is_guard or s.target.startswith(("aten.", "operator.")) for s in setting.backward.steps)
+    for scale in (SCALE, -1.0, *(extremes if is_plain else ())):
         try:
             scaled = with_tangents(setting, {name: tangent * scale for name, tangent in setting.tangents.items()})
         except GuardError:
@@ -483,9 +482,11 @@ EXTREMES_OF_HALF = (2.0**12, 2.0**-10)
 """The same where values have float16: no tangent is beyond 65504, and a clamp to it changes none."""
 
 
-def is_plain(graph: Graph) -> bool:
-    """Whether all steps of a graph are PyTorch's operators: a custom operator might compute with fewer bits."""
-    return all(step.is_guard or step.target.startswith(("aten.", "operator.")) for step in graph.steps)
+WHOLE_FORWARD = "the whole forward"
+
+
+LIMIT_OF_WHOLE = 1e-6
+"""The largest gap that is the error of differences of the whole forward."""
 
 
 def _by_whole_differences(name: str, setting: Setting) -> Derivative:
@@ -508,12 +509,6 @@ def _by_whole_differences(name: str, setting: Setting) -> Derivative:
     return replace(known, word=NOT_THE_DERIVATIVE, detail=detail, ports=tuple(ports))
 
 
-WHOLE_FORWARD = "the whole forward"
-
-LIMIT_OF_WHOLE = 1e-6
-"""The largest gap that is the error of differences of the whole forward."""
-
-
 def _first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[WrongGradient, ...]:
     """Return the step of the backward that makes the first NaN, else the first Inf, as a wrong place."""
     values = run_backward(setting)
@@ -532,7 +527,7 @@ def _first_not_finite(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[W
 
 
 def _has_some(value: Any, has_any: Callable[[Tensor], Tensor]) -> bool:
-    """Whether a tensor of a value has an element of a kind."""
+    """Whether a tensor in a value has an element that `has_any` finds, which is `torch.isnan` or `torch.isinf`."""
     leaves = [leaf for leaf in plain_leaves(value) if isinstance(leaf, Tensor)]
     return any(bool(has_any(leaf).any()) for leaf in leaves if is_inexact(leaf))
 
@@ -577,8 +572,8 @@ def _wrong_places(setting: Setting, opaque: Sequence[OpaqueEdge]) -> tuple[Wrong
 
 
 def _with_refuted(known: Derivative, setting: Setting, refuted: frozenset[str]) -> tuple[Derivative, Setting, float]:
-    """Return the verdict, the Setting and the limit of its gap where the tangents of these operators are not from their
-    formulas in PyTorch, which differences refute."""
+    """Return the verdict, the Setting and the limit of its gap, where the tangents of the operators in `refuted` are by
+    differences: these refute the operators' formulas in PyTorch."""
     setting = replace(setting, refuted=refuted)
     left, size, run = forward_product(setting)
     known = replace(
@@ -644,7 +639,12 @@ def explained(
         if not located.places:
             differing = {} if known.by_differences else differing_from_autograd(setting, LIMIT)
             if differing:
-                return replace(known, word=NOT_THE_DERIVATIVE, ports=tuple(differing), detail=slightly(gap, differing))
+                port, apart = next(iter(differing.items()))
+                detail = (
+                    f"gap {gap:.1e}; the gradient of {port} differs by {apart:.0e} from that of autograd, which has "
+                    "the tangents' product; too little to find where"
+                )
+                return replace(known, word=NOT_THE_DERIVATIVE, ports=tuple(differing), detail=detail)
             return replace(known, word=CANNOT_TELL, detail=_no_operator(gap, located))
     # Is everything else right, and is all that is wrong meant to be?
     wrong = grouped([described(place, setting, opaque, by_formula) for place in located.places])
@@ -702,15 +702,6 @@ def _with_only_function(
     return [WrongGradient((), line, edge.source.code, (line,), tuple((port, 1.0) for port in ports), function)]
 
 
-def slightly(gap: float, differing: Mapping[str, float]) -> str:
-    """Return the detail for a backward whose gradients differ by too little to find where it is wrong."""
-    port, error = next(iter(differing.items()))
-    return (
-        f"gap {gap:.1e}; the gradient of {port} differs by {error:.0e} from that of autograd, which has the tangents' "
-        "product; too little to find where"
-    )
-
-
 def _no_operator(gap: float, located: Located) -> str:
     """Return why nothing can be said of a backward that is what autograd of the forward returns, though tangents by
     forward mode have another product."""
@@ -722,7 +713,7 @@ def _no_operator(gap: float, located: Located) -> str:
 
 
 def rounding(setting: Setting) -> float:
-    """Return how far the gap moves if the inputs are rounded otherwise."""
+    """Return how far ⟨g, J·v⟩ moves, relative to its terms, if the inputs are rounded otherwise."""
     source = own_source(1)
     moved = {
         name: rounded(value, source) if name in setting.gradients else value for name, value in setting.inputs.items()
@@ -751,19 +742,17 @@ def _fixed_to_rounding(pair: Pair, values: Mapping[str, Any], chance: int, gap: 
     source = own_source(1)
     gaps = []
     for _ in range(FIXED_DRAWS):
-        moved = {name: _moved_in_its_digits(value, source) for name, value in fixed.items()}
+        moved = {}
+        for name, value in fixed.items():
+            # By up to two units in the last place of its dtype.
+            moves = 2 * torch.rand(value.shape, generator=source, dtype=torch.float64).to(value.device) - 1
+            moved[name] = (wide(value) * (1 + 2 * torch.finfo(value.dtype).eps * moves)).to(value)
         try:
             setting = make_setting(pair, {**values, **moved}, 0, chance)
             gaps.append(gap_of(forward_product(setting)[:2], backward_product(setting)))
         except (NotFinite, CannotTell, BackprintError, RuntimeError):
             return ""
     return ", ".join(fixed) if gap <= OF_ROUNDED * max(abs(other - gap) for other in gaps) else ""
-
-
-def _moved_in_its_digits(value: Tensor, source: torch.Generator) -> Tensor:
-    """Return a tensor whose elements are moved by up to two units in the last place of its dtype."""
-    moves = 2 * torch.rand(value.shape, generator=source, dtype=torch.float64).to(value.device) - 1
-    return (wide(value) * (1 + 2 * torch.finfo(value.dtype).eps * moves)).to(value)
 
 
 OF_FIXED = 100.0
@@ -814,7 +803,7 @@ def _is_right_elsewhere(setting: Setting, located: Located) -> bool:
 
 
 def _add_product(total: list[float], gradient: Tensor, tangent: Any) -> None:
-    """Add an inner product, and the sizes of its terms."""
+    """Add an inner product to `total[0]`, and the sizes of its terms to `total[1]`; without a tangent, nothing."""
     if isinstance(tangent, Tensor):
         part, size = inner(gradient, tangent)
         total[0] += part
@@ -828,7 +817,7 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
     """Return a wrong place as plain text and numbers; `by_formula` if autograd itself is wrong there."""
     port_of = {port.local: port.name for port in setting.forward.inputs}
     source = next((step.source for step in reversed(place.steps) if step.source is not None), None)
-    lines = lines_of(place, opaque)
+    lines = _lines_of(place, opaque)
     target = place.steps[0].target
     return WrongGradient(
         operators=tuple(step.target for step in place.steps),
@@ -847,10 +836,10 @@ def described(place: WrongPlace, setting: Setting, opaque: Sequence[OpaqueEdge],
 
 
 def line_text(source: Source | None) -> str:
-    return "a line that is not known" if source is None else f"{source.file}:{source.line}"
+    return "a line that is not known" if source is None else source.at
 
 
-def lines_of(place: WrongPlace, opaque: Sequence[OpaqueEdge]) -> tuple[str, ...]:
+def _lines_of(place: WrongPlace, opaque: Sequence[OpaqueEdge]) -> tuple[str, ...]:
     """Return the lines of the backward that computed the gradients of a place: of its own `backward`, if it has one."""
     sources = [step.source for step in place.backward_steps if step.source is not None]
     own = [source for source in sources if source.function == "backward"]
@@ -906,7 +895,8 @@ def _cuts_before(setting: Setting, opaque: Sequence[OpaqueEdge]) -> dict[str, fr
         names = names_in(step)
         before = nothing.union(*(cuts[name] for name in names))
         is_connected = bool(connected.intersection(names))
-        cut = "detach" if step.target == DETACH else "no_grad" if place_of(step) in without_grad else ""
+        place = None if step.source is None else (step.source.file, step.source.line)
+        cut = "detach" if step.target == DETACH else "no_grad" if place in without_grad else ""
         if cut and (before or is_connected):
             cuts[step.name] = before | {cut}
         elif is_connected:
@@ -915,10 +905,6 @@ def _cuts_before(setting: Setting, opaque: Sequence[OpaqueEdge]) -> dict[str, fr
         else:
             cuts[step.name] = before
     return cuts
-
-
-def place_of(step: Step) -> tuple[str, int] | None:
-    return None if step.source is None else (step.source.file, step.source.line)
 
 
 def grouped(places: Sequence[WrongGradient]) -> list[WrongGradient]:

@@ -83,7 +83,7 @@ class CheckReport:
         return compared and not self.wrong
 
     def __str__(self) -> str:
-        return "\n".join([summary(self), "", *table(shown_rows(self.rows)), *explanation(self)])
+        return "\n".join([summary(self), "", *table(shown_rows(self.rows)), *_explanation(self)])
 
     def __repr__(self) -> str:
         return f"CheckReport({in_a_line(summary(self))})"
@@ -108,7 +108,7 @@ class CheckReport:
 
 
 def summary(report: CheckReport) -> str:
-    """Return the outcome of a check in one line."""
+    """Return the outcome of a check in one line: `silu: wrong (34 comparisons, 2 wrong)`."""
     tried = sum(row.tried for row in report.rows)
     left = len(report.rows) - tried
     parts = [f"{tried} comparisons"]
@@ -154,7 +154,7 @@ LONGEST = 40
 
 def table(rows: Iterator[CheckRow]) -> Iterator[str]:
     """Yield the lines of the table, aligned."""
-    cells = [HEADS, *map(cells_of, rows)]
+    cells = [HEADS, *map(_cells_of, rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(HEADS) - 1)]
     for row in cells:
         padded = [
@@ -164,7 +164,7 @@ def table(rows: Iterator[CheckRow]) -> Iterator[str]:
         yield "  ".join([*padded, row[-1]]).rstrip()
 
 
-def cells_of(row: CheckRow) -> tuple[str, ...]:
+def _cells_of(row: CheckRow) -> tuple[str, ...]:
     names = row.name if len(row.name) <= LONGEST else row.name[: LONGEST - 2] + " …"
     verdict = row.verdict if row.tried else NOT_TRIED
     return row.check, row.dtype, names, number(row.error), number(row.allowed), verdict
@@ -175,7 +175,7 @@ def number(value: float | None) -> str:
     return "" if value is None else "0" if value == 0 else f"{value:.1e}"
 
 
-def explanation(report: CheckReport) -> Iterator[str]:
+def _explanation(report: CheckReport) -> Iterator[str]:
     """Yield what is said below the table: why something was not tried, what is said of what is right, and the first
     fault."""
     for title, texts in (
@@ -187,7 +187,7 @@ def explanation(report: CheckReport) -> Iterator[str]:
             yield from (f"  {'; '.join(dict.fromkeys(checks))}: {text}" for text, checks in texts.items())
     wrong = report.wrong
     if wrong:
-        yield from ("", *first_fault(report, wrong[0]))
+        yield from ("", *_first_fault(report, wrong[0]))
     elif not report.good:
         if any(row.tried and row.is_gradient for row in report.rows):
             yield from ("", "The reference was not compared: the reasons are above. Without `like` it is not needed.")
@@ -196,7 +196,7 @@ def explanation(report: CheckReport) -> Iterator[str]:
 
 
 def by_text(rows: Sequence[CheckRow], text_of: Callable[[CheckRow], str]) -> dict[str, list[str]]:
-    """Return the checks of rows by their texts."""
+    """Return the checks of the rows that have a text, by their texts."""
     texts: dict[str, list[str]] = {}
     for row in rows:
         if text := text_of(row):
@@ -204,7 +204,7 @@ def by_text(rows: Sequence[CheckRow], text_of: Callable[[CheckRow], str]) -> dic
     return texts
 
 
-def first_fault(report: CheckReport, first: CheckRow) -> Iterator[str]:
+def _first_fault(report: CheckReport, first: CheckRow) -> Iterator[str]:
     """Yield the first fault: what is wrong, by how much, with which tangents it is right, and where if known."""
     what = first.name if first.check.startswith(OUTPUTS) else f"the gradient of {first.name}"
     about = f"First fault: {first.check}, {first.dtype}: {what} is wrong"
@@ -213,10 +213,10 @@ def first_fault(report: CheckReport, first: CheckRow) -> Iterator[str]:
     else:
         yield f"{about} by {number(first.error)}, where {number(first.allowed)} is allowed"
     if first.detail:
-        yield from indented(first.detail)
+        yield from _indented(first.detail)
     yield from _by_tangents(report.rows, first)
     derivative = [row for row in report.rows if row.check.startswith(DERIVATIVE) and row.tried and row is not first]
-    yield from (line for row in derivative if row.verdict == WRONG for line in indented(row.detail))
+    yield from (line for row in derivative if row.verdict == WRONG for line in _indented(row.detail))
     if first.check.startswith(GRADIENT) and derivative and all(row.verdict == OK for row in derivative):
         yield "  Its backward is the derivative of its own forward, in float64 and near these inputs."
 
@@ -224,14 +224,14 @@ def first_fault(report: CheckReport, first: CheckRow) -> Iterator[str]:
 OUTPUTS = (FORWARD, "same output", WRITTEN, PROCESS)
 
 
-def indented(text: str) -> list[str]:
+def _indented(text: str) -> list[str]:
     return [f"  {line}" for line in text.splitlines()]
 
 
 def _by_tangents(rows: Sequence[CheckRow], first: CheckRow) -> Iterator[str]:
     """Yield the kinds of tangents with which the first wrong gradient is wrong too, and the kinds with which it is
     right."""
-    kind = first.check.partition(", ")[0] + ", "
+    kind = first.check.partition(", ")[0] + ", "  # as `gradient, `, before the kind of tangents
     same = [row for row in rows if row.name == first.name and row.dtype == first.dtype and row.check.startswith(kind)]
     right, wrong = ([row.check.removeprefix(kind) for row in same if row.verdict == verdict] for verdict in (OK, WRONG))
     if not wrong or kind.startswith(OUTPUTS):

@@ -16,7 +16,7 @@ from backprint.derive.called import Call, Forward, Program, draws_random_numbers
 from backprint.derive.checked import NOT_TRIED, OK, WRONG, CheckRow
 from backprint.derive.hostile import tolerance
 from backprint.derive.reproduced import Fault
-from backprint.derive.setting import drawn_like, is_inexact, own_source, wide
+from backprint.derive.setting import drawn_like, is_inexact, own_source, products_to_both_sides, wide
 
 Result = tuple[CheckRow, Fault | None]
 
@@ -83,12 +83,12 @@ def comparable(results: Sequence[Result]) -> bool:
 
 
 def not_tried(subject: Subject, check: str, name: str, reason: str) -> Result:
-    """Return the row of a comparison that was not made."""
+    """Return the result of a comparison that was not made, with the reason."""
     return CheckRow(check, subject.text, name, None, None, f"{NOT_TRIED}: {reason}"), None
 
 
 def row(subject: Subject, check: str, name: str, verdict: str, detail: str = "") -> CheckRow:
-    """Return a row without numbers."""
+    """Return the row of a comparison that has no error, such as one of shapes."""
     return CheckRow(check, subject.text, name, None, None, verdict, detail)
 
 
@@ -255,13 +255,13 @@ def distance(ours: Tensor, exact: Tensor, places: Tensor | None = None) -> float
 
 
 def precise(value: Tensor) -> Tensor:
-    """Return any tensor in float64 or complex128."""
+    """Return a tensor, detached, in float64; a complex one in complex128."""
     value = value.detach()
     return value.to(torch.complex128) if value.is_complex() else value.to(torch.float64)
 
 
 def size_of(value: Tensor | None) -> float:
-    """Return the largest finite absolute value."""
+    """Return the largest finite absolute value of a tensor; 0 without any."""
     if value is None or not value.numel():
         return 0.0
     return float(precise(value).abs().nan_to_num(0.0, 0.0, 0.0).max())
@@ -322,7 +322,7 @@ class Right:
     moved: dict[str, Tensor | None] | None
 
     def times(self, size: float) -> Right:
-        """Return the gradients for tangents that are so many times larger."""
+        """Return the gradients for tangents that are `size` times larger: gradients are linear in tangents."""
 
         def larger(gradients: dict[str, Tensor | None] | None) -> dict[str, Tensor | None] | None:
             return gradients and {name: None if value is None else size * value for name, value in gradients.items()}
@@ -383,12 +383,8 @@ def gradient_rows(
     largest = max(map(size_of, right.exact.values()), default=0.0)
     for name, ours in gradients.items():
         exact = right.exact[name]
-        if (
-            name not in call.inputs
-            and exact is None
-            and subject.has_reference
-            and not _known_to_reference(subject, name)
-        ):
+        is_unknown = name not in call.inputs and name not in subject.reference.state.values()
+        if exact is None and is_unknown and subject.has_reference:
             yield not_tried(subject, check, name, f"the reference has no parameter {name}")
             continue
         if exact is None:
@@ -429,10 +425,6 @@ def _typical_size(expected: Expected, tangents: Mapping[str, Tensor], name: str,
 FIRST = "gradient, random tangents"
 
 
-def _known_to_reference(subject: Subject, name: str) -> bool:
-    return name in subject.reference.state.values()
-
-
 def item(gradients: Mapping[str, Tensor | None] | None, name: str) -> Tensor | None:
     return None if gradients is None else gradients[name]
 
@@ -471,7 +463,9 @@ def is_kink(
 ) -> bool:
     """Whether the reference has a kink here, and the gradients lie between its derivatives to both sides.
 
-    Output by output, so that kinks of several outputs do not make up for one another.
+    Along each of some directions, the product of gradients and direction must lie between the products of tangents and
+    derivatives to both sides. The sides are added up element by element, the lesser ones and the greater ones: each
+    output may have its own kink.
     """
     call = subject.call
     widened = {name: wide(value) for name, value in values.items()}
@@ -480,23 +474,17 @@ def is_kink(
     for number in range(DIRECTIONS + PARTS):
         direction = {name: drawn_like(widened[name], source) for name in gradients}
         if number >= DIRECTIONS:
-            direction = {name: part_up(value, number - DIRECTIONS) for name, value in direction.items()}
-        here, ahead, behind = (
-            run_forward(
-                subject.reference,
-                call,
-                widened | {name: widened[name] + step * direction[name] for name in gradients},
-            ).outputs
-            for step in (0.0, STEP, -STEP)
-        )
+            direction = {name: _part_up(value, number - DIRECTIONS) for name, value in direction.items()}
+
+        def outputs_at(step: float, direction: Mapping[str, Tensor] = direction) -> dict[str, Tensor]:
+            moved = {name: widened[name] + step * direction[name] for name in gradients}
+            return run_forward(subject.reference, call, widened | moved).outputs
+
+        here, ahead, behind = outputs_at(0.0), outputs_at(STEP), outputs_at(-STEP)
         low = high = size = 0.0
         for name, tangent in tangents.items():
             g = precise(tangent)
-            # The derivatives to both sides: they differ where there is a kink.
-            right, left = ((ahead[name] - here[name]) / STEP, (here[name] - behind[name]) / STEP)
-            sides = torch.stack(
-                [(g.conj() * side.detach()).real if g.is_complex() else g * side.detach() for side in (right, left)]
-            )
+            sides = products_to_both_sides(g, here[name], ahead[name], behind[name], STEP).detach()
             low, high = low + float(sides.min(0).values.sum()), high + float(sides.max(0).values.sum())
             size += float(sides.abs().max(0).values.sum())
         product = squares = 0.0
@@ -505,15 +493,16 @@ def is_kink(
                 terms = precise(gradient).conj() * direction[name]
                 terms = terms.real if terms.is_complex() else terms
                 product, squares = product + float(terms.sum()), squares + float(terms.square().sum())
-        steps = 1e-4 * size  # what differences of the reference in float64 are off by
-        slack = steps + ROUNDINGS * subject.tiny * math.sqrt(squares)  # roundings of many elements make up for another
+        inexact = 1e-4 * size  # differences of the reference in float64 are off by as much
+        # Roundings of many elements make up for one another: so they grow with the root of the sum of squares.
+        slack = inexact + ROUNDINGS * subject.tiny * math.sqrt(squares)
         if not low - slack <= product <= high + slack:
             return False
-        kink = kink or high - low > 4 * steps
+        kink = kink or high - low > 4 * inexact
     return kink
 
 
-def part_up(direction: Tensor, number: int) -> Tensor:
+def _part_up(direction: Tensor, number: int) -> Tensor:
     """Return a direction along which neighbors of one part of all elements move up, and no others."""
     if direction.is_complex():
         return direction

@@ -36,7 +36,7 @@ aten = torch.ops.aten
 
 
 @dataclass(slots=True)
-class Tangents:
+class _Tangents:
     """The results of a graph along a direction: `values` and `tangents` of its results in order, None where a result
     does not depend on the direction. The operators whose tangent was not a formula are named."""
 
@@ -91,7 +91,7 @@ class DualRun:
                 self.perform(step, env, evaluate)
         return env
 
-    def along(self, inputs: Mapping[Any, Any], direction: Mapping[str, Tensor]) -> Tangents:
+    def along(self, inputs: Mapping[Any, Any], direction: Mapping[str, Tensor]) -> _Tangents:
         """Return the results on these inputs, with their tangents along a direction; both are by a port's name."""
         load_tangent_decompositions()
         with not_loading(), forward_ad.dual_level(), AS_WRITTEN(), torch.enable_grad():
@@ -108,7 +108,7 @@ class DualRun:
                     env.pop(name, None)
             results = tuple(evaluate(result) for result in self.graph.results)
             pairs = [unpacked(result) for result in results]
-        return Tangents(
+        return _Tangents(
             tuple(value for value, _ in pairs),
             tuple(tangent for _, tangent in pairs),
             self.by_second_derivative,
@@ -116,7 +116,7 @@ class DualRun:
         )
 
     def perform(self, step: Step, env: dict[str, Any], evaluate: Callable[[Any], Any]) -> None:
-        """Run one step."""
+        """Run one step: check its call, compute its result with the tangent, and put it into `env`."""
         args, kwargs = [evaluate(value) for value in step.args], {key: evaluate(value) for key, value in step.kwargs}
         if step.is_guard:
             check_guard_step(step, *args)
@@ -135,16 +135,16 @@ class DualRun:
         except BackprintError:
             raise
         except Exception as error:
-            where = f" ({step.source.file}:{step.source.line})" if step.source else ""
+            where = f" ({step.source.at})" if step.source else ""
             raise _OperatorError(f"`{show_step(step)[:300]}`{where}: {type(error).__name__}: {error}", step) from error
         # Without this, the tangent would be lost without an error.
-        if is_sparse(result) and step.name not in self.constant and has_tangent(args, kwargs):
+        if _is_sparse(result) and step.name not in self.constant and _has_tangent(args, kwargs):
             what = f"{step.target} returns a sparse tensor"
             raise _OperatorError(f"{what}, which depends on the inputs: forward-mode AD has no sparse tangents", step)
         if step.name in self.constant:
             result = tree_map(_without_tangent, result)
         if step.name in self.recorded:
-            result = tree_map(requiring_grad, result)
+            result = tree_map(_requiring_grad, result)
         env[step.name] = result
         if self.watch is not None:
             self.watch(step.name, *unpacked(result))
@@ -164,7 +164,7 @@ class DualRun:
                 torch.set_rng_state(state)
                 return self.call(replace(step, target=str(function)), function, args, kwargs)
         no_formula = step.target in self.refuted or is_custom(function) or _has_wrong_formula(step.target, args)
-        if no_formula and has_tangent(args, kwargs):
+        if no_formula and _has_tangent(args, kwargs):
             return self.without_formula(step.target, function, args, kwargs)
         if _draws_in_captured_dtype(step, function, args, kwargs):
             return self.drawn(step, function, args, kwargs)
@@ -179,7 +179,7 @@ class DualRun:
                 torch.set_rng_state(before)
             if not any(words in str(error) for words in (*WITHOUT_FORMULA, *REFUSALS)):
                 raise
-            for form in forms_of(function):
+            for form in _forms_of(function):
                 with contextlib.suppress(NotImplementedError, RuntimeError, TypeError):
                     return for_program(form, *args, **kwargs)
             if not any(words in str(error) for words in WITHOUT_FORMULA):
@@ -249,7 +249,7 @@ REFUSALS = (
 operator refuses a value, no other form is tried: it might not look at the value."""
 
 
-def forms_of(function: Any) -> Iterator[Callable[..., Any]]:
+def _forms_of(function: Any) -> Iterator[Callable[..., Any]]:
     """Yield other forms of an operator: one for any strides or dtype, this project's own, and torch's decomposition."""
     for table in (FORMS, OWN, decomposition_table):
         if function in table:
@@ -323,7 +323,7 @@ class _OperatorError(ReplayError):
 # ---- Operators whose tangent is not what forward-mode AD says
 
 
-def through(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _through(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Return a detached tensor with its tangent: whether the program means to stop there is not for us to assume."""
     return aten.alias.default(args[0])
 
@@ -362,7 +362,7 @@ def hardsigmoid(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return aten.hardtanh.default(args[0] + 3, 0.0, 6.0) / 6
 
 
-def hardsigmoid_backward(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _hardsigmoid_backward(function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Return the gradient of the hard sigmoid, by 1/6 in float64."""
     gradient, value = args
     return torch.where((value > -3) & (value < 3), gradient / 6, 0.0)
@@ -381,13 +381,13 @@ def _chosen_branch(function: Any, args: list[Any], kwargs: dict[str, Any]) -> An
 
 
 RULES: Mapping[str, Callable[[Any, list[Any], dict[str, Any]], Any]] = {
-    "aten.detach.default": through,
+    "aten.detach.default": _through,
     "aten.as_strided_scatter.default": scattered,
     "aten.copy.default": _copied_values,
     "aten._sample_dirichlet.default": _constant_draw,
     "aten.embedding.default": embedding,
     "aten.hardsigmoid.default": hardsigmoid,
-    "aten.hardsigmoid_backward.default": hardsigmoid_backward,
+    "aten.hardsigmoid_backward.default": _hardsigmoid_backward,
     "torch.ops.higher_order.cond": _chosen_branch,
 }
 """Operators that are run in another way on dual numbers."""
@@ -432,12 +432,12 @@ def unpacked(value: Any) -> tuple[Any, Any]:
 
 
 def _unpacked_leaf(value: Any) -> tuple[Any, Tensor | None]:
-    """Return a value that is no tree, and its tangent."""
+    """Return a value that is no container without its tangent, and the tangent."""
     primal, tangent = forward_ad.unpack_dual(value) if may_have_tangent(value) else (value, None)
     return primal.detach() if isinstance(primal, Tensor) else primal, None if tangent is None else tangent.detach()
 
 
-def has_tangent(*trees: Any) -> bool:
+def _has_tangent(*trees: Any) -> bool:
     """Whether a tensor in trees has a tangent."""
     leaves = (leaf for tree in trees for leaf in plain_leaves(tree))
     return any(may_have_tangent(leaf) and forward_ad.unpack_dual(leaf).tangent is not None for leaf in leaves)
@@ -448,7 +448,7 @@ def may_have_tangent(value: Any) -> bool:
     return isinstance(value, Tensor) and value.layout is torch.strided
 
 
-def is_sparse(value: Any) -> bool:
+def _is_sparse(value: Any) -> bool:
     """Whether a value is a sparse tensor."""
     return isinstance(value, Tensor) and value.layout is not torch.strided
 
@@ -458,7 +458,7 @@ def _without_tangent(value: Any) -> Any:
     return forward_ad.unpack_dual(value).primal.detach() if may_have_tangent(value) else value
 
 
-def requiring_grad(value: Any) -> Any:
+def _requiring_grad(value: Any) -> Any:
     """Return a tensor that requires grad, if its dtype can. One that autograd cannot differentiate, such as a random
     mask in the shape of another tensor, depends on nothing."""
     if not may_have_tangent(value) or not (value.is_floating_point() or value.is_complex()):
@@ -509,7 +509,7 @@ class _ActiveCall:
         self.after = torch.get_rng_state()
 
     def at(self, moved: Mapping[int, Tensor]) -> Any:
-        """Return the result where some of the tensors have other values."""
+        """Return the result of the call where some of its tensors, by their places, have other values."""
         # The same random numbers at every point.
         torch.set_rng_state(self.random)
         leaves = [moved.get(place, copied(leaf)) for place, leaf in enumerate(self.leaves)]
@@ -576,11 +576,11 @@ class _ActiveCall:
         return totals
 
     def moved(self, step: float) -> Any:
-        """Return the result so many steps along the direction."""
+        """Return the result where the tensors are moved by a step along their tangents."""
         return self.at({place: self.leaves[place] + step * v for place, v in self.directions.items()})
 
     def with_tangents(self, tangents: Sequence[Tensor | None]) -> Any:
-        """Return the result with these tangents."""
+        """Return the result of the call as dual numbers with these tangents."""
         torch.set_rng_state(self.after)
         leaves, structure = tree_flatten(self.result)
         duals = [
@@ -620,7 +620,7 @@ NEAREST = 1e-9
 
 
 def near(left: Tensor | None, right: Tensor | None, tolerance: float) -> bool:
-    """Whether a tangent is the one that differences estimate."""
+    """Whether a tangent is the one that differences estimate, up to a tolerance relative to its size."""
     if left is None or right is None:
         return all(value is None or largest(value) == 0 for value in (left, right))
     return left.numel() == 0 or largest(left - right) <= tolerance * largest(right) + 1e-12

@@ -17,6 +17,7 @@ from torch import Tensor
 from backprint.derive.duals import may_have_tangent
 from backprint.derive.marks import Marked, is_permuted, mark_of
 from backprint.graph.nouns import Echo, Graph, Step, refs
+from backprint.graph.steps import used
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,13 @@ def groups_that_go_wrong(
 ) -> Iterator[Group]:
     """Yield the groups of a backward to blame, in its order.
 
-    `values` are its values, `right` the right gradients of the values of the forward if what the backward returned for
-    the steps `given` is taken for given. An end may be the sum of all gradients of what its step takes: not every sum
-    has an echo of its own. An echo of a value without a gradient says nothing. A step without an echo whose value is
-    right nowhere is a group without a name, because the step that it belongs to is not known.
+    `values` has the values of the backward, and `right` the right gradients of the forward's values, if what the
+    backward returned for the forward's steps in `given` is taken for right. `expected` returns the right gradients of
+    what one step takes.
+
+    An end may be the sum of all gradients of what its step takes: not every sum has an echo of its own. An echo of a
+    value without a gradient says nothing. A step without an echo whose value is right nowhere is a group without a
+    name, because the step of the forward that it belongs to is not known.
     """
     ends = _ends_of_groups(graph, values)
     members: dict[Echo, list[str]] = {}
@@ -105,7 +109,7 @@ def groups_that_go_wrong(
 
 
 def _ends_of_groups(graph: Graph, values: Mapping[str, Any]) -> dict[Echo, list[str]]:
-    """Return the ends of each group."""
+    """Return, for each echo, the results of its steps that other groups take or that the backward returns."""
     echo_of = {step.name: step.echo for step in graph.steps}
     used_elsewhere = {name for result in graph.results for name in refs(result)}
     for step in graph.steps:
@@ -151,5 +155,5 @@ def is_sum(echo: Echo) -> bool:
 
 
 def names_in(step: Step) -> list[str]:
-    """Return the names of the values that a step takes."""
-    return list(dict.fromkeys(name for value in (step.args, *(v for _, v in step.kwargs)) for name in refs(value)))
+    """Return the names of the values that a step takes, each once."""
+    return list(dict.fromkeys(used(step)))

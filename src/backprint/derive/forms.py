@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,12 +18,6 @@ from torch import Tensor
 
 from backprint._torch.graphs import without_tracing
 from backprint.errors import RefusedError
-
-
-def untraced() -> AbstractContextManager[None]:
-    """Return a context in which torch.fx's tracing records no call."""
-    return without_tracing()
-
 
 # ------------------------------------------------------------------ attention on a CPU
 #
@@ -58,7 +51,7 @@ def repeated(heads: Tensor, query: Tensor) -> Tensor:
 
 
 def summed(gradient: Tensor, heads: Tensor) -> Tensor:
-    """Return the gradient of heads that were repeated."""
+    """Return the gradient of heads that were repeated: the sum over their repetitions."""
     times = gradient.shape[1] // heads.shape[1]
     return gradient if times == 1 else gradient.unflatten(1, (heads.shape[1], times)).sum(2)
 
@@ -86,7 +79,7 @@ def attention(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output and the logarithm of each row's sum."""
+    """Return what the operator returns: the output, and the logarithm of each row's sum of exponentials."""
     _refuse_dropout(dropout_p)
     dtype = query.dtype
     query, key, value = (widened(tensor) for tensor in (query, key, value))
@@ -95,7 +88,7 @@ def attention(
     return (weights(scored, logarithm) @ repeated(value, query)).to(dtype), logarithm
 
 
-def attention_backward(
+def _attention_backward(
     gradient: Tensor,
     query: Tensor,
     key: Tensor,
@@ -130,7 +123,7 @@ def widened(value: Tensor) -> Tensor:
 
 ATTENTION: Mapping[Any, Any] = {
     aten._scaled_dot_product_flash_attention_for_cpu.default: attention,
-    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: attention_backward,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: _attention_backward,
 }
 
 
@@ -147,7 +140,7 @@ class _Convolving:
     groups: int
 
     def over(self, value: Tensor, weight: Tensor) -> Tensor:
-        """Return the convolution of a value."""
+        """Convolve a value with a weight by these numbers."""
         return aten.convolution.default(
             value, weight, None, self.stride, self.padding, self.dilation, False, [0] * len(self.stride), self.groups
         )
@@ -173,9 +166,7 @@ def convolution_backward(
     `apart` convolves each group by itself, for a format that has no transposed convolution of groups.
     """
     sides = value.dim() - 2
-    stride, padding, dilation = (
-        list(numbers_of_kind) * (sides // len(numbers_of_kind)) for numbers_of_kind in (stride, padding, dilation)
-    )
+    stride, padding, dilation = (_each_side(numbers, sides) for numbers in (stride, padding, dilation))
     numbers = _Convolving(stride, padding, dilation, groups)
     of_value = of_weight = of_bias = None
     if output_mask[0]:
@@ -251,7 +242,7 @@ APART: Mapping[Any, Any] = {aten.convolution_backward.default: functools.partial
 # ------------------------------------------------------------------ indices, embeddings and strides
 
 
-def embedding_dense_backward(
+def _embedding_dense_backward(
     gradient: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Tensor:
     """Return the gradient of an embedding's weight: each row is added where it was taken from."""
@@ -348,7 +339,7 @@ def _strided_places(
             f"aten.as_strided reads beside a tensor of sizes {list(value.shape)} and strides {list(value.stride())}: "
             f"sizes {list(size)}, strides {list(stride)}, offset {offset}"
         )
-    with untraced():
+    with without_tracing():
         places = torch.full([1] * len(size), offset, dtype=torch.int64, device=value.device)
         for side, (length, step) in enumerate(zip(size, stride, strict=True)):
             shape = [1] * side + [length] + [1] * (len(size) - side - 1)
@@ -356,19 +347,19 @@ def _strided_places(
         return order, places.reshape([-1])
 
 
-def shrink_backward(gradient: Tensor, value: Tensor, lambd: float) -> Tensor:
+def _shrink_backward(gradient: Tensor, value: Tensor, lambd: float) -> Tensor:
     """Return the gradient of hard and soft shrinking: none within `lambd` of zero."""
     return torch.where((value >= -lambd) & (value <= lambd), 0.0, gradient)
 
 
 INDEXING: Mapping[Any, Any] = {
-    aten.embedding_dense_backward.default: embedding_dense_backward,
+    aten.embedding_dense_backward.default: _embedding_dense_backward,
     aten.index_put.default: index_put,
     aten._unsafe_index_put.default: index_put,
     aten.as_strided.default: as_strided,
     aten.as_strided_scatter.default: as_strided_scatter,
-    aten.hardshrink_backward.default: shrink_backward,
-    aten.softshrink_backward.default: shrink_backward,
+    aten.hardshrink_backward.default: _shrink_backward,
+    aten.softshrink_backward.default: _shrink_backward,
 }
 
 
@@ -399,7 +390,7 @@ def _adaptive_max_pool(sides: int) -> Callable[..., tuple[Tensor, Tensor]]:
 
     def pool(value: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
         kept = list(value.shape[:-sides])
-        with untraced():
+        with without_tracing():
             windows = _window_places(list(value.shape[-sides:]), list(output_size)).to(value.device)
         window_values = value.reshape([*kept, -1]).index_select(-1, windows.reshape([-1]))
         largest, places = window_values.reshape([*kept, *windows.shape]).max(-1)
@@ -459,12 +450,12 @@ def _avg_pool_backward(sides: int) -> Callable[..., Tensor]:
 
 
 def _each_side(numbers: Sequence[int], sides: int) -> list[int]:
-    """Return one number for each dimension of space."""
+    """Return one number for each dimension of space, where one may stand for all."""
     return list(numbers) * (sides // len(numbers))
 
 
 def lengths(size: int, reached: int, kernel: int, step: int, pad: int, padded: bool) -> list[int]:
-    """Return by how many elements each window divides along one dimension."""
+    """Return by how many elements an average divides, for each window along one dimension."""
     counts = []
     for place in range(reached):
         start = place * step - pad
@@ -478,7 +469,7 @@ def along(counts: Sequence[int], side: int, sides: int, like: Tensor) -> Any:
     """Return one number for each place of a dimension, as a tensor that broadcasts; one number if all are equal."""
     if len(set(counts)) == 1:
         return counts[0]
-    with untraced():
+    with without_tracing():
         shape = [1] * side + [len(counts)] + [1] * (sides - side - 1)
         return torch.tensor(counts, dtype=like.dtype, device=like.device).reshape(shape)
 
@@ -497,7 +488,7 @@ def _crop_or_pad(value: Tensor, side: int, start: int, size: int) -> Tensor:
 
 def _response(make: Callable[[Tensor], Tensor], size: int, like: Tensor) -> Tensor:
     """Return the results of an operator on the rows of an identity matrix, as a constant of the graph."""
-    with untraced():
+    with without_tracing():
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
         rows = torch.eye(size, dtype=dtype, device=like.device).reshape(size, 1, size)
         return make(rows).reshape(size, -1).to(like.dtype)
@@ -507,7 +498,7 @@ def _spread_back(gradient: Tensor, side: int, matrix: Tensor) -> Tensor:
     """Return the gradient along one dimension, from the response to each of its elements."""
     size, reached = matrix.shape
     times = reached // size
-    with untraced():
+    with without_tracing():
         rows = torch.eye(size, dtype=matrix.dtype, device=matrix.device).repeat_interleave(max(times, 1), 1)
         repeated = torch.equal(matrix, rows)
     # Each element is repeated, as by nearest resizing: its gradient is a sum, without a product of matrices.
@@ -528,7 +519,7 @@ def _adaptive_avg_pool(sides: int) -> Callable[..., Tensor]:
 
 
 def averaged(value: Tensor, side: int, size: int) -> Tensor:
-    """Return the averages along one dimension."""
+    """Return the averages to a given size along one dimension."""
     length = value.shape[side]
     if length == size:
         return value
@@ -550,7 +541,7 @@ def _adaptive_avg_pool_backward(sides: int) -> Callable[..., Tensor]:
 
 
 def _averaged_back(gradient: Tensor, side: int, length: int) -> Tensor:
-    """Return the gradient of the averages along one dimension."""
+    """Return the gradient of `averaged`, for a dimension that had this length."""
     size = gradient.shape[side]
     if length == size:
         return gradient
@@ -583,7 +574,7 @@ def _resize_backward(sides: int, resize: Callable[..., Tensor], corners: bool) -
 
 
 def _resize_row(operator: Any) -> Callable[..., Tensor]:
-    """Return a one-dimensional resizing by an operator of that many dimensions."""
+    """Return a function that resizes rows by an operator of one dimension."""
 
     def resize(rows: Tensor, size: int, *options: Any) -> Tensor:
         return operator(rows, [size], *options)
@@ -592,7 +583,7 @@ def _resize_row(operator: Any) -> Callable[..., Tensor]:
 
 
 def _resize_row_flat(operator: Any) -> Callable[..., Tensor]:
-    """Return a one-dimensional resizing by an operator of two dimensions."""
+    """Return a function that resizes rows by an operator of two dimensions, of which one has the size 1."""
 
     def resize(rows: Tensor, size: int, corners: bool, scale: float | None) -> Tensor:
         return operator(rows.unsqueeze(1), [1, size], corners, None, scale)
@@ -710,7 +701,7 @@ def lstm_layer(
     """Return the hidden states in the order of time, the last hidden state, the last cell, and an empty workspace."""
     _refuse_others(mode, batch_sizes)
     biases = (weight2, weight3) if has_biases else ()
-    steps, hidden, cell = unrolled(x, weight0, weight1, biases, hx_, cx_, reverse)
+    steps, hidden, cell = _unrolled(x, weight0, weight1, biases, hx_, cx_, reverse)
     hidden_states = [*(step.hidden for step in steps[1:]), hidden]
     states = torch.stack(hidden_states[::-1] if reverse else hidden_states).to(x.dtype)
     workspace = torch.zeros([0], dtype=torch.uint8, device=x.device)
@@ -745,7 +736,7 @@ def lstm_layer_backward(
     """Return the gradients of the input, both weights, both biases, the first hidden state and the first cell."""
     _refuse_others(mode, batch_sizes)
     biases = (weight3, weight4) if has_biases else ()
-    steps, hidden, _ = unrolled(x, weight1, weight2, biases, hx_, cx_tmp, reverse)
+    steps, hidden, _ = _unrolled(x, weight1, weight2, biases, hx_, cx_tmp, reverse)
     of_hidden, of_cell = (
         torch.zeros_like(hidden) if state is None else widened(state).reshape(hidden.shape)
         for state in (grad_hy, grad_cy)
@@ -768,7 +759,7 @@ def lstm_layer_backward(
     return of_input, *of_weights, of_bias, of_bias, of_hidden.reshape(hx_.shape), of_cell.reshape(cx_tmp.shape)
 
 
-def unrolled(
+def _unrolled(
     x: Tensor, of_input: Tensor, of_hidden: Tensor, biases: Sequence[Tensor], hx: Tensor, cx: Tensor, reverse: bool
 ) -> tuple[list[_LstmStep], Tensor, Tensor]:
     """Return the steps in the order in which they are computed, the last hidden state and the last cell."""

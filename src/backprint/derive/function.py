@@ -249,7 +249,9 @@ def second(
     leaves = forward.leaves | {f"tangent of {name}": seed for name, seed in seeds.items()}
     if not ends:
         return dict.fromkeys(leaves)
-    if any(_is_marked_once(gradient) for gradient in ends.values()):
+    # Autograd gives such a gradient a node that raises if it is differentiated.
+    nodes = [gradient.grad_fn for gradient in ends.values()]
+    if any(node is not None and node.name() == "torch::autograd::Error" for node in nodes):
         raise RuntimeError(ONCE)
     results = torch.autograd.grad(
         list(ends.values()),
@@ -261,12 +263,6 @@ def second(
 
 
 ONCE = "a backward is marked with once_differentiable"
-
-
-def _is_marked_once(gradient: Tensor) -> bool:
-    """Whether autograd has the node for a gradient that raises if one differentiates it."""
-    node = gradient.grad_fn
-    return node is not None and node.name() == "torch::autograd::Error"
 
 
 # ---- The derivative
@@ -330,10 +326,5 @@ def _without_capture(call: Call, ours: Program, check: str, degree: int, reason:
             yield CheckRow(check, "float64", product.name, None, None, verdict), None
         else:
             word = OK if product.gap <= product.allowed else WRONG
-            detail = f"by central differences: {reason}"
-            yield (
-                CheckRow(
-                    f"{check}, by differences", "float64", product.name, product.gap, product.allowed, word, detail
-                ),
-                None,
-            )
+            title, detail = f"{check}, by differences", f"by central differences: {reason}"
+            yield CheckRow(title, "float64", product.name, product.gap, product.allowed, word, detail), None

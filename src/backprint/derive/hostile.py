@@ -35,6 +35,7 @@ from backprint.derive.setting import (
     own_source,
     product_by_differences,
     product_with,
+    products_to_both_sides,
     results_at,
     run_setting,
     symmetric_as,
@@ -78,6 +79,17 @@ TANGENTS: Mapping[str, Callable[[Tensor, torch.Generator], Tensor | None]] = {
     "all-ones": ones,
 }
 """Kinds of tangents in new memory, each with a function that makes one for an output, or returns None if it cannot."""
+
+
+def tangents_of_kinds(tangents: Mapping[str, Tensor], source: torch.Generator) -> dict[str, dict[str, Tensor]]:
+    """Return other tangents of each kind that is possible for an output; the other outputs keep theirs."""
+    kinds: dict[str, dict[str, Tensor]] = {}
+    for kind, make in TANGENTS.items():
+        made = {name: make(tangent, source) for name, tangent in tangents.items()}
+        changed = {name: tangent for name, tangent in made.items() if tangent is not None}
+        if changed:
+            kinds[f"{kind} tangents"] = {**tangents, **changed}
+    return kinds
 
 
 # ---- Tangents in other memory
@@ -140,7 +152,6 @@ cannot."""
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.complex64: 1e-3, torch.complex128: 1e-9}
 """The relative difference up to which two gradients are the same; for dtypes of 16 bits it is 5e-2."""
 
-
 MOST_ALONE = 64
 """The most outputs that are tried alone."""
 
@@ -169,6 +180,7 @@ def difference(gradient: Any, expected: Tensor, least: float = 0.0) -> float:
 
 
 def tolerance(value: Tensor) -> float:
+    """Return the relative difference up to which two gradients of this dtype are the same."""
     return TOLERANCE.get(value.dtype, 5e-2)
 
 
@@ -192,14 +204,10 @@ def with_ties(value: Tensor) -> Tensor:
     return value if not size else (value * (2 / size)).round() * (size / 2)
 
 
-def _as_they_are(value: Tensor) -> Tensor:
-    return value
-
-
 AS_CAPTURED = "the captured values"
 
 INPUTS: Mapping[str, Callable[[Tensor], Tensor]] = {
-    AS_CAPTURED: _as_they_are,
+    AS_CAPTURED: lambda value: value,
     "zeros": with_zeros,
     "ties": with_ties,
 }
@@ -270,7 +278,7 @@ def input_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterator
     """Yield the kinds of inputs and tangents at which the backward of a Pair is wrong."""
     yield from _tangent_faults(pair, values, chance)
     yield from _float_faults(pair, values, chance)
-    for kind, changed in other_inputs(pair, values):
+    for kind, changed in _other_inputs(pair, values):
         try:
             setting = make_setting(pair, {**values, **changed}, 0, chance)
             fault = _fault_near(f"inputs with {kind}", setting)
@@ -313,27 +321,21 @@ def _tangent_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Itera
     except (CannotTell, NotFinite, BackprintError, RuntimeError):
         return
     source = own_source(0)
-    kinds: dict[str, dict[str, Tensor]] = {}
-    for kind, make in TANGENTS.items():
-        drawn = {name: make(tangent, source) for name, tangent in setting.tangents.items()}
-        if any(tangent is not None for tangent in drawn.values()):
-            kinds[f"{kind} tangents"] = {
-                name: setting.tangents[name] if tangent is None else tangent for name, tangent in drawn.items()
-            }
+    kinds = tangents_of_kinds(setting.tangents, source)
     zeros = {name: torch.zeros_like(tangent) for name, tangent in setting.tangents.items()}
     # One test for all kinds: a backward is linear exactly if gradients add up.
     if _add_up(setting, {**kinds, ZEROS: zeros}):
         kinds = {}  # no kind is wrong, if all together are right
     else:
         kinds[ZEROS] = zeros
-    kinds |= kinds_alone(setting)
+    kinds |= _kinds_alone(setting)
     for kind, tangents in kinds.items():
         try:
             setting_of_kind = with_tangents(setting, tangents)
             total = with_tangents(
                 setting, {name: tangent + tangents[name] for name, tangent in setting.tangents.items()}
             )
-            fault = sum_fault(kind, setting, setting_of_kind, total, source)
+            fault = _sum_fault(kind, setting, setting_of_kind, total, source)
         except (CannotTell, BackprintError, RuntimeError):
             continue  # the backward takes another branch, and the program itself is run with such tangents
         if fault is not None:
@@ -366,7 +368,7 @@ def _add_up(setting: Setting, kinds: Mapping[str, Mapping[str, Tensor]], to: Set
     )
 
 
-def kinds_alone(setting: Setting) -> dict[str, dict[str, Tensor]]:
+def _kinds_alone(setting: Setting) -> dict[str, dict[str, Tensor]]:
     """Return tangents of each output alone; none if all of their gradients add up to the gradient of the whole."""
     names = list(setting.tangents)[:MOST_ALONE]
     if len(setting.tangents) < 2:
@@ -380,7 +382,7 @@ def kinds_alone(setting: Setting) -> dict[str, dict[str, Tensor]]:
     return {} if len(names) == len(setting.tangents) and _add_up(setting, alone, setting) else alone
 
 
-def sum_fault(
+def _sum_fault(
     kind: str, setting: Setting, other: Setting, total: Setting, source: torch.Generator
 ) -> InputFault | None:
     """Return a fault if the gradients of a sum of tangents are not the sums of gradients: what is right for random
@@ -425,60 +427,57 @@ def _float_faults(pair: Pair, values: Mapping[str, Any], chance: int) -> Iterato
         if name in floats:
             kinds[f"{number:g} in {name}"] = {name: _with_some(floats[name], number)}
     for kind, changed in kinds.items():
-        source = own_source(0)
         try:
-            setting = run_setting(forward, backward, inputs | changed, source, chance, 0.0, False)
+            setting = run_setting(forward, backward, inputs | changed, own_source(0), chance, 0.0, False)
         except NotFinite as error:
             fault = _not_finite_fault(f"inputs with {kind}", error.setting, kind != AS_CAPTURED)
-            if fault is not None:
-                yield fault
-            continue
         except (CannotTell, BackprintError, RuntimeError):
             continue  # the program does not run on such inputs
-        # Equal values move together, so a maximum of them has a derivative along the direction.
-        setting = replace(setting, direction=_alike_for_equals(setting))
-        moved: tuple[dict[PortKey, Any], DualRun] | None = None  # the same for all tangents
-        nearby = _NearbyResults(setting)
-        for absolute in (False, True):
-            if absolute and _is_one_number(setting.tangents):
-                continue  # its absolute value is the same but for the sign
-            try:
-                # of one sign, so that what is wrong at several kinks adds up
-                other = with_tangents(setting, _absolutes(setting.tangents)) if absolute else setting
-                moved = moved or changes_along(setting)
-                left, size = product_with(moved[0], other.tangents)
-            except (CannotTell, BackprintError, RuntimeError):
-                continue
-            run = moved[1]
-            right = backward_product(other)
-            gap = gap_of((left, size), right)
-            if gap > GROSS:
-                gap, _ = gap_by_accuracy(other)  # a gradient may be 0 but for rounding
-            # By the formulas of forward-mode AD.
-            if gap > GROSS and not run.by_differences and not _is_subgradient(other, right):
-                yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, at_kinks=True)
-                break
-            if gap > GROSS or run.by_differences:
-                continue
-            # By the values of the forward, which a formula may not know of, such as a branch for `x == 0`.
-            gap = _distance_to_differences(other, right, nearby)
-            if gap > 0 and not _is_subgradient(other, right):
-                yield InputFault(f"inputs with {kind}", other, gap, kind != AS_CAPTURED, by_values=True)
-                break
+        else:
+            # Equal values move together, so a maximum of them has a derivative along the direction.
+            setting = replace(setting, direction=_alike_for_equals(setting))
+            fault = _fault_at_kinks(f"inputs with {kind}", setting, kind != AS_CAPTURED)
+        if fault is not None:
+            yield fault
 
 
-def _is_one_number(tangents: Mapping[str, Tensor]) -> bool:
-    return sum(tangent.numel() for tangent in tangents.values()) == 1
-
-
-def _absolutes(tangents: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tangent.abs() for name, tangent in tangents.items()}
+def _fault_at_kinks(kind: str, setting: Setting, invented: bool) -> InputFault | None:
+    """Return a fault if the gradients are neither the derivative along the direction nor a subgradient, for the
+    tangents of a Setting or for their absolute values."""
+    moved: tuple[dict[PortKey, Any], DualRun] | None = None  # the same for all tangents
+    nearby = _NearbyResults(setting)
+    for absolute in (False, True):
+        if absolute and sum(tangent.numel() for tangent in setting.tangents.values()) == 1:
+            continue  # the absolute value of one number is the same but for the sign
+        try:
+            # Tangents of one sign, so that what is wrong at several kinks adds up.
+            absolutes = {name: tangent.abs() for name, tangent in setting.tangents.items()}
+            other = with_tangents(setting, absolutes) if absolute else setting
+            moved = moved or changes_along(setting)
+            left, size = product_with(moved[0], other.tangents)
+        except (CannotTell, BackprintError, RuntimeError):
+            continue
+        run = moved[1]
+        right = backward_product(other)
+        gap = gap_of((left, size), right)
+        if gap > GROSS:
+            gap, _ = gap_by_accuracy(other)  # a gradient may be 0 but for rounding
+        # By the formulas of forward-mode AD.
+        if gap > GROSS and not run.by_differences and not _is_subgradient(other, right):
+            return InputFault(kind, other, gap, invented, at_kinks=True)
+        if gap > GROSS or run.by_differences:
+            continue
+        # By the values of the forward, which a formula may not know of, such as a branch for `x == 0`.
+        gap = _distance_to_differences(other, right, nearby)
+        if gap > 0 and not _is_subgradient(other, right):
+            return InputFault(kind, other, gap, invented, by_values=True)
+    return None
 
 
 # ---- Which inputs index something, and which numbers inputs are compared with
 
 
-def other_inputs(pair: Pair, values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Tensor]]]:
+def _other_inputs(pair: Pair, values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield kinds of masks and indices, each with the inputs that are changed for it. Constants of a graph stay: the
     backward may have others that are made of them."""
     tensors = {
@@ -493,7 +492,7 @@ def other_inputs(pair: Pair, values: Mapping[str, Any]) -> Iterator[tuple[str, d
 
 
 def changed_masks(masks: Mapping[str, Tensor]) -> Iterator[tuple[str, dict[str, Tensor]]]:
-    """Yield kinds of masks, each with all masks changed for it, where that changes one."""
+    """Yield kinds of masks, each with all masks changed to that kind, if one of them then differs."""
     for kind, make in MASKS.items():
         changed = {name: make(mask) for name, mask in masks.items() if mask.dim()}
         if any(not torch.equal(other, masks[name]) for name, other in changed.items()):
@@ -623,15 +622,7 @@ def _is_subgradient(setting: Setting, right: tuple[float, float]) -> bool:
     low = high = size = 0.0
     for name, tangent in setting.tangents.items():
         middle = output_of(here, name)
-        sides = torch.stack(
-            [
-                (tangent.conj() * side).real if tangent.is_complex() else tangent * side
-                for side in (
-                    (output_of(ahead, name) - middle) / STEP,
-                    (middle - output_of(behind, name)) / STEP,
-                )
-            ]
-        )
+        sides = products_to_both_sides(tangent, middle, output_of(ahead, name), output_of(behind, name), STEP)
         if not bool(sides.isfinite().all()):
             return True
         low, high = low + float(sides.min(0).values.sum()), high + float(sides.max(0).values.sum())
@@ -680,6 +671,7 @@ class _NearbyResults:
         self.results: list[dict[PortKey, Any]] | None = None
 
     def all(self) -> list[dict[PortKey, Any]]:
+        """Return the results here, ahead and behind by STEP, and ahead and behind by a quarter of it."""
         if self.results is None:
             self.results = [results_at(self.setting, step) for step in (0.0, STEP, -STEP, STEP / 4, -STEP / 4)]
         return self.results

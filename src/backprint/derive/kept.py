@@ -30,7 +30,7 @@ ONLY_IN_PROGRAM = (
 
 def digest_of_graphs(capture: Capture) -> str:
     """Return a digest of all graphs of a Capture: a kept word is about these."""
-    graphs = [graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None]
+    graphs = [graph for pair in capture.pairs for graph in pair.graphs]
     return hashlib.sha256(" ".join(graph.hash() for graph in graphs).encode()).hexdigest()[:32]
 
 
@@ -71,17 +71,16 @@ def _is_worse(kept: Mapping[str, Any], of_graphs: Derivative, meant: Sequence[st
 def _is_explained(kept: Mapping[str, Any], result: Derivative, capture: Capture, meant: Sequence[str]) -> bool:
     """Whether a kept word is that the backward differs where it is meant to, and the graphs do not say whether it is
     there or at another Function. What is meant is kept in the same file, so this word is not more than that."""
-    is_kept = str(kept.get("word")).startswith(f"{DERIVATIVE} but for ") and set(kept.get("meant") or [""]) <= set(
-        meant
-    )
-    return is_kept and may_be_what_is_meant(result, capture, meant)
+    differs_somewhere = str(kept.get("word")).startswith(f"{DERIVATIVE} but for ")
+    is_meant = set(kept.get("meant") or [""]) <= set(meant)
+    return differs_somewhere and is_meant and may_be_what_is_meant(result, capture, meant)
 
 
 def _as_kept(kept: Mapping[str, Any], result: Derivative, capture: Capture) -> Derivative:
     """Return the verdict that was found with the running program, when the sample was saved."""
     functions = set(kept.get("functions") or ())
     wrong = {
-        edge.function: WrongGradient((), f"{source.file}:{source.line}", source.code, (), (), edge.function)
+        edge.function: WrongGradient((), source.at, source.code, (), (), edge.function)
         for edge in capture.opaque
         if edge.function in functions and (source := edge.source) is not None
     }

@@ -11,14 +11,23 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from backprint._torch.modes import TorchDispatchMode, pop_mode, push_mode
 from backprint.derive.called import in_words
-from backprint.derive.hostile import LAYOUTS, MOST_ALONE, SMALLEST, TANGENTS, difference, indices_of, largest, tolerance
+from backprint.derive.hostile import (
+    LAYOUTS,
+    MOST_ALONE,
+    SMALLEST,
+    difference,
+    indices_of,
+    largest,
+    tangents_of_kinds,
+    tolerance,
+)
 from backprint.derive.setting import drawn_like, is_inexact, nudged, own_source, wide
 from backprint.errors import is_defect
 from backprint.graph.nouns import Capture
@@ -55,7 +64,7 @@ class Try:
 
 
 class NotTried(Exception):
-    """Nothing can be compared, for the reason in the message."""
+    """Raised by a comparison of which nothing can be said, with the reason as its message."""
 
 
 def attempt(name: str, compare: Callable[[], ProgramFault | None], word: str = "with") -> Try:
@@ -65,9 +74,14 @@ def attempt(name: str, compare: Callable[[], ProgramFault | None], word: str = "
     except NotTried as error:
         return Try(name, why_not=str(error), word=word)
     except Exception as error:
-        if is_defect(error):
-            raise
-        return Try(name, why_not=f"it raised {in_words(error)}", word=word)
+        return Try(name, why_not=why_raised(error), word=word)
+
+
+def why_raised(error: Exception) -> str:
+    """Return why nothing was compared where the program raised an error; raise a defect of our own again."""
+    if is_defect(error):
+        raise error
+    return f"it raised {in_words(error)}"
 
 
 def faults_of(tries: Sequence[Try]) -> list[Try]:
@@ -133,6 +147,7 @@ class Base:
 
 
 def base_of(backward: Backward, tangents: Mapping[str, Tensor], gradients: Gradients, names: Sequence[str]) -> Base:
+    """Return the Base of these tangents; `names` are all outputs that require grad."""
     # Times 3, because a product with a power of two is exact and has no rounding to measure.
     thrice = backward({name: 3 * tangent for name, tangent in tangents.items()})
     noise = {
@@ -192,9 +207,7 @@ def tangent_tries(
             shown = apart(again, gradients)
             tries = [] if shown else list(_kinds_of_tangents(capture, on_one_graph, tangents, gradients, meant))
         except Exception as error:
-            if is_defect(error):
-                raise
-            why_not, tries = f"it raised {in_words(error)}", []
+            why_not, tries = why_raised(error), []
     # Nothing is wrong on the graph of one forward. Else each kind gets a forward of its own, to tell a spoiled graph
     # from a fault.
     if not why_not and not shown and not faults_of(tries):
@@ -206,9 +219,7 @@ def tangent_tries(
     try:
         gradients, again = (on_its_own(tangents) for _ in range(2))
     except Exception as error:
-        if is_defect(error):
-            raise
-        return [Try("tangents of other kinds", why_not=f"it raised {in_words(error)}")]
+        return [Try("tangents of other kinds", why_not=why_raised(error))]
     if apart(again, gradients):
         if why_not or shown:
             return [Try("tangents of other kinds", why_not=CHANGES_ALONE)]
@@ -273,21 +284,19 @@ def layout_tries(backward: Backward, base: Base) -> Iterator[Try]:
     """Yield a Try for each kind of memory of tangents: the gradient must be that for the same numbers in new memory."""
     for layout, make in LAYOUTS.items():
         source = own_source(0)
-        odd = {
-            name: _with_numbers_of(base.tangents[name], tangent)
-            for name, output in base.tangents.items()
-            if (tangent := make(output, source)) is not None
-        }
+        odd: dict[str, Tensor] = {}
+        for name, output in base.tangents.items():
+            tangent = make(output, source)
+            if tangent is not None:
+                # The numbers of the base, unless elements share memory.
+                odd[name] = tangent if 0 in tangent.stride() else tangent.copy_(output)
         if odd:
             yield attempt(f"{layout} tangents", partial(_layout_fault, backward, base, odd))
 
 
-def _with_numbers_of(value: Tensor, tangent: Tensor) -> Tensor:
-    """Return a tangent with other numbers, if each of its elements has memory of its own."""
-    return tangent if 0 in tangent.stride() else tangent.copy_(value)
-
-
 def _layout_fault(backward: Backward, base: Base, odd: Mapping[str, Tensor]) -> ProgramFault | None:
+    """Return a fault if the gradient for tangents in odd memory is not the gradient for the same numbers in new
+    memory."""
     expected = base.gradients
     whole = {**base.tangents, **odd}
     # An expanded tangent has other numbers than the base, so its gradient in new memory is not known yet.
@@ -431,7 +440,7 @@ def _has_other_range(backward: Backward, base: Base, scale: float, before: Seque
 
 
 def _is_times(one: Size, other: Size, factor: float) -> bool:
-    """Whether a result is so many times another, as far as its sizes say."""
+    """Whether a result is `factor` times another, as far as the largest and the mean element say."""
     slack = 0.05 if one.dtype in (torch.float16, torch.bfloat16) else 1e-3
     return all(
         math.isclose(right, left * factor, rel_tol=slack)
@@ -466,14 +475,7 @@ def sum_tries(backward: Backward, base: Base) -> Iterator[Try]:
 
     All kinds are added up first. Only if their gradients do not add up, each is looked at by itself.
     """
-    source = own_source(1)
-    kinds: dict[str, dict[str, Tensor | None]] = {}
-    for kind, make in TANGENTS.items():
-        drawn = {name: make(output, source) for name, output in base.tangents.items()}
-        if any(tangent is not None for tangent in drawn.values()):
-            kinds[f"{kind} tangents"] = {
-                name: base.tangents[name] if tangent is None else tangent for name, tangent in drawn.items()
-            }
+    kinds = tangents_of_kinds(base.tangents, own_source(1))
     if all(_limit_of(base, name) is None for name in base.noise):
         why_not = "rounding of the gradients is as large as what is looked for"
         yield from (Try(name, why_not=why_not) for name in (*kinds, *([ALONE] if len(base.tangents) > 1 else [])))
@@ -483,7 +485,7 @@ def sum_tries(backward: Backward, base: Base) -> Iterator[Try]:
         yield from (Try(name) for name in kinds)
     else:
         for kind, tangents in kinds.items():
-            yield attempt(kind, partial(sum_fault, backward, base, tangents))
+            yield attempt(kind, partial(_sum_fault, backward, base, tangents))
     if len(base.tangents) > 1:
         yield from _tries_alone(backward, base)
 
@@ -507,7 +509,7 @@ def _tries_alone(backward: Backward, base: Base) -> Iterator[Try]:
         together = attempt(word, partial(_group_fault, backward, base, kinds))
         one_by_one = []
         if together.fault is not None or together.why_not or len(tried) < len(names):
-            one_by_one = [attempt(kind, partial(sum_fault, backward, base, given)) for kind, given in kinds.items()]
+            one_by_one = [attempt(kind, partial(_sum_fault, backward, base, given)) for kind, given in kinds.items()]
         wrong = [one for one in one_by_one if one.fault is not None or one.why_not]
         yield from wrong
         if len(tried) < len(names):
@@ -517,12 +519,12 @@ def _tries_alone(backward: Backward, base: Base) -> Iterator[Try]:
 
 
 def _group_fault(backward: Backward, base: Base, kinds: Mapping[str, Gradients]) -> ProgramFault | None:
-    """Return a fault if the gradients of all these tangents do not add up to the gradient of their sum. It proves
-    nothing, because the limit is low."""
+    """Return a fault if the gradients of all these tangents do not add up to the gradient of their sum, to within a
+    quarter of the limit. Then each kind is looked at by itself, with the whole limit."""
     return _fault_of_sum(backward, base, list(kinds.values()), 1 / 4)
 
 
-def sum_fault(backward: Backward, base: Base, tangents: Gradients) -> ProgramFault | None:
+def _sum_fault(backward: Backward, base: Base, tangents: Gradients) -> ProgramFault | None:
     """Return a fault if the gradient for these tangents and the base is not the sum of their gradients."""
     return _fault_of_sum(backward, base, [tangents], 1.0)
 
@@ -612,9 +614,7 @@ def frozen_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Te
     try:
         return run()
     except Exception as error:
-        if is_defect(error):
-            raise
-        return [Try(FROZEN, why_not=f"it raised {in_words(error)}")]
+        return [Try(FROZEN, why_not=why_raised(error))]
 
 
 def _frozen_sets(capture: Capture, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
@@ -638,6 +638,13 @@ SAME_MEMORY = "a second call with other values in the same memory"
 DEPENDS_ON_CALLS = "its outputs depend on the calls before"
 
 
+class Results(NamedTuple):
+    """The outputs of a call, and its gradients for random tangents."""
+
+    outputs: dict[str, Tensor]
+    gradients: Gradients
+
+
 @dataclass(frozen=True, slots=True)
 class _OtherCall:
     """Other values for arguments and parameters, with what the program returns for these in a first call."""
@@ -654,7 +661,7 @@ def call_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tens
     names = capture.signature.differentiable
     tries: list[Try] = []
     try:
-        for other in other_calls(capture, program, values):
+        for other in _other_calls(capture, program, values):
             refused = ""
             try:
                 first, second, last = _calls_in_a_row(capture, program, values, other, names)
@@ -662,10 +669,10 @@ def call_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tens
                 refused = f"it raised {in_words(error)}"
                 first, second, last = _calls_in_a_row(capture, program, values, other, names, between=False)
             tries = [_try_of_run_before(first, last)]
-            if apart(second[0], other.outputs):
+            if apart(second.outputs, other.outputs):
                 tries += [Try(name, why_not=DEPENDS_ON_CALLS, word="for") for name in (SECOND_CALL, BEFORE_BACKWARD)]
                 continue
-            wrong = apart(second[1], other.gradients)
+            wrong = apart(second.gradients, other.gradients)
             fault = None if wrong is None else ProgramFault(*wrong, "that of a first call with these values")
             is_second = fault is not None and _is_second_call_wrong(capture, program, values, other, names)
             name = SECOND_CALL if other.arguments or other.parameters else "a second call"
@@ -676,9 +683,7 @@ def call_tries(capture: Capture, program: LiveProgram, values: Mapping[str, Tens
                 tries.append(attempt(SAME_MEMORY, compare, word="for"))
             break
     except Exception as error:
-        if is_defect(error):
-            raise
-        tries = [Try(IN_A_ROW, why_not=f"it raised {in_words(error)}", word="for")]
+        tries = [Try(IN_A_ROW, why_not=why_raised(error), word="for")]
     return tries
 
 
@@ -688,55 +693,50 @@ def _fault_in_memory(
     """Return a fault if a program that reads where its inputs lie has another gradient where a call with other values
     had its inputs: what it keeps by an address is then not for these values."""
     with program.calls(values, capture.seed) as call:
-        outputs, gradients = results_of(call(), names)
+        expected = results_of(call(), names)
         _, second = (results_of(one, names) for one in call.again_in_memory(other.arguments, values))
-    if apart(second[0], outputs):
+    if apart(second.outputs, expected.outputs):
         raise NotTried(DEPENDS_ON_CALLS)
-    wrong = apart(second[1], gradients)
+    wrong = apart(second.gradients, expected.gradients)
     return None if wrong is None else ProgramFault(*wrong, "that of a first call with these values")
 
 
-def _try_of_run_before(
-    first: tuple[Mapping[str, Tensor], Gradients], last: tuple[Mapping[str, Tensor], Gradients]
-) -> Try:
+def _try_of_run_before(first: Results, last: Results) -> Try:
     """Return a Try for the last call, which has the values of the first and must return the same."""
-    if apart(last[0], first[0]):
+    if apart(last.outputs, first.outputs):
         return Try(IN_A_ROW, why_not=DEPENDS_ON_CALLS, word="for")
-    wrong = apart(last[1], first[1])
+    wrong = apart(last.gradients, first.gradients)
     return Try(IN_A_ROW, None if wrong is None else ProgramFault(*wrong, "the run before"), word="for")
 
 
-def other_calls(capture: Capture, program: LiveProgram, values: Mapping[str, Tensor]) -> Iterator[_OtherCall]:
-    """Yield other values that the program takes, from those that are most different to none that differ."""
+def _other_calls(capture: Capture, program: LiveProgram, values: Mapping[str, Tensor]) -> Iterator[_OtherCall]:
+    """Yield calls with other values that the program accepts, the most different values first and equal ones last."""
     names = capture.signature.differentiable
     for arguments, parameters in other_values(capture, program, values):
         try:
             with program.calls({**values, **arguments, **parameters}, capture.seed) as call:
-                forward = call()
-                outputs = forward.outputs()
-                gradients = forward.gradients(tangents_of(outputs, names))
+                outputs, gradients = results_of(call(), names)
         except Exception as error:
             if is_defect(error) or not (arguments or parameters):
                 raise
             continue
         results = [*outputs.values(), *(gradient for gradient in gradients.values() if gradient is not None)]
-        if not (arguments or parameters) or all(map(_has_numbers, results)):
+        dense = [result for result in results if result.layout is torch.strided and is_inexact(result)]
+        if not (arguments or parameters) or not any(bool(result.isnan().any()) for result in dense):
             yield _OtherCall(arguments, parameters, outputs, gradients)
             if parameters:
                 continue  # the next is used if the program's outputs depend on the calls before
             return
 
 
-def _has_numbers(value: Tensor) -> bool:
-    """Whether a tensor is free of NaN."""
-    return value.layout is not torch.strided or not is_inexact(value) or not bool(value.isnan().any())
-
-
 def other_values(
     capture: Capture, program: LiveProgram, values: Mapping[str, Tensor]
 ) -> Iterator[tuple[dict[str, Tensor], dict[str, Tensor]]]:
-    """Yield other values of arguments, and of parameters: floats farther and nearer, in reverse at first, as
-    others that are near have the same signs; masks and indices in reverse."""
+    """Yield other values of arguments, and of parameters, the most different first.
+
+    Floats are moved by half of their size, and then by a tenth. At first they are in reverse along the last dimension
+    too, because values that are near each other have the same signs. Masks and indices are in reverse.
+    """
     if capture.rank is not None:
         yield {}, {}
         return
@@ -773,9 +773,9 @@ def _calls_in_a_row(
     other: _OtherCall,
     names: Sequence[str],
     between: bool = True,
-) -> Sequence[tuple[Mapping[str, Tensor], Gradients]]:
-    """Call the program on its values, on others, and on its own again; return outputs and gradients of each. With
-    `between`, a further call comes before the backward of the second."""
+) -> Sequence[Results]:
+    """Call the program on its values, on others, and on its own again; return the Results of each. With `between`, a
+    further call comes before the backward of the second."""
     with program.calls(values, capture.seed) as call:
         results = [results_of(call(), names)]
         before = {name: values[name].detach().clone() for name in other.parameters}
@@ -795,10 +795,10 @@ def _is_second_call_wrong(
 ) -> bool:
     """Whether the second call has a wrong gradient too if no further call comes before its backward."""
     _, second, _ = _calls_in_a_row(capture, program, values, other, names, between=False)
-    return apart(second[1], other.gradients) is not None
+    return apart(second.gradients, other.gradients) is not None
 
 
-def results_of(forward: Any, names: Sequence[str]) -> tuple[dict[str, Tensor], Gradients]:
-    """Return the outputs of a call, and its gradients for random tangents."""
+def results_of(forward: Any, names: Sequence[str]) -> Results:
+    """Run the backward of a call, for random tangents of its outputs of these names; return its Results."""
     outputs = forward.outputs()
-    return outputs, forward.gradients(tangents_of(outputs, names))
+    return Results(outputs, forward.gradients(tangents_of(outputs, names)))

@@ -22,7 +22,7 @@ import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.autograd.forward_ad as forward_ad
@@ -30,14 +30,14 @@ from torch import Tensor
 
 from backprint.derive.duals import DualRun, may_have_tangent, unpacked
 from backprint.derive.echoes import Group, groups_that_go_wrong, names_in
-from backprint.derive.marks import NEAR, Marked, distance, error_of, is_nonzero, mark_of
+from backprint.derive.marks import NEAR, Marked, distance, error_of, mark_of
 from backprint.derive.setting import (
     Setting,
     backward_product,
     drawn_like,
     forward_product,
     gap_of,
-    inner,
+    inner_sum,
     is_inexact,
     own_source,
     symmetric_as,
@@ -187,15 +187,15 @@ def locate_formulas(setting: Setting) -> Located:
         if by_differences <= FARTHER * accuracy or not math.isfinite(by_differences):
             undecided.add(step.target)
             continue
-        steps = tuple(dict.fromkeys((step, *search.parts(step))))
+        steps = search.with_parts(step)
         returned = search.contributions(steps, inputs, right)
         places.append(
             WrongPlace(
                 steps,
-                tuple(inputs),
-                tuple(returned.get(name) for name in inputs),
-                tuple(1.0 for _ in inputs),
-                search.backward_steps(steps, ()),
+                inputs=tuple(inputs),
+                returned=tuple(returned.get(name) for name in inputs),
+                errors=tuple(1.0 for _ in inputs),
+                backward_steps=search.backward_steps(steps, ()),
             )
         )
     return Located(tuple(places), bool(places), (), frozenset(refuted), frozenset(undecided))
@@ -248,14 +248,15 @@ def _formula_gap(
     gradients = torch.autograd.grad(
         [r for r, _ in active], list(leaves.values()), [c for _, c in active], allow_unused=True
     )
-    left, returned = [0.0, 0.0], [0.0, 0.0]
-    for cotangent, tangent, result in zip(cotangents, along, results, strict=True):
-        if cotangent is not None and tangent is not None and result.requires_grad:
-            add(left, inner(cotangent, tangent))
-    for gradient, direction in zip(gradients, tangents, strict=True):
-        if gradient is not None:
-            add(returned, inner(gradient, direction))
-    return gap_of((left[0], left[1]), (returned[0], returned[1])), run.accuracy
+    forward_side = inner_sum(
+        (cotangent, tangent)
+        for cotangent, tangent, result in zip(cotangents, along, results, strict=True)
+        if cotangent is not None and tangent is not None and result.requires_grad
+    )
+    backward_side = inner_sum(
+        (gradient, direction) for gradient, direction in zip(gradients, tangents, strict=True) if gradient is not None
+    )
+    return gap_of(forward_side, backward_side), run.accuracy
 
 
 def _result_names(search: Search, step: Step, count: int) -> list[str]:
@@ -274,10 +275,16 @@ def _laid_out_as(value: Tensor, other: Tensor | None) -> Tensor:
     return torch.empty_strided(value.shape, other.stride(), dtype=value.dtype, device=value.device).copy_(value)
 
 
-def add(total: list[float], product: tuple[float, float]) -> None:
-    """Add a product, and the sizes of its terms, to a total of these."""
-    total[0] += product[0]
-    total[1] += product[1]
+class Explanation(NamedTuple):
+    """What the best of some proposed wrong places explains.
+
+    `progress` has how many more ports, and how many more values before the place, then have right gradients. `is_right`
+    says that the backward returned the right gradients at a proposed place.
+    """
+
+    progress: tuple[int, int] = (0, 0)
+    place: WrongPlace | None = None
+    is_right: bool = False
 
 
 class Search:
@@ -301,12 +308,15 @@ class Search:
         self.forward_values, self.states = forward_values(setting)
         sizes = [float(gradient.abs().max()) for gradient in setting.gradients.values() if gradient.numel()]
         self.largest = max((size for size in sizes if math.isfinite(size)), default=0.0)
+        self.without_place: list[str] = []
+        """Ends of the backward that are wrong, and whose step of the forward is not known."""
+        # What was computed before: right gradients by the places taken for given; and, for one such mapping of right
+        # gradients, the right shares of each step, and all right gradients and shares together.
         self.known_right: dict[tuple[int, ...], tuple[list[WrongPlace], dict[str, Tensor]]] = {}
         self.shares_for: Mapping[str, Tensor] | None = None
-        self.without_place: list[str] = []
+        self.known_shares: dict[str, dict[str, Tensor]] = {}
         self.all_right_for: Mapping[str, Tensor] | None = None
         self.all_right = Marked(())
-        self.known_shares: dict[str, dict[str, Tensor]] = {}
         self.local_of_port = {port.name: port.local for port in self.graph.inputs}
         self.returned_by = {
             RETURNED + self.local_of_port[port.name]: name
@@ -355,7 +365,7 @@ class Search:
         return self.known_right[key][1]
 
     def right_gradients_anew(self, places: Sequence[WrongPlace]) -> dict[str, Tensor]:
-        """Return the result of `right_gradients` by a new run."""
+        """Compute the right gradients by a new run of the forward, and of autograd."""
         constant = {step.name for place in places for step in place.steps}
         leaves = {
             name: value.clone().requires_grad_() if name in self.setting.gradients else value
@@ -394,7 +404,7 @@ class Search:
         return [value for value, _ in starts], [gradient for _, gradient in starts]
 
     def wrong_ports(self, places: Sequence[WrongPlace]) -> list[str]:
-        """Return the ports whose gradients are not the right ones."""
+        """Return the ports with wrong gradients, if what the backward returned at some places is taken for given."""
         return self.wrong_among(self.right_gradients(places))
 
     def error_of(self, gradient: Tensor | None, right: Tensor | None) -> float:
@@ -402,7 +412,7 @@ class Search:
         return error_of(gradient, right, self.largest)
 
     def wrong_among(self, right: Mapping[str, Tensor]) -> list[str]:
-        """Return the ports whose gradients are not these."""
+        """Return the ports whose returned gradient is not the one in `right`."""
         wrong = []
         for name, gradient in self.setting.gradients.items():
             expected = right.get(self.local_of_port[name])
@@ -423,11 +433,13 @@ class Search:
         right = self.right_gradients([])
         places = []
         for step in self.step_of.values():
-            line = "" if step.source is None else f"{step.source.file}:{step.source.line}"
+            line = "" if step.source is None else step.source.at
             if step.target == DETACH and step.name in self.reaching and line not in inside:
                 taken = names_in(step)[0]
                 if taken in right and not mark_of(right[taken]).is_zero:
-                    places.append(WrongPlace((step,), (taken,), (None,), (1.0,), ()))
+                    places.append(
+                        WrongPlace((step,), inputs=(taken,), returned=(None,), errors=(1.0,), backward_steps=())
+                    )
         return places
 
     def next_place(self, places: Sequence[WrongPlace], wrong: Sequence[str]) -> WrongPlace | None:
@@ -439,14 +451,14 @@ class Search:
         for steps in self.function_calls(given):
             # A Function through which no gradient should pass, and one does.
             if self.is_flat(steps, right, matched):
-                _, place, _ = self.best_of(self.proposals(steps, right, set()), places, matched, wrong)
-                if place is not None:
-                    return place
+                best = self.best_of(self.proposals(steps, right, set()), places, matched, wrong)
+                if best.place is not None:
+                    return best.place
         # A whole call of a Function, or its last steps.
         for proposals in self.by_function(right, matched, given):
-            _, place, _ = self.best_of(proposals, places, matched, wrong)
-            if place is not None:
-                return self.narrowed(place, right)
+            best = self.best_of(proposals, places, matched, wrong)
+            if best.place is not None:
+                return self.narrowed(best.place, right)
         ends, inside = self.ways(matched, wrong, given)
         # Single steps, by echoes, by returned gradients, and by values. One that explains all is taken at once.
         firsts: list[WrongPlace | None] = []
@@ -457,25 +469,25 @@ class Search:
         ):
             first: WrongPlace | None = None
             for proposals in suspects:
-                progress, place, _ = self.best_of(proposals, places, matched, wrong)
-                if place is not None and progress[0] == len(wrong):
-                    return place
-                first = first or place
+                best = self.best_of(proposals, places, matched, wrong)
+                if best.place is not None and best.progress[0] == len(wrong):
+                    return best.place
+                first = first or best.place
             firsts.append(first)
             if first is not None and len(firsts) < 3:  # it explains a part: there are several places
                 return first
         # Several steps whose gradients the backward computes at once.
         for last in ends:
             for steps in self.regions(last, inside):
-                place, is_right = self.best_explanation(steps, places, right, matched, wrong)
-                if place is not None:
-                    return place
-                if is_right:  # what is wrong comes another way
+                best = self.best_of(self.proposals(steps, right, matched), places, matched, wrong)
+                if best.place is not None:
+                    return best.place
+                if best.is_right:  # what is wrong comes another way
                     break
         for steps in self.function_calls(given):
-            place, _ = self.best_explanation(steps, places, right, matched, wrong)
-            if place is not None:
-                return place
+            best = self.best_of(self.proposals(steps, right, matched), places, matched, wrong)
+            if best.place is not None:
+                return best.place
         return firsts[-1]
 
     def is_flat(self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str]) -> bool:
@@ -489,11 +501,10 @@ class Search:
         results = [n for n in own if any(step.name not in own for step in self.consumers.get(n, ())) and n in right]
         if not results or any(n not in matched or mark_of(right[n]).is_zero for n in results):
             return False
-        inputs = dict.fromkeys(n for step in steps for n in names_in(step) if n not in own)
-        active = [n for n in inputs if self.may_have_gradient(n)]
-        if not all(isinstance(self.forward_values[n], Tensor) for n in active):
+        inputs = self.inputs_of(steps)
+        if not all(map(self.is_tensor, inputs)):
             return False
-        shares = self.contributions(steps, active, right)
+        shares = self.contributions(steps, inputs, right)
         return all(mark_of(share).is_zero for share in shares.values())
 
     # ---- What may be a wrong place with nothing before it
@@ -505,14 +516,13 @@ class Search:
         which it computes other gradients than the right ones, the last calls first."""
         for steps in self.function_calls(given):
             results = {step.name for step in steps if step.name in right and self.is_used_elsewhere(step, steps)}
-            inputs = [name for step in steps for name in names_in(step) if self.may_have_gradient(name)]
-            inputs = [name for name in dict.fromkeys(inputs) if name not in {step.name for step in steps}]
+            inputs = self.inputs_of(steps)
             # A call whose results have wrong gradients already is not the first place to look at.
             if not results or not results <= matched or not all(map(self.is_tensor, inputs)):
                 continue
             shares = self.contributions(steps, inputs, right).values()
             ends = self.ends_of_steps(self.backward_of_call(steps))
-            ends += [name for result in results for name in self.named_like(right[result])]
+            ends += [name for result in results for name in self.marked.names_like(right[result])]
             computed = Marked(self.backward_values[name] for name in ends)
             if not all(computed.has(share) for share in shares):
                 wrong = [n for n in ends if not Marked(shares).has(self.backward_values[n])]
@@ -531,9 +541,7 @@ class Search:
         # the backward returned.
         for count in range(1, len(call.steps)):
             first, last = call.steps[:-count], call.steps[-count:]
-            own = {step.name for step in last}
-            inputs = [name for step in last for name in names_in(step) if name not in own]
-            inputs = [name for name in dict.fromkeys(inputs) if self.may_have_gradient(name)]
+            inputs = self.inputs_of(last)
             before = [name for name in inputs if any(step.name == name for step in first)]
             if not before or not all(map(self.is_tensor, inputs)):
                 continue
@@ -564,6 +572,7 @@ class Search:
         return step.name in self.with_tangent or any(taker not in steps for taker in takers)
 
     def is_tensor(self, name: str) -> bool:
+        """Whether a value is one tensor, not several results of one step."""
         return isinstance(self.forward_values[name], Tensor)
 
     def backward_of_call(self, steps: Sequence[Step]) -> list[Step]:
@@ -571,11 +580,6 @@ class Search:
         own = {step.name for step in steps}
         echoing = (step for step in self.setting.backward.steps if step.echo is not None and own & set(step.echo.names))
         return [step for step in echoing if step.echo is not None and step.echo.kind == "gradient of"]
-
-    def function_of(self, step: Step) -> int | None:
-        """Return the number of the custom autograd.Function that a step's line is in."""
-        line = "" if step.source is None else f"{step.source.file}:{step.source.line}"
-        return next((number for number, lines in enumerate(self.functions) if line in lines), None)
 
     def ends_of_steps(self, steps: Sequence[Step]) -> list[str]:
         """Return the results of these steps of the backward that other steps take, or that the backward returns."""
@@ -616,16 +620,16 @@ class Search:
             whole = [step for name in group.names if (step := self.whole(name)) is not None]
             if group.is_sum:
                 name, ends = group.names[0], [self.backward_values[end] for end in group.ends]
-                takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
+                takers = self.takers_of(name)
                 # The backward may have the right sum, under an echo that does not name the sum.
-                other = name in matched and all(is_nonzero(v) and self.is_right_somewhere(v, right) for v in ends)
+                other = name in matched and all(
+                    not mark_of(end).is_zero and self.is_right_somewhere(end, right) for end in ends
+                )
                 known = all(step.name not in given and self.is_known(step, right, matched) for step in takers)
                 if known and not other:
                     yield self.sums(name, takers, right, ends)
-            elif whole and not any(step.name in given for step in whole):
-                steps = tuple(dict.fromkeys(part for step in whole for part in (step, *self.parts(step))))
-                if all(self.is_known(step, right, matched) for step in whole):
-                    yield self.proposals(steps, right, matched, group)
+            elif whole and all(step.name not in given and self.is_known(step, right, matched) for step in whole):
+                yield self.proposals(self.with_parts(*whole), right, matched, group)
 
     def is_right_somewhere(self, value: Tensor, right: Mapping[str, Tensor]) -> bool:
         """Whether a value is the right gradient of some value of the forward, or a right share of one."""
@@ -636,7 +640,7 @@ class Search:
         return self.all_right.has(value)
 
     def is_known(self, step: Step, right: Mapping[str, Tensor], matched: set[str]) -> bool:
-        """Whether the backward has the right gradients of a step's results."""
+        """Whether the values of the backward have the right gradient of each result of a step."""
         return {part.name for part in self.parts(step)} & right.keys() <= matched
 
     def whole(self, name: str) -> Step | None:
@@ -652,22 +656,20 @@ class Search:
             self.shares_for, self.known_shares = right, {}
         if step.name not in self.known_shares:
             inputs = [name for name in names_in(step) if self.may_have_gradient(name)]
-            parts = tuple(dict.fromkeys((step, *self.parts(step))))
             known = inputs and self.takes_tensors(step)
-            self.known_shares[step.name] = self.contributions(parts, inputs, right) if known else {}
+            self.known_shares[step.name] = self.contributions(self.with_parts(step), inputs, right) if known else {}
         return self.known_shares[step.name]
 
     def takes_tensors(self, step: Step) -> bool:
         """Whether all that a step takes with a gradient are tensors, not several results of another step."""
-        inputs = [name for name in names_in(step) if self.may_have_gradient(name)]
-        return all(isinstance(self.forward_values[name], Tensor) for name in inputs)
+        return all(self.is_tensor(name) for name in names_in(step) if self.may_have_gradient(name))
 
     def returned_wrongly(
         self, right: Mapping[str, Tensor], wrong: Sequence[str], given: set[str]
     ) -> Iterator[Iterator[WrongPlace]]:
         """Yield the steps that take an input whose right gradient the backward has, though it returns another."""
         for name in (self.local_of_port[port] for port in wrong):
-            takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
+            takers = self.takers_of(name)
             if name not in right or mark_of(right[name]).is_zero or any(step.name in given for step in takers):
                 continue
             if self.is_in_backward(right[name]):
@@ -694,13 +696,13 @@ class Search:
 
         ports = [self.local_of_port[name] for name in wrong]
         for name in [*sorted(inside - set(ports), key=lambda name: -self.index.get(name, -1)), *ports]:
-            takers = [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
+            takers = self.takers_of(name)
             if name not in right or any(step.name in given for step in takers):
                 continue
             known = [step for step in takers if self.is_known(step, right, matched)]
             for step in sorted(known, key=lambda step: -self.index[step.name]):
                 if not is_carried(step, name):
-                    yield self.proposals(tuple(dict.fromkeys((step, *self.parts(step)))), right, matched)
+                    yield self.proposals(self.with_parts(step), right, matched)
             if takers and len(known) == len(takers) and all(is_carried(step, name) for step in takers):
                 shares = [self.shares(step, right).get(name) for step in takers]
                 values = self.wrong_sums(name, right, [share for share in shares if share is not None])
@@ -709,13 +711,13 @@ class Search:
     def sums(
         self, name: str, takers: Sequence[Step], right: Mapping[str, Tensor], values: Sequence[Tensor]
     ) -> Iterator[WrongPlace]:
-        """Yield the steps that take a value as a wrong place: the backward adds its gradient up to one of these values,
-        or returns it."""
+        """Yield the steps that take a value as a wrong place, once for each of `values`: the backward may have that one
+        for the sum of the gradients of the value, and another sum is right."""
         others = [n for step in takers for n in names_in(step) if n != name and self.may_have_gradient(n)]
         others = [n for n in dict.fromkeys(others) if n not in {step.name for step in takers}]
-        if name not in right or not all(isinstance(self.forward_values[n], Tensor) for n in others):
+        if name not in right or not all(map(self.is_tensor, others)):
             return
-        steps = tuple(dict.fromkeys(part for step in takers for part in (step, *self.parts(step))))
+        steps = self.with_parts(*takers)
         theirs = self.contributions(steps, others, right)
         for value in values:
             if value.shape != right[name].shape:
@@ -726,10 +728,10 @@ class Search:
                 backward_steps = self.backward_steps((), computed)
                 yield WrongPlace(
                     steps,
-                    (name, *others),
-                    (value, *(theirs.get(n) for n in others)),
-                    (error, *(0.0 for _ in others)),
-                    backward_steps,
+                    inputs=(name, *others),
+                    returned=(value, *(theirs.get(n) for n in others)),
+                    errors=(error, *(0.0 for _ in others)),
+                    backward_steps=backward_steps,
                 )
 
     def wrong_sums(self, name: str, right: Mapping[str, Tensor], shares: Sequence[Tensor]) -> list[Tensor]:
@@ -752,18 +754,34 @@ class Search:
         return [alike[n] for n in dict.fromkeys([*(s.name for s in (*by_echo, *reversed(from_share))), *carried])]
 
     def parts(self, step: Step) -> list[Step]:
-        """Return a step, or the steps that take one of its several results."""
+        """Return the steps whose results are the tensors that a step makes: itself, or the steps that take one of
+        several."""
         if isinstance(self.forward_values[step.name], Tensor):
             return [step]
         return [taker for taker in self.consumers.get(step.name, ()) if taker.target == "operator.getitem"]
 
+    def with_parts(self, *steps: Step) -> tuple[Step, ...]:
+        """Return steps, with the steps that take one of the several results of one of them."""
+        return tuple(dict.fromkeys(part for step in steps for part in (step, *self.parts(step))))
+
+    def inputs_of(self, steps: Sequence[Step]) -> list[str]:
+        """Return the values that these steps take from others and that may have a gradient, each once."""
+        own = {step.name for step in steps}
+        taken = dict.fromkeys(name for step in steps for name in names_in(step) if name not in own)
+        return [name for name in taken if self.may_have_gradient(name)]
+
+    def takers_of(self, name: str) -> list[Step]:
+        """Return the steps that take a value, and on which a result with a tangent depends."""
+        return [step for step in self.consumers.get(name, ()) if step.name in self.reaching]
+
     def function_calls(self, given: set[str]) -> Iterator[tuple[Step, ...]]:
         """Yield the steps of each call of a custom autograd.Function, the last calls first."""
-        calls: list[tuple[int, list[Step]]] = []
+        calls: list[tuple[int, list[Step]]] = []  # the number of the Function, and the steps of one call
         last: Step | None = None
         for step in self.step_of.values():
             before, last = last, step
-            number = self.function_of(step)
+            line = "" if step.source is None else step.source.at
+            number = next((number for number, lines in enumerate(self.functions) if line in lines), None)
             if number is None or step.name in given:
                 continue
             if calls and calls[-1][0] == number and calls[-1][1][-1] is before:
@@ -774,40 +792,27 @@ class Search:
             if any(step.name in self.reaching for step in steps):
                 yield tuple(steps)
 
-    def best_explanation(
-        self,
-        steps: tuple[Step, ...],
-        places: Sequence[WrongPlace],
-        right: Mapping[str, Tensor],
-        matched: set[str],
-        wrong: Sequence[str],
-    ) -> tuple[WrongPlace | None, bool]:
-        """Return these steps as a wrong place, with what the backward returned there, if that explains a part of what
-        is wrong; and whether the steps are right."""
-        _, place, is_right = self.best_of(self.proposals(steps, right, matched), places, matched, wrong)
-        return place, is_right
-
     def best_of(
         self,
         proposals: Iterator[WrongPlace],
         places: Sequence[WrongPlace],
         matched: set[str],
         wrong: Sequence[str],
-    ) -> tuple[tuple[int, int], WrongPlace | None, bool]:
-        """Return the progress of the proposal that explains most wrong gradients, and the proposal; None if none
-        explains any. The last result says whether a proposal has nothing wrong."""
-        best: tuple[tuple[int, int], WrongPlace | None] = ((0, 0), None)
+    ) -> Explanation:
+        """Return the Explanation by the proposal that explains most wrong gradients; one without a place if none
+        explains any. A proposal with nothing wrong ends the search."""
+        best = Explanation()
         for place in itertools.islice(proposals, MOST_TRIED):
             if max(place.errors) <= NEAR:
                 if None not in place.returned:
-                    return (0, 0), None, True
+                    return Explanation(is_right=True)
                 continue
             progress = self.progress([*places, place], place, matched, wrong)
-            if progress > best[0]:
-                best = progress, place
+            if progress > best.progress:
+                best = Explanation(progress, place)
             if progress[0] == len(wrong):
                 break
-        return *best, False
+        return best
 
     def progress(
         self, places: Sequence[WrongPlace], place: WrongPlace, matched: set[str], wrong: Sequence[str]
@@ -836,10 +841,6 @@ class Search:
         ends = [self.step_of[name] for name in on_ways & self.step_of.keys() & matched]
         return sorted(ends, key=lambda step: -self.index[step.name]), on_ways - matched
 
-    def is_inexact(self, name: str) -> bool:
-        """Whether a value has a dtype that can have a gradient; of several results, one of them."""
-        return any(is_inexact(leaf) for leaf in plain_leaves(self.forward_values[name]) if isinstance(leaf, Tensor))
-
     def regions(self, last: Step, inside: set[str]) -> Iterator[tuple[Step, ...]]:
         """Yield the steps that a wrong place may have: the last one, then more before it, on the way to the inputs."""
         region = [last]
@@ -858,12 +859,11 @@ class Search:
     def proposals(
         self, steps: tuple[Step, ...], right: Mapping[str, Tensor], matched: set[str], group: Group | None = None
     ) -> Iterator[WrongPlace]:
-        """Yield these steps as a wrong place, with values of the backward as the gradients that it returned: those that
-        it computed for these steps by its echoes, if `group` has them."""
-        own = {step.name for step in steps}
-        inputs = [name for step in steps for name in names_in(step) if name not in own]
-        inputs = [name for name in dict.fromkeys(inputs) if self.may_have_gradient(name)]
-        if not all(isinstance(self.forward_values[name], Tensor) for name in inputs):
+        """Yield these steps as a wrong place, once for each combination of values of the backward that may be the
+        gradients that it returned there. If `group` has the values that it computed for these steps, by its echoes,
+        they are the candidates."""
+        inputs = self.inputs_of(steps)
+        if not all(map(self.is_tensor, inputs)):
             return  # a place that takes several results of a step has that step in it
         if not inputs or (group is None and sum(name not in matched for name in inputs) > MOST_INPUTS):
             return
@@ -904,8 +904,11 @@ class Search:
         return sorted(combinations, key=wrong)[:MOST_TRIED]
 
     def may_have_gradient(self, name: str) -> bool:
-        """Whether a value depends on an input with a gradient, by a dtype that can have one."""
-        return name in self.depending and self.is_inexact(name)
+        """Whether a value depends on an input with a gradient, and has a dtype that can have one; of several results,
+        one of them."""
+        return name in self.depending and any(
+            is_inexact(leaf) for leaf in plain_leaves(self.forward_values[name]) if isinstance(leaf, Tensor)
+        )
 
     def contributions(
         self, steps: tuple[Step, ...], inputs: Sequence[str], right: Mapping[str, Tensor]
@@ -944,7 +947,7 @@ class Search:
         """Return what the backward computed for a group of its steps that may be the gradient of an input: the right
         one if that is there, else the wrong ones of its size; these are put into `values`."""
         values[RIGHT + name] = contribution
-        like = set(self.named_like(contribution))
+        like = set(self.marked.names_like(contribution))
         if mark_of(contribution).is_zero or like & set(group.all_ends):
             return [RIGHT + name]
         names = []
@@ -990,7 +993,7 @@ class Search:
         alike = [n for n, v in self.tangents() if tuple(v.shape) == shape] + alike
         # From the most likely on: computed for these steps, by echoes; computed from the gradients of their results;
         # others, from the last.
-        own = [n for n in alike if (e := self.echo_of(n)) is not None and e & echoes]
+        own = [n for n in alike if self.echo_of(n) & echoes]
         taking = self.computed_from([right[n] for n in echoes & right.keys()])
         next_ = sorted((n for n in alike if n in taking and n not in own), key=lambda n: taking[n])
         ranked = [*(n for n in self.without_place if n in alike), *reversed(own[-MOST_CANDIDATES:])]
@@ -1032,24 +1035,22 @@ class Search:
         return [(name, value) for name in ports if may_have_tangent(value := self.backward_values.get(name))]
 
     def computed_from(self, gradients: Sequence[Tensor]) -> dict[str, int]:
-        """Return the steps of the backward that take one of these gradients, or what is computed from one, each with
-        how many steps lie between."""
-        near = {name: 0 for gradient in gradients for name in self.named_like(gradient)}
+        """Return the steps of the backward that have one of these gradients or are computed from one in at most
+        MOST_BETWEEN steps, each with the number of these steps."""
+        near = {name: 0 for gradient in gradients for name in self.marked.names_like(gradient)}
         for step in self.setting.backward.steps:
             taken = [near[name] for name in names_in(step) if name in near]
             if taken and step.name not in near and min(taken) < MOST_BETWEEN:
                 near[step.name] = min(taken) + 1
         return near
 
-    def echo_of(self, name: str) -> set[str] | None:
-        step = self.backward_step(name)
-        return set(step.echo.names) if step is not None and step.echo is not None else None
-
-    def backward_step(self, name: str) -> Step | None:
-        return self.backward_step_of.get(name)
+    def echo_of(self, name: str) -> set[str]:
+        """Return the names in the echo of a step of the backward; none if it has no echo."""
+        step = self.backward_step_of.get(name)
+        return set(step.echo.names) if step is not None and step.echo is not None else set()
 
     def backward_steps(self, steps: tuple[Step, ...], chosen: Sequence[str]) -> tuple[Step, ...]:
-        """Return the steps of the backward that compute the gradients of a place."""
+        """Return the steps of the backward that compute the chosen gradients, or have an echo of these steps."""
         names = {step.name for step in steps}
         chosen = [self.returned_by.get(name, name).partition(" as ")[0] for name in chosen]
         return tuple(
@@ -1078,18 +1079,14 @@ class Search:
 
     def is_in_backward(self, gradient: Tensor) -> bool:
         """Whether the backward has this gradient, in any layout."""
-        return not gradient.numel() or mark_of(gradient).is_zero or any(True for _ in self.named_like(gradient))
-
-    def named_like(self, gradient: Tensor) -> Iterator[str]:
-        """Yield the names of the values of the backward that are this gradient, in any layout."""
-        yield from self.marked.names_like(gradient)
+        return not gradient.numel() or self.marked.has(gradient)
 
 
 # ---- Values
 
 
 def dense(value: Tensor) -> Tensor:
-    """Return a tensor as a dense one."""
+    """Return a tensor, made dense if it is sparse."""
     return value if value.layout is torch.strided else value.to_dense()
 
 

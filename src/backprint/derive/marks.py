@@ -6,6 +6,7 @@ import bisect
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,28 +17,26 @@ NEAR = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Three numbers of a tensor that do not depend on the order of its elements: equal marks mean equal values."""
+    """Three sums over the elements of a tensor, of any order: equal marks are taken for equal values."""
 
-    sums: tuple[float, float, float]
+    sum: float
+    squares: float
+    cubes: float
 
     @property
     def is_zero(self) -> bool:
-        return self.sums[1] < 1e-300
+        """Whether all elements are 0."""
+        return self.squares < 1e-300
 
     def is_near(self, other: Mark) -> bool:
         """Whether two marks may belong to one tensor, up to rounding."""
-        size = max(self.sums[1], other.sums[1])
-        if abs(self.sums[1] - other.sums[1]) > NEAR * size:
+        size = max(self.squares, other.squares)
+        if abs(self.squares - other.squares) > NEAR * size:
             return False
-        return all(
-            # Relative to powers of the squares: a sum is about as large as their root, a sum of cubes as their power of
-            # 3/2.
-            abs(mine - its) <= 1e-7 * scale
-            for mine, its, scale in (
-                (self.sums[0], other.sums[0], size**0.5 + abs(self.sums[0])),
-                (self.sums[2], other.sums[2], size**1.5),
-            )
-        )
+        # A sum is about as large as the root of the squares, and a sum of cubes as their power of 3/2. Both may cancel,
+        # so they are compared less exactly.
+        is_near_in_sum = abs(self.sum - other.sum) <= 1e-7 * (size**0.5 + abs(self.sum))
+        return is_near_in_sum and abs(self.cubes - other.cubes) <= 1e-7 * size**1.5
 
 
 def is_permuted(value: Tensor, gradient: Tensor) -> bool:
@@ -54,14 +53,19 @@ MOST_ORDERS = 24
 
 
 def mark_of(value: Tensor) -> Mark:
-    """Return the Mark of a tensor."""
+    """Return the Mark of a tensor, whose real and imaginary parts count as elements."""
     parts = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
     flat = parts.double()
-    return Mark((float(flat.sum()), float(flat.square().sum()), float(flat.pow(3).sum())))
+    return Mark(float(flat.sum()), float(flat.square().sum()), float(flat.pow(3).sum()))
 
 
-def is_nonzero(value: Tensor) -> bool:
-    return not mark_of(value).is_zero
+class _Row(NamedTuple):
+    """A tensor among others: its place among them, its Mark, and its name."""
+
+    place: int
+    mark: Mark
+    name: str
+    value: Tensor
 
 
 class Marked:
@@ -69,34 +73,26 @@ class Marked:
 
     def __init__(self, values: Iterable[Tensor], names: Iterable[str] | None = None) -> None:
         tensors = list(values)
-        self.rows: dict[int, list[tuple[float, int, Mark, str, Tensor]]] = {}
-        for index, (value, name) in enumerate(zip(tensors, names or ("" for _ in tensors), strict=True)):
-            mark = mark_of(value)
-            self.rows.setdefault(value.numel(), []).append((mark.sums[1], index, mark, name, value))
+        # By the number of elements, and then by their squares: `names_like` looks at a few neighbours alone.
+        self.rows: dict[int, list[_Row]] = {}
+        for place, (value, name) in enumerate(zip(tensors, names or ("" for _ in tensors), strict=True)):
+            self.rows.setdefault(value.numel(), []).append(_Row(place, mark_of(value), name, value))
         for rows in self.rows.values():
-            rows.sort(key=_squares_first)
-        self.squares = {numel: [row[0] for row in rows] for numel, rows in self.rows.items()}
-
-    def like(self, value: Tensor) -> list[tuple[float, int, Mark, str, Tensor]]:
-        """Return the rows of the tensors that are this one, in any layout, in the order of the tensors."""
-        mark = mark_of(value)
-        rows, squares = self.rows.get(value.numel(), ()), self.squares.get(value.numel(), ())
-        first = bisect.bisect_left(squares, mark.sums[1] * (1 - 2 * NEAR))
-        after = bisect.bisect_right(squares, mark.sums[1] * (1 + 2 * NEAR))
-        alike = (row for row in rows[first:after] if mark.is_near(row[2]) and is_permuted(row[4], value))
-        return sorted(alike, key=lambda row: row[1])
+            rows.sort(key=lambda row: row.mark.squares)
+        self.squares = {numel: [row.mark.squares for row in rows] for numel, rows in self.rows.items()}
 
     def names_like(self, value: Tensor) -> list[str]:
-        """Return the names of the tensors that are this one, in any layout."""
-        return [row[3] for row in self.like(value)]
+        """Return the names of the tensors that are this one, in any layout, in the order of the tensors."""
+        mark = mark_of(value)
+        rows, squares = self.rows.get(value.numel(), ()), self.squares.get(value.numel(), ())
+        first = bisect.bisect_left(squares, mark.squares * (1 - 2 * NEAR))
+        after = bisect.bisect_right(squares, mark.squares * (1 + 2 * NEAR))
+        alike = (row for row in rows[first:after] if mark.is_near(row.mark) and is_permuted(row.value, value))
+        return [row.name for row in sorted(alike, key=lambda row: row.place)]
 
     def has(self, value: Tensor) -> bool:
-        """Whether a tensor is one of these, in any layout."""
-        return mark_of(value).is_zero or bool(self.like(value))
-
-
-def _squares_first(row: tuple[float, int, Mark, str, Tensor]) -> float:
-    return row[0]
+        """Whether a tensor is one of these, in any layout, or has zeros alone."""
+        return mark_of(value).is_zero or bool(self.names_like(value))
 
 
 def error_of(gradient: Tensor | None, right: Tensor | None, largest: float = 0.0) -> float:

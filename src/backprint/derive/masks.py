@@ -78,7 +78,7 @@ def _with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Map
     source = own_source(subject.ours.seed)
     runs: dict[str, tuple[Forward, dict[str, Tensor | None]]] = {}
     tangents: dict[str, Tensor] = {}
-    for which, program, some in (
+    for which, program, some in (  # the words of a message, what runs, and on which values
         ("ours", subject.ours, subject.values),
         ("ours with NaN", subject.ours, values),
         ("reference with NaN", subject.reference, values),
@@ -100,10 +100,8 @@ def _with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Map
         if bool((kept.outputs[output].isnan() & places).any()):
             yield not_tried(subject, f"{subject.output}, {check}", output, "the reference passes NaN on too")
             return
-        difference = Difference(
-            distance(value, base.outputs[output], places), subject.tiny * size_of(base.outputs[output])
-        )
         right = base.outputs[output].detach()
+        difference = Difference(distance(value, right, places), subject.tiny * size_of(right))
         fault = Fault(subject.ours, call, values, {}, output, right, check, tuple(base.outputs), {})
         yield numbered(subject, f"{subject.output}, {check}", output, difference, False), fault
     for wanted in call.wanted:
@@ -119,10 +117,8 @@ def _with_nan(subject: Subject, check: str, name: str, hidden: Tensor, seen: Map
             continue
         apart, detail = distance(gradient, right, places & ~hidden if wanted == name else places), ""
         if wanted == name and of_kept is not None and bool((hidden & of_kept.isfinite() & ~gradient.isfinite()).any()):
-            apart, detail = (
-                math.inf,
-                f"it is NaN or Inf at the hidden values of {name}, and the reference's is a number",
-            )
+            apart = math.inf
+            detail = f"it is NaN or Inf at the hidden values of {name}, and the reference's is a number"
         difference = Difference(apart, 8 * subject.tiny * size_of(right))
         fault = Fault(subject.ours, call, values, tangents, wanted, right, check, tuple(base.outputs), {})
         yield numbered(subject, f"{subject.gradient}, {check}", wanted, difference, False, detail), fault

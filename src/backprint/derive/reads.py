@@ -48,7 +48,7 @@ def with_reads(capture: Capture, results: Sequence[Derivative], meant: Sequence[
 
 def _with_read(capture: Capture, result: Derivative, source: Source, meant: Sequence[str]) -> Derivative:
     """Return the verdict where the program reads a number at this line."""
-    at = f"{source.file}:{source.line}"
+    at = source.at
     # The graphs hold the read number constant. If they compute what the program does at other inputs, it only decides.
     if not any(_is_of_bits(step) for pair in capture.pairs for step in pair.forward.steps) and _is_computed_alike(
         capture
@@ -79,7 +79,8 @@ def first_read(pair: Pair) -> Source | None:
         names = set(used(step))
         if names & depending:
             if is_read_guard(step) or step.target == WHOLE_TENSOR or _is_of_bits(step):
-                return step.source or source_of(pair.forward, {step.name, *names})
+                sources = (other.source for other in pair.forward.steps if other.name in {step.name, *names})
+                return step.source or next((source for source in sources if source is not None), None)
             depending.add(step.name)
     return None
 
@@ -102,19 +103,18 @@ def _is_of_bits(step: Step) -> bool:
     return step.target == "aten.view.dtype" and isinstance(step.spec, TensorSpec) and "float" in step.spec.dtype
 
 
-def source_of(graph: Graph, names: set[str]) -> Source | None:
-    return next((step.source for step in graph.steps if step.name in names and step.source is not None), None)
-
-
 def _is_computed_alike(capture: Capture) -> bool:
     """Whether the program near the captured inputs computes what the graphs do, which hold constant what was read."""
     program = capture.origin
     if capture.fake or not program.alive or program.partial or not isinstance(program, LiveProgram):
         return False
     values = program.values()
-    graphs = replace(
-        capture, pairs=tuple(Pair(pair.name, _without_guards(pair.forward), None) for pair in capture.pairs)
-    )
+    # Without guards, the graphs take all inputs of the right sizes.
+    forwards = [
+        (pair.name, replace(pair.forward, steps=tuple(step for step in pair.forward.steps if not step.is_guard)))
+        for pair in capture.pairs
+    ]
+    graphs = replace(capture, pairs=tuple(Pair(name, forward, None) for name, forward in forwards))
     wanted = {port.name for pair in capture.pairs if pair.backward for port in pair.backward.outputs}
     with preserving_random_states():
         source = own_source(1)
@@ -137,11 +137,6 @@ def _is_computed_alike(capture: Capture) -> bool:
                 if name not in computed or not _is_rounded(outputs[name], computed[name]):
                     return False
     return True
-
-
-def _without_guards(graph: Graph) -> Graph:
-    """Return a graph that takes all inputs of the right sizes."""
-    return replace(graph, steps=tuple(step for step in graph.steps if not step.is_guard))
 
 
 def _is_rounded(value: Tensor, other: Tensor) -> bool:

@@ -15,6 +15,7 @@ from backprint._torch import pytree
 from backprint.common.text import printable
 from backprint.derive.called import Call, Place, Program
 from backprint.errors import UsageError
+from backprint.values.geometry import span
 from backprint.values.tensor_files import bytes_in_memory, write_safetensors
 
 
@@ -68,7 +69,7 @@ def _import_of(function: Callable[..., Any]) -> Import:
         name += f".{getattr(function, '__name__', '')}"
     # The name must lead back to this very function: a decorator may have replaced it in its module.
     known = sys.modules.get(module)
-    if known is None or resolved(known, name) != function:
+    if known is None or _resolved(known, name) != function:
         raise UsageError(f"a file cannot import {name}: the module {module or 'None'} has no such name")
     path = getattr(known, "__file__", None)
     if path is None:
@@ -81,7 +82,7 @@ def _import_of(function: Callable[..., Any]) -> Import:
     return Import(str(Path(path).resolve().parents[up]), module, name)
 
 
-def resolved(module: Any, name: str) -> Any:
+def _resolved(module: Any, name: str) -> Any:
     """Return what a dotted name in a module is, None if it is nothing."""
     for part in name.split("."):
         module = getattr(module, part, None)
@@ -133,12 +134,11 @@ PLAIN = (bool, int, float, str)
 
 
 def memory_of(value: Tensor) -> Tensor:
-    """Return the elements of memory that a tensor spans, in order."""
+    """Return the part of memory from the first to the last element of a tensor, as a flat tensor."""
     value = value.detach().cpu().resolve_conj().resolve_neg()
     if not value.numel():
         return value.reshape(-1)
-    span = 1 + sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
-    return value.as_strided((span,), (1,), value.storage_offset()).contiguous()
+    return value.as_strided((span(value.shape, value.stride()),), (1,), value.storage_offset()).contiguous()
 
 
 def text_of(value: Tensor, memory: Tensor, key: str | None) -> str:
@@ -166,13 +166,12 @@ def _number_text(number: float | int | bool) -> str:
 
 
 def file_text(title: str, fault: Fault, place: Import, texts: Mapping[str, str], beside: Path | None) -> str:
-    """Return the text of the file."""
+    """Return the text of the file; `texts` has the expression of each tensor, and `beside` the file of large ones."""
     gradient = bool(fault.tangents)
     what = ("the gradient of " if gradient else "") + fault.name
+    head = f"{printable(title)}: {what} is wrong ({fault.check}). This needs PyTorch and the function."
     lines = [
-        f'"""{printable(title)}: {what} is wrong ({fault.check}). This needs PyTorch and the function."""'.replace(
-            "\\", "\\\\"
-        ),
+        f'"""{head}"""'.replace("\\", "\\\\"),
         "",
         "import base64",
         "import importlib",
@@ -195,7 +194,7 @@ def file_text(title: str, fault: Fault, place: Import, texts: Mapping[str, str],
     lines += ["}", f"expected = {texts['expected']}", ""]
     lines.append(f"for name in {tuple(name for name in fault.call.wanted if name in fault.call.inputs)!r}:")
     lines.append("    values[name].requires_grad_()")
-    lines += [f"torch.manual_seed({fault.program.seed})", f"result = fn({call_text(fault.call)})"]
+    lines += [f"torch.manual_seed({fault.program.seed})", f"result = fn({_call_text(fault.call)})"]
     if not gradient:
         lines.append(f"actual = tensors_of(result)[{fault.outputs.index(fault.name)}].detach()")
     else:
@@ -254,7 +253,7 @@ def _gradient_lines(fault: Fault, texts: Mapping[str, str]) -> list[str]:
     ]
 
 
-def call_text(call: Call) -> str:
+def _call_text(call: Call) -> str:
     """Return the arguments of a call as Python writes them."""
     leaves = iter(call.leaves)
     marked = [Text(f"values[{leaf.name!r}]" if isinstance(leaf, Place) else repr(leaf)) for leaf in leaves]
@@ -264,7 +263,7 @@ def call_text(call: Call) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text that stands in a container as it is."""
+    """A text whose `repr` is itself: in a container, it stands for a name."""
 
     text: str
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,7 +42,7 @@ CORNER = 32
 
 
 class CannotTell(Exception):
-    """Nothing can be said about a Pair, for the reason in the message."""
+    """Raised where nothing can be said about a Pair, with the reason as its message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def inputs_of(forward: Graph, backward: Graph, values: Mapping[str, Any]) -> dic
     if reads_storages:
         for port in forward.inputs:
             _refuse_other_place(port, values[port.name])
-    return {name: (_wide_in_memory if reads_storages else _wide_alone)(values[name]) for name in names}
+    return {name: _wide_input(values[name], reads_storages) for name in names}
 
 
 def _refuse_other_place(port: Port, value: Any) -> None:
@@ -225,17 +225,15 @@ def _refuse_other_place(port: Port, value: Any) -> None:
         )
 
 
-def _wide_in_memory(value: Any) -> Any:
-    """Return a tensor in float64 at the same place of its storage."""
-    return in_memory_like(wide(value), value) if isinstance(value, Tensor) and _has_storage(value) else wide(value)
-
-
-def _wide_alone(value: Any) -> Any:
-    """Return a tensor in float64 without the rest of its storage."""
-    value = wide(value)
+def _wide_input(value: Any, with_storage: bool) -> Any:
+    """Return a tensor in float64: at its place in a copy of its storage, or without the rest of its storage."""
+    widened = wide(value)
     if not isinstance(value, Tensor) or not _has_storage(value):
-        return value
-    return value.clone() if value.untyped_storage().nbytes() > value.numel() * value.element_size() else value
+        return widened
+    if with_storage:
+        return in_memory_like(widened, value)
+    is_part = widened.untyped_storage().nbytes() > widened.numel() * widened.element_size()
+    return widened.clone() if is_part else widened
 
 
 def _has_storage(value: Tensor) -> bool:
@@ -244,7 +242,7 @@ def _has_storage(value: Tensor) -> bool:
 
 
 def absolute(pair: Pair, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with the absolute ones of inputs that have a gradient."""
+    """Return the values, with absolute ones for inputs that have a gradient."""
     wanted = {port.name for port in pair.backward.outputs} if pair.backward is not None else set()
     return {
         name: in_memory_like(value.detach().abs(), value)
@@ -255,7 +253,7 @@ def absolute(pair: Pair, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def values_of(graph: Graph, inputs: Mapping[Any, Any]) -> dict[PortKey, Any]:
-    """Return the results of a graph by port."""
+    """Run a graph; return its results by port."""
     return dict(zip((port.key for port in graph.outputs), DualRun(graph).along(inputs, {}).values, strict=True))
 
 
@@ -273,7 +271,7 @@ OF_ANOTHER_FORWARD = "its input is not among the forward's"
 
 
 class NotFinite(Exception):
-    """A gradient has NaN or Inf; `setting` has it."""
+    """Raised for a gradient with NaN or Inf; `setting` has the run."""
 
     def __init__(self, message: str, setting: Setting) -> None:
         super().__init__(message)
@@ -328,7 +326,8 @@ def run_setting(
     setting = Setting(forward, backward, inputs, results, tangents, gradients, left_out, direction, chance, nudge)
     for name, gradient in gradients.items():
         if not bool(gradient.isfinite().all()):
-            bad = [name for name, value in inputs.items() if isinstance(value, Tensor) and not is_finite(value)]
+            dense = {n: v for n, v in inputs.items() if isinstance(v, Tensor) and v.layout is torch.strided}
+            bad = [name for name, value in dense.items() if not bool(value.isfinite().all())]
             if bad:
                 raise NotFinite(f"the gradient of {name!r} has NaN or Inf, as input {bad[0]!r} has", setting)
             raise NotFinite(f"the gradient of {name!r} has NaN or Inf on inputs near the captured ones", setting)
@@ -388,11 +387,6 @@ def has_finite_derivative(setting: Setting) -> bool:
     return math.isfinite(product)
 
 
-def is_finite(value: Tensor) -> bool:
-    """Whether a dense tensor has no NaN and no Inf."""
-    return value.layout is not torch.strided or bool(value.isfinite().all())
-
-
 def is_inexact(value: Tensor) -> bool:
     return value.is_floating_point() or value.is_complex()
 
@@ -430,12 +424,12 @@ its own inputs the derivative is 0 for everything that a scale does not change, 
 
 
 def own_source(seed: int) -> torch.Generator:
-    """Return a generator for tangents and inputs of our own."""
+    """Return a generator for the tangents and inputs that are drawn here."""
     return torch.Generator().manual_seed(seed + OWN_SEEDS)
 
 
 def drawn_like(value: Tensor, source: torch.Generator) -> Tensor:
-    """Return a normal tensor of this shape and dtype."""
+    """Return normal numbers of the shape, the dtype and the device of a tensor."""
     # Drawn in single precision, which takes a sixth of the time: a direction needs no more digits.
     single = {torch.float64: torch.float32, torch.complex128: torch.complex64}.get(value.dtype, value.dtype)
     return torch.randn(value.shape, generator=source, dtype=single).to(value.device, value.dtype)
@@ -532,6 +526,15 @@ def inner(left: Tensor, right: Tensor) -> tuple[float, float]:
     return float(terms.sum()), float(terms.abs().sum())
 
 
+def inner_sum(pairs: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
+    """Return the sum of the inner products of these pairs, and the sum of the sizes of all terms."""
+    total = size = 0.0
+    for left, right in pairs:
+        part, part_size = inner(left, right)
+        total, size = total + part, size + part_size
+    return total, size
+
+
 def forward_product(
     setting: Setting, constant: Collection[str] = (), watch: Any = None
 ) -> tuple[float, float, DualRun]:
@@ -552,15 +555,11 @@ def changes_along(
 
 def product_with(moved: Mapping[PortKey, Any], tangents: Mapping[str, Tensor]) -> tuple[float, float]:
     """Return the product of changes of the results and tangents of these, and the sum of the sizes of its terms."""
-    total = size = 0.0
-    for name, tangent in tangents.items():
-        change_of_output = next(
-            (moved[key] for role in ("output", "mutation") if (key := PortKey(role, name)) in moved), None
-        )
-        if change_of_output is not None:
-            part, part_size = inner(tangent, change_of_output)
-            total, size = total + part, size + part_size
-    return total, size
+    changes = {
+        name: next((moved[key] for role in ("output", "mutation") if (key := PortKey(role, name)) in moved), None)
+        for name in tangents
+    }
+    return inner_sum((tangents[name], change) for name, change in changes.items() if change is not None)
 
 
 def product_by_differences(setting: Setting) -> tuple[float, float]:
@@ -578,11 +577,7 @@ def product_by_differences(setting: Setting) -> tuple[float, float]:
     best = estimates[changes.index(min(changes)) + (min(changes) > 0)]
     if _has_kink(setting, best, step * ONE_SIDED):
         raise CannotTell("forward-mode AD of the forward returns NaN, and it has a kink or no finite derivative")
-    total = size = 0.0
-    for name, tangent in setting.tangents.items():
-        part, part_size = inner(tangent, best[name])
-        total, size = total + part, size + part_size
-    return total, size
+    return inner_sum((tangent, best[name]) for name, tangent in setting.tangents.items())
 
 
 def _has_kink(setting: Setting, tangents: Mapping[str, Tensor], step: float) -> bool:
@@ -632,11 +627,15 @@ def results_at(setting: Setting, step: float) -> dict[PortKey, Any]:
 
 def backward_product(setting: Setting, gradients: Mapping[str, Tensor] | None = None) -> tuple[float, float]:
     """Return ⟨Jᵀ·g, v⟩ by the backward's gradients, and the sum of the sizes of its terms."""
-    total = size = 0.0
-    for name, gradient in (setting.gradients if gradients is None else gradients).items():
-        part, part_size = inner(gradient, setting.direction[name])
-        total, size = total + part, size + part_size
-    return total, size
+    wanted = setting.gradients if gradients is None else gradients
+    return inner_sum((gradient, setting.direction[name]) for name, gradient in wanted.items())
+
+
+def products_to_both_sides(tangent: Tensor, here: Tensor, ahead: Tensor, behind: Tensor, step: float) -> Tensor:
+    """Return the terms of ⟨tangent, derivative⟩ for the derivatives to both sides, by differences of a result with this
+    step: first those ahead, then those behind. They differ where the result has a kink."""
+    slopes = ((ahead - here) / step, (here - behind) / step)
+    return torch.stack([(tangent.conj() * slope).real if tangent.is_complex() else tangent * slope for slope in slopes])
 
 
 def gap_of(left: tuple[float, float], right: tuple[float, float]) -> float:

@@ -61,27 +61,24 @@ def kinds_of(subject: Subject, shapes: Mapping[str, Tensor]) -> dict[str, Callab
     if subject.has_reference:
         kinds |= {check: always(make) for check, make in VALUES.items()}
         if len(shapes) > 1:
-            kinds |= {f"{name} alone": only(name) for name in list(shapes)[:MOST_ALONE]}
+            kinds |= {f"{name} alone": only(name.__eq__) for name in list(shapes)[:MOST_ALONE]}
         if len(shapes) > 2:
-            kinds |= {f"all but {name}": _all_but(name) for name in list(shapes)[:MOST_ALONE]}
+            kinds |= {f"all but {name}": only(name.__ne__) for name in list(shapes)[:MOST_ALONE]}
     return kinds | {f"{layout} tangents": always(make) for layout, make in LAYOUTS.items()}
 
 
 def always(make: Make) -> Callable[[str], Make]:
+    """Return one maker of tangents for all outputs."""
     return lambda name: make
 
 
-def only(name: str) -> Callable[[str], Make]:
-    """Return a maker of tangents of one output alone: nothing depends on the others."""
-    return lambda other: drawn_like if other == name else skipped
-
-
-def _all_but(name: str) -> Callable[[str], Make]:
-    """Return a maker of tangents of all outputs but one, on which nothing depends."""
-    return lambda other: skipped if other == name else drawn_like
+def only(wanted: Callable[[str], bool]) -> Callable[[str], Make]:
+    """Return a maker of tangents of the wanted outputs alone: nothing depends on the others."""
+    return lambda name: drawn_like if wanted(name) else skipped
 
 
 def skipped(value: Tensor, source: torch.Generator) -> Tensor | None:
+    """Make no tangent: nothing depends on the output."""
     return None
 
 
@@ -174,7 +171,7 @@ def sliced(value: Tensor) -> Tensor:
 
 
 def strided(value: Tensor) -> Tensor:
-    """Return the same values with a last stride of 2."""
+    """Return the same values with a last stride of 2, as one of two interleaved tensors."""
     return torch.stack([value, value], -1)[..., 0] if value.dim() and value.numel() else value
 
 
@@ -253,18 +250,18 @@ def other_values(subject: Subject, random: bool) -> Iterator[Result]:
             yield not_tried(subject, f"{subject.gradient}, {check}", "all", str(error))
             continue
         yield from with_inputs(subject, check, values, expected)
-    yield from row_of_zeros(subject, random)
+    yield from _row_of_zeros(subject, random)
 
 
 ROW_OF_ZEROS = "a row of zeros"
 
 
-def row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
+def _row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
     """Yield rows for inputs whose first row is 0, as it is for padding, where the reference and its gradients are
     finite. Results that are finite and differ are not judged, and the row says so: two good ways to divide by a length
     need not agree at 0. In float16 a length of 1e-3 has no third power, so nothing is said."""
     values = {
-        name: without_first_row(value)
+        name: _without_first_row(value)
         for name, value in subject.values.items()
         if name in subject.call.wanted
         and name in subject.call.inputs
@@ -282,9 +279,8 @@ def row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
         sides = [side for side in (expected.exact, expected.own) if side is not None]
         for side in sides:
             tangents = {name: torch.ones_like(side.outputs[name]) for name in side.differentiable}
-            gradients = {
-                name: value for name, value in side.gradients(tangents, keep=True).items() if value is not None
-            }
+            known = side.gradients(tangents, keep=True)
+            gradients = {name: gradient for name, gradient in known.items() if gradient is not None}
             if not _all_finite(side.outputs) or not _all_finite(gradients):
                 return
     except NoReference:
@@ -297,12 +293,11 @@ def row_of_zeros(subject: Subject, random: bool) -> Iterator[Result]:
         if row.verdict != WRONG or row.error == math.inf:
             yield row, more
         else:
-            yield not_tried(
-                subject, row.check, row.name, "it is another number there, as a division by a length may give"
-            )
+            reason = "it is another number there, as a division by a length may give"
+            yield not_tried(subject, row.check, row.name, reason)
 
 
-def without_first_row(value: Tensor) -> Tensor:
+def _without_first_row(value: Tensor) -> Tensor:
     """Return a tensor whose first row, along the last dimension, is 0."""
     changed = value.detach().clone()
     changed[(0,) * (value.dim() - 1)] = 0
@@ -365,7 +360,7 @@ def at_borders(subject: Subject, random: bool, indices: Callable[[], Collection[
     not take such inputs. The backward of a reference may refuse inputs that its forward takes: the backward of a
     captured reference has the count of a mask's elements in its shapes.
     """
-    for check, changed in other_calls(subject, indices):
+    for check, changed in _other_calls(subject, indices):
         values = subject.values | changed
         try:
             expected = expected_of(subject, values, random)
@@ -380,7 +375,7 @@ def at_borders(subject: Subject, random: bool, indices: Callable[[], Collection[
             yield from (result for result in results if not result[0].verdict.endswith(NO_ELEMENTS))
 
 
-def other_calls(subject: Subject, indices: Callable[[], Collection[str]]) -> Iterator[tuple[str, dict[str, Tensor]]]:
+def _other_calls(subject: Subject, indices: Callable[[], Collection[str]]) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Yield kinds of masks, indices and sizes, each with the inputs that are changed for it."""
     inputs = {name: subject.values[name] for name in subject.call.inputs if subject.values[name].numel()}
     yield from changed_masks({name: value for name, value in inputs.items() if value.dtype is torch.bool})

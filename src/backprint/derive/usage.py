@@ -42,7 +42,8 @@ MOST_FROZEN = 4
 
 
 def usage_rows(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected) -> Iterator[Result]:
-    """Yield rows for such calls; `tangents` are the tangents of the outputs."""
+    """Yield rows for calls as training makes them: with frozen inputs, without gradients, and several in a row.
+    `tangents` are the tangents of the outputs."""
     right = right_of(expected, tangents)  # before other calls are made: without a reference it is the function's own
     yield from frozen(subject, tangents, expected, right)
     check = f"{subject.output}, without gradients"
@@ -83,8 +84,8 @@ def frozen(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected,
 
 
 def _in_a_row(subject: Subject, tangents: Mapping[str, Tensor], expected: Expected, right: Right) -> Iterator[Result]:
-    """Yield rows for a call that is differentiated after another one was made; that is differentiated a second time;
-    and for one more call, in which the same tensors have other values."""
+    """Yield rows for a call that is differentiated after another one was made, for one that is differentiated a second
+    time, and for calls after it with other values."""
     try:
         others, expected_of_others = other_values(subject, expected.random)
     except NoReference:
@@ -107,8 +108,16 @@ def _in_a_row(subject: Subject, tangents: Mapping[str, Tensor], expected: Expect
         yield from gradient_rows(subject, title, subject.values, tangents, expected, run=run, right=right)
         if not calls:
             return
+    yield from _later_calls(subject, tangents, others, expected_of_others)
 
-    earlier: dict[str, tuple[Tensor, Tensor]] = {}  # results of an earlier call, and what they were
+
+def _later_calls(
+    subject: Subject, tangents: Mapping[str, Tensor], others: Mapping[str, Tensor], expected: Expected
+) -> Iterator[Result]:
+    """Yield rows for a call after a first one, in which the same tensors have other values, or other tensors lie in
+    their memory; and for the results of the first call, which it must not write into."""
+    calls: list[Forward] = []
+    earlier: dict[str, tuple[Tensor, Tensor]] = {}  # results of a first call, and copies of them
 
     def later(tangents: Mapping[str, Tensor], change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> Any:
         copies = copies_for(subject.call, subject.values)
@@ -138,12 +147,9 @@ def _in_a_row(subject: Subject, tangents: Mapping[str, Tensor], expected: Expect
     ):
         before = len(calls)
         run = partial(later, change=change)
-        rows = list(
-            gradient_rows(subject, f"{subject.gradient}, {check}", others, tangents, expected_of_others, run=run)
-        )
+        rows = list(gradient_rows(subject, f"{subject.gradient}, {check}", others, tangents, expected, run=run))
         if len(calls) > before:
-            title = f"{subject.output}, {check}"
-            yield from forward_rows(subject, title, calls[-1], expected_of_others, others)
+            yield from forward_rows(subject, f"{subject.output}, {check}", calls[-1], expected, others)
         yield from rows
     for name, (value, copy) in earlier.items():
         if not same_bits(value, copy):
@@ -213,10 +219,10 @@ def written_rows(subject: Subject) -> Iterator[Result]:
     of the function before it has saved for its backward. One row that is right says that there was none."""
     try:
         with keeping_saved() as saved:
-            written = writes_of(subject, lambda: saved)
+            written = _writes_of(subject, lambda: saved)
     except Exception:  # transforms of torch.func refuse such hooks
         try:
-            written = writes_of(subject, list)
+            written = _writes_of(subject, list)
         except Exception as error:
             yield not_tried(subject, WRITTEN, "all", f"the function raised {in_words(error)}")
             return
@@ -226,8 +232,9 @@ def written_rows(subject: Subject) -> Iterator[Result]:
         yield row(subject, WRITTEN, name, WRONG, f"the {when} writes into it {UNSEEN}"), None
 
 
-def writes_of(subject: Subject, saved: Callable[[], list[Kept]]) -> dict[str, str]:
-    """Run the function forward and backward; return what was written unseen, and by which of both."""
+def _writes_of(subject: Subject, saved: Callable[[], list[Kept]]) -> dict[str, str]:
+    """Run the function forward and backward; return the tensors that were written unseen, each with `forward` or
+    `backward`, whichever wrote it."""
     call = subject.call
     copies = copies_for(call, subject.values)
     inputs = {name: keep(copy) for name, copy in copies.items()}
@@ -278,12 +285,9 @@ def process_rows(subject: Subject) -> Iterator[Result]:
     if not changed:
         yield CheckRow(PROCESS, subject.text, "all", 0.0, 0.0, OK), None
     for name in sorted(changed):
-        seeds = name in RANDOM_STATES
-        text = (
-            "the function seeds it: what others draw is the same after each call"
-            if seeds
-            else "the function changes it"
-        )
+        text = "the function changes it"
+        if name in RANDOM_STATES:
+            text = "the function seeds it: what others draw is the same after each call"
         yield row(subject, PROCESS, name, WRONG, text), None
 
 

@@ -6,7 +6,7 @@ import contextlib
 import difflib
 import inspect
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,9 @@ LONGEST_NAME = 4096
 
 def check_capture_call(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], options: Collection[str]) -> None:
     """Raise for a call of `bp.capture` that cannot be right."""
-
     if isinstance(target, type):
-        check_class(target, args)
-    if has_tensors(target) and not callable(target):
+        _check_class(target, args)
+    if _has_tensors(target) and not callable(target):
         raise UsageError(
             f"bp.capture takes a model or a function and its inputs, not its result ({kind(target)}): write "
             "bp.capture(model, x), not bp.capture(model(x))"
@@ -144,7 +143,7 @@ TARGET_OPTIONS = {
 }
 
 
-def check_class(target: type, args: Sequence[Any]) -> None:
+def _check_class(target: type, args: Sequence[Any]) -> None:
     """Raise if the target is a class instead of an instance."""
     import torch
 
@@ -177,10 +176,10 @@ def _check_options_spelled(target: Any, kwargs: Mapping[str, Any], options: Coll
 
 def _check_tuple(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise if the inputs are in one tuple, and the target takes several arguments."""
-    if len(args) != 1 or kwargs or not isinstance(args[0], (tuple, list)) or not has_tensors(args[0]):
+    if len(args) != 1 or kwargs or not isinstance(args[0], (tuple, list)) or not _has_tensors(args[0]):
         return
     # A model may well take one tuple. It is a mistake only if the signature refuses the tuple and takes its items.
-    if not binds(target, *args) and binds(target, *args[0]):
+    if not _binds(target, *args) and _binds(target, *args[0]):
         raise UsageError(
             f"{name_of(target)} takes several arguments, and is given one {type(args[0]).__name__} of them: write "
             "bp.capture(model, *inputs) or bp.capture(model, args=inputs)"
@@ -189,7 +188,7 @@ def _check_tuple(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 def _check_arrays(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise if the arguments have numpy arrays and no tensor."""
-    leaves = list(leaves_of((tuple(args), dict(kwargs))))
+    leaves = _leaves_of((tuple(args), dict(kwargs)))
     arrays = [leaf for leaf in leaves if type(leaf).__module__ == "numpy" and type(leaf).__name__ == "ndarray"]
     if arrays and not any(is_tensor(leaf) for leaf in leaves):
         raise UsageError(
@@ -204,10 +203,10 @@ def advice_for_error(error: BaseException, target: Any, args: Sequence[Any], kwa
     if not isinstance(error, (TypeError, AttributeError, RuntimeError)):
         return ""
     message = str(error)
-    leaves = list(leaves_of((tuple(args), dict(kwargs))))
+    leaves = _leaves_of((tuple(args), dict(kwargs)))
     if ("ndarray" in message or "numpy()" in message) and any(type(leaf).__module__ == "numpy" for leaf in leaves):
         return "one of its arguments is a numpy array: pass torch.from_numpy(array)"
-    if len(args) == 1 and not kwargs and isinstance(args[0], (tuple, list)) and has_tensors(args[0]):
+    if len(args) == 1 and not kwargs and isinstance(args[0], (tuple, list)) and _has_tensors(args[0]):
         word = type(args[0]).__name__
         # Only if the error names the container: otherwise the program took it, and failed for another reason.
         if word in message:
@@ -301,7 +300,7 @@ def check_load(path: Any) -> None:
 
 
 def kind(value: Any) -> str:
-    """Describe a value in a few words."""
+    """Describe a value in a few words, for a message: `a tensor of shape [4, 3]`, `the class Linear`, `a dict`."""
     if is_tensor(value):
         return f"a tensor of shape {list(value.shape)}"
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
@@ -313,32 +312,32 @@ def is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def leaves_of(value: Any) -> Iterator[Any]:
-    """Yield the leaves of a value by torch's pytree."""
+def _leaves_of(value: Any) -> list[Any]:
+    """Return the leaves of a value by torch's pytree."""
     from backprint._torch.pytree import tree_leaves
 
-    yield from tree_leaves(value)
+    return list(tree_leaves(value))
 
 
-def has_tensors(value: Any) -> bool:
+def _has_tensors(value: Any) -> bool:
     """Whether a value is a tensor or a container with one."""
-    return any(map(is_tensor, leaves_of(value)))
+    return any(map(is_tensor, _leaves_of(value)))
 
 
 def name_of(target: Any) -> str:
-    """Return a callable's name."""
+    """Return the name of a function, or of the class of a callable object: a module has no name of its own."""
     return getattr(target, "__name__", None) or type(target).__name__
 
 
 def parameters_of(target: Any) -> Mapping[str, inspect.Parameter] | None:
-    """Return a callable's parameters; None if Python has no signature."""
+    """Return the parameters of a callable, or of a module's forward; None if Python knows no signature of it."""
     try:
         return inspect.signature(getattr(target, "forward", target)).parameters
     except (TypeError, ValueError):
         return None
 
 
-def binds(target: Any, *args: Any) -> bool:
+def _binds(target: Any, *args: Any) -> bool:
     """Whether a callable accepts these positional arguments, as far as its signature is known."""
     try:
         inspect.signature(getattr(target, "forward", target)).bind(*args)

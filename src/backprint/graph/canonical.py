@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from backprint.graph.nouns import (
@@ -34,6 +34,7 @@ from backprint.graph.nouns import (
     refs,
 )
 from backprint.graph.operators import operators
+from backprint.graph.steps import used
 from backprint.graph.text import show
 
 # Prefixes, so `auto_functionalized` stands for its version 2 as well. `cond` and the like have the effects of their
@@ -55,7 +56,7 @@ SIZED = frozenset(_SIZED.split())
 
 @dataclass(frozen=True, slots=True)
 class Canonical:
-    """The canonical form, a line a node in the order of the walk."""
+    """The canonical form: a line for each input, step and output, in the order of the walk."""
 
     lines: tuple[str, ...]
 
@@ -63,7 +64,7 @@ class Canonical:
         return "\n".join(self.lines)
 
     def digest(self) -> str:
-        """Sixty-four hex digits."""
+        """Return the SHA-256 of the form, which is the hash of a graph."""
         return hashlib.sha256(str(self).encode()).hexdigest()
 
 
@@ -98,9 +99,13 @@ def is_effect(step: Step) -> bool:
 def mutated(step: Step) -> list[str]:
     """Return the names whose memory a step may change. A custom operator may change any argument."""
     if step.target in HIGHER:
-        return [name for called in _calls_within(step) for name in mutated(called)]
+        # It calls the operator that it is given, on the arguments after that operator.
+        for place, value in enumerate(step.args):
+            if isinstance(value, Op):
+                return mutated(replace(step, target=value.target, args=step.args[place + 1 :]))
+        return []
     if "m" not in operators().get(step.target, ""):
-        return list(_names(step)) if is_custom(step.target) else []
+        return list(used(step)) if is_custom(step.target) else []
     name = step.target.split(".")[-2]
     # An in-place operator writes its first argument: a tensor, or a list for `_foreach_add_`. `_fused_adam_` writes the
     # gradients and moments too, so all its arguments count, as below.
@@ -108,15 +113,7 @@ def mutated(step: Step) -> list[str]:
         return list(refs(step.args[0]))
     # An `out=` overload writes its keyword arguments. The others write some of their positional ones, such as the
     # running statistics of `_native_batch_norm_legit`.
-    return [name for _, value in step.kwargs for name in refs(value)] or list(_names(step))
-
-
-def _calls_within(step: Step) -> Iterator[Step]:
-    """Yield the call that a higher-order operator makes of an operator it is given, on the arguments after that."""
-    for place, value in enumerate(step.args):
-        if isinstance(value, Op):
-            yield replace(step, target=value.target, args=step.args[place + 1 :])
-            return
+    return [name for _, value in step.kwargs for name in refs(value)] or list(used(step))
 
 
 def versions(graph: Graph) -> dict[tuple[int, str], int]:
@@ -132,27 +129,22 @@ def versions(graph: Graph) -> dict[tuple[int, str], int]:
     owner: dict[str, str] = {port.local: port.local for port in graph.inputs}
     count: dict[str, int] = {}
 
-    def note_reads(index: int, names: Iterator[str]) -> None:
+    def note_reads(index: int, names: Iterable[str]) -> None:
         for name in names:
             if times := count.get(owner[name], 0):
                 reads[index, name] = times
 
     for index, (step, changed) in enumerate(zip(graph.steps, changes, strict=True)):
         # Before the count: a step reads its arguments as they were before it writes them.
-        note_reads(index, _names(step))
+        note_reads(index, used(step))
         for name in {owner[name] for name in changed}:
             count[name] = count.get(name, 0) + 1
         shares = "v" in operators().get(step.target, "") or step.target == "operator.getitem"
-        shared = changed or (list(_names(step)) if shares else [])
+        shared = changed or (list(used(step)) if shares else [])
         owner[step.name] = owner[shared[0]] if shared else step.name
     for result in graph.results:
         note_reads(len(graph.steps), refs(result))
     return reads
-
-
-def _names(step: Step) -> Iterator[str]:
-    for value in (step.args, *(value for _, value in step.kwargs)):
-        yield from refs(value)
 
 
 class _Walk:
@@ -194,8 +186,8 @@ class _Walk:
             if not ready:
                 stack.append((index, True))
                 # Reversed, because the last one pushed is visited first: arguments are numbered from left to right.
-                waiting = [self.steps[name] for name in _names(step) if name not in self.numbers]
-                stack += [(used, False) for used in reversed(waiting)]
+                waiting = [self.steps[name] for name in used(step) if name not in self.numbers]
+                stack += [(needed, False) for needed in reversed(waiting)]
                 continue
             call = self.call(step, index)
             if not step.is_guard:

@@ -36,7 +36,7 @@ class CaptureOptions:
     name: str | None = None
 
     def as_keywords(self) -> dict[str, Any]:
-        """Return the options as keywords of `bp.capture`."""
+        """Return the options by name, as a call of `bp.capture` passes them."""
         return {option.name: getattr(self, option.name) for option in fields(self)}
 
     def requests(self) -> dict[str, str]:

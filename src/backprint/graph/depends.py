@@ -12,6 +12,7 @@ from backprint.graph.keys import PortKey, tangent_name
 from backprint.graph.links import FREE, between, consumers, feeds, results
 from backprint.graph.nouns import Capture, Graph, Port, Ref, Step, Value, refs
 from backprint.graph.operators import operators
+from backprint.graph.steps import used
 
 Sets = dict[PortKey, int]
 """For each port, a set of inputs, as the bits of a number."""
@@ -69,14 +70,14 @@ class _Dependence(Mapping[PortKey, frozenset[str]]):
         return len(self.sets)
 
     def set_of(self, names: Iterable[str]) -> int:
-        """Return the set of these inputs; a name that is no input adds nothing."""
+        """Return the set of these inputs, as bits; a name that is no input adds nothing."""
         inputs = 0
         for name in names:
             inputs |= self.bits.get(name, 0)
         return inputs
 
     def names_of(self, inputs: int) -> frozenset[str]:
-        """Return the names in a set."""
+        """Return the names of the inputs in a set of bits."""
         return frozenset(name for name, bit in self.bits.items() if bit & inputs)
 
 
@@ -106,7 +107,7 @@ class _DependenceWalk:
         self.sides: dict[tuple[int, str], Sets] = {}
 
     def bit(self, name: str) -> int:
-        """Return the set of one input; the second name of a tensor has its first's."""
+        """Return the set of this input alone. The second name of a tensor has the bit of its first name."""
         name = self.first.get(name, name)
         if name not in self.bits:
             self.bits[name] = 1 << len(self.bits)
@@ -117,7 +118,7 @@ class _DependenceWalk:
         if (index, "forward") not in self.sides:
             graph = self.capture.pairs[index].forward
             inputs = {port.local: self.of_forward_input(index, port) for port in graph.inputs}
-            self.sides[index, "forward"] = through(graph, inputs)
+            self.sides[index, "forward"] = _through(graph, inputs)
         return self.sides[index, "forward"]
 
     def backward(self, index: int) -> Sets:
@@ -130,7 +131,7 @@ class _DependenceWalk:
             # two backwards depends on the other.
             self.sides[index, "backward"] = {}
             inputs = {port.local: self.of_backward_input(index, port) for port in graph.inputs}
-            self.sides[index, "backward"] = through(graph, inputs)
+            self.sides[index, "backward"] = _through(graph, inputs)
         return self.sides[index, "backward"]
 
     def of_forward_input(self, index: int, port: Port) -> int:
@@ -143,7 +144,7 @@ class _DependenceWalk:
         return inputs if links else self.bit(port.name) if port.role in FREE else 0
 
     def of_backward_input(self, index: int, port: Port) -> int:
-        """Return what an input of a backward depends on."""
+        """Return the inputs that an input of a backward depends on, by its role."""
         if port.role == "saved":
             return self.forward(index).get(port.key, 0)
         return self.tangent(index, port.name) if port.role == "tangent" else self.of_forward_input(index, port)
@@ -161,7 +162,7 @@ class _DependenceWalk:
         return inputs
 
     def source(self, index: int | None, port: PortKey) -> int:
-        """Return what the source of a link depends on."""
+        """Return the inputs that the value of a link depends on where the link starts; `index` is None at an input."""
         if index is None:
             return self.bit(port.name)
         side = self.backward(index) if port.role == "gradient" else self.forward(index)
@@ -187,38 +188,49 @@ class _DependenceWalk:
         return inputs
 
 
-def through(graph: Graph, inputs: Mapping[str, int]) -> Sets:
-    """Return what each output port depends on."""
-    if any(changes(step) for step in graph.steps):
-        env = together(graph, inputs)
-        return {port.key: union(value, env) for port, value in named(graph)}
-    env, parts = dict(inputs), dict[str, dict[int, int]]()
+def _through(graph: Graph, inputs: Mapping[str, int]) -> Sets:
+    """Return what each output port of a graph depends on."""
+    if any("m" in operators().get(step.target, "") for step in graph.steps):
+        env = _with_changes_in_place(graph, inputs)
+    else:
+        # `parts` has, for a step with several results in TAKEN, what each of them depends on.
+        env, parts = dict(inputs), dict[str, dict[int, int]]()
+        for step in graph.steps:
+            if step.is_guard:
+                continue
+            env[step.name] = taken(step, env, parts)
+            if (rows := TAKEN.get(bare_operator(step))) is not None:
+                parts[step.name] = {index: union(tuple(step.args[at] for at in rows[index]), env) for index in rows}
+    return {port.key: union(value, env) for port, value in zip(graph.outputs, graph.results, strict=True)}
+
+
+def _with_changes_in_place(graph: Graph, inputs: Mapping[str, int]) -> dict[str, int]:
+    """Return what each value depends on in a graph whose steps change arguments in place.
+
+    Values that may share memory have one set: `y.add_(x)` changes each view of `y`, also those taken before.
+    """
+    cell = {name: name for name in inputs}
     for step in graph.steps:
-        if step.is_guard:
-            continue
-        env[step.name] = taken(step, env, parts)
-        if (rows := TAKEN.get(bare_operator(step))) is not None:
-            parts[step.name] = {index: union(tuple(step.args[at] for at in rows[index]), env) for index in rows}
-    return {port.key: union(value, env) for port, value in named(graph)}
-
-
-def named(graph: Graph) -> list[tuple[Port, Value]]:
-    """Return the output ports and their values."""
-    return list(zip(graph.outputs, graph.results, strict=True))
+        shares = set("mv") & set(operators().get(step.target, ""))
+        # A view, and the result of an in-place operator, join the group of the first tensor that they take.
+        group = next((cell[name] for name in refs(step.args) if name in cell), step.name) if shares else step.name
+        cell[step.name] = group
+    env = dict(inputs)
+    for step in graph.steps:
+        if not step.is_guard:
+            seen = {name: env.get(cell.get(name, name), 0) for name in used(step)}
+            # The old set stays: a write through a view overwrites only a part of the memory of its group.
+            env[cell[step.name]] = env.get(cell[step.name], 0) | taken(step, seen, {})
+    return {name: env.get(cell[name], 0) for name in cell}
 
 
 def bare_operator(step: Step) -> str:
-    """Return an ATen operator's name without namespace and overload."""
+    """Return the name of an ATen operator without namespace and overload; '' for any other target."""
     return step.target.split(".")[1] if step.target.startswith(("aten.", "prims.")) else ""
 
 
-def changes(step: Step) -> bool:
-    """Whether a step changes one of its arguments."""
-    return not step.is_guard and "m" in operators().get(step.target, "")
-
-
 def taken(step: Step, env: Mapping[str, int], parts: Mapping[str, Mapping[int, int]]) -> int:
-    """Return what one step's value depends on."""
+    """Return what the result of a step depends on; `parts` has that of each result of a step with several."""
     match step.target, step.args:
         case "operator.getitem", (Ref(name), int(index)) if index in parts.get(name, {}):
             return parts[name][index]
@@ -228,29 +240,8 @@ def taken(step: Step, env: Mapping[str, int], parts: Mapping[str, Mapping[int, i
 
 
 def union(value: Value, env: Mapping[str, int]) -> int:
-    """Return what all values in a structure depend on together."""
+    """Return the union of what the names in a value depend on."""
     inputs = 0
     for name in refs(value):
         inputs |= env.get(name, 0)
     return inputs
-
-
-def together(graph: Graph, inputs: Mapping[str, int]) -> dict[str, int]:
-    """Return what each value depends on in a graph whose steps change arguments in place.
-
-    Values that may share memory have one set: `y.add_(x)` changes each view of `y`, also those taken before.
-    """
-    cell = {name: name for name in inputs}
-    for step in graph.steps:
-        shares = not step.is_guard and set("mv") & set(operators().get(step.target, ""))
-        # A view, and the result of an in-place operator, join the group of the first tensor that they take.
-        group = next((cell[name] for name in refs(step.args) if name in cell), step.name) if shares else step.name
-        cell[step.name] = group
-    env = dict(inputs)
-    for step in graph.steps:
-        if not step.is_guard:
-            used = refs((step.args, *(value for _, value in step.kwargs)))
-            seen = {name: env.get(cell.get(name, name), 0) for name in used}
-            # The old set stays: a write through a view overwrites only a part of the memory of its group.
-            env[cell[step.name]] = env.get(cell[step.name], 0) | taken(step, seen, {})
-    return {name: env.get(cell[name], 0) for name in cell}

@@ -17,7 +17,7 @@ LONGEST = 60
 
 
 def in_a_line(text: str, longest: int = LONGEST) -> str:
-    """Return a text of a sample as a part of a line."""
+    """Return a stranger's text as part of a line: cut off, and without control characters."""
     cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
     return "".join(letter if letter.isprintable() else "?" for letter in cut)
 
@@ -66,7 +66,7 @@ _TANGENT = "tangent "
 
 
 def tangent_name(output: str) -> str:
-    """Return the name of an output's tangent among inputs."""
+    """Return the name that the tangent of an output has among inputs."""
     return _TANGENT + output
 
 
@@ -76,7 +76,7 @@ def is_tangent(name: str) -> bool:
 
 
 def output_of(tangent: str) -> str:
-    """Return the output of a tangent among inputs."""
+    """Return the output whose tangent has this name among inputs."""
     return tangent.removeprefix(_TANGENT)
 
 

@@ -41,7 +41,7 @@ FREE = ("parameter", "buffer", "constant", "input")
 
 
 def feeds(capture: Capture, pair: int) -> tuple[Link, ...]:
-    """Return the links that feed a Pair."""
+    """Return the links that end at an input of this Pair."""
     return tuple(link for link in capture.links if link.target == pair)
 
 
@@ -58,8 +58,8 @@ def free_ports(capture: Capture) -> Iterator[Port]:
     seen: set[str] = set()
     for index, pair in enumerate(capture.pairs):
         fed = {link.name for link in feeds(capture, index)}
-        for graph in (pair.forward, pair.backward):
-            for port in graph.inputs if graph is not None else ():
+        for graph in pair.graphs:
+            for port in graph.inputs:
                 if port.role in FREE and port.name not in seen and port.name not in fed:
                     seen.add(port.name)
                     yield port
@@ -88,10 +88,11 @@ def specs(capture: Capture) -> dict[str, Spec]:
     """Return the spec of each of the Capture's own results, and of each value that has a tangent, at example sizes."""
     specs_by_name: dict[str, Spec] = {}
     for link in results(capture):
-        pair = capture.pairs[link.source] if link.source is not None else None
-        ports = at_example_sizes(pair.forward).outputs if pair is not None else tuple(free_ports(capture))
-        role = link.port.role if link.source is not None else None
-        specs_by_name[link.name] = next(p.spec for p in ports if p.name == link.port.name and role in (None, p.role))
+        if link.source is None:  # an input that is returned as it is
+            specs_by_name[link.name] = next(p.spec for p in free_ports(capture) if p.name == link.port.name)
+        else:
+            ports = at_example_sizes(capture.pairs[link.source].forward).outputs
+            specs_by_name[link.name] = next(port.spec for port in ports if port.key == link.port)
     for pair in capture.pairs:
         for port in at_example_sizes(pair.backward).by_role("tangent") if pair.backward is not None else ():
             specs_by_name.setdefault(port.name, port.spec)
@@ -210,7 +211,7 @@ def contradictions(capture: Capture) -> Iterator[Contradiction]:
             if graph is not None:
                 claims = capture.claims[index].get(side) if capture.claims else None
                 yield from _of_graph(f"{pair.name}/{side}", graph, claims or {})
-        yield from of_pair(capture, index, pair)
+        yield from _of_pair(capture, index, pair)
     yield from _of_signature(capture)
     yield from _of_witness(capture)
 
@@ -244,8 +245,11 @@ FORWARD = (("parameter", "buffer", "input", "constant", "rng"), ("output", "muta
 BACKWARD = (("saved", "tangent", "constant", "rng"), ("gradient",))
 """The roles that the inputs and the outputs of each direction can have."""
 
+assert {*FORWARD[0], *BACKWARD[0]} == set(IN_ROLES)
+assert {*FORWARD[1], *BACKWARD[1]} == set(OUT_ROLES)
 
-def of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction]:
+
+def _of_pair(capture: Capture, index: int, pair: Pair) -> Iterator[Contradiction]:
     """Compare both directions of a Pair: the backward takes what the forward saves, and gradients are of inputs."""
     forward = at_example_sizes(pair.forward)
     backward = at_example_sizes(pair.backward) if pair.backward is not None else None
@@ -315,7 +319,7 @@ def kind(spec: Spec, whole: bool = False) -> Any:
 
 
 def dtype(spec: Spec) -> str:
-    """Return the dtype of a tensor's annotation."""
+    """Return the dtype of a tensor's spec; '' for any other spec."""
     return spec.dtype if isinstance(spec, TensorSpec) else ""
 
 
@@ -343,7 +347,7 @@ def _of_signature(capture: Capture) -> Iterator[Contradiction]:
 
 
 def tensors_in(like: Any) -> Iterator[str]:
-    """Yield the ports in a fingerprint of an argument."""
+    """Yield the names of the ports that a fingerprint of an argument has in the places of tensors."""
     if isinstance(like, dict):
         if isinstance(like.get("tensor"), str):
             yield like["tensor"]
@@ -360,8 +364,8 @@ def _of_witness(capture: Capture) -> Iterator[Contradiction]:
     if not capture.witness or len(capture.pairs) != 1 or capture.links:
         return
     pair = capture.pairs[0]
-    for graph in (pair.forward, pair.backward):
-        for port in at_example_sizes(graph).outputs if graph is not None else ():
+    for graph in pair.graphs:
+        for port in at_example_sizes(graph).outputs:
             row = capture.witness.get(str(port.key))
             spec = port.spec
             if row is None or row.get("none") or not isinstance(spec, TensorSpec):
@@ -371,10 +375,6 @@ def _of_witness(capture: Capture) -> Iterator[Contradiction]:
                 yield Contradiction(
                     port.role, port.name, f"annotated {show_spec(spec)}, and the program gave {returned}"
                 )
-
-
-assert {*FORWARD[0], *BACKWARD[0]} == set(IN_ROLES)
-assert {*FORWARD[1], *BACKWARD[1]} == set(OUT_ROLES)
 
 
 def collectives_before(capture: Capture) -> dict[tuple[int, str], dict[str, int]]:
@@ -393,7 +393,7 @@ def collective_steps(capture: Capture) -> dict[tuple[str, int], tuple[Step, bool
     """Return the collectives by group and number, in the order of the step, and whether the result of each is used."""
     rows: dict[tuple[str, int], tuple[Step, bool]] = {}
     counts: Counter[str] = Counter()
-    for graph in (graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None):
+    for graph in (graph for pair in capture.pairs for graph in pair.graphs):
         used_names = {name for step in graph.steps for name in used(step)} | set(refs(graph.results))
         # The result of a collective is the result of its wait: the collective itself only starts it.
         waits = {name: step.name for step in graph.steps if step.target == WAIT for name in refs(step.args)}

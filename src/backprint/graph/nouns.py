@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import importlib
 import keyword
+import math
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -211,10 +212,7 @@ class TensorSpec:
     @property
     def numel(self) -> int:
         """The number of elements; symbolic sizes count as one."""
-        count = 1
-        for size in self.shape:
-            count *= size if isinstance(size, int) else 1
-        return count
+        return math.prod([size for size in self.shape if isinstance(size, int)])
 
     @property
     def nbytes(self) -> int:
@@ -313,6 +311,11 @@ class Source:
             if comment != text or (part == "file" and not comment):
                 # A frozen dataclass assigns its fields only in this way.
                 object.__setattr__(self, part, comment or "_" * (part == "file"))
+
+    @property
+    def at(self) -> str:
+        """The file and the line, as messages name them: `model.py:12`."""
+        return f"{self.file}:{self.line}"
 
 
 _AMBIGUOUS = {
@@ -487,8 +490,12 @@ def graph_in_words(graph: Graph | FoldedGraph, steps: int) -> str:
 
 
 def _check_graph(graph: Graph) -> None:
-    """Raise unless every value is defined once, before its use, and the ports match their values."""
-    _check_members(graph)
+    """Raise unless every name is defined once, every value before its use, and the ports match their values."""
+    members = [*(symbol.name for symbol in graph.symbols), *(name for name, _ in graph.subgraphs)]
+    for name in members:
+        check_local(name)
+        if name == "forward" or members.count(name) > 1:
+            raise GraphError(f"{name!r} is defined twice in one class")
     defined: set[str] = set()
     attributes = {name for name, _ in graph.subgraphs}
     for port in graph.inputs:
@@ -504,15 +511,6 @@ def _check_graph(graph: Graph) -> None:
     for port, result in zip(graph.outputs, graph.results, strict=True):
         _check_role(port, "output", OUT_ROLES)
         _check_use(result, port, defined, attributes)
-
-
-def _check_members(graph: Graph) -> None:
-    """Raise unless each symbol and each subgraph has a name of its own."""
-    members = [*(symbol.name for symbol in graph.symbols), *(name for name, _ in graph.subgraphs)]
-    for name in members:
-        check_local(name)
-        if name == "forward" or members.count(name) > 1:
-            raise GraphError(f"{name!r} is defined twice in one class")
 
 
 def _check_role(port: Port, side: str, roles: Sequence[str]) -> None:
@@ -559,8 +557,7 @@ def custom_operators(graph: Graph) -> Iterator[tuple[Step, str]]:
 
 def refuse_collectives(capture: Capture, what: str) -> None:
     """Raise if a graph of a Capture has collectives, which `what` cannot run: they need what the other ranks send."""
-    graphs = (graph for pair in capture.pairs for graph in (pair.forward, pair.backward) if graph is not None)
-    for step in (step for graph in graphs for step in graph.steps):
+    for step in (step for pair in capture.pairs for graph in pair.graphs for step in graph.steps):
         if step.target in COLLECTIVES:
             raise RefusedError(
                 f"{what} cannot run {in_a_line(capture.name)}, one rank of several: step {step.name!r} needs what the "
@@ -642,6 +639,12 @@ class Pair:
         """The backward Graph; None where no output requires grad."""
         graph = self._backward
         return graph.get() if isinstance(graph, Deferred) else graph
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The forward Graph, and the backward Graph where there is one."""
+        forward, backward = self.forward, self.backward
+        return (forward,) if backward is None else (forward, backward)
 
     @property
     def saved(self) -> tuple[Port, ...]:
@@ -977,7 +980,7 @@ class Capture:
         return self  # it is never edited
 
     def __str__(self) -> str:
-        return "\n\n".join(str(graph) for pair in self.pairs for graph in (pair.forward, pair.backward) if graph)
+        return "\n\n".join(str(graph) for pair in self.pairs for graph in pair.graphs)
 
     def __repr__(self) -> str:
         engine = f"{self.engine}{', fake' if self.fake else ''}"

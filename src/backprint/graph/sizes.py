@@ -19,8 +19,8 @@ from backprint.errors import GraphError, RefusedError
 from backprint.graph.nouns import (
     Atom,
     Device,
-    Dict,
     Graph,
+    Leaf,
     List,
     Port,
     Ref,
@@ -34,7 +34,7 @@ from backprint.graph.nouns import (
     check_expression,
     leaves,
 )
-from backprint.graph.steps import free, live, mapped, with_names
+from backprint.graph.steps import among, free, live, mapped, mapped_leaves, with_names
 
 # ---- Expressions
 
@@ -56,18 +56,13 @@ def _bounded_power(base: Number, exponent: Number) -> Number:
     return base**exponent
 
 
-def remainder(left: int, right: int) -> int:
-    """Python's modulo."""
-    return left % right
-
-
 BINARY: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
-    ast.Mod: remainder,
+    ast.Mod: operator.mod,
     ast.Pow: _bounded_power,
     ast.BitAnd: operator.and_,
     ast.BitOr: operator.or_,
@@ -88,8 +83,8 @@ COMPARE: Mapping[type[ast.AST], Callable[[Any, Any], Any]] = {
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "Max": max,
     "Min": min,
-    "Mod": remainder,
-    "PythonMod": remainder,
+    "Mod": operator.mod,
+    "PythonMod": operator.mod,
     "FloorDiv": operator.floordiv,
     "CleanDiv": operator.floordiv,
     "CeilDiv": lambda left, right: -(-left // right),
@@ -122,6 +117,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 
 INFINITE = ("inf", "int_oo")
+"""How sympy and torch print a bound that is infinite."""
 
 
 def evaluate(size: Size, sizes: Sizes) -> Number:
@@ -153,11 +149,16 @@ def _parsed(text: str) -> ast.expr:
 
 
 def _value(node: ast.expr, sizes: Sizes) -> Number:
+    """Return the value of a parsed expression, by the tables above."""
     match node:
         case ast.Constant(value=int() | float() as value):
             total: Number = value
+        case ast.Name(id=name) if name in sizes:
+            total = sizes[name]
+        case ast.Name(id=name) if name in INFINITE:
+            total = math.inf
         case ast.Name(id=name):
-            total = _named(name, sizes)
+            raise GraphError(f"no size is known for {name!r:.80}")
         case ast.BinOp(left, op, right) if type(op) in BINARY:
             total = BINARY[type(op)](_value(left, sizes), _value(right, sizes))
         case ast.UnaryOp(op, operand) if type(op) in UNARY:
@@ -174,14 +175,6 @@ def _value(node: ast.expr, sizes: Sizes) -> Number:
     return total
 
 
-def _named(name: str, sizes: Sizes) -> Number:
-    if name in sizes:
-        return sizes[name]
-    if name in INFINITE:
-        return math.inf
-    raise GraphError(f"no size is known for {name!r:.80}")
-
-
 # ---- Which sizes some shapes imply
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -193,7 +186,7 @@ def names_in(size: Size) -> Iterator[str]:
 
 
 def known(size: Size, sizes: Sizes) -> bool:
-    """Whether all symbols of an expression have a value."""
+    """Whether every symbol of an expression has a value among these sizes."""
     return all(name in sizes or name in FUNCTIONS or name in INFINITE for name in names_in(size))
 
 
@@ -207,7 +200,7 @@ def implied(seen: Iterable[tuple[Size, int]]) -> dict[str, int]:
 
 
 def outside(symbols: Sequence[Symbol], sizes: Sizes) -> Symbol | None:
-    """Return the first symbol whose value is not in its range."""
+    """Return the first symbol whose value is not in its range; None if all are, as far as they are known."""
     for symbol in symbols:
         if all(known(size, sizes) for size in (symbol.name, symbol.low, symbol.high)):
             low, high = evaluate(symbol.low, sizes), evaluate(symbol.high, sizes)
@@ -220,7 +213,7 @@ def outside(symbols: Sequence[Symbol], sizes: Sizes) -> Symbol | None:
 
 
 def example_sizes(graph: Graph) -> dict[str, int]:
-    """Return the sizes at capture."""
+    """Return the value that each symbol of a graph had at capture."""
     return {symbol.name: symbol.hint for symbol in graph.symbols}
 
 
@@ -251,12 +244,12 @@ def with_symbols(graph: Graph, symbols: Sequence[Symbol], names: Mapping[str, st
 
     renamed = _with_specs(graph, lambda spec: _mapped(spec, called, called))
     subgraphs = tuple((name, with_symbols(sub, symbols, names)) for name, sub in graph.subgraphs)
-    used = set(mentioned(renamed)) | {name for _, sub in subgraphs for name in mentioned(sub)}
+    used = set(_mentioned(renamed)) | {name for _, sub in subgraphs for name in _mentioned(sub)}
     declared = tuple(symbol for symbol in symbols if symbol.name in used)
     return replace(renamed, subgraphs=subgraphs, symbols=declared)
 
 
-def mentioned(graph: Graph) -> Iterator[str]:
+def _mentioned(graph: Graph) -> Iterator[str]:
     """Yield the names in the sizes of a graph's specs."""
 
     def look(spec: Spec) -> Iterator[str]:
@@ -276,7 +269,7 @@ def mentioned(graph: Graph) -> Iterator[str]:
 
 
 def _mapped(spec: Spec, size: Callable[[Size], Size], scalar: Callable[[Size], Size] = lambda text: text) -> Spec:
-    """Apply a function to each size of a spec."""
+    """Apply a function to each size of a tensor's spec, and another one to the expression of a scalar's."""
     match spec:
         case TensorSpec(_, shape, stride, offset) if any(
             isinstance(number, str) for number in (*shape, *(stride or ()), offset)
@@ -314,23 +307,24 @@ def at_capture(graph: Graph) -> Graph:
     constants: dict[str, Value] = {}
 
     def learn(name: str, spec: Spec) -> bool:
+        """Note the value of a size that is known at capture; return whether it is known."""
         if isinstance(spec, ScalarSpec) and spec.expression and known(spec.expression, sizes):
             constants[name] = evaluate(spec.expression, sizes)
         return name in constants
 
-    inputs = [port for port in graph.inputs if not learn(port.local, port.spec)]
+    ports = [port for port in graph.inputs if not learn(port.local, port.spec)]
+    inputs = tuple(replace(port, spec=at(port.spec, sizes)) for port in ports)
     steps: list[Step] = []
     for step in graph.steps:
         if not step.is_guard and learn(step.name, step.spec):
             continue
-        mapped_step = mapped(step, lambda name: constants.get(name, Ref(name)))
+        mapped_step = mapped(step, among(constants))
         # A guard on a size that is a constant now held at capture, so it holds.
         if not step.is_guard or type(mapped_step.args[0]) is Ref:
             steps.append(replace(mapped_step, spec=at(step.spec, sizes)))
-    ports = tuple(_port_at(port, sizes) for port in inputs)
-    outputs = tuple(_port_at(port, sizes) for port in graph.outputs)
-    results = tuple(with_names(result, lambda name: constants.get(name, Ref(name))) for result in graph.results)
-    return replace(graph, inputs=ports, steps=tuple(steps), outputs=outputs, results=results, symbols=())
+    outputs = tuple(replace(port, spec=at(port.spec, sizes)) for port in graph.outputs)
+    results = tuple(with_names(result, among(constants)) for result in graph.results)
+    return replace(graph, inputs=inputs, steps=tuple(steps), outputs=outputs, results=results, symbols=())
 
 
 def held_constant(graph: Graph) -> Graph:
@@ -338,15 +332,18 @@ def held_constant(graph: Graph) -> Graph:
     constants: dict[str, Value] = {}
     steps = []
     for step in graph.steps:
-        steps.append(step if step.is_guard else mapped(step, lambda name: constants.get(name, Ref(name))))
+        steps.append(step if step.is_guard else mapped(step, among(constants)))
         if step.target == "assert_equal" and isinstance(step.args[0], Ref):
             constants[step.args[0].name] = step.args[1]
-    results = tuple(with_names(result, lambda name: constants.get(name, Ref(name))) for result in graph.results)
+    results = tuple(with_names(result, among(constants)) for result in graph.results)
     return replace(graph, steps=tuple(steps), results=results)
 
 
-def _port_at(port: Port, sizes: Mapping[str, int]) -> Port:
-    return replace(port, spec=at(port.spec, sizes))
+def without_saved(graph: Graph) -> Graph:
+    """Return a forward that saves nothing: without steps that only a backward needs."""
+    pairs = zip(graph.outputs, graph.results, strict=True)
+    kept = [(port, result) for port, result in pairs if port.role != "saved"]
+    return live(replace(graph, outputs=tuple(p for p, _ in kept), results=tuple(r for _, r in kept)))
 
 
 def tensors_alone(graph: Graph) -> Graph:
@@ -409,8 +406,8 @@ def contiguous_inputs(graph: Graph) -> Graph:
         ]
         inputs.append(replace(port, spec=replace(port.spec, stride=None, offset=0)))
         renamed[port.local] = Ref(names[2])
-    steps = tuple(mapped(step, lambda name: renamed.get(name, Ref(name))) for step in graph.steps)
-    results = tuple(with_names(result, lambda name: renamed.get(name, Ref(name))) for result in graph.results)
+    steps = tuple(mapped(step, among(renamed)) for step in graph.steps)
+    results = tuple(with_names(result, among(renamed)) for result in graph.results)
     return replace(graph, inputs=tuple(inputs), steps=(*first, *steps), results=results)
 
 
@@ -423,19 +420,16 @@ def unguarded_graph(graph: Graph) -> Graph:
 # ---- Graphs on another device
 
 
-def without_saved(graph: Graph) -> Graph:
-    """Return a forward that saves nothing: without steps that only a backward needs."""
-    pairs = zip(graph.outputs, graph.results, strict=True)
-    kept = [(port, result) for port, result in pairs if port.role != "saved"]
-    return live(replace(graph, outputs=tuple(p for p, _ in kept), results=tuple(r for _, r in kept)))
-
-
 def new_devices(graph: Graph, device: str) -> dict[str, str]:
     """Return the new device of each device's tensors if a graph moves to `device`.
 
     If a graph has tensors on a GPU, only these move; its tensors on the CPU are there for a reason.
     """
-    here = {name for name in _devices_of(graph) if name != "cpu"} or {"cpu"}
+    specs = [port.spec for port in (*graph.inputs, *graph.outputs)]
+    values = [value for step in graph.steps for value in (*step.args, *dict(step.kwargs).values())]
+    devices = {leaf.name for value in values for leaf in leaves(value) if isinstance(leaf, Device)}
+    devices |= {spec.device for spec in specs if isinstance(spec, TensorSpec)}
+    here = devices - {"cpu"} or {"cpu"}
     return {name: device for name in sorted(here) if name != device}
 
 
@@ -443,33 +437,12 @@ def on_device(graph: Graph, places: Mapping[str, str]) -> Graph:
     """Return a forward graph with moved tensors. It saves nothing: on another device a backward needs other values."""
     if not places:
         return graph
-    graph = in_general_form(without_saved(graph))
-    return replace(
-        graph,
-        inputs=tuple(_port_on(port, places) for port in graph.inputs),
-        steps=tuple(_step_on(step, places) for step in graph.steps),
-        outputs=tuple(_port_on(port, places) for port in graph.outputs),
-    )
 
+    def on(leaf: Leaf) -> Leaf:
+        return Device(places.get(leaf.name, leaf.name)) if isinstance(leaf, Device) else leaf
 
-def _devices_of(graph: Graph) -> set[str]:
-    """Return the devices of a graph's ports, and those in its steps."""
-    specs = [port.spec for port in (*graph.inputs, *graph.outputs)]
-    values = [value for step in graph.steps for value in (*step.args, *dict(step.kwargs).values())]
-    named = {leaf.name for value in values for leaf in leaves(value) if isinstance(leaf, Device)}
-    return {spec.device for spec in specs if isinstance(spec, TensorSpec)} | named
-
-
-def _port_on(port: Port, places: Mapping[str, str]) -> Port:
-    """Return a port with its tensor moved."""
-    return replace(port, spec=_spec_on(port.spec, places))
-
-
-def _step_on(step: Step, places: Mapping[str, str]) -> Step:
-    """Return a step with its tensors moved."""
-    args = tuple(_value_on(value, places) for value in step.args)
-    kwargs = tuple((key, _value_on(value, places)) for key, value in step.kwargs)
-    return replace(step, args=args, kwargs=kwargs, spec=_spec_on(step.spec, places))
+    moved = _with_specs(in_general_form(without_saved(graph)), lambda spec: _spec_on(spec, places))
+    return replace(moved, steps=tuple(mapped_leaves(step, on) for step in moved.steps))
 
 
 def _spec_on(spec: Spec, places: Mapping[str, str]) -> Spec:
@@ -477,20 +450,6 @@ def _spec_on(spec: Spec, places: Mapping[str, str]) -> Spec:
     if isinstance(spec, tuple):
         return tuple(_spec_on(part, places) for part in spec)
     return replace(spec, device=places.get(spec.device, spec.device)) if isinstance(spec, TensorSpec) else spec
-
-
-def _value_on(value: Value, places: Mapping[str, str]) -> Value:
-    """Return a value with its devices replaced."""
-    match value:
-        case Device(name):
-            return Device(places.get(name, name))
-        case tuple():
-            return tuple(_value_on(item, places) for item in value)
-        case List(items):
-            return List(tuple(_value_on(item, places) for item in items))
-        case Dict(pairs):
-            return Dict(tuple((_value_on(key, places), _value_on(item, places)) for key, item in pairs))
-    return value
 
 
 # ---- Operators of one device
@@ -513,26 +472,29 @@ GENERAL: Mapping[str, tuple[str, str]] = {
 arguments as it calls them. `-` is an argument that it does not have."""
 
 ORDER = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+"""The positional arguments of `scaled_dot_product_attention`."""
+
 USUAL: Mapping[str, Value] = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False}
+"""The defaults of those that a kernel may not have."""
 
 
 def in_general_form(graph: Graph) -> Graph:
     """Replace operators that are the kernel of one device by the operator that chooses a kernel."""
-    new_values: dict[str, Ref] = {}
+    new_values: dict[str, Value] = {}
     steps: list[Step] = []
     for step in graph.steps:
-        step = mapped(step, lambda name: new_values.get(name, Ref(name)))
+        step = mapped(step, among(new_values))
         if step.target in GENERAL:
             # A kernel returns the output and more (log-sum-exp, random state), the general operator the output alone.
             # So its item 0 becomes the step itself.
             new_values[step.name] = Ref(step.name)
             steps.append(_general(step))
-        elif (
-            step.target == "operator.getitem" and step.args[0] in new_values.values() and isinstance(step.args[0], Ref)
-        ):
+            continue
+        value = step.args[0] if step.target == "operator.getitem" else None
+        if isinstance(value, Ref) and value in new_values.values():
             if step.args[1] != 0:
-                raise RefusedError(f"{step.name!r} uses what only a kernel of one device gives: {step.args[0].name!r}")
-            new_values[step.name] = step.args[0]
+                raise RefusedError(f"{step.name!r} uses what only a kernel of one device gives: {value.name!r}")
+            new_values[step.name] = value
         else:
             steps.append(step)
     results = tuple(new_values.get(value.name, value) if isinstance(value, Ref) else value for value in graph.results)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 
 from backprint.common.names import free_name
-from backprint.graph.nouns import Dict, Graph, List, Ref, Slice, Spec, Step, TensorSpec, Value, refs
+from backprint.graph.nouns import Dict, Graph, Leaf, List, Ref, Slice, Spec, Step, TensorSpec, Value, refs
 from backprint.graph.operators import operators
 
 READING = "aten._local_scalar_dense.default"
@@ -24,7 +24,8 @@ def used(step: Step) -> tuple[str, ...]:
 def behind(
     names: Iterable[str], makers: Mapping[str, Step], stops: Callable[[str], bool] = lambda name: False
 ) -> Iterator[str]:
-    """Yield the values that these are computed from, themselves first, each once, through the steps that make them.
+    """Yield these names, and the names of all values that they are computed from through the steps that make them, each
+    once.
 
     Values at which the walk `stops` are yielded, but not the values they are computed from.
     """
@@ -65,40 +66,53 @@ def free(name: str, used_names: Collection[str]) -> str:
     return free_name(name[:240], used_names)
 
 
-def mapped(step: Step, value: Callable[[str], Value]) -> Step:
+def mapped(step: Step, named: Callable[[str], Value]) -> Step:
     """Replace the names in a step by values."""
-    args = tuple(with_names(argument, value) for argument in step.args)
-    kwargs = tuple((key, with_names(argument, value)) for key, argument in step.kwargs)
-    # The step itself where nothing changes: `replace` would check all of it again.
-    return step if (args, kwargs) == (step.args, step.kwargs) else replace(step, args=args, kwargs=kwargs)
+    return mapped_leaves(step, lambda leaf: named(leaf.name) if type(leaf) is Ref else leaf)
+
+
+def among(values: Mapping[str, Value]) -> Callable[[str], Value]:
+    """Return a function from a name to what stands for it among these values; any other name stands for itself."""
+    return lambda name: values.get(name, Ref(name))
 
 
 def with_names(value: Value, named: Callable[[str], Value]) -> Value:
     """Replace the names in a value by values."""
+    return with_leaves(value, lambda leaf: named(leaf.name) if type(leaf) is Ref else leaf)
+
+
+def mapped_leaves(step: Step, new: Callable[[Leaf], Value]) -> Step:
+    """Replace the leaves in the arguments of a step."""
+    args = tuple(with_leaves(argument, new) for argument in step.args)
+    kwargs = tuple((key, with_leaves(argument, new)) for key, argument in step.kwargs)
+    # The step itself where nothing changes: `replace` would check all of it again.
+    return step if (args, kwargs) == (step.args, step.kwargs) else replace(step, args=args, kwargs=kwargs)
+
+
+def with_leaves(value: Value, new: Callable[[Leaf], Value]) -> Value:
+    """Replace the leaves of a value: its names, numbers, texts and constants."""
     match value:
-        case Ref(name):
-            return named(name)
         case tuple():
-            return tuple(with_names(item, named) for item in value)
+            return tuple([with_leaves(item, new) for item in value])
         case List(items):
-            return List(tuple(with_names(item, named) for item in items))
+            return List(tuple([with_leaves(item, new) for item in items]))
         case Slice(start, stop, step):
-            return Slice(with_names(start, named), with_names(stop, named), with_names(step, named))
+            return Slice(with_leaves(start, new), with_leaves(stop, new), with_leaves(step, new))
         case Dict(pairs):
-            return Dict(tuple((with_names(key, named), with_names(item, named)) for key, item in pairs))
-    return value
+            return Dict(tuple([(with_leaves(key, new), with_leaves(item, new)) for key, item in pairs]))
+    return new(value)
 
 
 # ---- Specs of values, and names of operators
 
 
 def specs_of(graph: Graph) -> dict[str, Spec]:
-    """Return the spec of each value."""
+    """Return the spec of each input and of the result of each step, by name."""
     return {port.local: port.spec for port in graph.inputs} | {step.name: step.spec for step in graph.steps}
 
 
 def tensors_in(spec: Spec) -> Iterator[TensorSpec]:
-    """Yield the tensors of a spec."""
+    """Yield the specs of tensors in a spec, which is a tuple for a step with several results."""
     if isinstance(spec, TensorSpec):
         yield spec
     elif isinstance(spec, tuple):

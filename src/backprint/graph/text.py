@@ -108,7 +108,7 @@ def count_tokens(text: str) -> int:
 
 
 def scan(text: str) -> _Scanned:
-    """Scan a text; raise if it is huge or misleading."""
+    """Separate strings and comments from code; raise if the text is huge or misleading."""
     if len(text) > MAX_CHARACTERS:
         raise RefusedError(f"the text has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read")
     if (quotes := sum(map(text.count, "\"'#"))) > MAX_QUOTES:
@@ -130,10 +130,10 @@ def scan(text: str) -> _Scanned:
         prefix, string = match["prefix"], match[0][len(match["prefix"]) :]
         if kind in ("open", "end"):
             what = "a backslash outside a string" if string == "\\" else "a string that does not end on its line"
-            raise GraphError(f"line {line_number(text, match)}: {what}: not Python that a graph is written in")
+            raise GraphError(f"line {_line_number(text, match)}: {what}: not Python that a graph is written in")
         if prefix:
             why = "is a string with a prefix, which is not read"
-            raise RefusedError(f"line {line_number(text, match)}: {match[0]!r:.80} {why}")
+            raise RefusedError(f"line {_line_number(text, match)}: {match[0]!r:.80} {why}")
         # One mark for the string, and its line breaks: numbers of lines stay.
         return '"' + "\n" * string.count("\n")
 
@@ -147,8 +147,8 @@ def scan(text: str) -> _Scanned:
     return _Scanned(lines, beside, count_tokens(bare))
 
 
-def line_number(text: str, match: re.Match[str]) -> int:
-    """Return the number of the line of a piece."""
+def _line_number(text: str, match: re.Match[str]) -> int:
+    """Return the number of the line on which a match begins."""
     return text.count("\n", 0, match.start()) + 1
 
 
@@ -184,7 +184,7 @@ MAX_SPEC_DEPTH = 4
 
 
 def show(value: Value) -> str:
-    """Return a value as text."""
+    """Return a value as Python writes it: a literal, a name, or a call such as `torch.device('cpu')`."""
     match value:
         case float():
             return "nan" if math.isnan(value) else repr(value)
@@ -216,7 +216,7 @@ def show(value: Value) -> str:
 
 
 def show_spec(spec: Spec) -> str:
-    """Return a spec as text of an annotation."""
+    """Return a spec as an annotation has it: `f32[64, 3] stride=[1, 64] @cuda:0`."""
     match spec:
         case TensorSpec(dtype, shape, stride, offset, device, layout):
             text = f"{DTYPES[dtype]}[{', '.join(map(str, shape))}]"
@@ -266,7 +266,7 @@ def _split(text: str) -> list[str]:
 
 
 def read_spec(text: str, depth: int = 0) -> Spec:
-    """Return the spec of an annotation's text."""
+    """Return the spec of an annotation, as `show_spec` writes it; `depth` counts the tuples around it."""
     text = text.strip()
     if text == "?":
         return None
@@ -300,7 +300,7 @@ _PORT = re.compile(
 
 
 def _read_port(text: str, local: str = "") -> Port:
-    """Return the port of an annotation's text."""
+    """Return the port of an annotation, as `show_port` writes it, with this identifier in the text."""
     match = _PORT.fullmatch(text)
     if not match:
         raise RefusedError(f"{text!r:.80} is not a port: expected `SPEC ROLE NAME`")
@@ -320,7 +320,7 @@ def show_call(args: Iterable[Value], kwargs: tuple[tuple[str, Value], ...]) -> s
 
 
 def show_step(step: Step) -> str:
-    """Return a step as one line of Python."""
+    """Return a step as one line of Python: `mm: "f32[4, 4]" = aten.mm.default(x, w)`."""
     if step.is_guard:
         value, *expected = map(show, step.args)
         return {
@@ -329,7 +329,8 @@ def show_step(step: Step) -> str:
             "assert_shape": f"assert {value}.shape == {''.join(expected)}",
         }[step.target]
     annotation = f': "{show_spec(step.spec)}"' if step.spec is not None else ""
-    if step.target == "operator.getitem" and not step.kwargs and _is_plain_item(step.args):
+    is_item = step.target == "operator.getitem" and len(step.args) == 2 and not step.kwargs
+    if is_item and type(step.args[0]) is Ref and type(step.args[1]) in (int, str):
         return f"{step.name}{annotation} = {show(step.args[0])}[{show(step.args[1])}]"
     return f"{step.name}{annotation} = {_callable_name(step.target)}({show_call(step.args, step.kwargs)})"
 
@@ -340,21 +341,17 @@ def _callable_name(target: str) -> str:
     return f"getattr({head}, {last!r})" if keyword.iskeyword(last) else target
 
 
-def _is_plain_item(args: tuple[Value, ...]) -> bool:
-    return len(args) == 2 and type(args[0]) is Ref and type(args[1]) in (int, str)
-
-
 def show_comment(source: Source | None, echo: Echo | None) -> str:
-    """Return the line above a group of steps: their echo and their source."""
+    """Return the line above steps with one echo and one source; `# -` if they have neither."""
     text = f"{echo.kind} {', '.join(echo.names)};" if echo else ""
     if source:
         module = f"[{source.module}] " if source.module else ""
-        text += f" {module}{source.file}:{source.line} in {source.function}: {source.code}"
+        text += f" {module}{source.at} in {source.function}: {source.code}"
     return "# " + (text.strip() or "-")
 
 
 def emit_class(graph: Graph, name: str, indent: str) -> Iterator[str]:
-    """Yield the lines of one class."""
+    """Yield the lines of a graph as a class, its subgraphs as classes in that class."""
     inner, body = indent + "    ", indent + "        "
     yield f"{indent}class {name}(torch.nn.Module):"
     for symbol in graph.symbols:
@@ -383,7 +380,7 @@ def emit_class(graph: Graph, name: str, indent: str) -> Iterator[str]:
 
 
 def quote(text: str) -> str:
-    """Return a string in double quotes."""
+    """Return a string literal in double quotes, for a text without line breaks."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -417,40 +414,30 @@ def parse(text: str) -> Graph:
     text = "\n".join(scanned.lines)
     # Millions of objects are made here and all are kept: the collector would look at them over and over.
     with collector_paused():
-        return _parsed(text, scanned)
-
-
-def _parsed(text: str, scanned: _Scanned) -> Graph:
-    """Return the Graph of a text that is neither huge nor misleading."""
-    try:
-        if scanned.tokens > MAX_TOKENS:
-            return _read_in_pieces(text, scanned)
-        tree = python_tree(text)
-        graph = _module(tree, _Reader(scanned.lines))
-        if emit(graph).rstrip("\n") != text.rstrip("\n"):
-            check_same(tree, python_tree(emit(graph)), scanned.lines)
-        return graph
-    except (RecursionError, MemoryError) as error:
-        raise _too_deep(error) from None
+        try:
+            if scanned.tokens > MAX_TOKENS:
+                return _read_in_pieces(text, scanned)
+            tree = python_tree(text)
+            graph = _module(tree, _Reader(scanned.lines))
+            if emit(graph).rstrip("\n") != text.rstrip("\n"):
+                _check_same(tree, python_tree(emit(graph)), scanned.lines)
+            return graph
+        except (RecursionError, MemoryError) as error:
+            raise _too_deep(error) from None
 
 
 def tree_of(text: str) -> tuple[ast.Module, list[str]]:
     """Return Python's tree of a text that is neither huge nor misleading, and its lines; nothing is run."""
-    tree, scanned = _tree_and_comments(text)
-    if scanned.beside:
-        raise _comment_beside(scanned)
-    return tree, scanned.lines
-
-
-def _tree_and_comments(text: str) -> tuple[ast.Module, _Scanned]:
-    """Return Python's tree of a text in which comments may stand beside code, and what the scan found."""
     scanned = scan(text)
     if scanned.tokens > MAX_TOKENS:
         raise RefusedError(f"the text has {scanned.tokens:,} names, numbers and marks; at most {MAX_TOKENS:,} are read")
     try:
-        return python_tree("\n".join(scanned.lines)), scanned
+        tree = python_tree("\n".join(scanned.lines))
     except (RecursionError, MemoryError) as error:
         raise _too_deep(error) from None
+    if scanned.beside:
+        raise _comment_beside(scanned)
+    return tree, scanned.lines
 
 
 def _comment_beside(scanned: _Scanned) -> RefusedError:
@@ -462,7 +449,7 @@ def _too_deep(error: BaseException) -> RefusedError:
 
 
 def python_tree(text: str) -> ast.Module:
-    """Return Python's tree of a text that was scanned."""
+    """Return Python's tree of a text that was scanned; GraphError if the text is not Python."""
     try:
         with warnings.catch_warnings():
             # Python warns of an odd escape, for example. With warnings as errors, that would be raised here.
@@ -516,7 +503,7 @@ _NOT_RUN = frozenset({"annotation", "returns", "kind", "type_comment", "type_ign
 """Fields of nodes that change nothing: the reader checks that annotations are texts."""
 
 
-def check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> None:
+def _check_same(tree: ast.Module, written: ast.Module, lines: Sequence[str]) -> None:
     """Raise at the first node of a text that is another in the text of the Graph that was read of it."""
     for own in (tree, written):
         match own.body:

@@ -18,7 +18,7 @@ from backprint.graph.keys import PortKey, in_a_line, number_of
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class _Word:
     """The meaning of one verdict, and its color. `equal` says that all ports compared equal."""
 
     meaning: str
@@ -26,13 +26,13 @@ class Word:
     equal: bool = False
 
 
-WORDS: Mapping[str, Word] = {
-    "bitwise": Word("every port equal to the bit", "green", True),
-    "undifferentiable": Word("no output requires grad; the forward is kept, and compared equal", "cyan", True),
-    "close": Word("equal within the tolerance; the errors and the tolerance are given", "cyan", True),
-    "unproven": Word("not compared, and why; never good", "yellow"),
-    "wrong": Word("not equal", "red"),
-    "failed": Word("it did not run; the cause is given", "red"),
+WORDS: Mapping[str, _Word] = {
+    "bitwise": _Word("every port equal to the bit", "green", True),
+    "undifferentiable": _Word("no output requires grad; the forward is kept, and compared equal", "cyan", True),
+    "close": _Word("equal within the tolerance; the errors and the tolerance are given", "cyan", True),
+    "unproven": _Word("not compared, and why; never good", "yellow"),
+    "wrong": _Word("not equal", "red"),
+    "failed": _Word("it did not run; the cause is given", "red"),
 }
 """The verdicts, from best to worst."""
 
@@ -82,12 +82,8 @@ def proved_ports(ports: int, powerless: Sequence[str]) -> str:
     shown = f" ({', '.join(powerless[:3])}{', …' if len(powerless) > 3 else ''})"
     verb = "does" if len(powerless) == 1 else "do"
     counts = f"{ports - len(powerless)} of {ports} ports proved; {len(powerless)} {verb} not move{shown}"
-    return f"vacuous, no proof: {counts}" if _is_vacuous(ports, powerless) else counts
-
-
-def _is_vacuous(ports: int, powerless: Sequence[str]) -> bool:
-    """Whether most ports of a check do not move, so that it says next to nothing of the whole."""
-    return 2 * len(powerless) > ports
+    # A check of which most ports do not move says next to nothing of the whole.
+    return f"vacuous, no proof: {counts}" if 2 * len(powerless) > ports else counts
 
 
 def proof_arguments(stored: Mapping[str, Any] | None) -> tuple[str, object, Sequence[str]]:
@@ -113,7 +109,7 @@ def nonfinite_of(stored: Mapping[str, Any] | None) -> str:
 
 
 def ports_without_power(count: int) -> str:
-    """Return the number of ports without power as text."""
+    """Return a number of ports without power in words: `3 ports without power`."""
     return f"{count} {'port' if count == 1 else 'ports'} without power"
 
 
@@ -140,7 +136,7 @@ class PortVerdict:
 
     @property
     def key(self) -> PortKey:
-        """The key of the port."""
+        """The role and the name of the port."""
         return PortKey(self.role, self.name)
 
     def __str__(self) -> str:
@@ -238,9 +234,8 @@ def worst_derivative(derivatives: Iterable[Derivative]) -> Derivative | None:
 
     The worst is `not the derivative`, then `cannot tell`, then one that was meant to differ somewhere.
     """
-    order = (NOT_THE_DERIVATIVE, CANNOT_TELL)
     # `derivative but for …` has rank 1, between `cannot tell` and `derivative`: its text is no key.
-    ranks = {word: len(order) + 1 - place for place, word in enumerate(order)} | {DERIVATIVE: 0}
+    ranks = {NOT_THE_DERIVATIVE: 3, CANNOT_TELL: 2, DERIVATIVE: 0}
     return max(derivatives, key=lambda derivative: ranks.get(derivative.word, 1), default=None)
 
 
@@ -346,7 +341,7 @@ class Proofs:
         return sum(len(ports) for _, ports in self.without)
 
     def in_one_line(self) -> str:
-        """Return the numbers of proofs in one line."""
+        """Return the counts in one line, as commands print them."""
         counts = [f"{self.proved:,} of {self.differentiable:,} that are done and differentiable"]
         if self.forwards_alone:
             counts.append(f"{self.proved_forwards:,} of {self.forwards_alone:,} forwards alone")

@@ -44,7 +44,8 @@ def _tensors_alone(graph: Graph) -> list[str]:
     """Return the lines of the class for GraphNet's tools; none if they can take the graph's own."""
     numbers = [port.local for port in graph.inputs if isinstance(port.spec, ScalarSpec)]
     orders = {port.local: order for port in graph.inputs if (order := permuted(port.spec)) is not None}
-    if not (numbers or orders) and all(_has_elements(port.spec) for port in graph.outputs):
+    have_elements = (isinstance(port.spec, TensorSpec) and 0 not in port.spec.shape for port in graph.outputs)
+    if not (numbers or orders) and all(have_elements):
         return []
     names = [port.local for port in graph.inputs]
     lines = [f"        {name} = {name}.item() if torch.is_tensor({name}) else {name}" for name in numbers]
@@ -61,11 +62,6 @@ def _tensors_alone(graph: Graph) -> list[str]:
         "        return (*[value for value in found if torch.is_tensor(value) and value.numel()],)",
         "",
     ]
-
-
-def _has_elements(spec: object) -> bool:
-    """Whether an output is a tensor that has elements, as far as its sizes are known."""
-    return isinstance(spec, TensorSpec) and 0 not in spec.shape
 
 
 def _with_names(head: str, names: list[str], tail: str) -> list[str]:

@@ -77,7 +77,7 @@ class _StoredExchanges(Mapping[str, "Sequence[Exchange]"]):
                     raise SampleError(f"{rows.path}: the sample has no group {group!r:.80}")
                 for number, row in enumerate(rows.items(MAX_EXCHANGES)):
                     kind, members = row.items(2)
-                    options = [options_of(member) for member in members.items(len(groups[group]))]
+                    options = [tuple(map(_option_of, member.items(8))) for member in members.items(len(groups[group]))]
                     sent = tuple(tensors.get(_name_of_sent(group, number, place)) for place in range(len(options)))
                     received = tensors.get(_name_of_received(group, number))
                     known = [tensor is not None for tensor in sent]
@@ -100,13 +100,8 @@ class _StoredExchanges(Mapping[str, "Sequence[Exchange]"]):
         return len(self.rows)
 
 
-def options_of(field: Field) -> tuple[Any, ...]:
-    """Return the options of a member: texts, numbers, and lists of numbers."""
-    return tuple(_option_of(option) for option in field.items(8))
-
-
 def _option_of(field: Field) -> Any:
-    """Return one option."""
+    """Return one option of a collective: a text, a number, or a list of numbers."""
     if isinstance(field.value, str):
         return field.text(64)
     if isinstance(field.value, list):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,7 +37,7 @@ from backprint.sample.recipes import (
     redraw,
     to_json,
 )
-from backprint.values.geometry import overlaps_itself, span
+from backprint.values.geometry import contiguous_strides, overlaps_itself, span
 from backprint.values.memory import bits_of
 from backprint.values.tree import alias_groups, strided_parts
 
@@ -55,6 +55,7 @@ LARGE = 1e4
 """A larger value is a marker, not a number to compute with."""
 
 STATISTICS = re.compile(r"(?:^|[._])running_(?:mean|var)$")
+"""The names of buffers that are statistics, as PyTorch's own modules have them."""
 
 
 def _livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
@@ -79,7 +80,7 @@ def _livened(capture: Capture, recipes: Mapping[str, Recipe]) -> dict[str, Recip
 
 
 def _constant_value(recipe: Recipe) -> float | None:
-    """Return the value of a constant float tensor, or None."""
+    """Return the value of all elements by a recipe of floats; None if they differ, or are markers."""
     value = dict(recipe.facts).get("value")
     if recipe.kind != "constant" or recipe.dtype not in FLOATS or not recipe.extent or value is None:
         return None
@@ -173,7 +174,7 @@ def recipe_at(tensor: Tensor, kind: str, facts: Facts, seed: int, base: tuple[in
 
 
 def fitted_facts(tensor: Tensor) -> tuple[str, Facts]:
-    """Return the kind and the facts of the first row of FITS that holds."""
+    """Return the kind and the facts of the first row of FITS that describes a tensor; `exact` if none does."""
     if dtype_name(tensor) not in NUMBERS:
         return "exact", {}
     if tensor.numel() == 0:
@@ -202,11 +203,12 @@ def look(tensor: Tensor) -> _SeenValues:
         distinct=distinct(flat),
         low=low,
         high=high,
-        moments=mean_and_std(flat, low, high) if flat.is_floating_point() else None,
+        moments=_mean_and_std(flat, low, high) if flat.is_floating_point() else None,
     )
 
 
 def matrix(tensor: Tensor, extent: int) -> tuple[int, int] | None:
+    """Return the rows and columns of the last two dimensions if storage holds whole matrices of them, row by row."""
     if tensor.dim() < 2 or tensor.is_complex():
         return None
     rows, cols = tensor.shape[-2:]
@@ -214,7 +216,7 @@ def matrix(tensor: Tensor, extent: int) -> tuple[int, int] | None:
     return (rows, cols) if row_major and rows > 1 and cols > 1 and extent % (rows * cols) == 0 else None
 
 
-def mean_and_std(flat: Tensor, low: float, high: float) -> tuple[float, float] | None:
+def _mean_and_std(flat: Tensor, low: float, high: float) -> tuple[float, float] | None:
     """Return mean and standard deviation to 7 digits, which hides the order of summation; None if a draw would
     overflow."""
     limit = torch.finfo(torch.float64 if flat.dtype is torch.float64 else torch.float32).max
@@ -239,7 +241,8 @@ def distinct(flat: Tensor) -> tuple[tuple[Any, int], ...] | None:
     # Compared as bits: NaN is then equal to itself, and -0.0 is not 0.0.
     left = bits_of(flat)
     sampled = left[:: max(1, left.numel() // 1024)]
-    if len(set(sampled[: 4 * FEW].tolist())) > FEW or sampled.unique().numel() > FEW:  # a sort takes longer than a look
+    # Most samples end at their first numbers: `unique` sorts all of them, which takes longer.
+    if len(set(sampled[: 4 * FEW].tolist())) > FEW or sampled.unique().numel() > FEW:
         return None
     counts: list[tuple[Any, int]] = []
     while left.numel() and len(counts) < FEW:
@@ -277,7 +280,7 @@ def _as_arange(seen: _SeenValues) -> Facts | None:
     back = bits_of(seen.flat) == bits_of(seen.flat[:1])  # where it starts again
     period = int(back[1:].nonzero()[0]) + 1 if bool(back[1:].any()) else seen.size
     facts = {"start": head[0], "step": head[1] - head[0], "period": period}
-    return facts if seen.size % period == 0 and drawn_alike(seen, "arange", facts) else None
+    return facts if seen.size % period == 0 and _drawn_alike(seen, "arange", facts) else None
 
 
 def _as_tril(seen: _SeenValues) -> Facts | None:
@@ -295,10 +298,10 @@ def _as_tril(seen: _SeenValues) -> Facts | None:
         "inside": _plain_number(seen.flat[(rows - 1) * cols].item()),
         "outside": _plain_number(seen.flat[cols - 1].item()),
     }
-    return facts if drawn_alike(seen, "tril", facts) else None
+    return facts if _drawn_alike(seen, "tril", facts) else None
 
 
-def drawn_alike(seen: _SeenValues, kind: str, facts: Facts) -> bool:
+def _drawn_alike(seen: _SeenValues, kind: str, facts: Facts) -> bool:
     """Whether these facts draw exactly the elements seen."""
     drawn = run_sample.DRAWS[kind](Recipe(kind, seen.dtype, (seen.size,), (1,), extent=seen.size), **facts)
     return torch.equal(bits_of(drawn.to(seen.flat.device)), bits_of(seen.flat))
@@ -319,7 +322,7 @@ def _as_choice(seen: _SeenValues) -> Facts | None:
     return {"values": tuple(value for value, _ in seen.distinct), "weights": tuple(n for _, n in seen.distinct)}
 
 
-def as_integers(seen: _SeenValues) -> Facts | None:
+def _as_integers(seen: _SeenValues) -> Facts | None:
     return {"low": seen.low, "high": seen.high} if seen.dtype in INTEGERS else None
 
 
@@ -348,7 +351,7 @@ FITS: tuple[tuple[str, Callable[[_SeenValues], Facts | None]], ...] = (
     ("tril", _as_tril),
     ("permutation", _as_permutation),
     ("choice", _as_choice),
-    ("integers", as_integers),
+    ("integers", _as_integers),
     ("uniform", _as_uniform),
     ("normal", _as_normal),
 )
@@ -364,20 +367,24 @@ def fit_all(tensors: Mapping[str, Tensor], seed: int, exact: Collection[str] = (
     unknown = sorted(set(exact) - set(tensors))
     if unknown:
         raise UsageError(f"exact names no input: {', '.join(unknown)}; the inputs are {', '.join(tensors)}")
-    recipes = {name: _sparse_recipe(name, tensor, tensors) for name, tensor in tensors.items() if opens(tensor)}
+    recipes = {name: _sparse_recipe(name, tensor, tensors) for name, tensor in tensors.items() if _opens(tensor)}
     tensors, exact = opened(tensors, recipes, exact)
-    for names in sharing({name: tensor for name, tensor in tensors.items() if name not in recipes}):
+    for names in _sharing({name: tensor for name, tensor in tensors.items() if name not in recipes}):
         group = {name: tensors[name] for name in names}
         forced = any(name in exact for name in names)
-        if len(group) == 1 or len({tensor.dtype for tensor in group.values()}) > 1 or any(map(lazy, group.values())):
-            kept = forced or len(group) > 1
-            recipes |= {name: alone(tensor, derive(seed, name), kept) for name, tensor in group.items()}
-        else:
+        is_lazy = any(tensor.is_conj() or tensor.is_neg() for tensor in group.values())
+        if len(group) > 1 and len({tensor.dtype for tensor in group.values()}) == 1 and not is_lazy:
             recipes |= together(group, derive(seed, names[0]), forced)
+            continue
+        for name, tensor in group.items():
+            if (forced or len(group) > 1) and not _why_no_values(tensor):
+                recipes[name] = recipe_at(_resolved_tensor(tensor), "exact", {}, derive(seed, name))
+            else:
+                recipes[name] = fit(tensor, derive(seed, name))
     return {name: recipes[name] for name in tensors}
 
 
-def opens(tensor: Tensor) -> bool:
+def _opens(tensor: Tensor) -> bool:
     """Whether a tensor is made from its parts: a sparse one that has values, and whose indices are valid."""
     if str(tensor.layout)[6:] not in PARTS_OF or tensor.device.type == "meta" or hasattr(tensor, "fake_mode"):
         return False
@@ -416,7 +423,7 @@ def opened(
     return fitted, kept
 
 
-def sharing(tensors: Mapping[str, Tensor]) -> list[list[str]]:
+def _sharing(tensors: Mapping[str, Tensor]) -> list[list[str]]:
     """Group the names by the storage of their tensors; empty tensors and tensors without values share none."""
     groups: dict[Any, list[str]] = {}
     for name, tensor in tensors.items():
@@ -427,21 +434,12 @@ def sharing(tensors: Mapping[str, Tensor]) -> list[list[str]]:
     return list(groups.values())
 
 
-def lazy(tensor: Tensor) -> bool:
-    return bool(tensor.is_conj() or tensor.is_neg())
-
-
-def alone(tensor: Tensor, seed: int, kept: bool) -> Recipe:
-    return (
-        recipe_at(_resolved_tensor(tensor), "exact", {}, seed)
-        if kept and not _why_no_values(tensor)
-        else fit(tensor, seed)
-    )
-
-
 def together(group: Mapping[str, Tensor], seed: int, kept: bool) -> dict[str, Recipe]:
-    """Return one base over the union of the tensors' spans, and views of it."""
-    base = start, extent = union(group.values())
+    """Return one base over the union of the tensors' spans, and views of it; with `kept`, the base keeps its data."""
+    spans = [(tensor.storage_offset(), span(tensor.shape, tensor.stride())) for tensor in group.values()]
+    start = min(begin for begin, _ in spans)
+    extent = max(begin + size for begin, size in spans) - start
+    base = start, extent
     # The recipe of the base is fitted to a tensor that spans all of it, if there is one: its shape tells more than flat
     # memory, a causal mask for example.
     whole = [tensor for tensor in group.values() if span(tensor.shape, tensor.stride()) == extent]
@@ -450,13 +448,6 @@ def together(group: Mapping[str, Tensor], seed: int, kept: bool) -> dict[str, Re
     kind, facts = ("exact", {}) if kept else fitted_facts(sight.detach())
     views = {name: recipe_at(tensor, "view", {"of": first}, seed, base) for name, tensor in group.items()}
     return views | {first: recipe_at(tensor, kind, facts, seed, base)}
-
-
-def union(tensors: Iterable[Tensor]) -> tuple[int, int]:
-    """Return the first storage offset of these tensors, and how many elements they span together."""
-    spans = [(tensor.storage_offset(), span(tensor.shape, tensor.stride())) for tensor in tensors]
-    start = min(begin for begin, _ in spans)
-    return start, max(begin + size for begin, size in spans) - start
 
 
 def exact_data(tensors: Mapping[str, Tensor], recipes: Mapping[str, Recipe]) -> dict[str, Tensor]:
@@ -500,7 +491,14 @@ class Inputs:
             recipes = {name: recipe for name, recipe in recipes.items() if name in wanted}
         if seed is not None:
             recipes = {name: redraw(recipe, derive(seed, name)) for name, recipe in recipes.items()}
-        _check_room(recipes.values())
+        # The memory that they take: views and sparse tensors are made of others.
+        extents = [
+            recipe.extent * getattr(torch, recipe.dtype).itemsize
+            for recipe in recipes.values()
+            if recipe.kind not in ("none", "view", "sparse")
+        ]
+        if complaint := why_too_large(sum(extents)):
+            raise SampleError(f"the inputs are {complaint}")
         tensors = make_all({name: recipe for name, recipe in recipes.items() if recipe.kind != "none"}, self.exact)
         inner = parts_of(recipes)
         return {name: tensor for name, tensor in tensors.items() if name not in inner}
@@ -534,15 +532,9 @@ class Inputs:
         return not self.missing
 
 
-def _check_room(recipes: Iterable[Recipe]) -> None:
-    """Raise if the tensors of these recipes do not fit in memory."""
-    kept = [recipe for recipe in recipes if recipe.kind not in ("none", "view", "sparse")]
-    if complaint := why_too_large(sum(recipe.extent * getattr(torch, recipe.dtype).itemsize for recipe in kept)):
-        raise SampleError(f"the inputs are {complaint}")
-
-
 def with_recipes(capture: Capture, inputs: Inputs | None = None) -> Capture:
-    """Return an engine's Capture with recipes for its inputs: those that made them, or fitted ones."""
+    """Return an engine's Capture with recipes for its inputs: the recipes that made them, if `inputs` has any, else
+    fitted ones."""
     fitted = _fit_fake if capture.fake else fit_inputs
     return replace(capture, recipes=fitted(capture, capture.origin.values(), made_by=inputs))
 
@@ -584,11 +576,11 @@ def _their_own(
     return {
         name: recipes[name]
         for name, tensor in values.items()
-        if name in recipes and name not in shared and name not in exact and makes(recipes[name], tensor)
+        if name in recipes and name not in shared and name not in exact and _makes(recipes[name], tensor)
     }
 
 
-def makes(recipe: Recipe, tensor: Tensor) -> bool:
+def _makes(recipe: Recipe, tensor: Tensor) -> bool:
     """Whether a recipe makes a tensor with this one's geometry, without other tensors."""
     return recipe.kind not in RANKS and recipe_at(tensor, recipe.kind, {}, 0) == replace(recipe, facts=(), seed=0)
 
@@ -606,28 +598,23 @@ def _fit_fake(capture: Capture, values: Mapping[str, Tensor], made_by: Inputs | 
     small = {name: tensor for name, tensor in values.items() if tensor.numel() <= LOOK and name not in same}
     small |= {right: small[left] for left, right in capture.signature.same if left in small}
     ports = {port.name: port for port in capture.pairs[0].forward.inputs if port.name not in same}
-    # First to see which recipes would draw, then again with the tables among them kept exact.
+    # First to see which recipes would draw, then again with the tables among them (rotary frequencies, say) kept exact.
     known = fit_inputs(capture, small)
-    # a table that a fake capture knows (rotary frequencies, say) is kept, not drawn
     tables = [name for name, port in ports.items() if port.role in ("buffer", "constant") and name in small]
     known = fit_inputs(capture, small, exact=[name for name in tables if known.recipes[name].kind in DRAWN_KINDS])
-    theirs = {} if made_by is None else {name: row for name, row in made_by.recipes.items() if name in ports}
-    theirs = {
-        name: row for name, row in theirs.items() if row.kind in (*DRAWN_KINDS, "constant") and name not in known.exact
-    }
-    recipes = {
-        name: theirs.get(name) or known.recipes.get(name) or by_role(port.role, port.spec, derive(capture.seed, name))
-        for name, port in ports.items()
-    }
+    recipes = {}
+    for name, port in ports.items():
+        theirs = None if made_by is None else made_by.recipes.get(name)
+        if theirs is not None and theirs.kind in (*DRAWN_KINDS, "constant") and name not in known.exact:
+            recipes[name] = theirs
+        elif name in known.recipes:
+            recipes[name] = known.recipes[name]
+        else:
+            # Only role and spec are known: a guess, so that the program at least runs.
+            spec: Any = port.spec
+            recipes[name] = _recipe_of_spec(spec, *_guess(port.role, spec.dtype), derive(capture.seed, name))
     recipes |= {right: twin(left, recipes[left]) for left, right in capture.signature.same if left in recipes}
     return Inputs({**known.recipes, **recipes}, known.exact, capture.seed)
-
-
-def by_role(role: str, spec: Any, seed: int) -> Recipe:
-    """Guess a recipe for a tensor of which only role and spec are known, so that the program at least runs."""
-    kind, facts = _guess(role, spec.dtype)
-    shape, stride, extent = geometry(spec)
-    return Recipe(kind, spec.dtype, shape, stride, spec.device, extent, 0, seed, facts)
 
 
 def _guess(role: str, dtype: str) -> tuple[str, tuple[tuple[str, Any], ...]]:
@@ -642,11 +629,16 @@ def _guess(role: str, dtype: str) -> tuple[str, tuple[tuple[str, Any], ...]]:
     return "normal", (("high", 4 * std), ("low", -4 * std), ("mean", 0.0), ("std", std))
 
 
+def _recipe_of_spec(spec: Any, kind: str, facts: tuple[tuple[str, Any], ...], seed: int) -> Recipe:
+    """Return a recipe for a tensor of which only the spec is known, in storage of its own."""
+    shape, stride, extent = geometry(spec)
+    return Recipe(kind, spec.dtype, shape, stride, spec.device, extent, 0, seed, facts)
+
+
 def geometry(spec: TensorSpec) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """Return a spec's shape, strides and extent."""
-    shape = tuple(int(size) for size in spec.shape)
-    strides: Any = torch.empty(shape, device="meta").stride() if spec.stride is None else spec.stride
-    stride = tuple(map(int, strides))
+    """Return the shape and the strides of a spec, and how many elements its tensor spans."""
+    shape = tuple(map(int, spec.shape))
+    stride = contiguous_strides(shape) if spec.stride is None else tuple(map(int, spec.stride))
     return shape, stride, span(shape, stride)
 
 
@@ -685,8 +677,9 @@ def _tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
     tangent_names = [port.name for pair in capture.pairs if pair.backward for port in pair.backward.by_role("tangent")]
     recipes: dict[str, Recipe] = {}
     wanted = {tangent_name(name): known[name] for name in (*capture.signature.differentiable, *tangent_names)}
-    started = getattr(capture.origin, "partial", False)  # the backward of a recorded step started from ones
-    read = {name for guard in capture.guards for name in guard.inputs}  # so did the run whose reads became guards
+    # These are ones, as they were in the run: the tangents of a recorded step, and those that guards depend on.
+    started = getattr(capture.origin, "partial", False)
+    read = {name for guard in capture.guards for name in guard.inputs}
     for key, spec in {**wanted, **_linked_gradients(capture)}.items():
         assert isinstance(spec, TensorSpec)
         if spec.layout != "strided":
@@ -695,8 +688,7 @@ def _tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
             values = bases_of(fitted[key])[-1]
             recipes |= {**fitted, values: normal(fitted[values])} if data != "none" else {key: _undrawn(fitted[key])}
             continue
-        shape, stride, extent = geometry(spec)
-        recipe = Recipe("none", spec.dtype, shape, stride, spec.device, extent, 0, derive(capture.seed, key))
+        recipe = _recipe_of_spec(spec, "none", (), derive(capture.seed, key))
         if spec.dtype in (*FLOATS, *COMPLEX):
             recipe = normal(recipe)
         else:  # integers that a backward changed, such as the batch count of a recomputed batch norm
@@ -710,12 +702,12 @@ def _tangent_recipes(capture: Capture, data: str) -> dict[str, Recipe]:
 
 def _linked_gradients(capture: Capture) -> dict[str, Spec]:
     """Return the inputs that get gradients over links: they are drawn where a Pair runs alone."""
-    specs: dict[str, Spec] = {}
+    linked: dict[str, Spec] = {}
     for link in capture.links:
         if link.target is not None and link.port.role == "gradient":
             ports = capture.pairs[link.target].forward.inputs
-            specs[link.name] = next(port.spec for port in ports if port.name == link.name)
-    return specs
+            linked[link.name] = next(port.spec for port in ports if port.name == link.name)
+    return linked
 
 
 def normal(recipe: Recipe) -> Recipe:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backprint.common.files import open_regular
 from backprint.errors import SampleError
@@ -28,19 +28,14 @@ def kept_bytes(path: Path, name: str) -> bytes | None:
             entry = json.loads(file.read(size)).get(name)
             if entry is None:
                 return None
-            start, end = _offsets_of(entry, os.fstat(file.fileno()).st_size - 8 - size)
-            file.seek(8 + size + start)
-            return file.read(end - start)
+            room = os.fstat(file.fileno()).st_size - 8 - size
+            match entry:
+                case {"data_offsets": [int(start), int(end)]} if 0 <= start <= end <= room:
+                    file.seek(8 + size + start)
+                    return file.read(end - start)
+            raise ValueError(f"a tensor without its place in {room:,} bytes of data: {entry!r:.80}")
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise SampleError(f"{path}: forged or damaged: {error}") from None
-
-
-def _offsets_of(row: Any, room: int) -> tuple[int, int]:
-    """Return where the data of a tensor begins and ends, in the bytes after the header."""
-    match row:
-        case {"data_offsets": [int(start), int(end)]} if 0 <= start <= end <= room:
-            return start, end
-    raise ValueError(f"a tensor without its place in {room:,} bytes of data: {row!r:.80}")
 
 
 def plain_file(path: Path) -> Path:

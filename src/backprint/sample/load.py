@@ -17,7 +17,7 @@ from backprint.common.formats import CAPTURE, WORLD, format_of
 from backprint.errors import RefusedError, SampleError
 from backprint.graph.keys import tangent_name
 from backprint.graph.links import check_links, tensors_in
-from backprint.graph.nouns import Capture, Deferred, Graph, Link, Pair, TensorSpec, allowed, custom_operators
+from backprint.graph.nouns import Capture, Deferred, Graph, Pair, TensorSpec, allowed, custom_operators
 from backprint.graph.text import MAX_CHARACTERS, parse, show_spec
 from backprint.sample.ending import MARKER, ending
 from backprint.sample.exchanges import stored_peers
@@ -138,7 +138,7 @@ def _read_graph(path: Path, requires: Sequence[str], allow: Sequence[str]) -> Gr
         raise SampleError(f"{path}: {error}") from None
     # `python model.py` runs these lines: only the known ones may stand there.
     if marker + rest != (expected := ending(graph)):
-        line = body.count("\n") + 1 + first_difference(marker + rest, expected)
+        line = body.count("\n") + 1 + _first_difference(marker + rest, expected)
         raise RefusedError(
             f"{path}: line {line}: the lines below the graph are not those that samples of this version end with; "
             "nothing was run: if another version saved it, capture the program again"
@@ -159,7 +159,7 @@ def parse_graph(text: str, allow: Sequence[str] = ()) -> Graph:
     return graph
 
 
-def first_difference(text: str, ending: str) -> int:
+def _first_difference(text: str, ending: str) -> int:
     """Return the first line, counted from the marker, that differs from the ending."""
     for number, (left, right) in enumerate(zip(text.split("\n"), ending.split("\n"), strict=False)):
         if left != right:
@@ -180,11 +180,18 @@ def check_operators(graph: Graph, requires: Sequence[str], allow: Sequence[str])
 
 
 def _check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str, Any]) -> None:
-    """Check that results, arguments and links in capture.json name ports of the forward."""
+    """Check that results, arguments and links in capture.json name ports of the forward of Pair `index`."""
     signature, links = facts["signature"], facts["links"]
     outputs = {port.name for port in forward.by_role("output")}
     inputs = {port.name for port in forward.inputs}
-    claims = [*_linked_claims(index, forward, links)]
+    # Each claim is a field of capture.json, a name in it, and the names that may stand there.
+    claims: list[tuple[str, str, set[str]]] = []
+    for link in links:
+        role = link.port.role
+        if link.source == index and role in ("output", "mutation"):
+            claims.append((f"links ({role})", link.port.name, {port.name for port in forward.by_role(role)}))
+        if link.target == index:
+            claims.append(("links (input)", link.name, inputs))
     # The signature names results of the whole Capture. Links say which they are; without links, they are the outputs of
     # its only forward.
     known = {link.name for link in links if link.target is None} if links else outputs
@@ -201,19 +208,8 @@ def _check_signature(path: Path, index: int, forward: Graph, facts: Mapping[str,
             )
 
 
-def _linked_claims(index: int, forward: Graph, links: Sequence[Link]) -> Iterator[tuple[str, str, set[str]]]:
-    """Yield what the links say of one forward: a field, a name, and the names that exist."""
-    inputs = {port.name for port in forward.inputs}
-    for link in links:
-        role = link.port.role
-        if link.source == index and role in ("output", "mutation"):
-            yield f"links ({role})", link.port.name, {port.name for port in forward.by_role(role)}
-        if link.target == index:
-            yield "links (input)", link.name, inputs
-
-
 def _ports_of(tree: Any) -> Iterator[str]:
-    """Yield the ports in a result's structure."""
+    """Yield the names of ports in the structure of a result, as `read_tree` returns it."""
     match tree:
         case {"port": name}:
             yield name
@@ -274,7 +270,7 @@ class _Stored:
         for name, row in self.rows.items():
             with errors_with_path(self.folder / "capture.json"), errors_with_path(Path(f"recipes[{name!r:.80}]")):
                 recipes[name] = from_json(row)
-        graphs = [graph for pair in self.pairs for graph in (pair.forward, pair.backward) if graph is not None]
+        graphs = [graph for pair in self.pairs for graph in pair.graphs]
         with errors_with_path(self.folder / "capture.json"):
             _check_recipes(recipes, graphs)
         return Inputs(recipes, read_tensors(self.folder / "tensors.safetensors"), self.seed)
@@ -311,7 +307,6 @@ class _Stored:
 
 def _check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> None:
     """Check that each recipe matches its port, in no more storage than it and its views span."""
-
     spans: dict[str, int] = {}
     for name, recipe in recipes.items():
         base = str(dict(recipe.facts)["of"]) if recipe.kind == "view" else name
@@ -327,9 +322,9 @@ def _check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> No
             stored = recipes.get(key)
             if stored is None or port.role == "saved" or not isinstance(spec, TensorSpec):
                 continue
-            sizes = zip(spec.shape, stored.shape, strict=False)
+            # A symbolic size may be any.
             same = len(stored.shape) == len(spec.shape) and all(
-                size in (own_size, str(size)) for size, own_size in sizes
+                size in (own, str(size)) for size, own in zip(spec.shape, stored.shape, strict=True)
             )
             layout = dict(stored.facts)["layout"] if stored.kind == "sparse" else "strided"
             if stored.dtype != spec.dtype or not same or (layout != spec.layout and stored.kind != "none"):
@@ -345,7 +340,7 @@ def _check_recipes(recipes: Mapping[str, Recipe], graphs: Sequence[Graph]) -> No
 
 
 def _lies_as(recipe: Recipe, spec: TensorSpec) -> bool:
-    """Whether a recipe's device and strides are those of its port."""
+    """Whether a recipe makes a tensor on the device and with the strides that the spec of its port has."""
     wanted = spec.stride if spec.stride is not None else contiguous_strides(recipe.shape)
     rows = zip(recipe.shape, recipe.stride, wanted, strict=True)
     return recipe.device == spec.device and (0 in recipe.shape or all(n <= 1 or now == then for n, now, then in rows))

@@ -82,7 +82,11 @@ def describe(capture: Capture) -> dict[str, Any]:
         ],
         **({"pins": [list(pair) for pair in capture.pins]} if capture.pins else {}),
         **({"notes": list(capture.notes)} if capture.notes else {}),
-        "opaque": [_edge_json(edge) for edge in capture.opaque],
+        "opaque": [
+            {"kind": edge.kind, "text": edge.text, "source": _source_json(edge.source)}
+            | ({"lines": list(edge.lines)} if edge.lines else {})
+            for edge in capture.opaque
+        ],
         **({"meant": list(capture.meant)} if capture.meant else {}),
         **({"rank": _rank_json(capture.rank)} if capture.rank is not None else {}),
     }
@@ -125,23 +129,23 @@ def _source_json(source: Source | None) -> Any:
 
 def write_json(path: Path, content: Any) -> None:
     """Write readable JSON: each short list or object is on one line, so that a diff shows which of them changed."""
-    path.write_text(json_text(content) + "\n", encoding="utf-8")
+    path.write_text(_json_text(content) + "\n", encoding="utf-8")
 
 
-def json_text(value: Any, depth: int = 0) -> str:
+def _json_text(value: Any, depth: int = 0) -> str:
     """Return JSON text. Lists and objects of up to 100 characters, or nested deeper than three levels, are on one
     line."""
-    # `allow_nan=False`: NaN and Infinity are no JSON, and are written as WORDS.
+    # NaN and Infinity are no JSON: whoever fills a sample writes them as WORDS.
     flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if depth >= 3 or len(flat) <= 100 or not isinstance(value, (dict, list)):
         return flat
     pad, end = "  " * (depth + 1), "  " * depth
     if isinstance(value, dict):
         rows = [
-            f"{json.dumps(str(key), ensure_ascii=False)}: {json_text(item, depth + 1)}" for key, item in value.items()
+            f"{json.dumps(str(key), ensure_ascii=False)}: {_json_text(item, depth + 1)}" for key, item in value.items()
         ]
         return "{\n" + ",\n".join(pad + row for row in rows) + f"\n{end}}}"
-    return "[\n" + ",\n".join(pad + json_text(item, depth + 1) for item in value) + f"\n{end}]"
+    return "[\n" + ",\n".join(pad + _json_text(item, depth + 1) for item in value) + f"\n{end}]"
 
 
 # ---- From JSON
@@ -174,7 +178,7 @@ class Field:
         self.value, self.path = value, path
 
     def get(self, key: str, default: Any = None) -> Field:
-        """Return a field of an object."""
+        """Return a field of an object; a Field with the default if the object does not have it."""
         content = self.expect(dict)
         return Field(content.get(key, default), f"{self.path}.{key}" if self.path else key)
 
@@ -218,12 +222,12 @@ class Field:
         return number
 
     def rows(self) -> dict[str, Field]:
-        """Return the fields of an object by their keys, which must be printable."""
+        """Return the items of an object by their keys, which must be printable, as Fields."""
         rows = self.expect(dict).items()
         return {Field(key, f"{self.path}: key").text(): Field(item, f"{self.path}.{key}") for key, item in rows}
 
     def items(self, most: int = 1_000_000) -> list[Field]:
-        """Return the items of a list as fields."""
+        """Return the items of a list, of which there may be `most`, as Fields."""
         values = self.expect(list)
         if len(values) > most:
             raise SampleError(f"{self.path}: {len(values):,} items; at most {most:,} are read")
@@ -244,15 +248,13 @@ class Field:
 def _read_source(field: Field) -> Source | None:
     if field.value is None:
         return None
-    file, line, function, code, module = field.items(5) if len(field.expect(list)) == 5 else _raise_not_a_source(field)
+    if len(field.expect(list)) != 5:
+        raise SampleError(f"{field.path}: expected a list of file, line, function, code and module")
+    file, line, function, code, module = field.items()
     return Source(file.text(), line.expect(int), function.text(), code.text(), module.text())
 
 
-def _raise_not_a_source(field: Field) -> Any:
-    raise SampleError(f"{field.path}: expected a list of file, line, function, code and module")
-
-
-def read_tree(field: Field, depth: int = 0) -> Any:
+def _read_tree(field: Field, depth: int = 0) -> Any:
     """Return the structure of a result: `port`, `value`, `dict`, `items`, `list`, `tuple`."""
     if depth > MAX_DEPTH:
         raise SampleError(f"{field.path[:80]}: nested too deeply")
@@ -267,19 +269,18 @@ def read_tree(field: Field, depth: int = 0) -> Any:
         case "port" | "value":
             return {kind: inner.text() if kind == "port" else inner.free_text()}
         case "list" | "tuple":
-            return {kind: [read_tree(item, depth + 1) for item in inner.items()]}
+            return {kind: [_read_tree(item, depth + 1) for item in inner.items()]}
         case "dict":
-            return {"dict": {key: read_tree(item, depth + 1) for key, item in inner.rows().items()}}
+            return {"dict": {key: _read_tree(item, depth + 1) for key, item in inner.rows().items()}}
         case "items":
             rows = [row.items(2) for row in inner.items()]
             if any(len(row) != 2 for row in rows):
                 raise SampleError(f"{inner.path}: expected pairs of a key and a value")
-            return {"items": [[key.free_text(), read_tree(item, depth + 1)] for key, item in rows]}
+            return {"items": [[key.free_text(), _read_tree(item, depth + 1)] for key, item in rows]}
     raise SampleError(f"{field.path}: {kind!r:.40} is not one of port, value, dict, items, list, tuple")
 
 
 def _read_argument(field: Field) -> Argument:
-    """Return one argument of the captured call."""
     return Argument(
         field.get("name").text(),
         _read_like(field.get("like")),
@@ -318,7 +319,7 @@ def _read_alias(field: Field) -> tuple[str, str, int]:
 
 def _read_optional_items(field: Field, read: Callable[[Field], T]) -> tuple[T, ...] | None:
     """Return the items of a list; None if the sample has no such list."""
-    return None if field.value is None else tuple(_read_items(field, read))
+    return None if field.value is None else tuple(map(read, field.items()))
 
 
 def _read_signature(field: Field) -> Signature:
@@ -326,7 +327,7 @@ def _read_signature(field: Field) -> Signature:
     return Signature(
         arguments=field.get("arguments", []).texts(),
         leaves=field.get("leaves", []).pairs(),
-        output=read_tree(field.get("output")),
+        output=_read_tree(field.get("output")),
         differentiable=field.get("differentiable", []).texts(),
         same=field.get("same", []).pairs(),
         loss=field.get("loss", "").text(),
@@ -368,13 +369,13 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
             "name": root.get("name").text(),
             "engine": root.get("engine").text(64),
             "signature": _read_signature(root.get("signature")),
-            "links": tuple(_read_items(root.get("links", []), _read_link)),
+            "links": tuple(map(_read_link, root.get("links", []).items())),
             "breaks": tuple(item.free_text() for item in root.get("breaks", []).items()),
             "why": tuple(item.free_text() for item in root.get("why", []).items()),
-            "guards": tuple(_read_items(root.get("guards", []), _read_guard)),
+            "guards": tuple(map(_read_guard, root.get("guards", []).items())),
             "pins": root.get("pins", []).pairs(),
             "notes": tuple(item.free_text() for item in root.get("notes", []).items()),
-            "opaque": tuple(_read_items(root.get("opaque", []), _read_edge)),
+            "opaque": tuple(map(_read_edge, root.get("opaque", []).items())),
             "meant": root.get("meant", []).texts(),
             "environment": tuple((key, item.text()) for key, item in root.get("environment", {}).rows().items()),
             "requires": root.get("requires", []).texts(),
@@ -382,17 +383,6 @@ def read_facts(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
             "fake": root.get("fake", False).expect(bool),
             "rank": _read_rank(root.get("rank")),
         }
-
-
-def _edge_json(edge: OpaqueEdge) -> dict[str, Any]:
-    """Return an opaque edge as JSON."""
-    row = {"kind": edge.kind, "text": edge.text, "source": _source_json(edge.source)}
-    return {**row, "lines": list(edge.lines)} if edge.lines else row
-
-
-def _read_items(field: Field, read: Callable[[Field], T]) -> list[T]:
-    """Call `read` on every item of a list, and return the results."""
-    return [read(item) for item in field.items()]
 
 
 def _read_link(field: Field) -> Link:
@@ -512,9 +502,9 @@ def _check_derivative(field: Field) -> None:
 def _check_powers(field: Field) -> None:
     """Raise SampleError unless the powers of a verdict are valid, which `prove.attest` makes.
 
-    A power says how far results move when one input is redrawn. `tried` of `of` inputs
-    were redrawn. `redrawn` has a row for each redraw: the reason why it was not tried, or how many ports moved, by how
-    much at least and at most, the port that moved least, and what a check would not see of the redraw.
+    A power says how far results move when one input is redrawn. `tried` of `of` inputs were redrawn. `redrawn` has a
+    row for each redraw: the reason why it was not tried, or how many ports moved, by how much at least and at most, the
+    port that moved least, and what a check would not see of the redraw.
     """
     tried, inputs = field.get("tried").whole(), field.get("of").whole()
     if tried > inputs:

@@ -2,7 +2,7 @@
 
 Reading trusts nothing: the table KINDS has every kind of recipe with its facts. A hostile object raises a SampleError
 that names the place; an accepted one makes a tensor, or fails only if memory or its device is missing. The drawing
-itself is in `generator`, whose text every sample contains. `inputs` chooses recipes.
+itself is in `run_sample.py`, of which every sample has a copy. `inputs` chooses recipes.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def to_json(recipe: Recipe) -> dict[str, Any]:
 
 
 def spelled(value: Any) -> Any:
+    """Return the value of a fact as JSON has it: a tuple as a list, and a number that JSON has not as a text."""
     if isinstance(value, tuple):
         return [spelled(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
@@ -53,45 +54,39 @@ def spelled(value: Any) -> Any:
 
 def from_json(obj: Any) -> Recipe:
     """Return the recipe of an untrusted JSON object; raise SampleError for anything wrong."""
-    want(isinstance(obj, dict), "recipe", "an object", obj)
-    want(set(obj) == set(FIELDS), "recipe", f"the keys {', '.join(FIELDS)}", list(obj))
+    _want(isinstance(obj, dict), "recipe", "an object", obj)
+    _want(set(obj) == set(FIELDS), "recipe", f"the keys {', '.join(FIELDS)}", list(obj))
     for name, (words, holds) in FIELDS.items():
-        want(holds(obj[name]), f"recipe.{name}", words, obj[name])
+        _want(holds(obj[name]), f"recipe.{name}", words, obj[name])
+    # Its geometry: a tensor that lies within its own storage.
+    shape, stride, offset, extent = obj["shape"], obj["stride"], obj["offset"], obj["extent"]
     most = math.inf if obj["kind"] == "sparse" else LARGEST  # a sparse tensor's parts take memory, not its shape
-    _check_geometry(obj["shape"], obj["stride"], obj["extent"], obj["offset"], most)
-    kind = KINDS[obj["kind"]]
-    want(
-        not kind.dtypes or obj["dtype"] in kind.dtypes, "recipe.dtype", f"one of {', '.join(kind.dtypes)}", obj["dtype"]
-    )
-    _check_facts(kind, obj)
+    _want(math.prod(shape) <= most, "recipe.shape", f"at most {LARGEST} elements", shape)
+    _want(len(shape) == len(stride), "recipe.stride", f"{len(shape)} numbers, as in shape", stride)
+    spanned = span(shape, stride)
+    geometry = dict(shape=shape, stride=stride, offset=offset)
+    _want(spanned == 0 or offset + spanned <= extent, "recipe", f"a tensor within its extent of {extent}", geometry)
+    # The dtype and the facts that its kind allows.
+    kind, facts = KINDS[obj["kind"]], obj["facts"]
+    words = f"one of {', '.join(kind.dtypes)}"
+    _want(not kind.dtypes or obj["dtype"] in kind.dtypes, "recipe.dtype", words, obj["dtype"])
+    named = set(kind.facts) - OPTIONAL <= set(facts) <= set(kind.facts)
+    _want(named, "recipe.facts", f"{', '.join(kind.facts) or 'none'} for kind {obj['kind']!r}", list(facts))
+    for name, value in facts.items():
+        words, fits = kind.facts[name]
+        _want(fits(value, obj["dtype"]), f"recipe.facts.{name}", words, value)
+    _want(kind.holds({**obj, **facts}), "recipe.facts", kind.words, facts)
     return parse(obj)
 
 
-def _check_geometry(shape: list[int], stride: list[int], extent: int, offset: int, most: float = LARGEST) -> None:
-    want(math.prod(shape) <= most, "recipe.shape", f"at most {LARGEST} elements", shape)
-    want(len(shape) == len(stride), "recipe.stride", f"{len(shape)} numbers, as in shape", stride)
-    geometry = dict(shape=shape, stride=stride, offset=offset)
-    spanned = span(shape, stride)
-    want(spanned == 0 or offset + spanned <= extent, "recipe", f"a tensor within its extent of {extent}", geometry)
-
-
-def _check_facts(kind: Kind, obj: dict[str, Any]) -> None:
-    facts = obj["facts"]
-    named = set(kind.facts) - OPTIONAL <= set(facts) <= set(kind.facts)
-    want(named, "recipe.facts", f"{', '.join(kind.facts) or 'none'} for kind {obj['kind']!r}", list(facts))
-    for name, value in facts.items():
-        words, holds = kind.facts[name]
-        want(holds(value, obj["dtype"]), f"recipe.facts.{name}", words, value)
-    want(kind.holds({**obj, **facts}), "recipe.facts", kind.words, facts)
-
-
-def want(holds: bool, where: str, words: str, value: Any) -> None:
+def _want(holds: bool, where: str, words: str, value: Any) -> None:
+    """Raise SampleError unless a condition holds: at this place of the recipe, `words` were expected."""
     if not holds:
         shown = repr(value)
         raise SampleError(f"{where}: expected {words}, found {shown if len(shown) <= 200 else shown[:197] + '...'}")
 
 
-# ---- Checks of fields and facts
+# ---- Checks of fields and facts: whether a value of JSON may be one, given the dtype of the recipe
 
 
 def whole(value: Any, dtype: str = "") -> bool:
@@ -102,16 +97,8 @@ def count(value: Any, dtype: str = "") -> bool:
     return whole(value) and 0 <= value <= LARGEST
 
 
-def counts(value: Any, dtype: str = "") -> bool:
-    return isinstance(value, list) and len(value) <= MOST and all(map(count, value))
-
-
 def text(value: Any, dtype: str = "") -> bool:
     return isinstance(value, str)
-
-
-def texts(value: Any, dtype: str = "") -> bool:
-    return isinstance(value, list) and len(value) <= MOST and all(map(text, value))
 
 
 def layout(value: Any, dtype: str = "") -> bool:
@@ -145,11 +132,19 @@ def number(value: Any, dtype: str) -> bool:
     return (dtype in FLOATS + COMPLEX and value in ("inf", "-inf", "nan")) or finite(value, dtype)
 
 
-def numbers(value: Any, dtype: str) -> bool:
-    return isinstance(value, list) and len(value) <= MOST and all(number(item, dtype) for item in value)
+def _list_of(holds: Callable[..., bool]) -> Callable[..., bool]:
+    """Return the check of a list of at most MOST items, each of which passes a check."""
+
+    def all_hold(value: Any, dtype: str = "") -> bool:
+        return isinstance(value, list) and len(value) <= MOST and all(holds(item, dtype) for item in value)
+
+    return all_hold
 
 
-Rule = tuple[str, Callable[[Any, str], bool]]  # the expectation in words; whether a fact meets it, given the dtype
+counts, texts, numbers = _list_of(count), _list_of(text), _list_of(number)
+
+Rule = tuple[str, Callable[[Any, str], bool]]
+"""What is expected of a fact, in words, and whether a value meets that, given the dtype of the recipe."""
 
 FINITE: Rule = ("a finite number of the dtype", finite)
 STEP: Rule = ("a finite number", _step_size)
@@ -173,6 +168,7 @@ PARTS_OF: Mapping[str, tuple[str, ...]] = {
 """The parts of a sparse tensor, by layout."""
 
 OPTIONAL = {"imag", "why"}
+"""Facts that a recipe may lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +189,7 @@ def weighted(row: dict[str, Any]) -> bool:
     return len(row["weights"]) == len(row["values"]) > 0 and min(row["weights"]) > 0
 
 
-def steady(row: dict[str, Any]) -> bool:
+def _steady(row: dict[str, Any]) -> bool:
     # Integers must not wrap around. Floats may round, or end in Inf.
     last = row["start"] + row["step"] * (row["period"] - 1)
     return row["period"] > 0 and (row["dtype"] in FLOATS or finite(last, row["dtype"]))
@@ -208,7 +204,7 @@ KINDS: dict[str, Kind] = {
     "choice": Kind(NUMBERS, dict(values=VALUES, weights=COUNTS), "a weight from 1 for each of the values", weighted),
     "constant": Kind(NUMBERS, dict(value=NUMBER, imag=NUMBER)),
     "arange": Kind(
-        FLOATS + INTEGERS, dict(start=FINITE, step=STEP, period=COUNT), "a period from 1, all in the dtype", steady
+        FLOATS + INTEGERS, dict(start=FINITE, step=STEP, period=COUNT), "a period from 1, all in the dtype", _steady
     ),
     "tril": Kind(
         (*FLOATS, *INTEGERS, "bool"),
@@ -241,7 +237,6 @@ KINDS: dict[str, Kind] = {
     "none": Kind((), dict(why=TEXT)),
 }
 
-# field -> the expectation in words; whether a JSON value meets it
 FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "kind": (f"one of {', '.join(KINDS)}", lambda value: isinstance(value, str) and value in KINDS),
     "dtype": (
@@ -259,6 +254,7 @@ FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "seed": ("a whole number from 0, below 2**64", lambda value: type(value) is int and 0 <= value < 2**64),
     "facts": ("an object with texts as keys", lambda value: isinstance(value, dict) and all(map(text, value))),
 }
+"""For each field of a recipe, what is expected in words, and whether a value of JSON meets that."""
 
 
 # ---- Tensors
@@ -312,6 +308,7 @@ def bases_of(recipe: Recipe) -> tuple[str, ...]:
 
 
 def _check_bases(recipe: Recipe, bases: Mapping[str, Tensor]) -> None:
+    """Raise unless the tensors are there of which a tensor is made. The last one has its elements, and so its dtype."""
     for of in bases_of(recipe):
         if of not in bases or bases[of].layout is not torch.strided:
             raise SampleError(f"a {recipe.kind} of {of!r}, which is not among the tensors made: {', '.join(bases)}")

@@ -86,7 +86,7 @@ def others_together(
 
 
 def _base_of_unit(unit: tuple[str, ...], recipes: Mapping[str, Recipe]) -> str:
-    """Return the name of the tensor of which the others are views."""
+    """Return the name of the base of a unit; the other members are views of it."""
     return next(member for member in unit if recipes[member].kind != "view")
 
 
@@ -103,7 +103,7 @@ def sparse(
 
 
 def laid(unit: tuple[str, ...], recipes: Mapping[str, Recipe], name: str, fresh: Tensor) -> dict[str, Tensor]:
-    """Return a tensor with its recipe's strides, and its views."""
+    """Return other values for a tensor in the memory of its recipe, and the views of it, by their names."""
     base = whole(recipes[name], fresh)
     return {member: base if member == name else run_sample.make(recipes[member], None, {name: base}) for member in unit}
 
@@ -134,21 +134,21 @@ def near(fresh: Tensor, old: Tensor) -> bool:
     if not fresh.is_floating_point():
         return torch.equal(fresh, old)
     squares, steps = 0.0, 0.0
-    for left, right in zip(pieces(old), pieces(fresh), strict=True):
+    for left, right in zip(_pieces(old), _pieces(fresh), strict=True):
         squares += float(torch.linalg.vector_norm(left)) ** 2
         steps += float(torch.linalg.vector_norm(right - left)) ** 2
     size, step = (math.sqrt(total / max(old.numel(), 1)) for total in (squares, steps))
     return size < ZERO or step < SHARE * size
 
 
-def pieces(tensor: Tensor) -> tuple[Tensor, ...]:
+def _pieces(tensor: Tensor) -> tuple[Tensor, ...]:
     """Return the numbers of a tensor in pieces that stay in the cache, of at least 32 bits."""
     wide = tensor if tensor.element_size() >= 4 else tensor.float()
     return wide.flatten().split(2**16)
 
 
 def whole(recipe: Recipe, fresh: Tensor) -> Tensor:
-    """Return a tensor with its recipe's strides."""
+    """Return these values in memory of the recipe's extent, with its strides and offset."""
     if fresh.stride() == recipe.stride and fresh.untyped_storage().nbytes() >= recipe.extent * fresh.element_size():
         return fresh
     flat = torch.zeros(recipe.extent, dtype=fresh.dtype, device=fresh.device)
@@ -158,7 +158,7 @@ def whole(recipe: Recipe, fresh: Tensor) -> Tensor:
 
 
 def disturbed(tensor: Tensor, seed: int) -> Tensor | None:
-    """Return another tensor like this one; None if there is none."""
+    """Return other values that a tensor could have as well; None if there are none, as of an empty tensor."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.numel() == 0:
         return None
@@ -168,7 +168,7 @@ def disturbed(tensor: Tensor, seed: int) -> Tensor | None:
     if tensor.is_complex():
         changed = floats(torch.view_as_real(tensor.resolve_conj().resolve_neg()).cpu(), source)
         return torch.view_as_complex(changed.contiguous()).to(tensor.device)
-    row = {**dict.fromkeys(FLOATS, floats), **dict.fromkeys(INTEGERS, integers), "bool": flips}.get(dtype)
+    row = {**dict.fromkeys(FLOATS, floats), **dict.fromkeys(INTEGERS, integers), "bool": _flips}.get(dtype)
     return None if row is None else row(tensor.cpu(), source).to(tensor.device)
 
 
@@ -220,13 +220,13 @@ def integers(tensor: Tensor, source: torch.Generator) -> Tensor:
         turned = some(flat.shape, 0.5, source)
         return torch.where(turned, flat + step, flat).to(tensor.dtype).reshape(tensor.shape)
     if tensor.dim() == 1 and bool((flat[1:] >= flat[:-1]).all()):
-        return ascending(flat, source)
+        return _ascending(flat, source)
     fresh = flat[torch.randperm(flat.numel(), generator=source)]
     # A permutation of a few numbers may be the old one.
     return (flat.roll(1) if torch.equal(fresh, flat) else fresh).reshape(tensor.shape)
 
 
-def ascending(row: Tensor, source: torch.Generator) -> Tensor:
+def _ascending(row: Tensor, source: torch.Generator) -> Tensor:
     """Return another sorted row of some of the same numbers: unsorted offsets would let kernels read out of bounds."""
     fresh = row[torch.randint(row.numel(), row.shape, generator=source)].sort().values
     # The ends stay where that leaves another row: of offsets, the first is 0 and the last the length.
@@ -236,7 +236,7 @@ def ascending(row: Tensor, source: torch.Generator) -> Tensor:
     return fresh
 
 
-def flips(tensor: Tensor, source: torch.Generator) -> Tensor:
+def _flips(tensor: Tensor, source: torch.Generator) -> Tensor:
     """Flip a quarter of the places."""
     return tensor ^ some(tensor.shape, 0.25, source)
 

@@ -82,10 +82,8 @@ def fill(
         row: dict[str, Any] = {"folder": name, "name": pair.name}
         for side, graph in (("forward", pair.forward), ("backward", pair.backward)):
             if graph is not None:
-                text = _model_text(capture, side, graph)
-                row[side] = write_side(
-                    folder / name / side, capture, side, graph, text, values_of_pairs[index], write_other_format
-                )
+                place = folder / name / side
+                row[side] = write_side(place, capture, side, graph, values_of_pairs[index], write_other_format)
         if pair.lives:
             row["lives"] = [list(life) for life in pair.lives]
         content["pairs"].append(row)
@@ -108,24 +106,19 @@ def write_side(
     capture: Capture,
     side: str,
     graph: Graph,
-    text: str,
     values: PortValues,
     write_other_format: WriteOtherFormat,
 ) -> dict[str, Any]:
     """Write one direction's folder; return its row in capture.json."""
     folder.mkdir(parents=True)
+    torch_version = dict(capture.environment).get("torch", "")
+    title = f"{capture.name}, {side}. Captured by Backprint with engine {capture.engine}, torch {torch_version}."
+    text = emit(graph, title) + "\n\n" + ending(graph)
     (folder / "model.py").write_text(text, encoding="utf-8")
     write_other_format(folder, capture, f"{capture.name}_{side}", graph, text, values)
     saved = sum(getattr(port.spec, "nbytes", 0) for port in at_example_sizes(graph).outputs if port.role == "saved")
     counts = {"steps": len(graph.steps), "inputs": len(graph.inputs), "outputs": len(graph.outputs)}
     return {**counts, "saved_bytes": saved, **claims_of(graph)}
-
-
-def _model_text(capture: Capture, side: str, graph: Graph) -> str:
-    """Return the text of `model.py`: a docstring, the graph, and the end."""
-    torch_version = dict(capture.environment).get("torch", "")
-    title = f"{capture.name}, {side}. Captured by Backprint with engine {capture.engine}, torch {torch_version}."
-    return emit(graph, title) + "\n\n" + ending(graph)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:

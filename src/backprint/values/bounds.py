@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -62,14 +63,12 @@ def _tree_size(value: Any, known: dict[int, int]) -> int:
 
 
 def _sum_growth(left: Any, right: Any) -> str:
-    """Return the complaint about `left + right`."""
     if isinstance(left, (list, tuple)) and tree_size(left) + tree_size(right) > MOST_ITEMS:
         return f"a list of more than {MOST_ITEMS:,} items; no graph needs one"
     return ""
 
 
 def _product_growth(left: Any, right: Any) -> str:
-    """Return the complaint about `left * right`."""
     for items, times in ((left, right), (right, left)):
         if isinstance(items, (list, tuple)) and isinstance(times, int) and tree_size(items) * times > MOST_ITEMS:
             return f"a list of {len(items):,} items {times:,} times: more than {MOST_ITEMS:,} items; no graph needs one"
@@ -79,21 +78,19 @@ def _product_growth(left: Any, right: Any) -> str:
 
 
 def _power_growth(left: Any, right: Any) -> str:
-    """Return the complaint about `left ** right`."""
     if isinstance(left, int) and isinstance(right, int):
         return _bits_complaint(left.bit_length() * abs(right), "a power")
     return ""
 
 
 def _shift_growth(left: Any, right: Any) -> str:
-    """Return the complaint about `left << right`."""
     if isinstance(left, int) and isinstance(right, int):
         return _bits_complaint(left.bit_length() + max(right, 0), "a shift")
     return ""
 
 
 def _bits_complaint(bits: int, what: str) -> str:
-    """Return the complaint about an integer of that many bits."""
+    """Return the complaint about an integer of that many bits; '' if a graph may have it."""
     return f"{what} of {bits:,} bits; a graph's numbers have at most {MOST_BITS:,}" if bits > MOST_BITS else ""
 
 
@@ -104,6 +101,8 @@ GROWS: Mapping[str, Callable[[Any, Any], str]] = {
     "operator.lshift": _shift_growth,
     "operator.mod": lambda left, right: "",
 }
+"""The operators whose results may have any size, each with the complaint about its two operands; '' for none. A text is
+refused as an operand of any of them: `%` formats it."""
 
 
 # ---- The size of a call's result
@@ -114,9 +113,7 @@ SURE = SMALL // 16
 
 def why_outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     """Return why a call may not run: its result does not fit in memory; '' if it does, or if its size is unknown."""
-    bound = _growth_factors(args)
-    for value in kwargs.values():
-        bound *= _growth_factor(value)
+    bound = math.prod(map(_growth_factor, (*args, *kwargs.values())))
     if bound <= SURE or not all(map(_has_own_values, plain_leaves(args, kwargs))):
         return ""
     try:
@@ -124,14 +121,6 @@ def why_outgrown(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapp
     except TypeError:  # an argument that cannot be a key
         return ""
     return why_too_large(large) or why_too_large(visited, "it visits the elements of a view of")
-
-
-def _growth_factors(items: Sequence[Any]) -> int:
-    """Return the factor by which these arguments together can enlarge a result."""
-    bound = 1
-    for item in items:
-        bound *= _growth_factor(item)
-    return bound
 
 
 def _growth_factor(value: Any) -> int:
@@ -142,9 +131,9 @@ def _growth_factor(value: Any) -> int:
     if kind is int:
         return abs(value) or 1
     if kind is list or kind is tuple:
-        return _growth_factors(value)
+        return math.prod(map(_growth_factor, value))
     if kind is float and value and abs(value) < float("inf"):
-        # The inverse of a smaller number is infinite.
+        # A size may be divided by a number below 1. The inverse of a number below 1e-300 may be infinite.
         return int(max(abs(value), 1 / abs(value), 1)) if abs(value) > 1e-300 else 2**63
     return 1
 
@@ -167,7 +156,7 @@ def call_key(value: Any) -> Any:
     """Return a call's arguments as a hashable key: tensors by shape, stride and dtype."""
     kind = type(value)
     if kind is Tensor or isinstance(value, Tensor):
-        return (TensorMark, value.shape, value.stride(), value.dtype)
+        return (_TensorMark, value.shape, value.stride(), value.dtype)
     if kind in PLAIN_KINDS:
         return (kind, value)
     if isinstance(value, list):
@@ -184,16 +173,16 @@ PLAIN_KINDS = frozenset({int, float, bool, str, type(None), torch.dtype})
 
 
 class _ListMark:
-    """Marks a list in a call's key."""
+    """Stands first in the key of a list, so that it is not the key of a tuple."""
 
 
-class TensorMark:
-    """Marks a tensor in a call's key."""
+class _TensorMark:
+    """Stands first in the key of a tensor."""
 
 
 def _call_from_key(value: Any) -> Any:
     """Return the arguments that a key stands for, with meta tensors."""
-    if value and value[0] is TensorMark:
+    if value and value[0] is _TensorMark:
         _, shape, stride, dtype = value
         return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
     if value and value[0] is _ListMark:

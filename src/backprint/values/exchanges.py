@@ -99,7 +99,7 @@ def mismatch(calls: Sequence[Call], sent: Sequence[Tensor]) -> str:
     return ""
 
 
-def is_close(left: Tensor, right: Tensor) -> bool:
+def _is_close(left: Tensor, right: Tensor) -> bool:
     """Whether two tensors of one shape are equal but for rounding."""
     if left.dtype != right.dtype or not left.dtype.is_floating_point or not left.numel():
         return torch.equal(left, right)
@@ -108,9 +108,11 @@ def is_close(left: Tensor, right: Tensor) -> bool:
 
 
 def received_without(exchange: Exchange, place: int, sent: Tensor) -> Tensor | None:
-    """Return what a member receives that sends something else than before, where what the others sent is not known.
-    Their part of a sum is what was received, less the member's own part, up to rounding. Return None if it cannot be
-    told."""
+    """Return what a member receives if it sends another tensor than in the recorded run, though what the other members
+    sent is not known; None if it cannot be told.
+
+    The others' part of a sum is what was received in that run, less the member's own part, up to rounding.
+    """
     call, received, before = exchange.calls[place], exchange.received, exchange.sent[place]
     assert received is not None
     assert before is not None
@@ -208,7 +210,7 @@ class Peers:
         # Bit for bit what was received, without another order of additions.
         if exchange.received is not None and torch.equal(sent_before, sent):
             return exchange.received.clone()
-        if not is_close(sent_before, sent):
+        if not _is_close(sent_before, sent):
             self.differing.add((call.group, number))
         everyone = [*exchange.sent[:place], sent, *exchange.sent[place + 1 :]]
         known = [tensor for tensor in everyone if tensor is not None]

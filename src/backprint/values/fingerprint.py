@@ -36,6 +36,7 @@ from backprint._torch import pytree
 from backprint._torch.fake import FakeTensor
 from backprint._torch.operators import OpOverload, OpOverloadPacket
 from backprint._torch.tensors import backward_hooks
+from backprint.values.memory import as_bytes
 from backprint.values.objects import attributes_with_slots
 
 # ---- Plain values, and the parts of objects
@@ -61,8 +62,13 @@ LIBRARIES = frozenset((*sys.stdlib_module_names, "torch", "torchgen", "functorch
 def plain_text(value: Any) -> Like | None:
     """Return the fingerprint of a plain value; None for any other value."""
     kind = type(value)
-    if kind in EXACT:  # Python refuses to print a very long int in decimal
-        return _shorten_text(hex(value) if kind is int and abs(value) >= 2**1024 else repr(value))
+    if kind in EXACT:
+        # Python refuses to print a very long int in decimal.
+        text = hex(value) if kind is int and abs(value) >= 2**1024 else repr(value)
+        if len(text) <= MAX_TEXT:
+            return text
+        digest = _fingerprint_digest(text.encode(errors="surrogatepass"))
+        return {"text": text[:60], "length": len(text), "digest": digest}
     if kind is slice and {type(bound) for bound in (value.start, value.stop, value.step)} <= {int, type(None)}:
         return repr(value)
     if isinstance(value, TORCH_VALUES):
@@ -78,13 +84,6 @@ def plain_text(value: Any) -> Like | None:
     if is_of_numpy(value, "number", "bool_"):
         return f"{name_of(kind)} {value.item()!r}"
     return None
-
-
-def _shorten_text(text: str) -> Like:
-    """Return a text, or the beginning and the digest of a long one."""
-    if len(text) <= MAX_TEXT:
-        return text
-    return {"text": text[:60], "length": len(text), "digest": _fingerprint_digest(text.encode(errors="surrogatepass"))}
 
 
 def _fingerprint_digest(like: Like) -> str:
@@ -161,7 +160,7 @@ class DescribeState:
     tensors: list[Tensor] = field(default_factory=list)
     live: list[Any] = field(default_factory=list)
     classes: dict[int, type] = field(default_factory=dict)
-    known: dict[int, tuple[Any, Described]] = field(default_factory=dict)
+    known: dict[int, tuple[Any, _Described]] = field(default_factory=dict)
     above: list[int] = field(default_factory=list)
 
     @property
@@ -171,7 +170,7 @@ class DescribeState:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class _Described:
     """A fingerprint, its number of parts, and whether it holds tensors of the call or live values."""
 
     like: Like
@@ -179,14 +178,14 @@ class Described:
     held: bool = False
 
 
-def describe_value(value: Any, state: DescribeState, argument: bool = True) -> Described:
+def describe_value(value: Any, state: DescribeState, argument: bool = True) -> _Described:
     """Describe a value. Tensors of an `argument` are described by their places in the call, others by their values."""
     if isinstance(value, Tensor):
         return _describe_tensor(value, state, argument)
     if (text := plain_text(value)) is not None:
-        return Described(text)
+        return _Described(text)
     if id(value) in state.above:
-        return Described({"cycle": len(state.above) - state.above.index(id(value))})
+        return _Described({"cycle": len(state.above) - state.above.index(id(value))})
     if id(value) in state.known:  # shared: what is described once is not followed again
         return state.known[id(value)][1]
     tensors_before = len(state.tensors)
@@ -197,14 +196,16 @@ def describe_value(value: Any, state: DescribeState, argument: bool = True) -> D
         state.above.pop()
     if described.parts > MAX_PARTS and not described.held:
         size = f" of {len(value)}" if hasattr(value, "__len__") else ""
-        described = Described({"large": f"{name_of(type(value))}{size}", "digest": _fingerprint_digest(described.like)})
+        described = _Described(
+            {"large": f"{name_of(type(value))}{size}", "digest": _fingerprint_digest(described.like)}
+        )
     # A value with tensors of the call is described each time it occurs: each occurrence has names of its own.
     if len(state.tensors) == tensors_before:
         state.known[id(value)] = value, described
     return described
 
 
-def _describe_composed(value: Any, state: DescribeState, argument: bool) -> Described:
+def _describe_composed(value: Any, state: DescribeState, argument: bool) -> _Described:
     """Describe a value that is made of other values."""
     kind = type(value)
     if len(state.above) > MAX_DEPTH or isinstance(value, (nn.Module, torch.optim.Optimizer)):
@@ -212,7 +213,7 @@ def _describe_composed(value: Any, state: DescribeState, argument: bool) -> Desc
     if _is_heap_type(kind) and not _is_library_value(kind):
         state.classes[id(kind)] = kind
     if isinstance(value, torch.Generator):
-        return Described(
+        return _Described(
             {"generator": str(value.device), "digest": _fingerprint_digest(bytes(value.get_state().tolist()))}
         )
     if isinstance(value, enum.Enum):
@@ -242,7 +243,7 @@ def with_parts(
     state: DescribeState,
     argument: bool = False,
     keys: Sequence[Any] = (),
-) -> Described:
+) -> _Described:
     """Describe a value by its head, its items (with their keys, if it is a mapping), and its attributes by name."""
     described = [describe_value(item, state, argument) for item in items]
     described_keys = [describe_value(key, state, False) for key in keys]
@@ -256,7 +257,7 @@ def with_parts(
     if described or "container" in head:
         like["of"] = [part.like for part in described]
     parts = (*described, *described_keys)
-    return Described(like, 1 + sum(part.parts for part in parts), any(part.held for part in parts))
+    return _Described(like, 1 + sum(part.parts for part in parts), any(part.held for part in parts))
 
 
 def rest_in_order(likes: Sequence[tuple[Any, Like]]) -> Like:
@@ -269,15 +270,15 @@ def rest_by_name(likes: Sequence[tuple[Any, Like]]) -> Like:
     return {"container": "dict", "keys": [repr(key) for key, _ in likes], "of": [like for _, like in likes]}
 
 
-def _describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> Described:
-    """Describe a tensor of the call by its place and its attributes, any other tensor by its values."""
+def _describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> _Described:
+    """Describe a tensor of the call by its place, its attributes, and what distinguishes it from a plain tensor (its
+    class, and the hooks on its gradient). Describe any other tensor by its values."""
     if argument:
         head: dict[str, Like] = {"tensor": state.name(len(state.tensors))}
         state.tensors.append(value)
     elif type(value) in (Tensor, nn.Parameter) and value.layout is torch.strided and not value.is_meta:
         with torch.no_grad():
-            plain = value.detach().resolve_conj().resolve_neg().cpu()
-            content = plain.clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8)
+            content = as_bytes(value.detach().cpu())
         shape = ", ".join(map(str, value.shape))
         head = {"values": f"{str(value.dtype)[6:]}[{shape}]", "stride": list(value.stride())}
         head["digest"] = _fingerprint_digest(bytes_of(content))
@@ -285,15 +286,12 @@ def _describe_tensor(value: Tensor, state: DescribeState, argument: bool) -> Des
         return _describe_live(value, state, {})
     attributes = {} if isinstance(value, FakeTensor) else vars(value)
     own = {name: part for name, part in attributes.items() if not name.startswith(TORCH_ATTRIBUTE_PREFIXES)}
-    described = with_parts(head, [], own | (_class_and_hooks(value) if argument else {}), state)
-    return Described(described.like, described.parts, held=argument or described.held)
-
-
-def _class_and_hooks(value: Tensor) -> dict[str, Any]:
-    """Return the facts that distinguish an argument from a plain tensor: its class, and the hooks on its gradient."""
-    facts: dict[str, Any] = {} if type(value) in (Tensor, FakeTensor) else {"its class": type(value).__qualname__}
-    hooks = (backward_hooks(value) or {}) if value.is_leaf else {}
-    return facts | ({"its hooks": list(hooks.values())} if hooks else {})
+    if argument and type(value) not in (Tensor, FakeTensor):
+        own["its class"] = type(value).__qualname__
+    if argument and value.is_leaf and (hooks := backward_hooks(value)):
+        own["its hooks"] = list(hooks.values())
+    described = with_parts(head, [], own, state)
+    return _Described(described.like, described.parts, held=argument or described.held)
 
 
 def bytes_of(content: Tensor) -> bytes:
@@ -304,14 +302,18 @@ def bytes_of(content: Tensor) -> bytes:
     return bytes(buffer)
 
 
-def _describe_live(value: Any, state: DescribeState, contents: Mapping[str, Any]) -> Described:
+def _describe_live(value: Any, state: DescribeState, contents: Mapping[str, Any]) -> _Described:
     """Describe a value that is compared by identity; its contents tell whether it has changed since the capture."""
     state.live.append(value)
     head = {"live": name_of(value if isinstance(value, NAMED) else type(value))}
     described = with_parts(head, [], contents, state)
     if described.parts > MAX_PARTS:
-        return Described(head | {"digest": _fingerprint_digest(described.like)}, held=True)
-    return Described(described.like, described.parts, held=True)
+        return _Described(head | {"digest": _fingerprint_digest(described.like)}, held=True)
+    return _Described(described.like, described.parts, held=True)
+
+
+PICKLING = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
+"""Methods that pickle calls."""
 
 
 def contents_of(value: Any) -> dict[str, Any]:
@@ -335,12 +337,12 @@ def contents_of(value: Any) -> dict[str, Any]:
     if is_of_numpy(value, "ndarray") and not value.dtype.hasobject:
         content = sys.modules["numpy"].ndarray.tobytes(value)  # a masked array's own sets its fill value
         return attributes | {"values": [str(value.dtype), value.shape, value.strides, content]}
-    own = (
-        [] if is_of_python else [class_ for class_ in kind.__mro__ if class_ is not object and is_python_class(class_)]
-    )
+    classes = () if is_of_python else kind.__mro__
+    own = [class_ for class_ in classes if class_ is not object and is_python_class(class_)]
     # Pickle would run a method of the user's; Python warns of pickling itertools.
     if kind.__module__ == "itertools" or any(name in vars(class_) for class_ in own for name in PICKLING):
         return attributes
+    # `__reduce_ex__` returns a function, its arguments, the state, and iterators of items of a list and of a mapping.
     try:
         made = value.__reduce_ex__(2)
         items = [list(part) for part in made[3:5] if part is not None]
@@ -348,7 +350,8 @@ def contents_of(value: Any) -> dict[str, Any]:
         return attributes
     if is_of_python and isinstance(made, tuple):
         return {"parts": [*made[1:3], *items]}
-    parts = [*made[1][1:], *items] if isinstance(made, tuple) else []  # behind the class; its attributes are there
+    # The first argument is the class, and the state is the attributes.
+    parts = [*made[1][1:], *items] if isinstance(made, tuple) else []
     return attributes | ({"parts": parts} if parts else {})
 
 
@@ -360,10 +363,6 @@ def _closure_of(function: types.FunctionType) -> dict[str, Any]:
         with contextlib.suppress(ValueError):  # the variable has no value yet
             with_values[name] = cell.cell_contents
     return with_values
-
-
-PICKLING = ("__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__getnewargs_ex__")
-"""Methods that pickle calls."""
 
 
 # ---- Differences between two fingerprints

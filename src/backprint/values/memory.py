@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from backprint._torch.fake import FakeTensor
 from backprint._torch.tensors import mkldnn_layout, storage_id
-from backprint.values.geometry import is_dense
+from backprint.values.geometry import is_dense, span
 from backprint.values.tree import strided_parts
 
 MAX_COMPARED = 2**16
@@ -31,6 +32,7 @@ class MemorySpan:
     """The memory that a tensor occupies: the bytes from `start` to before `stop`, and its shape and stride in them."""
 
     memory: tuple[str, int]
+    """The device, and the number of the storage where tensors have no addresses: only spans of one memory can cross."""
     start: int
     stop: int
     shape: tuple[int, ...]
@@ -46,15 +48,13 @@ def has_memory(tensor: Tensor) -> bool:
     if type(tensor) not in PLAIN_CLASSES or tensor.is_nested or tensor.layout is mkldnn_layout:
         return True
     for part in strided_parts(tensor):
-        shape, stride = part.shape, part.stride()
         if part.is_meta or not part.numel():
             continue
-        last = part.storage_offset() + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
         try:
             available = part.untyped_storage().nbytes()
         except NotImplementedError:  # a wrapper of torch.func, which has no storage that can be asked
             continue
-        if available < (last + 1) * part.element_size():
+        if available < (part.storage_offset() + span(part.shape, part.stride())) * part.element_size():
             return False
     return True
 
@@ -72,27 +72,25 @@ def is_small(tensor: Tensor) -> bool:
 
 
 def memory_spans(values: Mapping[str, Tensor]) -> dict[str, MemorySpan]:
-    """Return the span of each tensor that has elements. A sparse tensor has the span of its values."""
-    spans = {name: _memory_span(tensor) for name, tensor in values.items()}
-    return {name: span for name, span in spans.items() if span is not None}
-
-
-def _memory_span(tensor: Tensor) -> MemorySpan | None:
-    """Return the span of a tensor; None where it has no elements, or no storage of its own."""
-    if tensor.is_nested or tensor.layout in (torch.jagged, mkldnn_layout):
-        return None
-    tensor = strided_parts(tensor)[-1]
-    shape, stride, itemsize = tensor.shape, tensor.stride(), tensor.element_size()
-    if not all(isinstance(size, int) for size in (*shape, *stride)) or 0 in shape:
-        return None
-    if tensor.is_meta or isinstance(tensor, FakeTensor):
-        # Fake tensors have no addresses, so their storages are told apart by identity.
-        memory = ("meta", storage_id(tensor.untyped_storage()))
-        start = int(tensor.storage_offset()) * itemsize
-    else:
-        memory, start = (str(tensor.device), 0), tensor.data_ptr()
-    last = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-    return MemorySpan(memory, start, start + (last + 1) * itemsize, tuple(shape), tuple(stride), itemsize)
+    """Return the span of each tensor that has elements and a storage of its own. A sparse tensor has the span of its
+    values."""
+    spans: dict[str, MemorySpan] = {}
+    for name, value in values.items():
+        if value.is_nested or value.layout in (torch.jagged, mkldnn_layout):
+            continue
+        tensor = strided_parts(value)[-1]
+        shape, stride, itemsize = tensor.shape, tensor.stride(), tensor.element_size()
+        if not all(isinstance(size, int) for size in (*shape, *stride)) or 0 in shape:
+            continue
+        if tensor.is_meta or isinstance(tensor, FakeTensor):
+            # Fake tensors have no addresses, so their storages are told apart by identity.
+            memory = ("meta", storage_id(tensor.untyped_storage()))
+            start = int(tensor.storage_offset()) * itemsize
+        else:
+            memory, start = (str(tensor.device), 0), tensor.data_ptr()
+        stop = start + span(shape, stride) * itemsize
+        spans[name] = MemorySpan(memory, start, stop, tuple(shape), tuple(stride), itemsize)
+    return spans
 
 
 def overlapping_pairs(spans: Mapping[str, MemorySpan], of: Collection[str] | None = None) -> Iterator[Overlap]:
@@ -119,17 +117,10 @@ def _spans_overlap(left: MemorySpan, right: MemorySpan) -> bool:
     if (
         left.itemsize != right.itemsize
         or apart % left.itemsize
-        or max(element_count(left), element_count(right)) > MAX_COMPARED
+        or max(math.prod(left.shape), math.prod(right.shape)) > MAX_COMPARED
     ):
         return True
     return bool(torch.isin(_element_offsets(left), _element_offsets(right) + apart // left.itemsize).any())
-
-
-def element_count(place: MemorySpan) -> int:
-    count = 1
-    for size in place.shape:
-        count *= size
-    return count
 
 
 def _element_offsets(place: MemorySpan) -> Tensor:

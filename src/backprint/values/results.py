@@ -19,7 +19,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -40,23 +40,32 @@ ADVICE = "return its tensors in a tuple, a list, a dict or a dataclass"
 # ---- The result as a whole
 
 
+MAX_PATHS_IN_SUMMARY = 1000
+"""The most leaves whose paths are in the summary of a ResultTree."""
+
+
+class OpenedObject(NamedTuple):
+    """An object of a result that was opened: a template, which has a Hole for each leaf, and the number of leaves."""
+
+    template: Any
+    leaves: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ResultTree:
     """The structure of a result, without its tensors.
 
-    `spec` is the structure of pytree. `opened` has an entry for each leaf of it: None, or the template of an object
-    that was opened, with its number of leaves. `summary` is the result's class and the paths of its leaves, as text.
+    `spec` is the structure of pytree. `opened` has an entry for each leaf of it, which is None unless the leaf is an
+    object that was opened. `summary` is the result's class and the paths of its leaves, as text.
     """
 
     spec: Any
-    opened: tuple[tuple[Any, int] | None, ...]
+    opened: tuple[OpenedObject | None, ...]
     summary: str = ""
 
     def rebuild(self, leaves: Sequence[Any]) -> Any:
         """Return the result with these leaves, in new containers and objects."""
-        return pytree.tree_unflatten(
-            [_fill_leaf(*part_and_leaves) for part_and_leaves in self.parts(leaves)], self.spec
-        )
+        return pytree.tree_unflatten([_fill_leaf(opened, own) for opened, own in self.parts(leaves)], self.spec)
 
     def with_marks(self, marks: Sequence[Any]) -> list[Any]:
         """Return, for each leaf of `spec`, the mark that a sample keeps of it. An object that was opened has its
@@ -64,34 +73,36 @@ class ResultTree:
 
         A mark is the name of an output port, or the text of another value.
         """
-        return [_structure_with_marks(part, own_marks) for part, own_marks in self.parts(marks)]
+        return [
+            own[0] if opened is None else _structure_of(opened.template, own, ()) for opened, own in self.parts(marks)
+        ]
 
-    def parts(self, leaves: Sequence[Any]) -> Iterator[tuple[tuple[Any, int] | None, Sequence[Any]]]:
+    def parts(self, leaves: Sequence[Any]) -> Iterator[tuple[OpenedObject | None, Sequence[Any]]]:
         """Yield each entry of `opened` with its leaves: one leaf, or all leaves of an object."""
         start = 0
-        for part in self.opened:
-            count = 1 if part is None else part[1]
-            yield part, leaves[start : start + count]
+        for opened in self.opened:
+            count = 1 if opened is None else opened.leaves
+            yield opened, leaves[start : start + count]
             start += count
 
     @property
     def templates(self) -> list[Any]:
         """The templates of the objects that were opened."""
-        return [part[0] for part in self.opened if part is not None]
+        return [opened.template for opened in self.opened if opened is not None]
 
 
 NO_RESULT = ResultTree(pytree.tree_structure(()), ())
 """The structure of a result without leaves."""
 
 
-def _fill_leaf(part: tuple[Any, int] | None, leaves: Sequence[Any]) -> Any:
+def _fill_leaf(opened: OpenedObject | None, leaves: Sequence[Any]) -> Any:
     """Return a leaf, or a copy of an object's template with these leaves."""
-    if part is None:
-        # A leaf without tensors is returned as it is, except a container or an array, which the caller may write to:
-        # that is copied.
-        is_plain = _is_plain_leaf(leaves[0])
-        return leaves[0] if is_plain else _ObjectCopier(lambda leaf, name: leaf, frozenset()).copy_of(leaves[0])
-    return _ObjectCopier(lambda hole, name: hole.filled(leaves[hole.index])).copy_of(part[0])
+    if opened is not None:
+        return _ObjectCopier(lambda hole, name: hole.filled(leaves[hole.index])).copy_of(opened.template)
+    if _is_plain_leaf(leaves[0]):
+        return leaves[0]
+    # A container or an array without tensors is copied, because the caller may write to it.
+    return _ObjectCopier(lambda leaf, name: leaf, frozenset()).copy_of(leaves[0])
 
 
 def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
@@ -104,19 +115,22 @@ def outputs_of(result: Any) -> tuple[list[tuple[str, Any]], ResultTree]:
         raise refusal_of_depth() from None
     paths = list(zip(leaf_paths(result, leaves), leaves, strict=True))
     named_leaves: list[tuple[str, Any]] = []
-    opened: list[tuple[Any, int] | None] = []
+    opened: list[OpenedObject | None] = []
     for path, leaf in paths:
         name = printable_name(".".join(["output", *map(key_text, path)]))
-        template_and_tensors = None if _is_plain_leaf(leaf) else _open_object(leaf, name)
-        named_leaves += [(name, leaf)] if template_and_tensors is None else template_and_tensors[1]
-        opened.append(None if template_and_tensors is None else (template_and_tensors[0], len(template_and_tensors[1])))
+        template, leaves_of_object = (None, None) if _is_plain_leaf(leaf) else _open_object(leaf, name)
+        if leaves_of_object is None:
+            named_leaves.append((name, leaf))
+            opened.append(None)
+        else:
+            named_leaves += leaves_of_object
+            opened.append(OpenedObject(template, len(leaves_of_object)))
     # Two leaves may have one name, such as the items 1 and '1' of a dict.
     names = number_duplicates([name for name, _ in named_leaves])
     path_texts = ", ".join("".join(map(str, path)) for path, _ in paths[:MAX_PATHS_IN_SUMMARY])
-    summary = "one value" if len(paths) == 1 and not paths[0][0] else f"{type_text(result)} of {path_texts}"
-    return [(name, leaf) for name, (_, leaf) in zip(names, named_leaves, strict=True)], ResultTree(
-        spec, tuple(opened), summary
-    )
+    summary = "one value" if len(paths) == 1 and not paths[0][0] else f"{_type_text(result)} of {path_texts}"
+    tree = ResultTree(spec, tuple(opened), summary)
+    return [(name, leaf) for name, (_, leaf) in zip(names, named_leaves, strict=True)], tree
 
 
 def refusal_of_depth() -> CaptureError:
@@ -126,10 +140,6 @@ def refusal_of_depth() -> CaptureError:
         "tuple or a list",
         every_engine=True,
     )
-
-
-MAX_PATHS_IN_SUMMARY = 1000
-"""The most leaves whose paths are in the summary of a ResultTree."""
 
 
 def _is_plain_leaf(leaf: Any) -> bool:
@@ -159,11 +169,11 @@ def _holds_tensors(value: Any) -> bool:
     return type(value) not in EXACT and bool(_ObjectSearch().search(value, "output").reaching)
 
 
-def _open_object(leaf: Any, name: str) -> tuple[Any, list[tuple[str, Any]]] | None:
-    """Return the template of an object and its tensors by name; None if it holds none."""
+def _open_object(leaf: Any, name: str) -> tuple[Any, list[tuple[str, Any]] | None]:
+    """Return the template of an object, and its tensors with their names; None and None if it holds none."""
     search = _ObjectSearch().search(leaf, name)
     if not search.reaching:
-        return None
+        return None, None
     named_tensors: list[tuple[str, Any]] = []
     indices: dict[tuple[int, str], int] = {}
 
@@ -193,7 +203,7 @@ def refuse(name: str, what: str, advice: str = ADVICE) -> NoReturn:
     )
 
 
-def type_text(value: Any) -> str:
+def _type_text(value: Any) -> str:
     """Return a value's type as text, with an article: `a collections.Counter`."""
     return f"a {type(value).__module__}.{type(value).__qualname__}".replace("a builtins.", "a ")
 
@@ -251,14 +261,14 @@ def parts_of(value: Any) -> Parts:
         items = [(_key_name(key), item) for key, item in dict.items(value)]
     else:
         items = [(str(index), item) for index, item in enumerate(value)] if isinstance(value, SEQUENCES) else []
-    return [*items, *own_attributes(value).items()]
+    return [*items, *_own_attributes(value).items()]
 
 
 def _key_name(key: Any) -> str:
     return str(key) if type(key) in EXACT else type(key).__name__
 
 
-def own_attributes(value: Any) -> dict[str, Any]:
+def _own_attributes(value: Any) -> dict[str, Any]:
     """Return the attributes of an object. A dataclass has them in the order of its definition."""
     attributes = attributes_with_slots(value) or {}
     declared = [row.name for row in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
@@ -295,7 +305,7 @@ class _ObjectSearch:
     reaching: frozenset[int] = frozenset()
 
     def search(self, value: Any, name: str) -> _ObjectSearch:
-        """Search a value; return the search."""
+        """Search a value, which refusals call `name`; return the search, with its result in `reaching`."""
         queue: collections.deque[tuple[str, Any, int]] = collections.deque([(name, value, 0)])
         while queue:
             where, part, holder = queue.popleft()
@@ -309,7 +319,7 @@ class _ObjectSearch:
             if first:
                 self.alive.append(part)
                 if len(self.alive) > MAX_OBJECTS:
-                    refuse(name, f"{type_text(value)} of more than {MAX_OBJECTS:,} objects")
+                    refuse(name, f"{_type_text(value)} of more than {MAX_OBJECTS:,} objects")
                 queue.extend((_part_name(where, key), inner, id(part)) for key, inner in self.inside(where, part))
         self.reaching = self.reach()
         return self
@@ -332,19 +342,19 @@ class _ObjectSearch:
         if isinstance(value, weakref.ref):
             return []
         if is_iterator(value):
-            refuse(name, f"{type_text(value)}, which is used up when it is read", "return a list of its items")
+            refuse(name, f"{_type_text(value)}, which is used up when it is read", "return a list of its items")
         if isinstance(value, STORAGES):
             refuse(name, "the memory of a tensor", "return the tensor")
         if isinstance(value, torch.autograd.graph.Node):
             refuse(name, f"a node of the autograd graph ({type(value).__name__})", "return the tensor")
         keys = [key for key in value if type(key) not in EXACT] if isinstance(value, dict) else []
         if any(map(_holds_what_is_refused, keys)):
-            refuse(name, f"{type_text(value)} with tensors or iterators in its keys", "make them values")
+            refuse(name, f"{_type_text(value)} with tensors or iterators in its keys", "make them values")
         # Objects, which are opened. Anything else may hold no tensor, wherever it is hidden.
         if _is_opened(value):
             return parts_of(value)
         if _holds_what_is_refused(value):
-            refuse(name, f"{type_text(value)} with tensors or iterators inside")
+            refuse(name, f"{_type_text(value)} with tensors or iterators inside")
         return []
 
     def reach(self) -> frozenset[int]:
@@ -432,9 +442,10 @@ class _ObjectCopier:
         try:
             return self.copy(value, name)
         except RecursionError:
-            refuse(name, f"{type_text(value)} of objects that are nested too deeply")
+            refuse(name, f"{_type_text(value)} of objects that are nested too deeply")
 
     def copy(self, value: Any, name: str) -> Any:
+        """Return a copy of a value, or the value itself if it holds no leaf and nobody writes to it."""
         assert self.reaching is not None
         if isinstance(value, Leaf):
             return self.leaf(value, name)
@@ -455,14 +466,14 @@ class _ObjectCopier:
             # Entered before it is filled, because an object may hold itself.
             copy = self.copies[id(value)] = _empty_copy(value)
             self.fill(copy, value, name)
-        for key, part in own_attributes(value).items():
+        for key, part in _own_attributes(value).items():
             _set_attribute(copy, key, self.copy(part, _part_name(name, key)))
         return copy
 
     def copy_of_tuple(self, value: Any, name: str) -> Any:
         """Return a copy of a tuple, a named one, or a result of a torch function; its items are copied first."""
         if id(value) in self.being_copied:
-            refuse(name, f"{type_text(value)} that holds itself")
+            refuse(name, f"{_type_text(value)} that holds itself")
         self.being_copied.add(id(value))
         items = [self.copy(item, _part_name(name, str(index))) for index, item in enumerate(value)]
         self.being_copied.discard(id(value))
@@ -523,20 +534,15 @@ def _set_attribute(copy: Any, name: str, value: Any) -> None:
 # ---- The structure of an object, for a sample
 
 
-def _structure_with_marks(part: tuple[Any, int] | None, marks: Sequence[Any]) -> Any:
-    """Return the mark of a leaf; for an object that was opened, its structure with the marks of its leaves."""
-    return marks[0] if part is None else _structure_of(part[0], marks, ())
-
-
 def _structure_of(value: Any, marks: Sequence[Any], enclosing: tuple[int, ...]) -> Any:
     """Return a template as plain containers, with marks in the places of its leaves. Objects become mappings of their
     attributes. `enclosing` has the ids of the objects that hold the value, to stop at an object that holds itself."""
     if isinstance(value, _Hole):
         return marks[value.index]
     if type(value) in EXACT or isinstance(value, ATOMS) or not _is_opened(value) or id(value) in enclosing:
-        return {"value": repr(value)[:200] if type(value) in EXACT else type_text(value)[2:]}
+        return {"value": repr(value)[:200] if type(value) in EXACT else _type_text(value)[2:]}
     parts = [(key, _structure_of(part, marks, (*enclosing, id(value)))) for key, part in parts_of(value)]
-    if isinstance(value, SEQUENCES) and not own_attributes(value):
+    if isinstance(value, SEQUENCES) and not _own_attributes(value):
         return {"tuple" if type(value) is tuple else "list": [part for _, part in parts]}
     by_name: dict[str, list[Any]] = {}
     for key, part in parts:

@@ -23,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class ThreadTurns:
+class _ThreadTurns:
     """A lock that one thread holds at a time, any number of times, or the threads of one party together.
 
     The ranks of one step are threads that take turns by themselves: each waits for the others inside a proof.
@@ -64,7 +64,7 @@ def _this_party() -> Any:
 
 @contextlib.contextmanager
 def of_party(party: object) -> Iterator[None]:
-    """Be of a party in this thread."""
+    """Make this thread one of a party in a block."""
     before = getattr(_PARTIES, "party", None)
     _PARTIES.party = party
     try:
@@ -73,14 +73,11 @@ def of_party(party: object) -> Iterator[None]:
         _PARTIES.party = before
 
 
-ONE_AT_A_TIME = ThreadTurns()
+ONE_AT_A_TIME = _ThreadTurns()
 """The lock of a capture or a proof: both change state that torch keeps process-wide, so threads take turns."""
 
 Setting = tuple[Callable[[], object], Callable[[str], object]]
-
-
-def _set_mkldnn(text: str) -> None:
-    torch.backends.mkldnn.set_flags(text == "True")
+"""How a setting is read, and how it is set from the text of what was read."""
 
 
 deterministic = torch.are_deterministic_algorithms_enabled
@@ -124,13 +121,16 @@ SETTINGS: Mapping[str, Setting] = {
         torch.backends.cuda.mem_efficient_sdp_enabled,
         lambda text: torch.backends.cuda.enable_mem_efficient_sdp(text == "True"),
     ),
-    "mkldnn": (lambda: torch.backends.mkldnn.enabled, _set_mkldnn),
+    "mkldnn": (
+        lambda: torch.backends.mkldnn.enabled,
+        lambda text: torch.backends.mkldnn.set_flags(text == "True"),
+    ),
     "cudnn_deterministic": (
         lambda: torch.backends.cudnn.deterministic,
         lambda text: setattr(torch.backends.cudnn, "deterministic", text == "True"),
     ),
 }
-"""Settings that can be restored: how to read each, and how to set it from its text."""
+"""Settings that can be restored."""
 
 FACTS: Mapping[str, Callable[[], object]] = {
     "backprint": lambda: __version__,
@@ -152,19 +152,26 @@ def read_settings() -> tuple[tuple[str, str], ...]:
 @contextlib.contextmanager
 def with_settings(recorded: Mapping[str, str]) -> Iterator[None]:
     """Set the recorded settings for a block, and restore the present ones. A value that torch refuses is skipped."""
-    present = {name: str(read()) for name, (read, _) in SETTINGS.items()}
-    try:
-        for name, (_, set_value) in SETTINGS.items():
-            if name in recorded and recorded[name] != present[name]:
+    with _restoring(SETTINGS):
+        for name, (read, set_value) in SETTINGS.items():
+            if name in recorded and recorded[name] != str(read()):
                 # A setting of another machine or torch; `settings_differences` names it.
                 with contextlib.suppress(ValueError, RuntimeError):
                     set_value(recorded[name])
         with default_device("cpu"):  # graphs name the devices of what they make, and so does what we make for them
             yield
+
+
+@contextlib.contextmanager
+def _restoring(settings: Mapping[str, Setting]) -> Iterator[None]:
+    """Restore these settings after a block; one that the block has not changed is not set."""
+    before = {name: str(read()) for name, (read, _) in settings.items()}
+    try:
+        yield
     finally:
-        for name, (read, set_value) in SETTINGS.items():
-            if str(read()) != present[name]:
-                set_value(present[name])
+        for name, (read, set_value) in settings.items():
+            if str(read()) != before[name]:
+                set_value(before[name])
 
 
 IN_WORDS: Mapping[str, str] = {
@@ -176,6 +183,7 @@ IN_WORDS: Mapping[str, str] = {
     "mkldnn": "whether oneDNN is used",
     "cudnn_deterministic": "whether cuDNN is deterministic",
 }
+"""Settings as a message names them; those of attention have one name together."""
 
 MODES: Mapping[str, Setting] = {
     "grad mode": (torch.is_grad_enabled, lambda text: torch.set_grad_enabled(text == "True")),
@@ -213,16 +221,9 @@ def process_state() -> dict[str, str]:
     return state
 
 
-@contextlib.contextmanager
-def keeping_settings() -> Iterator[None]:
-    """Restore the settings and modes that a block changes."""
-    before = {name: str(read()) for name, (read, _) in {**SETTINGS, **MODES}.items()}
-    try:
-        yield
-    finally:
-        for name, (read, set_value) in {**SETTINGS, **MODES}.items():
-            if str(read()) != before[name]:
-                set_value(before[name])
+def keeping_settings() -> contextlib.AbstractContextManager[None]:
+    """Return a context that restores the settings and modes that its block changes."""
+    return _restoring({**SETTINGS, **MODES})
 
 
 def default_device(wanted: str | torch.device) -> contextlib.AbstractContextManager[object]:
@@ -244,7 +245,7 @@ def making_on_cpu(function: Callable[P, T]) -> Callable[P, T]:
 
 @contextlib.contextmanager
 def default_dtype(wanted: torch.dtype) -> Iterator[None]:
-    """Run with another default dtype."""
+    """Make floating-point tensors of this dtype in a block, where nothing else says which."""
     previous = torch.get_default_dtype()
     torch.set_default_dtype(wanted)
     try:
@@ -306,7 +307,9 @@ class RandomStates(NamedTuple):
 
 def random_states() -> RandomStates:
     """Return the states of torch's generators now."""
-    return RandomStates(torch.get_rng_state(), tuple(torch.cuda.get_rng_state_all()) if _cuda_in_use() else ())
+    # To ask whether there is a GPU would forbid forked processes to use it; this asks whether one is in use.
+    in_use = torch.cuda.is_initialized()
+    return RandomStates(torch.get_rng_state(), tuple(torch.cuda.get_rng_state_all()) if in_use else ())
 
 
 def state_bytes(state: Tensor) -> bytes:
@@ -336,11 +339,6 @@ def seed_all(seed: int) -> None:
     random.seed(seed)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(seed)
-
-
-def _cuda_in_use() -> bool:
-    """Whether this process has used a GPU; asking does not begin to."""
-    return torch.cuda.is_initialized()  # asking whether there is a GPU forbids forked processes to use it
 
 
 @contextlib.contextmanager

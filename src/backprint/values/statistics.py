@@ -57,7 +57,7 @@ def stats_of(tensor: Tensor) -> Stats:
     zeros = _count_zeros(values)
     norm = float(torch.linalg.vector_norm(values))
     if math.isfinite(low) and math.isfinite(high):
-        return Stats(count, low, high, *mean_and_std(values, norm), norm, 0, 0, zeros)
+        return Stats(count, low, high, *_mean_and_std(values, norm), norm, 0, 0, zeros)
     nan = int(torch.isnan(values).sum())
     inf = int(torch.isinf(values).sum())
     finite = values[torch.isfinite(values)]
@@ -65,7 +65,7 @@ def stats_of(tensor: Tensor) -> Stats:
         return Stats(count, None, None, None, None, norm, nan, inf, zeros)
     finite_norm = float(torch.linalg.vector_norm(finite))
     return Stats(
-        count, float(finite.min()), float(finite.max()), *mean_and_std(finite, finite_norm), norm, nan, inf, zeros
+        count, float(finite.min()), float(finite.max()), *_mean_and_std(finite, finite_norm), norm, nan, inf, zeros
     )
 
 
@@ -85,7 +85,7 @@ def _count_zeros(values: Tensor) -> int:
     return values.numel() - int(torch.count_nonzero(as_integers)) + negative
 
 
-def mean_and_std(values: Tensor, norm: float) -> tuple[float, float]:
+def _mean_and_std(values: Tensor, norm: float) -> tuple[float, float]:
     """Return the mean and the standard deviation of finite numbers. `torch.std_mean` takes fifty times as long on a
     CPU.
 

@@ -41,19 +41,19 @@ ORDER = (
     "BOOL F4 F6_E2M3 F6_E3M2 U8 I8 F8_E5M2 F8_E4M3 F8_E8M0 F8_E4M3FNUZ F8_E5M2FNUZ I16 U16 F16 BF16 I32 U32 F32 C64 "
     "F64 I64 U64"
 ).split()
-"""Tensors lie in a file by dtype, the last of these first, and then by name, so that each is aligned."""
+"""Dtypes in the reverse order of a file, in which tensors lie by dtype and then by name: so each is aligned."""
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors; ValueError names one whose dtype or layout the format does not have."""
     plain = {name: _plain_tensor(name, tensor) for name, tensor in tensors.items()}
-    names = sorted(plain, key=lambda name: (-ORDER.index(code_of(plain[name])), name))
+    names = sorted(plain, key=lambda name: (-ORDER.index(_code_of(plain[name])), name))
     header: dict[str, object] = {}
     end = 0
     for name in names:
         tensor = plain[name]
         begin, end = end, end + tensor.nbytes
-        header[name] = {"dtype": code_of(tensor), "shape": list(tensor.shape), "data_offsets": [begin, end]}
+        header[name] = {"dtype": _code_of(tensor), "shape": list(tensor.shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     # The format pads the header with spaces, so that the tensors begin at a multiple of 8 bytes.
     text += b" " * (-len(text) % 8)
@@ -72,7 +72,7 @@ def _plain_tensor(name: str, tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
 
 
-def code_of(tensor: Tensor) -> str:
+def _code_of(tensor: Tensor) -> str:
     return CODES[str(tensor.dtype)[6:]]
 
 

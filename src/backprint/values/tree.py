@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from backprint._torch import pytree
 from backprint._torch.tensors import is_view, neg_view, sparse_indices, sparse_values, storage_id, version_of
+from backprint.common.names import free_name
 from backprint.errors import UsageError
 
 
@@ -99,9 +100,12 @@ def _paths(value: Any, path: tuple[Any, ...], leaves: deque[Any]) -> Iterator[tu
 
 
 def leaf_name(path: Sequence[Any], positional: Sequence[str]) -> str:
-    """Return the name of a leaf: its parameter's name, then its path inside containers."""
-    where, first, *rest = map(key_text, path)
-    head = positional[int(first)] if where == "0" else first
+    """Return the name of a leaf of a call: its parameter's name, then its path inside containers.
+
+    A call is flattened as `(args, kwargs)`. So a path begins with 0 and the place of an argument in `positional`, or
+    with 1 and the name of a keyword."""
+    where, argument, *rest = map(key_text, path)
+    head = positional[int(argument)] if where == "0" else argument
     return ".".join([head, *rest])
 
 
@@ -120,15 +124,12 @@ def key_text(key: Any) -> str:
 def number_duplicates(names: Sequence[str]) -> list[str]:
     """Return the names, numbered where one occurs twice: `{"a.b": x, "a": {"b": y}}` yields `a.b` and `a.b~2`."""
     numbered_names: list[str] = []
-    given_names = set(names)
+    taken = set(names)  # from the start: a number must not make a name that another leaf has by itself
     seen: set[str] = set()
     for name in names:
-        numbered, count = name, 1
-        # A number must not make a name that another leaf has by itself.
-        while numbered in seen or (count > 1 and numbered in given_names):
-            count += 1
-            numbered = f"{name}~{count}"
-        seen.add(numbered)
+        numbered = free_name(name, taken, "{}~{}", first=2) if name in seen else name
+        seen.add(name)
+        taken.add(numbered)
         numbered_names.append(numbered)
     return numbered_names
 

@@ -8,7 +8,7 @@ before it, after it and within an iteration.
 Three things make this more than a search for equal tokens:
 
 - *Where an iteration begins.* Tokens `abcabcabc` are a loop of `abc`, of `bca` or of `cab`. The cut that the fewest
-  values cross is where one layer hands its result to the next, and is the one that a person would choose (`phases`).
+  values cross is where one layer hands its result to the next, and is the one that a person would choose (`_cuts_of`).
 - *Dataflow.* Iterations with equal tokens may take their values from each other in another way, for example where a
   value of the first layer serves all layers. Only iterations with one dataflow are one loop (`_equal_rows`).
 - *The first and the last layer.* They often have steps of their own: the first one computes a table of cosines, the
@@ -21,7 +21,7 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 LEAST_SAVED = 8
 """How many steps a loop must save."""
@@ -38,7 +38,7 @@ Node: TypeAlias = "int | Repeat"
 
 @dataclass(frozen=True, slots=True)
 class OddStep:
-    """A step that one iteration has more than the others."""
+    """A step that one iteration has and the other iterations do not have."""
 
     iteration: int
     before: int
@@ -48,7 +48,7 @@ class OddStep:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A loop: for each iteration the places of its steps."""
+    """A loop: for each iteration the places of its steps, and the odd steps of single iterations."""
 
     rows: tuple[tuple[int, ...], ...]
     odd: tuple[OddStep, ...]
@@ -57,18 +57,18 @@ class Repeat:
 
     @property
     def first(self) -> int:
-        """The first place of all."""
+        """The first place of all steps, odd ones included."""
         return min([self.rows[0][0], *(step.place for step in self.odd)])
 
     @property
     def end(self) -> int:
-        """The place after the last of all."""
+        """The place after the last of all steps, odd ones included."""
         return max([self.rows[-1][-1], *(step.place for step in self.odd)]) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A list of steps as what repeats in it."""
+    """A list of steps, reduced to what the search looks at: which are alike, and which takes the result of which."""
 
     tokens: Sequence[int]
     """Equal numbers for steps that may be the same step of two iterations."""
@@ -83,11 +83,11 @@ class Steps:
         return len(self.tokens)
 
     def weight(self, places: Sequence[int]) -> int:
-        """Return how many steps some of these stand for."""
+        """Return how many steps of the program these places stand for."""
         return sum(self.weights[place] for place in places) if self.weights else len(places)
 
     def part(self, places: Sequence[int]) -> Steps:
-        """Return some of the steps as a list of their own."""
+        """Return the steps at some places as a list of their own, in which results from outside are inputs."""
         order = {place: count for count, place in enumerate(places)}
         uses = [[order.get(used, -1) for used in self.uses[place]] for place in places]
         weights = [self.weights[place] for place in places] if self.weights else ()
@@ -95,7 +95,8 @@ class Steps:
         return Steps([self.tokens[place] for place in places], uses, borders, weights)
 
     def dataflow(self, places: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-        """Return which of these steps take the results of which, counted from the first: equal for equal layers."""
+        """Return, for each step at these places, the positions among them of the steps whose results it takes, and -1
+        for any other value: equal for equal layers."""
         order = {place: count for count, place in enumerate(places)}
         return tuple(tuple(order.get(used, -1) for used in self.uses[place]) for place in places)
 
@@ -156,22 +157,40 @@ def best_repeat(steps: Steps, low: int, high: int, ends: bool = True) -> Repeat 
     """
     if high - low < 2 or steps.weight(range(low, high)) < 2 + LEAST_SAVED:
         return None
-    runs = sorted(
-        (run for period in periods(steps, low, high) for run in runs_of(steps, low, high, period)), reverse=True
-    )
-    for saved, period, start, length in runs[:PERIODS]:
+    runs = [run for period in _periods(steps, low, high) for run in runs_of(steps, low, high, period)]
+    for run in sorted(runs, key=_Run.rank)[:PERIODS]:
         # The run that would save most is not always a loop: its tokens are equal, but maybe no two iterations have one
         # dataflow. Then the next run is tried.
-        repeat = _repeat_of(steps, (low, high) if ends else None, -period, -start, length)
+        repeat = _repeat_of(steps, (low, high) if ends else None, run)
         if repeat is not None and (len(repeat.rows) - 1) * steps.weight(repeat.rows[0]) >= LEAST_SAVED:
             return repeat
         # The runs after this one save less.
-        if saved < LEAST_SAVED:
+        if run.saved < LEAST_SAVED:
             break
     return None
 
 
-def periods(steps: Steps, low: int, high: int) -> list[int]:
+class _Run(NamedTuple):
+    """Steps in a row of which each is equal to the step a period later."""
+
+    saved: int
+    """How many steps a loop saves. Whole iterations alone count: the rest of a run stays outside of the loop."""
+    period: int
+    start: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        """The place after the last step of the last iteration, which is a period after the last equal step."""
+        return self.start + self.length + self.period
+
+    def rank(self) -> tuple[int, int, int]:
+        """Return the key by which the best run is first: it saves most, or as much with the shortest iteration, or is
+        the first of these."""
+        return -self.saved, self.period, self.start
+
+
+def _periods(steps: Steps, low: int, high: int) -> list[int]:
     """Return the periods that steps may have, the most frequent first.
 
     A period is the distance of a step to the last equal one. A token that a layer has once is as far from the last one
@@ -191,13 +210,8 @@ def periods(steps: Steps, low: int, high: int) -> list[int]:
     return list(dict.fromkeys([*distances, *sums]))
 
 
-def runs_of(steps: Steps, low: int, high: int, period: int) -> list[tuple[int, int, int, int]]:
-    """Return the two longest runs with a period, as (steps that a loop saves, -period, -start, length).
-
-    The length is the number of steps that are equal to the step a period later. Period and start are negative so that
-    the largest tuple is the best run: of runs that save as much, the one with the shortest iteration, and then the
-    first.
-    """
+def runs_of(steps: Steps, low: int, high: int, period: int) -> list[_Run]:
+    """Return the two best runs with a period."""
     tokens, runs, equal = steps.tokens, [], 0
     # One place past the last comparison, which closes a run that reaches the end.
     for place in range(low, high - period + 1):
@@ -206,35 +220,45 @@ def runs_of(steps: Steps, low: int, high: int, period: int) -> list[tuple[int, i
             continue
         if equal >= period:
             start = place - equal
-            # Whole iterations alone count: the rest of a run stays outside of the loop.
-            runs.append((steps.weight(range(start, start + equal // period * period)), -period, -start, equal))
+            saved = steps.weight(range(start, start + equal // period * period))
+            runs.append(_Run(saved, period, start, equal))
         equal = 0
-    return sorted(runs, reverse=True)[:2]
+    return sorted(runs, key=_Run.rank)[:2]
 
 
-def _repeat_of(steps: Steps, around: tuple[int, int] | None, period: int, start: int, length: int) -> Repeat | None:
+def _repeat_of(steps: Steps, around: tuple[int, int] | None, run: _Run) -> Repeat | None:
     """Return the loop of a run, cut where it is cut best; None if no two iterations have one dataflow.
 
     The fewest values across a cut count most. A cut with more iterations comes next, then one where a module of the
-    program begins, then one with fewer odd steps, and at last the earliest.
+    program begins, then one with fewer odd steps, and at last the earliest. Between the two places `around` the run,
+    iterations with odd steps may join.
     """
     best: tuple[tuple[int, ...], Repeat] | None = None
-    for width, border, phase in phases(steps, start, start + length + period, period)[:PERIODS]:
-        rows = _equal_rows(steps, start + phase, start + length + period, period)
+    for cut in _cuts_of(steps, run)[:PERIODS]:
+        rows = _equal_rows(steps, run.start + cut.phase, run.end, run.period)
         if len(rows) < 2:
             continue
         repeat = with_ends(steps, *around, rows) if around else Repeat(tuple(rows), ())
-        score = (-width, len(repeat.rows), border, -len(repeat.odd), -phase)
+        score = (-cut.width, len(repeat.rows), cut.begins_module, -len(repeat.odd), -cut.phase)
         if best is None or score > best[0]:
             best = score, repeat
     return best[1] if best else None
 
 
-def phases(steps: Steps, start: int, end: int, period: int) -> list[tuple[int, bool, int]]:
-    """Return the cuts of a run, the best first, as (values that cross the cut, whether a module begins there, phase).
+class _Cut(NamedTuple):
+    """A way to cut a run into iterations."""
 
-    A phase is the place, from the start of the run, at which the first whole iteration begins.
-    """
+    width: int
+    """How many values cross the cut."""
+    begins_module: bool
+    """Whether a module of the program begins there."""
+    phase: int
+    """The place, from the start of the run, at which the first whole iteration begins."""
+
+
+def _cuts_of(steps: Steps, run: _Run) -> list[_Cut]:
+    """Return the cuts of a run, the best first: of cuts of equal width, one where a module begins."""
+    start, end, period = run.start, run.end, run.period
     # A value crosses every cut between the step that computes it and the last step that takes it. A value that is taken
     # more than two periods later is not counted: it serves all layers, like a mask, and crosses every cut alike.
     last_user: dict[int, int] = {}
@@ -253,10 +277,8 @@ def phases(steps: Steps, start: int, end: int, period: int) -> list[tuple[int, b
     for phase in range(min(period, end - start - 2 * period + 1)):
         count = (end - start - phase) // period
         middle = phase + period * max(1, count // 2)
-        # `not`, because False sorts first: of cuts of equal width, the one where a module begins.
-        cuts.append((widths[middle], not steps.borders[start + middle], phase))
-    cuts.sort()
-    return [(width, not is_inside, phase) for width, is_inside, phase in cuts]
+        cuts.append(_Cut(widths[middle], steps.borders[start + middle], phase))
+    return sorted(cuts, key=lambda cut: (cut.width, not cut.begins_module, cut.phase))
 
 
 def _equal_rows(steps: Steps, start: int, end: int, period: int) -> list[tuple[int, ...]]:

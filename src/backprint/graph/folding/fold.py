@@ -21,7 +21,8 @@ from backprint.graph.folding.nouns import (
     skeleton,
     without_offsets,
 )
-from backprint.graph.nouns import Graph, Step, refs
+from backprint.graph.nouns import Graph, Step
+from backprint.graph.steps import used
 
 Where = Mapping[Index, int]
 """Iteration -> the place of its step in the graph."""
@@ -29,32 +30,26 @@ Where = Mapping[Index, int]
 
 def folded(graph: Graph) -> FoldedGraph:
     """Return a graph with its repeated steps as loops. The result is unfolded, and compared with the graph."""
-    fold = _fold_of(graph)
+    nodes = loops_of(steps_of(graph.steps))
+    items = _items_of(nodes, {place: {(): place} for place in range(len(graph.steps))}, (), graph.steps)
+    fold = FoldedGraph(items, graph.inputs, graph.outputs, graph.results, graph.subgraphs, graph.symbols, graph.title)
     if fold.unfold() != graph:
         raise GraphError("a fold of this graph does not unfold to it: please report the graph")
     return fold
-
-
-def _fold_of(graph: Graph) -> FoldedGraph:
-    """Return a graph with its repeated steps as loops."""
-    nodes = loops_of(steps_of(graph.steps))
-    items = items_of(nodes, {place: {(): place} for place in range(len(graph.steps))}, (), graph.steps)
-    return FoldedGraph(items, graph.inputs, graph.outputs, graph.results, graph.subgraphs, graph.symbols, graph.title)
 
 
 # ---- Steps as tokens
 
 
 def steps_of(steps: Sequence[Step]) -> Steps:
-    """Return the steps of a graph as what repeats in it."""
+    """Return the steps of a graph as the search takes them: tokens, uses, and where modules begin."""
     numbers: dict[Any, int] = {}
     computed_at: dict[str, int] = {}
     tokens, uses, borders = [], [], []
     module = ""
     for place, step in enumerate(steps):
         tokens.append(numbers.setdefault(token_of(step), len(numbers)))
-        values = (*step.args, *(value for _, value in step.kwargs))
-        uses.append([computed_at.get(name, -1) for value in values for name in refs(value)])
+        uses.append([computed_at.get(name, -1) for name in used(step)])
         if not step.is_guard:
             computed_at[step.name] = place
         # A step without a module, such as a sum in the backward, begins no module and ends none.
@@ -89,10 +84,14 @@ def block_of(step: Step) -> str:
 # ---- Loops of steps
 
 
-def items_of(
+def _items_of(
     nodes: Iterable[Node], where: Mapping[int, Where], shape: tuple[int, ...], steps: Sequence[Step]
 ) -> tuple[Item, ...]:
-    """Return the items of nodes. `where` says which step of the graph a place stands for, in each iteration."""
+    """Return the items of nodes.
+
+    `where` says which step of the graph a place stands for, in each iteration of the loops around it, and `shape` how
+    often these loops run.
+    """
     return tuple(
         _folded_step(where[node], shape, steps) if isinstance(node, int) else _loop_of(node, where, shape, steps)
         for node in nodes
@@ -117,7 +116,7 @@ def _loop_of(repeat: Repeat, where: Mapping[int, Where], shape: tuple[int, ...],
     for node in repeat.body:
         place = node if isinstance(node, int) else node.first
         items += _only_of([step for step in odd if step.before == place], where, shape, steps)
-        items += items_of([node], inner, (*shape, len(repeat.rows)), steps)
+        items += _items_of([node], inner, (*shape, len(repeat.rows)), steps)
     items += _only_of([step for step in odd if step.before == len(repeat.rows[0])], where, shape, steps)
     return Loop(len(repeat.rows), tuple(items))
 
@@ -129,7 +128,7 @@ def _only_of(
     by_iteration: dict[int, list[int]] = {}
     for step in odd:
         by_iteration.setdefault(step.iteration, []).append(step.place)
-    return [Only(iteration, items_of(places, where, shape, steps)) for iteration, places in by_iteration.items()]
+    return [Only(iteration, _items_of(places, where, shape, steps)) for iteration, places in by_iteration.items()]
 
 
 def _folded_step(where: Where, shape: Sequence[int], steps: Sequence[Step]) -> FoldedStep:

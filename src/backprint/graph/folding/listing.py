@@ -72,12 +72,12 @@ def listing_of(fold: FoldedGraph) -> str:
     lines += [f'{symbol.name}: "{symbol.hint} in [{symbol.low}, {symbol.high}]"' for symbol in fold.symbols]
     for attribute, subgraph in fold.subgraphs:
         lines += [*emit_class(subgraph, attribute, ""), ""]
-    lines += ["forward(", *indented(port_lines(inputs, names)), ") -> ("]
-    lines += [*indented(port_lines(outputs, names)), "):"]
-    return "\n".join([*lines, *indented(_item_lines(fold.items, (), names)), ""])
+    lines += ["forward(", *_indented(_port_lines(inputs, names)), ") -> ("]
+    lines += [*_indented(_port_lines(outputs, names)), "):"]
+    return "\n".join([*lines, *_indented(_item_lines(fold.items, (), names)), ""])
 
 
-def indented(lines: Iterator[str]) -> Iterator[str]:
+def _indented(lines: Iterator[str]) -> Iterator[str]:
     """Yield lines one level deeper."""
     return (f"    {line}" for line in lines)
 
@@ -115,12 +115,12 @@ def _item_lines(items: Sequence[Item], counts: tuple[int, ...], names: Collectio
                 yield _step_line(item, names)
             case Only(iteration, inner):
                 yield f"if {INDEXES[len(counts) - 1]} == {iteration}:"
-                yield from indented(_item_lines(inner, counts[:-1], names))
+                yield from _indented(_item_lines(inner, counts[:-1], names))
                 above = NO_LINE
             case Loop(count, inner):
-                modules = "" if counts else modules_of(count, inner)
+                modules = "" if counts else _modules_of(count, inner)
                 yield f"for {INDEXES[len(counts)]} in range({count}):{modules}"
-                yield from indented(_item_lines(inner, (*counts, count), names))
+                yield from _indented(_item_lines(inner, (*counts, count), names))
                 above = NO_LINE
 
 
@@ -128,7 +128,7 @@ NO_LINE = ["# -"]
 """Above steps for which the program has no line."""
 
 
-def modules_of(count: int, items: Sequence[Item]) -> str:
+def _modules_of(count: int, items: Sequence[Item]) -> str:
     """Return the modules that the first and the last iteration of an outermost loop call most, as a comment."""
     ends = []
     for iteration in (0, count - 1):
@@ -169,12 +169,12 @@ def _step_line(item: FoldedStep, names: Collection[str]) -> str:
         echo = f"  # {braces.get('echo.kind', step.echo.kind)} {', '.join(related)}"
     if step.is_guard:
         return f"{show_step(called)}{echo}"
-    annotation = f": {quote(spec_text(item, braces))}" if step.spec is not None else ""
+    annotation = f": {quote(_spec_text(item, braces))}" if step.spec is not None else ""
     call = show_step(replace(called, name="_")).removeprefix("_ = ")
     return f"{braces.get('name', step.name)}{annotation} = {call}{echo}"
 
 
-def spec_text(item: FoldedStep, braces: dict[str, str]) -> str:
+def _spec_text(item: FoldedStep, braces: dict[str, str]) -> str:
     """Return the type of a step; where a view begins in its memory may differ between iterations."""
     places = [place for place in braces if place.startswith("spec")]
     # A spec refuses braces, so a name stands for each offset until the spec is text.
@@ -188,7 +188,7 @@ def spec_text(item: FoldedStep, braces: dict[str, str]) -> str:
 # ---- Ports
 
 
-def port_lines(ports: Sequence[tuple[str, Port]], names: Collection[str]) -> Iterator[str]:
+def _port_lines(ports: Sequence[tuple[str, Port]], names: Collection[str]) -> Iterator[str]:
     """Yield a line for each port, with those that repeat in a loop. A saved value may have any name: in a layer that
     differs from the others, another operator computes it."""
     kinds: dict[object, int] = {}
@@ -205,7 +205,7 @@ def port_lines(ports: Sequence[tuple[str, Port]], names: Collection[str]) -> Ite
 def _row_lines(
     rows: Sequence[tuple[str, str, str]], steps: Steps, low: int, high: int, names: Collection[str]
 ) -> Iterator[str]:
-    """Yield the lines of the ports between two places."""
+    """Yield the lines of the ports between two places; each row has a port's value, its type and role, and its name."""
     # The loop that saves most may stand in the middle: the part before it is listed first, the part after it next.
     while (repeat := best_repeat(steps, low, high, ends=False)) is not None:
         yield from _row_lines(rows, steps, low, repeat.first, names)
@@ -218,7 +218,7 @@ def _row_lines(
 
 
 def _column_text(column: Sequence[str], names: Collection[str]) -> str:
-    """Return what the iterations have at one place of a port."""
+    """Return the text that the iterations have in one column of their rows; in braces if it differs."""
     if len({*column}) == 1:
         return column[0]
     return in_braces(series_of({(place,): text for place, text in enumerate(column)}, (len(column),)), names)
@@ -251,10 +251,10 @@ def in_braces(series: Series, names: Collection[str] | None) -> str:
 
 
 def numbers_of(index: Index) -> str:
-    """Return the numbers of an iteration: `i=3 j=0`."""
+    """Return an iteration as text: `i=3 j=0`."""
     return " ".join(f"{name}={number}" for name, number in zip(INDEXES, index, strict=False))
 
 
 def shortened(texts: Sequence[str]) -> list[str]:
-    """Return texts, or the first and the last of many."""
+    """Return texts, or of more than MOST the first three and the last."""
     return [*texts] if len(texts) <= MOST else [*texts[:3], "…", texts[-1]]

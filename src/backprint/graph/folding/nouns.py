@@ -54,7 +54,7 @@ class _Growth:
     """By how much, for each loop from the outermost."""
 
     def at(self, index: Index) -> int:
-        """Return the number in an iteration."""
+        """Return the number that an iteration has."""
         return self.start + sum(step * place for step, place in zip(self.steps, index, strict=True))
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class _Growth:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A text or a number for each iteration."""
+    """What one place of a step has in each iteration: texts with growing numbers, or numbers."""
 
     parts: tuple[str, ...]
     """The text between the numbers; of a number, two empty texts. Empty if every iteration is listed."""
@@ -78,7 +78,7 @@ class Series:
     """The iterations that have something else, and what."""
 
     def at(self, index: Index) -> Any:
-        """Return what an iteration has."""
+        """Return the text or the number of an iteration."""
         for place, value in self.odd:
             if place == index:
                 return value
@@ -171,7 +171,7 @@ def _series_from(values: Mapping[Index, Any], shape: Sequence[int], base: Index)
 
 
 def divided(value: str | int) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the texts around the numbers of a value, and the numbers."""
+    """Return the texts around the numbers of a value, and the numbers; a number is one between two empty texts."""
     if isinstance(value, int):
         return ("", ""), (value,)
     return divided_text(value)
@@ -199,6 +199,7 @@ NUMBERS = (int, float)
 bool is an int for `isinstance`, and would grow from False to 1."""
 
 SOURCE = ("file", "line", "function", "code", "module")
+"""The fields of a Source."""
 
 
 def places_of(step: Step) -> Iterator[tuple[str, Any]]:
@@ -240,7 +241,7 @@ def places_of_value(value: Value, place: str) -> Iterator[tuple[str, Any]]:
 
 
 def _parts_within(value: Value) -> Iterator[tuple[str, Value]]:
-    """Yield the parts of a value that has some, each with a key."""
+    """Yield the parts of a list, a slice or a mapping, each with its key in the name of a place."""
     match value:
         case tuple():
             yield from ((str(count), part) for count, part in enumerate(value))
@@ -255,7 +256,7 @@ def _parts_within(value: Value) -> Iterator[tuple[str, Value]]:
 
 
 def with_places(step: Step, replacements: Mapping[str, Any]) -> Step:
-    """Return a step with other things in some of its places."""
+    """Return a step with the names, numbers and texts of `replacements`, by their places (`args.0`, `source.line`)."""
     if not replacements:
         return step
     tops = {place.partition(".")[0] for place in replacements}
@@ -271,7 +272,8 @@ def with_places(step: Step, replacements: Mapping[str, Any]) -> Step:
     if "spec" in tops:
         changes["spec"] = _with_spec(step.spec, "spec", replacements)
     if "source" in tops and step.source is not None:
-        changes["source"] = replace(step.source, **_parts_given(replacements, "source."))
+        parts = {part: replacements[f"source.{part}"] for part in SOURCE if f"source.{part}" in replacements}
+        changes["source"] = replace(step.source, **parts)
     if "echo" in tops and step.echo is not None:
         names = tuple(replacements.get(f"echo.names.{count}", name) for count, name in enumerate(step.echo.names))
         changes["echo"] = replace(step.echo, kind=replacements.get("echo.kind", step.echo.kind), names=names)
@@ -279,7 +281,7 @@ def with_places(step: Step, replacements: Mapping[str, Any]) -> Step:
 
 
 def _with_spec(spec: Spec, place: str, replacements: Mapping[str, Any]) -> Spec:
-    """Return a type with other offsets."""
+    """Return a type with the offsets of `replacements`; `place` is where the type is."""
     match spec:
         case TensorSpec() if f"{place}.offset" in replacements:
             return replace(spec, offset=replacements[f"{place}.offset"])
@@ -298,13 +300,8 @@ def without_offsets(spec: Spec) -> Spec:
     return spec
 
 
-def _parts_given(replacements: Mapping[str, Any], top: str) -> dict[str, Any]:
-    """Return the replacements for the parts of one field."""
-    return {place.removeprefix(top): value for place, value in replacements.items() if place.startswith(top)}
-
-
 def with_value(value: Value, place: str, replacements: Mapping[str, Any]) -> Value:
-    """Return an argument with other things in some of its places."""
+    """Return an argument with the names and numbers of `replacements`; `place` is where the argument is."""
     if type(value) is Ref:
         return Ref(replacements[place]) if place in replacements else value
     if type(value) in NUMBERS:
@@ -323,7 +320,7 @@ def with_value(value: Value, place: str, replacements: Mapping[str, Any]) -> Val
 
 
 def skeleton(value: Value) -> Any:
-    """Return a value without the names and numbers in it."""
+    """Return a value without its names and numbers, which may differ between iterations. It can be hashed."""
     if type(value) is Ref:
         return "*"
     if type(value) in NUMBERS:
@@ -355,22 +352,22 @@ class FoldedStep:
     """Place in the step (`name`, `args.0`, `source.module`) -> what each iteration has there."""
 
     def at(self, index: Index) -> Step:
-        """Return the step of an iteration."""
+        """Return the step as an iteration has it."""
         return with_places(self.step, {place: series.at(index) for place, series in self.series})
 
     def source_at(self, index: Index) -> Source | None:
-        """Return the line of the program of an iteration."""
+        """Return the line of the program that an iteration has."""
         places = {place: series.at(index) for place, series in self.series if place.startswith("source.")}
         return with_places(self.step, places).source
 
     def name_at(self, index: Index) -> str:
-        """Return the name of the step of an iteration."""
+        """Return the name of the result in an iteration."""
         return str(self.series[0][1].at(index)) if self.series and self.series[0][0] == "name" else self.step.name
 
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """Steps that one iteration of the loop around them has more than the others."""
+    """Steps that one iteration of the loop around them has and the other iterations do not have."""
 
     iteration: int
     items: tuple[Item, ...]
@@ -414,7 +411,7 @@ class FoldedGraph:
         """Return the Graph that was folded."""
         return Graph(
             self.inputs,
-            tuple(unfolded(self.items)),
+            tuple(_unfolded(self.items)),
             self.outputs,
             self.results,
             self.subgraphs,
@@ -434,15 +431,13 @@ def _steps_in(items: Sequence[Item]) -> int:
                 total += _steps_in(inside)
             case Loop(count, body):
                 # Odd steps stand in the body of the loop and run in one iteration.
-                alone = [member for member in body if isinstance(member, Only)]
-                total += count * _steps_in([member for member in body if not isinstance(member, Only)]) + _steps_in(
-                    alone
-                )
+                odd = _steps_in([member for member in body if isinstance(member, Only)])
+                total += count * (_steps_in(body) - odd) + odd
     return total
 
 
-def unfolded(items: Sequence[Item], index: Index = ()) -> Iterator[Step]:
-    """Yield the steps of items in an iteration of the loops around them."""
+def _unfolded(items: Sequence[Item], index: Index = ()) -> Iterator[Step]:
+    """Yield the steps of items one after the other; `index` is the iteration of the loops around the items."""
     for item in items:
         match item:
             case FoldedStep():
@@ -453,10 +448,10 @@ def unfolded(items: Sequence[Item], index: Index = ()) -> Iterator[Step]:
 
 
 def unfolded_once(body: Sequence[Item], index: Index, iteration: int) -> Iterator[Step]:
-    """Yield the steps of one iteration of a loop."""
+    """Yield the steps of one iteration of a loop, in the iteration `index` of the loops around the loop."""
     for item in body:
         if not isinstance(item, Only):
-            yield from unfolded([item], (*index, iteration))
+            yield from _unfolded([item], (*index, iteration))
         elif item.iteration == iteration:
             # The index of the loops around alone: odd steps are in one iteration of this loop, so nothing counts it.
-            yield from unfolded(item.items, index)
+            yield from _unfolded(item.items, index)

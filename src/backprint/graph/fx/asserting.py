@@ -44,13 +44,13 @@ def check_on_gpu(function: Any) -> Check | None:
 
 
 def _check_index_along_dim(arguments: Arguments) -> str:
-    """Check indices along one dimension."""
+    """Check that indices along `dim` are in its range."""
     size = _length_along(arguments["self"], int(arguments["dim"]))
     return _index_complaint("index", arguments["index"], 0, size)
 
 
 def _check_signed_index_along_dim(arguments: Arguments) -> str:
-    """Check indices along one dimension, which may count from its end."""
+    """Check that indices along `dim` are in its range; negative ones count from its end."""
     size = _length_along(arguments["self"], int(arguments["dim"]))
     return _index_complaint("index", arguments["index"], -size, size)
 
@@ -61,7 +61,7 @@ def _length_along(tensor: Tensor, dim: int) -> int:
 
 
 def _check_flat_index(arguments: Arguments) -> str:
-    """Check indices into a flattened tensor."""
+    """Check indices into the flattened tensor, which may count from its end."""
     count = arguments["self"].numel()
     return _index_complaint("index", arguments["index"], -count, count)
 
@@ -82,12 +82,12 @@ def _check_index_list(arguments: Arguments) -> str:
 
 
 def _check_rows(arguments: Arguments) -> str:
-    """Check indices of rows."""
+    """Check the indices of an embedding, which are rows of its weight."""
     return _index_complaint("indices", arguments["indices"], 0, int(arguments["weight"].shape[0]))
 
 
 def _check_classes(arguments: Arguments, lowest: int = 0) -> str:
-    """Check that targets are classes, or the ignored one."""
+    """Check that targets of a loss are classes, or the ignored one."""
     scores = arguments["self"]
     count = int(scores.shape[1 if scores.dim() > 1 else 0])
     ignored = (int(arguments["ignore_index"]),) if "ignore_index" in arguments else ()
@@ -100,54 +100,33 @@ def _check_lists_of_classes(arguments: Arguments) -> str:
 
 
 def _check_probabilities(arguments: Arguments) -> str:
-    """Check that numbers are between 0 and 1, and `p` if the operator has it."""
-    return (
-        _range_complaint("p", arguments["p"], 0, 1)
-        if "p" in arguments
-        else _range_complaint("self", arguments["self"], 0, 1)
-    )
-
-
-def _check_prediction(arguments: Arguments) -> str:
-    """Check that a prediction is between 0 and 1."""
-    return _range_complaint("self", arguments["self"], 0, 1)
+    """Check that probabilities are between 0 and 1: `p`, or `self` where the operator has no `p`."""
+    name = "p" if "p" in arguments else "self"
+    return _range_complaint(name, arguments[name], 0, 1)
 
 
 def _check_weights(arguments: Arguments) -> str:
-    """Check that numbers are non-negative and finite."""
+    """Check that the weights of a draw are non-negative and finite."""
     return _range_complaint("self", arguments["self"], 0, torch.finfo(torch.float64).max)
 
 
 def _check_rates(arguments: Arguments) -> str:
-    """Check that numbers are non-negative."""
+    """Check that the parameters of a draw are non-negative."""
     return _first_complaint(
         _range_complaint(name, arguments[name], 0, float("inf")) for name in ("self", "count") if name in arguments
     )
 
 
 def _check_nonzero(arguments: Arguments) -> str:
-    """Check that a number is not 0."""
+    """Check what the program asserts: a number that is not 0."""
     value = arguments["self"]
-    if not readable(value):
+    if not _readable(value):
         return ""
     with torch.no_grad(), without_modes():
         return "" if bool(value.bool().all()) else "self is 0"
 
 
-def _range_complaint(name: str, value: Any, low: float, high: float) -> str:
-    """Return the complaint about a tensor with a number outside [low, high], or NaN."""
-    if not readable(value) or value.numel() == 0 or value.is_complex():
-        return ""
-    with torch.no_grad(), without_modes():
-        # Negated, because every comparison with NaN is false.
-        is_outside = ~((value >= low) & (value <= high))
-        if not bool(is_outside.any()):
-            return ""
-        value_outside = value[is_outside].flatten()[0].item()
-    return f"{name} holds {value_outside}, which is not in [{low}, {high}]"
-
-
-def readable(value: Any) -> bool:
+def _readable(value: Any) -> bool:
     """Whether a tensor's values can be read: one without values (fake, meta) reaches no kernel."""
     return (
         type(value) in (Tensor, nn.Parameter)
@@ -158,17 +137,33 @@ def readable(value: Any) -> bool:
 
 
 def _index_complaint(name: str, value: Any, low: int, high: int, also: Iterable[int] = ()) -> str:
-    """Return the complaint about a tensor with a number outside [low, high)."""
-    if not readable(value) or value.numel() == 0:
+    """Return the complaint about a tensor with a number outside [low, high) that is none of `also`."""
+
+    def outside(numbers: Tensor) -> Tensor:
+        is_outside = (numbers < low) | (numbers >= high)
+        for allowed in also:
+            is_outside &= numbers != allowed
+        return is_outside
+
+    return _complaint(name, value, outside, f"[{low}, {high})")
+
+
+def _range_complaint(name: str, value: Any, low: float, high: float) -> str:
+    """Return the complaint about a tensor with a number outside [low, high], or NaN."""
+    # Negated, because every comparison with NaN is false.
+    return _complaint(name, value, lambda numbers: ~((numbers >= low) & (numbers <= high)), f"[{low}, {high}]")
+
+
+def _complaint(name: str, value: Any, outside: Callable[[Tensor], Tensor], allowed: str) -> str:
+    """Return the complaint about the first number of a tensor that is not in the allowed range; '' if none is."""
+    if not _readable(value) or value.numel() == 0 or value.is_complex():
         return ""
     with torch.no_grad(), without_modes():
-        is_outside = (value < low) | (value >= high)
-        for value_allowed in also:
-            is_outside &= value != value_allowed
+        is_outside = outside(value)
         if not bool(is_outside.any()):
             return ""
-        value_outside = value[is_outside].flatten()[0].item()
-    return f"{name} holds {value_outside}, which is not in [{low}, {high})"
+        number = value[is_outside].flatten()[0].item()
+    return f"{name} holds {number}, which is not in {allowed}"
 
 
 def _first_complaint(complaints: Iterable[str]) -> str:
@@ -187,8 +182,7 @@ FAMILIES: Sequence[tuple[Check, str]] = (
     (_check_rows, "embedding"),
     (_check_classes, "nll_loss_forward nll_loss2d_forward multi_margin_loss"),
     (_check_lists_of_classes, "multilabel_margin_loss_forward"),
-    (_check_probabilities, "bernoulli.default bernoulli.Tensor bernoulli_.Tensor"),
-    (_check_prediction, "binary_cross_entropy"),
+    (_check_probabilities, "bernoulli.default bernoulli.Tensor bernoulli_.Tensor binary_cross_entropy"),
     (_check_weights, "multinomial"),
     (_check_rates, "poisson binomial"),
     (_check_nonzero, "_assert_async"),

@@ -42,23 +42,14 @@ from backprint.graph.nouns import (
 from backprint.graph.operators import operators
 
 PYTHON_FUNCTIONS = {
-    **{
-        getattr(operator, name): f"operator.{name}"
-        for name in ("getitem", "add", "sub", "mul", "truediv", "floordiv", "mod")
-    },
-    **{
-        getattr(operator, name): f"operator.{name}"
-        for name in ("pow", "neg", "pos", "abs", "eq", "ne", "lt", "le", "gt", "ge")
-    },
-    **{
-        getattr(operator, name): f"operator.{name}"
-        for name in ("and_", "or_", "xor", "not_", "lshift", "rshift", "invert")
-    },
-    **{
-        getattr(torch, name): f"torch.{name}"
-        for name in ("sym_max", "sym_min", "sym_float", "sym_int", "sym_not", "sym_ite", "sym_sum")
-    },
-    **{getattr(math, name): f"math.{name}" for name in ("ceil", "floor", "trunc", "sqrt", "log2", "pow")},
+    getattr(module, name): f"{module.__name__}.{name}"
+    for module, names in (
+        (operator, "getitem add sub mul truediv floordiv mod pow neg pos abs eq ne lt le gt ge"),
+        (operator, "and_ or_ xor not_ lshift rshift invert"),
+        (torch, "sym_max sym_min sym_float sym_int sym_not sym_ite sym_sum"),
+        (math, "ceil floor trunc sqrt log2 pow"),
+    )
+    for name in names.split()
 }
 """Python functions that graphs of symbolic sizes call."""
 
@@ -87,7 +78,7 @@ class Names:
 
 
 def target_name(target: Any) -> str:
-    """Return an operator's name in a graph's text."""
+    """Return the target of a Step for a callable of an fx node; CaptureError if a graph cannot hold it."""
     if isinstance(target, OpOverload):
         name = str(target)
         return name if name in operators() else f"torch.ops.{name}"
@@ -105,7 +96,7 @@ def target_name(target: Any) -> str:
 
 
 def spec_of(value: Any) -> Spec:
-    """Return the spec of a node's example value."""
+    """Return the spec of an example value, as nodes of fx have it in `meta['val']`; None for a value of no spec."""
     match value:
         case Tensor():
             return tensor_spec(value)
@@ -146,15 +137,11 @@ def _are_same_size(left: Any, right: Any) -> bool:
         return left == right
     # torch multiplies strides by Max(1, size), so that a size of 0 makes no stride of 0. Where no size is 0, that is
     # the size.
-    return bool(sympy.expand(sympy.sympify(left).replace(_is_maximum_with_one, _argument_not_one) - right) == 0)
-
-
-def _is_maximum_with_one(part: Any) -> bool:
-    return type(part).__name__ == "Max" and len(part.args) == 2 and 1 in part.args
-
-
-def _argument_not_one(part: Any) -> Any:
-    return next(argument for argument in part.args if argument != 1)
+    without_maxima = sympy.sympify(left).replace(
+        lambda part: type(part).__name__ == "Max" and len(part.args) == 2 and 1 in part.args,
+        lambda maximum: next(argument for argument in maximum.args if argument != 1),
+    )
+    return bool(sympy.expand(without_maxima - right) == 0)
 
 
 def _size_expression(size: Any) -> Any:
@@ -221,16 +208,11 @@ class Side:
             return Sub(str(node.target))
         return Ref(self.locals[node.name])
 
-    def fetch(self, node: fx.Node) -> Any:
-        """Return the attribute of a get_attr node."""
+    def attribute(self, node: fx.Node) -> None:
+        """Convert a get_attr node: a subgraph, or a constant that becomes a port."""
         value: Any = self.module
         for part in str(node.target).split("."):
             value = getattr(value, part)
-        return value
-
-    def attribute(self, node: fx.Node) -> None:
-        """Convert a get_attr node: a subgraph, or a constant that becomes a port."""
-        value = self.fetch(node)
         if isinstance(value, fx.GraphModule):
             node.target = self.hold(re.sub(r"\W", "_", str(node.target)), value)
         elif isinstance(value, Tensor) and type(value) not in (Tensor, torch.nn.Parameter, torch.nn.Buffer):
@@ -246,7 +228,7 @@ class Side:
 
     def hold(self, wanted: str, module: fx.GraphModule) -> str:
         """Return the name of a subgraph; two subgraphs share a name only if they are equal."""
-        graph, name, count = subgraph(module), wanted, 0
+        graph, name, count = _subgraph(module), wanted, 0
         while self.subgraphs.get(name, graph) != graph:
             count += 1
             name = f"{wanted}_{count}"
@@ -302,24 +284,21 @@ def _pinned_dtypes_of(node: fx.Node) -> dict[str, torch.dtype]:
     return {} if plain or not takes or node.kwargs.get("dtype") else {"dtype": example.dtype}
 
 
-def subgraph(module: fx.GraphModule) -> Graph:
-    """Return a higher-order operator's body as a Graph."""
+def _subgraph(module: fx.GraphModule) -> Graph:
+    """Return the body of a higher-order operator, such as a branch of `cond`, as a Graph."""
     side = Side(module, Names())
     ports = []
     for node in module.graph.find_nodes(op="placeholder"):
         side.locals[node.name] = side.names.free(node.name)
         ports.append(Port(str(node.target), "input", spec_of(node.meta.get("val")), side.locals[node.name]))
     steps = side.steps(module.graph.nodes, {})
-    returned = module.graph.output_node().args[0]
-    results = side.pack(tuple(returned) if isinstance(returned, (tuple, list)) else (returned,))
-    specs = [spec_of(part.meta.get("val")) if isinstance(part, fx.Node) else None for part in _flat(returned)]
+    value = module.graph.output_node().args[0]
+    returned = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    results = side.pack(returned)
+    specs = [spec_of(part.meta.get("val")) if isinstance(part, fx.Node) else None for part in returned]
     outputs = tuple(Port(f"output.{index}", "output", spec) for index, spec in enumerate(specs))
     if side.constants:
         raise CaptureError(
             f"a subgraph holds the constant tensor {next(iter(side.constants))}, which a sample cannot keep"
         )
     return Graph(tuple(ports), tuple(steps), outputs, results, tuple(side.subgraphs.items()))  # type: ignore[arg-type]  # a tuple packs to a tuple
-
-
-def _flat(returned: Any) -> tuple[Any, ...]:
-    return tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)

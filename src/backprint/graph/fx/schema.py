@@ -52,7 +52,7 @@ class _ArgumentRow(NamedTuple):
     """Whether any tensor fits: most arguments are such tensors, and need no more than a look."""
 
     def complaint(self, value: Any) -> str:
-        """Say that a value does not fit."""
+        """Return the complaint about a value that does not fit."""
         return f"{self.name}={_describe_argument(value)} where the schema wants {self.kind}"
 
 
@@ -62,21 +62,19 @@ TENSORS = frozenset({"Tensor", "Optional[Tensor]"})
 
 @functools.cache
 def _argument_rows(function: Any) -> tuple[_ArgumentRow, ...]:
-    """Return the arguments of an operator."""
+    """Return the rows of an operator's arguments, in their order."""
     rows = []
     for argument in schema_of(function).arguments:
-        kind = (
-            TYPES_BY_NAME.get(argument.name, str(argument.real_type))
-            if "int" in str(argument.real_type)
-            else str(argument.real_type)
-        )
+        kind = str(argument.real_type)
+        if "int" in kind:
+            kind = TYPES_BY_NAME.get(argument.name, kind)
         default = argument.default_value if argument.has_default_value() else None
         fits, count = _type_check(kind), argument.N or 0
         if kind == "Tensor" and argument.name in PASSED_AS_NONE and "attention" in schema_of(function).name:
             fits, kind = _type_check("Optional[Tensor]"), "a tensor or None"
         # `int[1]` takes a list of any length: only a longer fixed length, as of `int[2]`, is checked.
         if count > 1:
-            fits, kind = _length_check(fits, _lengths_of(argument.name, count, default)), f"{kind} of {count}"
+            fits, kind = _length_check(fits, argument.name, count, default), f"{kind} of {count}"
         rows.append(_ArgumentRow(argument.name, kind, fits, default, kind in TENSORS))
     return tuple(rows)
 
@@ -103,14 +101,13 @@ MAY_BE_ONE_NUMBER = frozenset("kernel_size stride padding dilation output_size o
 """Arguments that may have one number for all dimensions."""
 
 
-def _lengths_of(name: str, count: int, default: Any) -> frozenset[int]:
-    """Return how many items a list of fixed length may have."""
-    none = default == [] or name == "stride"  # the stride of a pool: as long as its kernel
-    return frozenset({count, *({1} if name in MAY_BE_ONE_NUMBER else ()), *({0} if none else ())})
-
-
-def _length_check(fits: Callable[[Any], bool], lengths: frozenset[int]) -> Callable[[Any], bool]:
-    """Return a function that checks whether a value fits, and has one of these lengths if it is a list."""
+def _length_check(fits: Callable[[Any], bool], name: str, count: int, default: Any) -> Callable[[Any], bool]:
+    """Return a function that checks whether a value fits an argument of this name, and a list has its fixed length."""
+    lengths = {count}
+    if name in MAY_BE_ONE_NUMBER:
+        lengths.add(1)
+    if default == [] or name == "stride":  # the stride of a pool: without one, as long as its kernel
+        lengths.add(0)
     return lambda value: fits(value) and (not isinstance(value, (list, tuple)) or len(value) in lengths)
 
 
@@ -164,7 +161,7 @@ FITS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _describe_argument(value: Any) -> str:
-    """Return a value as text for a message."""
+    """Return an argument as text for a complaint: `a tensor of shape [4, 3]`, `'mean' (str)`."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {list(value.shape)}"
     if isinstance(value, (list, tuple)):

@@ -21,9 +21,9 @@ from backprint._torch.shapes import DimDynamic, ShapeEnv, check_size
 from backprint._torch.tensors import assert_async
 from backprint.errors import BackprintError, GraphError
 from backprint.graph.fx.values import check_guard, line_text, resolve, value_evaluator
-from backprint.graph.nouns import Graph, Ref, ScalarSpec, Size, Source, Spec, Step, Symbol, TensorSpec, refs
+from backprint.graph.nouns import Graph, Ref, ScalarSpec, Size, Spec, Step, Symbol, TensorSpec, refs
 from backprint.graph.sizes import evaluate
-from backprint.graph.steps import READING
+from backprint.graph.steps import READING, used
 from backprint.graph.text import show_step
 
 
@@ -61,7 +61,9 @@ def _build_module(graph: Graph, examples: Examples) -> fx.GraphModule:
         node = _add_step(module_graph, step, evaluate)
         node.meta |= {"spec": step.spec, "source": step.source, "echo": step.echo, **examples.meta(step.spec)}
         if step.source is not None:
-            node.meta["stack_trace"] = stack_trace(step.source)
+            # In the form of a Python traceback, as torch.fx has it.
+            line = f'  File "{step.source.file}", line {step.source.line}, in {step.source.function}'
+            node.meta["stack_trace"] = f"{line}\n    {step.source.code}\n"
         if not step.is_guard:
             env[step.name] = node
     module_graph.output(evaluate(graph.results)).meta["ports"] = graph.outputs
@@ -82,20 +84,15 @@ def _read_by_guards(graph: Graph) -> set[str]:
 
     Where the module is traced again, a tensor has no number to read, and an assertion on the tensor stays in the graph.
     """
-    guards, others = set(), {name for result in graph.results for name in refs(result)}
+    guards: set[str] = set()
+    others = {name for result in graph.results for name in refs(result)}
     for step in graph.steps:
-        used = {name for value in (step.args, *(value for _, value in step.kwargs)) for name in refs(value)}
         if step.is_guard:
-            guards |= used
+            guards.update(used(step))
         else:
-            others |= used
+            others.update(used(step))
     items = {step.name for step in graph.steps if step.target == READING and tuple(map(type, step.args)) == (Ref,)}
     return items & guards - others
-
-
-def stack_trace(source: Source) -> str:
-    """Return a line in the form of a Python traceback."""
-    return f'  File "{source.file}", line {source.line}, in {source.function}\n    {source.code}\n'
 
 
 # ---- What passes look for
@@ -124,7 +121,7 @@ class Examples:
         return {"val": value, "tensor_meta": described if isinstance(value, tuple) else described[0]}
 
     def value(self, spec: Spec) -> Any:
-        """Return a value for an annotation, or None."""
+        """Return a fake value for an annotation; None if the annotation is not enough to make one."""
         match spec:
             case TensorSpec(layout="strided"):
                 shape = [self.size(size) for size in spec.shape]
@@ -144,23 +141,23 @@ class Examples:
             if spec.device != "cpu":
                 raise GraphError("symbolic sizes on another device")
             with self.mode, torch.no_grad():
-                example: Tensor = empty(shape, strides, dtype, "cpu")
+                example: Tensor = _empty(shape, strides, dtype, "cpu")
                 return example
         # Around a meta tensor: no device is asked for memory, so this machine need not have it.
-        return FakeTensor(self.mode, empty(shape, strides, dtype, "meta"), torch.device(spec.device))
+        return FakeTensor(self.mode, _empty(shape, strides, dtype, "meta"), torch.device(spec.device))
 
     def size(self, size: Size) -> Any:
         return evaluate(size, self.sizes)
 
 
-def empty(shape: list[Any], strides: list[Any] | None, dtype: Any, device: str) -> Tensor:
+def _empty(shape: list[Any], strides: list[Any] | None, dtype: Any, device: str) -> Tensor:
     if strides is None:
         return torch.empty(shape, dtype=dtype, device=device)
     return torch.empty_strided(shape, strides, dtype=dtype, device=device)
 
 
 def symbolic(shapes: Any, symbol: Symbol) -> Any:
-    """Return a symbolic size with its value at capture."""
+    """Return a SymInt for a symbol of the graph, with its value at capture as the hint."""
     source = torch_shapes.ConstantSource(symbol.name)  # looked up here, as that loads Dynamo
     created = shapes.create_symbol(symbol.hint, source, dynamic_dim=DimDynamic.DYNAMIC)
     return shapes.create_symintnode(created, hint=symbol.hint, source=source)

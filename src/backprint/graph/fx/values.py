@@ -201,4 +201,4 @@ def check_guard(target: str, value: Any, expected: Any, text: str, where: str) -
 
 def line_text(source: Source | None) -> str:
     """Return a text that names a line of the user's program at the end of a message; '' if the line is not known."""
-    return f" at {source.file}:{source.line}: {source.code!r}" if source else ""
+    return f" at {source.at}: {source.code!r}" if source else ""
