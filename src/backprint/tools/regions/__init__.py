@@ -53,7 +53,7 @@ def compare(
     run_a: str = "latest",
     run_b: str = "latest",
 ) -> DumpComparison:
-    """Compare two dumps of a region edge by edge, as `backprint region compare A B` does.
+    """Compare two dumps of a region edge by edge, as `backprint diff A B` does.
 
     `run_a` and `run_b` choose a run of a script where several wrote into one dump: `"latest"`, `"all"` or a run's name.
     """

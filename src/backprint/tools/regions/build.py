@@ -23,7 +23,6 @@ from backprint.tools.regions.nouns import (
     Node,
     NonfiniteOrigin,
     Pass,
-    RegionForward,
     Unwatched,
 )
 from backprint.tools.regions.watch import NodeRecord, NonfiniteSource, OperatorRun, stack_line
@@ -82,7 +81,7 @@ class PassBuild:
             tuple(inputs),
             error,
             tuple(f"{type(watching_error).__name__}: {watching_error}" for watching_error in self.call.errors[:3]),
-            {"torch": torch.__version__},
+            torch.__version__,
             self.origin(near),
             RUN,
         )
@@ -380,37 +379,3 @@ def _titles_inside(
         name, number = watch.base_title(nodes[node].kind, nodes[node].record, id(core))
         titles[node] = watch.unique_title(name if not number else f"{name}_{number}", used_names)
     return titles
-
-
-# ---- The forward of a region that no backward has reached
-
-
-def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward:
-    """Return the autograd graph of a region's forward. `nodes` are those that can be reached from the tensors that the
-    block has left in the user's variables."""
-    inside = [node for node, reached in nodes.items() if core in reached.cores]
-    used_names: dict[str, int] = {}
-    titles = _titles_inside(core, nodes, inside, used_names)
-    user_names = core.names.here()
-    edges = []
-    for node in list(titles):
-        for target, place in nodes[node].targets:
-            if target not in titles:
-                is_leaf = watch.is_leaf(nodes[target].kind)
-                title = core.names.parameter(target.variable) if is_leaf else ""
-                title = title or user_names.get((id(target.variable), -1) if is_leaf else (id(target), place), "")
-                titles[target] = watch.unique_title(title or ("leaf" if is_leaf else nodes[target].kind), used_names)
-            record = nodes[target].record
-            tensor = record.outputs.get(place, "") if record is not None and core in nodes[target].cores else ""
-            tensor = tensor or user_names.get((id(target), place), "") or titles[target]
-            edges.append((titles[target], titles[node], tensor))
-    rows = []
-    for node, title in titles.items():
-        reached = nodes[node]
-        if core not in reached.cores:
-            rows.append(Node(title, reached.kind, False, leaf=watch.is_leaf(reached.kind)))
-            continue
-        record = _node_record(reached)
-        ops, module = watch.operator_names(reached.kind, record), core.names.module_of_node(record)
-        rows.append(Node(title, reached.kind, True, ops, record.stack, record.line, module=module))
-    return RegionForward(tuple(rows), tuple(edges))

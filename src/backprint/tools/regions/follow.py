@@ -26,7 +26,7 @@ from backprint._torch.autograd import current_backward
 from backprint.errors import describe_error
 from backprint.tools.regions import watch
 from backprint.tools.regions.nouns import LEVELS
-from backprint.tools.regions.watch import NodeRecord, dtype_text, is_leaf, locals_of, node_kind, operator_of, tag_of
+from backprint.tools.regions.watch import NodeRecord, dtype_text, is_leaf, locals_of, node_kind, tag_of
 from backprint.trace.frames import is_users
 from backprint.values.memory import has_memory
 from backprint.values.statistics import Stats, stats_of
@@ -76,11 +76,6 @@ class BackwardCall:
         self.cores = list(dict.fromkeys(core for reached in self.nodes.values() for core in reached.cores))
         self.roots, self.given = roots, gradients
         self.titles = _root_names(roots) if self.cores else {}
-        for reached in self.nodes.values():
-            if reached.cores and reached.record is not None:
-                reached.record.touched = True
-                for other in _nodes_of_operator(reached.kind, reached.record):
-                    other.touched = True
         self.numbers = {core: core.count.take() for core in self.cores}
         due = [core for core, number in self.numbers.items() if core.count.is_due(number, core.bounds)]
         self.level = max((core.level for core in due), key=LEVELS.index, default="none")
@@ -226,12 +221,6 @@ def root_node(root: Any) -> Any:
     if not isinstance(root, Tensor):
         return root.node  # a GradientEdge
     return root.grad_fn if root.grad_fn is not None else torch.autograd.graph.get_gradient_edge(root).node
-
-
-def _nodes_of_operator(kind: str, record: NodeRecord) -> Sequence[NodeRecord]:
-    """Return the other nodes that were made for the same operator."""
-    ran = operator_of(kind, record)
-    return ran.nodes if ran is not None else ()
 
 
 def _root_names(roots: Sequence[Any]) -> dict[int, str]:

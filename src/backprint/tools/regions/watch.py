@@ -20,7 +20,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx.traceback as fx_traceback
@@ -52,6 +52,9 @@ from backprint.tools.regions.nouns import StackLine
 from backprint.trace.frames import is_users
 from backprint.values.statistics import NARROW_DTYPES
 from backprint.values.tree import plain_leaves
+
+if TYPE_CHECKING:
+    from backprint.tools.regions.context import RegionCore
 
 # ---- Functions of torch that are replaced for the whole process, and put back
 # Users read and set anomaly mode as if it were their own. While a recorded node is alive, backward calls go through a
@@ -181,28 +184,6 @@ DEEPEST = 100
 Frames = tuple[tuple[CodeType, int], ...]
 
 
-class _BlockWatcher(Protocol):
-    """What `watch` calls: a block's state, which hears of nodes that are made and freed and of operators that run."""
-
-    stacks: bool
-    watches: bool
-
-    def node_made(self, record: NodeRecord) -> None:
-        """An autograd node was made in the open block."""
-
-    def operator_ran(self, ran: OperatorRun) -> None:
-        """An operator ran in the open block."""
-
-    def went_bad(self, ran: OperatorRun) -> None:
-        """An operator returned NaN or Inf."""
-
-    def failed(self, error: Exception) -> None:
-        """Watching raised an error, and the program goes on."""
-
-    def nodes_died(self, records: list[NodeRecord]) -> None:
-        """Autograd nodes were freed."""
-
-
 class OperatorRun:
     """An operator that ran: its name, its line, and the nodes that were made for it.
 
@@ -210,11 +191,12 @@ class OperatorRun:
     `taken` is the argument that had them, and `title` the name of that argument.
     """
 
-    __slots__ = ("bad_results", "frame", "name", "nodes", "rank", "source", "taken", "title", "view")
+    __slots__ = ("bad_results", "frame", "name", "nodes", "rank", "source", "taken", "title", "unrun", "view")
 
     def __init__(self, func: Any, frame: tuple[CodeType, int] | None, nodes: tuple[NodeRecord, ...]) -> None:
         self.name, self.frame, self.nodes, self.view = str(func), frame, nodes, bool(func.is_view)
         self.rank: dict[int, int] = {}
+        self.unrun: set[int] = set()  # the blocks, by identity, no pass of which has run its nodes
         self.source: NonfiniteSource | None = None
         self.bad_results = False
         self.taken: weakref.ref[Tensor] | None = None
@@ -229,18 +211,17 @@ class OperatorRun:
 class NodeRecord:
     """The record of an autograd node, without the node: its stack, and the operators run before, after and within it.
 
-    `of` is the recorded node whose backward made it, if one did. `touched` says that a backward call could reach it.
-    `modules` are those whose forward was running, the innermost first.
+    `of` is the recorded node whose backward made it, if one did. `modules` are those whose forward was running, the
+    innermost first.
     """
 
-    __slots__ = ("after", "apply", "before", "frames", "modules", "of", "outputs", "seq", "touched", "within")
+    __slots__ = ("after", "apply", "before", "frames", "modules", "of", "outputs", "seq", "within")
 
     def __init__(
         self, seq: int, frames: Frames, before: OperatorRun | None, of: tuple[str, NodeRecord] | None = None
     ) -> None:
         self.seq, self.frames, self.before, self.of = seq, frames, before, of
         self.after: list[OperatorRun] = []
-        self.touched = False
         self.within: list[OperatorRun] = []
         self.apply: FrameType | None = None
         self.outputs: dict[int, str] = {}
@@ -731,25 +712,25 @@ class _NodeTag(list[str]):
 
     __slots__ = ("cores", "made")
 
-    def __init__(self, record: NodeRecord, cores: tuple[_BlockWatcher, ...], texts: Iterable[str]) -> None:
+    def __init__(self, record: NodeRecord, cores: tuple[RegionCore, ...], texts: Iterable[str]) -> None:
         super().__init__(texts)
         self.made, self.cores = record, cores
 
     def __del__(self) -> None:
-        _dead.append((self.made, self.cores))
-        report_dead_nodes()
+        _dead.append(None)
+        _forget_dead_nodes()
 
 
 class _ThreadState(threading.local):
     """The blocks that are open in this thread, and the nodes and the operator last seen in it."""
 
     def __init__(self) -> None:
-        self.open: list[_BlockWatcher] = []
+        self.open: list[RegionCore] = []
         self.mode: _OperatorMode | None = None
         self.last: OperatorRun | None = None
         self.group: list[NodeRecord] = []
         self.used = False
-        self.deriving: tuple[tuple[_BlockWatcher, ...], tuple[str, NodeRecord]] | None = None
+        self.deriving: tuple[tuple[RegionCore, ...], tuple[str, NodeRecord]] | None = None
         self.applying: list[NodeRecord] = []
         self.busy = 0
 
@@ -759,13 +740,13 @@ _count = itertools.count()
 _lock = threading.Lock()
 _blocks = 0
 _alive = 0
-_dead: collections.deque[tuple[NodeRecord, tuple[_BlockWatcher, ...]]] = collections.deque()
+_dead: collections.deque[None] = collections.deque()
 
 
 # ---- Blocks
 
 
-def open_block(core: _BlockWatcher) -> None:
+def open_block(core: RegionCore) -> None:
     """Open a block in this thread."""
     global _blocks
     with _lock:
@@ -780,7 +761,7 @@ def open_block(core: _BlockWatcher) -> None:
     here.group, here.last = [], None
 
 
-def close_block(core: _BlockWatcher) -> None:
+def close_block(core: RegionCore) -> None:
     """Close a block that is open in this thread."""
     global _blocks
     here.open.remove(core)
@@ -792,39 +773,22 @@ def close_block(core: _BlockWatcher) -> None:
         _blocks -= 1
         if not _blocks:
             _uninstall_anomaly_hooks()
-    report_dead_nodes()
+    _forget_dead_nodes()
 
 
-def abandon_block(core: _BlockWatcher) -> None:
-    """Close a block that was never left, and whose thread may have ended."""
-    global _blocks
-    if core in here.open:
-        close_block(core)
-        return
-    with _lock:
-        _blocks -= 1
-        if not _blocks:
-            _uninstall_anomaly_hooks()
-
-
-def report_dead_nodes() -> None:
-    """Tell each block of its nodes that were freed. Destructors call this, so it never waits for the lock: its holder
-    does the work then."""
+def _forget_dead_nodes() -> None:
+    """Count the nodes that were freed, and put torch's engine back after the last. Destructors call this, so it never
+    waits for the lock: its holder does the work then."""
     global _alive
     while _dead and _lock.acquire(blocking=False):
-        gone: dict[int, tuple[_BlockWatcher, list[NodeRecord]]] = {}
         try:
             while _dead:
-                record, cores = _dead.popleft()
+                _dead.pop()
                 _alive -= 1
-                for core in cores:
-                    gone.setdefault(id(core), (core, []))[1].append(record)
             if not _alive and not _blocks:
                 _uninstall_engine_hooks()
         finally:
             _lock.release()
-        for core, mades in gone.values():
-            core.nodes_died(mades)
 
 
 # ---- Nodes
@@ -852,13 +816,11 @@ def _record_new_node() -> list[str]:
     return _tag_node(record, cores)
 
 
-def _tag_node(record: NodeRecord, cores: tuple[_BlockWatcher, ...]) -> _NodeTag:
+def _tag_node(record: NodeRecord, cores: tuple[RegionCore, ...]) -> _NodeTag:
     """Tell the open blocks of a node; returns the tag that torch keeps in its metadata."""
     global _alive
     with _lock:
         _alive += 1
-    for core in cores:
-        core.node_made(record)
     texts = _user_stack_texts()
     if not texts and record.line is not None:
         line = record.line
@@ -866,7 +828,7 @@ def _tag_node(record: NodeRecord, cores: tuple[_BlockWatcher, ...]) -> _NodeTag:
     return _NodeTag(record, cores, texts)
 
 
-def _tag_node_of_backward(cores: tuple[_BlockWatcher, ...], of: tuple[str, NodeRecord]) -> _NodeTag:
+def _tag_node_of_backward(cores: tuple[RegionCore, ...], of: tuple[str, NodeRecord]) -> _NodeTag:
     """Tag a node made by the backward of a node in a region, as with `create_graph`: it is in that region too."""
     return _tag_node(NodeRecord(next(_count), of[1].frames, None, of), cores)
 
@@ -918,8 +880,8 @@ def _run_looking_for_nonfinite(ran: OperatorRun, func: Any, args: tuple[Any, ...
 class _keeping_errors:
     """Hide operators from watching and from the user's modes, and hand errors to the blocks instead of raising."""
 
-    def __init__(self, cores: tuple[_BlockWatcher, ...]) -> None:
-        self.cores: tuple[_BlockWatcher, ...] = cores
+    def __init__(self, cores: tuple[RegionCore, ...]) -> None:
+        self.cores: tuple[RegionCore, ...] = cores
         self.quiet: Any = None
 
     def __enter__(self) -> None:
@@ -964,10 +926,11 @@ def _record_operator(func: Any, frame: FrameType | None) -> OperatorRun:
     elif grads:
         for record in here.group:
             record.after.append(ran)
+    made_nodes = grads and not inner and not here.used and bool(here.group)
     here.used = True
     here.last = ran
     for core in here.open:
-        core.operator_ran(ran)
+        core.operator_ran(ran, made_nodes)
     return ran
 
 
