@@ -26,7 +26,8 @@ from backprint._torch.autograd import current_backward
 from backprint.errors import describe_error
 from backprint.tools.regions import watch
 from backprint.tools.regions.nouns import LEVELS
-from backprint.tools.regions.watch import NodeRecord, dtype_text, is_leaf, locals_of, node_kind, tag_of
+from backprint.tools.regions.watch import NodeRecord, dtype_text, is_leaf, node_kind, tag_of
+from backprint.trace import frames
 from backprint.trace.frames import is_users
 from backprint.values.memory import has_memory
 from backprint.values.statistics import Stats, stats_of
@@ -228,7 +229,7 @@ def _root_names(roots: Sequence[Any]) -> dict[int, str]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
-    names = {id(value): name for name, value in locals_of(frame).items()} if frame is not None else {}
+    names = {id(value): name for name, value in frames.variables(frame).items()} if frame is not None else {}
     return {index: names[id(root)] for index, root in enumerate(roots) if id(root) in names}
 
 
@@ -307,4 +308,4 @@ def _follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwarg
             core.backward_ended(call, cause)
 
 
-watch.follow_backward_with(_follow_backward)
+watch.follow_backward = _follow_backward

@@ -12,13 +12,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
-import inspect
 import itertools
 import math
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +47,11 @@ from backprint._torch.modes import (
 from backprint._torch.modules import code_of_calls
 from backprint._torch.operators import schema_of
 from backprint._torch.tensors import base_of
+from backprint.common.names import free_name
 from backprint.tools.regions.nouns import StackLine
+from backprint.trace import frames
 from backprint.trace.frames import is_users
+from backprint.trace.reach import objects_held_by
 from backprint.values.statistics import NARROW_DTYPES
 from backprint.values.tree import plain_leaves
 
@@ -57,16 +59,18 @@ if TYPE_CHECKING:
     from backprint.tools.regions.context import RegionCore
 
 # ---- Functions of torch that are replaced for the whole process, and put back
-# Users read and set anomaly mode as if it were their own. While a recorded node is alive, backward calls go through a
-# function of ours.
+# While a block is open, these are the functions of anomaly mode, which users read and set as if it were their own.
+# While a recorded node is alive, backward calls go through a function of ours.
 
-
-_replaced: dict[str, Any] = {}
+_lock = threading.Lock()
+_blocks = 0
+_alive = 0
 _users_anomaly = (False, True)
-_follow: Callable[..., Any] | None = None
+_replaced: dict[tuple[Any, str], tuple[Any, Any]] = {}
+_engines: dict[Any, tuple[Any, Any]] = {}
 
-
-# ---- Custom functions
+follow_backward: Any = None
+"""Runs a backward call: `follow_backward(engine, roots, ...)`. The module `follow` sets it."""
 
 
 def _apply_from_python(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -75,45 +79,36 @@ def _apply_from_python(function: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 BUILTIN: Any = None if hasattr(torch.autograd.Function.apply, "__code__") else vars(torch.autograd.Function)["apply"]
-OURS: Any = classmethod(_apply_from_python)
 APPLY = (_apply_from_python.__code__, getattr(torch.autograd.Function.apply, "__code__", None))
 """The code of a frame in which a custom function's node is made, and its forward runs."""
 
 
-# ---- Anomaly mode
+def _count_blocks(by: int) -> None:
+    """Count the open blocks. With the first, anomaly mode is turned on, unseen by the user, and torch calls
+    `_record_new_node` for each new autograd node; with the last, torch's functions and the user's mode are back."""
+    global _blocks, _users_anomaly
+    with _lock:
+        _blocks += by
+        if by > 0 and _blocks == 1:
+            _users_anomaly = (anomaly_mode(), anomaly_mode_checks_nan())
+            _replace(torch, "set_anomaly_enabled", _set_users_anomaly)
+            _replace(torch, "is_anomaly_enabled", lambda: _users_anomaly[0])
+            _replace(torch, "is_anomaly_check_nan_enabled", lambda: _users_anomaly[1])
+            _replace(fx_traceback, "format_stack", _record_new_node)
+            if BUILTIN is not None:
+                _replace(torch.autograd.Function, "apply", classmethod(_apply_from_python))
+            _turn_anomaly_on()
+        elif not _blocks:
+            set_anomaly_mode(*_users_anomaly)
+            for (owner, name), (theirs, ours) in _replaced.items():
+                if vars(owner).get(name) is ours:  # else someone has replaced it since
+                    setattr(owner, name, theirs)
 
 
-def _install_anomaly_hooks(format_stack: Callable[[], list[str]]) -> None:
-    """Turn anomaly mode on, unseen by the user, and have torch call `format_stack` for each new autograd node."""
-    global _users_anomaly
-    _users_anomaly = (anomaly_mode(), anomaly_mode_checks_nan())
-    ours = {
-        "set_anomaly_enabled": _set_users_anomaly,
-        "is_anomaly_enabled": lambda: _users_anomaly[0],
-        "is_anomaly_check_nan_enabled": lambda: _users_anomaly[1],
-    }
-    for name, function in ours.items():
-        _replaced[name] = (getattr(torch, name), function)
-        setattr(torch, name, function)
-    _replaced["format_stack"] = (fx_traceback.format_stack, format_stack)
-    fx_traceback.format_stack = format_stack
-    if BUILTIN is not None:
-        torch.autograd.Function.apply = OURS
-    _turn_anomaly_on()
-
-
-def _uninstall_anomaly_hooks() -> None:
-    """Put torch's functions back, except where someone else has replaced them since."""
-    set_anomaly_mode(*_users_anomaly)
-    theirs, ours = _replaced["format_stack"]
-    if fx_traceback.format_stack is ours:
-        fx_traceback.format_stack = theirs
-    if vars(torch.autograd.Function).get("apply") is OURS:
-        torch.autograd.Function.apply = BUILTIN
-    for name in ("set_anomaly_enabled", "is_anomaly_enabled", "is_anomaly_check_nan_enabled"):
-        theirs, ours = _replaced.pop(name)
-        if getattr(torch, name) is ours:
-            setattr(torch, name, theirs)
+def _replace(owner: Any, name: str, ours: Any) -> None:
+    """Put a function of ours in the place of one of torch's."""
+    _replaced[owner, name] = vars(owner)[name], ours
+    setattr(owner, name, ours)
 
 
 def _set_users_anomaly(enabled: bool, check_nan: bool = True) -> None:
@@ -128,51 +123,30 @@ def _turn_anomaly_on() -> None:
     set_anomaly_mode(True, _users_anomaly[0] and _users_anomaly[1])
 
 
-def _original_stack_texts() -> list[str]:
+def _users_stack() -> list[str]:
     """Return the texts that torch would keep of a new node: its stack in the user's anomaly mode or in tracing, else
     none."""
     if not (_users_anomaly[0] or fx_traceback.should_preserve_node_meta):
         return []
-    texts: list[str] = _replaced["format_stack"][0]()
-    return [text for text in texts if __file__ not in text]
-
-
-# ---- Backward calls
+    return [text for text in _replaced[fx_traceback, "format_stack"][0]() if __file__ not in text]
 
 
 def _install_engine_hooks() -> None:
-    """Have backward calls go through `_followed_engine`."""
-    for module in ENGINES:
-        key = f"run {module.__name__}"
-        if key not in _replaced:
-            _replaced[key] = engine_of(module)
-            set_engine_of(module, _followed_engine(_replaced[key]))
+    """Have backward calls go through `follow_backward`."""
+    with _lock:
+        for module in ENGINES:
+            if module not in _engines:
+                theirs = engine_of(module)
+                _engines[module] = theirs, functools.partial(follow_backward, theirs)
+                set_engine_of(module, _engines[module][1])
 
 
 def _uninstall_engine_hooks() -> None:
     """Put torch's engine back, except where someone else has replaced it since."""
-    for module in ENGINES:
-        key = f"run {module.__name__}"
-        if key in _replaced and getattr(engine_of(module), "is_backprints", False):
-            set_engine_of(module, _replaced.pop(key))
-
-
-def _followed_engine(engine: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the engine, its calls passed to the function that `follow_backward_with` was given."""
-
-    def run_backward(roots: Any, *args: Any, **kwargs: Any) -> Any:
-        if _follow is None:
-            return engine(roots, *args, **kwargs)
-        return _follow(engine, roots, *args, **kwargs)
-
-    run_backward.is_backprints = True  # type: ignore[attr-defined]  # so that another's patch over it is left alone
-    return run_backward
-
-
-def follow_backward_with(follow: Callable[..., Any]) -> None:
-    """Set the function that runs backward calls: `follow(engine, roots, ...)`."""
-    global _follow
-    _follow = follow
+    for module, (theirs, ours) in list(_engines.items()):
+        if engine_of(module) is ours:
+            set_engine_of(module, theirs)
+            del _engines[module]
 
 
 # ---- Records of operators, autograd nodes and Python stacks
@@ -284,7 +258,7 @@ def _stack_frames(frame: FrameType | None, whole: bool) -> Frames:
 # see, and any other tensor the name of the node that made it.
 
 MOST = 2000
-"""The most variables, and items of a container, that are looked at."""
+"""With so many values seen, no more containers are opened."""
 
 OPAQUE = {
     "CompiledFunction": "compiled by torch.compile: what ran in it is not seen",
@@ -363,16 +337,11 @@ def base_title(kind: str, record: NodeRecord | None, core: int) -> tuple[str, in
 
 
 def unique_title(name: str, used_names: dict[str, int]) -> str:
-    """`name`, or `name_1` and so on where it is taken."""
-    if name not in used_names:
-        used_names[name] = 0
-        return name
-    while True:
-        used_names[name] += 1
-        title = f"{name}_{used_names[name]}"
-        if title not in used_names:
-            used_names[title] = 0
-            return title
+    """`name`, or `name_1` and so on where it is taken. `used_names` has how often each was wanted again."""
+    title = free_name(name, used_names, first=used_names.get(name, 0) + 1)
+    used_names[name] = used_names.get(name, -1) + 1
+    used_names.setdefault(title, 0)
+    return title
 
 
 # ---- The user's names
@@ -390,7 +359,7 @@ class UserNames:
     def look(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
         """Take names from variables; returns the tensors among them that require grad."""
         tensors: dict[str, Tensor] = {}
-        for name, value in _leaves_of_variables(variables):
+        for name, value in _tensors_and_modules(variables):
             if issubclass(type(value), nn.Module):
                 self.module(name, value)
             elif value.requires_grad and name not in tensors:
@@ -445,51 +414,25 @@ class UserNames:
         return names
 
 
-def _leaves_of_variables(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _tensors_and_modules(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the tensors and modules in variables and in lists, tuples and dicts of them; of `self`, its modules."""
-    count = 0
-    for name, value in list(variables.items()):
-        if name.startswith("_") and len(name) > 1:
-            continue
-        for path, leaf in _leaves_of_variable(name, value, 0):
-            count += 1
-            if count > MOST:
-                return
-            yield path, leaf
-
-
-def _leaves_of_variable(name: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield the tensors and modules in one variable."""
-    kind = type(value)  # not isinstance, which reads `__class__` of the value: a proxy may raise
-    if issubclass(kind, (Tensor, nn.Module)):
-        yield name, value
-    elif depth < 2 and kind in (list, tuple) and len(value) <= MOST:
-        for index, item in enumerate(value):
-            yield from _leaves_of_variable(f"{name}.{index}", item, depth + 1)
-    elif depth < 2 and kind is dict and len(value) <= MOST:
-        for key, item in list(value.items()):
-            if isinstance(key, (str, int)):
-                yield from _leaves_of_variable(f"{name}.{key}", item, depth + 1)
-    elif name == "self" and "__dict__" in dir(kind):
-        for key, item in list(vars(value).items()):
-            if issubclass(type(item), nn.Module):
-                yield key, item
+    queue = [(name, value, 0) for name, value in variables.items() if name == "_" or not name.startswith("_")]
+    for name, value, depth in queue:
+        kind = type(value)  # not isinstance, which reads `__class__` of the value: a proxy may raise
+        if issubclass(kind, (Tensor, nn.Module)):
+            yield name, value
+        elif kind in (list, tuple, dict) and depth < 2 and len(queue) < MOST:
+            queue += [(f"{name}.{key}", item, depth + 1) for key, item in objects_held_by(value)]
+        elif name == "self":
+            with contextlib.suppress(Exception):  # an object of the program's may raise
+                held = list(objects_held_by(value))
+                yield from ((key, item) for key, item in held if issubclass(type(item), nn.Module))
 
 
 def visible_variables(frame: FrameType) -> dict[str, Any]:
     """Return the variables that a frame's code can see: its own, and the globals that it names."""
-    variables = {name: frame.f_globals[name] for name in frame.f_code.co_names if name in frame.f_globals}
-    return variables | locals_of(frame)
-
-
-def locals_of(frame: FrameType) -> dict[str, Any]:
-    """Return a copy of a frame's variables. Before Python 3.13 the frame caches this dictionary and would keep tensors
-    alive, so the cache is cleared."""
-    variables = frame.f_locals
-    copy = dict(variables)
-    if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        variables.clear()
-    return copy
+    names = frame.f_code.co_names
+    return {name: frame.f_globals[name] for name in names if name in frame.f_globals} | frames.variables(frame)
 
 
 def input_metadata(node: Any) -> Sequence[Any]:
@@ -667,7 +610,7 @@ def _variable_holding(tensor: Tensor, frame: FrameType | None) -> str:
 
     while frame is not None:
         if is_users(frame.f_code.co_filename):
-            name_of_variable = next((name for name, value in locals_of(frame).items() if value is tensor), "")
+            name_of_variable = next((name for name, value in frames.variables(frame).items() if value is tensor), "")
             if name_of_variable:
                 return name_of_variable
         frame = frame.f_back
@@ -737,9 +680,6 @@ class _ThreadState(threading.local):
 
 here = _ThreadState()
 _count = itertools.count()
-_lock = threading.Lock()
-_blocks = 0
-_alive = 0
 _dead: collections.deque[None] = collections.deque()
 
 
@@ -748,12 +688,8 @@ _dead: collections.deque[None] = collections.deque()
 
 def open_block(core: RegionCore) -> None:
     """Open a block in this thread."""
-    global _blocks
-    with _lock:
-        _blocks += 1
-        if _blocks == 1:
-            _install_anomaly_hooks(_record_new_node)
-        _install_engine_hooks()
+    _count_blocks(1)
+    _install_engine_hooks()
     here.open.append(core)
     if here.mode is None:
         here.mode = _OperatorMode()
@@ -763,16 +699,12 @@ def open_block(core: RegionCore) -> None:
 
 def close_block(core: RegionCore) -> None:
     """Close a block that is open in this thread."""
-    global _blocks
     here.open.remove(core)
     here.group, here.applying = [], []
     if not here.open and here.mode is not None:
         here.mode.__exit__(None, None, None)
         here.mode = None
-    with _lock:
-        _blocks -= 1
-        if not _blocks:
-            _uninstall_anomaly_hooks()
+    _count_blocks(-1)
     _forget_dead_nodes()
 
 
@@ -797,11 +729,11 @@ def _forget_dead_nodes() -> None:
 def _record_new_node() -> list[str]:
     """Stand for `format_stack`: torch calls it when it makes a node."""
     if here.busy or not torch.is_grad_enabled() or is_tracing():  # without gradients no pass can reach it
-        return _user_stack_texts()
+        return _users_stack()
     if here.deriving is not None:
         return _tag_node_of_backward(*here.deriving)
     if not here.open:
-        return _user_stack_texts()
+        return _users_stack()
     frame: FrameType | None = sys._getframe(1)
     apply = frame if frame is not None and frame.f_code in APPLY else None
     cores = tuple(here.open)
@@ -821,7 +753,7 @@ def _tag_node(record: NodeRecord, cores: tuple[RegionCore, ...]) -> _NodeTag:
     global _alive
     with _lock:
         _alive += 1
-    texts = _user_stack_texts()
+    texts = _users_stack()
     if not texts and record.line is not None:
         line = record.line
         texts = [f'  File "{line.file}", line {line.line}, in {line.function}\n']
@@ -831,11 +763,6 @@ def _tag_node(record: NodeRecord, cores: tuple[RegionCore, ...]) -> _NodeTag:
 def _tag_node_of_backward(cores: tuple[RegionCore, ...], of: tuple[str, NodeRecord]) -> _NodeTag:
     """Tag a node made by the backward of a node in a region, as with `create_graph`: it is in that region too."""
     return _tag_node(NodeRecord(next(_count), of[1].frames, None, of), cores)
-
-
-def _user_stack_texts() -> list[str]:
-    """Return the texts that torch would keep of a new node, without the frames of this module."""
-    return [text for text in _original_stack_texts() if __file__ not in text]
 
 
 # ---- Operators
@@ -877,26 +804,15 @@ def _run_looking_for_nonfinite(ran: OperatorRun, func: Any, args: tuple[Any, ...
     return result
 
 
-class _keeping_errors:
+@contextlib.contextmanager
+def _keeping_errors(cores: tuple[RegionCore, ...]) -> Iterator[None]:
     """Hide operators from watching and from the user's modes, and hand errors to the blocks instead of raising."""
-
-    def __init__(self, cores: tuple[RegionCore, ...]) -> None:
-        self.cores: tuple[RegionCore, ...] = cores
-        self.quiet: Any = None
-
-    def __enter__(self) -> None:
-        here.busy += 1
-        self.quiet = DisableTorchDispatch()  # which begins as it is made
-        self.quiet.__enter__()
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
-        self.quiet.__exit__(kind, error, trace)
-        here.busy -= 1
-        if not isinstance(error, Exception):
-            return False
-        for core in self.cores:
+    try:
+        with unwatched_here(), DisableTorchDispatch():
+            yield
+    except Exception as error:
+        for core in cores:
             core.failed(error)
-        return True
 
 
 def is_tracing() -> bool:
@@ -951,43 +867,32 @@ def _running_custom_function(frame: FrameType | None) -> NodeRecord | None:
 @contextlib.contextmanager
 def watching_new_nodes(wanted: bool) -> Iterator[None]:
     """Watch the nodes that are made in this block, if `wanted`."""
-    global _blocks
     if not wanted:
         yield
         return
-    with _lock:
-        _blocks += 1
-        if _blocks == 1:
-            _install_anomaly_hooks(_record_new_node)
+    _count_blocks(1)
     try:
         yield
     finally:
-        with _lock:
-            _blocks -= 1
-            if not _blocks:
-                _uninstall_anomaly_hooks()
+        _count_blocks(-1)
 
 
-class unwatched_here:
+@contextlib.contextmanager
+def unwatched_here() -> Iterator[None]:
     """Hide the nodes and operators of this thread from watching."""
-
-    def __enter__(self) -> None:
-        here.busy += 1
-
-    def __exit__(self, *_: object) -> None:
+    here.busy += 1
+    try:
+        yield
+    finally:
         here.busy -= 1
 
 
-class without_operator_mode:
+@contextlib.contextmanager
+def without_operator_mode() -> Iterator[None]:
     """Leave our mode, where it is the innermost: a few of torch's backward formulas behave otherwise under a mode."""
-
-    def __init__(self) -> None:
-        self.mode: Any = None
-
-    def __enter__(self) -> None:
-        if here.mode is not None and innermost_dispatch_mode() is here.mode:
-            self.mode = pop_mode()
-
-    def __exit__(self, *_: object) -> None:
-        if self.mode is not None:
-            push_mode(self.mode)
+    mode = pop_mode() if here.mode is not None and innermost_dispatch_mode() is here.mode else None
+    try:
+        yield
+    finally:
+        if mode is not None:
+            push_mode(mode)
