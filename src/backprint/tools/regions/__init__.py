@@ -11,6 +11,7 @@ This module is the face: `region` and `compare`.
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from backprint.common.tried import warn_with_this_torch
@@ -40,10 +41,13 @@ def region(
     or an error, and `limit=5` at most five. Of a decorated function, `derivative=True` says too whether its backward is
     the derivative of its forward: in `region.derivatives`, from the first call, which is captured before it runs.
     """
-    from backprint.tools.regions.context import make_region
+    from backprint.tools.regions.context import Region, bounds_of
 
     warn_with_this_torch()
-    return make_region(path, gradients, stacks, name, every, limit, only_bad, derivative)
+    frame = sys._getframe(1)
+    site = f"{frame.f_code.co_filename}:{frame.f_lineno}"  # regions on one line count their passes together
+    bounds = bounds_of(every, limit, only_bad, gradients)
+    return Region(path, gradients, stacks, name, bounds, site, derivative)
 
 
 def compare(

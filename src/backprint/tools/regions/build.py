@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprint.tools.regions import watch
-from backprint.tools.regions.follow import BackwardCall, KeptGradient, NodeFlow, ReachedNode, root_node
+from backprint._torch.autograd import metadata_of_inputs
+from backprint.tools.regions import names
+from backprint.tools.regions.follow import BackwardCall, KeptGradient, NodeFlow, ReachedNode, dtype_text, root_node
 from backprint.tools.regions.nouns import (
     LEVELS,
     RUN,
@@ -25,7 +26,8 @@ from backprint.tools.regions.nouns import (
     Pass,
     Unwatched,
 )
-from backprint.tools.regions.watch import NodeRecord, NonfiniteSource, OperatorRun, stack_line
+from backprint.tools.regions.origins import origin_of
+from backprint.tools.regions.records import NodeRecord, OperatorRun
 
 
 class PassBuild:
@@ -113,11 +115,11 @@ class PassBuild:
         self.titles.update(_titles_inside(self.core, self.call.nodes, inside, used_names))
         for node in near:
             if node not in inside:
-                self.titles[node] = watch.unique_title(self.name_of_outside_node(node), used_names)
+                self.titles[node] = names.unique_title(self.name_of_outside_node(node), used_names)
 
     def name_of_outside_node(self, node: Any) -> str:
         """Return the name of a node that was not made in the region."""
-        if watch.is_leaf(self.call.nodes[node].kind):
+        if names.is_leaf(self.call.nodes[node].kind):
             return self.name_of_leaf(node.variable) or "leaf"
         return self.call.nodes[node].kind
 
@@ -128,7 +130,7 @@ class PassBuild:
     def name_of_tensor(self, node: Any, place: int) -> str:
         """Return the name of the forward tensor whose gradient a node takes at this input."""
         reached = self.call.nodes[node]
-        if watch.is_leaf(reached.kind):
+        if names.is_leaf(reached.kind):
             return self.titles[node]
         record = reached.record if self.is_inside(node) else None
         user_name = (record.outputs.get(place) if record is not None else None) or self.user_names.get(
@@ -136,7 +138,7 @@ class PassBuild:
         )
         if user_name:
             return user_name
-        return self.titles[node] if len(watch.input_metadata(node)) == 1 else f"{self.titles[node]}.{place}"
+        return self.titles[node] if len(metadata_of_inputs(node)) == 1 else f"{self.titles[node]}.{place}"
 
     # ---- The parts of a Pass
 
@@ -220,8 +222,8 @@ class PassBuild:
     def make_node(self, node: Any, inside: bool) -> Node:
         """Return the Node of a Pass for an autograd node."""
         reached = self.call.nodes[node]
-        leaf = watch.is_leaf(reached.kind)
-        tensors = tuple(self.name_of_tensor(node, place) for place in range(len(watch.input_metadata(node))))
+        leaf = names.is_leaf(reached.kind)
+        tensors = tuple(self.name_of_tensor(node, place) for place in range(len(metadata_of_inputs(node))))
         if not inside or reached.record is None:
             return Node(
                 self.titles[node],
@@ -229,7 +231,7 @@ class PassBuild:
                 False,
                 tensors=tensors,
                 leaf=leaf,
-                opaque=watch.why_opaque(reached.kind),
+                opaque=names.why_opaque(reached.kind),
             )
         record = reached.record
         stack = record.stack if self.core.stacks else ()
@@ -237,12 +239,12 @@ class PassBuild:
             self.titles[node],
             reached.kind,
             True,
-            watch.operator_names(reached.kind, record),
+            names.operator_names(reached.kind, record),
             stack,
             record.line,
             tensors,
             leaf,
-            watch.why_opaque(reached.kind),
+            names.why_opaque(reached.kind),
             self.core.names.module_of_node(record),
         )
 
@@ -281,11 +283,11 @@ class PassBuild:
         if kept is not None:
             stats, value = kept.stats if self.keeps_stats else None, kept.value if self.keeps_values else None
             return dict(shape=kept.shape, dtype=kept.dtype, device=kept.device, stats=stats, gradient=value)
-        expected = watch.input_metadata(target)
+        expected = metadata_of_inputs(target)
         if place >= len(expected):
             return dict(shape=(), dtype="", device="")
         shape = tuple(size if type(size) is int else -1 for size in expected[place].shape)  # a ragged size is -1
-        return dict(shape=shape, dtype=watch.dtype_text(expected[place].dtype), device=str(expected[place].device))
+        return dict(shape=shape, dtype=dtype_text(expected[place].dtype), device=str(expected[place].device))
 
     def backward_roots(self) -> tuple[BackwardRoot, ...]:
         """Return the tensors on which the backward was called."""
@@ -322,45 +324,8 @@ def _runs_of_node(reached: ReachedNode) -> tuple[OperatorRun, ...]:
     if reached.record is None:
         return ()
     # Autograd makes a node before its operator runs; `after` has the operators that ran after the node was made.
-    run = watch.operator_of(reached.kind, reached.record) or next(iter(reached.record.after), None)
+    run = names.operator_of(reached.kind, reached.record) or next(iter(reached.record.after), None)
     return (*reached.record.within, *((run,) if run is not None else ()))
-
-
-def origin_of(core: Any, run: OperatorRun) -> NonfiniteOrigin:
-    """Return where the NaN or Inf of an operator come from: an operator of the region's forward, or a tensor from
-    outside of the region."""
-    source = run.source
-    assert source is not None
-    at = stack_line(source.frame) if source.frame is not None else None
-    # `born`: an operator made them; else they came in with a tensor.
-    if source.born and source.is_in(core):
-        return NonfiniteOrigin(source.what, "forward", source.op, at, detail=_describe_inf(source.of))
-    # They came in with a tensor, and the source is the first operator that took this tensor. If that operator is in the
-    # region, it is named; else the operator of `run` is.
-    taken_in_region = source if source.is_in(core) else None
-    line_of_run = stack_line(run.frame) if run.frame is not None else None
-    op, line = (source.op, at) if taken_in_region else (run.name, line_of_run)
-    name = _tensor_title(core, taken_in_region or run)
-    detail = f"born in {source.op}" + (f" at {at}" if at is not None else "") if source.born else ""
-    return NonfiniteOrigin(source.what, "inputs", op, line, name, detail=detail)
-
-
-def _tensor_title(core: Any, holder: NonfiniteSource | OperatorRun) -> str:
-    """Return the region's name for the tensor with which NaN or Inf came to an operator. `taken` is a weak reference to
-    it: a parameter has its path, any other tensor the title that it had then."""
-    tensor = holder.taken() if holder.taken is not None else None
-    return (core.names.parameter(tensor) if tensor is not None else "") or holder.title
-
-
-def _describe_inf(source: NonfiniteSource | None) -> str:
-    """Return a text that says from which Inf an operator made a NaN (as `inf - inf` does), and where that Inf came
-    from; '' if there was none."""
-    if source is None:
-        return ""
-    if not source.born:
-        return f"of {source.what} that came in from outside"
-    at = f" at {stack_line(source.frame)}" if source.frame is not None else ""
-    return f"of {source.what} from {source.op}{at}"
 
 
 def _node_record(reached: ReachedNode) -> NodeRecord:
@@ -376,6 +341,6 @@ def _titles_inside(
     titles: dict[Any, str] = {}
     for node in sorted(inside, key=lambda node: _node_record(nodes[node]).seq):
         # `number` counts the operators of this name in the region's forward, from 0: `mul`, `mul_1`.
-        name, number = watch.base_title(nodes[node].kind, nodes[node].record, id(core))
-        titles[node] = watch.unique_title(name if not number else f"{name}_{number}", used_names)
+        name, number = names.base_title(nodes[node].kind, nodes[node].record, id(core))
+        titles[node] = names.unique_title(name if not number else f"{name}_{number}", used_names)
     return titles

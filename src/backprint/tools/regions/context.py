@@ -23,20 +23,14 @@ from typing import Any, TypeVar, overload
 from backprint.errors import RegionError, UsageError, describe_error
 from backprint.graph.verdicts import CANNOT_TELL, Derivative
 from backprint.tools.regions import watch
-from backprint.tools.regions.build import PassBuild, origin_of
+from backprint.tools.regions.build import PassBuild
 from backprint.tools.regions.dumps import DumpedPass, write_pass
 from backprint.tools.regions.follow import BackwardCall
+from backprint.tools.regions.names import UserNames, operator_of, visible_variables
 from backprint.tools.regions.nouns import LEVELS, NonfiniteOrigin, Pass, UnreachedOperator, Unwatched
-from backprint.tools.regions.watch import (
-    Frame,
-    NodeRecord,
-    OperatorRun,
-    UserNames,
-    operator_of,
-    stack_line,
-    tag_of,
-    visible_variables,
-)
+from backprint.tools.regions.origins import origin_of
+from backprint.tools.regions.records import Frame, NodeRecord, OperatorRun, stack_line
+from backprint.tools.regions.watch import tag_of
 
 # ---- How many passes are kept
 # Passes are counted over the regions of one folder, name and line of code in one process: a loop makes a new region on
@@ -52,7 +46,7 @@ class PassBounds:
     only_bad: bool = False
 
 
-def _bounds_of(every: Any, limit: Any, only_bad: Any, gradients: str) -> PassBounds:
+def bounds_of(every: Any, limit: Any, only_bad: Any, gradients: str) -> PassBounds:
     """Check the options of `bp.region`, and make PassBounds of them."""
     for name, value, free in (("every", every, False), ("limit", limit, True)):
         if value is None and free:
@@ -300,8 +294,9 @@ class Region:
                 "derivative=True needs a function, because it runs once more: put the block into one, and decorate it "
                 "with @bp.region(derivative=True)"
             )
-        self._begin(sys._getframe(1), {})
-        self._frame = sys._getframe(1)
+        frame = sys._getframe(1)
+        self._begin(visible_variables(frame))
+        self._frame = frame
         return self
 
     def __exit__(
@@ -336,14 +331,18 @@ class Region:
                 is_forward = bool(args) and getattr(type(args[0]), "forward", None) is inside
                 target, rest = (args[0], args[1:]) if is_forward else (function, args)
                 self._derivatives += _derivatives_of_call(target, rest, kwargs, function.__qualname__)
-            with _Block(self, arguments) as left:
+            self._begin(arguments)
+            left: dict[str, Any] = {}
+            try:
                 left["result"] = result = function(*args, **kwargs)
-            return result
+                return result
+            finally:
+                self._end(left)
 
         inside.region = self  # type: ignore[attr-defined]  # so that what is decorated leads to its passes
         return inside  # type: ignore[return-value]  # functools.wraps gives it the same signature
 
-    def _begin(self, frame: FrameType | None, arguments: dict[str, Any]) -> None:
+    def _begin(self, seen: dict[str, Any]) -> None:
         if self._state == "finished":
             raise UsageError(USED)
         if self._state == "open":
@@ -357,26 +356,22 @@ class Region:
             except OSError as error:
                 self._state = "finished"
                 raise RegionError(f"{core.path}: the folder could not be made: {error.strerror}") from error
-        seen = arguments if frame is None else visible_variables(frame)
         core.names.keep(core.names.look(seen))
         watch.open_block(core)
 
     def _end(self, left: dict[str, Any]) -> None:
-        watch.close_block(self._core)
-        with watch.unwatched_here():
-            self._look_back(left)
-        self._core.closed = self._state != "decorating"
-
-    def _look_back(self, left: dict[str, Any]) -> None:
-        """Name the tensors that the block left in the user's variables."""
+        """Close the block, and name the tensors that it left in the user's variables."""
         core = self._core
-        for name, tensor in core.names.look(left).items():
-            record = tag_of(tensor.grad_fn) if tensor.grad_fn is not None else None
-            if record is not None and core in record.cores:
-                record.made.outputs.setdefault(tensor.output_nr, name)
-            else:
-                core.names.keep({name: tensor})
-        core.names.settle()
+        watch.close_block(core)
+        with watch.unwatched_here():
+            for name, tensor in core.names.look(left).items():
+                tag = tag_of(tensor.grad_fn) if tensor.grad_fn is not None else None
+                if tag is not None and core in tag.cores:
+                    tag.made.outputs.setdefault(tensor.output_nr, name)
+                else:
+                    core.names.keep({name: tensor})
+            core.names.settle()
+        core.closed = self._state != "decorating"
 
     # ---- Results
 
@@ -467,21 +462,6 @@ def _read_if_dumped(region_pass: Pass | DumpedPass) -> Pass:
     return region_pass if isinstance(region_pass, Pass) else region_pass.read_pass()
 
 
-class _Block:
-    """The region around one call of a decorated function."""
-
-    def __init__(self, region: Region, arguments: dict[str, Any]) -> None:
-        self.region, self.given = region, arguments
-        self.left: dict[str, Any] = {}
-
-    def __enter__(self) -> dict[str, Any]:
-        self.region._begin(None, self.given)
-        return self.left
-
-    def __exit__(self, *_: object) -> None:
-        self.region._end(self.left)
-
-
 PIECEWISE = (
     (inspect.iscoroutinefunction, "an async function"),
     (inspect.isgeneratorfunction, "a generator"),
@@ -489,22 +469,6 @@ PIECEWISE = (
 )
 
 USED = "this region is finished: make a new bp.region(...) for each block; region.passes keeps what it has seen"
-
-
-def make_region(
-    path: str | os.PathLike[str] | None,
-    gradients: str,
-    stacks: bool,
-    name: str | None,
-    every: int,
-    limit: int | None,
-    only_bad: bool,
-    derivative: bool,
-) -> Region:
-    """Make the Region of a `bp.region` call, known by the line of that call."""
-    frame = sys._getframe(2)  # of whoever called `bp.region`
-    site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    return Region(path, gradients, stacks, name, _bounds_of(every, limit, only_bad, gradients), site, derivative)
 
 
 def _derivatives_of_call(

@@ -25,8 +25,10 @@ from torch import Tensor
 from backprint._torch.autograd import current_backward
 from backprint.errors import describe_error
 from backprint.tools.regions import watch
+from backprint.tools.regions.names import is_leaf, node_kind
 from backprint.tools.regions.nouns import LEVELS
-from backprint.tools.regions.watch import NodeRecord, dtype_text, is_leaf, node_kind, tag_of
+from backprint.tools.regions.records import NodeRecord
+from backprint.tools.regions.watch import tag_of
 from backprint.trace import frames
 from backprint.trace.frames import is_users
 from backprint.values.memory import has_memory
@@ -201,6 +203,12 @@ class BackwardCall:
 
 
 device_text = functools.cache(str)
+
+
+@functools.cache
+def dtype_text(dtype: torch.dtype) -> str:
+    """`float32`."""
+    return str(dtype)[6:]
 
 
 def reachable_nodes(roots: Sequence[Any]) -> dict[Any, ReachedNode]:
