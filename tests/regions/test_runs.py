@@ -57,10 +57,10 @@ def test_a_script_that_runs_twice_is_compared_by_its_latest_run(tmp_path: Path) 
     for scale in ("3", "2"):
         subprocess.run([sys.executable, "-c", textwrap.dedent(script), scale], check=True, timeout=120)
     old, new = runs_of(tmp_path / "dump")
-    assert old.name != new.name
-    assert [each.run for each in read_passes(tmp_path / "dump")] == [new.name]
+    assert old != new
+    assert [each.run for each in read_passes(tmp_path / "dump")] == [new]
     assert float(read_passes(tmp_path / "dump")[0].edges[-1].gradient[0]) == 2.0
-    assert float(read_passes(tmp_path / "dump", old.name)[0].edges[-1].gradient[0]) == 3.0
+    assert float(read_passes(tmp_path / "dump", old)[0].edges[-1].gradient[0]) == 3.0
 
 
 def test_compare_takes_the_latest_run_of_each_and_says_so(run_as: Any, tmp_path: Path) -> None:

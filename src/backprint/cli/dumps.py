@@ -145,9 +145,9 @@ def _print_run(dump: Path, run: str, err: bool) -> None:
         echo(f"{dump}: all of {len(runs)} runs", err=err)
         return
     selected = select_run(runs, run, dump)
-    others = ", ".join(other.name for other in runs if other is not selected)
-    latest = " (the latest)" if selected is runs[-1] else ""
-    echo(f"{dump}: run {selected.name}{latest}, with {len(selected.folders)} passes; left out: {others}", err=err)
+    others = ", ".join(name for name in runs if name != selected)
+    latest = " (the latest)" if selected == list(runs)[-1] else ""
+    echo(f"{dump}: run {selected}{latest}, with {len(runs[selected])} passes; left out: {others}", err=err)
 
 
 # ---- A comparison

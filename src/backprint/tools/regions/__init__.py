@@ -2,7 +2,8 @@
 
 This module is the face: `region` and `compare`.
 
-- `nouns`: a pass, its nodes and its edges. `watch`: the nodes and operators that are made inside open blocks.
+- `nouns`: a pass, its nodes and its edges. `watch`: the nodes and operators that are made inside open blocks;
+  `records`: what is kept of them; `names`: what they are called; `origins`: where their NaN and Inf come from.
 - `follow`: one backward call, followed over the nodes of a region. `build`: a pass of it. `context`: the context
   manager.
 - `dumps`: passes on disk. `comparing`: two dumps. `pictures`: a pass as a picture and a page.

@@ -12,7 +12,7 @@ import functools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -259,40 +259,30 @@ def shown_passes(path: str | os.PathLike[str], run: str, number: int | None = No
 # ---- Runs: the passes of one process of a script
 
 
-@dataclass(frozen=True, slots=True)
-class DumpRun:
-    """The folders of the passes that one run of a script, which is one process, wrote to a dump; `last` is when the
-    last of them began."""
-
-    name: str
-    folders: tuple[Path, ...]
-    last: float
-
-
 def folders_of(path: str | os.PathLike[str], run: str = "latest") -> list[Path]:
     """Return the folders of a run's passes, in order; for a pass's own folder, itself."""
     runs = runs_of(path)
-    chosen = runs if run == "all" or runs[0].folders == (Path(path),) else [select_run(runs, run, path)]
-    return [folder for run_of_dump in chosen for folder in run_of_dump.folders]
+    chosen = list(runs) if run == "all" or (Path(path) / GRAPH_JSON).exists() else [select_run(runs, run, path)]
+    return [folder for name in chosen for folder in runs[name]]
 
 
-def runs_of(path: str | os.PathLike[str]) -> list[DumpRun]:
-    """Return the runs that wrote to a dump, the latest last; for a pass's own folder, its run."""
+def runs_of(path: str | os.PathLike[str]) -> dict[str, list[Path]]:
+    """Return the folders of the passes that each run wrote to a dump, by the run's name, the latest run last; for a
+    pass's own folder, its run."""
     place = Path(path)
     if not has_dump(place):
         missing = "not a folder" if place.exists() else "no such folder"
         raise UsageError(f"{place}: {NO_PASS if place.is_dir() else missing}")
     own = (place / GRAPH_JSON).exists()
     every = [place] if own else [file.parent for file in place.glob(f"*/{GRAPH_JSON}") if file.parent.name[0] != "."]
-    rows: dict[str, list[tuple[Path, float]]] = {}
+    runs: dict[str, list[Path]] = {}
+    last: dict[str, float] = {}
     for folder in sorted(every, key=_folder_order):
         content = read_graph_json(folder)
-        rows.setdefault(str(content.get("run", "")), []).append((folder, begin_of_pass(content, folder)))
-    runs = [
-        DumpRun(name, tuple(folder for folder, _ in passes), max(begin for _, begin in passes))
-        for name, passes in rows.items()
-    ]
-    return sorted(runs, key=lambda run: run.last)
+        name = str(content.get("run", ""))
+        runs.setdefault(name, []).append(folder)
+        last[name] = max(last.get(name, 0.0), begin_of_pass(content, folder))
+    return {name: runs[name] for name in sorted(runs, key=lambda name: last[name])}
 
 
 NO_PASS = (
@@ -315,15 +305,12 @@ def begin_of_pass(content: Mapping[str, Any], folder: Path) -> float:
     return float(time)
 
 
-def select_run(runs: Sequence[DumpRun], run: str, place: str | os.PathLike[str]) -> DumpRun:
+def select_run(runs: Collection[str], run: str, place: str | os.PathLike[str]) -> str:
     """Select a run by `latest`, its name, or the beginning of its name."""
     if run == "latest":
-        return runs[-1]
-    named = [candidate for candidate in runs if candidate.name == run] or [
-        candidate for candidate in runs if run and candidate.name.startswith(run)
-    ]
+        return list(runs)[-1]
+    named = [name for name in runs if name == run] or [name for name in runs if run and name.startswith(run)]
     if len(named) != 1:
         count = "no run" if not named else f"{len(named)} runs"
-        names = ", ".join(candidate.name for candidate in runs)
-        raise RegionError(f"{os.fspath(place)}: {count} of the name {run!r}; it has {names}")
+        raise RegionError(f"{os.fspath(place)}: {count} of the name {run!r}; it has {', '.join(runs)}")
     return named[0]

@@ -58,11 +58,15 @@ class ReachedNode:
     """A node that a backward call reaches: its kind, the record of how the forward made it, the cores of its regions,
     and its targets."""
 
-    node: Any
     kind: str
     record: NodeRecord | None
     cores: tuple[Any, ...]
     slots: tuple[tuple[Any, int] | None, ...]
+
+    @property
+    def seq(self) -> int:
+        """The place of the node in the order in which the forward made the nodes of regions."""
+        return -1 if self.record is None else self.record.seq
 
     @property
     def targets(self) -> tuple[tuple[Any, int], ...]:
@@ -220,7 +224,10 @@ def reachable_nodes(roots: Sequence[Any]) -> dict[Any, ReachedNode]:
         if node in reached:
             continue
         targets = node.next_functions
-        reached[node] = _reached_node(node, targets)
+        tag, kind = tag_of(node), node_kind(node)
+        cores = tag.cores if tag is not None and not is_leaf(kind) else ()
+        slots = tuple((target, place) if target is not None else None for target, place in targets)
+        reached[node] = ReachedNode(kind, tag.made if tag is not None else None, cores, slots)
         stack += [target for target, _ in targets if target is not None and target not in reached]
     return reached
 
@@ -239,14 +246,6 @@ def _root_names(roots: Sequence[Any]) -> dict[int, str]:
         frame = frame.f_back
     names = {id(value): name for name, value in frames.variables(frame).items()} if frame is not None else {}
     return {index: names[id(root)] for index, root in enumerate(roots) if id(root) in names}
-
-
-def _reached_node(node: Any, targets: Any) -> ReachedNode:
-    record = tag_of(node)
-    kind = node_kind(node)
-    cores = record.cores if record is not None and not is_leaf(kind) else ()
-    slots = tuple((target, place) if target is not None else None for target, place in targets)
-    return ReachedNode(node, kind, record.made if record is not None else None, cores, slots)
 
 
 # ---- Whose hook it is

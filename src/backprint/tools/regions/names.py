@@ -82,12 +82,13 @@ def why_opaque(kind: str) -> str:
     return next((why for name, why in OPAQUE.items() if name in kind), "")
 
 
-def base_title(kind: str, record: NodeRecord | None, core: int) -> tuple[str, int | None]:
-    """Return the base of an inside node's title, and its rank among nodes of that base, where it is known."""
+def title_of(kind: str, record: NodeRecord | None, core: int) -> str:
+    """Return the title of an inside node: its operator, numbered in the region's forward from 0 (`mul`, `mul_1`), or
+    its kind."""
     ran = operator_of(kind, record) if record is not None else None
     if ran is not None and kind != "CopySlices" and core in ran.rank:
-        return ran.packet, ran.rank[core]
-    return kind.partition("Backward")[0] or kind, None
+        return f"{ran.packet}_{ran.rank[core]}" if ran.rank[core] else ran.packet
+    return kind.partition("Backward")[0] or kind
 
 
 def unique_title(name: str, used_names: dict[str, int]) -> str:

@@ -12,6 +12,7 @@ import math
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -33,6 +34,7 @@ WRITES = {"copy", "fill", "zero", "normal", "uniform", "bernoulli", "random", "e
 """In-place operators that do not read the tensor that they overwrite."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class NonfiniteSource:
     """Where NaN or Inf come from: the operator that made them, or the first operator that took them from outside.
 
@@ -41,16 +43,15 @@ class NonfiniteSource:
     the program passed NaN or Inf to the operator as a number.
     """
 
-    __slots__ = ("born", "cores", "frame", "from_number", "of", "op", "taken", "title", "what")
-
-    def __init__(self, what: str, op: str, frame: Frame | None, cores: Sequence[Any]) -> None:
-        self.what, self.op, self.frame = what, op, frame
-        self.cores = tuple(weakref.ref(core) for core in cores)
-        self.born = True
-        self.from_number = False
-        self.taken: weakref.ref[Tensor] | None = None
-        self.title = ""
-        self.of: NonfiniteSource | None = None
+    what: str
+    op: str
+    frame: Frame | None
+    cores: tuple[weakref.ref[Any], ...]
+    born: bool = True
+    from_number: bool = False
+    taken: weakref.ref[Tensor] | None = None
+    title: str = ""
+    of: NonfiniteSource | None = None
 
     def is_in(self, core: Any) -> bool:
         """Whether a block was open there."""
@@ -146,8 +147,9 @@ class OperatorLook:
             return None
         arguments = _nested_tensors((*self.args, *self.kwargs.values()))
         source = next((known for argument in arguments if (known := _recall_source(argument))), None)
-        for tensor in fine:
-            _forget_source(tensor)
+        with _origins_lock:
+            for tensor in fine:
+                _known.pop(tensor, None)
         return source
 
     def born(self, what: str, cores: Sequence[Any], frame: Frame | None) -> NonfiniteSource:
@@ -157,10 +159,9 @@ class OperatorLook:
         if same is not None:
             self.same = same if base_of(same) is None else base_of(same)
             return _recall_source(same) or self.outside(same, what, cores, frame)
-        source = NonfiniteSource(what, str(self.func), frame, cores)
-        source.from_number = any(
-            type(number) is float and not math.isfinite(number) for number in _nontensors(self.args, self.kwargs)
-        )
+        values = (*self.args, *self.kwargs.values())
+        from_number = any(type(value) is float and not math.isfinite(value) for value in values)
+        source = NonfiniteSource(what, str(self.func), frame, _weakly(cores), from_number=from_number)
         if bad_arguments:
             source.of = _recall_source(bad_arguments[0][0]) or self.outside(*bad_arguments[0], cores, frame)
         return source
@@ -172,29 +173,26 @@ class OperatorLook:
         record: Any = node.metadata.get("traceback_") if node is not None else None
         if node is not None and any(core in getattr(record, "cores", ()) for core in cores):
             place = next((caller for caller in record.made.frames if is_users(caller[0].co_filename)), None)
-            source = NonfiniteSource(what, node.name(), place, record.cores)
+            source = NonfiniteSource(what, node.name(), place, _weakly(record.cores))
         else:
-            source = NonfiniteSource(what, str(self.func), frame, cores)
-            source.born = False
+            source = NonfiniteSource(what, str(self.func), frame, _weakly(cores), born=False)
         _remember_source(tensor, source)
         return source
 
 
 def variable_holding(tensor: Tensor, frame: FrameType | None) -> str:
     """Return the name of the variable that holds a tensor, in the innermost of the user's functions that has one."""
-
     while frame is not None:
         if is_users(frame.f_code.co_filename):
-            name_of_variable = next((name for name, value in frames.variables(frame).items() if value is tensor), "")
-            if name_of_variable:
-                return name_of_variable
+            for name, value in frames.variables(frame).items():
+                if value is tensor:
+                    return name
         frame = frame.f_back
     return ""
 
 
-def _nontensors(args: Any, kwargs: dict[str, Any]) -> Iterator[Any]:
-    """Yield the arguments that are not tensors."""
-    yield from (value for value in (*args, *kwargs.values()) if not isinstance(value, Tensor))
+def _weakly(cores: Sequence[Any]) -> tuple[weakref.ref[Any], ...]:
+    return tuple(map(weakref.ref, cores))
 
 
 def _remember_source(tensor: Tensor, source: NonfiniteSource) -> None:
@@ -203,12 +201,6 @@ def _remember_source(tensor: Tensor, source: NonfiniteSource) -> None:
         _known[tensor] = source
         if base_of(tensor) is not None:
             _known.setdefault(base_of(tensor), source)
-
-
-def _forget_source(tensor: Tensor) -> None:
-    """Forget a tensor whose values are finite again."""
-    with _origins_lock:
-        _known.pop(tensor, None)
 
 
 def _recall_source(tensor: Tensor) -> NonfiniteSource | None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
+from dataclasses import dataclass, field
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
@@ -27,23 +28,25 @@ Frame = tuple[CodeType, int]
 Frames = tuple[Frame, ...]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class OperatorRun:
     """An operator that ran: its name, its line, and the nodes that were made for it.
 
-    `source` says where the NaN or Inf in its arguments or results come from; `bad_results`, that its results have some.
-    `taken` is the argument that had them, and `title` the name of that argument.
+    For each open block, by identity, `rank` counts the operators of this name before it, and `unrun` says that no pass
+    has run its nodes. `source` says where the NaN or Inf in its arguments or results come from; `bad_results`, that its
+    results have some. `taken` is the argument that had them, and `title` the name of that argument.
     """
 
-    __slots__ = ("bad_results", "frame", "name", "nodes", "rank", "source", "taken", "title", "unrun", "view")
-
-    def __init__(self, func: Any, frame: Frame | None, nodes: tuple[NodeRecord, ...]) -> None:
-        self.name, self.frame, self.nodes, self.view = str(func), frame, nodes, bool(func.is_view)
-        self.rank: dict[int, int] = {}
-        self.unrun: set[int] = set()  # the blocks, by identity, no pass of which has run its nodes
-        self.source: NonfiniteSource | None = None
-        self.bad_results = False
-        self.taken: weakref.ref[Tensor] | None = None
-        self.title = ""
+    name: str
+    view: bool
+    frame: Frame | None
+    nodes: tuple[NodeRecord, ...]
+    rank: dict[int, int] = field(default_factory=dict)
+    unrun: set[int] = field(default_factory=set)
+    source: NonfiniteSource | None = None
+    bad_results: bool = False
+    taken: weakref.ref[Tensor] | None = None
+    title: str = ""
 
     @property
     def packet(self) -> str:
@@ -51,6 +54,7 @@ class OperatorRun:
         return self.name.split(".")[1].rstrip("_") if "." in self.name else self.name
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class NodeRecord:
     """The record of an autograd node, without the node: its stack, and the operators run before, after and within it.
 
@@ -58,17 +62,15 @@ class NodeRecord:
     innermost first.
     """
 
-    __slots__ = ("after", "apply", "before", "frames", "modules", "of", "outputs", "seq", "within")
-
-    def __init__(
-        self, seq: int, frames: Frames, before: OperatorRun | None, of: tuple[str, NodeRecord] | None = None
-    ) -> None:
-        self.seq, self.frames, self.before, self.of = seq, frames, before, of
-        self.after: list[OperatorRun] = []
-        self.within: list[OperatorRun] = []
-        self.apply: FrameType | None = None
-        self.outputs: dict[int, str] = {}
-        self.modules: tuple[weakref.ref[nn.Module], ...] = () if of is None else of[1].modules
+    seq: int
+    frames: Frames
+    before: OperatorRun | None
+    modules: tuple[weakref.ref[nn.Module], ...]
+    of: tuple[str, NodeRecord] | None = None
+    apply: FrameType | None = None
+    after: list[OperatorRun] = field(default_factory=list)
+    within: list[OperatorRun] = field(default_factory=list)
+    outputs: dict[int, str] = field(default_factory=dict)
 
     @property
     def stack(self) -> tuple[StackLine, ...]:

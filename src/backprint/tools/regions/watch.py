@@ -237,8 +237,8 @@ def _record_new_node() -> list[str]:
     frame: FrameType | None = sys._getframe(1)
     apply = frame if frame is not None and frame.f_code in APPLY else None
     cores = tuple(here.open)
-    record = NodeRecord(next(_count), stack_frames(frame, any(core.stacks for core in cores)), here.last)
-    record.modules = running_modules(frame)
+    stack = stack_frames(frame, any(core.stacks for core in cores))
+    record = NodeRecord(next(_count), stack, here.last, running_modules(frame))
     if here.used:
         here.group, here.used = [], False
     here.group.append(record)
@@ -262,7 +262,7 @@ def _tag_node(record: NodeRecord, cores: tuple[RegionCore, ...]) -> _NodeTag:
 
 def _tag_node_of_backward(cores: tuple[RegionCore, ...], of: tuple[str, NodeRecord]) -> _NodeTag:
     """Tag a node made by the backward of a node in a region, as with `create_graph`: it is in that region too."""
-    return _tag_node(NodeRecord(next(_count), of[1].frames, None, of), cores)
+    return _tag_node(NodeRecord(next(_count), of[1].frames, None, of[1].modules, of), cores)
 
 
 # ---- Operators
@@ -336,7 +336,8 @@ def _record_operator(func: Any, frame: FrameType | None) -> OperatorRun:
         frame = frame.f_back
     place = (frame.f_code, frame.f_lasti) if frame is not None else None
     inner = owner is not None and not grads
-    ran = OperatorRun(func, place, (owner,) if inner and owner else tuple(here.group) if grads else ())
+    nodes = (owner,) if inner and owner else tuple(here.group) if grads else ()
+    ran = OperatorRun(str(func), bool(func.is_view), place, nodes)
     if inner and owner is not None:
         owner.within.append(ran)
     elif grads:
