@@ -166,6 +166,7 @@ def test_draw_and_view_take_one_pass(dump: Path, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["show", "{dump}", "--flat"], "--flat is for samples, and this is the dump of a region"),
+        (["show", "{dump}", "--forward"], "--forward is for samples, and this is the dump of a region"),
         (["draw", "{dump}", "-o", "x.svg", "--pair", "0"], "--pair is for samples, and this is the dump of a region"),
         (["view", "{dump}", "--stats"], "--stats is for samples, and this is the dump of a region"),
         (["diff", "{dump}", "{dump}", "-o", "x.html"], "--output is for samples, and this is the dump of a region"),

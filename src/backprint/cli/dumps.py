@@ -40,9 +40,11 @@ def is_dump(places: Sequence[Path], alone: Sequence[str], both: Sequence[str]) -
         )
     context = click.get_current_context()
     for option in context.command.params:
-        name, other_kind = option.name or "", dumps[0] != (option.name in alone) and option.name not in both
-        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        if other_kind and given and isinstance(option, click.Option):
+        name = option.name or ""
+        if not isinstance(option, click.Option) or name in both or dumps[0] == (name in alone):
+            continue
+        another_flag = isinstance(option.flag_value, str) and context.params[name] != option.flag_value
+        if not another_flag and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             kind = "samples, and this is the dump of a region" if dumps[0] else "dumps of regions, and this is a sample"
             raise UsageError(f"{option.opts[-1]} is for {kind}")
     return dumps[0]
