@@ -474,16 +474,16 @@ if TYPE_CHECKING:
     from backprint.tools.record import recording, steps
     from backprint.tools.record.script import traceback_of_script
     from backprint.tools.record.steps import LiveRecorder
-    from backprint.tools.regions import dumps, watch
+    from backprint.tools.regions import watch
     from backprint.tools.regions.comparing import compare_passes
     from backprint.tools.regions.context import PassBounds, PassCount, Region
     from backprint.tools.regions.dumps import (
         begin_of_pass,
+        checked_stats,
         read_gradients,
         read_graph_json,
         read_passes,
         runs_of,
-        stats_from_json,
     )
     from backprint.tools.regions.pictures import drawn_pass
     from backprint.tools.report import formats

@@ -170,7 +170,7 @@ def test_each_verb_explains_itself(verb: str) -> None:
 
 
 def test_help_has_the_whole_sentence_of_each_verb() -> None:
-    for group in ([], ["corpus"], ["bench"], ["kernels"], ["region"]):
+    for group in ([], ["corpus"], ["bench"], ["kernels"]):
         assert "..." not in good(*group, "--help").stdout.partition("Commands:")[2]
 
 

@@ -257,8 +257,6 @@ VERBS: dict[str, list[str]] = {
     "export": ["export", "{}", "-o", "out.py"],
     "minify": ["minify", "{}", "--compiler", "eager", "-o", "out"],
     "record": ["record", "{}"],
-    "region show": ["region", "show", "{}"],
-    "region compare": ["region", "compare", "{}", "{}"],
     "corpus backward": ["corpus", "backward", "{}", "-o", "out"],
     "corpus verify": ["corpus", "verify", "{}"],
     "corpus run": ["corpus", "run", "capture", "{}", "-o", "out"],

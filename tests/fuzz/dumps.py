@@ -13,7 +13,7 @@ from seeds import Files
 from whole import printed
 
 import backprint as bp
-from backprint.cli import region
+from backprint.cli import diff, draw, show, view
 from backprint.errors import BackprintError
 
 
@@ -29,10 +29,6 @@ def corpus() -> dict[str, Files]:
                 with bp.region(place, gradients="values" if name == "values" else "stats"):
                     y = (x @ w).relu().sum()
                 y.backward()
-            if name == "stats":  # and a region that no pass reaches
-                with bp.region(place, gradients="stats"):
-                    y = (x @ w).log()
-                del y
             found[name] = {
                 path.relative_to(place).as_posix(): path.read_bytes()
                 if path.suffix == ".safetensors"
@@ -47,11 +43,12 @@ def look(source: Path, number: int = 0) -> str:
     """Where a dump is refused: `fields`, or `loaded`."""
     dump = source / "s"
     try:
-        printed(region.print_passes, dump, *(("--bad",) if number % 2 else ()))
-        printed(region.print_passes, dump, "--json")
-        printed(region.compare, dump, dump, exits=True)
+        printed(show.command, dump, *(("--bad",) if number % 2 else ()))
+        printed(show.command, dump, "--json")
+        printed(diff.command, dump, dump, exits=True)
         if number % 8 == 0:
-            printed(region.draw_passes, dump)
+            printed(draw.command, dump, "-o", source / "drawn.svg")
+            printed(view.command, dump, "-o", source / "page.html")
     except BackprintError:
         return "fields"
     return "loaded"

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import subprocess
-import sys
-import textwrap
 import threading
 import weakref
 from collections.abc import Callable
@@ -16,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 import torch.fx.traceback as fx_traceback
-from subjects.region_shown import shown
 from torch import Tensor, nn
 
 import backprint as bp
@@ -140,7 +136,6 @@ def test_a_region_around_a_loop_forgets_what_was_reached() -> None:
             (x * 2).sin().sum().backward()
             x.cos()
     assert len(region.passes) == 300
-    assert len(region._core.waiting) < 5
     (op,) = region.unreached
     assert (op.name, op.count) == ("aten.cos.default", 300)
 
@@ -302,27 +297,6 @@ def test_a_finished_region_is_not_used_again() -> None:
             again()
     y.sum().backward()
     assert len(region.passes) == 1
-
-
-@pytest.mark.slow
-def test_a_region_left_open_at_exit_says_so_and_keeps_its_dump(tmp_path: Path) -> None:
-    script = f"""
-        import torch, backprint as bp
-        x = torch.randn(3, requires_grad=True)
-        region = bp.region({str(tmp_path / "dump")!r}, gradients="values")
-        region.__enter__()
-        (x * 2).sum().backward()
-        other = bp.region({str(tmp_path / "other")!r})
-        other.__enter__()
-        y = x.sin()
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("was left open at exit: use `with bp.region(...):`") == 2
-    assert [each.name for each in (tmp_path / "dump").iterdir()] == ["pass_0000"]
-    assert "aten.sin.default" in shown(tmp_path / "other/pass_unreached_0000")
 
 
 def test_a_variable_that_answers_with_an_error_is_left_alone() -> None:

@@ -194,14 +194,6 @@ def test_a_dump_keeps_modules(tmp_path: Path) -> None:
     assert "relu blocks.0 aten.relu.default" in " ".join(shown(place.parent).split())
 
 
-def test_the_forward_that_no_pass_has_reached_has_modules_too(tmp_path: Path) -> None:
-    net = Net(1)
-    with bp.region(tmp_path / "dump") as region:
-        loss = net(torch.randn(2, 3)).sum()
-    assert loss.requires_grad
-    assert {node.module for node in region.forward.nodes} == {"", "blocks.0", "blocks.0.up", "blocks.0.down"}
-
-
 def test_reprs_are_one_short_line() -> None:
     net = Net(1)
     with bp.region(gradients="values") as region:

@@ -1,4 +1,4 @@
-"""`region show`: tables of a pass, its bad part, one pass by number, JSON; and the scene that a drawing is made of."""
+"""`show` of a dump: tables of a pass, its bad part, one pass by number, JSON; and `draw` and `view`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from face import drawn_pass, main, read_passes
 
 
 def shown(*arguments: object) -> Result:
-    """What `region show` prints, in a wide window."""
-    done = CliRunner().invoke(main, ["region", "show", *map(str, arguments)], env={"COLUMNS": "160"})
+    """What `show` prints of a dump, in a wide window."""
+    done = CliRunner().invoke(main, ["show", *map(str, arguments)], env={"COLUMNS": "160"})
     assert done.exit_code in (0, 2), done.output
     return done
 
@@ -89,13 +89,13 @@ def test_gradients_that_were_not_watched_are_not_called_good(tmp_path: Path) -> 
 
 def test_json_is_one_object_a_pass(dump: Path) -> None:
     found = [json.loads(line) for line in shown(dump, "--json").stdout.splitlines()]
-    assert [each["pass"] for each in found] == [0, 1, 2, 3]
+    assert [each["index"] for each in found] == [0, 1, 2, 3]
     assert [each["bad"] for each in found] == [False, True, True, True]
     [edge] = [edge for edge in found[0]["edges"] if edge["name"] == "sum:0 -> mul:0"]
     assert (edge["tensor"], edge["shape"], edge["dtype"]) == ("y", [2, 3], "float32")
     assert {"count": 6, "nan": 0, "inf": 0, "zeros": 0, "min": 1.0}.items() <= edge["stats"].items()
     [node] = [node for node in found[0]["nodes"] if node["name"] == "relu"]
-    assert (node["module"], node["operators"], node["line"]["function"]) == (
+    assert (node["module"], node["ops"], node["line"]["function"]) == (
         "blocks.0",
         ["aten.relu.default"],
         "Block.forward",
@@ -109,7 +109,7 @@ def test_bad_json_has_the_bad_part_and_no_bare_nan(dump: Path) -> None:
         raise AssertionError(word)
 
     found = [json.loads(line, parse_constant=refused) for line in shown(dump, "--bad", "--json").stdout.splitlines()]
-    assert [each["pass"] for each in found] == [1, 2, 3]
+    assert [each["index"] for each in found] == [1, 2, 3]
     assert found[1]["edges"]
     assert all(edge["stats"]["nan"] or edge["stats"]["inf"] for each in found for edge in each["edges"])
     assert found[1]["roots"][0]["stats"]["norm"] == "inf"
@@ -144,17 +144,44 @@ def test_a_dump_with_an_edge_to_nowhere_is_malformed(dump: Path) -> None:
         read_passes(dump)
 
 
-def test_draw_draws_one_pass(dump: Path) -> None:
-    def draw(*arguments: str) -> Result:
-        return CliRunner().invoke(main, ["region", "draw", str(dump), *arguments])
+def made(verb: str, dump: Path, output: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [verb, str(dump), "-o", str(output), *arguments])
 
-    done = draw("--pass", "2")
-    assert done.exit_code == 0, done.output
-    assert [line.rpartition("/")[2] for line in done.output.splitlines()] == ["graph.svg", "graph.dot", "page.html"]
-    assert len(list(dump.rglob("page.html"))) == 1
-    missing = draw("--pass", "9")
-    assert missing.exit_code == 2
-    assert "has no pass 9; it has 0, 1, 2, 3" in missing.stderr
+
+def test_draw_and_view_take_one_pass(dump: Path, tmp_path: Path) -> None:
+    for verb, name in (("draw", "one.svg"), ("draw", "one.dot"), ("view", "one.html")):
+        done = made(verb, dump, tmp_path / name, "--pass", "2")
+        assert (done.exit_code, done.output) == (0, f"{tmp_path / name}: region, pass 2\n")
+        assert (tmp_path / name).stat().st_size > 1000
+        assert (
+            made(verb, dump, tmp_path / name).output == f"{tmp_path / name}: region, pass 1\n"
+        )  # the first that is bad
+        missing = made(verb, dump, tmp_path / name, "--pass", "9")
+        assert missing.exit_code == 2
+        assert "has no pass 9; it has 0, 1, 2, 3" in missing.stderr
+    assert not [path for path in dump.rglob("*") if path.name not in ("graph.json",) and path.is_file()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["show", "{dump}", "--flat"], "--flat is for samples, and this is the dump of a region"),
+        (["show", "{dump}", "--forward"], "--forward is for samples, and this is the dump of a region"),
+        (["draw", "{dump}", "-o", "x.svg", "--pair", "0"], "--pair is for samples, and this is the dump of a region"),
+        (["view", "{dump}", "--stats"], "--stats is for samples, and this is the dump of a region"),
+        (["diff", "{dump}", "{dump}", "-o", "x.html"], "--output is for samples, and this is the dump of a region"),
+        (["show", "{sample}", "--bad"], "--bad is for dumps of regions, and this is a sample"),
+        (["draw", "{sample}", "-o", "x.svg", "--run", "all"], "--run is for dumps of regions, and this is a sample"),
+        (["diff", "{sample}", "{sample}", "--run-b", "all"], "--run-b is for dumps of regions, and this is a sample"),
+        (["diff", "{sample}", "{dump}"], "is the dump of a region, and"),
+    ],
+)
+def test_options_of_the_other_kind_are_refused(arguments: list[str], said: str, dump: Path, tmp_path: Path) -> None:
+    bp.capture(torch.sin, torch.ones(2)).save(tmp_path / "sample")
+    places = {"dump": dump, "sample": tmp_path / "sample"}
+    done = CliRunner().invoke(main, [argument.format(**places) for argument in arguments])
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.split())
 
 
 def test_a_picture_shows_what_is_inside_and_what_is_a_neighbor(tmp_path: Path) -> None:
@@ -165,9 +192,10 @@ def test_a_picture_shows_what_is_inside_and_what_is_a_neighbor(tmp_path: Path) -
         z3 = z1 * z2
         z4, z5 = z3.sum(), z2.mean()
     (z4 + z5).sum().backward()
-    done = CliRunner().invoke(main, ["region", "draw", str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    [svg, dot, page] = [Path(line).read_text() for line in done.output.splitlines()]
+    for verb, name in (("draw", "x.svg"), ("draw", "x.dot"), ("view", "x.html")):
+        done = made(verb, tmp_path, tmp_path / name)
+        assert done.exit_code == 0, done.output
+    [svg, dot, page] = [(tmp_path / name).read_text() for name in ("x.svg", "x.dot", "x.html")]
     assert "3 nodes inside, 3 neighbors" in svg
     assert svg.count('<rect class="forward neighbor"') == 3 + 1  # and the legend's
     assert svg.count('<rect class="backward neighbor"') == 3

@@ -26,8 +26,7 @@ def run_as(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Takes this process for another run of the script."""
 
     def begin(name: str) -> None:
-        for module in ("build", "dumps"):
-            monkeypatch.setattr(f"backprint.tools.regions.{module}.RUN", name)
+        monkeypatch.setattr("backprint.tools.regions.build.RUN", name)
         monkeypatch.setattr("backprint.tools.regions.context._counts", {})
 
     return begin
@@ -42,7 +41,7 @@ def train(place: Path, scale: float = 2.0, count: int = 2, **options: Any) -> No
 
 
 def said(*arguments: object) -> tuple[int, str]:
-    done = CliRunner().invoke(main, ["region", *map(str, arguments)])
+    done = CliRunner().invoke(main, [*map(str, arguments)])
     return done.exit_code, done.output
 
 
@@ -58,10 +57,10 @@ def test_a_script_that_runs_twice_is_compared_by_its_latest_run(tmp_path: Path) 
     for scale in ("3", "2"):
         subprocess.run([sys.executable, "-c", textwrap.dedent(script), scale], check=True, timeout=120)
     old, new = runs_of(tmp_path / "dump")
-    assert old.name != new.name
-    assert [each.run for each in read_passes(tmp_path / "dump")] == [new.name]
+    assert old != new
+    assert [each.run for each in read_passes(tmp_path / "dump")] == [new]
     assert float(read_passes(tmp_path / "dump")[0].edges[-1].gradient[0]) == 2.0
-    assert float(read_passes(tmp_path / "dump", old.name)[0].edges[-1].gradient[0]) == 3.0
+    assert float(read_passes(tmp_path / "dump", old)[0].edges[-1].gradient[0]) == 3.0
 
 
 def test_compare_takes_the_latest_run_of_each_and_says_so(run_as: Any, tmp_path: Path) -> None:
@@ -69,14 +68,15 @@ def test_compare_takes_the_latest_run_of_each_and_says_so(run_as: Any, tmp_path:
         run_as(name)
         train(tmp_path / "a", scale)
     train(tmp_path / "b")
-    code, text = said("compare", tmp_path / "a", tmp_path / "b")
+    code, text = said("diff", tmp_path / "a", tmp_path / "b")
     assert code == 0, text
     assert f"{tmp_path / 'a'}: run {RUNS[1]} (the latest), with 2 passes; left out: {RUNS[0]}\n" in text
     assert text.endswith("14 bitwise\n")
-    code, text = said("compare", tmp_path / "a", tmp_path / "a", "--run-a", "20260101", "--json")
-    found = json.loads(text)
+    done = CliRunner().invoke(main, ["diff", *[str(tmp_path / "a")] * 2, "--run-a", "20260101", "--json"])
+    code, found = done.exit_code, json.loads(done.stdout)
+    assert f"run {RUNS[0]}, with 2 passes; left out: {RUNS[1]}" in done.stderr
     assert (code, found["good"], found["runs"]) == (1, False, [[RUNS[0]], [RUNS[1]]])
-    assert f"run {RUNS[0]}, with 2 passes; left out: {RUNS[1]}" in found["notes"][0]
+    assert {row["verdict"] for row in found["rows"]} == {"bitwise", "wrong"}
     code, text = said("show", tmp_path / "a", "--run", "all")
     assert (code, text.count("region: pass")) == (0, 4)
     assert said("show", tmp_path / "a")[1].count("region: pass") == 2
@@ -101,7 +101,7 @@ def test_bounded_dumps_are_compared_step_by_step(tmp_path: Path) -> None:
     assert {row.verdict for row in found.rows} == {"bitwise"}
     assert {row.index for row in found.rows} == {0, 4}
     assert not found.good
-    code, text = said("compare", tmp_path / "a", tmp_path / "b")
+    code, text = said("diff", tmp_path / "a", tmp_path / "b")
     assert (code, "only the first has pass 2 of region\n" in text) == (1, True)
     four = [each for each in read_passes(tmp_path / "c") if each.index == 4]
     one = [each for each in read_passes(tmp_path / "c") if each.index == 1]
@@ -125,24 +125,6 @@ def test_no_picture_is_drawn_in_the_step(tmp_path: Path) -> None:
     assert not [*tmp_path.rglob("*.svg"), *tmp_path.rglob("*.html"), *tmp_path.rglob("*.dot")]
 
 
-def test_each_pass_gets_a_picture_and_a_page(tmp_path: Path) -> None:
-    train(tmp_path / "dump", count=3)
-    x = torch.ones(3, requires_grad=True)
-    with bp.region(tmp_path / "dump", name="unreached"):
-        y = x.sin()
-    del y
-    code, text = said("draw", tmp_path / "dump")
-    assert code == 0, text
-    assert len(text.splitlines()) == 12
-    folders = {each.parent for each in tmp_path.rglob("graph.svg")}
-    assert folders == {each.parent for each in tmp_path.rglob("page.html")}
-    assert folders == {each.parent for each in tmp_path.rglob("graph.dot")}
-    assert len(folders) == 4
-    for picture in tmp_path.rglob("graph.svg"):
-        assert ElementTree.parse(picture).getroot().tag == "{http://www.w3.org/2000/svg}svg"
-    assert not [each for each in tmp_path.rglob("*") if each.name.endswith(".part")]
-
-
 def test_nan_is_red_and_modules_are_frames(tmp_path: Path) -> None:
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -157,12 +139,14 @@ def test_nan_is_red_and_modules_are_frames(tmp_path: Path) -> None:
         with bp.region(tmp_path / name, gradients="stats"):
             y = net(torch.ones(3, 2)) * factor
         y.sum().backward()
-        assert said("draw", tmp_path / name)[0] == 0
-    good, bad = ((tmp_path / name / "pass_0000/graph.svg").read_text() for name in ("good", "bad"))
+        for verb, ending in (("draw", "svg"), ("view", "html")):
+            assert said(verb, tmp_path / name, "-o", tmp_path / f"{name}.{ending}")[0] == 0
+    good, bad = ((tmp_path / f"{name}.svg").read_text() for name in ("good", "bad"))
+    assert ElementTree.fromstring(good).tag == "{http://www.w3.org/2000/svg}svg"
     assert 'class="flow-backward flow-bad"' in bad
     assert 'class="flow-backward flow-bad"' not in good
     assert "6 NaN" in bad
     assert "norm" in good
     assert ">inner</text>" in good
-    page = (tmp_path / "bad/pass_0000/page.html").read_text()
+    page = (tmp_path / "bad.html").read_text()
     assert json.loads(re.findall(r'id="data">(.*?)</script>', page)[0])["pairs"][0]["stats"]["rows"]

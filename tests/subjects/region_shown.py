@@ -1,4 +1,4 @@
-"""What `backprint region show` prints of a dump, in a wide window."""
+"""What `backprint show` prints of a dump, in a wide window."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from backprint.cli import main
 
 
 def shown(dump: Path) -> str:
-    done = CliRunner().invoke(main, ["region", "show", str(dump)], env={"COLUMNS": "200"}, catch_exceptions=False)
+    done = CliRunner().invoke(main, ["show", str(dump)], env={"COLUMNS": "200"}, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.stdout

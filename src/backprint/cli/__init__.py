@@ -20,7 +20,6 @@ VERBS = (
     "record",
     "verify",
     "power",
-    "region",
     "ranks",
     "fits",
     "corpus",

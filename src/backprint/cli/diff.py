@@ -1,4 +1,4 @@
-"""`backprint diff A B`."""
+"""`backprint diff A B`, of two samples or two dumps of a region."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from backprint.cli import dumps
 from backprint.cli.options import ALLOW
 from backprint.cli.say import echo, echo_styled
 from backprint.common.collector import collector_paused
@@ -28,9 +29,18 @@ COLORS = {"+": "green", "-": "red", "~": "yellow", "!": "magenta"}
 )
 @ALLOW
 @click.option("--json", "as_json", is_flag=True, help="The differences as one JSON object.")
+@click.option("--run-a", default="latest", show_default=True, help=dumps.RUN_HELP)
+@click.option("--run-b", default="latest", show_default=True, help="The same, of B.")
 @collector_paused()
 def command(
-    before: Path, after: Path, everything: bool, output: Path | None, allow: tuple[str, ...], as_json: bool
+    before: Path,
+    after: Path,
+    everything: bool,
+    output: Path | None,
+    allow: tuple[str, ...],
+    as_json: bool,
+    run_a: str,
+    run_b: str,
 ) -> None:
     """Show what changed between two samples: steps, ports, saved bytes and FLOPs, forward and backward.
 
@@ -38,12 +48,18 @@ def command(
     count. Nothing of a sample is run, and torch is not needed.
 
     Exit codes: 0 if every graph has the same hash, 1 if the graphs differ, 2 if a sample cannot be read.
+
+    Of two dumps of bp.region, gradients are compared edge by edge: two runs, devices, precisions, before and after a
+    change. It exits with 1 unless all edges are in both, and bitwise or close.
     """
     from backprint.common.web_page import check_html
     from backprint.errors import BackprintError, UsageError
     from backprint.tools.diff import compare
     from backprint.tools.diff.words import diff_json, diff_lines
 
+    if dumps.is_dump((before, after), alone=("run_a", "run_b"), both=("everything", "as_json")):
+        dumps.diff(before, after, run_a, run_b, everything, as_json)
+        return
     for place in (before, after):
         if (place / WORLD).is_file():
             raise UsageError(f"{place} is a World: compare its ranks, each of which is a sample ({place / 'rank_0'})")

@@ -1,4 +1,4 @@
-"""`backprint draw SAMPLE -o picture.svg`."""
+"""`backprint draw SAMPLE -o picture.svg`; of a region's dump, one pass."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from backprint.cli import dumps
 from backprint.cli.options import ALLOW
 from backprint.cli.say import echo
 from backprint.common.collector import collector_paused
@@ -36,19 +37,32 @@ from backprint.common.collector import collector_paused
     help="The pixels of a .png for each point.",
 )
 @ALLOW
+@dumps.PASS
+@dumps.RUN
 @collector_paused()
-def command(sample: Path, output: Path, pair: int, nodes: int, scale: float, allow: tuple[str, ...]) -> None:
+def command(
+    sample: Path,
+    output: Path,
+    pair: int,
+    nodes: int,
+    scale: float,
+    allow: tuple[str, ...],
+    number: int | None,
+    run: str,
+) -> None:
     """Draw a sample as a picture: forward on the left, backward on the right, what is saved between them.
 
     Modules are frames, and a loop such as the layers of a model is one frame that shows its first turn. Nothing of the
     sample is run, and torch is not needed.
+
+    For a dump of bp.region: one of its passes, which is the first with NaN, Inf or an error where none is asked for.
     """
     import backprint as bp
-    from backprint.errors import UsageError
-    from backprint.tools.jobs.find import missing_sample
 
-    if wrong := missing_sample((sample,)):
-        raise UsageError(wrong)
+    if dumps.is_dump((sample,), alone=("number", "run"), both=("output", "nodes", "scale")):
+        dumps.draw(sample, run, number, output, nodes, scale)
+        return
+    dumps.check_sample(sample)
     capture = bp.load(sample, allow=allow)
     place = capture.draw(output, pair=pair, nodes=nodes, scale=scale)
     echo(f"{place}: {capture.name}, {capture.pairs[pair].name} of {len(capture.pairs)}")

@@ -1,4 +1,4 @@
-"""`backprint show SAMPLE`."""
+"""`backprint show SAMPLE`, or the dump of a region."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from backprint.cli import dumps
 from backprint.cli.options import ALLOW
 from backprint.cli.say import console, echo, echo_styled, print_table, table_text
 from backprint.common.collector import collector_paused
@@ -27,7 +28,12 @@ from backprint.tools.report.together import guard_texts
 @click.option("--summary", "summary_only", is_flag=True, help="The numbers without the code.")
 @click.option("--all", "everything", is_flag=True, help="Every line, where long lists would be cut.")
 @ALLOW
-@click.option("--json", "as_json", is_flag=True, help="The numbers as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="The numbers as one JSON object; of a dump, one a pass.")
+@click.option(
+    "--bad", is_flag=True, help="Of a dump of bp.region: what has NaN or Inf, of passes with some or an error."
+)
+@dumps.PASS
+@dumps.RUN
 @collector_paused()
 def command(
     sample: Path,
@@ -37,6 +43,9 @@ def command(
     everything: bool,
     allow: tuple[str, ...],
     as_json: bool,
+    bad: bool,
+    number: int | None,
+    run: str,
 ) -> None:
     """Show a sample: its code, and its cost. Nothing of the sample is run, and torch is not needed.
 
@@ -47,15 +56,17 @@ def command(
 
     For a GraphNet sample: its facts, its inputs under their own names with whether they require grad and why, its
     calls.
+
+    For a dump of bp.region: its passes, each with the gradients on its edges and the forward lines of its nodes.
     """
     import backprint as bp
     from backprint.common.formats import GRAPHNET, format_of
-    from backprint.errors import UsageError
     from backprint.tools.cost.costs import summarize
-    from backprint.tools.jobs.find import missing_sample
 
-    if wrong := missing_sample((sample,)):
-        raise UsageError(wrong)
+    if dumps.is_dump((sample,), alone=("bad", "number", "run"), both=("as_json",)):
+        dumps.show(sample, run, bad, number, as_json)
+        return
+    dumps.check_sample(sample)
     if format_of(sample) is GRAPHNET:
         from backprint.cli.graphnet import show
 

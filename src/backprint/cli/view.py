@@ -1,4 +1,4 @@
-"""`backprint view SAMPLE -o page.html`."""
+"""`backprint view SAMPLE -o page.html`; of a region's dump, one pass."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from backprint.cli import dumps
 from backprint.cli.options import ALLOW
 from backprint.cli.say import echo, limits, working
 from backprint.common.collector import collector_paused
@@ -30,24 +31,35 @@ from backprint.tools.jobs.verbs import load_only
 )
 @limits
 @ALLOW
+@dumps.PASS
+@dumps.RUN
 @collector_paused()
 def command(
-    sample: Path, output: Path | None, stats: bool, timeout: float, memory: float | None, allow: tuple[str, ...]
+    sample: Path,
+    output: Path | None,
+    stats: bool,
+    timeout: float,
+    memory: float | None,
+    allow: tuple[str, ...],
+    number: int | None,
+    run: str,
 ) -> None:
     """Make the page of a sample: one HTML file in which forward, backward and what is saved can be looked at.
 
     The page needs no network and no server. Nothing of the sample is run unless `--stats` is given.
+
+    For a dump of bp.region: one of its passes, which is the first with NaN, Inf or an error where none is asked for.
     """
     import backprint as bp
     from backprint.common.web_page import check_html
-    from backprint.errors import UsageError
     from backprint.tools.draw import page_of
-    from backprint.tools.jobs.find import missing_sample
 
-    if wrong := missing_sample((sample,)):
-        raise UsageError(wrong)
     if output is not None:
         check_html(output)
+    if dumps.is_dump((sample,), alone=("number", "run"), both=("output",)):
+        dumps.view(sample, run, number, output)
+        return
+    dumps.check_sample(sample)
     capture = bp.load(sample, allow=allow)
     rows = observed_apart(sample, allow, (timeout, memory)) if stats else None
     page = page_of(capture, rows)

@@ -16,6 +16,9 @@ CAPTURE = "capture.json"
 WORLD = "world.json"
 """The file that says of a folder that its folders `rank_0`, `rank_1` and so on are the samples of ranks."""
 
+GRAPH_JSON = "graph.json"
+"""The file that makes a folder a pass of a region; a dump of a region has a folder for each pass."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Format:
@@ -69,3 +72,10 @@ FORMATS: dict[str, _Format] = {each.name: each for each in (BACKPRINT, GRAPHNET)
 def format_of(folder: Path) -> _Format | None:
     """Return the format of a folder's sample; None if it has none."""
     return next((known for known in FORMATS.values() if known.has_sample(folder)), None)
+
+
+def has_dump(folder: Path) -> bool:
+    """Whether a folder is the dump of a region, or one pass of it, and no sample."""
+    if not folder.is_dir() or format_of(folder) is not None:
+        return False
+    return (folder / GRAPH_JSON).exists() or any(folder.glob(f"*/{GRAPH_JSON}"))

@@ -39,8 +39,12 @@ def compare(name: str, role: str, value: Tensor | None, expected: Tensor | None)
     value, expected = value.detach().resolve_conj().resolve_neg(), expected.detach().resolve_conj().resolve_neg()
     if same_bits(value, expected):
         return PortVerdict(name, role, "bitwise")
-    error = distance(value, expected)
-    tolerance = TOLERANCE.get(str(expected.dtype)[6:], 0.0)
+    return verdict_of_error(name, role, distance(value, expected), str(expected.dtype)[6:])
+
+
+def verdict_of_error(name: str, role: str, error: float, *dtypes: str) -> PortVerdict:
+    """Return the verdict of a port that is not bitwise: the tolerance is the largest of these dtypes."""
+    tolerance = max(TOLERANCE.get(dtype, 0.0) for dtype in dtypes)
     verdict = "close" if error <= tolerance else "wrong"
     return PortVerdict(name, role, verdict, f"relative error {error:.3g}, tolerance {tolerance:.3g}", error)
 
@@ -193,7 +197,7 @@ def judge(key: PortKey, value: Tensor | None, kept: Row | None) -> PortVerdict:
     )
     for left, right in zip(now["leading"], kept["leading"], strict=True):
         error = max(error, _scaled_distance(left, right, kept["max"]))
-    verdict = _port_from_error(name, role, error, now["dtype"])
+    verdict = verdict_of_error(name, role, error, now["dtype"])
     return replace(verdict, detail=f"digest {now['digest']} is not {kept['digest']}; {verdict.detail}")
 
 
@@ -211,13 +215,6 @@ def _scaled_distance(left: float | str, right: float | str, scale: float | str) 
     if not (math.isfinite(a) and math.isfinite(b)):
         return math.inf
     return abs(a - b) / max(size if math.isfinite(size) else abs(b), 1e-30)
-
-
-def _port_from_error(name: str, role: str, error: float, dtype: str) -> PortVerdict:
-    """Return the verdict of a port with this error."""
-    tolerance = TOLERANCE.get(dtype, 0.0)
-    verdict = "close" if error <= tolerance else "wrong"
-    return PortVerdict(name, role, verdict, f"relative error {error:.3g}, tolerance {tolerance:.3g}", error)
 
 
 # ---- Results of one step, and comparisons of two steps

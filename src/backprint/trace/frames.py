@@ -8,6 +8,8 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
+import gc
+import inspect
 import io
 import linecache
 import logging
@@ -40,6 +42,19 @@ def is_users(file: str) -> bool:
     if file == contextlib.__file__ or file.endswith("typing_extensions.py"):
         return False  # their wrappers call functions of torch that are decorated
     return not (file.startswith((_TORCH, "<frozen")) or file in ("<string>", "<eval_with_key>"))
+
+
+def variables(frame: FrameType) -> dict[str, Any]:
+    """Return a frame's variables. Python's snapshot of a function's variables is cleared: it would keep tensors
+    alive."""
+    if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        return dict(frame.f_locals)
+    dictionaries_before = {id(dictionary) for dictionary in gc.get_referents(frame) if type(dictionary) is dict}
+    snapshot = frame.f_locals
+    variables_ = dict(snapshot)
+    if type(snapshot) is dict and id(snapshot) not in dictionaries_before:
+        snapshot.clear()
+    return variables_
 
 
 LIBRARY = ("nn", "optim", "distributions", "special", "linalg", "fft", "signal", "sparse")

@@ -26,18 +26,29 @@ def draw_capture(
     capture: Capture, path: str | os.PathLike[str], pair: int = 0, nodes: int = READABLE, scale: float = 2.0
 ) -> Path:
     """Draw a Pair of a Capture to a file, whose ending says in which format."""
-    place = Path(path)
-    draw = FORMATS.get(place.suffix.lower())
-    if draw is None:
-        ending = f"not with {place.suffix!r}" if place.suffix else "and this has no ending"
-        raise UsageError(f"{str(path)!r}: the name of a picture ends with {', '.join(FORMATS)}, {ending}")
+    draw = _format_of_picture(path)
     check_numbers(pair, nodes, scale)
     count = len(capture.pairs)
     if pair >= count:
         pairs = "1 pair" if count == 1 else f"{count} pairs"
         raise UsageError(f"{capture.name} has {pairs}, numbered from 0: there is no pair {pair}")
     title = capture.name if len(capture.pairs) == 1 else f"{capture.name}, {capture.pairs[pair].name}"
-    return write_file(place, [draw(drawn_pair(capture.pairs[pair]), title, nodes, scale)])
+    return write_file(Path(path), [draw(drawn_pair(capture.pairs[pair]), title, nodes, scale)])
+
+
+def write_picture(drawn: DrawnPair, path: str | os.PathLike[str], nodes: int = READABLE, scale: float = 2.0) -> Path:
+    """Draw what is laid out already to a file, whose ending says in which format."""
+    return write_file(Path(path), [_format_of_picture(path)(drawn, drawn.scene.name, nodes, scale)])
+
+
+def _format_of_picture(path: str | os.PathLike[str]) -> Callable[[DrawnPair, str, int, float], bytes]:
+    """Return what draws a picture in the format that the ending of a path says."""
+    suffix = Path(path).suffix
+    draw = FORMATS.get(suffix.lower())
+    if draw is None:
+        ending = f"not with {suffix!r}" if suffix else "and this has no ending"
+        raise UsageError(f"{str(path)!r}: the name of a picture ends with {', '.join(FORMATS)}, {ending}")
+    return draw
 
 
 def check_numbers(pair: int, nodes: int, scale: float) -> None:

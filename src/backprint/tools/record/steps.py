@@ -9,8 +9,6 @@ nothing else.
 from __future__ import annotations
 
 import contextlib
-import gc
-import inspect
 import os
 import re
 import threading
@@ -81,7 +79,7 @@ def _objects_in_frames(frame: Any) -> list[tuple[str, Any]]:
     roots: list[tuple[str, Any]] = []
     while frame is not None:
         if frames.is_users(frame.f_code.co_filename):
-            roots += variables(frame).items()
+            roots += frames.variables(frame).items()
         frame = frame.f_back
     return list(_reachable_names(roots))
 
@@ -120,19 +118,6 @@ def named_tensors(reachable: Sequence[tuple[str, Any]]) -> Named:
         if isinstance(value, Tensor):
             named.setdefault(id(opened(value)), (prefix, value))
     return named
-
-
-def variables(frame: FrameType) -> dict[str, Any]:
-    """Return a frame's variables. Python's snapshot of a function's variables is cleared: it would keep tensors
-    alive."""
-    if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-        return dict(frame.f_locals)
-    dictionaries_before = {id(dictionary) for dictionary in gc.get_referents(frame) if type(dictionary) is dict}
-    snapshot = frame.f_locals
-    variables_ = dict(snapshot)
-    if type(snapshot) is dict and id(snapshot) not in dictionaries_before:
-        snapshot.clear()
-    return variables_
 
 
 def _reachable_names(roots: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

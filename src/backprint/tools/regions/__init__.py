@@ -2,7 +2,8 @@
 
 This module is the face: `region` and `compare`.
 
-- `nouns`: a pass, its nodes and its edges. `watch`: the nodes and operators that are made inside open blocks.
+- `nouns`: a pass, its nodes and its edges. `watch`: the nodes and operators that are made inside open blocks;
+  `records`: what is kept of them; `names`: what they are called; `origins`: where their NaN and Inf come from.
 - `follow`: one backward call, followed over the nodes of a region. `build`: a pass of it. `context`: the context
   manager.
 - `dumps`: passes on disk. `comparing`: two dumps. `pictures`: a pass as a picture and a page.
@@ -11,6 +12,7 @@ This module is the face: `region` and `compare`.
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from backprint.common.tried import warn_with_this_torch
@@ -40,10 +42,13 @@ def region(
     or an error, and `limit=5` at most five. Of a decorated function, `derivative=True` says too whether its backward is
     the derivative of its forward: in `region.derivatives`, from the first call, which is captured before it runs.
     """
-    from backprint.tools.regions.context import make_region
+    from backprint.tools.regions.context import Region, bounds_of
 
     warn_with_this_torch()
-    return make_region(path, gradients, stacks, name, every, limit, only_bad, derivative)
+    frame = sys._getframe(1)
+    site = f"{frame.f_code.co_filename}:{frame.f_lineno}"  # regions on one line count their passes together
+    bounds = bounds_of(every, limit, only_bad, gradients)
+    return Region(path, gradients, stacks, name, bounds, site, derivative)
 
 
 def compare(
@@ -53,7 +58,7 @@ def compare(
     run_a: str = "latest",
     run_b: str = "latest",
 ) -> DumpComparison:
-    """Compare two dumps of a region edge by edge, as `backprint region compare A B` does.
+    """Compare two dumps of a region edge by edge, as `backprint diff A B` does.
 
     `run_a` and `run_b` choose a run of a script where several wrote into one dump: `"latest"`, `"all"` or a run's name.
     """

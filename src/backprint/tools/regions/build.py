@@ -6,14 +6,15 @@ It is made from a BackwardCall, which `follow.py` fills while autograd runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from backprint.tools.regions import watch
-from backprint.tools.regions.follow import BackwardCall, KeptGradient, NodeFlow, ReachedNode, root_node
+from backprint._torch.autograd import metadata_of_inputs
+from backprint.tools.regions import names
+from backprint.tools.regions.follow import BackwardCall, KeptGradient, ReachedNode, dtype_text, root_node
 from backprint.tools.regions.nouns import (
     LEVELS,
     RUN,
@@ -23,10 +24,10 @@ from backprint.tools.regions.nouns import (
     Node,
     NonfiniteOrigin,
     Pass,
-    RegionForward,
     Unwatched,
 )
-from backprint.tools.regions.watch import NodeRecord, NonfiniteSource, OperatorRun, stack_line
+from backprint.tools.regions.origins import origin_of
+from backprint.tools.regions.records import OperatorRun
 
 
 class PassBuild:
@@ -46,6 +47,7 @@ class PassBuild:
     def __init__(self, core: Any, call: BackwardCall) -> None:
         self.core, self.call = core, call
         self.ran = [node for node in call.flows if self.is_inside(node)]
+        self.inside = set(self.ran)
         self.keeps_values, self.keeps_stats = (LEVELS.index(core.level) >= level for level in (2, 1))
         self.titles: dict[Any, str] = {}
         self.user_names = core.names.here()
@@ -57,19 +59,23 @@ class PassBuild:
     def make_pass(self, index: int, error: str) -> Pass:
         """Make the Pass. `index` is its number among the passes of the region, and `error` the exception of the
         backward, or ''."""
-        inside = set(self.ran)
-        fed_by_region = {target for node in self.ran for target, _ in self.call.nodes[node].targets}
+        inside, reached = self.inside, self.call.nodes
+        fed_by_region = {target for node in self.ran for target, _ in reached[node].targets}
         # The nodes of the region, those that take gradients from them, and those that return gradients to them.
         near = [
             node
             for node in self.call.flows
-            if node in inside
-            or node in fed_by_region
-            or any(target in inside for target, _ in self.call.nodes[node].targets)
+            if node in inside or node in fed_by_region or any(target in inside for target, _ in reached[node].targets)
         ]
-        self.name_nodes([*near, *self.targets_not_run(near, inside)], inside)
-        edges = [edge for node in near for edge in self.edges_from(node, inside)]
-        inputs = [row for node in near if node in inside or node in fed_by_region for row in self.gradients_taken(node)]
+        # `torch.autograd.grad` stops before the nodes of its inputs: these are given gradients, and do not run.
+        not_run = [
+            target[0]
+            for node in self.ran
+            for target, kept in zip(reached[node].slots, self.call.flows[node].returned, strict=False)
+            if target is not None and kept is not None and target[0] not in self.call.flows
+        ]
+        nodes = list(dict.fromkeys([*near, *not_run]))
+        self.name_nodes(nodes)
         return Pass(
             self.core.title,
             index,
@@ -77,59 +83,43 @@ class PassBuild:
             self.call.seconds,
             self.core.level,
             self.backward_roots(),
-            tuple(self.make_node(node, node in inside) for node in self.named_nodes_in_order(near)),
-            tuple(edges),
-            tuple(inputs),
+            tuple(map(self.make_node, nodes)),
+            tuple(edge for node in near for edge in self.edges_from(node)),
+            tuple(
+                row for node in near if node in inside or node in fed_by_region for row in self.gradients_taken(node)
+            ),
             error,
             tuple(f"{type(watching_error).__name__}: {watching_error}" for watching_error in self.call.errors[:3]),
-            {"torch": torch.__version__},
+            torch.__version__,
             self.origin(near),
             RUN,
         )
 
-    def targets_not_run(self, near: list[Any], inside: set[Any]) -> list[Any]:
-        """Return the nodes that a node of the region returned a gradient for, and that did not run.
-        `torch.autograd.grad` stops before the nodes of its inputs, so these have gradients and do not run."""
-        nodes: dict[Any, None] = {}
-        for node in near:
-            for target, kept in zip(self.call.nodes[node].slots, self.call.flows[node].returned, strict=False):
-                if node in inside and target is not None and kept is not None and target[0] not in self.call.flows:
-                    nodes[target[0]] = None
-        return list(nodes)
-
-    def named_nodes_in_order(self, near: list[Any]) -> list[Any]:
-        """Return the nodes of the Pass: those that ran, in the order in which they ran, and then those that did not."""
-        ran = set(near)
-        return [*near, *(node for node in self.titles if node not in ran)]
-
     # ---- Names
 
-    def name_nodes(self, near: list[Any], inside: set[Any]) -> None:
+    def name_nodes(self, nodes: Sequence[Any]) -> None:
         """Choose the name of each node.
 
         If several nodes would have one name, numbers are appended: to nodes of the region in the order in which the
-        forward made them, and then to the others in the order of `near`.
+        forward made them, and then to the others in the order in which they ran.
         """
         used_names: dict[str, int] = {}
-        self.titles.update(_titles_inside(self.core, self.call.nodes, inside, used_names))
-        for node in near:
-            if node not in inside:
-                self.titles[node] = watch.unique_title(self.name_of_outside_node(node), used_names)
-
-    def name_of_outside_node(self, node: Any) -> str:
-        """Return the name of a node that was not made in the region."""
-        if watch.is_leaf(self.call.nodes[node].kind):
-            return self.name_of_leaf(node.variable) or "leaf"
-        return self.call.nodes[node].kind
-
-    def name_of_leaf(self, tensor: Tensor) -> str:
-        """Return the user's name for a leaf tensor, or ''."""
-        return self.core.names.parameter(tensor) or self.user_names.get((id(tensor), -1), "")
+        outside = [node for node in nodes if node not in self.inside]
+        for node in (*sorted(self.ran, key=lambda node: self.call.nodes[node].seq), *outside):
+            reached = self.call.nodes[node]
+            if node in self.inside:
+                name = names.title_of(reached.kind, reached.record, id(self.core))
+            elif names.is_leaf(reached.kind):  # by the user's name, where there is one
+                leaf = node.variable
+                name = self.core.names.parameter(leaf) or self.user_names.get((id(leaf), -1), "") or "leaf"
+            else:
+                name = reached.kind
+            self.titles[node] = names.unique_title(name, used_names)
 
     def name_of_tensor(self, node: Any, place: int) -> str:
         """Return the name of the forward tensor whose gradient a node takes at this input."""
         reached = self.call.nodes[node]
-        if watch.is_leaf(reached.kind):
+        if names.is_leaf(reached.kind):
             return self.titles[node]
         record = reached.record if self.is_inside(node) else None
         user_name = (record.outputs.get(place) if record is not None else None) or self.user_names.get(
@@ -137,7 +127,7 @@ class PassBuild:
         )
         if user_name:
             return user_name
-        return self.titles[node] if len(watch.input_metadata(node)) == 1 else f"{self.titles[node]}.{place}"
+        return self.titles[node] if len(metadata_of_inputs(node)) == 1 else f"{self.titles[node]}.{place}"
 
     # ---- The parts of a Pass
 
@@ -146,7 +136,7 @@ class PassBuild:
         backward that has some; None if there are none."""
         if not self.keeps_stats:
             return Unwatched()
-        for node in sorted(self.ran, key=lambda node: _node_record(self.call.nodes[node]).seq):
+        for node in sorted(self.ran, key=lambda node: self.call.nodes[node].seq):
             for run in _runs_of_node(self.call.nodes[node]):
                 if run.bad_results and run.source is not None and run.source.what == "NaN":
                     return origin_of(self.core, run)
@@ -176,7 +166,7 @@ class PassBuild:
         runs = [run for run in _runs_of_node(reached) if run.source is not None and not run.source.from_number]
         if runs:
             return origin_of(self.core, runs[0])
-        target, node_of_pass = reached.slots[slot], self.make_node(node, True)
+        target, node_of_pass = reached.slots[slot], self.make_node(node)
         tensor = self.name_of_tensor(*target) if target is not None else ""
         return NonfiniteOrigin(
             _nonfinite_kind(flow.returned[slot]),
@@ -197,7 +187,7 @@ class PassBuild:
         They came into the region with this gradient, with one exception: if the gradient is a sum of finite gradients
         that nodes of the region returned, a hook or the addition made them.
         """
-        node_of_pass = self.make_node(node, True)
+        node_of_pass = self.make_node(node)
         incoming = self.call.flows[node].taken
         summands = [
             (source, returned)
@@ -218,60 +208,43 @@ class PassBuild:
             )
         return NonfiniteOrigin(what, "gradients", *where)
 
-    def make_node(self, node: Any, inside: bool) -> Node:
+    def make_node(self, node: Any) -> Node:
         """Return the Node of a Pass for an autograd node."""
         reached = self.call.nodes[node]
-        leaf = watch.is_leaf(reached.kind)
-        tensors = tuple(self.name_of_tensor(node, place) for place in range(len(watch.input_metadata(node))))
-        if not inside or reached.record is None:
-            return Node(
-                self.titles[node],
-                reached.kind,
-                False,
-                tensors=tensors,
-                leaf=leaf,
-                opaque=watch.why_opaque(reached.kind),
-            )
-        record = reached.record
-        stack = record.stack if self.core.stacks else ()
+        record = reached.record if node in self.inside else None
         return Node(
             self.titles[node],
             reached.kind,
-            True,
-            watch.operator_names(reached.kind, record),
-            stack,
-            record.line,
-            tensors,
-            leaf,
-            watch.why_opaque(reached.kind),
-            self.core.names.module_of_node(record),
+            record is not None,
+            names.operator_names(reached.kind, record) if record is not None else (),
+            record.stack if record is not None and self.core.stacks else (),
+            record.line if record is not None else None,
+            tuple(self.name_of_tensor(node, place) for place in range(len(metadata_of_inputs(node)))),
+            names.is_leaf(reached.kind),
+            names.why_opaque(reached.kind),
+            self.core.names.module_of_node(record) if record is not None else "",
         )
 
-    def edges_from(self, node: Any, inside: set[Any]) -> list[Edge]:
-        """Return the edges that begin at a node and of which at least one end is in the region."""
-        flow = self.call.flows[node]
-        edges = []
-        for slot, target in enumerate(self.call.nodes[node].slots):
-            if target is None or not flow.returned or not (node in inside or target[0] in inside):
+    def edges_from(self, node: Any) -> Iterator[Edge]:
+        """Yield the edges that begin at a node and of which at least one end is in the region."""
+        returned = self.call.flows[node].returned
+        for slot, target in enumerate(self.call.nodes[node].slots if returned else ()):
+            kept = returned[slot] if slot < len(returned) else None
+            if target is None or target[0] not in self.titles or not {node, target[0]} & self.inside:
                 continue
-            kept = flow.returned[slot] if slot < len(flow.returned) else None
-            if target[0] not in self.titles or (kept is None and target[0] not in self.call.flows):
-                continue
-            name = f"{self.titles[node]}:{slot} -> {self.titles[target[0]]}:{target[1]}"
-            endpoints = (self.titles[node], self.titles[target[0]], slot, target[1], self.name_of_tensor(*target))
-            edges.append(Edge(name, *endpoints, kept is not None, **self.fields_of_gradient(kept, *target)))
-        return edges
+            if kept is not None or target[0] in self.call.flows:
+                ends = self.titles[node], self.titles[target[0]]
+                name, tensor = f"{ends[0]}:{slot} -> {ends[1]}:{target[1]}", self.name_of_tensor(*target)
+                gradient = self.fields_of_gradient(kept, *target)
+                yield Edge(name, *ends, slot, target[1], tensor, kept is not None, **gradient)
 
-    def gradients_taken(self, node: Any) -> list[Input]:
-        """Return the gradients that a node took, each as an Input of the Pass."""
-        flow: NodeFlow = self.call.flows[node]
-        inputs = []
-        for place, kept in enumerate(flow.taken):
+    def gradients_taken(self, node: Any) -> Iterator[Input]:
+        """Yield the gradients that a node took, each as an Input of the Pass."""
+        title = self.titles[node]
+        for place, kept in enumerate(self.call.flows[node].taken):
             if kept is not None:
-                name = f"{self.titles[node]}:{place}"
-                position = (self.titles[node], place, self.name_of_tensor(node, place))
-                inputs.append(Input(name, *position, **self.fields_of_gradient(kept, node, place)))
-        return inputs
+                gradient = self.fields_of_gradient(kept, node, place)
+                yield Input(f"{title}:{place}", title, place, self.name_of_tensor(node, place), **gradient)
 
     def fields_of_gradient(self, kept: KeptGradient | None, target: Any, place: int) -> dict[str, Any]:
         """Return shape, dtype and device of a gradient, and its statistics and values if this region keeps them.
@@ -282,11 +255,11 @@ class PassBuild:
         if kept is not None:
             stats, value = kept.stats if self.keeps_stats else None, kept.value if self.keeps_values else None
             return dict(shape=kept.shape, dtype=kept.dtype, device=kept.device, stats=stats, gradient=value)
-        expected = watch.input_metadata(target)
+        expected = metadata_of_inputs(target)
         if place >= len(expected):
             return dict(shape=(), dtype="", device="")
         shape = tuple(size if type(size) is int else -1 for size in expected[place].shape)  # a ragged size is -1
-        return dict(shape=shape, dtype=watch.dtype_text(expected[place].dtype), device=str(expected[place].device))
+        return dict(shape=shape, dtype=dtype_text(expected[place].dtype), device=str(expected[place].device))
 
     def backward_roots(self) -> tuple[BackwardRoot, ...]:
         """Return the tensors on which the backward was called."""
@@ -323,94 +296,5 @@ def _runs_of_node(reached: ReachedNode) -> tuple[OperatorRun, ...]:
     if reached.record is None:
         return ()
     # Autograd makes a node before its operator runs; `after` has the operators that ran after the node was made.
-    run = watch.operator_of(reached.kind, reached.record) or next(iter(reached.record.after), None)
+    run = names.operator_of(reached.kind, reached.record) or next(iter(reached.record.after), None)
     return (*reached.record.within, *((run,) if run is not None else ()))
-
-
-def origin_of(core: Any, run: OperatorRun) -> NonfiniteOrigin:
-    """Return where the NaN or Inf of an operator come from: an operator of the region's forward, or a tensor from
-    outside of the region."""
-    source = run.source
-    assert source is not None
-    at = stack_line(source.frame) if source.frame is not None else None
-    # `born`: an operator made them; else they came in with a tensor.
-    if source.born and source.is_in(core):
-        return NonfiniteOrigin(source.what, "forward", source.op, at, detail=_describe_inf(source.of))
-    # They came in with a tensor, and the source is the first operator that took this tensor. If that operator is in the
-    # region, it is named; else the operator of `run` is.
-    taken_in_region = source if source.is_in(core) else None
-    line_of_run = stack_line(run.frame) if run.frame is not None else None
-    op, line = (source.op, at) if taken_in_region else (run.name, line_of_run)
-    name = _tensor_title(core, taken_in_region or run)
-    detail = f"born in {source.op}" + (f" at {at}" if at is not None else "") if source.born else ""
-    return NonfiniteOrigin(source.what, "inputs", op, line, name, detail=detail)
-
-
-def _tensor_title(core: Any, holder: NonfiniteSource | OperatorRun) -> str:
-    """Return the region's name for the tensor with which NaN or Inf came to an operator. `taken` is a weak reference to
-    it: a parameter has its path, any other tensor the title that it had then."""
-    tensor = holder.taken() if holder.taken is not None else None
-    return (core.names.parameter(tensor) if tensor is not None else "") or holder.title
-
-
-def _describe_inf(source: NonfiniteSource | None) -> str:
-    """Return a text that says from which Inf an operator made a NaN (as `inf - inf` does), and where that Inf came
-    from; '' if there was none."""
-    if source is None:
-        return ""
-    if not source.born:
-        return f"of {source.what} that came in from outside"
-    at = f" at {stack_line(source.frame)}" if source.frame is not None else ""
-    return f"of {source.what} from {source.op}{at}"
-
-
-def _node_record(reached: ReachedNode) -> NodeRecord:
-    """Return the record of a node that was made in the region, which always has one."""
-    assert reached.record is not None
-    return reached.record
-
-
-def _titles_inside(
-    core: Any, nodes: Mapping[Any, ReachedNode], inside: Iterable[Any], used_names: dict[str, int]
-) -> dict[Any, str]:
-    """Name the nodes of a region in the order in which the forward made them. `used_names` counts the names in use."""
-    titles: dict[Any, str] = {}
-    for node in sorted(inside, key=lambda node: _node_record(nodes[node]).seq):
-        # `number` counts the operators of this name in the region's forward, from 0: `mul`, `mul_1`.
-        name, number = watch.base_title(nodes[node].kind, nodes[node].record, id(core))
-        titles[node] = watch.unique_title(name if not number else f"{name}_{number}", used_names)
-    return titles
-
-
-# ---- The forward of a region that no backward has reached
-
-
-def forward_of_region(core: Any, nodes: dict[Any, ReachedNode]) -> RegionForward:
-    """Return the autograd graph of a region's forward. `nodes` are those that can be reached from the tensors that the
-    block has left in the user's variables."""
-    inside = [node for node, reached in nodes.items() if core in reached.cores]
-    used_names: dict[str, int] = {}
-    titles = _titles_inside(core, nodes, inside, used_names)
-    user_names = core.names.here()
-    edges = []
-    for node in list(titles):
-        for target, place in nodes[node].targets:
-            if target not in titles:
-                is_leaf = watch.is_leaf(nodes[target].kind)
-                title = core.names.parameter(target.variable) if is_leaf else ""
-                title = title or user_names.get((id(target.variable), -1) if is_leaf else (id(target), place), "")
-                titles[target] = watch.unique_title(title or ("leaf" if is_leaf else nodes[target].kind), used_names)
-            record = nodes[target].record
-            tensor = record.outputs.get(place, "") if record is not None and core in nodes[target].cores else ""
-            tensor = tensor or user_names.get((id(target), place), "") or titles[target]
-            edges.append((titles[target], titles[node], tensor))
-    rows = []
-    for node, title in titles.items():
-        reached = nodes[node]
-        if core not in reached.cores:
-            rows.append(Node(title, reached.kind, False, leaf=watch.is_leaf(reached.kind)))
-            continue
-        record = _node_record(reached)
-        ops, module = watch.operator_names(reached.kind, record), core.names.module_of_node(record)
-        rows.append(Node(title, reached.kind, True, ops, record.stack, record.line, module=module))
-    return RegionForward(tuple(rows), tuple(edges))

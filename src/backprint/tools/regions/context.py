@@ -6,7 +6,6 @@ still writes its passes. It never keeps a node, a graph or a gradient of the pro
 
 from __future__ import annotations
 
-import atexit
 import functools
 import heapq
 import inspect
@@ -14,32 +13,24 @@ import os
 import sys
 import threading
 import warnings
-import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
+from types import FrameType, TracebackType
 from typing import Any, TypeVar, overload
-
-from torch import Tensor
 
 from backprint.errors import RegionError, UsageError, describe_error
 from backprint.graph.verdicts import CANNOT_TELL, Derivative
 from backprint.tools.regions import watch
-from backprint.tools.regions.build import PassBuild, forward_of_region, origin_of
-from backprint.tools.regions.dumps import DumpedPass, forget_numbers, write_pass, write_unreached
-from backprint.tools.regions.follow import BackwardCall, reachable_nodes
-from backprint.tools.regions.nouns import LEVELS, NonfiniteOrigin, Pass, RegionForward, UnreachedOperator, Unwatched
-from backprint.tools.regions.watch import (
-    NodeRecord,
-    OperatorRun,
-    UserNames,
-    operator_of,
-    stack_line,
-    tag_of,
-    visible_variables,
-)
+from backprint.tools.regions.build import PassBuild
+from backprint.tools.regions.dumps import DumpedPass, write_pass
+from backprint.tools.regions.follow import BackwardCall
+from backprint.tools.regions.names import UserNames, operator_of, visible_variables
+from backprint.tools.regions.nouns import LEVELS, NonfiniteOrigin, Pass, UnreachedOperator, Unwatched
+from backprint.tools.regions.origins import origin_of
+from backprint.tools.regions.records import Frame, NodeRecord, OperatorRun, stack_line
+from backprint.tools.regions.watch import tag_of
 
 # ---- How many passes are kept
 # Passes are counted over the regions of one folder, name and line of code in one process: a loop makes a new region on
@@ -55,7 +46,7 @@ class PassBounds:
     only_bad: bool = False
 
 
-def _bounds_of(every: Any, limit: Any, only_bad: Any, gradients: str) -> PassBounds:
+def bounds_of(every: Any, limit: Any, only_bad: Any, gradients: str) -> PassBounds:
     """Check the options of `bp.region`, and make PassBounds of them."""
     for name, value, free in (("every", every, False), ("limit", limit, True)):
         if value is None and free:
@@ -135,7 +126,7 @@ class RegionCore:
     def __init__(
         self, path: Path | None, level: str, stacks: bool, title: str | None, bounds: PassBounds, key: tuple[str, ...]
     ) -> None:
-        self.path, self.level, self.stacks, self.bounds, self.key = path, level, stacks, bounds, key
+        self.path, self.level, self.stacks, self.bounds = path, level, stacks, bounds
         self.watches = level != "none"
         self.count = PassCount() if path is None else _count_of(*key)
         self.reached = False
@@ -145,25 +136,16 @@ class RegionCore:
         self.passes: list[Pass | DumpedPass] = []
         self.errors: list[str] = []
         self.names = UserNames()
-        self.waiting: dict[int, NodeRecord] = {}
-        self.lost: Counter[tuple[str, tuple[CodeType, int] | None]] = Counter()
-        self.all: Counter[tuple[str, tuple[CodeType, int] | None]] = Counter()
+        # The operators that ran, and those that made nodes and whose nodes no pass has run, by name and line.
+        self.all: Counter[tuple[str, Frame | None]] = Counter()
+        self.unrun: Counter[tuple[str, Frame | None]] = Counter()
         self.ranks: Counter[str] = Counter()
         self.fresh = False
-        self.living = 0
-        self.written = False
-        self.forward = RegionForward()
         self.lock = threading.RLock()
 
     # ---- Called by `watch`
 
-    def node_made(self, record: NodeRecord) -> None:
-        """Count a node that was made in an open block, and keep its record until a pass reaches it."""
-        with self.lock:
-            self.living += 1
-            self.waiting[record.seq] = record
-
-    def operator_ran(self, ran: OperatorRun) -> None:
+    def operator_ran(self, ran: OperatorRun, made_nodes: bool) -> None:
         """Count an operator that ran in an open block. Counts restart after a pass: each step has the same names."""
         with self.lock:
             if self.fresh:
@@ -174,26 +156,15 @@ class RegionCore:
             if ran.nodes:
                 ran.rank[id(self)] = self.ranks[ran.packet]
                 self.ranks[ran.packet] += 1
+            if made_nodes and not ran.view:  # a changed view gets another node
+                ran.unrun.add(id(self))
+                self.unrun[ran.name, ran.frame] += 1
 
     def went_bad(self, ran: OperatorRun) -> None:
         """Keep the first operator that returned NaN or Inf; a constant Inf of the program itself does not count."""
         if ran.source is not None and not ran.source.from_number:
             with self.lock:
                 self.bads.setdefault(ran.source.what, ran)
-
-    def nodes_died(self, records: list[NodeRecord]) -> None:
-        """Count the nodes that were freed; an operator whose nodes no pass reached is lost."""
-        with self.lock:
-            self.living -= len(records)
-            for record in records:
-                if self.waiting.pop(record.seq, None) is None or record.touched or not record.after:
-                    continue
-                ran = record.after[0]
-                if record is ran.nodes[-1] and not ran.view:  # a changed view gets another node
-                    self.lost[ran.name, ran.frame] += 1
-            over = self.closed and not self.living
-        if over:
-            self.settle()
 
     # ---- Called by `follow`
 
@@ -230,11 +201,11 @@ class RegionCore:
             self.dump(len(self.passes) - 1)
 
     def reach(self, kind: str, record: NodeRecord) -> None:
-        """Mark a node as reached, and the others that were made for the same operator."""
-        self.waiting.pop(record.seq, None)
-        ran = operator_of(kind, record)
-        for node in ran.nodes if ran is not None else ():
-            self.waiting.pop(node.seq, None)
+        """Mark the operator that a node was made for as reached."""
+        ran = operator_of(kind, record) or next(iter(record.after), None)
+        if ran is not None and id(self) in ran.unrun:
+            ran.unrun.discard(id(self))
+            self.unrun[ran.name, ran.frame] -= 1
 
     def dump(self, index: int) -> None:
         """Write a pass to disk; one that cannot be written stays in memory, with a warning."""
@@ -259,41 +230,16 @@ class RegionCore:
         self.errors.append(text)
         warnings.warn(f"backprint: {text}", RuntimeWarning, stacklevel=4)
 
-    # ---- The end of a region
+    # ---- Results of a region
 
     def unreached(self) -> list[UnreachedOperator]:
         """Return the operators that no pass has reached; before the first pass, all that ran."""
         with self.lock:
-            if not self.reached:
-                counts = self.all
-            else:
-                counts = Counter(self.lost)
-                operators = {id(record.after[0]): record.after[0] for record in self.waiting.values() if record.after}
-                counts.update((ran.name, ran.frame) for ran in operators.values())
             return [
                 UnreachedOperator(name, stack_line(frame) if frame else None, count)
-                for (name, frame), count in counts.items()
+                for (name, frame), count in (self.unrun if self.reached else self.all).items()
                 if count
             ]
-
-    def settle(self) -> None:
-        """Write the forward of a region that no pass has reached and none can reach any more."""
-        with self.lock:
-            if self.reached or self.written or self.path is None:
-                return
-            self.written = True
-            if not self.keeps_unreached():
-                return
-            try:
-                write_unreached(self.title, self.head, self.forward, self.unreached(), self.origin(), self.path)
-            except (OSError, RegionError) as error:
-                self.failed(RegionError(f"{self.path}: the forward of {self.title} could not be written: {error}"))
-
-    def keeps_unreached(self) -> bool:
-        """Whether the forward of an unreached region is kept: the bounds of passes count such forwards separately."""
-        count = _count_of(*self.key, "unreached")
-        due = count.is_due(count.take(), self.bounds)
-        return due and (not self.bounds.only_bad or "NaN" in self.bads) and count.keep(self.bounds)
 
     def origin(self) -> NonfiniteOrigin | Unwatched | None:
         """Return where the NaN of the forward come from, or else its Inf; None where there are none."""
@@ -302,10 +248,6 @@ class RegionCore:
         if ran is not None:
             return origin_of(self, ran)
         return None if self.watches else Unwatched()
-
-    def __del__(self) -> None:
-        if self.closed and not sys.is_finalizing():
-            self.settle()
 
 
 # ---- Region
@@ -339,7 +281,6 @@ class Region:
             )
         if place is not None and not place.exists():
             _forget_counts(str(place))
-            forget_numbers(str(place))
         self._core = RegionCore(place, gradients, bool(stacks), name, bounds, (str(place), name or "", site))
         self._state = "new"
         self._frame: FrameType | None = None
@@ -353,8 +294,9 @@ class Region:
                 "derivative=True needs a function, because it runs once more: put the block into one, and decorate it "
                 "with @bp.region(derivative=True)"
             )
-        self._begin(sys._getframe(1), {})
-        self._frame = sys._getframe(1)
+        frame = sys._getframe(1)
+        self._begin(visible_variables(frame))
+        self._frame = frame
         return self
 
     def __exit__(
@@ -389,14 +331,18 @@ class Region:
                 is_forward = bool(args) and getattr(type(args[0]), "forward", None) is inside
                 target, rest = (args[0], args[1:]) if is_forward else (function, args)
                 self._derivatives += _derivatives_of_call(target, rest, kwargs, function.__qualname__)
-            with _Block(self, arguments) as left:
+            self._begin(arguments)
+            left: dict[str, Any] = {}
+            try:
                 left["result"] = result = function(*args, **kwargs)
-            return result
+                return result
+            finally:
+                self._end(left)
 
         inside.region = self  # type: ignore[attr-defined]  # so that what is decorated leads to its passes
         return inside  # type: ignore[return-value]  # functools.wraps gives it the same signature
 
-    def _begin(self, frame: FrameType | None, arguments: dict[str, Any]) -> None:
+    def _begin(self, seen: dict[str, Any]) -> None:
         if self._state == "finished":
             raise UsageError(USED)
         if self._state == "open":
@@ -410,39 +356,22 @@ class Region:
             except OSError as error:
                 self._state = "finished"
                 raise RegionError(f"{core.path}: the folder could not be made: {error.strerror}") from error
-        seen = arguments if frame is None else visible_variables(frame)
         core.names.keep(core.names.look(seen))
-        if self._state == "open":
-            _left_open[id(self)] = self
         watch.open_block(core)
 
     def _end(self, left: dict[str, Any]) -> None:
+        """Close the block, and name the tensors that it left in the user's variables."""
         core = self._core
         watch.close_block(core)
-        if self._state != "decorating":
-            _left_open.pop(id(self), None)
         with watch.unwatched_here():
-            self._look_back(left)
-        with core.lock:
-            core.closed = self._state != "decorating"
-            over = core.closed and not core.living
-        if over:
-            core.settle()
-
-    def _look_back(self, left: dict[str, Any]) -> None:
-        """Name the tensors that the block left in the user's variables; keep its forward until a pass reaches it."""
-        core = self._core
-        own: list[Tensor] = []
-        for name, tensor in core.names.look(left).items():
-            record = tag_of(tensor.grad_fn) if tensor.grad_fn is not None else None
-            if record is not None and core in record.cores:
-                record.made.outputs.setdefault(tensor.output_nr, name)
-                own.append(tensor)
-            else:
-                core.names.keep({name: tensor})
-        core.names.settle()
-        if core.path is not None and not core.reached and own:
-            core.forward = forward_of_region(core, reachable_nodes(own))
+            for name, tensor in core.names.look(left).items():
+                tag = tag_of(tensor.grad_fn) if tensor.grad_fn is not None else None
+                if tag is not None and core in tag.cores:
+                    tag.made.outputs.setdefault(tensor.output_nr, name)
+                else:
+                    core.names.keep({name: tensor})
+            core.names.settle()
+        core.closed = self._state != "decorating"
 
     # ---- Results
 
@@ -460,13 +389,7 @@ class Region:
     @property
     def unreached(self) -> list[UnreachedOperator]:
         """The operators of the region that no pass has reached, with their lines and counts."""
-        watch.report_dead_nodes()
         return self._core.unreached()
-
-    @property
-    def forward(self) -> RegionForward:
-        """The autograd graph of the block at its end, where the region has a path and no pass has reached it."""
-        return self._core.forward
 
     @property
     def origin(self) -> NonfiniteOrigin | Unwatched | None:
@@ -539,21 +462,6 @@ def _read_if_dumped(region_pass: Pass | DumpedPass) -> Pass:
     return region_pass if isinstance(region_pass, Pass) else region_pass.read_pass()
 
 
-class _Block:
-    """The region around one call of a decorated function."""
-
-    def __init__(self, region: Region, arguments: dict[str, Any]) -> None:
-        self.region, self.given = region, arguments
-        self.left: dict[str, Any] = {}
-
-    def __enter__(self) -> dict[str, Any]:
-        self.region._begin(None, self.given)
-        return self.left
-
-    def __exit__(self, *_: object) -> None:
-        self.region._end(self.left)
-
-
 PIECEWISE = (
     (inspect.iscoroutinefunction, "an async function"),
     (inspect.isgeneratorfunction, "a generator"),
@@ -561,47 +469,6 @@ PIECEWISE = (
 )
 
 USED = "this region is finished: make a new bp.region(...) for each block; region.passes keeps what it has seen"
-
-_left_open: dict[int, Region] = {}
-
-
-@atexit.register
-def close_left_open() -> None:
-    """Close the regions that are still open at exit, with a message; no dump is lost."""
-    for region in list(_left_open.values()):
-        if region._state == "open":
-            print(
-                f"backprint: {region!r} was left open at exit: use `with bp.region(...):`, which ends it; what it has "
-                "seen is written",
-                file=sys.stderr,
-            )
-            region._state = "finished"
-            watch.abandon_block(region._core)
-            region._core.closed = True
-        region._core.settle()
-    for core in list(_cores):
-        core.settle()
-
-
-_cores: weakref.WeakSet[RegionCore] = weakref.WeakSet()
-
-
-def make_region(
-    path: str | os.PathLike[str] | None,
-    gradients: str,
-    stacks: bool,
-    name: str | None,
-    every: int,
-    limit: int | None,
-    only_bad: bool,
-    derivative: bool,
-) -> Region:
-    """Make the Region of a `bp.region` call, known by the line of that call."""
-    frame = sys._getframe(2)  # of whoever called `bp.region`
-    site = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    new_region = Region(path, gradients, stacks, name, _bounds_of(every, limit, only_bad, gradients), site, derivative)
-    _cores.add(new_region._core)
-    return new_region
 
 
 def _derivatives_of_call(

@@ -25,8 +25,11 @@ from torch import Tensor
 from backprint._torch.autograd import current_backward
 from backprint.errors import describe_error
 from backprint.tools.regions import watch
+from backprint.tools.regions.names import is_leaf, node_kind
 from backprint.tools.regions.nouns import LEVELS
-from backprint.tools.regions.watch import NodeRecord, dtype_text, is_leaf, locals_of, node_kind, operator_of, tag_of
+from backprint.tools.regions.records import NodeRecord
+from backprint.tools.regions.watch import tag_of
+from backprint.trace import frames
 from backprint.trace.frames import is_users
 from backprint.values.memory import has_memory
 from backprint.values.statistics import Stats, stats_of
@@ -55,11 +58,15 @@ class ReachedNode:
     """A node that a backward call reaches: its kind, the record of how the forward made it, the cores of its regions,
     and its targets."""
 
-    node: Any
     kind: str
     record: NodeRecord | None
     cores: tuple[Any, ...]
     slots: tuple[tuple[Any, int] | None, ...]
+
+    @property
+    def seq(self) -> int:
+        """The place of the node in the order in which the forward made the nodes of regions."""
+        return -1 if self.record is None else self.record.seq
 
     @property
     def targets(self) -> tuple[tuple[Any, int], ...]:
@@ -76,11 +83,6 @@ class BackwardCall:
         self.cores = list(dict.fromkeys(core for reached in self.nodes.values() for core in reached.cores))
         self.roots, self.given = roots, gradients
         self.titles = _root_names(roots) if self.cores else {}
-        for reached in self.nodes.values():
-            if reached.cores and reached.record is not None:
-                reached.record.touched = True
-                for other in _nodes_of_operator(reached.kind, reached.record):
-                    other.touched = True
         self.numbers = {core: core.count.take() for core in self.cores}
         due = [core for core, number in self.numbers.items() if core.count.is_due(number, core.bounds)]
         self.level = max((core.level for core in due), key=LEVELS.index, default="none")
@@ -207,6 +209,12 @@ class BackwardCall:
 device_text = functools.cache(str)
 
 
+@functools.cache
+def dtype_text(dtype: torch.dtype) -> str:
+    """`float32`."""
+    return str(dtype)[6:]
+
+
 def reachable_nodes(roots: Sequence[Any]) -> dict[Any, ReachedNode]:
     """Return every autograd node that can be reached from the roots."""
     reached: dict[Any, ReachedNode] = {}
@@ -216,7 +224,10 @@ def reachable_nodes(roots: Sequence[Any]) -> dict[Any, ReachedNode]:
         if node in reached:
             continue
         targets = node.next_functions
-        reached[node] = _reached_node(node, targets)
+        tag, kind = tag_of(node), node_kind(node)
+        cores = tag.cores if tag is not None and not is_leaf(kind) else ()
+        slots = tuple((target, place) if target is not None else None for target, place in targets)
+        reached[node] = ReachedNode(kind, tag.made if tag is not None else None, cores, slots)
         stack += [target for target, _ in targets if target is not None and target not in reached]
     return reached
 
@@ -228,27 +239,13 @@ def root_node(root: Any) -> Any:
     return root.grad_fn if root.grad_fn is not None else torch.autograd.graph.get_gradient_edge(root).node
 
 
-def _nodes_of_operator(kind: str, record: NodeRecord) -> Sequence[NodeRecord]:
-    """Return the other nodes that were made for the same operator."""
-    ran = operator_of(kind, record)
-    return ran.nodes if ran is not None else ()
-
-
 def _root_names(roots: Sequence[Any]) -> dict[int, str]:
     """Return the names of the roots' variables where the backward was called."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_users(frame.f_code.co_filename):
         frame = frame.f_back
-    names = {id(value): name for name, value in locals_of(frame).items()} if frame is not None else {}
+    names = {id(value): name for name, value in frames.variables(frame).items()} if frame is not None else {}
     return {index: names[id(root)] for index, root in enumerate(roots) if id(root) in names}
-
-
-def _reached_node(node: Any, targets: Any) -> ReachedNode:
-    record = tag_of(node)
-    kind = node_kind(node)
-    cores = record.cores if record is not None and not is_leaf(kind) else ()
-    slots = tuple((target, place) if target is not None else None for target, place in targets)
-    return ReachedNode(node, kind, record.made if record is not None else None, cores, slots)
 
 
 # ---- Whose hook it is
@@ -318,4 +315,4 @@ def _follow_backward(engine: Callable[..., Any], roots: Any, *args: Any, **kwarg
             core.backward_ended(call, cause)
 
 
-watch.follow_backward_with(_follow_backward)
+watch.follow_backward = _follow_backward

@@ -6,10 +6,9 @@ import linecache
 import os
 import secrets
 import time
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from backprint.values.statistics import Stats
 
@@ -19,7 +18,8 @@ RUN = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
 """The name of this process's run: when it began, in UTC, and a random suffix."""
 
 
-class StackLine(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StackLine:
     """A line of a Python stack: file, number, function."""
 
     file: str
@@ -74,6 +74,11 @@ class Flowed:
     stats: Stats | None = None
     gradient: Any = None
 
+    @property
+    def bad(self) -> bool:
+        """Whether the gradient is known to have NaN or Inf."""
+        return self.stats is not None and self.stats.bad
+
     def __repr__(self) -> str:
         numbers = f": {self.stats}" if self.stats is not None else ""
         kind = type(self).__name__.removeprefix("Backward").lower()
@@ -110,6 +115,9 @@ class BackwardRoot(Flowed):
     """A tensor that a backward call began at, the node that made it, and the gradient passed for it."""
 
     node: str
+
+
+ORIGINS = ("forward", "inputs", "backward", "gradients")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,21 +177,14 @@ class UnreachedOperator:
         return f"{self.name} at {self.line}{times}" if self.line else f"{self.name}{times}"
 
 
-@dataclass(frozen=True, slots=True)
-class RegionForward:
-    """The autograd graph of a block at its end: its nodes, and its edges as (maker, taker, tensor)."""
-
-    nodes: tuple[Node, ...] = ()
-    edges: tuple[tuple[str, str, str], ...] = ()
-
-
 @dataclass(frozen=True)
 class Pass:
     """A backward pass that reached a region. It began at `time`, in seconds since 1970, and took `seconds`.
 
     `index` counts all passes of the region, kept or not. `nodes` are in the order in which they ran, `edges` and
     `inputs` in the order of their nodes. `error` is the exception of a backward that raised; the gradients up to it are
-    kept. `origin` says where NaN and Inf come from, or is None where there are none. `run` is the process that saw it.
+    kept. `origin` says where NaN and Inf come from, or is None where there are none. `run` is the process that saw it,
+    and `torch` its version of PyTorch.
     """
 
     region: str
@@ -197,7 +198,7 @@ class Pass:
     inputs: tuple[Input, ...]
     error: str = ""
     notes: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    torch: str = ""
     origin: NonfiniteOrigin | Unwatched | None = None
     run: str = ""
 
@@ -214,7 +215,7 @@ class Pass:
     @cached_property
     def first_bad(self) -> Edge | Unwatched | None:
         """The first edge with NaN or Inf; `Unwatched` where gradients were not looked at."""
-        bad_edge = next((edge for edge in self.edges if edge.stats is not None and edge.stats.bad), None)
+        bad_edge = next((edge for edge in self.edges if edge.bad), None)
         return bad_edge if bad_edge is not None or self.watched else Unwatched()
 
     @property
@@ -226,16 +227,45 @@ class Pass:
     def bad(self) -> bool:
         """Whether a gradient or the forward had NaN or Inf, as far as that was watched, or the backward raised."""
         every = (*self.roots, *self.edges, *self.inputs)
-        return bool(
-            self.error
-            or isinstance(self.origin, NonfiniteOrigin)
-            or any(part.stats is not None and part.stats.bad for part in every)
-        )
+        return bool(self.error) or isinstance(self.origin, NonfiniteOrigin) or any(flowed.bad for flowed in every)
 
     @property
-    def backward(self) -> _BackwardView:
-        """The backward as a graph."""
-        return _BackwardView(self)
+    def backward(self) -> Pass:
+        """The backward as a graph: its `nodes`, `edges`, `boundary`, `stacks` and `gradients`."""
+        return self
+
+    @property
+    def boundary(self) -> tuple[Node, ...]:
+        """The nodes just outside the region: its sources, its targets, and leaves."""
+        return tuple(node for node in self.nodes if not node.inside)
+
+    @property
+    def stacks(self) -> dict[str, tuple[StackLine, ...]]:
+        """The Python stack of each node's forward line."""
+        return {node.name: node.stack for node in self.nodes if node.stack}
+
+    @property
+    def gradients(self) -> dict[str, Any]:
+        """The gradient on each edge, where values were kept."""
+        return {edge.name: edge.gradient for edge in self.edges if edge.gradient is not None}
+
+    @property
+    def accumulated(self) -> dict[str, Any]:
+        """The gradient at each node's input, where values were kept."""
+        return {row.name: row.gradient for row in self.inputs if row.gradient is not None}
+
+    @property
+    def bad_part(self) -> Pass:
+        """This pass with the gradients that have NaN or Inf alone, the nodes at their ends, and the one that they come
+        from."""
+        edges = tuple(edge for edge in self.edges if edge.bad)
+        inputs = tuple(row for row in self.inputs if row.bad)
+        roots = tuple(root for root in self.roots if root.bad)
+        ends = {name for edge in edges for name in (edge.source, edge.target)}
+        ends |= {row.node for row in inputs} | {root.node for root in roots}
+        ends |= {self.origin.node} if isinstance(self.origin, NonfiniteOrigin) else set()
+        nodes = tuple(node for node in self.nodes if node.name in ends)
+        return replace(self, nodes=nodes, edges=edges, inputs=inputs, roots=roots)
 
     def node(self, name: str) -> Node:
         """Find a node by its name."""
@@ -252,40 +282,3 @@ class Pass:
         inside = sum(node.inside for node in self.nodes)
         bad = ", bad" if self.bad else ""
         return f"<pass {self.index} of {self.region}: {inside} nodes inside, {len(self.edges)} edges{bad}>"
-
-
-@dataclass(frozen=True, slots=True)
-class _BackwardView:
-    """A pass as a graph: nodes, edges, the boundary around it, the stacks and the gradients by name."""
-
-    of: Pass
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """All nodes, in the order in which they ran."""
-        return self.of.nodes
-
-    @property
-    def edges(self) -> tuple[Edge, ...]:
-        """All edges, in the order of their source nodes."""
-        return self.of.edges
-
-    @property
-    def boundary(self) -> tuple[Node, ...]:
-        """The nodes just outside the region: its sources, its targets, and leaves."""
-        return tuple(node for node in self.of.nodes if not node.inside)
-
-    @property
-    def stacks(self) -> dict[str, tuple[StackLine, ...]]:
-        """The Python stack of each node's forward line."""
-        return {node.name: node.stack for node in self.of.nodes if node.stack}
-
-    @property
-    def gradients(self) -> dict[str, Any]:
-        """The gradient on each edge, where values were kept."""
-        return {edge.name: edge.gradient for edge in self.of.edges if edge.gradient is not None}
-
-    @property
-    def accumulated(self) -> dict[str, Any]:
-        """The gradient at each node's input, where values were kept."""
-        return {row.name: row.gradient for row in self.of.inputs if row.gradient is not None}

@@ -1,0 +1,325 @@
+"""Dumps of `bp.region` as `show`, `diff`, `draw` and `view` take them."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from backprint.cli.say import console, echo, echo_styled, in_a_pipe, print_table, table_text
+from backprint.common.formats import has_dump
+from backprint.errors import UsageError
+
+# ---- Options
+
+RUN_HELP = "Of a dump of bp.region: which run of the script; latest, all, or a run's name or the beginning of it."
+RUN = click.option("--run", default="latest", show_default=True, help=RUN_HELP)
+PASS = click.option(
+    "--pass",
+    "number",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Of a dump of bp.region: the pass with this number.",
+)
+
+
+def is_dump(places: Sequence[Path], alone: Sequence[str], both: Sequence[str]) -> bool:
+    """Whether the paths are dumps of regions. Options of the other kind are refused: `alone` are those of dumps, and
+    `both` those that dumps and samples have."""
+    dumps = [has_dump(place) for place in places]
+    if any(dumps) and not all(dumps):
+        raise UsageError(
+            f"{places[dumps.index(True)]} is the dump of a region, and {places[dumps.index(False)]} is none"
+        )
+    context = click.get_current_context()
+    for option in context.command.params:
+        name = option.name or ""
+        if not isinstance(option, click.Option) or name in both or dumps[0] == (name in alone):
+            continue
+        another_flag = isinstance(option.flag_value, str) and context.params[name] != option.flag_value
+        if not another_flag and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            kind = "samples, and this is the dump of a region" if dumps[0] else "dumps of regions, and this is a sample"
+            raise UsageError(f"{option.opts[-1]} is for {kind}")
+    return dumps[0]
+
+
+def check_sample(place: Path) -> None:
+    """Refuse a path that has neither a sample nor the dump of a region."""
+    from backprint.tools.jobs.find import missing_sample
+
+    if wrong := missing_sample((place,)):
+        raise UsageError(f"{wrong}{', nor graph.json, as a dump of bp.region does' if place.is_dir() else ''}")
+
+
+# ---- Verbs
+
+
+def show(dump: Path, run: str, bad: bool, number: int | None, as_json: bool) -> None:
+    """Print the passes of a dump: edges, the gradients on them, modules, and the forward lines they come from."""
+    from backprint.tools.regions.dumps import pass_as_json, shown_passes
+    from backprint.tools.regions.nouns import Unwatched
+
+    _print_run(dump, run, as_json)
+    count = unwatched = shown = 0
+    for region_pass in shown_passes(dump, run, number):
+        count, unwatched = count + 1, unwatched + (not region_pass.watched)
+        if bad and not region_pass.bad:
+            continue
+        shown += 1
+        if as_json:
+            part = region_pass.bad_part if bad else region_pass
+            echo(json.dumps(pass_as_json(part) | {"bad": region_pass.bad}))
+            continue
+        if shown > 1:
+            echo("")
+        print_pass(region_pass, bad)
+    if bad and not as_json:
+        echo(f"{shown} of {count} passes have NaN, Inf or an error")
+    if bad and unwatched:
+        echo(f"{unwatched} of {count} passes were not watched: {Unwatched().why}", err=True)
+
+
+def draw(dump: Path, run: str, number: int | None, output: Path, nodes: int, scale: float) -> None:
+    """Draw a pass of a dump to a file."""
+    from backprint.tools.draw.write import write_picture
+    from backprint.tools.regions.pictures import drawn_pass
+
+    drawn = drawn_pass(_one_pass(dump, run, number))
+    echo(f"{write_picture(drawn, output, nodes, scale)}: {drawn.scene.name}")
+
+
+def view(dump: Path, run: str, number: int | None, output: Path | None) -> None:
+    """Make the page of a pass of a dump."""
+    from backprint.tools.regions.pictures import page_of_pass
+
+    page = page_of_pass(_one_pass(dump, run, number))
+    echo(f"{page.save(output) if output is not None else page.open()}: {page.title}")
+
+
+def diff(left: Path, right: Path, run_a: str, run_b: str, everything: bool, as_json: bool) -> None:
+    """Compare two dumps of a region edge by edge; exit with 1 unless all edges are in both, and bitwise or close."""
+    from backprint.tools.regions.comparing import compare_passes
+    from backprint.tools.regions.dumps import read_passes
+
+    ours, theirs = read_passes(left, run_a), read_passes(right, run_b)
+    comparison = compare_passes(ours, theirs)
+    for dump, run in ((left, run_a), (right, run_b)):
+        _print_run(dump, run, as_json)
+    if as_json:
+        runs = [sorted({region_pass.run for region_pass in side}) for side in (ours, theirs)]
+        echo(json.dumps(_comparison_json(comparison) | {"runs": runs}))
+    else:
+        _print_comparison(comparison, everything, left, right)
+    if not comparison.good:
+        sys.exit(1)
+
+
+def _one_pass(dump: Path, run: str, number: int | None) -> Any:
+    """Return the pass with a number; without one, the first that has NaN, Inf or an error, or else the first."""
+    from backprint.tools.regions.dumps import shown_passes
+
+    _print_run(dump, run, True)
+    if number is not None:
+        return next(shown_passes(dump, run, number))
+    first = None
+    for region_pass in shown_passes(dump, run):
+        if region_pass.bad:
+            return region_pass
+        first = first or region_pass
+    return first
+
+
+def _print_run(dump: Path, run: str, err: bool) -> None:
+    """Say which of several runs is used."""
+    from backprint.tools.regions.dumps import runs_of, select_run
+
+    runs = runs_of(dump)
+    if len(runs) == 1:
+        return
+    if run == "all":
+        echo(f"{dump}: all of {len(runs)} runs", err=err)
+        return
+    selected = select_run(runs, run, dump)
+    others = ", ".join(name for name in runs if name != selected)
+    latest = " (the latest)" if selected == list(runs)[-1] else ""
+    echo(f"{dump}: run {selected}{latest}, with {len(runs[selected])} passes; left out: {others}", err=err)
+
+
+# ---- A comparison
+
+
+def _comparison_json(comparison: Any) -> dict[str, Any]:
+    """Return a DumpComparison as plain values."""
+
+    def row(verdict: Any) -> dict[str, Any]:
+        values = {name: value for name, value in asdict(verdict).items() if name not in ("power", "witness")}
+        return values | ({} if math.isfinite(verdict.error) else {"error": str(verdict.error)})
+
+    first, worst = comparison.first, comparison.worst
+    return {
+        "good": comparison.good,
+        "passes": list(comparison.passes),
+        "first": first and row(first),
+        "worst": worst and row(worst),
+        "rows": list(map(row, comparison.rows)),
+        "notes": list(comparison.notes),
+    }
+
+
+def _print_comparison(comparison: Any, every: bool, left: Path, right: Path) -> None:
+    """Print what differs; the first divergence and the largest error come last, where they are seen."""
+    from backprint.graph.verdicts import WORDS
+
+    for note in comparison.notes:
+        echo(note)
+    shown = [row for row in comparison.rows if every or row.verdict != "bitwise"]
+    width = max((len(row.name) for row in shown), default=0)
+    for row in shown:
+        text = f" pass {row.index} {row.role:5} {row.name:{width}}  {row.tensor}  {row.detail}".rstrip()
+        echo_styled(text, f"{row.verdict:8}", fg=WORDS[row.verdict].color)
+    counts: dict[str, int] = {}
+    for row in comparison.rows:
+        counts[row.verdict] = counts.get(row.verdict, 0) + 1
+    echo(", ".join(f"{count} {verdict}" for verdict, count in counts.items()) or "nothing to compare")
+    if comparison.passes[0] != comparison.passes[1]:
+        echo(f"{left} has {comparison.passes[0]} passes, {right} {comparison.passes[1]}")
+    if (first := comparison.first) is not None:
+        line = f", forward {first.line}" if first.line else ""
+        echo(f"first divergence: pass {first.index}, {first.role} {first.name}{line}")
+    if (worst := comparison.worst) is not None:
+        echo(f"largest error: {worst.error:.3g}, {worst.role} {worst.name}")
+
+
+# ---- A pass as tables for a terminal
+
+BAD = "bold red"
+
+NARROW, LEAST = 90, 20
+"""The columns that a table of nodes takes without code, and the fewest for code."""
+
+
+def print_pass(region_pass: Any, bad: bool) -> None:
+    """Print a pass: what it is, the gradients on its edges, and its nodes; with `bad`, what of it has NaN or Inf."""
+    _print_head(region_pass)
+    shown = region_pass.bad_part if bad else region_pass
+    if bad:
+        _print_flows("root", shown.roots, "")
+    _print_flows("edge", shown.edges, "edges, in the order of the backward")
+    if bad:  # an input has what the edges to it have, and what a hook has made of their sum
+        _print_flows("input", shown.inputs, "what nodes received")
+    _print_nodes(shown.nodes)
+
+
+def _print_head(region_pass: Any) -> None:
+    """Print what a pass is, in a few lines."""
+    from backprint.tools.regions.nouns import NonfiniteOrigin, Unwatched
+
+    inside = sum(node.inside for node in region_pass.nodes)
+    echo_styled("", f"{region_pass.region}: pass {region_pass.index}", bold=True)
+    began = f" Began at {', '.join(root.name for root in region_pass.roots)}." if region_pass.roots else ""
+    echo(
+        f"{inside} nodes inside, {len(region_pass.nodes) - inside} on the boundary, {len(region_pass.edges)} edges; "
+        f"{region_pass.seconds * 1000:.1f} ms.{began}"
+    )
+    if region_pass.error:
+        echo_styled(f": {region_pass.error}", "the backward raised", fg="red", bold=True)
+    for note in region_pass.notes:
+        echo(f"not kept: {note}")
+    first = region_pass.first_bad
+    if isinstance(region_pass.origin, NonfiniteOrigin):
+        echo_styled("", str(region_pass.origin), fg="red", bold=True)
+    if isinstance(first, Unwatched):
+        echo(f"NaN and Inf: {first}")
+    elif first is None:
+        echo("no NaN and no Inf on any edge")
+    else:
+        echo(
+            f"first NaN or Inf: {first.name}, the gradient of {first.tensor}, "
+            f"of {region_pass.where(first) or 'outside'}"
+        )
+
+
+NUMBERS = ("norm", "min", "max")
+COUNTS = ("nan", "inf")
+
+
+def _print_flows(kind: str, rows: Sequence[Any], title: str) -> None:
+    """Print a table of gradients of a kind: `root`, `edge` or `input`."""
+    if not rows:
+        return
+    words = {"nan": "NaN", "inf": "Inf"}
+    watched, marked = any(flow.stats is not None for flow in rows), any(flow.bad for flow in rows)
+    numbers = (*(NUMBERS if watched else ()), *(COUNTS if marked else ()))
+    heads = (kind, *(() if kind == "root" else ("gradient of",)), "type")
+    shown = _new_table(heads, [words.get(name, name) for name in numbers])
+    for flow in rows:
+        style = BAD if flow.bad else ""
+        texts = (flow.name, *(() if kind == "root" else (flow.tensor,)), _type_text(flow))
+        numbers_of_flow = (_statistic_text(flow.stats, name) for name in numbers)
+        shown.add_row(*(table_text(text, style) for text in (*texts, *numbers_of_flow)))
+    _print_titled(title, shown)
+
+
+def _print_nodes(nodes: Sequence[Any]) -> None:
+    """Print a table of nodes with their modules and lines; the code of a line where the terminal has room for it."""
+    room = sys.maxsize if in_a_pipe() else console().width - NARROW
+    lines = [_line_and_code(node) for node in nodes]
+    columns = {
+        "node": [node.name for node in nodes],
+        "module": [node.module for node in nodes],
+        "operators": [", ".join(node.ops) or node.opaque or node.kind for node in nodes],
+        "forward line": [line for line, _ in lines],
+        "code": [code if len(code) <= room else f"{code[: room - 1]}…" for _, code in lines if room >= LEAST],
+    }
+    filled = {heading: cells for heading, cells in columns.items() if any(cells)}
+    shown = _new_table(tuple(filled), ())
+    for row in zip(*filled.values(), strict=True):
+        shown.add_row(*map(table_text, row))
+    if filled:
+        _print_titled("nodes", shown)
+
+
+def _line_and_code(node: Any) -> tuple[str, str]:
+    """Return the forward line of a node, and its source text."""
+    if node.line is None:
+        return "leaf" if node.leaf else "outside", ""
+    line, _, code = str(node.line).partition(": ")
+    return line, code
+
+
+def _print_titled(title: str, shown: Any) -> None:
+    """Print a table under its title."""
+    console().print(f"\n[bold]{title}[/bold]" if title else "")
+    print_table(shown)
+
+
+def _new_table(texts: Sequence[str], numbers: Sequence[str]) -> Any:
+    """Return a table with these headings, those of numbers on the right."""
+    from rich.table import Table
+
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in texts:
+        shown.add_column(heading, overflow="fold")
+    for heading in numbers:
+        shown.add_column(heading, justify="right", no_wrap=True)
+    return shown
+
+
+def _type_text(flow: Any) -> str:
+    """Return dtype and shape: `float32[3, 4]`."""
+    return f"{flow.dtype}{list(flow.shape)}" if getattr(flow, "flows", True) else "nothing flows"
+
+
+def _statistic_text(stats: Any, name: str) -> str:
+    """Return one of the statistics; '' where there is none."""
+    value = getattr(stats, name) if stats is not None else None
+    if value is None or (name in COUNTS and not value):
+        return ""
+    return f"{value:,}" if name in COUNTS else f"{value:.4g}"

@@ -1,0 +1,190 @@
+"""The names of nodes and tensors.
+
+A node is named after its operator and how many of it ran before (`mul`, `mul_1`), so the same program has the same
+names each time. A tensor has the name of its variable, a parameter its path in a module that the block's function can
+see, and any other tensor the name of the node that made it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import weakref
+from collections.abc import Iterator, Mapping
+from types import FrameType
+from typing import Any
+
+from torch import Tensor, nn
+
+from backprint.common.names import free_name
+from backprint.tools.regions.records import NodeRecord, OperatorRun
+from backprint.trace import frames
+from backprint.trace.reach import objects_held_by
+
+# ---- Nodes
+
+MOST = 2000
+"""With so many values seen, no more containers are opened."""
+
+OPAQUE = {
+    "CompiledFunction": "compiled by torch.compile: what ran in it is not seen",
+    "DifferentiableGraph": "a TorchScript graph: what ran in it is not seen",
+}
+
+
+def node_kind(node: Any) -> str:
+    """Autograd's name for a node, without its namespace: `CopySlices`, of torch::autograd::CopySlices."""
+    return str(node.name()).rsplit("::", 1)[-1]
+
+
+def is_leaf(kind: str) -> bool:
+    """Whether a node accumulates into a tensor."""
+    return kind == "AccumulateGrad"
+
+
+@functools.cache
+def _kind_stem(kind: str) -> str:
+    """`mul`, of MulBackward0."""
+    return kind.partition("Backward")[0].lower()
+
+
+def operator_of(kind: str, record: NodeRecord) -> OperatorRun | None:
+    """Return the operator that a node stands for: one that ran after the node was made, or the one just before."""
+    wanted = _kind_stem(kind)
+    for ran in (*record.after, record.before):
+        if ran is not None and ran.packet.replace("_", "").lower() == wanted:
+            return ran
+    if kind == "CopySlices":
+        return record.before
+    return None
+
+
+def operator_names(kind: str, record: NodeRecord) -> tuple[str, ...]:
+    """Return the forward operators of a node; for a node that a backward made, those of the node whose backward it
+    was."""
+    if record.of is not None:
+        return operator_names(*record.of)
+    if record.within:
+        return tuple(ran.name for ran in record.within)
+    ran = operator_of(kind, record)
+    if (
+        ran is None
+        and record.after
+        and len(record.after[0].nodes) == 1
+        and kind not in ("AccumulateGrad", "AsStridedBackward0")
+    ):
+        ran = record.after[0]
+    return (ran.name,) if ran is not None else ()
+
+
+def why_opaque(kind: str) -> str:
+    """Why a node's operators are unknown; '' where they are known."""
+    return next((why for name, why in OPAQUE.items() if name in kind), "")
+
+
+def title_of(kind: str, record: NodeRecord | None, core: int) -> str:
+    """Return the title of an inside node: its operator, numbered in the region's forward from 0 (`mul`, `mul_1`), or
+    its kind."""
+    ran = operator_of(kind, record) if record is not None else None
+    if ran is not None and kind != "CopySlices" and core in ran.rank:
+        return f"{ran.packet}_{ran.rank[core]}" if ran.rank[core] else ran.packet
+    return kind.partition("Backward")[0] or kind
+
+
+def unique_title(name: str, used_names: dict[str, int]) -> str:
+    """`name`, or `name_1` and so on where it is taken. `used_names` has how often each was wanted again."""
+    title = free_name(name, used_names, first=used_names.get(name, 0) + 1)
+    used_names[name] = used_names.get(name, -1) + 1
+    used_names.setdefault(title, 0)
+    return title
+
+
+# ---- The user's names
+
+
+class UserNames:
+    """The user's names of tensors and modules, which are held weakly."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, weakref.ref[Tensor]] = {}
+        self.modules: dict[str, weakref.ref[nn.Module]] = {}
+        self.parameters: dict[int, tuple[weakref.ref[Tensor], str]] = {}
+        self.places: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
+
+    def look(self, variables: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Take names from variables; returns the tensors among them that require grad."""
+        tensors: dict[str, Tensor] = {}
+        for name, value in _tensors_and_modules(variables):
+            if issubclass(type(value), nn.Module):
+                self.module(name, value)
+            elif value.requires_grad and name not in tensors:
+                tensors[name] = value
+        return tensors
+
+    def module(self, name: str, module: nn.Module) -> None:
+        """Keep a module that the block can see."""
+        if all(reference() is not module for reference in self.modules.values()):
+            self.modules[name] = weakref.ref(module)
+
+    def keep(self, tensors: Mapping[str, Tensor]) -> None:
+        """Keep the names of external tensors; the first tensor of a name keeps it."""
+        for name, tensor in tensors.items():
+            self.tensors.setdefault(name, weakref.ref(tensor))
+
+    def parameter(self, tensor: Tensor) -> str:
+        """Return a parameter's path in its module, or ''."""
+        held = self.parameters.get(id(tensor))
+        return held[1] if held is not None and held[0]() is tensor else ""
+
+    def settle(self) -> None:
+        """Keep the paths of all parameters and modules now: the modules may be gone when a pass comes."""
+        for head, module in self.roots():
+            for path, parameter in module.named_parameters():
+                self.parameters[id(parameter)] = (weakref.ref(parameter), head + path)
+            for path, part in module.named_modules():
+                held = weakref.ref(part)  # Python has one such reference to an object, also when the object is gone
+                self.places[id(held)] = (held, (head + path).rstrip("."))
+
+    def roots(self) -> Iterator[tuple[str, nn.Module]]:
+        """Yield the outermost modules, and what the paths in them begin with: their names where there are several."""
+        modules = [(name, module) for name, reference in self.modules.items() if (module := reference()) is not None]
+        inner = {id(part) for _, module in modules for part in module.modules() if part is not module}
+        modules = [(name, module) for name, module in modules if id(module) not in inner]
+        for name, module in reversed(modules):
+            yield "" if len(modules) == 1 or name == "self" else f"{name}.", module
+
+    def module_of_node(self, record: NodeRecord) -> str:
+        """Return the path of the innermost known module whose forward made a node, or ''."""
+        return next((self.places[id(caller)][1] for caller in record.modules if id(caller) in self.places), "")
+
+    def here(self) -> dict[tuple[int, int], str]:
+        """Return the names of living tensors: by grad_fn and output number, or by the tensor itself."""
+        names: dict[tuple[int, int], str] = {}
+        for name, held in self.tensors.items():
+            tensor = held()
+            if tensor is None:
+                continue
+            key = (id(tensor), -1) if tensor.grad_fn is None else (id(tensor.grad_fn), tensor.output_nr)
+            names.setdefault(key, name)
+        return names
+
+
+def _tensors_and_modules(variables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the tensors and modules in variables and in lists, tuples and dicts of them; of `self`, its modules."""
+    queue = [(name, value, 0) for name, value in variables.items() if name == "_" or not name.startswith("_")]
+    for name, value, depth in queue:
+        kind = type(value)  # not isinstance, which reads `__class__` of the value: a proxy may raise
+        if issubclass(kind, (Tensor, nn.Module)):
+            yield name, value
+        elif kind in (list, tuple, dict) and depth < 2 and len(queue) < MOST:
+            queue += [(f"{name}.{key}", item, depth + 1) for key, item in objects_held_by(value)]
+        elif name == "self":
+            with contextlib.suppress(Exception):  # an object of the program's may raise
+                held = list(objects_held_by(value))
+                yield from ((key, item) for key, item in held if issubclass(type(item), nn.Module))
+
+
+def visible_variables(frame: FrameType) -> dict[str, Any]:
+    """Return the variables that a frame's code can see: its own, and the globals that it names."""
+    names = frame.f_code.co_names
+    return {name: frame.f_globals[name] for name in names if name in frame.f_globals} | frames.variables(frame)

@@ -1,0 +1,123 @@
+"""What is recorded of operators, autograd nodes and Python stacks while a block is open.
+
+A record never keeps a node, a graph, a gradient or a module alive.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+
+from backprint._torch.modules import code_of_calls
+from backprint.tools.regions.nouns import StackLine
+from backprint.trace.frames import is_users
+
+if TYPE_CHECKING:
+    from backprint.tools.regions.origins import NonfiniteSource
+
+DEEPEST = 100
+"""The most frames of a stack that are kept."""
+
+Frame = tuple[CodeType, int]
+Frames = tuple[Frame, ...]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class OperatorRun:
+    """An operator that ran: its name, its line, and the nodes that were made for it.
+
+    For each open block, by identity, `rank` counts the operators of this name before it, and `unrun` says that no pass
+    has run its nodes. `source` says where the NaN or Inf in its arguments or results come from; `bad_results`, that its
+    results have some. `taken` is the argument that had them, and `title` the name of that argument.
+    """
+
+    name: str
+    view: bool
+    frame: Frame | None
+    nodes: tuple[NodeRecord, ...]
+    rank: dict[int, int] = field(default_factory=dict)
+    unrun: set[int] = field(default_factory=set)
+    source: NonfiniteSource | None = None
+    bad_results: bool = False
+    taken: weakref.ref[Tensor] | None = None
+    title: str = ""
+
+    @property
+    def packet(self) -> str:
+        """`mul`, of `aten.mul_.Tensor`."""
+        return self.name.split(".")[1].rstrip("_") if "." in self.name else self.name
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class NodeRecord:
+    """The record of an autograd node, without the node: its stack, and the operators run before, after and within it.
+
+    `of` is the recorded node whose backward made it, if one did. `modules` are those whose forward was running, the
+    innermost first.
+    """
+
+    seq: int
+    frames: Frames
+    before: OperatorRun | None
+    modules: tuple[weakref.ref[nn.Module], ...]
+    of: tuple[str, NodeRecord] | None = None
+    apply: FrameType | None = None
+    after: list[OperatorRun] = field(default_factory=list)
+    within: list[OperatorRun] = field(default_factory=list)
+    outputs: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def stack(self) -> tuple[StackLine, ...]:
+        """The Python stack, outermost first."""
+        return tuple(stack_line(frame) for frame in reversed(self.frames))
+
+    @property
+    def line(self) -> StackLine | None:
+        """The innermost line of the user's code."""
+        frame_of_user = next((frame for frame in self.frames if is_users(frame[0].co_filename)), None)
+        return stack_line(frame_of_user) if frame_of_user else None
+
+
+@functools.lru_cache(maxsize=4096)
+def stack_line(frame: Frame) -> StackLine:
+    """Return the source line that a frame stood at."""
+    code, place = frame
+    line = next((line for start, end, line in code.co_lines() if start <= place < end and line), code.co_firstlineno)
+    return StackLine(code.co_filename, line, code.co_qualname)
+
+
+CALL = code_of_calls()
+"""The frame in which torch runs a module's forward. Its variables are looked at, and never those of the user's frames:
+that would make a copy of them, which keeps tensors alive."""
+
+
+def running_modules(frame: FrameType | None) -> tuple[weakref.ref[nn.Module], ...]:
+    """Return the modules whose forward is running, the innermost first."""
+    modules = []
+    while frame is not None:
+        if frame.f_code is CALL:
+            variables = frame.f_locals
+            modules.append(weakref.ref(variables["self"]))
+            if sys.version_info < (3, 13):  # the frame keeps this dictionary, and so what it holds
+                variables.clear()
+        frame = frame.f_back
+    return tuple(modules)
+
+
+def stack_frames(frame: FrameType | None, whole: bool) -> Frames:
+    """Return the frames of a stack, innermost first; unless the `whole` is wanted, up to the first of the user's
+    code."""
+    frames: list[Frame] = []
+    while frame is not None and len(frames) < DEEPEST:
+        code = frame.f_code
+        frames.append((code, frame.f_lasti))
+        if not whole and is_users(code.co_filename):
+            break
+        frame = frame.f_back
+    return tuple(frames)
