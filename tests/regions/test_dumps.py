@@ -16,7 +16,7 @@ from subjects.blocks import PROGRAMS
 from subjects.region_shown import shown
 
 import backprint as bp
-from face import checked_stats, compare_passes, main, read_passes
+from face import SampleError, checked_stats, compare_passes, main, read_passes
 
 
 def dumped(place: Path, program: str = "attention", gradients: str = "values", **options: Any) -> Any:
@@ -43,6 +43,12 @@ def test_a_dump_is_read_again_as_it_was(name: str, tmp_path: Path) -> None:
     compared = compare_passes([kept], [found])
     assert compared.good
     assert {row.verdict for row in compared.rows} == {"bitwise"}
+
+
+def test_verbs_of_samples_that_run_say_who_takes_a_dump(tmp_path: Path) -> None:
+    dumped(tmp_path / "dump")
+    with pytest.raises(SampleError, match="the dump of a region, which show, diff, draw and view take"):
+        bp.load(tmp_path / "dump")
 
 
 def test_the_files_of_a_pass(tmp_path: Path) -> None:

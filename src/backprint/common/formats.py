@@ -74,6 +74,9 @@ def format_of(folder: Path) -> _Format | None:
     return next((known for known in FORMATS.values() if known.has_sample(folder)), None)
 
 
+DUMP_IS_NO_SAMPLE = "this is the dump of a region, which show, diff, draw and view take; it has no program to run again"
+
+
 def has_dump(folder: Path) -> bool:
     """Whether a folder is the dump of a region, or one pass of it, and no sample."""
     if not folder.is_dir() or format_of(folder) is not None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backprint.common.files import read_text
-from backprint.common.formats import CAPTURE, WORLD, format_of
+from backprint.common.formats import CAPTURE, DUMP_IS_NO_SAMPLE, WORLD, format_of, has_dump
 from backprint.errors import RefusedError, SampleError
 from backprint.graph.keys import tangent_name
 from backprint.graph.links import check_links, tensors_in
@@ -54,7 +54,8 @@ def load(path: str | os.PathLike[str], allow: Sequence[str] = ()) -> Capture:
             )
         if (folder / WORLD).is_file():
             raise SampleError(f"{folder}: a World, of which each folder rank_… is a sample; bp.load_world reads all")
-        raise SampleError(f"{folder}: no capture.json here, so this is not a sample")
+        why = DUMP_IS_NO_SAMPLE if has_dump(folder) else "no capture.json here, so this is not a sample"
+        raise SampleError(f"{folder}: {why}")
     content = read_json(place)
     check_format(content, place)
     facts = read_facts(content, place)

@@ -21,7 +21,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from backprint.common.files import read_json
-from backprint.common.formats import BACKPRINT, CAPTURE, GRAPHNET, WORLD, is_direction
+from backprint.common.formats import (
+    BACKPRINT,
+    CAPTURE,
+    DUMP_IS_NO_SAMPLE,
+    GRAPHNET,
+    WORLD,
+    has_dump,
+    is_direction,
+)
 from backprint.common.text import escape_character
 from backprint.errors import UsageError
 
@@ -253,6 +261,8 @@ def missing_sample(places: Collection[Path]) -> str:
             return f"{place}: {'not a folder' if place.exists() else 'no such folder'}"
         damaged = any(place.glob("pair_*")) or any(os.path.lexists(place / name) for name in (CAPTURE, *GRAPHNET_FILES))
         if not damaged and next(search(place, ""), None) is None:
+            if has_dump(place):
+                return f"{place}: {DUMP_IS_NO_SAMPLE}"
             return f"{place}: no sample here or below: no folder holds capture.json, or model.py and graph_net.json"
     return ""
 
