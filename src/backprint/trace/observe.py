@@ -18,6 +18,7 @@ What is left is a call of the program: `before` and `after` of each observer, in
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,9 +78,10 @@ class Observer:
 class ObservingMode(TorchDispatchMode):
     """Tells observers about each operator call of a run. A higher-order operator is one call: its body runs unseen.
 
-    Calls on wrappers, and collectives that write into their arguments, are opened if `opens`. `world` is that of a
-    program without values. Dynamo, which runs higher-order operators in eager mode, may run if `lets_dynamo_in`; then
-    it must pass over the frames of this mode (`skips_dynamo`), which loads it.
+    Calls on wrappers, and collectives that write into their arguments, are opened if `opens`. The operators of such a
+    collective run with gradients off if `without_grad`: autograd knows nothing of it, so they are opaque edges. `world`
+    is that of a program without values. Dynamo, which runs higher-order operators in eager mode, may run if
+    `lets_dynamo_in`; then it must pass over the frames of this mode (`skips_dynamo`), which loads it.
     """
 
     supports_higher_order_operators = True
@@ -97,12 +99,14 @@ class ObservingMode(TorchDispatchMode):
         *observers: Observer,
         world: FakeWorld | None = None,
         opens: bool = True,
+        without_grad: bool = False,
         lets_dynamo_in: bool = True,
         skips_dynamo: bool = False,
     ) -> None:
         super().__init__()
         self._observers = observers
-        self._world, self._opens, self._lets_dynamo_in = world, opens, lets_dynamo_in
+        self._world, self._opens, self._without_grad = world, opens, without_grad
+        self._lets_dynamo_in = lets_dynamo_in
         self._run = torch.compiler.disable(self._observe) if skips_dynamo else self._observe
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -129,7 +133,7 @@ class ObservingMode(TorchDispatchMode):
                 return decompose_under_mode(self, func, args, kwargs)
             if self._opens and facts.form is not None:
                 # torch disables a mode while it handles a call, and the operators of the form are to be seen
-                with self:
+                with self, torch.no_grad() if self._without_grad else contextlib.nullcontext():
                     return facts.form(*args, **kwargs)
         call = Call(func, args, kwargs)
         for observer in self._observers:

@@ -185,7 +185,8 @@ def run_observed(program: CalledProgram, *others: Observer) -> tuple[Observation
         own,
         *others,
         world=program.world,
-        opens=program.world is not None,
+        opens=program.world is not None,  # with values, a wrapper is refused
+        without_grad=True,
         lets_dynamo_in=not compiled,
         skips_dynamo=True,
     )
