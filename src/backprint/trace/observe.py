@@ -19,7 +19,9 @@ What is left is a call of the program: `before` and `after` of each observer, in
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Mapping
+from types import MethodType
 from typing import Any
 
 import torch
@@ -107,13 +109,15 @@ class ObservingMode(TorchDispatchMode):
         self._observers = observers
         self._world, self._opens, self._without_grad = world, opens, without_grad
         self._lets_dynamo_in = lets_dynamo_in
-        self._run = torch.compiler.disable(self._observe) if skips_dynamo else self._observe
+        if skips_dynamo:
+            # Torch finds this attribute before the method of the class.
+            self.__dict__["__torch_dispatch__"] = MethodType(_skipped_by_dynamo(), self)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if isinstance(func, HigherOrderOperator):
-            return self._run(func, types, args, kwargs or {})  # its body is the program's
+            return self._observe(func, types, args, kwargs or {})  # its body is the program's
         with DisableTorchFunction():  # what observers read of tensors is no function of the program
-            return self._run(func, types, args, kwargs or {})
+            return self._observe(func, types, args, kwargs or {})
 
     def _observe(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Ask the questions of this module about a call, and run it."""
@@ -121,7 +125,7 @@ class ObservingMode(TorchDispatchMode):
         if types:
             if self._opens and not PLAIN.issuperset(types):
                 return NotImplemented
-            if func is DEVICE:  # half of all calls of a run without values
+            if func is DEVICE and isinstance(args[0], FakeTensor):  # half of all calls of a run without values
                 return device_of_fake(args[0])
             if self._is_of_other_fakes(types, args, kwargs):
                 return for_program(func, *args, **kwargs)
@@ -157,3 +161,9 @@ class ObservingMode(TorchDispatchMode):
             return FakeTensor in types
         mode = self._world.mode
         return any(isinstance(leaf, FakeTensor) and leaf.fake_mode is not mode for leaf in plain_leaves(args, kwargs))
+
+
+@functools.cache
+def _skipped_by_dynamo() -> Any:
+    """Return the method of the mode, over whose frames, and those that it calls, Dynamo passes. This loads Dynamo."""
+    return torch.compiler.disable(ObservingMode.__torch_dispatch__)

@@ -447,7 +447,7 @@ class Recorder(Observer):
         for tensor in tensors:
             if tensor.layout is torch.strided:
                 copy = tensor.detach().clone()
-                self.enter_constant(copy)
+                self._enter_constant(copy)
                 # A call that reads values becomes a guard when the tape is written.
                 call = Call(torch.ops.aten.equal.default, (tensor, copy), {})
                 self.before(call)
@@ -463,7 +463,7 @@ class Recorder(Observer):
             self.enter_unknown_tensor(func, tensor, writes)
         for part, key in zip(strided_parts(tensor), keys, strict=True):
             if key not in self.memories:
-                self.enter_constant(part)  # indices that a kernel made for values of the program
+                self._enter_constant(part)  # indices that a kernel made for values of the program
             elif writes:
                 self.external.keep_content(key)
         place = self.place(tensor)
@@ -477,14 +477,14 @@ class Recorder(Observer):
         A tensor that only the backward uses is a constant too, because the forward has no port for it.
         """
         if func is torch.ops.aten.lift_fresh.default:
-            self.enter_constant(tensor)
+            self._enter_constant(tensor)
             return
         key = self.enter_outside_tensor(func, tensor)
         if self.tape.boundary is not None:
             # A buffer that is written to is entered whole, because the next call may write to another part of it.
             whole = _whole_storage(tensor) if writes else tensor
             self.external.add_span(whole)
-            self.enter_constant(whole)
+            self._enter_constant(whole)
             return
         self.add_port(key, tensor)
 
@@ -499,7 +499,7 @@ class Recorder(Observer):
         self.add_memory(tensor)
         return key
 
-    def enter_constant(self, tensor: Tensor) -> None:
+    def _enter_constant(self, tensor: Tensor) -> None:
         """Enter a tensor that the program's current line, or a kernel, has just made: a port with a copy of its
         value."""
         if isinstance(tensor, FakeTensor):
