@@ -500,7 +500,7 @@ if TYPE_CHECKING:
     from backprint.tools.tasks.solving import digest as solving_digest
     from backprint.tools.tasks.solving import same_bits as solving_same_bits
     from backprint.tools.torch_backend import backend as torch_backend_function
-    from backprint.trace import custom, non_operator_effects
+    from backprint.trace import custom, non_operator_effects, observe
     from backprint.trace.aot import trace
     from backprint.trace.assembly import Joint, Note, assemble
     from backprint.trace.captured import LiveProgram

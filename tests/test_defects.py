@@ -34,7 +34,7 @@ IN_TORCH = "return torch.device('absent')"
 
 DEFECTS = {
     "eager, before the run": ("eager", tape, "own_generators"),
-    "eager, at an operator": ("eager", tape.Recorder, "begin_call"),
+    "eager, at an operator": ("eager", tape.Recorder, "before"),
     "eager, after the run": ("eager", Writer, "write_into"),
     "aot, after the trace": ("aot", aot_trace, "remove_marked_clones"),
     "dynamo, in its backend": ("dynamo", frontend, "run_graph_once"),

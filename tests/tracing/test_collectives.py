@@ -111,3 +111,14 @@ def test_what_reads_the_result_of_a_collective_reads_it_after_the_wait(tmp_path:
         assert [target for target in seen["backward"] if "c10d" in target] == reduced
         assert "wait_tensor" not in seen["echoes"]
         assert seen["same"]
+
+
+def test_a_collective_in_place_is_an_opaque_edge_of_a_capture_without_values(group: None) -> None:
+    def f(x: Tensor) -> Tensor:
+        y = x * 2
+        dist.all_reduce(y)
+        return (y * y).sum()
+
+    capture = bp.capture(f, torch.randn(3), fake=True)
+    texts = [edge.text for edge in capture.opaque]
+    assert any("copy_.default updates a tensor that requires grad, with gradients off" in text for text in texts)

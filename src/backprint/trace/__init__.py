@@ -45,10 +45,11 @@ In the order of one call:
   reference of every proof. `hooks_after`: hooks that autograd calls when a gradient is in `.grad`. `silent_writes`:
   writes that no operator makes.
 - `collectives`: a dispatch mode that answers the collectives of a rank that runs alone.
-- `watch`: a dispatch mode that notes which external tensors a run reads and writes, and which values it reads.
-  `non_operator_effects`: hooks, flags and other things that no operator shows. `custom`: the Python bodies of custom
-  operators. `derivatives`: operators without a derivative.
-- `warm_up`: one watched run before a trace. `refusals`: programs of which a trace would lose a part, refused by name.
+- `observe`: the dispatch mode under which a program runs, and the observers that it tells about each operator.
+  `watch`: what is noted of a run, and facts about operators. `external`: the tensors that a run uses from outside.
+  `edges`: its opaque edges. `non_operator_effects`: hooks, flags and other things that no operator shows. `custom`: the
+  Python bodies of custom operators. `derivatives`: operators without a derivative.
+- `warm_up`: one observed run before a trace. `refusals`: programs of which a trace would lose a part, refused by name.
 - The engines: `eager/`, `aot/` (with `fake` for models without values and `stamping/` for deep ones), `dynamo/`.
   `request` has the result of an engine, `entry` the table of engines and what is checked before one is asked.
 - `partition`: functions, which choose the values that are saved. `assembly`: the Pair of a recorded forward and

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -17,9 +17,10 @@ from backprint.errors import CaptureError, UsageError
 from backprint.graph.nouns import Source
 from backprint.trace import frames
 from backprint.trace.custom import without_operator_bodies
+from backprint.trace.observe import Call, Observer
 from backprint.trace.program import CalledProgram
-from backprint.trace.warm_up import run_watched
-from backprint.trace.watch import Watch
+from backprint.trace.reach import module_paths
+from backprint.trace.warm_up import run_observed
 
 MISSING_DERIVATIVE = re.compile(
     r"derivative for '?(?:aten::)?(?P<plain>[\w.]+)'? is not implemented"
@@ -73,40 +74,32 @@ def _missing_derivative_error(program: CalledProgram, operator: str) -> CaptureE
 
 
 def _find_line_of(program: CalledProgram, operator: str) -> Source | None:
-    """Return the line that runs an operator, or whose backward runs it; None if no watched run reaches it."""
-    finders: list[_OperatorFinder] = []
-
-    def watch(*args: Any) -> _OperatorFinder:
-        finders.append(_OperatorFinder(operator, *args))
-        return finders[-1]
-
+    """Return the line that runs an operator, or whose backward runs it; None if no observed run reaches it."""
+    finder = _OperatorFinder(operator, module_paths(program.target()))
     try:
         # As one call, because autograd's error names the custom operator and not its body.
         with without_operator_bodies():
-            run_watched(program, watch)
-    except CaptureError:  # the program cannot be watched
+            run_observed(program, finder)
+    except CaptureError:  # the program cannot be observed
         return None
-    return finders[-1].found
+    return finder.found
 
 
-class _OperatorFinder(Watch):
-    """A Watch that notes where an operator runs. In a backward, this is the line of the forward operator of the running
-    node."""
+class _OperatorFinder(Observer):
+    """Notes where an operator runs. In a backward, this is the line of the forward operator of the running node."""
 
-    def __init__(self, wanted: str, *args: Any) -> None:
-        super().__init__(*args)
-        self.wanted = wanted
-        self.lines: dict[int, Source | None] = {}
+    def __init__(self, wanted: str, paths: Mapping[int, str]) -> None:
+        self._wanted, self._paths = wanted, paths
+        self._lines: dict[int, Source | None] = {}
         self.found: Source | None = None
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def before(self, call: Call) -> None:
         node = current_node()
         if node is None:
             # Autograd has made the node of this call already: the next number is one more.
-            self.lines[next_sequence_number() - 1] = frames.here(self.paths)
-        if self.found is None and self.wanted in _names_in_errors(func):
-            self.found = frames.here(self.paths) if node is None else self.lines.get(sequence_number(node))
-        return super().__torch_dispatch__(func, types, args, kwargs)
+            self._lines[next_sequence_number() - 1] = frames.here(self._paths)
+        if self.found is None and self._wanted in _names_in_errors(call.func):
+            self.found = frames.here(self._paths) if node is None else self._lines.get(sequence_number(node))
 
 
 @functools.cache

@@ -318,7 +318,7 @@ def _lengths_on_input_device(args: Any, kwargs: Any) -> tuple[Any, Any]:
 def watching_program(
     program: CalledProgram, seen: Observations, paths: Mapping[int, str], compiled: bool
 ) -> Iterator[None]:
-    """Watch all effects of a run that are no operators; a Watch sees the operators."""
+    """Watch all effects of a run that are no operators; the observers of a mode see the operators."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(frames.noting_prints())
         hooks = stack.enter_context(_FunctionWatch(seen, paths))

@@ -1,20 +1,33 @@
-"""Watch one eager run before a program is traced, for facts that tracing needs."""
+"""Observe one eager run before a program is traced, for facts that tracing needs."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 
+from backprint._torch import pytree
+from backprint._torch.autograd import current_node
 from backprint._torch.distributed import shapes_computed_apart
 from backprint._torch.dynamo import ERRORS_OF_DYNAMO
-from backprint.errors import CaptureError
+from backprint._torch.fake import UnsupportedOperatorException
+from backprint._torch.operators import HigherOrderOperator
+from backprint._torch.tensors import storage_id
+from backprint.errors import CaptureError, DataDependentError
 from backprint.graph.nouns import OpaqueEdge, Source
+from backprint.trace import frames
+from backprint.trace.edges import OpaqueEdges
+from backprint.trace.external import ExternalTensors
+from backprint.trace.fake import UNKNOWN_VALUES, FakeWorld
 from backprint.trace.non_operator_effects import watching_program
+from backprint.trace.observe import Call, Observer, ObservingMode
 from backprint.trace.program import (
+    SPARSE,
     CalledProgram,
     NamedTensor,
     ObservedProgram,
@@ -33,10 +46,20 @@ from backprint.trace.refusals import (
     refuse_untraced_effects,
 )
 from backprint.trace.running import staged
-from backprint.trace.watch import SEED, Observations, Reading, Watch
+from backprint.trace.watch import (
+    RANDOM,
+    SEED,
+    SIZED,
+    Observations,
+    Reading,
+    describe_reading_without_values,
+    facts_of,
+    reads_values,
+    refuse_nested,
+)
 from backprint.trace.witness import run_forward
 from backprint.values.settings import preserving_random_states, seed_torch
-from backprint.values.tree import alias_groups
+from backprint.values.tree import alias_groups, plain_leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +68,7 @@ class Findings:
 
     `readings` are reads of values by operators, and `reads_without_operator` other reads, each by function and line.
     `casts` counts the leaves that autocast casts. `checkpoints` says whether the program packs the tensors that
-    autograd saves, as checkpoints do.
+    autograd saves, as checkpoints do, and `nodes` whether it reads `grad_fn`.
     """
 
     outcome: Outcome
@@ -55,13 +78,14 @@ class Findings:
     flags: Mapping[tuple[str, str], tuple[Any, Source | None]]
     casts: int
     checkpoints: bool
+    nodes: bool
 
 
-def warm_up(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[ObservedProgram, Findings]:
-    """Run a program once under a Watch (or a subclass, `kind`); return the program with its outside and changed
-    tensors, and the other findings."""
-    watch, outcome = _watched_step(program, kind)
-    seen, with_outside_tensors = watch.seen, with_outside(program, watch.seen)
+def warm_up(program: CalledProgram, *others: Observer) -> tuple[ObservedProgram, Findings]:
+    """Run a program once, observed also by `others`; return the program with its outside and changed tensors, and the
+    other findings."""
+    seen, outcome = _observed_step(program, *others)
+    with_outside_tensors = with_outside(program, seen)
     # Refuse the effects that a trace would lose.
     refuse_untraced_effects(program, seen, outcome.left_behind)
     refuse_aliases(program, outcome)
@@ -69,7 +93,7 @@ def warm_up(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple
     shared = shared_and_written(with_outside_tensors, outcome.mutations)
     # Requiring grad by default would separate shared memory: run again without it.
     if fewer := without_gradients_of_shared(program, shared):
-        return warm_up(fewer, kind)
+        return warm_up(fewer, *others)
     wanted = {named.name for named in with_outside_tensors.tensors if named.requires_grad}
     refuse_shared(program, shared, wanted)
     # The program with its findings.
@@ -95,6 +119,7 @@ def warm_up(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple
         seen.flags,
         seen.casts,
         seen.checkpoints,
+        seen.nodes,
     )
 
 
@@ -129,11 +154,11 @@ def hooks_as_edges(program: CalledProgram) -> tuple[OpaqueEdge, ...]:
     return tuple(OpaqueEdge("hook", f"{name} has a gradient hook") for name in program.hooks)
 
 
-def _watched_step(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[Watch, Outcome]:
-    """Watch one run. If the program writes to leaves that require grad, run again on copies of its arguments."""
+def _observed_step(program: CalledProgram, *others: Observer) -> tuple[Observations, Outcome]:
+    """Observe one run. If the program writes to leaves that require grad, run again on copies of its arguments."""
     try:
         with restoring_gradients(program.target()):
-            return run_watched(program, kind)
+            return run_observed(program, *others)
     except RuntimeError as error:
         if type(error).__module__ == ERRORS_OF_DYNAMO:
             raise CaptureError(
@@ -145,22 +170,32 @@ def _watched_step(program: CalledProgram, kind: Callable[..., Watch] = Watch) ->
             raise
         requiring_grad = frozenset(named.name for named in program.tensors if named.requires_grad)
         with restoring_gradients(program.target()):
-            return run_watched(
-                replace(program, cloned_when_traced=requiring_grad, cloned_in_eager=requiring_grad), kind
+            return run_observed(
+                replace(program, cloned_when_traced=requiring_grad, cloned_in_eager=requiring_grad), *others
             )
 
 
-def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> tuple[Watch, Outcome]:
-    """Run the forward under a Watch (or a subclass, `kind`); no backward runs."""
+def run_observed(program: CalledProgram, *others: Observer) -> tuple[Observations, Outcome]:
+    """Run the forward, observed by a WarmUp and by `others`; no backward runs."""
     paths = module_paths(program.target())
     # Dynamo runs higher-order operators in eager mode; it is let in unless code of the user's is compiled.
     compiled = any(compiled_parts(program.target(), program.title))
-    watch = kind(paths, not compiled, program.world)
+    own = WarmUp(paths, program.world)
+    mode = ObservingMode(
+        own,
+        *others,
+        world=program.world,
+        opens=program.world is not None,  # with values, a wrapper is refused
+        without_grad=True,
+        lets_dynamo_in=not compiled,
+        skips_dynamo=True,
+    )
 
     @contextlib.contextmanager
     def modes(ready: dict[str, Tensor]) -> Iterator[None]:
-        watch.register_tensors(ready, tuple(ready))
-        with watching_program(program, watch.seen, paths, compiled), watch:
+        for observer in (own, *others):
+            observer.begin(ready)
+        with watching_program(program, own.seen, paths, compiled), mode:
             yield
 
     values = None if program.world is None else program.current_tensors()
@@ -171,11 +206,13 @@ def run_watched(program: CalledProgram, kind: Callable[..., Watch] = Watch) -> t
                 forward = run_forward(stage, modes)
                 effects = forward.effects()
                 mutations = forward.mutations(effects)
-                watch.note_edges_behind_outputs(forward.tensors)
-                watch.note_written()
-                return watch, forward.outcome(effects, mutations, {})
+                wrapper_nodes = own.edges.note_edges_behind_outputs(forward.tensors)
+                for observer in others:
+                    observer.end(forward.tensors, wrapper_nodes)
+                own.external.note_written()
+                return own.seen, forward.outcome(effects, mutations, {})
     finally:
-        watch.restore()
+        own.external.restore()
 
 
 def with_outside(program: CalledProgram, seen: Observations) -> ObservedProgram:
@@ -201,3 +238,137 @@ def with_outside(program: CalledProgram, seen: Observations) -> ObservedProgram:
         **{name: tuple(hooks_of(tensor)) for name, tensor in outside_by_name.items() if hooks_of(tensor)},
     }
     return observed_program(program, tensors=tuple(tensors), outside=outside_by_name, hooks=hooks)
+
+
+# ---- The observer
+
+
+class WarmUp(Observer):
+    """Notes which external tensors a run uses and changes, which values it reads, and its opaque edges."""
+
+    def __init__(self, paths: Mapping[int, str], world: FakeWorld | None = None) -> None:
+        self.seen = Observations()
+        self.external = ExternalTensors(self.seen, paths, world)
+        self.edges = OpaqueEdges(self.seen, paths, world)
+        self._paths, self._world = paths, world
+        # The inputs that the content of each storage depends on.
+        self._dependencies: dict[int, frozenset[str]] = {}
+        # Weak references keep a storage's identity from being given to a new storage; they do not keep its bytes.
+        self._alive: list[StorageWeakRef] = []
+
+    def begin(self, named: Mapping[str, Tensor]) -> None:
+        self.external.add_own(named, tuple(named))
+        for name, tensor in named.items():
+            self._add_dependencies(tensor, frozenset((name,)))
+
+    def before(self, call: Call) -> None:
+        func, tensors = call.func, call.tensors()
+        if self._world is None and any(tensor.is_meta for tensor in tensors):
+            return  # a higher-order operator computes shapes: no value of the program
+        names = self._dependencies_of(func, tensors)
+        if not isinstance(func, HigherOrderOperator):
+            if facts_of(func).draws:
+                names |= {RANDOM}
+            self._note_call(call, tensors)
+            call.args, call.kwargs = self.external.with_stand_ins(call.args, call.kwargs, self._add_stand_in)
+        call.kept[self] = names
+
+    def after(self, call: Call, result: Any) -> None:
+        func, names = call.func, call.kept.get(self)
+        if names is None:
+            return
+        if isinstance(func, HigherOrderOperator):
+            for leaf in pytree.tree_leaves(result):
+                if isinstance(leaf, Tensor):
+                    self._add_dependencies(leaf, names)
+            return
+        for leaf in plain_leaves(result):
+            if not isinstance(leaf, Tensor):
+                continue
+            refuse_nested(func, leaf, self._paths)
+            if leaf.layout is not torch.strided:
+                raise CaptureError(self._sparse_refusal(func, leaf, "returns"))
+            self._add_dependencies(leaf, names)
+            self.external.add_span(leaf)
+        if reads_values(func):
+            self._note_reading(call, result, names)
+
+    def failed(self, call: Call, error: Exception) -> None:
+        """Replace the error of an operator that needs values by a message with the line."""
+        if call.kept.get(self) is None or isinstance(call.func, HigherOrderOperator):
+            return
+        where = frames.here(self._paths)
+        if isinstance(error, UNKNOWN_VALUES):
+            reading = Reading(str(call.func), where, tuple(sorted(call.kept[self])), None)
+            raise DataDependentError(describe_reading_without_values(reading)) from error
+        if isinstance(error, UnsupportedOperatorException):
+            raise CaptureError(
+                f"{call.func} has no fake kernel{frames.place(where)}, so it cannot run without values: "
+                "register one with torch.library.register_fake, or capture without fake=True"
+            ) from error
+        if isinstance(error, RuntimeError):
+            self.seen.raised.append((str(call.func), where))
+
+    def _add_dependencies(self, tensor: Tensor, names: frozenset[str]) -> None:
+        """Remember a tensor's memory, and the inputs that it depends on."""
+        storage = tensor.untyped_storage()
+        self._alive.append(StorageWeakRef(storage))
+        key = storage_id(storage)
+        self._dependencies[key] = self._dependencies.get(key, frozenset()) | names
+
+    def _add_stand_in(self, fake: Tensor, real: Tensor) -> None:
+        """Remember the fake tensor that replaces one from outside."""
+        self._add_dependencies(fake, self._dependencies[storage_id(real.untyped_storage())])
+
+    def _dependencies_of(self, func: Any, tensors: list[Tensor]) -> frozenset[str]:
+        """Return the names of the inputs that an operator's tensors depend on; enter those of unknown memory."""
+        names: frozenset[str] = frozenset()
+        for tensor in tensors:
+            if tensor.layout in SPARSE:
+                raise CaptureError(self._sparse_refusal(func, tensor, "takes"))
+            if tensor.layout is not torch.strided:
+                continue  # a jagged one is refused where it is made: raising while torch reads its size would abort
+            self._enter_outside_tensor(func, tensor)
+            names |= self._dependencies[storage_id(tensor.untyped_storage())]
+        return names
+
+    def _enter_outside_tensor(self, func: Any, tensor: Tensor) -> None:
+        """Enter a tensor of unknown memory as one from outside; copy its memory before the first write to it."""
+        key = storage_id(tensor.untyped_storage())
+        if self._world is not None and key in self._dependencies and key not in self.external.callers:
+            return  # the run has made it
+        self.external.refuse(tensor)
+        if key not in self._dependencies and func is torch.ops.aten.lift_fresh.default:
+            self._add_dependencies(tensor, frozenset())  # torch.tensor([...]) made it just now
+        if key not in self._dependencies or self.external.is_outside_span(tensor):
+            self._add_dependencies(tensor, frozenset((self.external.enter(tensor),)))
+        if facts_of(func).writes:
+            self.external.keep_content(key)
+
+    def _note_call(self, call: Call, tensors: list[Tensor]) -> None:
+        """Note opaque edges, casts of leaves, and gradients that autograd accumulates on leaves."""
+        node = current_node()
+        if not torch.is_grad_enabled():
+            self.edges.note_edges_without_grad(call.func, call.args, call.kwargs, tensors)
+        elif node is None:
+            self.edges.note_edges_of_recorded_call(call.func, call.args, call.kwargs, tensors)
+        if call.func is torch.ops.aten._to_copy.default:
+            self.seen.casts += tensors[0].is_leaf and tensors[0].requires_grad
+        self.seen.accumulates |= node is not None and node.name() == "torch::autograd::AccumulateGrad"
+
+    def _note_reading(self, call: Call, result: Any, names: frozenset[str]) -> None:
+        """Note that the program reads values; a size depends only on the arguments that determine it."""
+        if call.func in SIZED:
+            sizing = [leaf for leaf in plain_leaves(call.args[SIZED[call.func]]) if isinstance(leaf, Tensor)]
+            names = frozenset().union(*(self._dependencies[storage_id(leaf.untyped_storage())] for leaf in sizing))
+        self.seen.readings.append(Reading(str(call.func), frames.here(self._paths), tuple(sorted(names)), result))
+
+    def _sparse_refusal(self, func: Any, tensor: Tensor, verb: str) -> str:
+        """Return the message for a program with sparse tensors, with the line."""
+        where = frames.here(self._paths)
+        place = f" at {where.file}:{where.line}: {where.code!r}" if where else ""
+        kind = str(tensor.layout)[6:]
+        return (
+            f"{func} {verb} a {kind} tensor{place}: tracing would lose its gradients; "
+            "use engine='eager', which takes sparse tensors, or keep that part outside, or dense"
+        )

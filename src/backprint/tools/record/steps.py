@@ -35,7 +35,14 @@ from backprint._torch.distributed import (
     why_not_recorded,
     work_of,
 )
-from backprint._torch.modes import DisableTorchFunction, dispatch_modes, pop_mode, push_mode, without_modes
+from backprint._torch.modes import (
+    DisableTorchFunction,
+    TorchDispatchMode,
+    dispatch_modes,
+    pop_mode,
+    push_mode,
+    without_modes,
+)
 from backprint._torch.operators import is_wait
 from backprint._torch.tensors import storage_id
 from backprint.errors import CaptureError, ReplayError, describe_error
@@ -58,9 +65,12 @@ from backprint.trace.eager.tape import (
     iter_leaves,
 )
 from backprint.trace.eager.writer import Writer
+from backprint.trace.edges import OpaqueEdges
+from backprint.trace.external import ExternalTensors
+from backprint.trace.observe import Call
 from backprint.trace.program import Outcome
 from backprint.trace.reach import objects_held_by, state_of_optimizer
-from backprint.trace.watch import Observations, is_number_read, storages
+from backprint.trace.watch import Observations, facts_of, is_number_read, storages
 from backprint.values import settings
 from backprint.values.exchanges import call_of
 from backprint.values.geometry import is_dense
@@ -198,8 +208,11 @@ class Backward:
     shards: dict[int, str] = field(default_factory=dict)
 
 
-class LiveRecorder(Recorder):
+class LiveRecorder(Recorder, TorchDispatchMode):
     """Records a step that goes on: nothing is restored, but memory is copied before it is overwritten.
+
+    It is the mode of a script, where each call of the script's own runs as it is, whatever recording it comes to; so it
+    is a mode of its own, and no observer of `ObservingMode`.
 
     `lost` says why the step was dropped; from then on every operator runs as if there were no recorder. `wrappers` has
     the leaves that wrap a tensor, and `shards` what a tensor from outside is a part of, by the identity of the tensor
@@ -207,12 +220,16 @@ class LiveRecorder(Recorder):
     `waits` says that the script waits for a collective now.
     """
 
+    supports_higher_order_operators = True
+
     @classmethod
-    def _should_skip_dynamo(cls) -> bool:
+    def ignore_compile_internals(cls) -> bool:
         return True
 
     def __init__(self) -> None:
-        super().__init__({})
+        TorchDispatchMode.__init__(self)
+        Recorder.__init__(self, {})
+        self._forget_outside()
         self.lost, self.twice = "", ""
         self.pid, self.thread = os.getpid(), threading.get_ident()
         self.backwards: list[Backward] = []
@@ -224,11 +241,17 @@ class LiveRecorder(Recorder):
         self.written: int | None = None
         self.waits = False
 
+    def _forget_outside(self) -> None:
+        """Forget all tensors from outside. Opaque edges are found from the nodes behind each loss."""
+        self.seen = Observations()
+        self.external = ExternalTensors(self.seen, self.paths)
+        self.edges = OpaqueEdges(self.seen, self.paths, without_grad=False)
+
     def drop_step(self, why: str) -> None:
         """Drop the step, and everything that was kept for it."""
         self.lost = self.lost or why
-        self.tape, self.seen = Tape(), Observations()
-        self.content_before, self.callers, self.known, self.backwards, self.outside_at_begin = {}, {}, {}, [], []
+        self._forget_outside()
+        self.tape, self.known, self.backwards, self.outside_at_begin = Tape(), {}, [], []
         self.messages, self.wrappers, self.shards = Messages(), {}, {}
 
     # ---- Operators
@@ -259,10 +282,11 @@ class LiveRecorder(Recorder):
                 raise
             self.run_own_part(self.enter_results_of_form, foreseen, args, result)
             return result
-        call = self.run_own_part(self.begin_call, func, args, kwargs)
+        call = Call(func, args, kwargs)
+        self.run_own_part(self.before, call)
         result = func(*args, **kwargs)  # outside `run_own_part`: errors here are the script's
-        if call is not None:
-            self.run_own_part(self.end_call, call, args, kwargs, result)
+        if call.kept:
+            self.run_own_part(self.after, call, result)
         return result
 
     def run_own_part(self, act: Callable[..., Any], *args: Any) -> Any:
@@ -276,32 +300,38 @@ class LiveRecorder(Recorder):
             self.drop_step(describe_error(error))
             return None
 
-    def begin_call(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
+    def before(self, call: Call) -> None:
+        func, args = call.func, call.args
         rounds_otherwise = func in ROUNDS_OTHERWISE and torch.is_grad_enabled()
         if rounds_otherwise and any(isinstance(arg, Tensor) and arg.requires_grad for arg in (args[0], *args[2:3])):
             self.drop_step(
                 f"the backward of {ROUNDS_OTHERWISE[func]} rounds differently while it is recorded{_place_of_script()}"
             )
-            return None
+            return
         if func in ROUNDS_OTHERWISE_TWICE:
             self.twice = ROUNDS_OTHERWISE_TWICE[func]
-        call = super().begin_call(func, args, kwargs)
-        return self.labelled(call, args) if call is not None and is_collective(func) else call
+        call.kept[self] = self.begun(call, facts_of(func)), ()
 
-    def end_call(self, call: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
-        if call.func in SETTERS and storage_id(storages(result)[-1]) not in self.dependencies:
+    def after(self, call: Call, result: Any) -> None:
+        func, args = call.func, call.args
+        if func in SETTERS and storage_id(storages(result)[-1]) not in self.memories:
             self.enter_unknown_tensor(None, args[0], False)
             return
-        if is_wait(call.func):
+        if is_wait(func):
             self.messages.read(args[0])
-        elif is_collective(call.func) and self.written is None:
+        elif is_collective(func) and self.written is None:
             received = torch.empty_like(result)
-            self.messages.begin(call_of(collective_name(call.func), args, label_of), args[0], received)
+            self.messages.begin(call_of(collective_name(func), args, label_of), args[0], received)
             self.messages.note_copy(received, result)
-        if is_sum(call) and call.args[0] in self.backwards[-1].before.values():
+        taped = call.kept[self][0]
+        if taped is None:
+            return
+        if is_sum(taped) and taped.args[0] in self.backwards[-1].before.values():
             terms, term = self.backwards[-1].terms, args[1].detach()
-            terms[call.args[0]] = terms[call.args[0]] + term if call.args[0] in terms else term.clone()
-        super().end_call(call, args, kwargs, result)
+            terms[taped.args[0]] = terms[taped.args[0]] + term if taped.args[0] in terms else term.clone()
+        if facts_of(func).counts_no_writes:
+            torch.autograd.graph.increment_version(args[0])
+        super().after(call, result)
         for place in iter_leaves(self.tape.calls[-1].result):
             if type(place) is StorageView and place.memory in self.known:
                 self.known[place.memory].append(place)
@@ -382,7 +412,8 @@ class LiveRecorder(Recorder):
     def write_only(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Write a call of a form on the tape. It runs only if it makes new tensors; the script's own call writes to
         those of the script."""
-        call = self.begin_call(func, args, kwargs)
+        call = Call(func, args, kwargs)
+        self.before(call)
         if is_collective(func):
             result = empty_result(func, args, group_of(args[GROUP_POSITIONS[collective_name(func)]]).size())
             self.messages.begin(call_of(collective_name(func), args, label_of), args[0], result)
@@ -393,8 +424,8 @@ class LiveRecorder(Recorder):
             self.messages.note_copy(args[1], result)
         else:
             result = func(*args, **kwargs)
-        if call is not None:
-            self.end_call(call, args, kwargs, result)
+        if call.kept:
+            self.after(call, result)
         return result
 
     def is_made_by_form(self, tensor: Tensor) -> bool:
@@ -418,7 +449,7 @@ class LiveRecorder(Recorder):
             key, known = (storage_id(leaf.untyped_storage()) for leaf in (tensor, expected))
             if key in self.memories:
                 continue
-            self.set_dependencies(tensor, frozenset())
+            self.add_memory(tensor)
             self.memories[key] = self.memories[known]
             if self.place(tensor) != self.place(expected):
                 raise CaptureError(f"a collective returned {list(tensor.stride())} strides{_place_of_script()}")
@@ -429,13 +460,15 @@ class LiveRecorder(Recorder):
 
         The step may first use a part of a batch: then the whole batch is another input.
         """
-        if storage_id(storages(tensor)[-1]) not in self.dependencies:
+        if storage_id(storages(tensor)[-1]) not in self.memories:
             return False
         place = self.place(tensor)
         known = self.known.get(place.memory)
         return known is None or any(_contains_memory(known_place, place) for known_place in known)
 
-    def enter_outside_tensor(self, func: Any, tensor: Tensor, written: bool) -> None:
+    def enter_outside_tensor(self, func: Any, tensor: Tensor) -> str:
+        if tensor.layout is not torch.strided:
+            raise CaptureError(f"the step uses a {str(tensor.layout)[6:]} tensor from outside{_place_of_script()}")
         _refuse_freed("a tensor from outside", tensor)
         if func is not None and form_of(func) is None and self.messages.is_result_of_callback(tensor):
             raise CaptureError(
@@ -444,21 +477,13 @@ class LiveRecorder(Recorder):
                 "callback computes of it is not seen; wait for it (work.wait()) in the step"
             )
         storage = tensor.untyped_storage()
-        key = storage_id(storage)
-        self.callers[key] = storage
+        self.external.callers[storage_id(storage)] = storage
         self.seen.outside.append(tensor)
         self.outside_at_begin.append(tensor.detach())  # a tensor may be put on other memory while the step runs
-        self.set_dependencies(tensor, frozenset())
+        self.add_memory(tensor)
         place = self.place(tensor)
         self.known.setdefault(place.memory, []).append(place)
-        if written and key not in self.content_before:
-            self.content_before[key] = storage.clone()
-
-    def enter_sparse_from_outside(self, tensor: Tensor) -> None:
-        raise CaptureError(f"the step uses a {str(tensor.layout)[6:]} tensor from outside{_place_of_script()}")
-
-    def note_edges_without_grad(self, func: Any, args: Any, kwargs: Any, tensors: list[Tensor]) -> None:
-        """Do nothing: opaque edges are found from the nodes behind each loss."""
+        return f"outside {len(self.seen.outside) - 1}"
 
     def know_parameters(self, frame: FrameType) -> None:
         """Enter the script's parameters and the paths of its modules from the start, by the variables of its frames."""
@@ -467,6 +492,7 @@ class LiveRecorder(Recorder):
             if isinstance(value, nn.Module) and (why := why_not_recorded(value)):
                 raise CaptureError(why)
         self.paths = _paths_of_modules(reachable)
+        self._forget_outside()  # the messages of what is noted have these paths too
         for _, tensor in named_tensors(reachable).values():
             if isinstance(tensor, nn.Parameter):
                 self.note_wrappers((tensor,), {})
@@ -497,7 +523,7 @@ class LiveRecorder(Recorder):
         places = [self.place_of(opened(root)) for root in roots]
         losses = [opened(root).detach().clone() for root in roots]
         mark = Backward(len(self.tape.calls), places, losses, tangents)
-        self.note_edges_behind_outputs({str(index): root for index, root in enumerate(roots)})
+        self.edges.note_edges_behind_outputs({str(index): root for index, root in enumerate(roots)})
         mark.before = self.gradients()
         self.backwards.append(mark)
 
@@ -521,7 +547,7 @@ class LiveRecorder(Recorder):
         """Return the external tensors as they were when the step began."""
         tensors = []
         for tensor in self.outside_at_begin:
-            storage = self.content_before.get(storage_id(tensor.untyped_storage()))
+            storage = self.external.content_before.get(storage_id(tensor.untyped_storage()))
             with torch.no_grad():
                 if storage is None:
                     tensors.append(tensor.detach().clone())

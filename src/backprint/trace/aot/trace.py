@@ -275,7 +275,11 @@ class _RecordedFakes:
 
 
 class _ReadingReplay(TorchDispatchMode):
-    """A dispatch mode that answers operators that read values with the readings of the warm-up run, in order."""
+    """A dispatch mode that answers operators that read values with the readings of the warm-up run, in order.
+
+    It is no observer: it answers calls. Whether an operator reads values is asked before whether it is composite,
+    because a composite operator that reads none must reach AOTAutograd as it is, which decomposes it itself.
+    """
 
     def __init__(
         self, readings: Sequence[Reading], fake: _RecordedFakes, specialize: bool, paths: Mapping[int, str]

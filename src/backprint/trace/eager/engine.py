@@ -8,7 +8,7 @@ reads become guards. The backward begins where autograd is called.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from backprint.trace.eager.tape import Recorder, StorageView, placement_spec
 from backprint.trace.eager.writer import Writer
 from backprint.trace.hooks_after import HookEffects, watching_hooks
 from backprint.trace.non_operator_effects import BodyRecorder, flag_guards, noting_overlap_checks, noting_threads
+from backprint.trace.observe import ObservingMode
 from backprint.trace.partition import repartition
 from backprint.trace.program import CalledProgram, ObservedProgram, free_name
 from backprint.trace.reach import module_paths, restoring_gradients
@@ -218,11 +219,17 @@ def record_once(program: CalledProgram) -> _RecordedStep:
         recorder = Recorder(paths, program.world)
         values = None if program.world is None else program.current_tensors()
         opener = BodyRecorder(recorder.seen, paths, rewrite=False)
+        mode = ObservingMode(recorder, world=program.world)
+
+        @contextlib.contextmanager
+        def recording() -> Iterator[None]:
+            with opener, mode:
+                yield
 
         @contextlib.contextmanager
         def modes(ready: dict[str, Tensor]) -> Iterator[None]:
-            recorder.register_tensors(ready, tuple(ready))
-            with scripts_seen(opener.read_by_script), opener, recorder:
+            recorder.begin(ready)
+            with scripts_seen(opener.read_by_script), recording():
                 yield
 
         try:
@@ -230,16 +237,20 @@ def record_once(program: CalledProgram) -> _RecordedStep:
             seeing = noting_threads(recorder.seen, paths), noting_overlap_checks(recorder.seen, paths)
             noting = frames.noting_prints(), storages_filled(recorder.note_filled)
             with stance, seeing[0], seeing[1], noting[0], noting[1], staged(program, values) as stage:
-                return record_backward(run_forward(stage, modes), recorder, opener)
+                return record_backward(run_forward(stage, modes), recorder, recording)
         finally:
             recorder.restore()
 
 
-def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorder) -> _RecordedStep:
+Recording = Callable[[], contextlib.AbstractContextManager[None]]
+"""Returns a context manager in which everything that runs is recorded."""
+
+
+def record_backward(forward: ForwardRun, recorder: Recorder, recording: Recording) -> _RecordedStep:
     """Record the backward of a recorded forward."""
     # What the forward did, read before the backward runs: edges, writes, external tensors, effects.
-    recorder.note_edges_behind_outputs(forward.tensors)
-    recorder.note_written()
+    recorder.edges.note_edges_behind_outputs(forward.tensors)
+    recorder.external.note_written()
     program = forward.stage.program
     with_outside_ = replace(
         with_outside(program, recorder.seen), accumulates=recorder.seen.reentrant or program.accumulates
@@ -247,7 +258,9 @@ def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorde
     names = [named.name for named in with_outside_.tensors[len(program.tensors) :]]
     outside = dict(zip(names, recorder.seen.outside, strict=True))
     keys = {name: name for name in forward.stage.ready} | {f"outside {i}": name for i, name in enumerate(names)}
-    effects = forward.effects(outside, [name for name, tensor in outside.items() if recorder.had_gradient(tensor)])
+    effects = forward.effects(
+        outside, [name for name, tensor in outside.items() if recorder.external.had_gradient(tensor)]
+    )
     written = {name for name, tensor in outside.items() if id(tensor) in recorder.seen.written}
     after = {**forward.stage.ready, **outside, **effects.new}
     # Where the results are. The writer later reads the value that each place has at the end of the forward.
@@ -261,7 +274,7 @@ def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorde
     # Record autograd's own backward.
     with watching_hooks(watched, recorder.tape.calls) as hooks:
         gradients, tangents = _backward_placements(
-            with_outside_, recorder, opener, leaves, forward.tensors, shards_of_gradients
+            with_outside_, recorder, recording, leaves, forward.tensors, shards_of_gradients
         )
     shards = {
         **keyed("", {name: wrapping.text for name, wrapping in with_outside_.wrappings.items()}),
@@ -288,7 +301,7 @@ def record_backward(forward: ForwardRun, recorder: Recorder, opener: BodyRecorde
 def _backward_placements(
     program: ObservedProgram,
     recorder: Recorder,
-    opener: BodyRecorder,
+    recording: Recording,
     leaves: Mapping[str, Tensor],
     outputs: Mapping[str, Tensor],
     shards: dict[str, str],
@@ -301,10 +314,11 @@ def _backward_placements(
         return {}, {}
     tangents = {name: ones_tangent(opened(tensor)) for name, tensor in roots.items()}
     for name, tensor in tangents.items():
-        recorder.set_dependencies(tensor, frozenset())
+        recorder.add_memory(tensor)
         recorder.add_port(tangent_name(name), tensor)
     fake_mode: Any = contextlib.nullcontext() if program.world is None else program.world.running()
-    with fake_mode, opener, recorder.backward():
+    recorder.begin_backward()
+    with fake_mode, recording():
         gradients = run_backward(program, leaves, outputs, tangents, shards)
     # The program has run this backward itself, so it takes no tangents.
     if not gradients:

@@ -7,7 +7,6 @@ tensor has the StorageViews of its indices and values, which are strided tensors
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import weakref
@@ -19,27 +18,26 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from backprint._torch import pytree
 from backprint._torch.autograd import current_node, next_sequence_number, sequence_number
 from backprint._torch.distributed import (
     GROUP_POSITIONS,
     collective_name,
-    form_of,
-    is_collective,
     label_of,
     members_of,
 )
 from backprint._torch.fake import FakeTensor
-from backprint._torch.modes import DisableTorchFunction, without_modes
-from backprint._torch.operators import HigherOrderOperator, name_of, schema_of
-from backprint._torch.tensors import neg_view, storage_id, version_of
+from backprint._torch.modes import without_modes
+from backprint._torch.operators import HigherOrderOperator, name_of
+from backprint._torch.tensors import neg_view, storage_id
 from backprint.errors import CaptureError, for_program
 from backprint.graph.nouns import ScalarSpec, Source, Spec, TensorSpec
 from backprint.trace import frames
-from backprint.trace.custom import decompose_under_mode, is_composite
+from backprint.trace.edges import OpaqueEdges
+from backprint.trace.external import ExternalTensors
 from backprint.trace.fake import FakeWorld
-from backprint.trace.silent_writes import contents_before, refuse_silent_operator
-from backprint.trace.watch import SILENT_WRITERS, Watch, count_writes, is_number_read, refuse_nested, storages
+from backprint.trace.observe import Call, Observer
+from backprint.trace.silent_writes import contents_of, refuse_silent_operator
+from backprint.trace.watch import Facts, Observations, facts_of, refuse_nested, storages
 from backprint.values.geometry import contiguous_strides, is_dense, span
 from backprint.values.settings import random_states, state_bytes
 from backprint.values.tree import plain_leaves, strided_parts
@@ -260,38 +258,37 @@ class Tape:
 STRIDED, EAGER = torch.strided, (False, False)
 
 
-class Recorder(Watch):
-    """A Watch that also records every operator, forward and backward."""
-
-    supports_higher_order_operators = True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # compiled functions run eagerly here, so Dynamo need not skip any call
+class Recorder(Observer):
+    """Records every operator of a run, forward and backward, on a tape."""
 
     def __init__(self, paths: Mapping[int, str], world: FakeWorld | None = None) -> None:
-        super().__init__(paths, world=world)
-        self.types = PLAIN_TENSOR_TYPES if world is None else WITH_FAKE
+        self.paths = paths
+        self.seen = Observations()
+        self.external = ExternalTensors(self.seen, paths, world)
+        self.edges = OpaqueEdges(self.seen, paths, world)
         self.tape = Tape(start=own_generators())
         # The number of each storage on the tape, by its identity.
         self.memories: dict[int, int] = {}
         self.memory_count = 0
-        # Sparse tensors from outside, each with an alias from before the run.
-        self.shells: list[tuple[Tensor, Tensor]] = []
         # Storages that were resized from 0 bytes and not read since.
         self.filled: set[int] = set()
-        # Weak references to storages. Their callbacks write into `freed`: the number of calls that had run when it was
-        # freed.
-        self.followers: list[Any] = []
+        # The number of calls that had run when each memory was freed.
         self.freed: dict[int, int] = {}
+        self._world = world
+        # Sparse tensors from outside, each with an alias from before the run.
+        self._shells: list[tuple[Tensor, Tensor]] = []
+        # Weak references to storages, whose callbacks write into `freed`; and weak references that keep a storage's
+        # identity from being given to a new storage, but do not keep its bytes.
+        self._followers: list[Any] = []
+        self._alive: list[StorageWeakRef] = []
 
     # ---- Ports and StorageViews
 
-    def register_tensors(self, named: Mapping[str, Tensor], callers: Collection[str]) -> Recorder:
-        super().register_tensors(named, callers)
+    def begin(self, named: Mapping[str, Tensor]) -> None:
+        self.external.add_own(named, tuple(named))
         for name, tensor in named.items():
+            self.add_memory(tensor)
             self.add_port(name, tensor)
-        return self
 
     def add_port(self, key: str, tensor: Tensor) -> None:
         """Make a tensor a port of the graph."""
@@ -304,19 +301,19 @@ class Recorder(Watch):
             if any(root.key in keys for root in ports):
                 del self.tape.ports[memory]
 
-    def set_dependencies(self, tensor: Tensor, names: frozenset[str]) -> None:
+    def add_memory(self, tensor: Tensor) -> None:
+        """Give a tensor's storages numbers on the tape, if they have none."""
         for storage in storages(tensor):
             key = storage_id(storage)
-            if key not in self.dependencies:
-                self.dependencies[key] = names
-                self.alive.append(StorageWeakRef(storage))  # keeps its identity, but not its bytes
-                self.memories[key] = self.memory_count
-                self.follow(storage, self.memory_count)
-                self.memory_count += 1
+            if key not in self.memories:
+                self._alive.append(StorageWeakRef(storage))
 
-    def follow(self, storage: Any, memory: int) -> None:
-        """Note how many calls had run when a storage is freed."""
-        self.followers.append(weakref.ref(storage, lambda _: self.freed.setdefault(memory, len(self.tape.calls))))
+                def note_freed(_: Any, memory: int = self.memory_count) -> None:
+                    self.freed.setdefault(memory, len(self.tape.calls))
+
+                self._followers.append(weakref.ref(storage, note_freed))
+                self.memories[key] = self.memory_count
+                self.memory_count += 1
 
     def place(self, tensor: Tensor) -> StorageView:
         """Return the StorageView of a tensor."""
@@ -330,7 +327,7 @@ class Recorder(Watch):
             )
         key = storage_id(tensor.untyped_storage())
         if key not in self.memories:
-            self.set_dependencies(tensor, frozenset())
+            self.add_memory(tensor)
         # The common case, without new objects for layout and lazy bits: this runs for every argument of every call.
         if not tensor.is_complex() and not tensor.is_neg():
             return StorageView(
@@ -348,82 +345,77 @@ class Recorder(Watch):
 
     # ---- One operator
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        with DisableTorchFunction():  # these reads of tensors are ours, not the program's
-            return self.run_and_record(func, types, args, kwargs or {})
+    def before(self, call: Call) -> None:
+        """Note a call before it runs: it may change its arguments' geometry (`t_`) or the generator's state."""
+        if call.func is torch.ops.aten._cudnn_rnn.default:
+            # Not the buffer in which the weights lie, which would stay behind them.
+            call.args = (*call.args[:3], None, *call.args[4:])
+        facts = facts_of(call.func)
+        taped = self.begun(call, facts)
+        if taped is not None and call.func is torch.ops.aten._pin_memory.default:  # where a copy lies is no value
+            taped = taped._replace(func=torch.ops.aten.clone.default, args=taped.args[:1], kwargs={})
+        if self._world is not None:
+            call.args, call.kwargs = self.external.with_stand_ins(call.args, call.kwargs, self._add_stand_in)
+        call.kept[self] = taped, contents_of(call.args, call.kwargs) if facts.may_write_silently else ()
 
-    def run_and_record(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Run one operator and append it to the tape."""
-        if not self.types.issuperset(types):
-            # DTensor runs operators on fake tensors to learn the shapes of its results: no value of the program
-            return func(*args, **kwargs) if WITH_FAKE.issuperset(types) else NotImplemented
-        # A call that is answered, or opened into other calls, is not on the tape itself. No call is of two of these
-        # kinds.
-        if is_number_read(func, args):
-            return args[0]
-        if is_composite(func, args, kwargs):
-            return decompose_under_mode(self, func, args, kwargs)
-        if (form := form_of(func)) is not None:
-            with self:  # torch disables a mode while it handles a call, and the operators of the form are to be seen
-                return form(*args, **kwargs)
-        if func is torch.ops.aten._cudnn_rnn.default:
-            args = (*args[:3], None, *args[4:])  # not the buffer in which the weights lie, which would stay behind them
-        # Begun before it runs: the call may change its arguments' geometry (`t_`) or the generator's state.
-        call = self.begin_call(func, args, kwargs)
-        if call is not None and is_collective(func):
-            call = self.labelled(call, args)
-        if call is not None and func is torch.ops.aten._pin_memory.default:  # where a copy lies is no value
-            call = call._replace(func=torch.ops.aten.clone.default, args=call.args[:1], kwargs={})
-        if self.world is not None and self.outside_ids:
-            args, kwargs = pytree.tree_map_only(Tensor, self.stand_in, (args, kwargs))
-        try:
-            before = contents_before(func, args, kwargs)
-            result = for_program(func, *args, **kwargs)
-            refuse_silent_operator(func, before)
-        except RuntimeError:
-            # The program may catch this error and go on.
-            self.guard_values_of([leaf for leaf in iter_leaves(args, kwargs) if isinstance(leaf, Tensor)])
-            raise
-        if call is not None:
-            if call.state is not None and self.world is not None:
-                _advance_generator(_generator_of(args, kwargs))
-            self.end_call(call, args, kwargs, result)
-        return result
+    def after(self, call: Call, result: Any) -> None:
+        """Append a call that has run to the tape."""
+        taped, contents = call.kept[self]
+        if contents:
+            refuse_silent_operator(call.func, contents)
+        if taped is None:
+            return
+        generator = None if taped.state is None else _generator_of(call.args, call.kwargs)
+        if taped.state is not None and self._world is not None:
+            _advance_generator(generator)
+        for leaf in plain_leaves(result):
+            if isinstance(leaf, Tensor):
+                refuse_nested(call.func, leaf, self.paths)
+                self.external.add_span(leaf)
+        state = None if taped.state is None else _generator_state_of_draw(generator, call.args, call.kwargs)
+        placed_result = _placements_for_tensors(result, self.place)
+        detached = {place.memory for place in placements(taped.args, taped.kwargs) if place.detached}
+        if detached:
+            shared = detached if placed_result is None else {place.memory for place in placements(placed_result)}
+            args, kwargs = _without_detached_marks((taped.args, taped.kwargs), shared)
+            taped = taped._replace(args=args, kwargs=kwargs)
+        self.tape.calls.append(taped._replace(result=placed_result, state_after=state))
 
-    def labelled(self, call: TapedCall, args: Any) -> TapedCall:
-        """Return a collective with the label of its group, and remember who is in the group."""
-        position = GROUP_POSITIONS[collective_name(call.func)]
-        label = label_of(args[position])
-        self.tape.groups[label] = members_of(args[position])
-        return call._replace(args=(*call.args[:position], label, *call.args[position + 1 :]))
+    def failed(self, call: Call, error: Exception) -> None:
+        """The program may catch the error of an operator and go on."""
+        if isinstance(error, RuntimeError):
+            self._guard_values_of(call.tensors())
 
-    def begin_call(self, func: Any, args: Any, kwargs: Any) -> TapedCall | None:
-        """Return a call before it runs, without its result; None if it is not recorded."""
-        facts = facts_of(func)
-        if not facts.counts:
+    def begun(self, call: Call, facts: Facts) -> TapedCall | None:
+        """Return a call as it is on the tape, without its result; None if it is not recorded."""
+        func, args, kwargs = call.func, call.args, call.kwargs
+        if not facts.computes:
             return None
-        node = current_node()
-        recorded_by_autograd = node is None and self.tape.boundary is None and torch.is_grad_enabled()
-        placed_args, placed_kwargs = _placements_for_tensors(
-            (args, kwargs), lambda tensor: self.place_argument(func, tensor, facts.writes, recorded_by_autograd)
+        if isinstance(func, HigherOrderOperator):
+            raise CaptureError(f"the higher-order operator {name_of(func)!r} cannot be opened into what it runs")
+        node, grad = current_node(), torch.is_grad_enabled()
+        in_forward = self.tape.boundary is None
+        recorded_by_autograd = node is None and in_forward and grad
+        place_argument = functools.partial(
+            self.place_argument, func, writes=facts.writes, recorded_by_autograd=recorded_by_autograd
         )
+        placed_args, placed_kwargs = _placements_for_tensors((args, kwargs), place_argument)
         generator = _generator_of(args, kwargs) if facts.draws else None
         state = _generator_state_of_draw(generator, args, kwargs) if facts.draws else None
         if state is not None and generator is None:
             self.tape.start.setdefault(state.device, state.state)  # this draw is the device's first
-        if self.tape.boundary is None and not torch.is_grad_enabled():
-            self.note_edges_without_grad(
-                func, args, kwargs, [leaf for leaf in iter_leaves(args, kwargs) if isinstance(leaf, Tensor)]
-            )
+        if in_forward and not grad:
+            self.edges.note_edges_without_grad(func, args, kwargs, call.tensors())
         if recorded_by_autograd and facts.writes:
-            self.note_update_of_detached(func, args, kwargs)
-        source = frames.here(self.paths)
+            self.edges.note_update_of_detached(func, args, kwargs)
+        if facts.is_collective:
+            placed_args = self._with_label(func, args, placed_args)
         return TapedCall(
             func,
             placed_args,
             placed_kwargs,
             None,
-            source,
+            frames.here(self.paths),
             # Autograd made the node of this call above the mode, so the node has the number before this one
             # (`Echoes.note`).
             next_sequence_number(),
@@ -432,34 +424,22 @@ class Recorder(Watch):
             None,
             generator is not None,
             node is not None and node.name() == "torch::autograd::AccumulateGrad",
-            torch.is_grad_enabled(),
+            grad,
         )
 
-    def end_call(self, call: TapedCall, args: Any, kwargs: Any, result: Any) -> None:
-        """Append a call that has run to the tape."""
-        for leaf in plain_leaves(result):
-            if isinstance(leaf, Tensor):
-                refuse_nested(call.func, leaf, self.paths)
-                self.add_span(leaf)
-        if facts_of(call.func).writes:
-            count_writes(call.func, args)
-        state = None if call.state is None else _generator_state_of_draw(_generator_of(args, kwargs), args, kwargs)
-        placed_result = _placements_for_tensors(result, self.place)
-        detached = {place.memory for place in placements(call.args, call.kwargs) if place.detached}
-        if detached:
-            shared = detached if placed_result is None else {place.memory for place in placements(placed_result)}
-            args_, kwargs_ = _without_detached_marks((call.args, call.kwargs), shared)
-            call = call._replace(args=args_, kwargs=kwargs_)
-        self.tape.calls.append(call._replace(result=placed_result, state_after=state))
+    def _with_label(self, func: Any, args: Any, placed_args: Any) -> Any:
+        """Return the arguments of a collective with the label of its group, and remember who is in the group."""
+        position = GROUP_POSITIONS[collective_name(func)]
+        label = label_of(args[position])
+        self.tape.groups[label] = members_of(args[position])
+        return (*placed_args[:position], label, *placed_args[position + 1 :])
 
-    def stand_in(self, tensor: Tensor) -> Tensor:
-        fake = super().stand_in(tensor)
-        if fake is not tensor:  # one memory on the tape
-            memory = self.memories[storage_id(tensor.untyped_storage())]
-            self.memories[storage_id(fake.untyped_storage())] = memory
-        return fake
+    def _add_stand_in(self, fake: Tensor, real: Tensor) -> None:
+        """Let the fake tensor that replaces one from outside have the same memory on the tape."""
+        self._alive.append(StorageWeakRef(fake.untyped_storage()))
+        self.memories[storage_id(fake.untyped_storage())] = self.memories[storage_id(real.untyped_storage())]
 
-    def guard_values_of(self, tensors: list[Tensor]) -> None:
+    def _guard_values_of(self, tensors: list[Tensor]) -> None:
         """Record that these tensors have the values that they have now.
 
         They are the arguments of an operator that raised; if the program catches the error, it depends on them.
@@ -467,9 +447,11 @@ class Recorder(Watch):
         for tensor in tensors:
             if tensor.layout is torch.strided:
                 copy = tensor.detach().clone()
-                self.enter_constant(copy)
+                self._enter_constant(copy)
                 # A call that reads values becomes a guard when the tape is written.
-                self.run_and_record(torch.ops.aten.equal.default, (), (tensor, copy), {})
+                call = Call(torch.ops.aten.equal.default, (tensor, copy), {})
+                self.before(call)
+                self.after(call, for_program(call.func, *call.args))
 
     def place_argument(self, func: Any, tensor: Tensor, writes: bool, recorded_by_autograd: bool) -> StorageView:
         """Return the StorageView of an argument of a call. A tensor of unknown memory comes from outside."""
@@ -477,18 +459,17 @@ class Recorder(Watch):
         # The last storage of a sparse tensor has its values; of a strided tensor it is the only one.
         if keys[-1] in self.filled:
             self.enter_unwritten(tensor, keys[-1])
-        if keys[-1] not in self.dependencies or self.is_outside_span(tensor):
+        if keys[-1] not in self.memories or (keys[-1] in self.external.spans and self.external.is_outside_span(tensor)):
             self.enter_unknown_tensor(func, tensor, writes)
         for part, key in zip(strided_parts(tensor), keys, strict=True):
-            if key not in self.dependencies:
-                self.enter_constant(part)  # indices that a kernel made for values of the program
-            elif writes and key in self.callers and key not in self.content_before:
-                # The first write to memory of the caller's, which `restore` puts back.
-                self.content_before[key] = self.callers[key].clone()
+            if key not in self.memories:
+                self._enter_constant(part)  # indices that a kernel made for values of the program
+            elif writes:
+                self.external.keep_content(key)
         place = self.place(tensor)
         if not recorded_by_autograd or place.layout is not STRIDED:
             return place
-        return place._replace(detached=True) if self.is_detached(func, tensor) else place
+        return place._replace(detached=True) if self.edges.is_detached(func, tensor) else place
 
     def enter_unknown_tensor(self, func: Any, tensor: Tensor, writes: bool) -> None:
         """Enter a tensor of unknown memory as a constant if `torch.tensor` made it, else as a port from outside.
@@ -496,27 +477,34 @@ class Recorder(Watch):
         A tensor that only the backward uses is a constant too, because the forward has no port for it.
         """
         if func is torch.ops.aten.lift_fresh.default:
-            self.enter_constant(tensor)
+            self._enter_constant(tensor)
             return
-        count = len(self.seen.outside)
-        if tensor.layout is torch.strided:
-            self.enter_outside_tensor(func, tensor, writes)
-        else:
-            self.enter_sparse_from_outside(tensor)
+        key = self.enter_outside_tensor(func, tensor)
         if self.tape.boundary is not None:
             # A buffer that is written to is entered whole, because the next call may write to another part of it.
             whole = _whole_storage(tensor) if writes else tensor
-            self.add_span(whole)
-            self.enter_constant(whole)
+            self.external.add_span(whole)
+            self._enter_constant(whole)
             return
-        self.add_port(f"outside {count}", tensor)
+        self.add_port(key, tensor)
 
-    def enter_constant(self, tensor: Tensor) -> None:
+    def enter_outside_tensor(self, func: Any, tensor: Tensor) -> str:
+        """Enter a tensor from outside, and return its key. A sparse one can be given other parts, which are put
+        back."""
+        if tensor.layout is torch.strided:
+            self.external.refuse(tensor)
+        else:
+            self._shells.append((tensor, tensor.detach()))
+        key = self.external.enter(tensor)
+        self.add_memory(tensor)
+        return key
+
+    def _enter_constant(self, tensor: Tensor) -> None:
         """Enter a tensor that the program's current line, or a kernel, has just made: a port with a copy of its
         value."""
         if isinstance(tensor, FakeTensor):
             raise CaptureError("a tensor that no operator made is used, and a fake capture has no values for it")
-        self.set_dependencies(tensor, frozenset())
+        self.add_memory(tensor)
         key = f"fresh {len(self.tape.constants)}"
         self.tape.constants[key] = tensor.detach().clone()
         self.add_port(key, tensor)
@@ -529,8 +517,8 @@ class Recorder(Watch):
     def enter_unwritten(self, tensor: Tensor, key: int) -> None:
         """Enter memory that a storage has just been given, like the memory of a new tensor."""
         self.filled.discard(key)
-        self.dependencies.pop(key, None)
-        self.set_dependencies(tensor, frozenset())
+        self.memories.pop(key, None)
+        self.add_memory(tensor)
         elements = tensor.untyped_storage().nbytes() // tensor.element_size()
         place = self.place(tensor)._replace(shape=(elements,), stride=(1,), offset=0)
         kwargs = {"dtype": tensor.dtype, "device": tensor.device}
@@ -540,37 +528,16 @@ class Recorder(Watch):
             TapedCall(empty, ((elements,), (1,)), kwargs, place, source, next_sequence_number(), None)
         )
 
-    def enter_sparse_from_outside(self, tensor: Tensor) -> None:
-        """Enter a sparse tensor from outside. Its bytes are copied before the first write, and its parts are
-        restored."""
-        self.callers |= {storage_id(storage): storage for storage in storages(tensor)}
-        self.set_dependencies(tensor, frozenset((f"outside {len(self.seen.outside)}",)))
-        self.seen.outside.append(tensor)
-        self.seen.requires_grad_before[id(tensor)] = tensor.requires_grad
-        self.versions.append((tensor, version_of(tensor)))
-        self.shells.append((tensor, tensor.detach()))
-        if tensor.is_leaf:
-            self.grads.append((tensor, tensor.grad, None if tensor.grad is None else tensor.grad.clone()))
-
-    def had_gradient(self, tensor: Tensor) -> bool:
-        """Whether a tensor from outside still has the `.grad` that it had when it was first seen."""
-        return any(
-            seen_tensor is tensor and tensor.is_leaf and gradient is tensor.grad
-            for seen_tensor, gradient, _ in self.grads
-        )
+    def begin_backward(self) -> None:
+        """Record the calls from here on as the backward."""
+        self.tape.boundary = len(self.tape.calls)
 
     def restore(self) -> None:
-        for tensor, before in self.shells:
+        """Restore what of the caller's the run has changed."""
+        for tensor, before in self._shells:
             if self.place(tensor) != self.place(before):
                 tensor.data = before
-        super().restore()
-
-    @contextlib.contextmanager
-    def backward(self) -> Iterator[None]:
-        """Record the calls inside as the backward."""
-        self.tape.boundary = len(self.tape.calls)
-        with self:
-            yield
+        self.external.restore()
 
 
 def _whole_storage(tensor: Tensor) -> Tensor:
@@ -593,27 +560,6 @@ def _without_detached_marks(value: Any, memories: Collection[int]) -> Any:
     if type(value) is dict:
         return {key: _without_detached_marks(item, memories) for key, item in value.items()}
     return value
-
-
-class _OperatorFacts(NamedTuple):
-    """The facts about an operator that recording needs: whether it is recorded, writes to arguments, and draws random
-    numbers."""
-
-    counts: bool
-    writes: bool
-    draws: bool
-
-
-@functools.cache
-def facts_of(func: Any) -> _OperatorFacts:
-    """Return the facts about an operator; raise for a higher-order operator."""
-    if isinstance(func, HigherOrderOperator):
-        raise CaptureError(f"the higher-order operator {name_of(func)!r} cannot be opened into what it runs")
-    silent = schema_of(func).name in SILENT_WRITERS
-    draws = torch.Tag.nondeterministic_seeded in func.tags
-    # These compute no value: marks of a profiler, reads of a tensor's attributes, and where a tensor lies.
-    counts = func.namespace not in ("profiler", "_profiler", "prim") and schema_of(func).name != "aten::is_pinned"
-    return _OperatorFacts(counts, bool(schema_of(func).is_mutable or silent), draws)
 
 
 PLAIN_TENSOR_TYPES = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})

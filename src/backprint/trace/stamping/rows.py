@@ -28,6 +28,7 @@ from torch import Tensor
 
 from backprint._torch.distributed import sharding_text
 from backprint._torch.modes import DisableTorchFunction
+from backprint._torch.operators import HigherOrderOperator
 from backprint._torch.tensors import storage_id
 from backprint.graph.folding.fold import token_of
 from backprint.graph.folding.nouns import SOURCE, divided, places_of, places_of_value, skeleton, with_places, with_value
@@ -36,7 +37,8 @@ from backprint.graph.nouns import Port, Ref, Source, Step
 from backprint.trace import frames
 from backprint.trace.aot.from_fx import ReadJoint
 from backprint.trace.assembly import NO_NOTE, Joint, Note, Result
-from backprint.trace.watch import Watch
+from backprint.trace.fake import FakeWorld
+from backprint.trace.observe import Call, Observer
 from backprint.values.tree import copy_values, plain_leaves
 from backprint.values.wrappers import Wrapping, opened
 
@@ -285,120 +287,114 @@ def _continue_linearly(left: Sequence[Item], right: Sequence[Item], more: int) -
 # ---- The log of a run
 
 
-class LoggedWatch(Watch):
-    """A Watch that also logs a row for every tensor of the program, every operator, and every output.
+class OperatorLog(Observer):
+    """Logs a row for every tensor of the program, every operator, and every output.
 
     A run with few layers and a run of the whole are compared by these rows: which operator ran, with what arguments,
     and which line called it. A value is labelled by the row that made it, so the log also says which operator reads
     which result. Nothing is computed.
     """
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.rows: list[Row] = []
-        self.ran_higher_order_operator = False
-        self.ready: Mapping[str, Tensor] = {}
+    def __init__(self, paths: Mapping[int, str], world: FakeWorld | None) -> None:
+        self._paths, self._world = paths, world
         # Equal heads are one object: each layer has a row with the same head.
-        self.heads: dict[Any, Any] = {}
-        self.labels: dict[int, str] = {}
-        self.kept: list[Tensor] = []
-        self.memory: dict[int, str] = {}
-        self.nodes_of_wrappers: list[tuple[str, str]] = []
+        self._heads: dict[Any, Any] = {}
+        self.begin({})
 
-    def register_tensors(self, named: Mapping[str, Tensor], callers: Any) -> Watch:
+    def begin(self, named: Mapping[str, Tensor]) -> None:
+        self.rows: list[Row] = []
         self.ready = named
+        self.ran_higher_order_operator = False
+        self._labels: dict[int, str] = {}
+        self._kept: list[Tensor] = []
+        self._memory: dict[int, str] = {}
         with DisableTorchFunction():
             for name, tensor in named.items():
                 self.rows.append(
                     Row(("input", tensor_spec(tensor), tensor.requires_grad, _text_without_numbers(name)), (name,))
                 )
-                self.label(tensor, f"input {name}")
-        return super().register_tensors(named, callers)
+                self._label(tensor, f"input {name}")
 
-    def label(self, tensor: Tensor, label: str) -> None:
+    def _label(self, tensor: Tensor, label: str) -> None:
         """Label a tensor. It is kept alive, so that no other tensor can have its identity."""
-        if id(tensor) not in self.labels:
-            self.kept.append(tensor)
-            self.memory.setdefault(storage_id(tensor.untyped_storage()), label)
-        self.labels[id(tensor)] = label
+        if id(tensor) not in self._labels:
+            self._kept.append(tensor)
+            self._memory.setdefault(storage_id(tensor.untyped_storage()), label)
+        self._labels[id(tensor)] = label
 
-    def label_of(self, tensor: Tensor) -> str:
+    def _label_of(self, tensor: Tensor) -> str:
         """Return the label of a tensor. A tensor that no operator returned has the label of its memory."""
-        if id(tensor) not in self.labels:
+        if id(tensor) not in self._labels:
             memory = storage_id(tensor.untyped_storage())
-            label = self.memory.get(memory)
-            self.label(tensor, f"outside {len(self.rows)}" if label is None else f"in {label}")
-        return self.labels[id(tensor)]
+            label = self._memory.get(memory)
+            self._label(tensor, f"outside {len(self.rows)}" if label is None else f"in {label}")
+        return self._labels[id(tensor)]
 
-    def run_operator(self, func: Any, args: Any, kwargs: Any, names: frozenset[str]) -> Any:
-        if func.namespace == "prim":  # a question about a tensor, such as its device: nothing runs
-            return super().run_operator(func, args, kwargs, names)
-        head: list[Any] = [func, torch.is_grad_enabled()]
+    def before(self, call: Call) -> None:
+        if isinstance(call.func, HigherOrderOperator):
+            self.ran_higher_order_operator = True
+            return
+        head: list[Any] = [call.func, torch.is_grad_enabled()]
         items: list[Any] = []
-        with DisableTorchFunction():
-            self.describe((args, kwargs), head, items)
-        result = super().run_operator(func, args, kwargs, names)
-        with DisableTorchFunction():
-            for count, leaf in enumerate(plain_leaves(result)):
-                if isinstance(leaf, Tensor):
-                    head.append((leaf.dtype, tuple(leaf.shape), leaf.stride(), leaf.storage_offset(), leaf.device))
-                    self.label(leaf, f"{len(self.rows)}.{count}")
-                else:
-                    head.append(repr(leaf))
-        where = frames.here(self.paths)
+        self._describe((call.args, call.kwargs), head, items)
+        call.kept[self] = head, items
+
+    def after(self, call: Call, result: Any) -> None:
+        if self not in call.kept:
+            return
+        head, items = call.kept[self]
+        for count, leaf in enumerate(plain_leaves(result)):
+            if isinstance(leaf, Tensor):
+                head.append((leaf.dtype, tuple(leaf.shape), leaf.stride(), leaf.storage_offset(), leaf.device))
+                self._label(leaf, f"{len(self.rows)}.{count}")
+            else:
+                head.append(repr(leaf))
+        where = frames.here(self._paths)
         if where is not None:
             head += (where.file, where.function, where.code, _text_without_numbers(where.module))
             items += (where.line, where.module)
         head_tuple = tuple(head)
-        self.rows.append(Row(self.heads.setdefault(head_tuple, head_tuple), tuple(items)))
-        return result
+        self.rows.append(Row(self._heads.setdefault(head_tuple, head_tuple), tuple(items)))
 
-    def describe(self, value: Any, head: list[Any], items: list[Any]) -> None:
+    def _describe(self, value: Any, head: list[Any], items: list[Any]) -> None:
         """Add an argument of an operator to the head and the items of a row."""
         kind = type(value)
         if isinstance(value, Tensor):
-            items.append(self.label_of(value))
-            head.append(("tensor", value.requires_grad, value.is_leaf, self.content(value)))
+            items.append(self._label_of(value))
+            head.append(("tensor", value.requires_grad, value.is_leaf, self._content(value)))
         elif kind is int:
             items.append(value)
             head.append(int)
         elif kind in (list, tuple, torch.Size):
             head.append((kind, len(value)))
             for part in value:
-                self.describe(part, head, items)
+                self._describe(part, head, items)
         elif kind is dict:
             head.append((kind, tuple(value)))
             for part in value.values():
-                self.describe(part, head, items)
+                self._describe(part, head, items)
         else:
             head.append((kind, repr(value)))
 
-    def content(self, tensor: Tensor) -> bytes | None:
+    def _content(self, tensor: Tensor) -> bytes | None:
         """Return the values of a tensor that was written as numbers in the program, if they are known."""
-        if self.world is None or not self.labels[id(tensor)].startswith("outside"):
+        if self._world is None or not self._labels[id(tensor)].startswith("outside"):
             return None
-        return self.world.content_of(tensor)
+        return self._world.content_of(tensor)
 
-    def set_result_dependencies(self, result: Any, names: frozenset[str]) -> Any:
-        self.ran_higher_order_operator = True
-        return super().set_result_dependencies(result, names)
-
-    def note_edges_behind_outputs(self, outputs: Mapping[str, Tensor]) -> None:
-        super().note_edges_behind_outputs(outputs)
-        for (name, facts), count in sorted(Counter(self.nodes_of_wrappers).items()):
+    def end(self, outputs: Mapping[str, Tensor], wrapper_nodes: list[Any]) -> None:
+        for (name, facts), count in sorted(Counter(map(_name_and_facts, wrapper_nodes)).items()):
             self.rows.append(Row(("autograd node", name, facts), (count,)))
         for name, tensor in outputs.items():
             head = "output", tensor_spec(opened(tensor)), sharding_text(tensor), tensor.requires_grad
-            self.rows.append(Row(head, (name, self.label_of(opened(tensor)))))
+            self.rows.append(Row(head, (name, self._label_of(opened(tensor)))))
 
-    def is_of_wrapper(self, node: Any) -> bool:
-        """Whether an autograd node is one of wrappers. Its backward follows from the values that the node keeps, and
-        from no operator of the forward."""
-        if not super().is_of_wrapper(node):
-            return False
-        kept = {key: value for key, value in vars(node).items() if not isinstance(value, Tensor)}
-        self.nodes_of_wrappers.append((node.name(), ", ".join(map(repr, sorted(map(_text_kept, kept.items()))))))
-        return True
+
+def _name_and_facts(node: Any) -> tuple[str, str]:
+    """Return the name of an autograd node of wrappers, and the values that it keeps. Its backward follows from these,
+    and from no operator of the forward."""
+    kept = {key: value for key, value in vars(node).items() if not isinstance(value, Tensor)}
+    return node.name(), ", ".join(map(repr, sorted(map(_text_kept, kept.items()))))
 
 
 def _text_kept(item: tuple[str, Any]) -> str:

@@ -34,9 +34,9 @@ from backprint.trace.assembly import Joint, assemble
 from backprint.trace.non_operator_effects import flag_guards
 from backprint.trace.partition import why_partition_needs_all_layers
 from backprint.trace.program import CalledProgram, NamedTensor, ObservedProgram
-from backprint.trace.reach import roots
+from backprint.trace.reach import module_paths, roots
 from backprint.trace.request import EngineResult
-from backprint.trace.stamping.rows import CannotStamp, LoggedWatch, Row, continue_joint, continue_rows
+from backprint.trace.stamping.rows import CannotStamp, OperatorLog, Row, continue_joint, continue_rows
 from backprint.trace.warm_up import Findings, warm_up
 from backprint.values.wrappers import opened
 
@@ -323,7 +323,7 @@ class _LoggedRun:
 
     observed: ObservedProgram
     findings: Findings
-    watch: LoggedWatch
+    log: OperatorLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,8 +381,8 @@ def _continue_joint_and_log(
     [(first, left), (second, right)] = traced
     layers_more = plan.depth - DEPTHS[0]
     joint = continue_joint(left, right, layers_more, program.world.content_of)
-    rows = continue_rows(first.watch.rows, second.watch.rows, layers_more, "operators")
-    return joint, [Row(second.watch.rows[row.like].head, row.items) for row in rows]
+    rows = continue_rows(first.log.rows, second.log.rows, layers_more, "operators")
+    return joint, [Row(second.log.rows[row.like].head, row.items) for row in rows]
 
 
 def _trace_with_layers(
@@ -427,26 +427,22 @@ def _with_current_state(program: CalledProgram, known: Known) -> CalledProgram:
 
 def _run_logged(program: CalledProgram) -> _LoggedRun:
     """Run a program once, and log its operators."""
-    watches: list[LoggedWatch] = []
-
-    def kind(*arguments: Any) -> LoggedWatch:
-        watches.append(LoggedWatch(*arguments))
-        return watches[-1]
-
-    observed, findings = warm_up(program, kind)
-    return _LoggedRun(observed, findings, watches[-1])
+    log = OperatorLog(module_paths(program.target()), program.world)
+    observed, findings = warm_up(program, log)
+    return _LoggedRun(observed, findings, log)
 
 
 def refuse_what_no_log_shows(run: _LoggedRun) -> None:
     """Raise if a run does anything that can change the graphs and is not in its log."""
-    seen, findings = run.watch.seen, run.findings
+    findings = run.findings
     edges = [edge.text for edge in findings.opaque if edge.kind in ("function", "hook")]
     reads = [reading.operator for reading in findings.readings if reading.inputs]
+    checkpoints = findings.checkpoints or run.observed.accumulates
     for reason, present in (
         (f"{edges[0]}, whose backward can be any code" if edges else "", edges),
-        ("it runs a higher-order operator", run.watch.ran_higher_order_operator),
-        ("it checkpoints, and what the backward runs again can be any code", seen.checkpoints or seen.reentrant),
-        ("it uses the autograd graph (grad_fn), which can have hooks", seen.nodes),
+        ("it runs a higher-order operator", run.log.ran_higher_order_operator),
+        ("it checkpoints, and what the backward runs again can be any code", checkpoints),
+        ("it uses the autograd graph (grad_fn), which can have hooks", findings.nodes),
         (f"{reads[0]} reads values of an input" if reads else "", reads),
         ("it reads values unseen", findings.reads_without_operator),
         ("it draws from a generator that is not torch's", run.observed.foreign_random.pins()),
@@ -463,7 +459,7 @@ def refuse_what_no_log_shows(run: _LoggedRun) -> None:
 def _check_log_of_whole(whole: _LoggedRun, log: Sequence[Row]) -> None:
     """Raise unless the log of the whole is the continued log of the shallow runs."""
     refuse_what_no_log_shows(whole)
-    rows = whole.watch.rows
+    rows = whole.log.rows
     for place, (row, expected) in enumerate(zip(rows, log, strict=False)):
         if row != expected:
             raise CannotStamp(
@@ -486,7 +482,7 @@ def _engine_result_of(program: CalledProgram, whole: _LoggedRun, joint: Joint, p
     observed, findings = whole.observed, whole.findings
     outcome = findings.outcome
     # The graphs' ports must be those of the whole: names, roles and specs.
-    own_specs = {name: tensor_spec(tensor) for name, tensor in whole.watch.ready.items()}
+    own_specs = {name: tensor_spec(tensor) for name, tensor in whole.log.ready.items()}
     outside = {name: port.spec for name, port in zip(observed.outside, joint.inputs[len(own_specs) :], strict=False)}
     _check_ports("inputs", [(named.name, named.role) for named in observed.tensors], joint.inputs)
     for port in joint.inputs:
