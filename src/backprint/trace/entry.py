@@ -34,7 +34,7 @@ def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
         return engine.by_aot(program, options)
     except CaptureError as error:
         lacking = [text for name, text in options.requests().items() if name not in ENGINES["dynamo"].takes]
-        if refusal := untraced_control_flow(program, lacking, error):
+        if not error.every_engine and (refusal := untraced_control_flow(program, lacking, error)):
             raise CaptureError(refusal) from error
         raise
 

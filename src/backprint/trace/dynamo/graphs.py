@@ -190,7 +190,7 @@ def requires_grad_flags(inputs: Sequence[Any]) -> tuple[bool, ...]:
 
 
 ValueRead = tuple[int, "Source | None"]
-"""A tensor whose value the program reads, and the line that reads it."""
+"""The place of a tensor whose number the program reads, and the line that reads it."""
 
 
 @dataclass(frozen=True, eq=False)
