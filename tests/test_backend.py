@@ -17,6 +17,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
 from face import torch_backend_function as backend
@@ -96,6 +97,15 @@ def test_a_training_step_is_captured_and_goes_on_unchanged(tmp_path: Path) -> No
     assert tanh.source is not None
     assert (tanh.source.function, tanh.source.code) == ("forward", "x = torch.tanh(layer(x))")
     assert "layers.1" in {step.source.module for step in forward.steps if step.source}
+
+
+def test_a_sample_computes_again_what_a_checkpoint_computes_again(tmp_path: Path) -> None:
+    def f(x: Tensor) -> Tensor:
+        return checkpoint(lambda a: F.dropout(a.sin(), 0.5) * a, x, use_reentrant=False)
+
+    compiled(f, tmp_path)(torch.randn(50, requires_grad=True)).sum().backward()
+    (capture,) = samples(tmp_path)
+    assert any("run_with_rng_state" in step.target for step in capture.pairs[0].backward.steps)
 
 
 def test_without_gradients_there_is_a_forward_alone(tmp_path: Path) -> None:

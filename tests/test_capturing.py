@@ -91,6 +91,8 @@ def test_where_no_capture_is_used_the_gravest_error_is_raised() -> None:
 def test_another_engine_is_asked_by_the_cause() -> None:
     assert other_engine([made("eager")], ()) == ""
     assert other_engine([made("eager", CONTROL_FLOW)], ()) == "dynamo"
+    wrong = replace(made("eager", WRONG), doubts=(Doubt(WRONG, "differs"), Doubt(CONTROL_FLOW, "cond")))
+    assert other_engine([wrong], ()) == "dynamo"  # which keeps the body that did not run, and its gradients
     assert other_engine([made("eager", VIEW_UPDATE)], ()) == "aot"
     assert other_engine([failed("eager")], ()) == "aot"
     assert other_engine([failed("eager", "program", ValueError())], ()) == ""

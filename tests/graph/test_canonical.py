@@ -336,7 +336,16 @@ def branch(name: str) -> Step:
 
 KEPT_DRAW = step("d", "torch.ops.higher_order.run_with_rng_state", "y", Op("aten.bernoulli_.float"), "x")
 
+FROM_ONE_GENERATOR = tuple(
+    step(name, "torch.ops.higher_order.graphsafe_run_with_rng_state", Op(operator), "x", rng_state="y")
+    for name, operator in (("a", "aten.rand_like.default"), ("b", "aten.randn_like.default"))
+)
+
 DIFFERENT: dict[str, tuple[Graph, Graph]] = {
+    "draws from one generator swapped": (
+        graph_of(*FROM_ONE_GENERATOR, results="a b"),
+        graph_of(*reversed(FROM_ONE_GENERATOR), results="a b"),
+    ),
     "a read before or after a draw into its memory with a kept state": (
         graph_of(step("a", RELU, "x"), KEPT_DRAW, step("b", ADD, "a", "d"), results="b"),
         graph_of(KEPT_DRAW, step("a", RELU, "x"), step("b", ADD, "a", "d"), results="b"),

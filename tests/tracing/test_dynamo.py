@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import torch
 import torch.fx.traceback as fx_traceback
+import torch.nn.functional as F
 from subjects.broken import BROKEN, cut, leaf
 from subjects.programs import PROGRAMS
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
+from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
 from face import parse
@@ -124,6 +126,33 @@ def test_auto_keeps_a_map() -> None:
     assert capture.engine == "dynamo"
     assert any("map" in step.target for step in capture.pairs[0].forward.steps)
     assert {verdict.verdict for verdict in capture.verify()} == {"bitwise"}
+
+
+def test_engine_aot_says_what_to_do_with_a_control_flow_operator() -> None:
+    from torch._higher_order_ops import map as torch_map
+
+    def conditional(x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)).sum()
+
+    said = r"calls the control flow operator {}.*, which engine 'aot' does not trace\. {} 'dynamo' captures it"
+    without = "Without fake=True, engine"
+    with pytest.raises(bp.errors.CaptureError, match=said.format(r"cond at test_dynamo\.py", without)):
+        bp.capture(conditional, leaf(4, 3), fake=True)
+    with pytest.raises(bp.errors.CaptureError, match=said.format("cond", "Engine")):
+        bp.capture(conditional, leaf(4, 3), engine="aot")
+    with pytest.raises(bp.errors.CaptureError, match=said.format("map", without)):
+        bp.capture(lambda x: torch_map(torch.sin, x).sum(), leaf(4, 3), fake=True)
+
+
+def test_a_checkpoint_that_draws_is_computed_again_with_the_same_numbers() -> None:
+    def f(x: Tensor) -> Tensor:
+        y = checkpoint(lambda a: F.dropout(a.sin(), 0.5) * a, x, use_reentrant=False)
+        cut()
+        return y.cos()
+
+    capture = bp.capture(f, leaf(50), engine="dynamo")
+    assert any("run_with_rng_state" in step.target for step in capture.pairs[0].backward.steps)
+    assert [verdict.verdict for verdict in capture.verify()] == ["bitwise"] * 3
 
 
 @pytest.mark.parametrize("options", [{"mode": "eval"}, {"loss": lambda y: y.square().mean()}, {"partition": "default"}])

@@ -39,7 +39,10 @@ from backprint.graph.text import show
 
 # Prefixes, so `auto_functionalized` stands for its version 2 as well. `cond` and the like have the effects of their
 # bodies (`effects`).
-EFFECTFUL_HIGHER = ("run_and_save_rng_state", "run_with_rng_state", "with_effects", "auto_functionalized")
+EFFECTFUL_HIGHER = (
+    *("run_and_save_rng_state", "run_with_rng_state", "graphsafe_run_with_rng_state"),
+    *("with_effects", "auto_functionalized"),
+)
 
 _SIZED = (
     "view _unsafe_view reshape expand as_strided full empty zeros ones rand randn new_empty new_zeros new_full "

@@ -111,7 +111,9 @@ def other_engine(candidates: Sequence[Candidate], lacking: Collection[str]) -> s
     last = asked[-1]
     if len(asked) > 1 and last.engine != "eager":
         return ""
-    other = OTHER_ENGINE.get((last.engine, last.cause), "")
+    # A control flow operator counts most: its gradients may be wrong for the body that did not run.
+    causes = {doubt.cause for doubt in last.doubts}
+    other = OTHER_ENGINE.get((last.engine, CONTROL_FLOW if CONTROL_FLOW in causes else last.cause), "")
     return "" if other in lacking and last.cause != CHECKPOINTS else other
 
 
@@ -199,14 +201,14 @@ def _judged(capture: Capture, proof: Proof | None, doubts: tuple[Doubt, ...] = (
     if proof.captured:
         write = silent_write(live.program)
         reason = f"{write} ({proof.captured}). {ADVICE}" if write else proof.captured
-        return Candidate(engine, capture, proof, (Doubt(WRONG, f"{DIFFERS}{reason}"),))
+        return Candidate(engine, capture, proof, (Doubt(WRONG, f"{DIFFERS}{reason}"), *doubts))
     if live.unguarded or proof.redrawn:
         reason = f"the captured graph does not compute what the program computes on other inputs: {proof.redrawn}"
         if live.unguarded:
             advice = f"engine {engine!r} has no step that could check it; engine 'eager' keeps it as a guard"
             reason = f"{live.unguarded[0]}: {advice}"
         pinned = _pinned_to_captured_inputs(capture, live, proof)
-        return Candidate(engine, pinned, proof, (Doubt(OTHER_INPUTS, reason),))
+        return Candidate(engine, pinned, proof, (Doubt(OTHER_INPUTS, reason), *doubts))
     if any(UNSTEADY in port.detail for port in proof.ports) and live.program.target.snapshot is not None:
         live.program.target.snapshot.note_suspects_as_lost()
     guarded = replace(capture, guards=(*capture.guards, *proof.alone), origin=live.with_doubts(proof.ports))

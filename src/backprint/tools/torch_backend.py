@@ -32,7 +32,7 @@ def backend(
     """Save a sample of a graph of Dynamo's, and return the graph itself. If it cannot be captured, warn."""
     settings = _checked_options(options or {}, mode)
     from backprint.trace.dynamo.backend import LeaveUncompiled, as_eager
-    from backprint.trace.dynamo.frontend import function_of
+    from backprint.trace.dynamo.graphs import function_of
 
     name = function_of(module.graph)
     try:

@@ -23,6 +23,7 @@ from backprint.trace.custom import decompositions_of
 from backprint.trace.eager.engine import by_eager
 from backprint.trace.partition import PARTITIONS
 from backprint.trace.program import CalledProgram
+from backprint.trace.refusals import untraced_control_flow
 from backprint.trace.request import EngineResult
 
 # ---- The engines, and the requests that each supports
@@ -32,7 +33,13 @@ def by_aot(program: CalledProgram, options: CaptureOptions) -> EngineResult:
     """Trace with AOTAutograd, which is loaded now, with Inductor and Dynamo: 2 s and 150 MiB."""
     from backprint.trace.aot import engine
 
-    return engine.by_aot(program, options)
+    try:
+        return engine.by_aot(program, options)
+    except CaptureError as error:
+        lacking = [text for name, text in options.requests().items() if name not in ENGINES["dynamo"].takes]
+        if not error.every_engine and (refusal := untraced_control_flow(program, lacking, error)):
+            raise CaptureError(refusal) from error
+        raise
 
 
 def by_dynamo(program: CalledProgram, options: CaptureOptions) -> EngineResult:

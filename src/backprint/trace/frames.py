@@ -333,7 +333,7 @@ def source(file: str, line: int, function: str, module: str) -> Source:
     code = linecache.getline(file, line).strip()
     code = "".join(c if c.isprintable() else " " for c in code)[:160]
     # The text of a graph ends a module's path at `]` and a function's name at `:`.
-    function = _RESUMED.sub(r"\1", function).replace(":", "_")
+    function = without_resumption(function).replace(":", "_")
     return Source(relative_path(file), line, function, code, module.replace("]", ")"))
 
 
@@ -350,6 +350,11 @@ def line_of_definition(function: Any) -> Source | None:
 
 _RESUMED = re.compile(r"^(?:torch_dynamo_resume_in_)+(.*?)(?:_at_\d+)+$")
 """Dynamo's name for the rest of a function after a graph break: the user's function is in the middle."""
+
+
+def without_resumption(function: str) -> str:
+    """Return a function's name, also for the rest of it after a graph break."""
+    return _RESUMED.sub(r"\1", function)
 
 
 @functools.cache
@@ -371,6 +376,11 @@ def place_in_trace(trace: str) -> tuple[str, int, str] | None:
     frames = [(file, int(line), function) for file, line, function in _FRAME.findall(trace)]
     users = [frame for frame in frames if is_users(frame[0])]
     return users[-1] if users else place_in_library(frames)
+
+
+def functions_in_trace(trace: str) -> list[str]:
+    """Return the functions of a printed stack, the outermost first."""
+    return [function for _, _, function in _FRAME.findall(trace)]
 
 
 def place_in_library(frames: Sequence[Place]) -> Place | None:

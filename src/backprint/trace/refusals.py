@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+import traceback
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -37,6 +39,30 @@ def describe_unchecked_reads(
     return (
         *descriptions,
         *(f"{operator} reads values inside an operator or its backward" for operator in inside_operators),
+    )
+
+
+CONTROL_FLOW_FILES = {
+    os.path.join(
+        os.path.dirname(torch.__file__), "_higher_order_ops", f"{name}.py"
+    ): f"the control flow operator {name}"
+    for name in ("cond", "map", "scan", "while_loop", "associative_scan")
+}
+"""The files of torch through which every call of a control flow operator passes."""
+
+
+def untraced_control_flow(program: CalledProgram, requested: Collection[str], error: CaptureError) -> str:
+    """Return the refusal of a program that engine `aot` has not traced because of a control flow operator; '' if it has
+    another cause. `requested` are options of the call that engine `dynamo` does not take."""
+    cause, name, where = error.__cause__, "", None
+    while cause is not None and not name:
+        for frame, _ in traceback.walk_tb(cause.__traceback__):
+            name = name or CONTROL_FLOW_FILES.get(frame.f_code.co_filename, "")
+        where, cause = frames.source_of_error(cause, {}), cause.__cause__
+    advice = f"Without {' and '.join(requested)}, engine" if requested else "Engine"
+    return name and (
+        f"{program.title} calls {name}{frames.place(where)}, which engine 'aot' does not trace. {advice} 'dynamo' "
+        "captures it, with all its bodies"
     )
 
 

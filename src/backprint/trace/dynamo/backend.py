@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 from torch.utils.checkpoint import checkpoint, noop_context_fn
 
-from backprint._torch import pytree
 from backprint._torch.dynamo import (
     CONTEXT_OF_CHECKPOINT,
     CompileContext,
@@ -32,29 +31,19 @@ from backprint.trace import frames
 from backprint.trace.aot.engine import by_aot
 from backprint.trace.captured import capture_of
 from backprint.trace.custom import with_operator_bodies
-from backprint.trace.dynamo.frontend import (
-    GraphRunner,
+from backprint.trace.dynamo.graphs import (
+    GraphFunction,
+    collect,
+    example_values,
     function_of,
     line_of,
     name_of_source,
+    program_of,
     role_of_source,
-    set_node_sources,
     source_of_placeholder,
 )
-from backprint.trace.program import CalledProgram, HeldTarget, NamedTensor, TensorSlot, check_tensor, free_name
+from backprint.trace.program import CalledProgram, NamedTensor, free_name
 from backprint.values.settings import outside_modes, preserving_random_states
-from backprint.values.tree import copy_values
-
-
-class _OpenRunner(GraphRunner):
-    """Runs a checkpointed body once: a recomputation would be the same, and the partition decides what is saved."""
-
-    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if target is tag_activation_checkpoint:
-            body, *inputs = args
-            return _OpenRunner(body).run(*inputs)
-        return super().call_function(target, args, kwargs)
-
 
 LeaveUncompiled = SkipFrame
 """Raised in a backend: Dynamo leaves the frame as it is, and the program runs it uncompiled."""
@@ -78,68 +67,28 @@ def capture_graph(
     options = CaptureOptions(**{"dynamic": sizes, "name": name, **engine_options})
 
     def capture_once() -> Capture:
-        program = program_of(module, inputs, torch.is_grad_enabled())
+        program = _waiting_program(module, inputs)
         with outside_tracing():
             return capture_of(by_aot(program, options), "dynamo", options)
 
     return with_operator_bodies(capture_once, options)
 
 
-def program_of(module: fx.GraphModule, inputs: Sequence[Any], training: bool) -> CalledProgram:
-    """Return a graph of Dynamo's as a program; each input is named by its source."""
+def _waiting_program(module: fx.GraphModule, inputs: Sequence[Any]) -> CalledProgram:
+    """Return a graph that is being compiled as a program; each input is named by its source."""
+    ran = collect(module, inputs, lambda tensor: isinstance(tensor, nn.Parameter))
     tensors: list[NamedTensor] = []
-    values: dict[str, Tensor] = {}
-    leaves: list[Any] = []
+    names: list[str | None] = []
     for node, value in zip(module.graph.find_nodes(op="placeholder"), inputs, strict=True):
         if not isinstance(value, Tensor):
-            leaves.append(value if not isinstance(value, torch.SymInt) else value.node.hint)
+            names.append(None)
             continue
         source = source_of_placeholder(node)
-        name = free_name(name_of_source(source), tensors)
-        check_tensor(name, value)
-        tensors.append(NamedTensor(name, role_of_source(source, value), training and value.requires_grad))
-        values[name] = value
-        leaves.append(TensorSlot(name))
-    own = {named.name for named in tensors if named.role == "parameter"}
-    copies = copy_values({name: value for name, value in values.items() if name not in own})
-    _, structure = pytree.tree_flatten((tuple(leaves), {}))
-    # The trace runs the graph node by node: each operator gets the line of its node.
-    set_node_sources(module, line_of)
-    target = _graph_as_function(module)
-    return CalledProgram(
-        target=HeldTarget(target),
-        arguments=tuple(named.name for named in tensors if named.role == "input"),
-        structure=structure,
-        leaves=tuple(leaves),
-        leaf_names=tuple(str(node.target) for node in module.graph.find_nodes(op="placeholder")),
-        tensors=tuple(tensors),
-        values={name: copies.get(name, value) for name, value in values.items()},
-        title=function_of(module.graph),
-    )
-
-
-def example_values(module: fx.GraphModule) -> list[Any]:
-    """Return Dynamo's example of each input."""
-    return [node.meta.get("example_value") for node in module.graph.find_nodes(op="placeholder")]
-
-
-def _graph_as_function(module: fx.GraphModule) -> Callable[..., Any]:
-    """Return Dynamo's graph as a function of its inputs; a size among them is read from the tensor that has it."""
-    example_inputs = example_values(module)
-    places: dict[int, tuple[int, int]] = {}
-    for index, example in enumerate(example_inputs):
-        if isinstance(example, torch.SymInt):
-            for other, tensor in enumerate(example_inputs):
-                shape = tensor.shape if isinstance(tensor, Tensor) else ()
-                for dim, size in enumerate(shape):
-                    if isinstance(size, torch.SymInt) and size.node.expr == example.node.expr:
-                        places.setdefault(index, (other, dim))
-
-    def graph(*inputs: Any) -> Any:
-        sizes = {index: inputs[other].shape[dim] for index, (other, dim) in places.items()}
-        return _OpenRunner(module).results(*(sizes.get(index, value) for index, value in enumerate(inputs)))
-
-    return graph
+        names.append(free_name(name_of_source(source), tensors))
+        asks = value.requires_grad and torch.is_grad_enabled()
+        tensors.append(NamedTensor(str(names[-1]), role_of_source(source, value), asks))
+    function = GraphFunction(module, ran.modes)
+    return program_of(ran, function, names, tensors, {}, function_of(module.graph), {}, {})
 
 
 # ---- What the program goes on with
@@ -156,7 +105,7 @@ def as_eager(module: fx.GraphModule) -> Callable[..., Any]:
         if node.kwargs.get("use_reentrant") is not False and not _requests_full_graph():
             raise LeaveUncompiled(
                 f"it calls torch.utils.checkpoint with use_reentrant={node.kwargs.get('use_reentrant')}"
-                f"{frames.place(line_of(node))}: a backward inside the backward, which Dynamo's graph does not have"
+                f"{frames.place(line_of(node, {}))}: a backward inside the backward, which Dynamo's graph does not have"
             )
     in_closure = [node for node in module.graph.find_nodes(op="placeholder") if _is_parameter_or_buffer(node)]
     _replace_checkpoints(module, frozenset(in_closure))
