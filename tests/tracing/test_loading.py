@@ -71,3 +71,27 @@ def test_capture_and_proof_load_no_dynamo_until_a_program_does(tmp_path: object)
 @pytest.mark.slow
 def test_whatever_else_is_asked_of_what_stands_for_dynamo_loads_it() -> None:
     subprocess.run([sys.executable, "-c", ANYTHING_ELSE], check=True)
+
+
+BRANCHING = """
+import torch
+import backprint as bp
+
+class Branching(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: self.left(x), lambda x: self.right(x), (x,))
+
+net, x = Branching(), torch.ones(2, 4)
+capture = bp.capture(net, x)
+assert capture.engine == "dynamo" and [verdict.verdict for verdict in bp.verify(capture)] == ["bitwise"]
+assert torch.equal(net(x), net.left(x))
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_loads_dynamo_by_its_control_flow_still_runs_after_a_capture() -> None:
+    subprocess.run([sys.executable, "-c", BRANCHING], check=True)
