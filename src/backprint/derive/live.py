@@ -461,7 +461,7 @@ last number."""
 
 
 def _limit_of(base: Base, name: str) -> float | None:
-    """Return by how much a gradient of a sum may differ; None if rounding would hide a fault."""
+    """Return by how much a gradient of a sum may differ; None if its rounding (`noise`) would hide a fault."""
     noise = base.noise[name]
     if noise < LIMIT_OF_SUM / 50:
         return LIMIT_OF_SUM
