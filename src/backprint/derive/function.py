@@ -271,8 +271,11 @@ ONCE = "a backward is marked with once_differentiable"
 def _derivative_rows(
     call: Call, ours: Program, order: int, once: bool, meant: Sequence[str], capture: Callable[..., Capture]
 ) -> Iterator[Result]:
-    """Yield rows that say whether the backward is the derivative of the function's own forward; `once` says that
-    autograd refuses to differentiate the backward."""
+    """Yield rows that say whether the backward is the derivative of the function's own forward, one for each `order`.
+
+    `once` says that autograd refuses to differentiate the backward. `meant` names what is meant to differ: if that is
+    the function itself, and it cannot be captured, nothing is compared.
+    """
     values = {name: value.detach() for name, value in call.values.items()}
     args, kwargs = call.arguments(values)
     places = [leaf.name for leaf in call.leaves if isinstance(leaf, Place)]
@@ -287,7 +290,7 @@ def _derivative_rows(
         else:
             try:
                 captured = capture(ours.function, args=args, kwargs=kwargs, requires_grad=call.wanted, order=degree)
-                verdicts = derivatives_of(captured, meant, True)
+                verdicts = derivatives_of(captured, meant, hostile=True)
             except Exception as error:
                 reason = f"it cannot be captured: {in_words(error)}"
             else:

@@ -31,6 +31,7 @@ from backprint.derive.hostile import (
 from backprint.derive.setting import drawn_like, is_inexact, nudged, own_source, wide
 from backprint.errors import is_defect
 from backprint.graph.nouns import Capture
+from backprint.graph.steps import UNWRITTEN
 from backprint.trace.captured import LiveProgram
 from backprint.values.tree import plain_leaves
 
@@ -397,6 +398,8 @@ class Sizes(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         results = func(*args, **(kwargs or {}))
+        if func.overloadpacket.__name__ in UNWRITTEN:  # what is in new memory by chance is no number of the program
+            return results
         for leaf in plain_leaves((results,), {}):
             if isinstance(leaf, Tensor) and leaf.layout is torch.strided and is_inexact(leaf) and leaf.numel():
                 sizes = wide(leaf.detach()).abs().flatten()
@@ -461,7 +464,7 @@ last number."""
 
 
 def _limit_of(base: Base, name: str) -> float | None:
-    """Return by how much a gradient of a sum may differ; None if rounding would hide a fault."""
+    """Return by how much a gradient of a sum may differ; None if its rounding (`noise`) would hide a fault."""
     noise = base.noise[name]
     if noise < LIMIT_OF_SUM / 50:
         return LIMIT_OF_SUM
