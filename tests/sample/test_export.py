@@ -320,6 +320,11 @@ def dropping(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bp.export(capture("dropout"), folder / "repro.py", backend=f"{folder / 'backends.py'}:wrong")
 
 
+@pytest.fixture(scope="module")
+def plain(dropping: Path) -> dict[str, list[str]]:
+    return of_graphs(alone(dropping, "--backend", "").stdout)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "code", "last"),
@@ -331,7 +336,9 @@ def dropping(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("refuses", 1, "# 2 failed"),
     ],
 )
-def test_a_backend_is_told_right_from_wrong(backend: str, code: int, last: str, dropping: Path) -> None:
+def test_a_backend_is_told_right_from_wrong(
+    backend: str, code: int, last: str, dropping: Path, plain: dict[str, list[str]]
+) -> None:
     done = alone(
         dropping, *([] if backend == "wrong" else ["--backend", f"{dropping.parent / 'backends.py'}:{backend}"])
     )
@@ -339,7 +346,6 @@ def test_a_backend_is_told_right_from_wrong(backend: str, code: int, last: str, 
     assert last in done.stdout.splitlines()[-1], done.stdout
     assert ("raised NotImplementedError: not today" in done.stdout) == (backend == "refuses")
     assert ("float64[3, 1] where eager gives float32[3, 1]" in done.stdout) == (backend == "narrow")
-    plain = of_graphs(alone(dropping, "--backend", "").stdout)
     for title, lines in of_graphs(done.stdout).items():
         assert all(line.startswith(short) for line, short in zip(lines, plain[title], strict=False))
 

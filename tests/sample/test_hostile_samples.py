@@ -357,6 +357,11 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         "capture.json",
         "9 items",
     ),
+    "a witness of one port": (
+        said(lambda content: content.update(witness={"output output": content["witness"]["output output"]})),
+        "",
+        "only one side has it",
+    ),
     # recipes
     "a huge shape": (recipe("x", shape=[2**40, 2**40]), "capture.json", "recipes['x']: recipe.shape: expected at most"),
     "a large shape of no memory": (
