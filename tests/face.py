@@ -87,10 +87,8 @@ if TYPE_CHECKING:
         Item,
         Loop,
         Only,
-        places_of,
         series_of,
         unfolded_once,
-        with_places,
     )
     from backprint.graph.fx.asserting import check_on_gpu, gpu_assert_complaint
     from backprint.graph.fx.schema import bound_by_schema
@@ -148,7 +146,7 @@ if TYPE_CHECKING:
         with_symbols,
         without_saved,
     )
-    from backprint.graph.steps import behind, live, mapped, operator_name, specs_of, used
+    from backprint.graph.steps import behind, mapped, operator_name, specs_of, used
     from backprint.graph.text import (
         HEADER,
         MAX_CHARACTERS,
@@ -346,7 +344,7 @@ if TYPE_CHECKING:
     from backprint.tools.draw.svg import svg_of
     from backprint.tools.draw.write import FORMATS
     from backprint.tools.export.judged import Eager, apart, judged
-    from backprint.tools.export.rerun import EagerRun, copies, laid, rebuilt, unguarded
+    from backprint.tools.export.rerun import EagerRun, copies, rebuilt, unguarded
     from backprint.tools.export.saving import write_layout as saving_write_layout
     from backprint.tools.graphnet import read, read_graphnet, write
     from backprint.tools.graphnet.build import build_sample, recipe_notes, recipes_from_metas
@@ -359,13 +357,11 @@ if TYPE_CHECKING:
         plan_of,
         sample_identity,
         uses_of,
-        with_movable_devices,
-        without_movable_devices,
     )
     from backprint.tools.graphnet.write import TREES as WRITE_TREES
     from backprint.tools.graphnet.write import copy_sample, draw_like_graphnet
     from backprint.tools.jobs import find as find_module
-    from backprint.tools.jobs import places, processes, progress, ray, worker
+    from backprint.tools.jobs import processes, progress, ray, worker
     from backprint.tools.jobs.apart import run_apart
     from backprint.tools.jobs.estimate import Pace, SamplePace, TimeLeft, expected
     from backprint.tools.jobs.find import DEPTH, MOST_BYTES, Job, escape, families, find, source_hash, unescape
@@ -390,7 +386,6 @@ if TYPE_CHECKING:
     from backprint.tools.jobs.run import Begun, RunPlan, Stopped, Written, run_plan
     from backprint.tools.jobs.split import split_sample
     from backprint.tools.jobs.task import TREE_FILES, TREE_NAMES, Task, on_cpu
-    from backprint.tools.jobs.task import TREES as TASK_TREES
     from backprint.tools.jobs.turns import GraphClock, Turns, turns_folder
     from backprint.tools.jobs.verbs import capture_and_prove, resolve_verb, sample_row
     from backprint.tools.jobs.where import NAMES, NUMBERS, TEXTS, conditions
@@ -407,9 +402,7 @@ if TYPE_CHECKING:
     from backprint.tools.kernels.inductor import lower_with_inductor, lowering_for
     from backprint.tools.kernels.loops import limits
     from backprint.tools.kernels.loops import lower as loops_lower
-    from backprint.tools.kernels.loops.keeping import Network
     from backprint.tools.kernels.loops.lower import lower_loop
-    from backprint.tools.kernels.loops.nouns import Elements
     from backprint.tools.kernels.loops.words import CALLS, FORMULAS, NEEDS
     from backprint.tools.kernels.lowered_check import Case, case_of_function
     from backprint.tools.kernels.lowered_check import row_of as lowered_check_row_of
@@ -429,7 +422,7 @@ if TYPE_CHECKING:
     )
     from backprint.tools.kernels.prepare import PortLayout, in_canonical_order, prepared_graph, use_captured_sizes
     from backprint.tools.kernels.read import WRAPPER_LARGEST, ExternCalls, UnreadKernels, read_kernels
-    from backprint.tools.kernels.reports import chosen_ranks, report_of_folders
+    from backprint.tools.kernels.reports import report_of_folders
     from backprint.tools.kernels.work import column_of_derivatives
     from backprint.tools.lowering import operators as lowering_operators
     from backprint.tools.lowering.operators import decompositions_of, replace_views
@@ -462,10 +455,9 @@ if TYPE_CHECKING:
         share_reached,
     )
     from backprint.tools.parts import split
-    from backprint.tools.parts.cuts import Split, forwards, homes, operator, plan, typical, weighty
+    from backprint.tools.parts.cuts import Split, forwards, homes, operator, plan, weighty
     from backprint.tools.parts.flow import names_at_borders
     from backprint.tools.parts.split import DERIVED, SLICED, split_capture
-    from backprint.tools.parts.uninitialised import uninitialized_values
     from backprint.tools.ranks.causes import families_of
     from backprint.tools.ranks.kept import Kept, put_back, with_values
     from backprint.tools.ranks.reached import assigned_in
@@ -502,7 +494,7 @@ if TYPE_CHECKING:
     from backprint.tools.torch_backend import backend as torch_backend_function
     from backprint.trace import custom, non_operator_effects, observe
     from backprint.trace.aot import trace
-    from backprint.trace.assembly import Joint, Note, assemble
+    from backprint.trace.assembly import Joint, assemble
     from backprint.trace.captured import LiveProgram
     from backprint.trace.dynamo import backend as dynamo_backend
     from backprint.trace.dynamo import frontend
@@ -512,7 +504,7 @@ if TYPE_CHECKING:
     from backprint.trace.program import A_TENSOR, CalledProgram
     from backprint.trace.request import Doubt, EngineResult
     from backprint.trace.stamping import stamp
-    from backprint.trace.stamping.rows import CannotStamp, Row, continue_rows
+    from backprint.trace.stamping.rows import Row
     from backprint.values import settings
     from backprint.values.bounds import MOST_ITEMS, why_outgrown
     from backprint.values.closeness import TOLERANCE

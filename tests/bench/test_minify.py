@@ -54,7 +54,7 @@ def searched(count: int, shows: Callable[[set[int]], bool], most: int = 100) -> 
     return search
 
 
-@pytest.mark.parametrize("needed", [{0}, {499}, {250}, {100, 101}, {10, 480}, {7, 9, 12}, {3, 200, 204}, {0, 499}])
+@pytest.mark.parametrize("needed", [{250}, {0, 499}, {3, 200, 204}])
 def test_the_search_finds_what_is_needed(needed: set[int]) -> None:
     search = searched(500, needed.issubset)
     assert set(search.best) == needed
@@ -246,7 +246,6 @@ def test_another_fault_does_not_count(small: list[BenchGraph]) -> None:
             FaultTrial("raised", "E: no aten.add in node a", "E"),
             False,
         ),
-        (FaultTrial("raised", "E: no mm", "E"), FaultTrial("raised", "F: no mm", "F"), False),
         (FaultTrial("raised", "E: shapes differ", "E"), FaultTrial("raised", "E: out of registers, sorry", "E"), False),
         (FaultTrial(), FaultTrial(), False),
     ],

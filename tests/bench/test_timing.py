@@ -86,7 +86,7 @@ def varied(inputs: list[Any], roles: list[str] | None = None, indices: tuple[int
     return VariedInputs(copies(inputs), candidates(inputs, roles or ["input"] * len(inputs), indices), 5)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_no_two_calls_have_nearly_the_same_inputs(dtype: torch.dtype) -> None:
     inputs = [torch.randn(6, 7).to(dtype).t(), 3, torch.arange(4)]
     own, again, seen = varied(inputs), varied(inputs), []
@@ -182,11 +182,9 @@ def test_inputs_that_cannot_vary_say_so(inputs: list[Any]) -> None:
     "tensor",
     [
         torch.tensor([1.0, float("nan"), -0.0, 0.0]),
-        torch.randn(3, 5).t(),
         torch.randn(4, 6)[:, ::2],
         torch.randn(1, 3).expand(4, 3),
         torch.randn(4, dtype=torch.complex64).conj(),
-        torch.arange(4),
         torch.tensor([True, False]),
         torch.eye(3).to_sparse(),
     ],

@@ -253,9 +253,7 @@ def test_graphnet_code_is_compared_without_running_it(tmp_path: Path, by: str, w
         ("y = torch.sub(x, w)", "y = torch.sub(w, x)"),
         ("y = x; x = None; y = w", "y = x; y = w; y = x"),
         ("y = torch.sub(x, w); y = None; y = [y]", "y = torch.sub(x, w); y = [y]"),
-        ("y = x.float()", "y = x.half()"),
         ("y = torch.sum(x, 0)", "y = torch.sum(x, 1)"),
-        ("y = torch.sum(x, dim=0)", "y = torch.mean(x, dim=0)"),
         ("x[(0, slice(None, None, None))] = w; y = x", "x[(slice(None, None, None), 0)] = w; y = x"),
     ],
 )
@@ -307,8 +305,13 @@ def interrupted(after: int, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-@pytest.mark.parametrize("stage", ["member_of", "place_sample", "own_files", "write_whole", "link_or_copy"])
-@pytest.mark.parametrize("after", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("stage", "after"),
+    [
+        *((stage, 1) for stage in ("member_of", "place_sample", "own_files", "write_whole", "link_or_copy")),
+        *(("place_sample", after) for after in (0, 2)),
+    ],
+)
 def test_interrupted_anywhere_it_goes_on(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, after: int
 ) -> None:

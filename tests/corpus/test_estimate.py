@@ -133,17 +133,3 @@ def test_a_run_of_known_sizes_says_more_for_large_samples() -> None:
         return tally.left.likely
 
     assert left(100_000) > 5 * left(1000)
-
-
-def main() -> None:
-    """Print how far the foreseen end jumps, by count and by size."""
-    print(f"order of the run: {jump_by_count(SIXTY):.2f} by count, {jump(SIXTY, 2):.2f} by size")
-    for name, samples in (("sixty", SIXTY), ("without the longest", tuple(row for row in SIXTY if row[2] < 600))):
-        orders = [one_by_one(tuple(random.Random(seed).sample(samples, len(samples)))) for seed in range(200)]
-        for how, jumps in (("by count", [*map(jump_by_count, orders)]), ("by size", [jump(o, 1) for o in orders])):
-            within = sum(each <= 2 for each in jumps) / len(jumps)
-            print(f"{name}, {how}: {statistics.median(jumps):.2f}, at most {max(jumps):.2f}, {within:.1%} within 2")
-
-
-if __name__ == "__main__":
-    main()

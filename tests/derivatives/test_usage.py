@@ -49,8 +49,6 @@ def written_over(x: Tensor, values: Tensor, how: str) -> None:
     """Write into the memory of a tensor without counting its version."""
     if how == "data":
         x.data.copy_(values)
-    elif how == "numpy":
-        x.detach().numpy()[:] = values.numpy()
     else:
         ctypes.memmove(x.data_ptr(), values.contiguous().data_ptr(), x.numel() * x.element_size())
 
@@ -129,12 +127,6 @@ ONE, TWO = (drawn(3, 4),), (drawn(3, 4), drawn(4, 5, seed=1))
 
 WRONG: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Tensor, ...], str]] = {
     "clips": (with_tangent(lambda g: g.clamp(-100, 100)), square, ONE, "gradient, tangents times 2^16"),
-    "branches": (
-        with_tangent(lambda g: g * (100 / g.norm()) if g.norm() > 100 else g),
-        square,
-        ONE,
-        "gradient, tangents times 2^16",
-    ),
     "drops": (with_tangent(lambda g: torch.where(g.abs() < 1e-6, 0, g)), square, ONE, "gradient, tangents times 2^-24"),
     "frozen": (right_if(lambda needs: needs[1]), torch.matmul, TWO, "gradient, args.0 alone requires grad"),
     "last call": (
@@ -153,7 +145,6 @@ WRONG: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Tensor, ...
     "without gradients": (inference_path, square, ONE, "forward, without gradients"),
     "writes with a kernel": (writing("kernel"), square, ONE, "written"),
     "writes with .data": (writing("data"), square, ONE, "written"),
-    "writes with NumPy": (writing("numpy"), square, ONE, "written"),
     "backward writes": (function(saves, backward_that_writes), square, ONE, "written"),
     "writes over a saved result": (
         lambda x: writing("data")(x.tanh()),
@@ -168,8 +159,6 @@ WRONG: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Tensor, ...
 
 @pytest.mark.parametrize("fault", WRONG)
 def test_a_function_that_is_wrong_as_it_is_used_is_named(fault: str) -> None:
-    if fault == "writes with NumPy":
-        pytest.importorskip("numpy")
     KEPT.clear()
     wrong, reference, inputs, check = WRONG[fault]
     before = [value.clone() for value in inputs]
@@ -206,7 +195,7 @@ def test_nan_for_the_masked_value_itself_is_wrong() -> None:
     assert bp.check(masked, *inputs, like=reference).good
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_sizes_of_tangents_in_other_dtypes(dtype: torch.dtype) -> None:
     clips = with_tangent(lambda g: g.clamp(-100, 100))
     wrong = bp.check(clips, *ONE, like=square, dtypes=(dtype,), raises=False)

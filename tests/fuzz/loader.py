@@ -8,8 +8,8 @@ stranger's folder before anything of it runs (`whole`), in a forked child. Findi
 error of Backprint's, more than SECONDS of the processor, more than GROWTH of memory, a hang, a death. Each is made
 small and kept in a file below `-o`, which `--again FILE` looks at once more; number `i` of a seed is always the same
 sample. The run goes on where it was ended, as `-o` has its state. 100,000 samples take about eight minutes on one
-core. `--of pages` makes pictures, pages and differences of samples that are read (`pages`), `--of kernels` reads
-folders of kernels (`kernel_folders`), and `--of dumps` what regions wrote (`dumps`).
+core. `--of pages` makes pictures, pages and differences of samples that are read (`pages`), and `--of kernels`
+reads folders of kernels (`kernel_folders`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from mutate import mutated, tree_of
 from seeds import Files, packed, seeds, unpacked
 from whole import SHALLOW, STAGES, look
 
-OTHERS = {"pages": "pages", "kernels": "kernel_folders", "dumps": "dumps"}
+OTHERS = {"pages": "pages", "kernels": "kernel_folders"}
 """Modules with a `corpus` and a `look` of their own: other folders than samples, or what is made of samples that are
 read."""
 

@@ -46,8 +46,7 @@ def test_bounds_are_kept() -> None:
     assert 0 <= float(tensor.min()) < float(tensor.max()) <= 1
 
 
-@pytest.mark.parametrize("mean", [0.0, 1.0, -0.003])
-@pytest.mark.parametrize("role", ["parameter", "buffer"])
+@pytest.mark.parametrize(("mean", "role"), [(0.0, "parameter"), (-0.003, "buffer")])
 def test_a_deviation_printed_as_nothing_prints_so_and_is_not(mean: float, role: str) -> None:
     tensor = made(Meta("bn.bias", (4096,), mean=mean, std=0.0), role)
     found = spread(tensor)
@@ -93,9 +92,13 @@ def test_what_keeps_a_divisor_from_nothing_is_not_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mean", "std"), [(3.02, 2.947), (1.0, 0.0), (0.0, 0.0), (0.001, 0.0), (86997.125, 14341.976), (0.5, 2.0)]
+    ("said", "mean", "std"),
+    [
+        ("minimum", 3.02, 2.947),
+        ("use", 0.5, 2.0),
+        *(("name", mean, std) for mean, std in ((1.0, 0.0), (0.0, 0.0), (0.001, 0.0), (86997.125, 14341.976))),
+    ],
 )
-@pytest.mark.parametrize("said", ["minimum", "use", "name"])
 def test_a_variance_is_positive_with_its_mean_and_deviation(mean: float, std: float, said: str) -> None:
     meta = Meta("bn.running_var" if said == "name" else "b", (20000,), mean=mean, std=std)
     if said == "minimum":

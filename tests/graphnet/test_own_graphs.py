@@ -18,8 +18,6 @@ from face import (
     plan_of,
     read_graphnet,
     sample_identity,
-    with_movable_devices,
-    without_movable_devices,
 )
 from face import saving_write_layout as write_layout
 
@@ -100,13 +98,6 @@ def test_show_says_what_such_a_sample_calls(places: dict[str, Path], capsys: pyt
     row = json.loads(capsys.readouterr().out)
     assert row["calls"]["aten.addmm.default"] == 1
     assert row["lines"] > sum(row["calls"].values()) - 1
-
-
-def test_devices_are_written_for_graphnets_tools_and_read_back() -> None:
-    text = "from torch import inf, nan\nx = f(torch.device('cuda:1'), torch.device('cpu'))\n"
-    movable = with_movable_devices(text)
-    assert 'device(type="cuda", index=1), device(type="cpu")' in movable
-    assert without_movable_devices(movable) == text
 
 
 ODD = {

@@ -362,21 +362,3 @@ GOOD = f"""{PROMPT} [Correctness][equal]: 1 0
 {PROMPT} [Correctness][max_diff]: 0.0 1.2e-07
 {PROMPT} [Result] status: success
 """
-
-
-@pytest.mark.parametrize(
-    ("log", "code", "clean"),
-    [
-        (GOOD, 0, True),
-        (GOOD, 1, False),
-        (GOOD.replace("success", "failed"), 0, False),
-        (GOOD.replace("1.2e-07", "nan"), 0, False),
-        (GOOD.replace("0.0 ", "nan "), 0, True),  # the first is equal: both have the same infinity
-        (GOOD + "AttributeError: 'int' object has no attribute 'device'\n", 0, False),
-        (GOOD + f"{PROMPT} [Fail due to eager model execution error.]\n", 0, False),
-        ("", 0, False),
-    ],
-)
-def test_the_script_reads_what_their_logs_say(log: str, code: int, clean: bool) -> None:
-    tools = imported(Path(__file__).parents[2] / "benchmarks" / "graphnet_tools.py")
-    assert tools.read("graph", "nope", code, log).clean is clean

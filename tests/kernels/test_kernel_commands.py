@@ -298,20 +298,16 @@ SOURCE = TRITON[0].source
 WRAPPER = (SOURCES / "cuda_block_forward.txt").read_text()
 
 BAD: dict[str, tuple[bytes, str]] = {
-    "truncated.py": (f"k = async_compile.triton('k', '''{SOURCE[:500]}".encode(), "not Python"),
     "truncated.cpp": (
         b'extern "C"  void  kernel(const float* in_ptr0) { auto x',
         "1 { and 0 }: the source is not whole",
     ),
-    "cut.py": (SOURCE[: SOURCE.index("@triton.jit")].encode(), "not Python"),
     "short.py": (SOURCE[: SOURCE.index("@triton_heuristics")].encode(), "there is no kernel in this module"),
     "wrapper.py": (
         WRAPPER[: WRAPPER.index("async_compile.wait")].encode(),
         "the file is not whole: it has no function",
     ),
-    "binary.py": (b"\x7fELF\x00@triton.jit\x00" + os.urandom(500), "not text: it has a zero byte"),
     "latin.py": (b"# caf\xe9\n@triton.jit\n", "not UTF-8 text"),
-    "deep.py": (b"@triton.jit\nx = " + b"(" * 5000, "not Python"),
 }
 
 
@@ -466,11 +462,8 @@ FORGED = {
         "create trigger t after insert on runs begin insert into facts select 'x' || n, 1 from "
         "(with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) as n from r); end"
     ),
-    "index": "create index i on uses (calls)",
     "text for a number": "update uses set calls = 'abc'",
-    "bytes for a text": "update uses set direction = x'ff'",
     "a time that no date has": "update runs set started = 1e300",
-    "a language": "update kernels set language = 'nope'",
 }
 
 

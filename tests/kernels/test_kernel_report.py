@@ -16,7 +16,6 @@ from face import (
     KernelArgument,
     Report,
     argument_bytes,
-    chosen_ranks,
     kernel_hash,
     main,
     report_of_folders,
@@ -127,10 +126,8 @@ def test_bytes_are_those_of_the_tensors_of_all_calls(tmp_path: Path) -> None:
     ("argument", "count"),
     [
         (KernelArgument("float32", (4, 8), (8, 1)), 128),
-        (KernelArgument("bfloat16", (4, 8), (16, 1)), 64),
         (KernelArgument("int64", (4, 8), (0, 1)), 64),
         (KernelArgument("bool", (4, 0), (0, 1)), 0),
-        (KernelArgument("bool", (4,), (1,)), 4),
         (KernelArgument("float8_e4m3fn", (4,), (1,)), 4),
         (KernelArgument("complex64", (), ()), 8),
         (KernelArgument("int", value=7), 0),
@@ -157,14 +154,6 @@ def test_what_folders_of_others_do_not_say_is_left_out(tmp_path: Path) -> None:
     assert [row["target"] for row in table(found, "By target")] == ["(not known)"]
     assert [row["direction"] for row in table(found, "Forward against backward")] == ["(not known)"]
     assert found.figures == (), "there is nothing to draw of a program that is used once"
-
-
-def test_a_line_of_many_programs_has_few_points() -> None:
-    ranks = chosen_ranks(100_000)
-    assert (ranks[0], ranks[-1]) == (0, 99_999)
-    assert len(ranks) < 250
-    assert chosen_ranks(3) == [0, 1, 2]
-    assert chosen_ranks(1) == [0]
 
 
 # ------------------------------------------------------------------ formats

@@ -69,8 +69,7 @@ def of_form(
     return results, list(found)
 
 
-@pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("reverse", "biased"), [(False, False), (True, True)])
 def test_the_form_of_an_lstm_computes_what_autograd_does(reverse: bool, biased: bool) -> None:
     values = layer_inputs(torch.float64, biased)
     gradients = [torch.randn(STEPS, BATCH, HIDDEN).double(), *torch.randn(2, BATCH, HIDDEN).double()]
@@ -86,9 +85,7 @@ def test_the_form_of_an_lstm_computes_what_autograd_does(reverse: bool, biased: 
     torch.testing.assert_close(found if biased else found[:3] + found[5:], list(wanted), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "given", [(True, True, True), (True, False, False), (False, True, False), (False, False, True)]
-)
+@pytest.mark.parametrize("given", [(True, False, False), (False, True, True)])
 def test_gradients_that_are_not_given_are_zero(given: tuple[bool, bool, bool]) -> None:
     values = layer_inputs(torch.float64, True)
     whole = [torch.randn(STEPS, BATCH, HIDDEN).double(), *torch.randn(2, BATCH, HIDDEN).double()]

@@ -94,7 +94,6 @@ BAD_FILES: dict[str, tuple[bytes, str]] = {
     "latin.py": (b"# caf\xe9\n" + MARK.encode(), "not UTF-8 text (byte 5)"),
     "deep.py": (f"{MARK}x = {'(' * 5000}".encode(), "not Python"),
     "long.py": (f"{MARK}def k(): ...\nx = {'-' * 90000}1".encode(), "nested too deeply"),
-    "sum.py": (f"{MARK}def k(): ...\nx = {'1 + ' * 90000}1".encode(), "nested too deeply"),
     "wide.py": (f"{MARK}{'x;' * 300000}".encode(), "words and signs of code"),
     "variable.py": (
         b"k = async_compile.triton('k', source, device_str='cuda')\n",
@@ -251,17 +250,9 @@ def test_folders_of_others_with_these_names_are_samples(tmp_path: Path) -> None:
 
 BAD_FACTS: dict[str, tuple[str, str]] = {
     "newer": ('"format": 1', '"format": 2'),
-    "none": ('"format": 1', '"other": 1'),
     "truncated": ('"externs"', "!"),
-    "twice": ('"format": 1', '"format": 1, "format": 1'),
     "shape": ('"shape": [4, 8]', '"shape": [4, -8]'),
-    "strides": ('"stride": [8, 1]', '"stride": [8]'),
-    "text": ('"shape": [4, 8]', '"shape": "4"'),
-    "infinite": ('"value": 32', '"value": Infinity'),
-    "word": ('"value": 32', '"value": "x"'),
     "grid": ('"grids": [[1, 1, 1]]', '"grids": [[1, 1]]'),
-    "sizes": ('"sizes": [["XBLOCK", 128]]', '"sizes": [["XBLOCK"]]'),
-    "calls": ('"externs": {"aten.addmm.out": 2', '"externs": {"aten.addmm.out": "2"'),
     "kernels": ('"kernels": [', '"kernels": [7, '),
     "deep": ('"notes": []', '"notes": ' + "[" * 90000),
     "long": ('"value": 32', '"value": ' + "1" * 9000),

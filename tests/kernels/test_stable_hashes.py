@@ -71,14 +71,7 @@ class Renamed(nn.Module):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", FIVE)
-def test_a_model_captured_again_has_the_same_hashes(name: str, target: str) -> None:
-    assert hashes_of(*made(name), target) == known(name, target)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", FIVE)
+@pytest.mark.parametrize("name", FIVE[:3])
 def test_names_of_parameters_do_not_count(name: str, target: str) -> None:
     model, inputs = made(name)
     assert hashes_of(Renamed(model), inputs, target) == known(name, target)

@@ -26,14 +26,11 @@ from face import (
     at_capture,
     forwards,
     homes,
-    live,
     names_at_borders,
     operator,
     parse,
     plan,
     tensors_alone,
-    typical,
-    uninitialized_values,
 )
 
 
@@ -64,12 +61,6 @@ def names(graph: Graph, span: tuple[int, int]) -> list[str]:
     return [operator(step) for step in graph.steps[slice(*span)]]
 
 
-def test_a_forward_is_cut_into_as_many_ranges_as_asked_for(blocks: Capture) -> None:
-    graph = blocks.pairs[0].forward
-    for count in (1, 2, 5):
-        assert len(spans(graph, f"range:{count}")) == count
-
-
 def test_named_ranges_alone_are_wanted(blocks: Capture) -> None:
     graph = blocks.pairs[0].forward
     assert spans(graph, "ranges:2-4,6-9") == [(2, 4), (6, 9)]
@@ -93,11 +84,6 @@ def test_sequences_that_repeat_are_found_by_themselves(blocks: Capture) -> None:
     assert len(found) == 2
     assert found[0].label == found[1].label
     assert found[0].label.startswith("convolution,add,")
-
-
-def test_of_sequences_that_cover_as_much_the_shortest_counts() -> None:
-    found = typical([*list("xababab"), "y"])
-    assert [label for _, _, label in found] == ["a,b"] * 3
 
 
 def test_modules_give_pieces_of_their_own(blocks: Capture) -> None:
@@ -145,25 +131,6 @@ def test_a_forward_without_modules_says_how_else_it_can_be_cut() -> None:
 # ------------------------------------------------------------------ parts of a forward
 
 
-def test_every_step_but_what_is_saved_alone_is_in_one_part(blocks: Capture) -> None:
-    graph = blocks.pairs[0].forward
-    parts = forwards(graph, [piece.start for piece in plan(graph, "module")][1:])
-    home = homes(graph, [0, *(part.start for part in parts[1:]), len(graph.steps)])
-    steps = [step.name for part in parts for step in part.steps]
-    assert sorted(steps) == sorted(home)
-    for part in parts:
-        assert set(part.gives) <= {step.name for step in part.steps}
-        assert not set(part.takes) & {step.name for step in part.steps}
-    results = [port.name for part in parts for port, _ in part.results]
-    assert sorted(results) == sorted(port.name for port in graph.outputs if port.role != "saved")
-
-
-def test_an_item_is_where_its_whole_is(blocks: Capture) -> None:
-    graph = blocks.pairs[0].forward
-    number = next(i for i, step in enumerate(graph.steps) if step.target == "operator.getitem")
-    assert homes(graph, [0, number, len(graph.steps)])[graph.steps[number].name] == 0
-
-
 def test_a_view_of_an_input_is_where_it_is_taken() -> None:
     cap = bp.capture(nn.Sequential(nn.Tanh(), nn.Linear(4, 3), nn.Tanh()), torch.randn(2, 4))
     graph = cap.pairs[0].forward
@@ -174,14 +141,6 @@ def test_a_view_of_an_input_is_where_it_is_taken() -> None:
     assert homes(graph, [0, number, len(graph.steps)])[view] == 1
     assert view not in first.gives
     assert "1.weight" in {names_at_borders(graph, [first, second]).of(local) for local in second.takes}
-
-
-def test_borders_have_the_programs_names(blocks: Capture) -> None:
-    graph = blocks.pairs[0].forward
-    parts = forwards(graph, [3])
-    called = names_at_borders(graph, parts)
-    assert {called.of(local) for local in parts[0].takes} >= {"0.conv.weight", "input"}
-    assert all(called.of(local) == local for local in parts[0].gives)
 
 
 def test_a_value_in_place_is_not_parted_from_its_update() -> None:
@@ -223,16 +182,12 @@ def allocated() -> Graph:
     return parse(HEADER + ALLOCATED.replace("output y", "output added"))
 
 
-def test_values_that_no_step_has_written_are_found(allocated: Graph) -> None:
-    assert uninitialized_values(allocated).left == {"mask", "rows", "first", "wide"}
-
-
-@pytest.mark.parametrize("cut", range(1, 14))
-def test_memory_that_is_not_initialised_crosses_no_border(allocated: Graph, cut: int) -> None:
-    left, right = forwards(allocated, [cut])
-    assert not {"mask", "rows", "first", "wide"} & {*left.gives, *right.takes}
-    steps = [step.name for step in (*left.steps, *right.steps)]
-    assert sorted(steps) == sorted(step.name for step in allocated.steps)
+def test_memory_that_is_not_initialised_crosses_no_border(allocated: Graph) -> None:
+    for cut in range(1, 14):
+        left, right = forwards(allocated, [cut])
+        assert not {"mask", "rows", "first", "wide"} & {*left.gives, *right.takes}, cut
+        steps = [step.name for step in (*left.steps, *right.steps)]
+        assert sorted(steps) == sorted(step.name for step in allocated.steps), cut
 
 
 def test_what_is_read_before_it_is_whole_is_refused(allocated: Graph) -> None:
@@ -303,14 +258,3 @@ def test_a_dynamic_graph_at_its_capture_has_numbers_for_sizes() -> None:
     assert all(map(torch.equal, first, bp.run(tensors_alone(fixed), {"x": x})))
     with pytest.raises(GraphError, match="by the captured sizes first"):
         forwards(pair.forward, [1])
-
-
-def test_what_nothing_needs_goes_and_what_draws_stays() -> None:
-    spec = TensorSpec("float32", (3,))
-    steps = (
-        Step("a", "aten.sin.default", (Ref("x"),), (), spec),
-        Step("b", "aten.rand_like.default", (Ref("x"),), (), spec),
-        Step("c", "aten.cos.default", (Ref("x"),), (), spec),
-    )
-    graph = Graph((Port("x", "input", spec, "x"),), steps, (Port("y", "output", spec),), (Ref("c"),))
-    assert [step.name for step in live(graph).steps] == ["b", "c"]

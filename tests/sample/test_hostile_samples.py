@@ -162,15 +162,6 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     # model.py: what would run
     "os.system": (step("y = os.system('touch CANARY')"), FORWARD, "'os.system' is not a known tensor operator"),
     "open": (step(f"y = {RUN}"), FORWARD, "is not a dotted name"),
-    "open, bare": (step(f"{RUN}"), FORWARD, "is not a step"),
-    "eval": (step(f'y = eval("{RUN}")'), FORWARD, "'eval' is not a known tensor operator"),
-    "__import__": (step("y = __import__('os').system('touch CANARY')"), FORWARD, "is not a dotted name"),
-    "torch.load": (step("y = torch.load('CANARY')"), FORWARD, "'torch.load' is not a known tensor operator"),
-    "torch.hub.load": (
-        step("y = torch.hub.load('a/b', 'c')"),
-        FORWARD,
-        "'torch.hub.load' is not a known tensor operator",
-    ),
     "load_library": (step("y = torch.ops.load_library('/x.so')"), FORWARD, "'torch.ops.load_library' is not a known"),
     "an operator of a library": (
         step("y = torch.ops.evil.run.default(mul)"),
@@ -182,36 +173,11 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         FORWARD,
         "not among the sample's requirements",
     ),
-    "a chain of dunders": (step("y = aten.mul.__class__.__mro__[1].__subclasses__()"), FORWARD, "is not a dotted name"),
-    "an argument that runs": (argument(RUN), FORWARD, "is not a dotted name"),
-    "a decorator": (
-        text(FORWARD, lambda text: text.replace("    def forward(", f"    @{RUN}\n    def forward(", 1)),
-        FORWARD,
-        "decorators, defaults and star",
-    ),
-    "a default argument": (
-        text(
-            FORWARD, lambda text: text.replace('constant tensor_constant0",', f'constant tensor_constant0" = {RUN},', 1)
-        ),
-        FORWARD,
-        "decorators, defaults and star",
-    ),
-    "an annotation that runs": (
-        text(FORWARD, lambda text: text.replace('"f32[2, 3] input x"', RUN, 1)),
-        FORWARD,
-        "a port is a string annotation",
-    ),
     "a statement before the class": (above_class(RUN), FORWARD, "is outside the class"),
-    "another import": (text(FORWARD, lambda text: text.replace("import math", "import os", 1)), FORWARD, "header"),
     "an altered ending": (
         text(FORWARD, lambda text: text.replace('    names["main"]', f'    {RUN}\n    names["main"]')),
         FORWARD,
         "are not those that samples of this version end with; nothing was run",
-    ),
-    "code after the ending": (
-        text(FORWARD, lambda text: f"{text}\n{RUN}\n"),
-        FORWARD,
-        "are not those that samples of",
     ),
     "two endings": (
         text(FORWARD, lambda text: f"{text}{RUN}\n\n{MARKER}{text.partition(MARKER)[2]}"),
@@ -229,18 +195,12 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         "is not a step",
     ),
     # model.py: what cannot be read
-    "a huge literal": (argument("9" * 4000), FORWARD, "bits is not a value of a graph"),
-    "a literal that Python refuses": (argument("9" * 5000), FORWARD, "not Python"),
-    "deep nesting": (argument("[" * DEEP + "]" * DEEP), FORWARD, "nested"),
-    "a null byte": (argument("'\0'"), FORWARD, "U+0000"),
     "invalid utf-8": (
         raw(FORWARD, lambda data: data[:200] + b"\xff\xfe" + data[200:]),
         FORWARD,
         "can't decode byte 0xff",
     ),
-    "a byte order mark": (raw(FORWARD, lambda data: b"\xef\xbb\xbf" + data), FORWARD, "U+FEFF"),
     "truncated in the graph": (raw(FORWARD, lambda data: data[:700]), FORWARD, "truncated"),
-    "truncated in the ending": (raw(FORWARD, lambda data: data[:-200]), FORWARD, "are not those that samples of"),
     "empty": (raw(FORWARD, lambda data: b""), FORWARD, "truncated"),
     "very long": (
         raw(FORWARD, lambda data: data + b" " * 4 * MAX_CHARACTERS),
@@ -267,7 +227,6 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         "takes the parameter 'fc.weight'",
     ),
     "an operator's wrong arguments": (argument("x, x, x"), "", "while running `"),
-    "another number": (argument("2.6"), "", "relative error"),
     "more memory than there is": (
         step(f"y = aten.empty.memory_format([{2**48}])"),
         "",
@@ -276,16 +235,10 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
     # capture.json
     "no capture.json": (lambda folder: (folder / "capture.json").unlink(), "", "no capture.json here"),
     "capture.json truncated": (raw("capture.json", lambda data: data[:-30]), "capture.json", "cannot be read as JSON"),
-    "capture.json empty": (raw("capture.json", lambda data: b""), "capture.json", "cannot be read as JSON"),
     "capture.json of a list": (
         raw("capture.json", lambda data: b"[1]"),
         "capture.json",
         "expected an object, found list",
-    ),
-    "capture.json of no text": (
-        raw("capture.json", lambda data: b"\xff\xfe"),
-        "capture.json",
-        "cannot be read as JSON",
     ),
     "capture.json with NaN": (
         raw("capture.json", lambda data: b'{"format": NaN}'),
@@ -314,29 +267,14 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         "is a symbolic link",
     ),
     "capture.json that is a pipe": (piped("capture.json"), "capture.json", "is not a regular file"),
-    "a newer format": (field("format", value=metadata.FORMAT + 1), "capture.json", "use a newer Backprint"),
     "a format of no version": (field("format", value="1"), "capture.json", "no format version"),
-    "a format that is true": (field("format", value=True), "capture.json", "no format version"),
     "a name of two lines": (field("name", value="a\nb"), "capture.json", "name: expected printable text"),
-    "a name that is a number": (field("name", value=3), "capture.json", "name: expected str, found '3'"),
-    "an engine that is a list": (field("engine", value=[]), "capture.json", "engine: expected str"),
-    "no environment": (field("environment", value=None), "capture.json", "environment: expected dict"),
-    "an environment of numbers": (
-        field("environment", value={"torch": 2}),
-        "capture.json",
-        "environment.torch: expected",
-    ),
     "half a character": (
         field("environment", value={"\ud800": ""}),
         "capture.json",
         "environment: key: expected print",
     ),
-    "requirements of numbers": (field("requires", value=[1]), "capture.json", "requires[0]: expected str"),
-    "a seed of text": (field("seed", value="0"), "capture.json", "seed: expected int"),
     "a seed that no generator takes": (field("seed", value=2**64), "capture.json", "seed: expected a whole number"),
-    "a seed below 0": (field("seed", value=-1), "capture.json", "seed: expected a whole number"),
-    "no signature": (field("signature", value=None), "capture.json", "signature: expected dict"),
-    "arguments of numbers": (field("signature", "arguments", value=[1]), "capture.json", "signature.arguments[0]"),
     "leaves of three": (field("signature", "leaves", value=[["a", "b", "c"]]), "capture.json", "expected pairs"),
     "a result of no kind": (
         field("signature", "output", value={"evil": 1}),
@@ -359,12 +297,6 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         "signature.same names 'evil'",
     ),
     "a loss that is not an output": (field("signature", "loss", value="evil"), FORWARD, "signature.loss names 'evil'"),
-    "guards that are a text": (field("guards", value="x"), "capture.json", "guards: expected list"),
-    "a guard without a text": (
-        field("guards", value=[{"kind": "value"}]),
-        "capture.json",
-        "guards[0].text: expected str",
-    ),
     "a source of two": (
         field("opaque", value=[{"kind": "a", "text": "b", "source": ["f", 1]}]),
         "capture.json",
@@ -376,17 +308,10 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         "-1 is not a line number",
     ),
     "no pairs": (field("pairs", value=[]), "capture.json", "pairs: none are listed"),
-    "pairs that are none": (field("pairs", value=None), "capture.json", "pairs: expected list"),
-    "a pair that is a text": (field("pairs", value=["pair_0"]), "capture.json", "pairs[0]: expected dict"),
     "a pair outside": (
         field("pairs", 0, "folder", value="../../etc"),
         "capture.json",
         "'../../etc' is not a folder of a pair",
-    ),
-    "a pair at the root": (
-        field("pairs", 0, "folder", value="/etc"),
-        "capture.json",
-        "'/etc' is not a folder of a pair",
     ),
     "a pair that is not there": (field("pairs", 0, "folder", value="pair_7"), "capture.json", "pair_7 is not a folder"),
     "a pair that is a link": (linked("pair_0"), "capture.json", "pair_0 is not a folder of the sample's own"),
@@ -402,54 +327,20 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         "pairs[1].folder: 'pair_0' is the folder of another pair",
     ),
     # the verdict and the witness
-    "a verdict that is a text": (field("verdict", value="bitwise"), "capture.json", "verdict: expected dict"),
     "a verdict of no kind": (
         field("verdict", "verdict", value="fine"),
         "capture.json",
         "verdict.verdict: expected one of",
     ),
-    "a power of text": (field("verdict", "power", value="much"), "capture.json", "verdict.power: expected a number"),
-    "powers that are a list": (field("verdict", "powers", value=[1]), "capture.json", "verdict.powers"),
     "more inputs drawn again than there are": (
         field("verdict", "powers", value={"tried": 3, "of": 2, "redrawn": {}}),
         "capture.json",
         "verdict.powers.tried: 3 inputs were redrawn, but there are 2",
     ),
-    "a movement of text": (
-        field("verdict", "powers", value={"tried": 0, "of": 0, "redrawn": {"everything": {"least": "far"}}}),
-        "capture.json",
-        "verdict.powers.redrawn.everything.least: expected a number",
-    ),
-    "ports of numbers": (
-        field("verdict", "ports", value={"output output": 1}),
-        "capture.json",
-        "verdict.ports.output outp",
-    ),
-    "a witness that is a list": (field("witness", value=[]), "capture.json", "witness: expected dict"),
-    "a witness of rows that are texts": (
-        field("witness", value={"output output": "x"}),
-        "capture.json",
-        "expected dict",
-    ),
-    "a digest that is a number": (
-        field("witness", "output output", "digest", value=1),
-        "capture.json",
-        "digest: expected",
-    ),
-    "a shape of texts": (
-        field("witness", "output output", "shape", value=["3"]),
-        "capture.json",
-        "shape[0]: expected int",
-    ),
     "a shape below 0": (
         field("witness", "output output", "shape", value=[-1]),
         "capture.json",
         "a whole number from 0",
-    ),
-    "a norm of text": (
-        field("witness", "output output", "norm", value="big"),
-        "capture.json",
-        "norm: expected a number",
     ),
     "a norm that is not a float": (
         field("witness", "output output", "norm", value=10**400),
@@ -466,62 +357,26 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         "capture.json",
         "9 items",
     ),
-    "a wrong digest": (
-        said(lambda content: content["witness"]["output output"].update(digest="0" * 16, norm=1.0)),
-        "",
-        "is not 0000000000000000",
-    ),
     "a witness of one port": (
         said(lambda content: content.update(witness={"output output": content["witness"]["output output"]})),
         "",
         "only one side has it",
     ),
     # recipes
-    "recipes that are a list": (field("recipes", value=[]), "capture.json", "recipes: expected dict"),
-    "a recipe that is a list": (
-        field("recipes", "x", value=[]),
-        "capture.json",
-        "recipes['x']: recipe: expected an object",
-    ),
-    "a recipe of no kind": (recipe("x", kind="pickle"), "capture.json", "recipes['x']: recipe.kind: expected one of"),
-    "a recipe of no dtype": (
-        recipe("x", dtype="load"),
-        "capture.json",
-        "recipes['x']: recipe.dtype: expected the name",
-    ),
     "a huge shape": (recipe("x", shape=[2**40, 2**40]), "capture.json", "recipes['x']: recipe.shape: expected at most"),
-    "a large shape": (
-        recipe("x", shape=[2**33], stride=[1], extent=2**33),
-        "capture.json",
-        "recipes['x']: makes float32[8589934592] where the graph takes f32[2, 3]",
-    ),
     "a large shape of no memory": (
         recipe("x", shape=[2, 2**40], stride=[0, 0], extent=1),
         "capture.json",
         "where the graph takes f32[2, 3]",
     ),
     "a large extent": (recipe("x", extent=2**47), "capture.json", "of which only 6 are used"),
-    "a recipe outside its extent": (recipe("x", offset=1), "capture.json", "a tensor within its extent"),
-    "a recipe of another dtype": (
-        recipe("x", dtype="float64"),
-        "capture.json",
-        "makes float64[2, 3] where the graph takes",
-    ),
     "a tangent of another shape": (
         recipe("tangent output", shape=[1], stride=[1], extent=1),
         "capture.json",
         "recipes['tangent output']: makes float32[1]",
     ),
-    "a recipe for no device": (recipe("x", device="os:1"), "capture.json", "a device like cpu or cuda:0, found 'os:1'"),
     "a view of nothing": (recipe("x", kind="view", facts={"of": "evil"}), "", "a view of 'evil', which is not among"),
-    "a view of itself": (recipe("x", kind="view", facts={"of": "x"}), "", "a view of 'x', which is not among"),
-    "a recipe's facts too many": (
-        recipe("x", facts={"mean": 0.0, "std": 1.0, "low": 0.0, "high": 1.0, "evil": 1}),
-        "capture.json",
-        "recipe.facts",
-    ),
     "a recipe less": (said(lambda content: content["recipes"].pop("x")), "", "input 'x' (input) is missing"),
-    "no data for an exact recipe": (recipe("x", kind="exact", facts={}), "", "input 'x': "),
     # the exact data
     "the data is not there": (
         lambda folder: (folder / "tensors.safetensors").unlink(),
@@ -534,34 +389,12 @@ SAMPLES: dict[str, tuple[Change, str, str]] = {
         "forged or damaged",
     ),
     "data truncated": (raw("tensors.safetensors", lambda data: data[:-4]), "tensors.safetensors", "forged or damaged"),
-    "data truncated in its length": (
-        raw("tensors.safetensors", lambda data: data[:3]),
-        "tensors.safetensors",
-        "forged",
-    ),
-    "data with more behind it": (
-        raw("tensors.safetensors", lambda data: data + b"more"),
-        "tensors.safetensors",
-        "forged",
-    ),
     "offsets out of range": (
         tensors(lambda rows: first(rows).update(data_offsets=[0, 2**40])),
         "tensors.safetensors",
         "forged or damaged",
     ),
-    "offsets backwards": (
-        tensors(lambda rows: first(rows).update(data_offsets=[16, 0])),
-        "tensors.safetensors",
-        "forged",
-    ),
-    "data of a huge shape": (
-        tensors(lambda rows: first(rows).update(shape=[2**62, 4])),
-        "tensors.safetensors",
-        "forged",
-    ),
-    "data of no dtype": (tensors(lambda rows: first(rows).update(dtype="PICKLE")), "tensors.safetensors", "forged"),
     "data of another dtype": (tensors(lambda rows: first(rows).update(dtype="I32")), "", "its data is torch.int32"),
-    "data of another shape": (tensors(lambda rows: first(rows).update(shape=[2, 2])), "", "its data is torch.float32"),
     "data that is a pickle": (
         raw("tensors.safetensors", lambda data: b"\x80\x04cposix\nsystem\n(S'touch CANARY'\ntR."),
         "tensors.safetensors",
@@ -631,6 +464,65 @@ def test_refused_with_the_file_and_the_reason(hostile: Path, here: Path, request
     assert str(hostile / file if file else "") in detail
     assert len(detail) < 2000
     assert list(here.iterdir()) == [], "something ran"
+
+
+# ------------------------------------------------------------------ values of other types
+
+LINE = ["f.py", 1, "g", "code", "m"]
+FILLED: dict[str, Any] = {
+    "guards": [{"kind": "value", "text": "t", "inputs": ["x"], "source": LINE}],
+    "opaque": [{"kind": "hook", "text": "t", "source": LINE, "lines": ["l"]}],
+    "pins": [["x", "why"]],
+    **{name: ["a line"] for name in ("notes", "breaks", "why")},
+    "rank": {"number": 0, "size": 2, "groups": {"g": [0, 1]}},
+}
+"""What the sample has none of."""
+OTHERS: tuple[Any, ...] = (True, "x", [7], -1, {"x": 7}, 0.5)
+TOLD = (
+    *((3, name) for name in ("steps", "inputs", "outputs", "saved_bytes")),
+    *((2, name) for name in "draws ones by_second_derivative by_differences left_out ports rest_is_right".split()),
+)
+"""What a sample says of its graphs and of its derivative for people alone, which nothing reads: how deep, and where."""
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where a value stands in JSON, of each value."""
+    yield path
+    if isinstance(value, (dict, list)):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places(value[key], (*path, key))
+
+
+def test_a_value_of_another_type_is_refused_with_its_place(good: Path, tmp_path: Path) -> None:
+    """Wherever it stands in capture.json."""
+    shutil.copytree(good, tmp_path / "hostile")
+    place = tmp_path / "hostile" / "capture.json"
+    content = {**json.loads(place.read_text("utf-8")), **FILLED}
+    text, wrong = json.dumps(content), []
+    place.write_text(text, encoding="utf-8")
+    assert bp.load(place.parent).rank is not None
+    for number, path in enumerate(places(content)):
+        if not path or (len(path) - 1, path[-1]) in TOLD or "like" in path or path[0] == "environment":
+            continue
+        for other in (OTHERS[number % 6], OTHERS[(number + 1) % 6], OTHERS[(number + 2) % 6]):
+            inner = changed = json.loads(text)
+            for key in path[:-1]:
+                inner = inner[key]
+            if type(inner[path[-1]]) is type(other) or {type(inner[path[-1]]), type(other)} == {int, float}:
+                continue
+            inner[path[-1]] = other
+            place.write_text(json.dumps(changed), encoding="utf-8")
+            message = ""
+            try:
+                loaded = bp.load(place.parent)
+                assert all(pair.backward for pair in loaded.pairs)
+                loaded.inputs()
+                dict(loaded.witness or {})
+            except bp.errors.SampleError as error:
+                message = str(error)
+            if not message.startswith(f"{place}: ") or str(path[0]) not in message:
+                wrong.append((path, other, message))
+    assert wrong == []
 
 
 def changed(good: Path, place: Path, change: Change) -> Path:
@@ -723,11 +615,6 @@ def test_values_of_odd_types_are_wrong_or_failed(name: str, good: Path, tmp_path
 
 HUGE = 10**6
 NASTY: dict[str, Change] = {
-    "brackets": argument("[" * HUGE),
-    "minus signs": argument("-" * HUGE + "1"),
-    "attributes": argument("x" + ".a" * HUGE),
-    "digits": argument("9" * 10 * HUGE),
-    "commas": argument("x," * 700_000),
     "an ending of many lines": text(FORWARD, lambda said: said + "\n" * 20 * HUGE),
     "markers": text(FORWARD, lambda said: said + (MARKER + "\n") * 100_000),
     "JSON brackets": raw("capture.json", lambda data: b"[" * 60 * HUGE),

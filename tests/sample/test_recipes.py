@@ -65,90 +65,39 @@ def sample_recipe(kind: str, dtype: str) -> Recipe:
 
 CASES = [(kind, dtype) for kind, (dtypes, _) in FACTS.items() for dtype in dtypes]
 
-# fmt: off
-DIGESTS: dict[tuple[str, str], str] = {
-    ("normal", "float64"): "7a2b3f3bda4120d5",
-    ("normal", "float32"): "978f2262e905d6e0",
-    ("normal", "float16"): "ae7017e56a3512bc",
-    ("normal", "bfloat16"): "d503bac040727af3",
-    ("normal", "complex64"): "da2c163e9e1556ac",
-    ("normal", "complex128"): "43b373b935a210ed",
-    ("uniform", "float64"): "cf154a0f4ec05673",
-    ("uniform", "float32"): "f2e47ad7c73fc5ac",
-    ("uniform", "float16"): "75ff755bb9f5e6ca",
-    ("uniform", "bfloat16"): "ddf9e47f47eb6211",
-    ("uniform", "complex64"): "6cd0d9bf78a235e4",
-    ("uniform", "complex128"): "8693434253778d24",
-    ("integers", "int64"): "44b661286de6d838",
-    ("integers", "int32"): "ac99127a27fdc16c",
-    ("integers", "int16"): "c9648fae3c48dfdf",
-    ("integers", "int8"): "47afc1183a1b1c5f",
-    ("integers", "uint8"): "03aae314d1bd8642",
-    ("choice", "float64"): "17fffb7117eccfde",
-    ("choice", "float32"): "38f0673dacd67a95",
-    ("choice", "float16"): "a5099dbeadf6927c",
-    ("choice", "bfloat16"): "e1d1785736393840",
-    ("choice", "complex64"): "d0956e834690eff9",
-    ("choice", "complex128"): "54eef10bd8fe4ca9",
-    ("choice", "int64"): "7edf6f0274b3125c",
-    ("choice", "int32"): "673444a53711cb66",
-    ("choice", "int16"): "2026ee8b133c0930",
-    ("choice", "int8"): "ccd23f9d1e9e7b4a",
-    ("choice", "uint8"): "e1cb853bf7285973",
-    ("choice", "bool"): "931ee0eb66fc1c23",
-    ("constant", "float64"): "f2be071dce3cfbcf",
-    ("constant", "float32"): "0ff6d93446cd62a3",
-    ("constant", "float16"): "211140afb8890486",
-    ("constant", "bfloat16"): "f37c6f35e70d1434",
-    ("constant", "complex64"): "a2ce898636fdc58b",
-    ("constant", "complex128"): "6c873f37628c0a93",
-    ("constant", "int64"): "1ada9f11ad254503",
-    ("constant", "int32"): "fd6737baf99ed6ce",
-    ("constant", "int16"): "a1aae0255d96dd98",
-    ("constant", "int8"): "4efa834c18d66cb5",
-    ("constant", "uint8"): "36eb379d883642d0",
-    ("constant", "bool"): "3eacacea6ac4391a",
-    ("arange", "float64"): "ca64783ba974c789",
-    ("arange", "float32"): "fff3652d2cbd86f8",
-    ("arange", "float16"): "ad6447b90ce80a90",
-    ("arange", "bfloat16"): "ca4e47bb6e3af2d4",
-    ("arange", "int64"): "496a2739e109d79f",
-    ("arange", "int32"): "71b418125078d7be",
-    ("arange", "int16"): "9ef7346d6ac5e674",
-    ("arange", "int8"): "acfe75d29fdd7660",
-    ("arange", "uint8"): "004627c45a8d5bcd",
-    ("tril", "float64"): "168d83c6bc621a9d",
-    ("tril", "float32"): "4b2a5f1dd549590f",
-    ("tril", "float16"): "173783af36a7a993",
-    ("tril", "bfloat16"): "06a56ad4a05842ce",
-    ("tril", "int64"): "1f7c143911155694",
-    ("tril", "int32"): "38a624908022a85a",
-    ("tril", "int16"): "9c4e70ff7a628e4a",
-    ("tril", "int8"): "3ce0a8bb2816c64f",
-    ("tril", "uint8"): "c85736d72b1da0e6",
-    ("tril", "bool"): "205d3c97f34fbf2c",
-    ("values", "int64"): "4a471c9b3afba4bd",
-    ("values", "int32"): "59939d4d65597f7a",
-    ("values", "int16"): "43a717ce7a7819f1",
-    ("values", "int8"): "7ac6c0a880b33b46",
-    ("values", "uint8"): "5fc4637ce45f957c",
-    ("values", "bool"): "ff9ad9cf1af2d1ef",
-    ("permutation", "int64"): "1f11995e6ac297ca",
-    ("permutation", "int32"): "60f00402c4552396",
-    ("permutation", "int16"): "a4222cb54bc54700",
-    ("permutation", "int8"): "99cffce86430ba0e",
-    ("permutation", "uint8"): "ebdc7b1818b8806a",
+DIGESTS: dict[str, str] = {
+    "normal": ("7a2b3f3bda4120d5 978f2262e905d6e0 ae7017e56a3512bc d503bac040727af3 da2c163e9e1556ac 43b373b935a210ed"),
+    "uniform": (
+        "cf154a0f4ec05673 f2e47ad7c73fc5ac 75ff755bb9f5e6ca ddf9e47f47eb6211 6cd0d9bf78a235e4 8693434253778d24"
+    ),
+    "integers": "44b661286de6d838 ac99127a27fdc16c c9648fae3c48dfdf 47afc1183a1b1c5f 03aae314d1bd8642",
+    "choice": (
+        "17fffb7117eccfde 38f0673dacd67a95 a5099dbeadf6927c e1d1785736393840 d0956e834690eff9 "
+        "54eef10bd8fe4ca9 7edf6f0274b3125c 673444a53711cb66 2026ee8b133c0930 ccd23f9d1e9e7b4a "
+        "e1cb853bf7285973 931ee0eb66fc1c23"
+    ),
+    "constant": (
+        "f2be071dce3cfbcf 0ff6d93446cd62a3 211140afb8890486 f37c6f35e70d1434 a2ce898636fdc58b "
+        "6c873f37628c0a93 1ada9f11ad254503 fd6737baf99ed6ce a1aae0255d96dd98 4efa834c18d66cb5 "
+        "36eb379d883642d0 3eacacea6ac4391a"
+    ),
+    "arange": (
+        "ca64783ba974c789 fff3652d2cbd86f8 ad6447b90ce80a90 ca4e47bb6e3af2d4 496a2739e109d79f "
+        "71b418125078d7be 9ef7346d6ac5e674 acfe75d29fdd7660 004627c45a8d5bcd"
+    ),
+    "tril": (
+        "168d83c6bc621a9d 4b2a5f1dd549590f 173783af36a7a993 06a56ad4a05842ce 1f7c143911155694 "
+        "38a624908022a85a 9c4e70ff7a628e4a 3ce0a8bb2816c64f c85736d72b1da0e6 205d3c97f34fbf2c"
+    ),
+    "values": ("4a471c9b3afba4bd 59939d4d65597f7a 43a717ce7a7819f1 7ac6c0a880b33b46 5fc4637ce45f957c ff9ad9cf1af2d1ef"),
+    "permutation": "1f11995e6ac297ca 60f00402c4552396 a4222cb54bc54700 99cffce86430ba0e ebdc7b1818b8806a",
 }
-# fmt: on
+"""By kind, those of its dtypes in order."""
 
 
-def table(digests: dict[tuple[str, str], str]) -> str:
-    """The lines of DIGESTS."""
-    return "".join(f'    ("{kind}", "{dtype}"): "{bits}",\n' for (kind, dtype), bits in digests.items())
-
-
-def words(*values: int) -> list[torch.Tensor]:
-    return [torch.tensor([value]) for value in values]
+def digests_of(kind: str) -> str:
+    """The digests of a kind's golden recipes."""
+    return " ".join(digest(make(sample_recipe(kind, dtype))) for dtype in FACTS[kind][0])
 
 
 def drawn(tensor: torch.Tensor, seed: int = 0) -> torch.Tensor:
@@ -163,39 +112,38 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("word", "seed", "answer"),
+    ("counter", "seed", "answer"),
     [
-        (0, 0, (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
-        (0xFFFFFFFF, 2**64 - 1, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        ([0] * 4, 0, (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        ([0xFFFFFFFF] * 4, 2**64 - 1, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        (
+            [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344],
+            0x299F31D0 << 32 | 0xA4093822,
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
     ],
+    ids=["zeros", "ones", "digits of pi"],
 )
-def test_philox_gives_the_published_answers(word, seed, answer):
+def test_philox_gives_the_published_answers(counter, seed, answer):
     """Philox4x32-10's known answers, from Random123's kat_vectors."""
-    assert tuple(one.item() for one in run_sample.philox(*words(word, word, word, word), seed)) == answer
+    assert tuple(one.item() for one in run_sample.philox(*map(torch.tensor, zip(counter)), seed)) == answer
 
 
-def test_philox_gives_the_published_answer_for_digits_of_pi():
-    counter = words(0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
-    answer = run_sample.philox(*counter, 0x299F31D0 << 32 | 0xA4093822)
-    assert tuple(one.item() for one in answer) == (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)
-
-
-@pytest.mark.parametrize(("kind", "dtype"), CASES)
-def test_each_kind_and_dtype_makes_the_golden_bits(kind, dtype):
-    assert digest(make(sample_recipe(kind, dtype))) == DIGESTS[kind, dtype]
+@pytest.mark.parametrize("kind", FACTS)
+def test_each_kind_and_dtype_makes_the_golden_bits(kind):
+    assert digests_of(kind) == DIGESTS[kind]
 
 
 def test_the_table_of_golden_bits_is_whole():
-    assert set(DIGESTS) == set(CASES)
     rest = {"exact", "view", "sparse", "none"}
     assert set(KINDS) == set(run_sample.DRAWS) | rest == set(FACTS) | rest
 
 
-@pytest.mark.parametrize("chunk", [3, 64, 2**20])
+@pytest.mark.parametrize("chunk", [3, 64])
 def test_chunks_are_no_part_of_the_draw(chunk, monkeypatch):
     monkeypatch.setattr(run_sample, "CHUNK", chunk)
     for kind in ("normal", "integers", "permutation"):
-        assert digest(make(sample_recipe(kind, FACTS[kind][0][0]))) == DIGESTS[kind, FACTS[kind][0][0]]
+        assert digests_of(kind) == DIGESTS[kind]
 
 
 def test_recipes_that_are_drawn_together_make_the_golden_bits():
@@ -208,7 +156,6 @@ def test_recipes_that_are_drawn_together_make_the_golden_bits():
     assert {name: digest(tensor) for name, tensor in tensors.items()} == {
         name: digest(make(recipe)) for name, recipe in rows.items()
     }
-    assert all(digest(tensors[f"{kind} {dtype}"]) == DIGESTS[kind, dtype] for kind, dtype in CASES)
     full = [tensor for tensor in tensors.values() if tensor.numel()]
     assert len({tensor.untyped_storage().data_ptr() for tensor in full}) == len(full)
 
@@ -226,7 +173,7 @@ def test_a_default_dtype_and_device_and_the_thread_count_change_nothing():
         torch.set_num_threads(1)
         torch.set_default_dtype(torch.float64)
         with torch.device("meta"):
-            found = {case: digest(make(sample_recipe(*case))) for case in CASES}
+            found = {kind: digests_of(kind) for kind in FACTS}
     finally:
         torch.set_default_dtype(torch.float32)
         torch.set_num_threads(threads)
@@ -236,7 +183,7 @@ def test_a_default_dtype_and_device_and_the_thread_count_change_nothing():
 def test_a_processor_without_vector_instructions_makes_the_same_bits():
     environment = os.environ | {"ATEN_CPU_CAPABILITY": "default", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True, timeout=300)
-    assert done.stdout == table(DIGESTS)
+    assert json.loads(done.stdout) == DIGESTS
 
 
 def test_making_leaves_the_random_state_alone():
@@ -337,9 +284,9 @@ def test_masks_stay_masks():
         assert 400 < (made.nan_to_num(9) == data.nan_to_num(9)[coin][0]).sum() < 600
 
 
-@pytest.mark.parametrize("diagonal", [-3, -1, 0, 1, 4])
+@pytest.mark.parametrize("diagonal", [-3, 0, 4])
 @pytest.mark.parametrize("corner", [torch.tril, torch.triu])
-@pytest.mark.parametrize("size", [(9, 12), (12, 9), (10, 10)])
+@pytest.mark.parametrize("size", [(9, 12), (12, 9)])
 def test_triangles_come_back_exactly(corner, diagonal, size):
     for mask in (corner(torch.ones(2, 3, *size, dtype=torch.bool), diagonal), corner(torch.full(size, 2.5), diagonal)):
         assert fit(mask, 0).kind == "tril"
@@ -535,8 +482,9 @@ def test_a_view_of_nothing_is_refused_by_name():
 LAYOUTS = {"sparse_coo": None, "sparse_csr": None, "sparse_csc": None, "sparse_bsr": (2, 2), "sparse_bsc": (2, 2)}
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.int32])
+@pytest.mark.parametrize(
+    ("layout", "dtype"), [*((layout, torch.float32) for layout in LAYOUTS), ("sparse_coo", torch.int32)]
+)
 def test_a_sparse_tensor_keeps_its_places_and_draws_its_values(layout, dtype):
     torch.manual_seed(0)
     full = torch.where(torch.rand(40, 60) < 0.2, torch.randn(40, 60) * 1000, 0).to(dtype)
@@ -687,76 +635,46 @@ def facts(row: dict[str, Any], **changes: Any) -> dict[str, Any]:
     ("row", "message"),
     [
         (None, "recipe: expected an object, found None"),
-        ([GOOD], "recipe: expected an object"),
         ({}, "recipe: expected the keys kind, dtype"),
         (GOOD | {"__class__": 1}, "recipe: expected the keys"),
         (GOOD | {"kind": "pickle"}, "recipe.kind: expected one of normal, .*, found 'pickle'"),
-        (GOOD | {"kind": ["normal"]}, "recipe.kind"),
         (GOOD | {"dtype": "save"}, "recipe.dtype: expected the name of a torch dtype, found 'save'"),
         (GOOD | {"dtype": "int64"}, "recipe.dtype: expected one of float64, .*, found 'int64'"),
-        (GOOD | {"dtype": None}, "recipe.dtype"),
         (GOOD | {"shape": [2**30, 2**30], "stride": [0, 0]}, "recipe.shape: expected at most 281474976710656 elements"),
-        (GOOD | {"shape": [2**80]}, "recipe.shape"),
-        (GOOD | {"shape": [-1]}, "recipe.shape"),
-        (GOOD | {"shape": [3.0]}, "recipe.shape"),
-        (GOOD | {"shape": [True]}, "recipe.shape"),
-        (GOOD | {"shape": "12"}, "recipe.shape"),
         (GOOD | {"shape": [1] * 65, "stride": [1] * 65}, "recipe.shape"),
         (GOOD | {"stride": []}, "recipe.stride: expected 1 numbers"),
-        (GOOD | {"stride": [-1]}, "recipe.stride"),
-        (
-            GOOD | {"stride": [2]},
-            r"recipe: expected a tensor within its extent of 1001, found .*'stride': \[2\]",
-        ),
+        (GOOD | {"stride": [2]}, r"recipe: expected a tensor within its extent of 1001, found .*'stride': \[2\]"),
         (GOOD | {"offset": 1}, "recipe: expected a tensor within its extent"),
-        (GOOD | {"offset": -1}, "recipe.offset"),
-        (GOOD | {"extent": -1}, "recipe.extent"),
         (GOOD | {"extent": 2**49}, "recipe.extent"),
-        (GOOD | {"extent": "7"}, "recipe.extent"),
-        (GOOD | {"seed": -1}, "recipe.seed"),
         (GOOD | {"seed": 2**64}, "recipe.seed"),
-        (GOOD | {"seed": 0.5}, "recipe.seed"),
         (GOOD | {"device": "cpu; rm"}, "recipe.device"),
         (GOOD | {"device": "cpu\n"}, "recipe.device"),
-        (GOOD | {"device": 0}, "recipe.device"),
-        (GOOD | {"facts": []}, "recipe.facts"),
         (GOOD | {"facts": {}}, "recipe.facts: expected mean, std, low, high for kind 'normal'"),
         (facts(GOOD, extra=1), "recipe.facts: expected mean"),
         (facts(GOOD, mean="1"), "recipe.facts.mean: expected a finite number of the dtype, found '1'"),
         (facts(GOOD, mean=math.nan), "recipe.facts.mean"),
         (facts(GOOD, mean=2**64), "recipe.facts.mean"),
-        (facts(GOOD, mean=True), "recipe.facts.mean"),
         (facts(GOOD, mean=1e300), "recipe.facts.mean"),
         (facts(GOOD, std=-1.0), "recipe.facts: expected low <= high and std >= 0"),
         (facts(GOOD, low=9.0), "recipe.facts: expected low <= high"),
-        (facts(GOOD, low="inf"), "recipe.facts.low"),
         (facts(WHOLE, high=128), "recipe.facts.high"),
-        (facts(WHOLE, low=0.5), "recipe.facts.low"),
         (facts(WHOLE, low=10**400), r"recipe.facts.low: .*\.\.\.$"),
         (facts(CHOICE, values=[]), "recipe.facts: expected a weight"),
         (facts(CHOICE, values=[2, 0]), "recipe.facts.values"),
-        (facts(CHOICE, values={}), "recipe.facts.values"),
         (facts(CHOICE, values=[0] * 65), "recipe.facts.values"),
         (facts(CHOICE, weights=[1]), "recipe.facts: expected a weight"),
         (facts(CHOICE, weights=[1, 0]), "recipe.facts: expected a weight"),
         (facts(CHOICE, weights=[1, 2**62]), "recipe.facts.weights"),
         (facts(STEPS, period=0), "recipe.facts: expected a period from 1"),
         (facts(STEPS, period=100), "recipe.facts: expected a period from 1, all in the dtype"),
-        (facts(STEPS, step=[]), "recipe.facts.step"),
         (facts(STEPS, step=2**70), "recipe.facts.step"),
         (facts(TRIL, rows=0), "recipe.facts: expected matrices"),
         (facts(TRIL, rows=12), "recipe.facts: expected matrices"),
         (facts(TRIL, diagonal=2**64), "recipe.facts.diagonal"),
-        (facts(TRIL, inside="one"), "recipe.facts.inside"),
         (facts(SOME, values=[1]), "recipe.facts: expected one for each"),
         (facts(SOME, values=[1, 2, 3, 4, "nan"]), "recipe.facts.values"),
         (facts(ORDER, low=100), "recipe.facts: expected all of the extent"),
-        (GOOD | {"kind": "exact"}, "recipe.facts: expected none for kind 'exact'"),
-        (GOOD | {"kind": "view", "facts": {"of": 3}}, "recipe.facts.of: expected a text"),
-        (facts(JOINED, of="x/values"), "recipe.facts.of: expected at most 64 texts"),
-        (facts(JOINED, of=["x/indices", 3]), "recipe.facts.of: expected at most 64 texts"),
         (facts(JOINED, of=["x/values"]), "recipe.facts: expected a name for each part of the layout"),
-        (facts(JOINED, layout="sparse_csr"), "recipe.facts: expected a name for each part of the layout"),
         (facts(JOINED, layout="save"), "recipe.facts.layout: expected a sparse layout, found 'save'"),
         (facts(JOINED, coalesced=2), "recipe.facts.coalesced: expected 0 or 1"),
         (
@@ -770,6 +688,21 @@ def test_hostile_json_is_refused_with_what_and_where(row, message):
         from_json(row)
 
 
+def test_a_value_of_another_type_anywhere_is_refused_with_its_place():
+    for row in (GOOD, WHOLE, CHOICE, STEPS, TRIL, SOME, ORDER, JOINED, GOOD | {"kind": "view", "facts": {"of": "x"}}):
+        changes = [(row, name) for name in row] + [(row["facts"], name) for name in row["facts"]]
+        for place, name in changes:
+            for other in (None, True, 0.5, -1.5, "12", [3.5], [True], {"a": 1}, 2**80):
+                changed = {name: other} if place is row else {"facts": row["facts"] | {name: other}}
+                numbers = (
+                    isinstance(other, float) and isinstance(place[name], (float, int)) and row["dtype"] == "float32"
+                )
+                if numbers or (isinstance(other, str) and name == "of"):
+                    continue
+                with pytest.raises(SampleError, match="recipe"):
+                    from_json(row | changed)
+
+
 def test_a_recipe_too_large_for_memory_is_a_replay_error():
     row = GOOD | {"shape": [2**48], "stride": [1], "extent": 2**48}
     with pytest.raises(ReplayError, match="kind 'normal' cannot be made on cpu"):
@@ -777,4 +710,4 @@ def test_a_recipe_too_large_for_memory_is_a_replay_error():
 
 
 if __name__ == "__main__":
-    print(table({case: digest(make(sample_recipe(*case))) for case in CASES}), end="")
+    print(json.dumps({kind: digests_of(kind) for kind in FACTS}, indent=4))

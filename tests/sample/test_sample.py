@@ -380,13 +380,6 @@ def test_listing_two_hundred_samples_needs_no_torch(one: Made, tmp_path: Path) -
     assert float(took) < 20
 
 
-def test_the_check_that_torch_is_not_imported_notices_it(one: Made, tmp_path: Path) -> None:
-    shutil.copytree(one.path, tmp_path / "sample")
-    code = LISTING.replace("began =", "import torch; began =")
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60)
-    assert "listing samples imported torch" in done.stderr
-
-
 def test_what_an_argument_calls_itself_may_have_lines(tmp_path: Path) -> None:
     class Odd:
         def __repr__(self) -> str:

@@ -164,7 +164,7 @@ def test_one_capture_replays_on_every_size(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", ["conv net", "attention", "cat", "dropout"])
 def test_fx_graphs_and_single_graphs_run_on_every_size(name: str) -> None:
     make, inputs, sizes = PROGRAMS[name]
     target = make()
@@ -315,7 +315,7 @@ def test_values_are_refused_or_specialized_as_without_symbols() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", ["conv net", "branch", "tied", "dropout"])
 def test_a_sample_keeps_its_sizes(name: str, tmp_path: Path) -> None:
     make, inputs, (first, *others) = PROGRAMS[name]
     target = make()
@@ -334,7 +334,7 @@ def test_a_sample_keeps_its_sizes(name: str, tmp_path: Path) -> None:
     assert torch.equal(bp.replay(loaded, *args, state=state).outputs, wanted)
 
 
-@pytest.mark.parametrize("name", ["cat", "attention"])
+@pytest.mark.parametrize("name", ["attention"])
 def test_a_sample_runs_alone_on_the_example_sizes(name: str, tmp_path: Path) -> None:
     make, inputs, (first, *_) = PROGRAMS[name]
     target = make()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +91,8 @@ def test_a_fake_capture_is_the_real_one(name: str) -> None:
     assert not real.fake
 
 
-@pytest.mark.parametrize("options", [{"mode": "eval"}, {"loss": lambda y: y.sum()}, {"partition": "default"}])
-def test_options_mean_the_same(options: dict[str, Any]) -> None:
+def test_options_mean_the_same() -> None:
+    options = {"mode": "eval", "loss": lambda y: y.sum(), "partition": "default"}
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(0.5))
     assert len({str(facts(capture)) for capture in both(model, torch.randn(5, 3), requires_grad=True, **options)}) == 1
 
@@ -247,11 +246,10 @@ def test_constants_keep_their_values_into_the_recipes() -> None:
     assert recipes.recipes["layers.0.weight"].kind == "normal"
 
 
-@pytest.mark.parametrize("cast", [nn.Module.bfloat16, nn.Module.double, lambda model: model.to(torch.float16)])
-def test_a_fake_module_is_cast(cast: Callable[[nn.Module], nn.Module]) -> None:
+def test_a_fake_module_is_cast() -> None:
     with bp.fake():
-        model = cast(nn.Sequential(Drops(), nn.Embedding(4, 4)))
-    assert {p.dtype for p in model.parameters()} == {next(cast(nn.Linear(1, 1)).parameters()).dtype}
+        model = nn.Sequential(Drops(), nn.Embedding(4, 4)).bfloat16()
+    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
     assert all(isinstance(parameter, nn.Parameter) for parameter in model.parameters())
 
 
@@ -349,11 +347,10 @@ def test_an_engine_that_needs_values_is_refused() -> None:
 # ------------------------------------------------------------------ promises
 
 
-@pytest.mark.parametrize("options", [{}, {"mode": "eval"}, {"loss": lambda y: y.sum()}])
-def test_everything_is_as_it_was(options: dict[str, Any]) -> None:
+def test_everything_is_as_it_was() -> None:
     model, x, scratch = Busy(), torch.randn(4, 3), torch.zeros(2)
     before = picture(model, x, scratch), gc.isenabled()
-    bp.capture(model, x, scratch, **options, fake=True)
+    bp.capture(model, x, scratch, mode="eval", loss=lambda y: y.sum(), fake=True)
     assert (picture(model, x, scratch), gc.isenabled()) == before
 
 
@@ -466,16 +463,15 @@ LAYOUTS = {
 ENDS = {"2d 3d": [2, 5, 8], "2d 2d": [8, 8, 16], "3d 2d": [8, 16, 24], "3d 3d": None}
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_grouped_product_has_the_shape_that_its_kernel_gives(layout: str, dtype: torch.dtype) -> None:
-    left, right = (torch.randn(shape).to(dtype) for shape in LAYOUTS[layout])
+def test_a_grouped_product_has_the_shape_that_its_kernel_gives(layout: str) -> None:
+    left, right = (torch.randn(shape).half() for shape in LAYOUTS[layout])
     ends = ENDS[layout]
     offsets = None if ends is None else torch.tensor(ends, dtype=torch.int32)
     wanted = torch._grouped_mm(left, right, offsets)
     capture = bp.capture(torch._grouped_mm, left, right, offsets, fake=True, requires_grad=False)
     spec = capture.pairs[0].forward.outputs[0].spec
-    assert (spec.shape, spec.dtype) == (tuple(wanted.shape), str(dtype).removeprefix("torch."))
+    assert (spec.shape, spec.dtype) == (tuple(wanted.shape), "float16")
     assert spec.stride in (None, tuple(wanted.stride()))
 
 

@@ -110,9 +110,14 @@ def compiled_and_counted() -> tuple[Callable[[Tensor], Tensor], list[int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", [*ENGINES, "auto"])
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("stop", WHERE)
+@pytest.mark.parametrize(
+    ("stop", "error", "engine"),
+    [
+        *((stop, "interrupt", engine) for stop in WHERE for engine in (*ENGINES, "auto")),
+        *((in_an_operator, error, "auto") for error in ERRORS if error != "interrupt"),
+        *((in_a_backward, error, "aot") for error in ERRORS if error != "interrupt"),
+    ],
+)
 def test_everything_is_as_it_was(engine: str, error: str, stop: Any) -> None:
     made = ERRORS[error]()
     model, x, scratch = Busy(stop, made), torch.randn(4, 3), torch.zeros(2)

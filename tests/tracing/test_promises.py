@@ -24,7 +24,7 @@ from torch import Tensor, nn
 import backprint as bp
 
 
-@pytest.mark.parametrize("options", [{}, {"mode": "eval"}, {"loss": lambda y: y.sum()}, {"specialize": True}])
+@pytest.mark.parametrize("options", [{}, {"mode": "eval", "loss": lambda y: y.sum()}])
 def test_everything_is_as_it_was(options: dict[str, Any]) -> None:
     model, x, scratch = Busy(), torch.randn(4, 3), torch.zeros(2)
     before = picture(model, x, scratch)
@@ -529,10 +529,10 @@ def test_a_replay_is_refused_where_numbers_of_the_process_would_be_other_ones(
     assert capture.verify()[0].verdict == sample.verify()[0].verdict == "bitwise"
 
 
-@pytest.mark.parametrize("source", [numpy.random.default_rng(0), numpy.random.RandomState(0), random.Random(0)])
+@pytest.mark.parametrize("source", [numpy.random.default_rng(0), random.Random(0)])
 def test_numbers_of_a_generator_that_the_program_reaches_pin_it_and_the_inputs(source: Any, tmp_path: Path) -> None:
     def g(x: Tensor) -> Tensor:
-        return x * (source.rand() if isinstance(source, numpy.random.RandomState) else source.random())
+        return x * source.random()
 
     x = torch.randn(3)
     capture = bp.capture(g, x)
@@ -605,7 +605,7 @@ def test_values_told_to_tracing_reach_the_operators_after_them() -> None:
     assert capture.verify()[0].verdict == "bitwise"
 
 
-@pytest.mark.parametrize("engine", ["auto", "eager", "dynamo"])
+@pytest.mark.parametrize("engine", ["auto", "dynamo"])
 def test_what_an_update_ties_to_the_run_is_untied(engine: str) -> None:
     total, rows = torch.zeros(3), torch.zeros(2, 3)
 
@@ -620,7 +620,7 @@ def test_what_an_update_ties_to_the_run_is_untied(engine: str) -> None:
         assert (tensor.grad_fn, tensor.requires_grad, int(tensor.count_nonzero())) == (None, False, 0)
 
 
-@pytest.mark.parametrize("engine", ["auto", "aot", "eager"])
+@pytest.mark.parametrize("engine", ["auto", "aot"])
 def test_what_another_thread_makes_is_refused_by_name(engine: str) -> None:
     def f(x: Tensor) -> Tensor:
         found: list[Tensor] = []
@@ -677,8 +677,7 @@ def test_a_counter_that_an_installed_package_keeps_is_its_own(tmp_path: Path, mo
     assert bp.verify(capture)[-1].verdict == "bitwise"
 
 
-@pytest.mark.parametrize("threads", [False, True])
-@pytest.mark.parametrize("engine", ["auto", "aot", "eager"])
+@pytest.mark.parametrize(("engine", "threads"), [("auto", False), ("auto", True), ("aot", True)])
 def test_a_program_that_knows_its_argument_by_identity_is_refused(engine: str, threads: bool) -> None:
     x = torch.randn(3)
     table = {id(x): 2.0}
@@ -720,8 +719,7 @@ class Written(nn.Module):
         return y
 
 
-@pytest.mark.parametrize("size", [4, 600])
-@pytest.mark.parametrize("engine", ["auto", "aot", "dynamo", "eager"])
+@pytest.mark.parametrize(("engine", "size"), [("auto", 4), ("auto", 600), ("aot", 4), ("dynamo", 4)])
 def test_what_a_program_writes_through_numpy_is_put_back(engine: str, size: int) -> None:
     model = Written(size)
     before = model.weight.detach().clone()

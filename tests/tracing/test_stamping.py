@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import backprint as bp
-from face import IN_FULL, STAMPED, WITHOUT_CHECKPOINTS, CannotStamp, Capture, Row, UsageError, continue_rows, main
+from face import IN_FULL, STAMPED, WITHOUT_CHECKPOINTS, Capture, Row, UsageError, main
 
 DEPTH = 13
 
@@ -365,17 +365,12 @@ class Alternating(Deep):
 
 MISLEADING: dict[str, tuple[Any, str]] = {
     "index": (lambda: Deep(block=ByIndex), "operator"),
-    "every sixth": (lambda: Deep(block=Every), "operator"),
     "reads the first": (ReadsFirst, "operator"),
     "detached": (Detached, "operator"),
-    "no_grad": (Ungraded, "operator"),
     "a number": (OtherNumber, "operator"),
     "a constant": (Constant, "constant"),
-    "a dtype": (Wider, "operator"),
     "skips": (Skips, "with one layer"),
-    "counts": (Counted, "operator"),
     "by depth": (ByDepth, "are not those with one layer less"),
-    "the parent's numbers": (PerLayer, "operator"),
     "chance": (Chance, ""),
     "a custom backward": (Bent, "BentFunctionBackward is a custom autograd.Function"),
     "a hook": (Hooked, "a tensor hook"),
@@ -385,8 +380,6 @@ MISLEADING: dict[str, tuple[Any, str]] = {
     "a list of Python's": (Listed, ""),
     "growing dropout": (Growing, "blocks: layers 0 and 1 differ: drop.p: 0.1 and 0.11"),
     "frozen": (Frozen, ""),
-    "alternating": (Alternating, "layers 0 and 1 differ: kind: 'near' and 'far'"),
-    "all results": (Supervised, ""),
     "reads two layers": (Repeated, "do not grow by the same"),
 }
 
@@ -493,21 +486,3 @@ def rows_of(depth: int, *, odd: int = -1, skew: int = 0) -> list[Row]:
             Row("add", (f"add_{place}", place * place * skew)),
         ]
     return [*found, Row("out", (f"add_{depth - 1}", 3 * depth))]
-
-
-def test_rows_continue_to_any_depth() -> None:
-    wanted = rows_of(40)
-    made = continue_rows(rows_of(4), rows_of(5), 36, "rows")
-    assert [row.items for row in made] == [row.items for row in wanted]
-    assert [rows_of(5)[row.like].head for row in made] == [row.head for row in wanted]
-
-
-@pytest.mark.parametrize("odd", [{"odd": 2}, {"skew": 1}])
-def test_rows_that_do_not_count_evenly_are_refused(odd: dict[str, int]) -> None:
-    with pytest.raises(CannotStamp, match="do not grow by the same"):
-        continue_rows(rows_of(4, **odd), rows_of(5, **odd), 36, "rows")
-
-
-def test_rows_without_a_repetition_are_refused() -> None:
-    with pytest.raises(CannotStamp, match="are not those with one layer less"):
-        continue_rows(rows_of(4), [*rows_of(5), Row("more", ())], 36, "rows")

@@ -9,10 +9,8 @@ import contextvars
 import enum
 import functools
 import io
-import itertools
 import os
 import queue
-import random
 import subprocess
 import sys
 import threading
@@ -49,14 +47,7 @@ def captured(program: Program, *args: Any, **options: Any) -> bp.Capture:
 
 ITERATORS: dict[str, Callable[[], Iterator[Any]]] = {
     "list": lambda: iter([2, 3]),
-    "tuple": lambda: iter((2, 3)),
-    "range": lambda: iter(range(2, 4)),
-    "dict": lambda: iter({2: 0, 3: 0}),
-    "set": lambda: iter({2, 3}),
-    "deque": lambda: iter(collections.deque([2, 3])),
-    "reversed": lambda: reversed([3, 2]),
     "zip": lambda: map(sum, zip([1, 1], [1, 2], strict=True)),
-    "islice of cycle": lambda: itertools.islice(itertools.cycle([2, 3]), 2),
     "one iterator twice": lambda: map(lambda a, b: a + b, *[iter([1, 1, 1, 2])] * 2),
 }
 
@@ -85,18 +76,16 @@ class Net(nn.Module):
         return x * sum(self.held[0])
 
 
-@pytest.mark.parametrize("box", [lambda one: [one], lambda one: (one,), lambda one: {0: one}])
-def test_an_iterator_is_refused_wherever_it_is(box: Callable[[Any], Any]) -> None:
+def test_an_iterator_is_refused_wherever_it_is() -> None:
     one = iter([2.0, 3.0])
     with pytest.raises(bp.errors.CaptureError, match=r"holds an iterator \(list_iterator held\.0\)"):
-        bp.capture(Net(box(one)), torch.ones(2))
+        bp.capture(Net({0: one}), torch.ones(2))
     assert list(one) == [2.0, 3.0]
 
 
-@pytest.mark.parametrize("make", [lambda: (k for k in [2, 3]), lambda: itertools.tee([2, 3])[0]])
 @pytest.mark.parametrize("fake", [False, True])
-def test_a_generator_is_refused_before_it_runs(make: Callable[[], Any], fake: bool) -> None:
-    factors = make()
+def test_a_generator_is_refused_before_it_runs(fake: bool) -> None:
+    factors = (k for k in [2, 3])
     with pytest.raises(bp.errors.CaptureError, match=r"holds an iterator .* pass its items as an argument"):
         bp.capture(lambda x, given: x * sum(given), torch.ones(3), factors, fake=fake)
     assert list(factors) == [2, 3]
@@ -106,9 +95,8 @@ def test_a_generator_is_refused_before_it_runs(make: Callable[[], Any], fake: bo
 
 
 @pytest.mark.parametrize("options", [{}, {"fake": True}, {"engine": "aot"}, {"engine": "dynamo"}])
-@pytest.mark.parametrize("size", [None, 4])
-def test_a_cache_has_no_tensor_of_a_capture(size: int | None, options: dict[str, Any]) -> None:
-    @functools.lru_cache(size)
+def test_a_cache_has_no_tensor_of_a_capture(options: dict[str, Any]) -> None:
+    @functools.lru_cache(None)
     def table(n: int) -> Tensor:
         return torch.arange(float(n))
 
@@ -183,11 +171,9 @@ def queued(made: Any) -> Any:
 STATE: dict[str, Callable[[], tuple[Program, Callable[[], Any]]]] = {
     "hook on a tensor": lambda: hooked(lambda net, hook: net.weight.register_hook(hook)),
     "hook that is a method": lambda: hooked_by_method(),
-    "hook on a module": lambda: hooked(lambda net, hook: net.register_full_backward_pre_hook(hook)),
     "hook after accumulation": lambda: hooked(lambda net, hook: net.weight.register_post_accumulate_grad_hook(hook)),
     "OrderedDict": lambda: of(lambda d: d.move_to_end("a"), list)(collections.OrderedDict(a=1, b=2)),
     "Queue": lambda: of(lambda q: q.put(q.get()), lambda q: (q.qsize(), q.unfinished_tasks))(queued(queue.Queue())),
-    "new ContextVar": lambda: of(set_new_variable, lambda v: v.get(None))(contextvars.ContextVar("new")),
     "ContextVar": lambda: of(lambda v: v.set(v.get() + 1), lambda v: v.get())(contextvars.ContextVar("v", default=1)),
     "thread local": lambda: of(lambda t: setattr(t, "n", t.n + 1), lambda t: t.n)(Local()),
     "Event": lambda: of(lambda e: e.set(), lambda e: e.is_set())(threading.Event()),
@@ -196,8 +182,6 @@ STATE: dict[str, Callable[[], tuple[Program, Callable[[], Any]]]] = {
     "weak proxy": lambda: of(lambda p: setattr(p, "n", p.n + 1), lambda p: p.n)(weakref.proxy(COUNTED)),
     "class": lambda: of(lambda c: setattr(c, "__class__", Other), type)(Counted()),
     "WeakSet": lambda: of(lambda s: s.add(Slots), len)(weakref.WeakSet()),
-    "defaultdict": lambda: of(lambda d: d["k"].append(1), dict)(collections.defaultdict(list)),
-    "subclass of Random": lambda: of(lambda r: r.random(), lambda r: r.getstate())(type("R", (random.Random,), {})(0)),
 }
 
 
@@ -225,7 +209,6 @@ NAMED: dict[str, tuple[Callable[[Path], Any], Callable[[Any], Any], str]] = {
     "SimpleQueue": (lambda _: queue.SimpleQueue(), lambda q: q.put(1), "it has more items or fewer"),
     "Lock": (lambda _: threading.Lock(), lambda lock: lock.acquire(blocking=False), "it was taken or released"),
     "StringIO": (lambda _: io.StringIO("abc" * 9), lambda f: f.read(1), "it is at another position"),
-    "BytesIO": (lambda _: io.BytesIO(b"abcd" * 9), lambda f: f.read(1), "it is at another position"),
     "file": (lines, lambda f: f.readline(), "it is at another position"),
 }
 
