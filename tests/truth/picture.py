@@ -4,7 +4,6 @@ import array
 import atexit
 import collections
 import contextvars
-import dataclasses
 import decimal
 import enum
 import functools
@@ -412,13 +411,11 @@ def surroundings() -> dict[str, str]:
         mkldnn=torch.backends.mkldnn.enabled,
         flush_denormal=bool(torch.tensor([1e-40], dtype=torch.float32, device="cpu").mul(1.0).item() == 0.0),
         fill_uninitialised=torch.utils.deterministic.fill_uninitialized_memory,
-        print_options=str(dataclasses.asdict(torch._tensor_str.PRINT_OPTS)),
         function_modes=torch._C._len_torch_function_stack(),
         dispatch_modes=torch._C._len_torch_dispatch_stack(),
         saved_hooks=torch._C._autograd._top_saved_tensors_default_hooks(True) is not None,
         warnings=len(warnings.filters),
         gc=gc.isenabled(),
-        environment=hash(str(sorted(os.environ.items()))),
         folder=os.getcwd(),
         trace=(sys.gettrace(), sys.getprofile()),
         output=(id(sys.stdout), id(sys.stderr)),
